@@ -332,11 +332,11 @@ PROVOKE = """
 """
 
 
-def send(base, password, path, body, content_type):
+def send(base, password, path, body, content_type, method="POST"):
     """Writes as `root`."""
     login = base64.b64encode(f"root:{password}".encode()).decode()
     headers = {"Authorization": f"Basic {login}", "Content-Type": content_type}
-    request = urllib.request.Request(base + path, data=body, headers=headers, method="POST")
+    request = urllib.request.Request(base + path, data=body, headers=headers, method=method)
     with urllib.request.urlopen(request, timeout=60) as answer:
         assert answer.status in (200, 201), f"{path}: {answer.status}"
 
@@ -363,6 +363,7 @@ def written(base, password):
     send(base, password, "/article/written/0", b"# Everything\n\nto come\n", "text/markdown")
     send(base, password, "/article/written/1", WRITTEN.encode(), "text/markdown")
     send_release(base, password, "text-sample", "1.0", WRITTEN, "text/markdown", [("summary", "Describes itself")])
+    send_release(base, password, "text-needing", "1.0", "", "text/plain", [("requires_dist", "text-sample>=1")])
     attacks = (ROOT / "testdata" / "attacks.txt").read_text(encoding="utf-8")
     assert attacks.count("\n\n") > 150, "the attacks are read"
     one = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -379,10 +380,24 @@ def written(base, password):
         paths += [contents, f"{contents}?member=0", f"{contents}?member=1"]
         if at > 0:
             paths.append(f"/root/dev/text-attacks/{at + 1}.0/+compare?with={at}.0")
-    return paths
+    reason = json.dumps({"status": "deprecated", "reason": one}).encode()
+    send(base, password, "/root/dev/text-attacks/1.0/+yank", json.dumps({"reason": one}).encode(), "application/json")
+    send(base, password, "/root/dev/text-attacks/+status", reason, "application/json", "PUT")
+    send(base, password, "/+tokens", json.dumps({"scopes": ["python:read"], "comment": one}).encode(), "application/json")
+    # Those of whoever is logged in.
+    manage = "/+manage/releases/root/dev/text-attacks"
+    return [*paths, "/+account", "/+manage/users/root", manage, f"{manage}?version=1.0"]
 
 
-def check_attacks(browser, base, paths):
+def log_in(page, base, password):
+    page.goto(f"{base}/+account/login")
+    page.fill("main input[name=name]", "root")
+    page.fill("main input[name=password]", password)
+    with page.expect_navigation():
+        page.press("main input[name=password]", "Enter")
+
+
+def check_attacks(browser, base, password, paths):
     """Nothing comes to life: with the policy of the page, and without it, when only the sanitiser is in between."""
     for is_bare in (False, True):
         context = browser.new_context(viewport={"width": 1280, "height": 900})
@@ -390,6 +405,7 @@ def check_attacks(browser, base, paths):
         if is_bare:
             context.route("**/*", lambda route: without_policy(route))
         watched = Watched(context, base)
+        log_in(watched.page, base, password)
         for path in paths:
             what = f"{path} ({'without' if is_bare else 'with'} its policy)"
             response = watched.page.goto(base + path)
@@ -410,7 +426,7 @@ def check_attacks(browser, base, paths):
     context.add_init_script(ALIVE)
     context.route("**/*", lambda route: without_policy(route, "<script>alert(1)</script>"))
     page = context.new_page()
-    page.goto(base + paths[-1])
+    page.goto(base + paths[0])
     assert page.evaluate("window.ran") == ["alert 1"], "a script that runs is not noticed"
     context.close()
     return 2 * len(paths)
@@ -527,11 +543,16 @@ def check_account(browser, base, password):
             page.locator('form[aria-label^="Revoke"] button').first.click()
             expect(page.locator("main [role=status]")).to_contain_text("is revoked")
             watched.check("revoked", [422])
-            for path in ["/+manage", "/+manage/audit", "/+manage/users/root", "/+manage/indexes/root/dev"]:
+            for path in [
+                "/+manage", "/+manage/audit", "/+manage/groups", "/+manage/users/root", "/+manage/indexes/root/dev",
+                "/+manage/indexes/root/pypi", "/+manage/releases/root/dev", "/+manage/releases/root/dev/text-attacks",
+                "/+manage/releases/root/dev/text-attacks?version=1.0",
+            ]:
                 watched.open(path)
                 for summary in page.locator("summary").all():
                     summary.click()
                 looked_at(path)
+            watched.open("/+manage/indexes/root/dev")
             submitted(page, "Old versions", [("versions", "1")], "button[value=look]")
             expect(page.locator("main [role=status]")).to_contain_text("removed")
             looked_at("old versions")
@@ -543,11 +564,43 @@ def check_account(browser, base, password):
             new = re.sub("[^a-z]", "", mark.lower())
             answer = submitted(page, "New user", [("name", new), ("own", password), ("password", "staple")])
             assert page.url == f"{base}/+manage/users/{new}", page.url
+            submitted(page, "Groups", [("groups", "readers"), ("own", password)])
+            page.click("summary:has-text('A new token')")
+            answer = submitted(page, "New token", [("comment", "ci"), ("scope", True), ("own", password)])
+            assert answer.status == 200 and page.locator("section.card code").inner_text().startswith("larder_")
+            looked_at("a new token of another user")
+            watched.open("/+manage/groups")
+            expect(page.locator("main dd")).to_contain_text(new)
+            looked_at("the groups")
+            page.click(f"text={new}")
             submitted(page, "Disable")
             looked_at("a user who is disabled")
             submitted(page, "Delete", [("confirm", new)])
             assert page.url == f"{base}/+manage", page.url
             watched.check("deleted")
+            watched.open("/root/dev/text-sample")
+            expect(page.locator("#required-by + ul")).to_contain_text("text-needing")
+            looked_at("what requires a project")
+            watched.open("/+manage/releases/root/dev")
+            page.click("text=text-sample")
+            page.click("main .links a >> nth=0")
+            submitted(page, "Yank", [("reason", "a look")])
+            expect(page.locator("main [role=status]")).to_contain_text("is yanked")
+            looked_at("a yanked release")
+            submitted(page, "Take the yank back")
+            submitted(page, "Push", [("target", "root/nowhere")])
+            looked_at("a push to nowhere", [404])
+            submitted(page, "Push", [("target", "root/stable")])
+            expect(page.locator("main [role=status]")).to_contain_text("is pushed")
+            watched.open("/root/stable/text-sample/1.0")
+            page.click("text=Manage this release")
+            force = [("force", True)] if page.locator("form[aria-label=Remove] [name=force]").count() else []
+            answer = submitted(page, "Remove", [("confirm", "2.0"), *force])
+            assert answer.status == 422, answer.status
+            looked_at("a removal that was not confirmed", [422])
+            submitted(page, "Remove", [("confirm", "1.0"), *force])
+            assert page.url == f"{base}/+manage/releases/root/stable", page.url
+            watched.check("removed")
             watched.open("/+account")
             submitted(page, "Log out")
             assert page.url == f"{base}/+account/login", page.url
@@ -634,7 +687,7 @@ def main():
                 links = check_links(browser, base, paths)
                 submitted = check_forms(browser, base, "/", forms)
                 commands = check_commands(browser, base, work)
-                harmless = check_attacks(browser, base, attacked) if attacked else 0
+                harmless = check_attacks(browser, base, password, attacked) if attacked else 0
                 if attacked and os.environ.get("SCREENSHOTS"):
                     check_pictures(browser, base, pathlib.Path(os.environ["SCREENSHOTS"]))
                 if name == "demo":
@@ -644,4 +697,5 @@ def main():
         browser.close()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -149,6 +149,10 @@ endpoints! {
         ChangeUserByForm = Account "manage": POST ["/+manage/users/{user}"];
         CreateIndexByForm = Account "manage": POST ["/+manage/indexes"];
         ManageIndex = Server "page": GET ["/+manage/indexes/{user}/{index}"];
+        ManageGroups = Server "page": GET ["/+manage/groups"];
+        ListReleases = Server "page": GET ["/+manage/releases/{user}/{index}"];
+        ManageRelease = Server "page": GET ["/+manage/releases/{user}/{index}/{project}"];
+        ChangeReleaseByForm = Account "manage": POST ["/+manage/releases/{user}/{index}/{project}"];
         ManageAudit = Server "page": GET ["/+manage/audit"];
         ChangeIndexByForm = Account "manage": POST ["/+manage/indexes/{user}/{index}"];
         // Many calls in one request.

@@ -294,6 +294,10 @@ async fn answer(
         Endpoint::ChangeUserByForm => Box::pin(manage::change_user(app, head, body)).await?,
         Endpoint::CreateIndexByForm => Box::pin(manage::create_index(app, head, body)).await?,
         Endpoint::ManageIndex => Box::pin(manage::show_index(app, head)).await?,
+        Endpoint::ManageGroups => Box::pin(manage::show_groups(app, head)).await?,
+        Endpoint::ListReleases => Box::pin(manage::list_releases(app, head)).await?,
+        Endpoint::ManageRelease => Box::pin(manage::show_release(app, head)).await?,
+        Endpoint::ChangeReleaseByForm => Box::pin(manage::change_release(app, head, body)).await?,
         Endpoint::ManageAudit => Box::pin(manage::show_audit(app, head)).await?,
         Endpoint::ChangeIndexByForm => Box::pin(manage::change_index(app, head, body)).await?,
         Endpoint::ListActions => Box::pin(actions::list_actions(app, head)).await,
@@ -373,6 +377,11 @@ fn place(app: &App, path: &str) -> Option<&'static Place> {
             ("indexes", name) if name.matches('/').count() == 1 => {
                 named("/+manage/indexes/{user}/{index}")
             }
+            ("releases", name) => match name.matches('/').count() {
+                1 => named("/+manage/releases/{user}/{index}"),
+                2 => named("/+manage/releases/{user}/{index}/{project}"),
+                _ => None,
+            },
             _ => None,
         },
         ("+osv", rest) => match rest.split_once("v1/vulns/")? {

@@ -7,7 +7,9 @@ mod log_in;
 mod own;
 
 pub(super) use log_in::{log_in, log_out, show_log_in};
-pub(super) use own::{change_password, create_token, revoke_token, show_account};
+pub(super) use own::{
+    SCOPES, change_password, create_token, revoke_token, show_account, token_wish,
+};
 
 /// Size of a form of these pages.
 const FORM_BYTES_MAX: usize = 32 << 10;

@@ -1,10 +1,12 @@
-//! `/+manage`: users and indexes for those who keep them, in a browser.
+//! `/+manage`: users, indexes and releases for those who keep them, in a browser.
 //!
 //! form -> [`forms`], who sent it -> the call that a program would make, for that user -> its message, on a page. What
 //! somebody may is judged there, at the commit, and nowhere else; a page only leaves out what would be refused.
 
 mod audit;
+mod groups;
 mod indexes;
+mod releases;
 mod users;
 
 use std::sync::Arc;
@@ -27,7 +29,9 @@ use crate::app::App;
 use crate::endpoint::Endpoint;
 
 pub(super) use audit::show_audit;
+pub(super) use groups::show_groups;
 pub(super) use indexes::{change_index, create_index, show_index};
+pub(super) use releases::{change_release, list_releases, show_release};
 pub(super) use users::{change_user, create_user, show_user};
 
 /// Size of a form of these pages: lists of a policy may be long.
@@ -38,6 +42,11 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Most users, and most indexes, on a page.
 const LINES_MAX: usize = 200;
+
+/// The name of an index in a path: the parts of it are escaped, not what is between them.
+fn stage_in_path(name: &pypi::StageName) -> String {
+    name.as_str().split('/').map(in_path).collect::<Vec<_>>().join("/")
+}
 
 /// What a call came to.
 struct Answer {
@@ -93,6 +102,10 @@ fn check_on(app: &App, head: &Parts) -> Result<(), HttpError> {
 struct Said {
     done: String,
     problem: String,
+    /// Whether a part of it was done all the same.
+    is_partial: bool,
+    /// The text of a new token, which nobody sees again.
+    new_token: String,
 }
 
 impl Said {
@@ -215,7 +228,7 @@ async fn page(
     });
     let mut indexes = stages.map(|stage| IndexLine {
         name: stage.name().to_string(),
-        path: stage.name().as_str().split('/').map(in_path).collect::<Vec<_>>().join("/"),
+        path: stage_in_path(stage.name()),
         about: if stage.config().is_mirror() { "mirror".into() } else { "index".into() },
     });
     let page = ManagePage {

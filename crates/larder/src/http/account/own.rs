@@ -21,7 +21,7 @@ use crate::http::tokens;
 use crate::http::words::Time;
 
 /// The scopes that one chooses from, with what they are for.
-const SCOPES: [(Scope, &str); 8] = [
+pub(in crate::http) const SCOPES: [(Scope, &str); 8] = [
     (Scope::ArticleRead, "read articles"),
     (Scope::ArticleWrite, "read and write articles"),
     (Scope::PythonRead, "install from indexes"),
@@ -183,6 +183,27 @@ async fn again(
     page(app, head, &posted.session, &posted.principal, said, status).await
 }
 
+/// What `/+tokens` is asked by a form for a token.
+///
+/// # Errors
+/// 400 for a field that is there twice.
+pub(in crate::http) fn token_wish(fields: &Fields) -> Result<Value, HttpError> {
+    let text = |name: &str| Ok::<_, HttpError>(fields.maybe(name)?.unwrap_or_default().trim());
+    let scopes: Vec<&str> = fields.all("scope").collect();
+    let mut wish = json!({"scopes": scopes, "comment": text("comment")?});
+    let expires = text("expires")?;
+    if !expires.is_empty() {
+        wish["expires"] = json!(expires);
+    }
+    for name in ["indexes", "projects", "prefixes"] {
+        let words = fields.words(name)?;
+        if !words.is_empty() {
+            wish[name] = json!(words);
+        }
+    }
+    Ok(wish)
+}
+
 /// `POST /+account/tokens`
 pub(in crate::http) async fn create_token(
     app: &App,
@@ -192,16 +213,7 @@ pub(in crate::http) async fn create_token(
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
     let fields = &posted.fields;
     let said = Said::of(fields)?;
-    let mut wish = json!({"scopes": said.chosen, "comment": said.comment.trim()});
-    if !said.expires.trim().is_empty() {
-        wish["expires"] = json!(said.expires.trim());
-    }
-    for name in ["indexes", "projects", "prefixes"] {
-        let words = fields.words(name)?;
-        if !words.is_empty() {
-            wish[name] = json!(words);
-        }
-    }
+    let wish = token_wish(fields)?;
     // A token outlives the session, and can do what a session cannot.
     if let Err(error) = forms::proved_again(app, &posted, "own").await {
         return again(app, head, &posted, said, error).await;

@@ -19,6 +19,8 @@ struct IndexPage {
     path: String,
     is_mirror: bool,
     is_volatile: bool,
+    /// Whether the reader may see what is in it, and it is not a mirror: who owns an index may not be among those who read it.
+    has_releases: bool,
     settings: Vec<Setting>,
     quarantine: Vec<String>,
     retention: Option<Retention>,
@@ -207,8 +209,7 @@ fn named(head: &Parts) -> Result<(String, String), HttpError> {
     let name = percent_encoding::percent_decode_str(path).decode_utf8().unwrap_or_default();
     let bad = |error: pypi::StageNameError| HttpError::bad_request(error.to_string());
     let name: pypi::StageName = name.parse().map_err(bad)?;
-    let path = name.as_str().split('/').map(in_path).collect::<Vec<_>>().join("/");
-    Ok((path, name.to_string()))
+    Ok((stage_in_path(&name), name.to_string()))
 }
 
 /// `GET /+manage/indexes/{user}/{index}`
@@ -264,14 +265,19 @@ async fn page(
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     let (path, name) = named(head)?;
-    let (_, settings) = settings(app, head, principal, (&path, &name)).await?;
+    let (config, settings) = settings(app, head, principal, (&path, &name)).await?;
+    let may_read = auth::stored(app)?
+        .index
+        .stage(&name)
+        .is_some_and(|stage| stage.may_read(principal, account::Portion::Unnamed));
     let is_own = |key: &str| !matches!(key, "type" | "projects" | "policy_quarantine");
     let quarantine = settings.get("policy_quarantine").and_then(Value::as_array);
     let quarantine = quarantine.into_iter().flatten().filter_map(Value::as_str);
     let page = IndexPage {
         site: Site::of(app, head),
         form: forms::token(app, session)?,
-        is_mirror: settings.get("type").is_some_and(|it| it == "mirror"),
+        is_mirror: config.is_mirror(),
+        has_releases: may_read && !config.is_mirror(),
         is_volatile: settings.get("volatile").is_none_or(|it| it == true),
         quarantine: quarantine.map(str::to_owned).collect(),
         settings: settings
@@ -359,6 +365,23 @@ pub(in crate::http) async fn change_index(
             let item = fields.one("item")?.split(' ').next().unwrap_or_default();
             let operation = format!("policy_quarantine-={item}");
             (patch(json!([operation])).await, "It is no longer in quarantine.")
+        }
+        "refresh" => {
+            let project = fields.one("project")?.trim();
+            let project: Result<pypi::ProjectName, _> = project.parse();
+            let answer = match project {
+                Ok(project) => {
+                    let url = format!("{url}/+simple/{project}/refresh");
+                    let answer = call(app, head, principal, (Method::POST, &url), None).await;
+                    match answer.status {
+                        // On to the page that is new.
+                        StatusCode::FOUND => Answer { status: StatusCode::OK, ..answer },
+                        _ => answer,
+                    }
+                }
+                Err(error) => Answer::refused(HttpError::unusable(error.to_string())),
+            };
+            (answer, "Upstream was asked again.")
         }
         how @ ("look" | "remove") => {
             let (versions, days) = (fields.one("versions")?.trim(), fields.one("days")?.trim());

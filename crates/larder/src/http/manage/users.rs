@@ -7,6 +7,7 @@ use account::{Forbidden, GroupName, Object, Principal, Scope, UserName, UserPoli
 use jiff::Timestamp;
 
 use super::*;
+use crate::http::account::{SCOPES, token_wish};
 use crate::http::words::Time;
 use crate::http::{serial, tokens};
 
@@ -32,6 +33,8 @@ struct UserPage {
     token_lines: Vec<TokenLine>,
     sessions: usize,
     is_administrator: bool,
+    /// Those of a new token, with what they are for; none where the reader may not make one.
+    scopes: Vec<(&'static str, &'static str)>,
     said: Said,
 }
 
@@ -115,6 +118,7 @@ async fn page(
     let now = Timestamp::now();
     let sessions = stored.accounts.sessions_of(name).into_iter().flat_map(|it| &it.sessions);
     let policy = python::user_policy(app);
+    let may_manage_tokens = UserPolicy::default().manage_tokens(principal, name).is_ok();
     let page = UserPage {
         site: Site::of(app, head),
         form: forms::token(app, session)?,
@@ -131,8 +135,8 @@ async fn page(
         is_disabled: user.is_disabled,
         has_password: user.password_hash.is_some(),
         tokens: stored.accounts.tokens_of(name).len(),
-        token_lines: match UserPolicy::default().manage_tokens(principal, name) {
-            Ok(()) => stored
+        token_lines: match may_manage_tokens {
+            true => stored
                 .accounts
                 .tokens_of(name)
                 .into_iter()
@@ -146,7 +150,11 @@ async fn page(
                     is_expired: token.is_expired(now),
                 })
                 .collect(),
-            Err(_) => Vec::new(),
+            false => Vec::new(),
+        },
+        scopes: match may_manage_tokens {
+            true => SCOPES.iter().map(|(scope, about)| (scope.as_str(), *about)).collect(),
+            false => Vec::new(),
         },
         sessions: sessions.filter(|session| session.holds(user, now)).count(),
         is_administrator: principal.is_administrator(Scope::UserAdmin, Object::Server),
@@ -171,9 +179,12 @@ pub(in crate::http) async fn change_user(
     let what = fields.one("do")?;
     let unproved = match what {
         "password" if is_own => None,
-        "password" | "groups" | "enable" => forms::proved_again(app, &posted, "own").await.err(),
+        "password" | "groups" | "enable" | "token" => {
+            forms::proved_again(app, &posted, "own").await.err()
+        }
         _ => None,
     };
+    let mut new_token = String::new();
     let (answer, done) = match (what, unproved) {
         (_, Some(error)) => (Answer::refused(error), ""),
         ("profile", _) => {
@@ -199,6 +210,23 @@ pub(in crate::http) async fn change_user(
                 Err(error) => Answer::refused(HttpError::unusable(format!("{error}"))),
             };
             (answer, "The groups are set.")
+        }
+        ("token", _) => {
+            let wish = token_wish(fields)?.to_string();
+            let path = format!("/+tokens?user={}", in_path(name.as_str()));
+            let acting = forms::acting(head, principal, Method::POST, &path);
+            let answer = match tokens::create_token(app, &acting, Body::from(wish)).await {
+                Ok(response) => {
+                    let (status, serial) = (response.status(), serial::of(response.headers()));
+                    let bytes = axum::body::to_bytes(response.into_body(), ANSWER_BYTES_MAX).await;
+                    let token: Value =
+                        serde_json::from_slice(&bytes.unwrap_or_default()).unwrap_or_default();
+                    new_token = token["token"].as_str().unwrap_or_default().to_owned();
+                    Answer { status, message: String::new(), value: Value::Null, serial }
+                }
+                Err(error) => Answer::refused(error),
+            };
+            (answer, "The token is made.")
         }
         ("revoke", _) => {
             let path = format!("/+tokens/{}", in_path(fields.one("id")?));
@@ -232,6 +260,7 @@ pub(in crate::http) async fn change_user(
         _ => return Err(HttpError::bad_request("the form does not say what to do")),
     };
     let (said, status) = Said::of(&answer, done);
+    let said = Said { new_token, ..said };
     let sender = (&posted.session, &posted.principal);
     // Who disables themselves is logged out.
     if auth::session::known(app, &posted.session)?.is_none() {

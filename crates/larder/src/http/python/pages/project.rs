@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use account::Principal;
+use account::{Portion, Principal};
 use askama::Template;
 use axum::response::Response;
 use jiff::Timestamp;
@@ -64,6 +64,8 @@ struct ProjectPage<'a> {
     all_versions: Option<usize>,
     origins: Vec<Origin<'a>>,
     required_by: RequiredBy,
+    /// Whether the reader may yank and remove what this index has of it.
+    is_managed: bool,
     asked_mirrors: Vec<&'a str>,
     blocked_mirrors: Vec<&'a str>,
     /// Where else the project is.
@@ -289,6 +291,10 @@ async fn show(
         all_versions,
         origins: origins(&found, view),
         required_by: RequiredBy::of(ask, &principal, name),
+        is_managed: order.stages().first().is_some_and(|own| {
+            own.project(name.as_str()).is_some()
+                && own.may_remove(&principal, Portion::Project(name.as_str()))
+        }),
         asked_mirrors: mirrors
             .asked
             .iter()

@@ -1,0 +1,452 @@
+//! `/+manage/releases/{user}/{index}` and that with a project: yanking, pushing and removing releases and their files.
+//!
+//! form -> the call that a program would make -> the page again. Whoever may read an index may push from it; versions that a policy
+//! hides, and the names of files, are shown to those alone who may remove them.
+
+use std::sync::Arc;
+
+use account::{Portion, Principal};
+use jiff::Timestamp;
+use pypi::policy::shown_versions;
+use pypi::{FileRole, Project, ProjectName, ReleaseFile, Stage, StageName, Version};
+use state::stored::Stored;
+
+use super::*;
+use crate::http::words::{self, Time};
+
+/// Most versions, and most files of one, on a page.
+const VERSIONS_MAX: usize = 200;
+const FILES_MAX: usize = 200;
+
+#[derive(Template)]
+#[template(path = "manage_releases.html")]
+struct ReleasesPage {
+    site: Site,
+    stage: String,
+    stage_path: String,
+    query: String,
+    projects: Vec<String>,
+    is_more: bool,
+}
+
+#[derive(Template)]
+#[template(path = "manage_release.html")]
+struct ReleasePage {
+    site: Site,
+    form: String,
+    stage: String,
+    stage_path: String,
+    name: String,
+    versions: Vec<VersionLine>,
+    is_more: bool,
+    chosen: Option<Chosen>,
+    status: Vec<(&'static str, bool)>,
+    reason: String,
+    may_remove: bool,
+    is_volatile: bool,
+    said: Said,
+}
+
+/// A version of the project.
+struct VersionLine {
+    version: String,
+    query: String,
+    files: String,
+    yanked: &'static str,
+    is_chosen: bool,
+}
+
+/// The version whose forms are on the page.
+struct Chosen {
+    version: String,
+    is_yanked: bool,
+    reason: String,
+    files: Vec<FileLine>,
+    more_files: usize,
+}
+
+struct FileLine {
+    name: String,
+    about: String,
+    at: Time,
+    is_yanked: bool,
+    reason: String,
+}
+
+/// The names in a path below this page's.
+struct Named {
+    stage: StageName,
+    project: Option<ProjectName>,
+}
+
+impl Named {
+    fn of(head: &Parts) -> Result<Named, HttpError> {
+        let path = head.uri.path().strip_prefix("/+manage/releases/").unwrap_or_default();
+        let path = percent_encoding::percent_decode_str(path).decode_utf8().unwrap_or_default();
+        let bad = |error: &dyn std::fmt::Display| HttpError::bad_request(error.to_string());
+        let mut parts = path.splitn(3, '/');
+        let stage = parts.by_ref().take(2).collect::<Vec<_>>().join("/");
+        let project = parts.next().map(ProjectName::normalize).transpose();
+        Ok(Named {
+            stage: stage.parse().map_err(|error: pypi::StageNameError| bad(&error))?,
+            project: project.map_err(|error| bad(&error))?,
+        })
+    }
+
+    fn stage_path(&self) -> String {
+        stage_in_path(&self.stage)
+    }
+
+    /// The stage, for somebody who may read it; for others there is none.
+    fn stage<'stored>(
+        &self,
+        stored: &'stored Stored,
+        principal: &Principal,
+    ) -> Result<&'stored Arc<Stage>, HttpError> {
+        let portion = match &self.project {
+            Some(project) => Portion::Project(project.as_str()),
+            None => Portion::Unnamed,
+        };
+        let missing = || HttpError::unknown_stage(self.stage.as_str());
+        let stage = stored.index.stage(self.stage.as_str()).ok_or_else(missing)?;
+        if !stage.may_read(principal, portion) {
+            return Err(missing());
+        }
+        match stage.config().is_mirror() {
+            true => Err(HttpError::not_found(format!(
+                "{} is a mirror: what it has is its upstream’s",
+                self.stage
+            ))),
+            false => Ok(stage),
+        }
+    }
+
+    /// The project of the stage itself, as far as the asker may see it.
+    fn project<'stored>(
+        &self,
+        stage: &'stored Arc<Stage>,
+        principal: &Principal,
+    ) -> Result<Seen<'stored>, HttpError> {
+        let name = self.project.as_ref().map_or("", |name| name.as_str());
+        let missing =
+            || HttpError::not_found(format!("{} has no project `{name}` of its own", self.stage));
+        let named = self.project.as_ref().ok_or_else(missing)?;
+        let project = stage.project(name).ok_or_else(missing)?;
+        let may_remove = stage.may_remove(principal, Portion::Project(name));
+        let versions = match may_remove {
+            true => project.versions(),
+            false => shown_versions(stage, named, project, Timestamp::now()).ok_or_else(missing)?,
+        };
+        Ok(Seen { project, versions, may_remove })
+    }
+}
+
+/// A project, and what of it somebody sees.
+struct Seen<'stored> {
+    project: &'stored Arc<Project>,
+    versions: Vec<&'stored str>,
+    may_remove: bool,
+}
+
+/// `GET /+manage/releases/{user}/{index}`
+pub(in crate::http) async fn list_releases(
+    app: &Arc<App>,
+    head: &Parts,
+) -> Result<Response, HttpError> {
+    check_on(app, head)?;
+    let named = Named::of(head)?;
+    let (_, principal) = forms::logged_in(app, head).await?;
+    let stored = auth::stored(app)?;
+    let stage = named.stage(&stored, &principal)?;
+    let query = head.uri.query().unwrap_or_default();
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let query = pairs.find_map(|(name, value)| (name == "q").then_some(value));
+    let query: String = query.unwrap_or_default().trim().chars().take(200).collect();
+    let wanted = query.to_lowercase().replace(['_', '.'], "-");
+    let now = Timestamp::now();
+    let found = stage.projects().filter(|(name, project)| {
+        let portion = Portion::Project(name.as_str());
+        name.as_str().contains(&wanted)
+            && stage.may_read(&principal, portion)
+            && (stage.may_remove(&principal, portion)
+                || shown_versions(stage, name, project, now).is_some())
+    });
+    let mut found = found.map(|(name, _)| name.to_string());
+    let page = ReleasesPage {
+        site: Site::of(app, head),
+        stage: named.stage.to_string(),
+        stage_path: named.stage_path(),
+        query,
+        projects: found.by_ref().take(LINES_MAX).collect(),
+        is_more: found.next().is_some(),
+    };
+    Ok(people::send_once(&page, head, StatusCode::OK).await)
+}
+
+/// `GET /+manage/releases/{user}/{index}/{project}`, with `?version=` for the forms of one.
+pub(in crate::http) async fn show_release(
+    app: &Arc<App>,
+    head: &Parts,
+) -> Result<Response, HttpError> {
+    check_on(app, head)?;
+    let named = Named::of(head)?;
+    let (session, principal) = forms::logged_in(app, head).await?;
+    let query = head.uri.query().unwrap_or_default();
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let version = pairs.find_map(|(name, value)| (name == "version").then_some(value));
+    let sender = (&session, &principal);
+    page(app, head, &named, sender, version.as_deref(), Said::default(), StatusCode::OK).await
+}
+
+async fn page(
+    app: &Arc<App>,
+    head: &Parts,
+    named: &Named,
+    (session, principal): (&SessionText, &Principal),
+    version: Option<&str>,
+    said: Said,
+    status: StatusCode,
+) -> Result<Response, HttpError> {
+    let stored = auth::stored(app)?;
+    let stage = named.stage(&stored, principal)?;
+    let Seen { project, versions, may_remove } = named.project(stage, principal)?;
+    let name = named.project.as_ref().map(ToString::to_string).unwrap_or_default();
+    let chosen = match version.filter(|version| versions.contains(version)) {
+        Some(version) => Some(Chosen::of(project, version, may_remove)),
+        None if version.is_some() && said.done.is_empty() && said.problem.is_empty() => {
+            let version: String = version.unwrap_or_default().chars().take(80).collect();
+            let detail = format!("{} has no version `{version}` of {name}", named.stage);
+            return Err(HttpError::not_found(detail));
+        }
+        None => None,
+    };
+    let mut sorted: Vec<(Option<Version>, &str)> =
+        versions.iter().map(|text| (Version::parse(text).ok(), *text)).collect();
+    sorted.sort_by(|one, other| other.cmp(one));
+    let lines = sorted.iter().take(VERSIONS_MAX).map(|(_, text)| VersionLine {
+        query: form_urlencoded::Serializer::new(String::new())
+            .append_pair("version", text)
+            .finish(),
+        // A number would tell of files that a policy hides.
+        files: match may_remove {
+            true => words::count(files_of(project, text).count(), "file", "files"),
+            false => String::new(),
+        },
+        yanked: match files_of(project, text)
+            .filter(|it| may_remove && project.yanked(it).is_some())
+            .count()
+        {
+            0 if project.release(text).is_some_and(|it| it.yanked.is_some()) => "yanked",
+            0 => "",
+            some if some == files_of(project, text).count() => "yanked",
+            _ => "some files yanked",
+        },
+        is_chosen: chosen.as_ref().is_some_and(|chosen| chosen.version == *text),
+        version: (*text).to_owned(),
+    });
+    let (marker, reason) = match project.status() {
+        Some(status) => (status.marker.as_str(), status.reason.as_deref().unwrap_or_default()),
+        None => ("active", ""),
+    };
+    let markers = ["active", "archived", "deprecated", "quarantined"];
+    let page = ReleasePage {
+        site: Site::of(app, head),
+        form: forms::token(app, session)?,
+        stage: named.stage.to_string(),
+        stage_path: named.stage_path(),
+        is_more: versions.len() > VERSIONS_MAX,
+        versions: lines.collect(),
+        chosen,
+        status: markers.map(|name| (name, name == marker)).to_vec(),
+        reason: reason.to_owned(),
+        may_remove,
+        is_volatile: stage.config().volatile,
+        name,
+        said,
+    };
+    Ok(people::send_once(&page, head, status).await)
+}
+
+fn files_of<'project>(
+    project: &'project Project,
+    version: &'project str,
+) -> impl Iterator<Item = &'project Arc<ReleaseFile>> {
+    project.files_of(version).filter(|file| file.role() == FileRole::Release)
+}
+
+impl Chosen {
+    fn of(project: &Project, version: &str, may_remove: bool) -> Chosen {
+        let yanked = project.release(version).and_then(|release| release.yanked.as_deref());
+        let files: Vec<_> = files_of(project, version).filter(|_| may_remove).collect();
+        let lines = files.iter().take(FILES_MAX).map(|file| FileLine {
+            name: file.filename().to_owned(),
+            about: words::size(file.size_bytes()),
+            at: Time(file.uploaded_at()),
+            is_yanked: file.yanked().is_some(),
+            reason: file.yanked().unwrap_or_default().to_owned(),
+        });
+        Chosen {
+            version: version.to_owned(),
+            is_yanked: yanked.is_some(),
+            reason: yanked.unwrap_or_default().to_owned(),
+            files: lines.collect(),
+            more_files: files.len().saturating_sub(FILES_MAX),
+        }
+    }
+}
+
+/// `POST /+manage/releases/{user}/{index}/{project}`, by what its field `do` names.
+pub(in crate::http) async fn change_release(
+    app: &Arc<App>,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    check_on(app, head)?;
+    let named = Named::of(head)?;
+    let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
+    let Order { method, path, body, typed, done } = order(app, &named, &posted)?;
+    let answer = match typed {
+        Some((name, how)) if posted.fields.one("confirm")?.trim() != name => {
+            Answer::refused(HttpError::unusable(format!("{how}, {name}.")))
+        }
+        _ => call(app, head, &posted.principal, (method, &path), body.as_ref()).await,
+    };
+    let (answer, is_partial) = told(answer);
+    let (said, status) = Said::of(&answer, done);
+    let said = Said { is_partial, ..said };
+    let sender = (&posted.session, &posted.principal);
+    let version = posted.fields.maybe("version")?;
+    let mut response = match page(app, head, &named, sender, version, said, status).await {
+        // The last of it is gone, or whoever changed it may not see it any more.
+        Err(_) if answer.is_done() => {
+            forms::see_other(app, head, &format!("/+manage/releases/{}", named.stage_path()))
+        }
+        shown => shown?,
+    };
+    seen(app, head, &mut response, &posted, answer.serial);
+    Ok(response)
+}
+
+/// What a form comes to: the call of a program, what has to be typed before, and what is said after.
+struct Order {
+    method: Method,
+    path: String,
+    body: Option<Value>,
+    typed: Option<(String, &'static str)>,
+    done: &'static str,
+}
+
+fn order(app: &App, named: &Named, posted: &Posted) -> Result<Order, HttpError> {
+    let (fields, principal) = (&posted.fields, &posted.principal);
+    let stored = auth::stored(app)?;
+    // Who may not see the page changes nothing from it, and is not told what is there.
+    let seen = named.project(named.stage(&stored, principal)?, principal)?;
+    let name = named.project.as_ref().map(ToString::to_string).unwrap_or_default();
+    let project = format!("/{}/{}", named.stage_path(), in_path(&name));
+    let version = || match fields.maybe("version")?.unwrap_or_default() {
+        "" => Err(HttpError::bad_request("the form lacks the field `version`")),
+        version => Ok(version),
+    };
+    let release = || Ok::<_, HttpError>(format!("{project}/{}", in_path(version()?)));
+    let file = || {
+        let file = seen.project.file(fields.one("file")?).filter(|_| seen.may_remove);
+        let file = file.ok_or_else(|| HttpError::not_found("this file is no longer there"))?;
+        Ok::<_, HttpError>(pypi::devpi::file_url("", &named.stage, file))
+    };
+    let reason = || {
+        let reason = fields.maybe("reason")?.unwrap_or_default().trim();
+        Ok::<_, HttpError>(json!({"reason": reason}))
+    };
+    let force = if fields.maybe("force")?.is_some() { "?force" } else { "" };
+    let order = |method, path, done| Order { method, path, body: None, typed: None, done };
+    let with = |order: Order, body| Order { body: Some(body), ..order };
+    let typed =
+        |order: Order, name: &str, how| Order { typed: Some((name.to_owned(), how)), ..order };
+    Ok(match fields.one("do")? {
+        "yank" => {
+            let path = format!("{}/+yank", release()?);
+            with(order(Method::POST, path, "The release is yanked."), reason()?)
+        }
+        "unyank" => {
+            let path = format!("{}/+yank", release()?);
+            order(Method::DELETE, path, "The release is no longer yanked.")
+        }
+        "yank-file" => {
+            let path = format!("{}/+yank", file()?);
+            with(order(Method::POST, path, "The file is yanked."), reason()?)
+        }
+        "unyank-file" => {
+            let path = format!("{}/+yank", file()?);
+            order(Method::DELETE, path, "The file is no longer yanked.")
+        }
+        "remove-file" => {
+            let order =
+                order(Method::DELETE, format!("{}{force}", file()?), "The file is removed.");
+            typed(order, fields.one("file")?, "To remove the file, type its name")
+        }
+        "remove" => {
+            let path = format!("{}{force}", release()?);
+            let order = order(Method::DELETE, path, "The release is removed.");
+            typed(order, version()?, "To remove the release, type its version")
+        }
+        "remove-project" => {
+            let order =
+                order(Method::DELETE, format!("{project}{force}"), "The project is removed.");
+            typed(order, &name, "To remove the project, type its name")
+        }
+        "status" => {
+            let (marker, path) = (fields.one("status")?, format!("{project}/+status"));
+            let mut status = reason()?;
+            status["status"] = json!(marker);
+            match marker {
+                "active" => order(Method::DELETE, path, "The project has no status any more."),
+                _ => with(order(Method::PUT, path, "The status is set."), status),
+            }
+        }
+        "push" => {
+            let path = format!("/{}", named.stage_path());
+            let body = pushed(fields, &name, version()?)?;
+            with(order(Method::POST, path, "The release is pushed."), body)
+        }
+        _ => return Err(HttpError::bad_request("the form does not say what to do")),
+    })
+}
+
+/// The body of a push: to an index of this server, or to an upload API elsewhere.
+fn pushed(fields: &forms::Fields, name: &str, version: &str) -> Result<Value, HttpError> {
+    let text = |field: &str| Ok::<_, HttpError>(fields.maybe(field)?.unwrap_or_default());
+    let target = text("target")?.trim();
+    let mut order = json!({"name": name, "version": version});
+    match target.contains("://") {
+        true => {
+            order["posturl"] = json!(target);
+            order["username"] = json!(text("user")?.trim());
+            order["password"] = json!(text("password")?);
+        }
+        false => order["targetindex"] = json!(target),
+    }
+    match text("content")? {
+        "no_docs" => order["no_docs"] = json!(true),
+        "only_docs" => order["only_docs"] = json!(true),
+        _ => {}
+    }
+    Ok(order)
+}
+
+/// The answer, with what another server said of each file that it did not take, and whether it took others.
+fn told(answer: Answer) -> (Answer, bool) {
+    let Some(log) = answer.value["result"].as_array().filter(|_| !answer.is_done()) else {
+        return (answer, false);
+    };
+    let (taken, failed): (Vec<_>, Vec<_>) =
+        log.iter().partition(|entry| matches!(entry[0].as_u64(), Some(200 | 201)));
+    let is_partial = !taken.is_empty();
+    let texts = failed.into_iter().take(20).map(|entry| {
+        let parts = entry.as_array().map(Vec::as_slice).unwrap_or_default().iter();
+        let parts = parts.map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned));
+        parts.collect::<Vec<_>>().join(" ")
+    });
+    let texts = texts.collect::<Vec<_>>().join("; ");
+    let message = format!("The other server did not take all of it: {texts}");
+    (Answer { message, ..answer }, is_partial)
+}
