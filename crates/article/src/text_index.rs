@@ -5,9 +5,10 @@
 //! its links ─► names that they may lead to ────────────────────────────────┴─► TextIndex ─► search, linking_to
 //! ```
 //!
-//! Articles that changed become a small segment, and what older segments have of them is marked as gone; so a change
-//! costs what the article has, and an index that is in use never changes. Segments of similar size are merged: small
-//! ones at once, larger ones by whoever owns the index, on another thread, while changes go on ([`TextIndex::wants_merge`]).
+//! Articles that changed become a small segment, and older segments mark their entries as gone. So a change costs as much as
+//! the changed articles are large, and an index that is in use never changes. Segments of similar size are merged. Small
+//! ones are merged at once. For large ones [`TextIndex::wants_merge`] asks the owner of the index, who merges them on another
+//! thread and applies changes meanwhile.
 //! What is kept of one article has a bound ([`Document`]); [`TextIndex::memory_bytes`] says what all of them take.
 
 mod document;
@@ -18,13 +19,13 @@ use std::sync::Arc;
 
 pub use self::document::{Document, Link, TEXT_BYTES_MAX};
 pub use self::question::{Question, WORDS_MAX};
-use self::segment::{Entry, Segment};
+use self::segment::{Entry, Places, Ranked, Segment};
 use crate::ArticleName;
 
 /// Articles of segments that are merged at once: some milliseconds.
 const SMALL_MAX: usize = 1_024;
 
-/// Links of each segment that are looked at.
+/// A search for backlinks reads at most this many links of each segment.
 const LINKING_MAX: usize = 1_000;
 
 /// Articles by their words. Cloning it copies nothing of the texts.
@@ -76,8 +77,44 @@ pub struct Found {
     pub hits: Vec<Hit>,
     /// How many there are in all.
     pub count: usize,
-    /// Whether that is all: the beginning of a word may be that of more words than are looked at.
+    /// Whether that is all. More words may begin with the last word of the question than the search reads.
     pub is_whole: bool,
+}
+
+/// The best documents of a segment, whose order is that of their names: no name has to be looked up.
+struct Best {
+    limit: usize,
+    ranked: Vec<Ranked>,
+    /// There are enough that are better than this.
+    worst: u64,
+}
+
+impl Best {
+    fn new(limit: usize) -> Best {
+        Best { limit, ranked: Vec::new(), worst: u64::MAX }
+    }
+
+    fn add(&mut self, one: Ranked) {
+        if one.order() < self.worst {
+            self.ranked.push(one);
+            if self.ranked.len() > 4 * self.limit {
+                self.cut();
+            }
+        }
+    }
+
+    fn cut(&mut self) {
+        if let Some(last) = self.limit.checked_sub(1).filter(|last| *last < self.ranked.len()) {
+            let (_, worst, _) = self.ranked.select_nth_unstable_by_key(last, Ranked::order);
+            self.worst = worst.order();
+        }
+        self.ranked.truncate(self.limit);
+    }
+
+    fn finish(mut self) -> Vec<Ranked> {
+        self.cut();
+        self.ranked
+    }
 }
 
 impl Part {
@@ -208,51 +245,46 @@ impl TextIndex {
         self.parts.iter().map(|part| part.segment.memory_bytes() + part.gone.len() * 8).sum()
     }
 
-    /// The articles that have all words of the question, at most `limit` of them, and how many there are. Only those that
-    /// `is_shown` are found, or counted.
+    /// The articles that have all words of the question, at most `limit` of them, and how many there are. If `is_shown` is given,
+    /// articles that are not shown are neither found nor counted.
     pub fn search(
         &self,
         question: &Question,
         limit: usize,
-        is_shown: impl Fn(&ArticleName) -> bool,
+        is_shown: Option<&dyn Fn(&ArticleName) -> bool>,
     ) -> Found {
         let mut found = Found { is_whole: true, ..Found::default() };
         if question.is_empty() {
             return found;
         }
-        let mut ranked: Vec<(u32, usize, usize, segment::Places)> = Vec::new();
-        for (at, part) in self.parts.iter().enumerate() {
-            let is_whole = part.segment.search(question, |doc, rank, places| {
-                if !part.is_gone(doc) && is_shown(part.segment.name(doc)) {
-                    ranked.push((rank, at, doc, places));
+        let mut best: Vec<(u32, Hit)> = Vec::new();
+        for part in &self.parts {
+            let mut ranked = Best::new(limit);
+            let is_whole = part.segment.search(question, |one| {
+                let is_shown = || is_shown.is_none_or(|is| is(part.segment.name(one.doc())));
+                if !part.is_gone(one.doc()) && is_shown() {
+                    found.count += 1;
+                    ranked.add(one);
                 }
             });
             found.is_whole &= is_whole;
+            best.extend(ranked.finish().into_iter().map(|one| {
+                let name = part.segment.name(one.doc()).clone();
+                let Places { name: in_name, title: in_title, text: in_text } = one.places;
+                (one.rank, Hit { name, in_name, in_title, in_text })
+            }));
         }
-        found.count = ranked.len();
-        let name = |at: usize, doc: usize| self.parts[at].segment.name(doc);
-        let order = |one: &(u32, usize, usize, segment::Places),
-                     other: &(u32, usize, usize, segment::Places)| {
-            other.0.cmp(&one.0).then_with(|| name(one.1, one.2).cmp(name(other.1, other.2)))
-        };
-        if ranked.len() > limit && limit > 0 {
-            ranked.select_nth_unstable_by(limit - 1, order);
-        }
-        ranked.truncate(limit);
-        ranked.sort_unstable_by(order);
-        let hits = ranked.into_iter().map(|(_, at, doc, places)| Hit {
-            name: name(at, doc).clone(),
-            in_name: places.name,
-            in_title: places.title,
-            in_text: places.text,
+        best.sort_unstable_by(|(rank, hit), (other_rank, other)| {
+            other_rank.cmp(rank).then_with(|| hit.name.cmp(&other.name))
         });
-        found.hits = hits.collect();
+        best.truncate(limit);
+        found.hits = best.into_iter().map(|(_, hit)| hit).collect();
         found
     }
 
-    /// Articles with a link to `name`, at most `limit`, in ascending order, and whether there may be more: no more are looked for when
-    /// there are enough, and no more links are looked at than so many. Of a link that may lead to two articles, `is_there` says whether
-    /// the nearer one exists: then it leads there. Only those that `is_shown` are found.
+    /// Articles with a link to `name`, at most `limit`, in ascending order, and whether there may be more. The search ends when it has
+    /// enough, or has read [`LINKING_MAX`] links of each segment. A link may lead to one of two articles: to the nearer one if
+    /// `is_there` says that it exists. Articles that are not `is_shown` are left out.
     pub fn linking_to(
         &self,
         name: &ArticleName,

@@ -88,14 +88,14 @@ pub(crate) struct Hits {
 }
 
 impl Hits {
-    /// The articles with all words of `text`, at most `limit`. Only those that `is_shown` are found, or counted. May take
+    /// The articles with all words of `text`, at most `limit`; if `is_shown` is given, of those that it is true for. May take
     /// milliseconds.
     pub(crate) fn find(
         texts: &Texts,
         (articles, serial): (&Snapshot, Serial),
         text: &str,
         limit: usize,
-        is_shown: impl Fn(&ArticleName) -> bool,
+        is_shown: Option<&dyn Fn(&ArticleName) -> bool>,
     ) -> Hits {
         let found = texts.index.search(&Question::parse(text), limit, is_shown);
         let as_it_is = |hit: Hit| {

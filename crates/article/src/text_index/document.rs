@@ -48,7 +48,7 @@ impl Document {
         Document { title: title.unwrap_or_default().to_owned(), ..Document::default() }
     }
 
-    /// The same with a text, of which `bytes` are the first, and its links.
+    /// Adds the article's text and its links. `bytes` is the beginning of the text; of it, the first [`TEXT_BYTES_MAX`] bytes count.
     #[must_use]
     pub fn with_text(mut self, kind: &ContentType, bytes: &[u8], mut links: Vec<Link>) -> Document {
         let bytes = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
@@ -68,7 +68,7 @@ impl Document {
         self
     }
 
-    /// The different words of its text, each with how often it is there: at most so many.
+    /// How often each word occurs in the text, for the first [`WORDS_MAX`] different words.
     pub(super) fn counted_words(&self) -> std::collections::HashMap<String, u32> {
         let mut counted = std::collections::HashMap::new();
         for word in words(&fold(&self.text)) {

@@ -22,9 +22,13 @@ const IN_TITLE: u8 = 4;
 const IN_TEXT: u8 = 3;
 const WEIGHT_BITS: u32 = 4;
 
-/// Words with one beginning that are looked at, and bytes of their posting lists.
+/// Beside a weight, while a question is answered: the word is there at all, and not only as the beginning of a longer one.
+const FOUND: u8 = 0x10;
+const EXACT: u8 = 0x20;
+
+/// A search for words that begin with a prefix reads at most this many of them, and this many bytes of their posting lists.
 const PREFIX_TERMS_MAX: usize = 4_096;
-const PREFIX_BYTES_MAX: usize = 512 << 10;
+const PREFIX_BYTES_MAX: usize = 256 << 10;
 
 /// An article, as it goes into a segment.
 pub(super) struct Entry {
@@ -49,6 +53,26 @@ pub(super) struct Segment {
     postings: Box<[u8]>,
     /// Where the list of each term begins in `postings`, and the end.
     lists: Box<[u32]>,
+}
+
+/// A document that a search found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ranked {
+    /// The better, the more.
+    pub(super) rank: u32,
+    doc: u32,
+    pub(super) places: Places,
+}
+
+impl Ranked {
+    pub(super) fn doc(&self) -> usize {
+        self.doc as usize
+    }
+
+    /// Less than that of a document that is worse, or as good and has a later name.
+    pub(super) fn order(&self) -> u64 {
+        u64::from(!self.rank) << 32 | u64::from(self.doc)
+    }
 }
 
 /// Where the words of a question stand.
@@ -184,6 +208,23 @@ struct Tally {
     score: u8,
 }
 
+impl Tally {
+    /// Adds the word with this bit.
+    fn add(&mut self, weight: u8, bit: u8) {
+        if weight & FOUND == 0 {
+            return;
+        }
+        let is_exact = weight & EXACT != 0;
+        let bit_if = |is: bool| if is { bit } else { 0 };
+        self.found |= bit;
+        self.exact |= bit_if(is_exact);
+        self.name |= bit_if(weight & IN_NAME != 0);
+        self.title |= bit_if(weight & IN_TITLE != 0);
+        self.text |= bit_if(weight & IN_TEXT != 0);
+        self.score += (weight & IN_TEXT) * 2 + u8::from(is_exact);
+    }
+}
+
 impl Segment {
     /// Of entries in ascending order of their names.
     pub(super) fn of(entries: impl Iterator<Item = Entry>) -> Segment {
@@ -289,7 +330,7 @@ impl Segment {
         low
     }
 
-    /// The terms that begin so, as far as they are looked at, and whether these are all.
+    /// The terms that begin with `prefix`, at most [`PREFIX_TERMS_MAX`], and whether these are all.
     fn beginning(&self, prefix: &str) -> (Range<usize>, bool) {
         let first = self.first_from(prefix);
         let mut last = first;
@@ -303,18 +344,13 @@ impl Segment {
         (first..last, true)
     }
 
-    /// Hands over the documents that have all words, each with its rank. False if there may be more.
-    pub(super) fn search(
-        &self,
-        question: &Question,
-        mut take: impl FnMut(usize, u32, Places),
-    ) -> bool {
+    /// Hands over the documents that have all words. False if there may be more.
+    pub(super) fn search(&self, question: &Question, mut take: impl FnMut(Ranked)) -> bool {
         let mut tallies: Vec<Tally> = Vec::new();
         let mut is_whole = true;
         let last = question.words.len().saturating_sub(1);
         for (number, word) in question.words.iter().enumerate() {
             let bit = 1_u8 << number;
-            let before = bit - 1;
             let own = self.first_from(word);
             let has_own = self.term(own) == Some(word);
             let mut others = own..own;
@@ -326,35 +362,23 @@ impl Segment {
             if !has_own && others.is_empty() {
                 return is_whole;
             }
-            if tallies.is_empty() {
-                tallies.resize(self.len(), Tally::default());
-            }
-            // The word itself comes first: what it counts for is not taken by a longer one.
-            let others = others.filter(|at| !(has_own && *at == own));
-            for at in has_own.then_some(own).into_iter().chain(others) {
-                let is_exact = has_own && at == own;
-                for (doc, weight) in self.postings(at) {
-                    let tally = &mut tallies[doc];
-                    if tally.found & before != before {
-                        continue;
-                    }
-                    if tally.found & bit == 0 {
-                        tally.found |= bit;
-                        tally.score += (weight & IN_TEXT) * 2 + u8::from(is_exact);
-                    }
-                    if is_exact {
-                        tally.exact |= bit;
-                    }
-                    if weight & IN_NAME != 0 {
-                        tally.name |= bit;
-                    }
-                    if weight & IN_TITLE != 0 {
-                        tally.title |= bit;
-                    }
-                    if weight & IN_TEXT != 0 {
-                        tally.text |= bit;
-                    }
+            let mut weights = vec![0_u8; self.len()];
+            if has_own {
+                for (doc, weight) in self.postings(own) {
+                    weights[doc] = weight | FOUND | EXACT;
                 }
+            }
+            for (doc, weight) in
+                others.filter(|at| !has_own || *at != own).flat_map(|at| self.postings(at))
+            {
+                let known = &mut weights[doc];
+                // A longer word does not change how often the word itself is in the text.
+                let counts = if *known & EXACT == 0 { u8::MAX } else { IN_NAME | IN_TITLE };
+                *known |= (weight | FOUND) & counts;
+            }
+            tallies.resize(self.len(), Tally::default());
+            for (tally, weight) in tallies.iter_mut().zip(weights) {
+                tally.add(weight, bit);
             }
         }
         let count = question.words.len() as u8;
@@ -372,13 +396,13 @@ impl Segment {
             };
             let places =
                 Places { name: tally.name != 0, title: tally.title != 0, text: tally.text != 0 };
-            take(doc, tier << 8 | u32::from(tally.score), places);
+            take(Ranked { rank: tier << 8 | u32::from(tally.score), doc: doc as u32, places });
         }
         is_whole
     }
 
-    /// The documents with a link to `name` that `is_shown`, and whether these are all: it stops behind `limit` of them, and when it has
-    /// looked at `looked_at_max` links.
+    /// The documents with a link to `name` that `is_shown`, and whether these are all. The search stops when it has found more than
+    /// `limit`, or has read `looked_at_max` links.
     pub(super) fn linking_to(
         &self,
         name: &ArticleName,

@@ -23,7 +23,7 @@ fn index(articles: &[(&str, &str, &str)]) -> TextIndex {
 }
 
 fn found(index: &TextIndex, question: &str) -> String {
-    let found = index.search(&Question::parse(question), 100, |_| true);
+    let found = index.search(&Question::parse(question), 100, None);
     assert_eq!(found.count, found.hits.len());
     found.hits.iter().map(|hit| hit.name.as_str()).collect::<Vec<_>>().join(" ")
 }
@@ -71,7 +71,7 @@ fn the_best_come_first() {
 #[test]
 fn it_says_where_the_words_are() {
     let index = index(&[("a", "title", "words"), ("words", "", "")]);
-    let found = index.search(&Question::parse("words"), 10, |_| true);
+    let found = index.search(&Question::parse("words"), 10, None);
     let places = |hit: &Hit| (hit.name.to_string(), hit.in_name, hit.in_title, hit.in_text);
     let places: Vec<_> = found.hits.iter().map(places).collect();
     assert_eq!(
@@ -83,7 +83,7 @@ fn it_says_where_the_words_are() {
 #[test]
 fn what_is_not_shown_is_not_counted() {
     let index = index(&[("a", "", "x"), ("b", "", "x"), ("c", "", "x")]);
-    let found = index.search(&Question::parse("x"), 1, |name| name.as_str() != "a");
+    let found = index.search(&Question::parse("x"), 1, Some(&|name| name.as_str() != "a"));
     assert_eq!((found.count, found.hits.len()), (2, 1));
     assert_eq!(found.hits[0].name.as_str(), "b");
 }
@@ -136,9 +136,9 @@ fn the_beginning_of_too_many_words_is_looked_at_in_part() {
         (name(&format!("a{at}")), Some(document("", &text)))
     });
     let index = TextIndex::default().replaced(all.collect());
-    let found = index.search(&Question::parse("w1"), 100, |_| true);
+    let found = index.search(&Question::parse("w1"), 100, None);
     assert!(!found.is_whole || found.count == 11);
-    let found = index.search(&Question::parse("w1x3"), 100, |_| true);
+    let found = index.search(&Question::parse("w1x3"), 100, None);
     assert_eq!((found.is_whole, found.count), (true, 1));
 }
 
@@ -160,7 +160,7 @@ fn links_lead_to_the_nearer_article() {
     assert_eq!(to("b", &["guide/b"]), "c");
     // No article is told that it links to itself, nor that others do by words.
     assert_eq!((to("c", &[]), to("guide", &[])), (String::new(), String::new()));
-    // However many articles there are between a link and where it may lead, only so many are looked at.
+    // 3,000 articles may link to `b`. The search stops after LINKING_MAX of their links.
     let looked_at = std::cell::Cell::new(0);
     let many = (0..3_000).map(|at| {
         let near = format!("d{at}/b");
@@ -242,7 +242,7 @@ proptest! {
             }
             prop_assert_eq!(index.len(), articles.len());
         }
-        let found = index.search(&Question::parse(&question), 100, |_| true);
+        let found = index.search(&Question::parse(&question), 100, None);
         let mut names: Vec<String> = found.hits.iter().map(|hit| hit.name.to_string()).collect();
         prop_assert_eq!(found.count, names.len());
         names.sort();

@@ -174,9 +174,8 @@ pub(crate) async fn search(
     if !(1..=HITS.1).contains(&limit) {
         return Err(bad(format!("`limit` is {limit}, expected 1 to {}", HITS.1)));
     }
-    let is_shown = move |name: &ArticleName| name.as_str().starts_with(&prefix);
     let state = (&stored.articles, stored.serial);
-    let hits = search::search(app, state, text, limit, is_shown).await?;
+    let hits = search::search(app, state, text, limit, prefix).await?;
     let names = |other: &ArticleName| read::may_read(app, &principal, other);
     Ok(search::rendered(&hits, &names))
 }

@@ -568,10 +568,8 @@ async fn search_articles(
 ) -> Result<Response, HttpError> {
     let &Page { app, stored, head, principal } = shown;
     let limit = size(limit, HITS)?;
-    let begins = prefix.to_owned();
-    let is_shown = move |name: &ArticleName| name.as_str().starts_with(&begins);
     let state = (&stored.articles, stored.serial);
-    let hits = search(app, state, text, limit, is_shown).await?;
+    let hits = search(app, state, text, limit, prefix.to_owned()).await?;
     if people::wants_page(&head.headers) {
         return Ok(pages::show_hits(shown, prefix, text, &hits).await);
     }

@@ -11,8 +11,8 @@ use crate::http::error::HttpError;
 /// Articles in an answer, where the request names no other number, and at most.
 pub(super) const HITS: (usize, usize) = (20, 100);
 
-/// What a search finds, on a thread for computations, so that programs that read do not wait for it. Only articles that
-/// `is_shown` are found, or counted.
+/// What a search finds among articles whose names begin with `prefix`, on a thread for computations, so that programs that read
+/// do not wait for it.
 ///
 /// # Errors
 /// 503 if too much is being computed.
@@ -21,12 +21,15 @@ pub(super) async fn search(
     (articles, serial): (&Snapshot, Serial),
     text: &str,
     limit: usize,
-    is_shown: impl Fn(&ArticleName) -> bool + Send + 'static,
+    prefix: String,
 ) -> Result<Hits, HttpError> {
     let texts = app.article_texts.as_of(serial).await;
     let (text, articles) = (text.to_owned(), articles.clone());
-    let finding =
-        app.cpu_pool.run(move || Hits::find(&texts, (&articles, serial), &text, limit, is_shown));
+    let finding = app.cpu_pool.run(move || {
+        let has_prefix = |name: &ArticleName| name.as_str().starts_with(&prefix);
+        let is_shown = (!prefix.is_empty()).then_some(&has_prefix as _);
+        Hits::find(&texts, (&articles, serial), &text, limit, is_shown)
+    });
     finding.await.map_err(HttpError::uncomputed)
 }
 

@@ -22,6 +22,7 @@ use state::stored::Stored;
 
 use crate::app::App;
 use crate::article_texts::{Hits, Texts};
+use crate::http::article::is_open;
 use crate::http::auth;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
@@ -236,7 +237,10 @@ impl Question {
         let state = (&stored.articles, stored.serial);
         let may_read = |name: &ArticleName| admits(Object::Article(name.as_str()));
         let having = match is_long {
-            true => Hits::find(texts, state, text, self.limit, may_read).articles,
+            true => {
+                let is_shown = (!is_open(&self.app)).then_some(&may_read as _);
+                Hits::find(texts, state, text, self.limit, is_shown).articles
+            }
             false => Vec::new(),
         };
         let having = having.into_iter().map(|(article, _)| article);
