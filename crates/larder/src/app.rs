@@ -24,6 +24,7 @@ use crate::changes::Changes;
 use crate::contents::Contents;
 use crate::cpu_pool::CpuPool;
 use crate::deltas::Deltas;
+use crate::finished_pages::FinishedPages;
 use crate::free_space::FreeSpace;
 use crate::metrics::Metrics;
 use crate::mirrors::Mirrors;
@@ -70,6 +71,8 @@ pub struct App {
     pub files: SmallBlobs,
     /// Finished pages of the Python index.
     pub pages: pypi::Pages,
+    /// Finished pages for people.
+    pub(crate) finished_pages: FinishedPages,
     /// Mirrors of the Python index, and the cache of what their upstreams said.
     pub(crate) mirrors: Arc<Mirrors>,
     /// Known malware and vulnerabilities.
@@ -171,6 +174,7 @@ impl App {
             article_texts: ArticleTexts::default(),
             required_by: LiveRequiredBy::default(),
             files: SmallBlobs::new(config.python.small_file_bytes_max),
+            finished_pages: FinishedPages::default(),
             pages: pypi::Pages::new(
                 pypi::PageBudget {
                     page_bytes_max: config.python.page_bytes_max,

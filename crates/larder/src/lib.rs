@@ -18,6 +18,7 @@ pub mod deltas;
 pub mod demo;
 pub mod endpoint;
 pub mod example;
+mod finished_pages;
 pub mod free_space;
 pub mod http;
 pub mod lists;

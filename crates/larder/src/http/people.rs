@@ -25,8 +25,9 @@ use super::article;
 use super::error::HttpError;
 use super::outside::root_url;
 use super::pages::{SCRIPT, STYLE};
-use super::respond::{Conditions, respond, respond_now};
+use super::respond::{Conditions, respond, respond_kept, respond_now};
 use crate::app::App;
+use crate::finished_pages::{FinishedPage, MadeOf};
 
 const HTML: &str = "text/html; charset=utf-8";
 
@@ -185,13 +186,14 @@ pub(super) fn insert_headers(headers: &mut HeaderMap) {
 /// Sends a page: 304 if the client has it, compressed if the client accepts that, on another thread if it is long.
 pub(super) async fn send(page: &impl Template, head: &Parts, audience: Audience) -> Response {
     match page.render() {
-        Ok(html) => {
-            let conditions = Conditions::of(&head.method, &head.headers);
-            let response = respond(Reply::tagged(HTML, html), StatusCode::OK, conditions).await;
-            finished(response, audience)
-        }
+        Ok(html) => respond_long(Reply::tagged(HTML, html), head, audience).await,
         Err(error) => HttpError::unrendered(&error).into_response(),
     }
+}
+
+async fn respond_long(reply: Reply, head: &Parts, audience: Audience) -> Response {
+    let conditions = Conditions::of(&head.method, &head.headers);
+    finished(respond(reply, StatusCode::OK, conditions).await, audience)
 }
 
 /// Sends a page that nobody may cache: it is about one user, or has the token of a form.
@@ -205,6 +207,51 @@ pub(super) async fn send_once(page: &impl Template, head: &Parts, status: Status
     insert_headers(response.headers_mut());
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// A page that may be kept for those who come after: at which URL, and what it is made of.
+pub(super) struct Keeping {
+    url: String,
+    made_of: MadeOf,
+}
+
+impl Keeping {
+    /// The page at `path`, which everybody may see. None with a query: there are too many of those.
+    pub(super) fn of(head: &Parts, root_url: &str, made_of: MadeOf) -> Option<Keeping> {
+        let url = || format!("{root_url} {}", head.uri.path());
+        head.uri.query().is_none().then(|| Keeping { url: url(), made_of })
+    }
+
+    /// The page, if it is at hand.
+    pub(super) fn find(&self, app: &App, head: &Parts, audience: Audience) -> Option<Response> {
+        let page = app.finished_pages.find(&self.url, &self.made_of)?;
+        Some(respond_finished(&page, head, audience))
+    }
+
+    /// Sends a page as [`send`] does, and keeps it.
+    pub(super) async fn send(
+        self,
+        app: &App,
+        page: &impl Template,
+        head: &Parts,
+        audience: Audience,
+    ) -> Response {
+        match page.render() {
+            Ok(html) => {
+                let reply = Reply::tagged(HTML, html);
+                match app.finished_pages.keep(self.url, self.made_of, &reply) {
+                    Some(page) => respond_finished(&page, head, audience),
+                    None => respond_long(reply, head, audience).await,
+                }
+            }
+            Err(error) => HttpError::unrendered(&error).into_response(),
+        }
+    }
+}
+
+fn respond_finished(page: &FinishedPage, head: &Parts, audience: Audience) -> Response {
+    let conditions = Conditions::of(&head.method, &head.headers);
+    finished(respond_kept(page, &conditions), audience)
 }
 
 /// [`send`] for a short page, which is compressed on this thread.

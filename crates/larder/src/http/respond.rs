@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use http::header::{
     CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY, X_CONTENT_TYPE_OPTIONS,
 };
@@ -11,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use reply::{ENCODED_BYTES_MIN, Encoding, Reply};
 
 use super::negotiation::{accepted_encoding, listed};
+use crate::finished_pages::FinishedPage;
 
 /// Longer bodies are encoded on a thread of their own, so that no other request waits for them.
 const ENCODED_INLINE_BYTES_MAX: usize = 64 << 10;
@@ -53,15 +55,31 @@ pub(super) fn takes_long(reply: &Reply, conditions: &Conditions) -> bool {
 
 /// The response for `reply`, encoded on this thread.
 pub(super) fn respond_now(reply: Reply, status: StatusCode, conditions: &Conditions) -> Response {
+    respond_with(&reply, status, conditions, |encoding| encoding.encode(&reply.body))
+}
+
+/// The response for a page that is kept; it is encoded once for all who ask for it.
+pub(super) fn respond_kept(page: &FinishedPage, conditions: &Conditions) -> Response {
+    let encoded = |encoding| page.body.form(encoding).clone();
+    respond_with(&page.reply, StatusCode::OK, conditions, encoded)
+}
+
+fn respond_with(
+    reply: &Reply,
+    status: StatusCode,
+    conditions: &Conditions,
+    encoded: impl FnOnce(Encoding) -> Bytes,
+) -> Response {
     let encoding =
         if reply.body.len() < ENCODED_BYTES_MIN { Encoding::Identity } else { conditions.encoding };
     let is_known = conditions.if_none_match.as_ref().is_some_and(|tags| reply.is_known_by(tags));
     let content_type = HeaderValue::from_static(reply.content_type);
-    let etag = reply.etag.and_then(|etag| HeaderValue::try_from(etag.header_value(encoding)).ok());
+    let etag = reply.etag.as_ref();
+    let etag = etag.and_then(|etag| HeaderValue::try_from(etag.header_value(encoding)).ok());
     let mut response = if is_known {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        let mut response = Response::new(Body::from(encoding.encode(&reply.body)));
+        let mut response = Response::new(Body::from(encoded(encoding)));
         *response.status_mut() = status;
         if let Some(name) = encoding.header_value() {
             response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(name));

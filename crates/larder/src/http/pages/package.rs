@@ -16,9 +16,10 @@ use serde_json::Value;
 use super::package_past::Past;
 use crate::app::App;
 use crate::aur_published::AurPublished;
+use crate::finished_pages::MadeOf;
 use crate::http::changes::Histories;
 use crate::http::error::HttpError;
-use crate::http::people::{self, Audience, Site};
+use crate::http::people::{self, Audience, Keeping, Site};
 
 /// Dependencies of one kind that are shown.
 const DEPENDENCIES_MAX: usize = 250;
@@ -291,20 +292,34 @@ impl PackagePage {
 /// 404 for a package that is not there; 503 until the packages are loaded.
 pub(in crate::http) async fn show_package(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let published = published(app)?;
+    let site = Site::of(app, head);
+    let made_of = MadeOf::Packages(Arc::downgrade(&published));
+    let mut keeping = Keeping::of(head, site.root_url(), made_of);
+    let kept = keeping.as_ref().and_then(|it| it.find(app, head, Audience::Everybody));
+    if let Some(kept) = kept {
+        return Ok(kept);
+    }
     let name = named(head, "/packages/")?;
     let found = tokio::task::block_in_place(|| {
         let details = published.snapshot.details(&name)?;
-        Some(package_page(app, head, &published.snapshot, details))
+        Some(package_page(app, site, &published.snapshot, details))
     });
     match found {
         Some(mut page) => {
-            if let Some(histories) = Histories::now(app, &published).await
-                && let Ok(members) = histories.members(&page.name.name).await
-                && !members.is_empty()
-            {
+            let histories = Histories::now(app, &published).await;
+            let members = match &histories {
+                Some(histories) => histories.members(&page.name.name).await.ok(),
+                None => None,
+            };
+            // Without its history, the page is not yet what it will be.
+            keeping = keeping.filter(|_| members.is_some());
+            if let Some(members) = members.filter(|members| !members.is_empty()) {
                 page.past = Some(Past::of(&members, Timestamp::now()));
             }
-            Ok(people::send(&page, head, Audience::Everybody).await)
+            Ok(match keeping {
+                Some(keeping) => keeping.send(app, &page, head, Audience::Everybody).await,
+                None => people::send(&page, head, Audience::Everybody).await,
+            })
         }
         None => {
             let detail = match published.snapshot.base(&name) {
@@ -322,7 +337,7 @@ pub(in crate::http) async fn show_package(app: &App, head: &Parts) -> Result<Res
     }
 }
 
-fn package_page(app: &App, head: &Parts, snapshot: &Snapshot, details: Details) -> PackagePage {
+fn package_page(app: &App, site: Site, snapshot: &Snapshot, details: Details) -> PackagePage {
     let summary = details.summary;
     let siblings = snapshot.base(&summary.base).map(|base| base.packages).unwrap_or_default();
     let siblings = siblings.into_iter().filter(|package| package.name != summary.name);
@@ -376,7 +391,7 @@ fn package_page(app: &App, head: &Parts, snapshot: &Snapshot, details: Details) 
         name == "FlaggedMalicious" && !matches!(value, Value::Null | Value::Bool(false))
     };
     PackagePage {
-        site: Site::of(app, head),
+        site,
         siblings: siblings.map(|package| package.name.into()).collect(),
         is_plain: is_plain(&summary.name),
         snapshot_path: snapshot_path(&summary.base),

@@ -315,3 +315,35 @@ fn what_strangers_say_does_nothing() {
         check_harmless(&text, &path);
     }
 }
+
+/// A page is kept for the next visitor, but only while it is true, and only for those who may see it.
+#[test]
+fn a_kept_page_is_never_out_of_date() {
+    let index = sample();
+    let ask = || index.anybody().browser().get("/alice/dev/tool");
+    let first = ask();
+    let tag = first.header("etag").to_owned();
+    let again = ask();
+    assert_eq!((page(&again), again.header("etag")), (page(&first), &*tag));
+    let known = index.anybody().browser().with("If-None-Match", &tag).get("/alice/dev/tool");
+    assert_eq!(known.status, 304);
+    for encoding in ["gzip", "zstd"] {
+        let encoded = index.anybody().browser().with("Accept-Encoding", encoding);
+        let encoded = encoded.get("/alice/dev/tool");
+        assert_eq!((encoded.status, encoded.header("content-encoding")), (200, encoding));
+        assert!(encoded.body.len() < first.body.len(), "{}", encoded.body.len());
+    }
+    index.upload("alice/dev", "tool-3.0.zip", &sdist("four"));
+    assert!(page(&ask()).contains("tool-3.0.zip"), "{}", ask().text());
+    // The links are those of the server that was asked.
+    let elsewhere = index.anybody().browser().with("X-Outside-URL", "https://packages.example");
+    let elsewhere = page(&elsewhere.get("/alice/dev/tool"));
+    assert!(elsewhere.contains("https://packages.example/alice/dev/+simple/"), "{elsewhere}");
+    assert!(!page(&ask()).contains("packages.example"));
+    let closed = index.alice().send("PATCH", "/alice/dev", json!({"acl_read": ["alice"]}));
+    assert_eq!(closed.status, 200, "{}", closed.text());
+    assert!(page(&index.alice().browser().get("/alice/dev/tool")).contains("tool-3.0.zip"));
+    let refused = ask();
+    assert!([401, 403, 404].contains(&refused.status), "{}", refused.status);
+    assert!(!refused.text().contains("tool-3.0.zip"), "{}", refused.text());
+}

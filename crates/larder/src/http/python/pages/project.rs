@@ -2,6 +2,7 @@
 //! come from, and what hides what.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
 
 use account::{Portion, Principal};
 use askama::Template;
@@ -23,8 +24,9 @@ use super::super::route::Project;
 use super::super::simple;
 use super::super::write::Refused;
 use super::described::Described;
+use crate::finished_pages::MadeOf;
 use crate::http::error::HttpError;
-use crate::http::people::{self, Audience, Site};
+use crate::http::people::{self, Audience, Keeping, Site};
 use crate::http::words::{self, Time, in_path};
 use crate::required_by::Requirers;
 
@@ -202,6 +204,17 @@ async fn show(
     let missing = || HttpError::not_found(format!("{stage} has no project `{}`", project.as_sent));
     let name = in_one_spelling(ask, project, || missing().into())?;
     let principal = ask.principal().await?;
+    // Others may see more, or less.
+    let is_for_everybody = matches!(principal, Principal::Anonymous);
+    let required_by = ask.app.required_by.snapshot_full();
+    let required_by = required_by.map_or_else(Weak::new, |index| Arc::downgrade(&index));
+    let made_of = MadeOf::Projects(ask.stored.serial, required_by);
+    let keeping = Keeping::of(&ask.head, &ask.root_url, made_of).filter(|_| is_for_everybody);
+    if let Some(kept) =
+        keeping.as_ref().and_then(|it| it.find(&ask.app, &ask.head, Audience::Reader))
+    {
+        return Ok(kept);
+    }
     let view = ask.view(&principal);
     let mirrors = order.mirrors_of(name.as_str());
     let Some(found) = order.project(name.as_str()) else {
@@ -305,7 +318,11 @@ async fn show(
         locations: found.locations(name.as_str()),
         site,
     };
-    Ok(people::send(&page, &ask.head, Audience::Reader).await)
+    // What a policy lets pass depends on the time.
+    Ok(match keeping.filter(|_| judge.is_none()) {
+        Some(keeping) => keeping.send(&ask.app, &page, &ask.head, Audience::Reader).await,
+        None => people::send(&page, &ask.head, Audience::Reader).await,
+    })
 }
 
 fn own_name<'a>(order: &ResolutionOrder<'a>) -> &'a str {
