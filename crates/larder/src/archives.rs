@@ -136,7 +136,7 @@ impl Archives {
             lists: cache(LISTS_BYTES_MAX),
             texts: cache(TEXTS_BYTES_MAX),
             share: Share::half(cores, 2 * WAITING_MAX),
-            comparisons: Share::half(2 * COMPARED_AT_ONCE, 2 * WAITING_MAX),
+            comparisons: Share::new(COMPARED_AT_ONCE, WAITING_MAX),
         }
     }
 

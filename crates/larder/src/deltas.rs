@@ -215,7 +215,7 @@ fn digest_of(mut content: impl Read) -> io::Result<(String, u64)> {
     let mut bytes = 0;
     loop {
         match content.read(&mut buffer) {
-            Ok(0) => return Ok((hex(&hasher.finalize()), bytes)),
+            Ok(0) => return Ok((hex::encode(hasher.finalize()), bytes)),
             Ok(count) => {
                 hasher.update(&buffer[..count]);
                 bytes += count as u64;
@@ -224,10 +224,6 @@ fn digest_of(mut content: impl Read) -> io::Result<(String, u64)> {
             Err(error) => return Err(error),
         }
     }
-}
-
-fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ impl Lists {
     pub(crate) fn get(&self, snapshot: &Snapshot, list: List, compressed: Compressed) -> &MadeList {
         self.made[compressed as usize][list as usize].get_or_init(|| {
             let body = snapshot.list(list, compressed);
-            let sha256 = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
+            let sha256 = hex::encode(Sha256::digest(&body));
             MadeList { body: body.into(), sha256 }
         })
     }

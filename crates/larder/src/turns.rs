@@ -71,7 +71,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// So many turns, and so many places to wait for one besides.
+    /// `turns_max` pieces of work at once, while at most `waiting_max` others wait.
     pub fn new(turns_max: usize, waiting_max: usize) -> Share {
         let places_max = turns_max + waiting_max;
         Share { places: Turns::new(places_max), places_max, turns: Turns::new(turns_max) }
@@ -82,10 +82,9 @@ impl Share {
         Share::new((threads / 2).max(1), queue_max / 2)
     }
 
-    /// One at a time, while at most so many others wait.
+    /// One piece of work at a time, while at most `waiting_max` others wait.
     pub fn one(waiting_max: usize) -> Share {
-        let places_max = 1 + waiting_max;
-        Share { places: Turns::new(places_max), places_max, turns: Turns::new(1) }
+        Share::new(1, waiting_max)
     }
 
     /// What `look` finds, at once or when it is our turn; else what `make` makes, on a thread that may take long. So what many

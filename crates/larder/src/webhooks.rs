@@ -254,9 +254,7 @@ fn signature(secret: &Secret, body: &[u8]) -> String {
     let key = secret.reveal().as_bytes();
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     mac.update(body);
-    let digits = mac.finalize().into_bytes();
-    let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256={digits}")
+    format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
 }
 
 /// What the client says, with its causes, without the URL.

@@ -4,8 +4,6 @@
 //! arrive -> [`DigestHasher`] -> [`FileDigests`] -> [`ClaimedDigests::verify`]. Where devpi has a message, it is
 //! devpi's. This module decides neither whether the sender may upload nor whether the file exists already.
 
-use std::fmt;
-
 use blake2::Blake2b256;
 use md5::{Digest as _, Md5};
 
@@ -240,8 +238,8 @@ impl ClaimedDigests {
     pub fn verify(&self, file: &FileDigests) -> Result<(), DigestMismatch> {
         let check = |field, expected: Option<&[u8]>, found: Option<&[u8]>| match expected {
             Some(expected) if found != Some(expected) => {
-                let found = found.map_or("unknown".to_owned(), |found| Hex(found).to_string());
-                Err(DigestMismatch { field, expected: Hex(expected).to_string(), found })
+                let found = found.map_or("unknown".to_owned(), hex::encode);
+                Err(DigestMismatch { field, expected: hex::encode(expected), found })
             }
             _ => Ok(()),
         };
@@ -253,14 +251,6 @@ impl ClaimedDigests {
         let md5 = |digest: &Option<[u8; 16]>| digest.map(Vec::from);
         let (expected, found) = (md5(&self.md5), md5(&file.md5));
         check("md5_digest", expected.as_deref(), found.as_deref())
-    }
-}
-
-struct Hex<'a>(&'a [u8]);
-
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
     }
 }
 

@@ -13,7 +13,6 @@ use sha2::{Digest, Sha256};
 
 use super::SourceError;
 use super::arrival::{Arrival, ArrivalKind, Validators};
-use super::spec::hex;
 use super::spool::SPOOL_PREFIX;
 
 const REMEMBERED_FILE_NAME: &str = "source.json";
@@ -186,7 +185,7 @@ impl<W: Write> Hashing<W> {
 
     /// Returns the inner writer, and the digest in hexadecimal.
     pub(crate) fn finish(self) -> (W, String) {
-        (self.inner, hex(&self.hasher.finalize()))
+        (self.inner, hex::encode(self.hasher.finalize()))
     }
 }
 

@@ -155,12 +155,7 @@ fn mask_text(text: &str) -> String {
 
 /// The SHA-256 of these bytes in lower-case hexadecimal.
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-/// The bytes in lower-case hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(bytes))
 }
 
 #[cfg(test)]

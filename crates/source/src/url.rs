@@ -22,7 +22,7 @@ use tokio::io::{AsyncWriteExt, BufWriter};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::arrival::{Arrival, ArrivalKind, Stamp, Validators};
-use super::spec::{hex, mask_url};
+use super::spec::mask_url;
 use super::spool::spool_file;
 use super::{SourceError, SourceOptions};
 
@@ -187,7 +187,7 @@ impl UrlFetch {
             stamp: Stamp::of(&metadata),
             source_fingerprint: self.fingerprint.clone(),
             validators,
-            sha256: Some(hex(&hasher.finalize())),
+            sha256: Some(hex::encode(hasher.finalize())),
             kind: ArrivalKind::Spooled(path),
             bases: Vec::new(),
             origin,

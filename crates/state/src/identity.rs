@@ -113,7 +113,7 @@ pub async fn make(records: &Records) -> anyhow::Result<StoreIdentity> {
             return Ok(Some(identity));
         }
         let random: [u8; 16] = secrets::random()?;
-        let identity: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let identity = hex::encode(random);
         let key = Key::new(IDENTITY_KEY)?;
         let batch = Batch::new().put(key, Expected::Absent, identity, Vec::new());
         match records.commit(batch).await {

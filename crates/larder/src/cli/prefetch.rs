@@ -291,9 +291,7 @@ impl Fetching {
             bytes += piece.len() as u64;
         }
         let digest = |(kind, hasher): (&str, Box<dyn DynDigest + Send>)| {
-            let digits: String =
-                hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{kind}:{digits}")
+            format!("{kind}:{}", hex::encode(hasher.finalize()))
         };
         let found: BTreeSet<String> = hashers.into_iter().map(digest).collect();
         if !file.digests.is_subset(&found) {

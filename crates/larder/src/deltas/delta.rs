@@ -94,7 +94,7 @@ impl Delta {
                 }
             }
         }
-        delta.head.to = super::hex(&hasher.finalize());
+        delta.head.to = hex::encode(hasher.finalize());
         Ok(delta)
     }
 

@@ -109,7 +109,7 @@ impl Index {
         let mut by_digest: Vec<u32> = (0..pieces.len() as u32).collect();
         // Of the same pieces, the first one comes first.
         by_digest.sort_unstable_by_key(|&at| (pieces[at as usize].0, at));
-        Ok(Some(Index { sha256: super::hex(&hasher.finalize()), pieces, by_digest, bytes }))
+        Ok(Some(Index { sha256: hex::encode(hasher.finalize()), pieces, by_digest, bytes }))
     }
 
     /// Whether this piece is at this place.

@@ -34,7 +34,7 @@ use crate::rate_limit::Decision;
 
 /// A question with parameters that upstream does not have is given up after it has computed for so long. The time of its thread
 /// counts: others that have the processor cost it nothing.
-pub(super) const COMPUTING_MAX: Duration = Duration::from_millis(500);
+const COMPUTING_MAX: Duration = Duration::from_millis(500);
 
 const METHODS: &str = "GET, HEAD, POST, OPTIONS";
 
@@ -247,15 +247,7 @@ impl Refined {
         known: Arc<Known>,
     ) -> Result<(Answer, BTreeSet<String>), HttpError> {
         let (speaks_6, results_max) = (standing.speaks_6, app.results_max.load(Relaxed));
-        let place = app.refined.enter().map_err(|waiting| {
-            app.metrics.cpu_pool.refused.inc();
-            HttpError::uncomputed(PoolError::Full { waiting })
-        })?;
-        let turn = app.refined.turns.take().await;
-        let searching = app.cpu_pool.run(move || {
-            let _taken = (place, turn);
-            let started_at = computed();
-            let is_over = || computed().saturating_sub(started_at) > COMPUTING_MAX;
+        let search = move |is_over: &dyn Fn() -> bool| {
             let wanted = RefCell::new(BTreeSet::new());
             let added = |name: &str, field: &'static str| {
                 let member = known.get(name).map(|members| members.get(field));
@@ -264,16 +256,35 @@ impl Refined {
                 }
                 member.flatten().map(serde_json::Value::to_string)
             };
-            let outside = Outside { is_over: &is_over, added: &added };
+            let outside = Outside { is_over, added: &added };
             let answer = Answer::to_refined(params, &snapshot, speaks_6, results_max, &outside);
             (answer, wanted.into_inner())
-        });
-        searching.await.map_err(HttpError::uncomputed)
+        };
+        search_in_turn(app, search).await
     }
 }
 
+/// Runs a search that may take long on a thread for computations, when it is its turn. `search` is given a function that says
+/// whether it has computed for longer than [`COMPUTING_MAX`].
+pub(super) async fn search_in_turn<T: Send + 'static>(
+    app: &App,
+    search: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'static,
+) -> Result<T, HttpError> {
+    let place = app.refined.enter().map_err(|waiting| {
+        app.metrics.cpu_pool.refused.inc();
+        HttpError::uncomputed(PoolError::Full { waiting })
+    })?;
+    let turn = app.refined.turns.take().await;
+    let searching = app.cpu_pool.run(move || {
+        let _taken = (place, turn);
+        let started_at = computed();
+        search(&|| computed().saturating_sub(started_at) > COMPUTING_MAX)
+    });
+    searching.await.map_err(HttpError::uncomputed)
+}
+
 /// How long this thread has computed.
-pub(super) fn computed() -> Duration {
+fn computed() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }

@@ -13,12 +13,11 @@ use http::header::ORIGIN;
 use http::request::Parts;
 use reply::Reply;
 
-use super::aur::{COMPUTING_MAX, computed, loaded, open_to_all};
+use super::aur::{loaded, open_to_all, search_in_turn};
 use super::body;
 use super::error::HttpError;
 use super::respond::{Conditions, respond};
 use crate::app::App;
-use crate::cpu_pool::PoolError;
 
 /// Names in one question: as many as an answer has records.
 const NAMES_MAX: usize = 5_000;
@@ -52,19 +51,11 @@ async fn answer(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
     let (names, by) = parse(head.uri.query().unwrap_or_default())?;
     let snapshot = loaded(app)?.snapshot.clone();
     let results_max = app.results_max.load(Relaxed);
-    let place = app.refined.enter().map_err(|waiting| {
-        app.metrics.cpu_pool.refused.inc();
-        HttpError::uncomputed(PoolError::Full { waiting })
-    })?;
-    let turn = app.refined.turns.take().await;
-    let searching = app.cpu_pool.run(move || {
-        let _taken = (place, turn);
-        let started_at = computed();
-        let is_over = || computed().saturating_sub(started_at) > COMPUTING_MAX;
-        let outside = Outside { is_over: &is_over, ..Outside::NOTHING };
+    let search = move |is_over: &dyn Fn() -> bool| {
+        let outside = Outside { is_over, ..Outside::NOTHING };
         snapshot.faur(&names, by, results_max, &outside)
-    });
-    let found = searching.await.map_err(HttpError::uncomputed)?;
+    };
+    let found = search_in_turn(app, search).await?;
     let json = found.map_err(|error| HttpError::bad_request(error.to_string()))?;
     let conditions = Conditions::of(&head.method, &head.headers);
     Ok(respond(Reply::tagged("application/json", json), StatusCode::OK, conditions).await)

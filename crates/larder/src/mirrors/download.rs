@@ -415,7 +415,7 @@ impl Mirrors {
         let brought = self.bring(mirror, &order.key, Kind::File, extra, is_wanted).await;
         let Some(mut brought) = brought else { return false };
         let is_right = match (brought.extra.take(), expected) {
-            (Some(digest), Some(expected)) => hexadecimal(digest) == expected,
+            (Some(digest), Some(expected)) => hex::encode(digest.finalize()) == expected,
             _ => true,
         };
         let Some(reader) = brought.writing.reader().ok().filter(|_| is_right) else {
@@ -538,7 +538,7 @@ impl Mirrors {
             )));
         }
         if let (Some(digest), Some(expected)) = (extra, expected) {
-            let found = hexadecimal(digest);
+            let found = hex::encode(digest.finalize());
             if found != expected {
                 return Err(UpstreamError::new(format!(
                     "the file has the digest {found}; upstream's page says {expected}"
@@ -627,10 +627,6 @@ fn name_of(mirror: &Mirror, url: &Url) -> String {
     url.set_query(None);
     url.set_fragment(None);
     format!("{} {url}", mirror.stage)
-}
-
-fn hexadecimal(digest: Box<dyn DynDigest + Send>) -> String {
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn lost() -> UpstreamError {

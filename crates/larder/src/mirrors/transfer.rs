@@ -569,8 +569,7 @@ impl Mirrors {
             return wrong(format!("it has the SHA-256 {found}; {digest} was expected"));
         }
         if let (Some(computed), Some(expected)) = (extra, expected) {
-            let found: String =
-                computed.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+            let found = hex::encode(computed.finalize());
             if found != expected {
                 return wrong(format!("it has the digest {found}; its page says {expected}"));
             }

@@ -13,7 +13,6 @@ use sha2::{Digest, Sha256};
 use super::catalogue::{BASE_LISTS, Base, Catalogue, LISTS, OPT_DEPENDS_LIST, Package};
 use crate::SourceError;
 use crate::arrival::{Arrival, ArrivalKind, Stamp, Validators};
-use crate::spec::hex;
 use crate::spool::spool_file;
 
 /// Each whole day takes two percent of a popularity.
@@ -79,7 +78,7 @@ pub(super) fn write(
         kind: ArrivalKind::Spooled(path),
         bases,
     };
-    Ok((arrival, hex(&hasher.finalize())))
+    Ok((arrival, hex::encode(hasher.finalize())))
 }
 
 /// A time of the database's clock.

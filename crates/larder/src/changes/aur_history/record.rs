@@ -26,7 +26,7 @@ impl StoredState {
     pub(super) fn begin() -> anyhow::Result<StoredState> {
         let mut name = [0; 16];
         getrandom::fill(&mut name).context("the system has no random numbers")?;
-        let history = name.iter().map(|byte| format!("{byte:02x}")).collect();
+        let history = hex::encode(name);
         Ok(StoredState { v: FORM, history, began_at: Timestamp::now(), last: 0, is_whole: false })
     }
 }

@@ -43,9 +43,9 @@ pub(in crate::http) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
 impl Asset {
     fn new(extension: &str, content_type: &'static str, text: &'static str) -> Asset {
         let digest = Sha256::digest(text);
-        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digits = hex::encode(digest);
         Asset {
-            path: format!("+static/larder-{}.{extension}", &hex[..NAME_DIGITS]),
+            path: format!("+static/larder-{}.{extension}", &digits[..NAME_DIGITS]),
             integrity: format!("sha256-{}", BASE64_STANDARD.encode(digest)),
             reply: Reply::tagged(content_type, text.as_bytes()),
         }
