@@ -141,11 +141,7 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let pages = FinishedPages::default();
-        pages.keep(
-            "/long".to_owned(),
-            made_of(1),
-            &page(&"x".repeat(PAGE_BYTES_MAX + 1)),
-        );
+        pages.keep("/long".to_owned(), made_of(1), &page(&"x".repeat(PAGE_BYTES_MAX + 1)));
         assert_eq!(found(&pages, "/long", 1), None);
         let long = "x".repeat(PAGE_BYTES_MAX);
         for number in 0..200 {

@@ -237,6 +237,8 @@ metrics! {
         pub webhooks_failing: IntGauge = "larder_webhooks_failing";
         /// Actions by name and outcome: ok, refused, unavailable, failed.
         actions: IntCounterVec = "larder_actions_total" ["action", "outcome"];
+        /// Pages for people that were rendered for somebody before.
+        pub pages_from_memory: IntCounter = "larder_pages_from_memory_total";
         /// Computations, as their threads count them.
         pub cpu_pool: cpu_pool::Counters => computations(make);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use account::{Portion, Principal};
 use jiff::Timestamp;
-use pypi::policy::shown_versions;
+use pypi::policy::shows_version;
 use pypi::{ProjectName, Stage};
 use state::live::Live;
 use state::stored::Stored;
@@ -28,6 +28,8 @@ pub(crate) struct RequiredBy {
     pub(crate) index: pypi::RequiredBy,
     /// Whether the metadata of all projects was looked at once.
     pub(crate) is_complete: bool,
+    /// Whether what some projects require was left out for want of memory.
+    pub(crate) is_full: bool,
 }
 
 /// The published index; empty before the first.
@@ -44,6 +46,10 @@ pub(crate) struct Requirers {
     pub(crate) is_cut: bool,
     /// Whether some may be missing, as the server has not read everything yet.
     pub(crate) is_partial: bool,
+    /// Whether some may be missing, as the index had no room for them.
+    pub(crate) is_full: bool,
+    /// Whether a policy had a say, which may have another one at another time.
+    pub(crate) is_judged: bool,
 }
 
 impl RequiredBy {
@@ -56,19 +62,23 @@ impl RequiredBy {
             .index
             .requiring(name, |stage| stage_of(stage.as_str()).is_some_and(|stage| admits(stage)));
         let now = Timestamp::now();
+        let (mut looked_at, mut is_judged) = (0, false);
         let visible = |(stage, project): &(&pypi::StageName, &ProjectName)| {
-            let stage = stage_of(stage.as_str());
-            stage.is_some_and(|stage| is_shown(stage, project, asker, now))
+            let Some(stage) = stage_of(stage.as_str()) else { return false };
+            looked_at += 1;
+            is_judged |= stage.config().policy.is_some();
+            is_shown(stage, project, asker, now)
         };
         let visible = found.take(LOOKED_AT_MAX).filter(visible).take(COUNTED_MAX + 1);
         let mut listed: Vec<(String, String)> =
             visible.map(|(stage, project)| (stage.to_string(), project.to_string())).collect();
-        let is_cut = listed.len() > COUNTED_MAX;
+        let is_cut = listed.len() > COUNTED_MAX || looked_at == LOOKED_AT_MAX;
         listed.truncate(COUNTED_MAX);
         listed.sort();
         let more = listed.len().saturating_sub(LISTED_MAX);
         listed.truncate(LISTED_MAX);
-        Requirers { listed, more, is_cut, is_partial: !self.is_complete }
+        let (is_partial, is_full) = (!self.is_complete, self.is_full);
+        Requirers { listed, more, is_cut, is_partial, is_full, is_judged }
     }
 }
 
@@ -79,9 +89,6 @@ fn is_shown(stage: &Arc<Stage>, name: &ProjectName, asker: &Principal, now: Time
     }
     // The index may be a moment older.
     let Some(project) = stage.project(name.as_str()) else { return false };
-    if stage.config().policy.is_none() && !project.is_quarantined() {
-        return true;
-    }
-    let shown = shown_versions(stage, name, project, now).unwrap_or_default();
-    project.latest_version().is_some_and(|latest| shown.contains(&latest.as_str()))
+    let latest = project.latest_version();
+    latest.is_some_and(|latest| shows_version(stage, name, project, latest.as_str(), now))
 }

@@ -30,7 +30,7 @@ pub(crate) use self::judge::refusal_in_json;
 pub use self::rule::{Exception, NamePattern, Pin, ProjectPlace, Quarantine, Rule, RuleError};
 pub(crate) use self::rule::{OPERATORS, time};
 pub(crate) use self::shown::NameRules;
-pub use self::shown::{Listed, Shown, all_hidden, shown_versions};
+pub use self::shown::{Listed, Shown, all_hidden, shown_versions, shows_version};
 pub use self::warnings::Warnings;
 
 /// Longest cool-down: a hundred years.

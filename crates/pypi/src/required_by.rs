@@ -6,6 +6,7 @@
 //! with the one before, and what a reader may not see is passed over a stage at a time. Whether somebody may see a stage
 //! is not known here.
 
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Bound;
@@ -21,6 +22,14 @@ pub(crate) const NAMES_MAX: usize = 1_000;
 
 /// The number of a name.
 type Id = u32;
+
+/// What an entry takes, and a name beside its text, roughly, in bytes.
+const ENTRY_BYTES: usize = 67;
+const NAME_BYTES: usize = 64;
+
+fn name_bytes(name: &impl Borrow<str>) -> usize {
+    name.borrow().len() + NAME_BYTES
+}
 
 /// Which projects of which stages require a project. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -39,15 +48,17 @@ struct Names<Name: Ord> {
     ids: OrdMap<Name, Id>,
     names: Vector<Option<(Name, u32)>>,
     free: Vector<Id>,
+    /// What the names take, roughly.
+    bytes: usize,
 }
 
 impl<Name: Ord> Default for Names<Name> {
     fn default() -> Names<Name> {
-        Names { ids: OrdMap::new(), names: Vector::new(), free: Vector::new() }
+        Names { ids: OrdMap::new(), names: Vector::new(), free: Vector::new(), bytes: 0 }
     }
 }
 
-impl<Name: Ord + Clone> Names<Name> {
+impl<Name: Ord + Clone + Borrow<str>> Names<Name> {
     fn taken(&mut self, name: &Name) -> Id {
         if let Some(id) = self.ids.get(name) {
             let id = *id;
@@ -68,6 +79,7 @@ impl<Name: Ord + Clone> Names<Name> {
             }
         };
         self.ids.insert(name.clone(), id);
+        self.bytes += name_bytes(name);
         id
     }
 
@@ -78,6 +90,7 @@ impl<Name: Ord + Clone> Names<Name> {
             _ => {
                 if let Some((name, _)) = slot.take() {
                     self.ids.remove(&name);
+                    self.bytes -= name_bytes(&name);
                     self.free.push_back(id);
                 }
             }
@@ -155,6 +168,11 @@ impl RequiredBy {
     /// How many pairs of a project and one that it requires there are.
     pub fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// The memory that it takes, roughly, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.len() * ENTRY_BYTES + self.projects.bytes + self.stages.bytes
     }
 
     /// Whether no project requires another one.

@@ -225,6 +225,7 @@ impl Keeping {
     /// The page, if it is at hand.
     pub(super) fn find(&self, app: &App, head: &Parts, audience: Audience) -> Option<Response> {
         let page = app.finished_pages.find(&self.url, &self.made_of)?;
+        app.metrics.pages_from_memory.inc();
         Some(respond_finished(&page, head, audience))
     }
 

@@ -28,8 +28,8 @@ const READ_AT_ONCE: usize = 4;
 /// Metadata of more bytes is not looked at: nearly all of that is a description.
 const METADATA_BYTES_MAX: u64 = 4 << 20;
 
-/// Entries of the index. Beyond them, what projects require is left out.
-const ENTRIES_MAX: usize = 4_000_000;
+/// Memory for the index. Beyond it, what projects require is left out.
+const BYTES_MAX: usize = 256 << 20;
 
 /// After how long metadata is tried again that could not be read.
 const RETRY: Duration = Duration::from_secs(30);
@@ -46,7 +46,7 @@ struct Indexing {
     unread: BTreeMap<Place, Digest>,
     /// Whether all were looked at once.
     is_complete: bool,
-    /// Whether it was said that the index is full.
+    /// Whether some were left out, as the index was full.
     is_full: bool,
 }
 
@@ -95,8 +95,8 @@ async fn work(app: &Arc<App>) {
 
 impl Indexing {
     fn publish(&self, app: &App) {
-        let (index, is_complete) = (self.index.clone(), self.is_complete);
-        app.required_by.publish(Arc::new(RequiredBy { index, is_complete }));
+        let (index, is_complete, is_full) = (self.index.clone(), self.is_complete, self.is_full);
+        app.required_by.publish(Arc::new(RequiredBy { index, is_complete, is_full }));
     }
 
     async fn take(&mut self, app: &App, changed: Vec<(StageName, ProjectName, Option<Digest>)>) {
@@ -138,12 +138,12 @@ impl Indexing {
 
     /// The names, if there is room for them.
     fn with_room(&mut self, required: RequiredNames) -> RequiredNames {
-        if self.index.len() < ENTRIES_MAX {
+        if self.index.memory_bytes() < BYTES_MAX {
             return required;
         }
         if !std::mem::replace(&mut self.is_full, true) {
             tracing::warn!(
-                entries = ENTRIES_MAX,
+                bytes = BYTES_MAX,
                 "pages no longer say of every project what requires it: there are too many"
             );
         }

@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
+use crate::catalogue;
 use crate::client::Response;
 use crate::server::{ROOT, TestServer, small};
+use crate::wait_until;
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
@@ -27,6 +29,25 @@ fn listed(page: &str) -> Vec<String> {
     let rows = page.split("<tr><td><a href=\"").skip(1);
     let name = |row: &str| Some(row.split_once("\">")?.1.split_once("</a>")?.0.to_owned());
     rows.filter_map(name).collect()
+}
+
+/// A page is rendered once for all, and anew for packages that changed.
+#[test]
+fn a_page_is_kept_until_its_package_changes() {
+    let dump = catalogue::small();
+    let server = TestServer::serving(&dump);
+    let shown = || page(&server, "/packages/attest");
+    let kept = || server.metric("larder_pages_from_memory_total");
+    // Once the history knows the packages.
+    wait_until("the page is kept", || {
+        shown();
+        kept() > 0.0
+    });
+    assert_eq!(shown(), shown());
+    let dump = String::from_utf8(dump).expect("JSON");
+    assert!(dump.contains("\"1.0-1\""), "{dump}");
+    server.replace_source(dump.replace("\"1.0-1\"", "\"1.0-2\"").as_bytes());
+    wait_until("the new version is shown", || shown().contains("1.0-2"));
 }
 
 #[test]

@@ -91,6 +91,26 @@ pub fn shown_versions<'snapshot>(
     (!versions.is_empty()).then_some(versions)
 }
 
+/// Whether a stage itself shows this version of a project: [`shown_versions`] for one, at the cost of its own files.
+pub fn shows_version(
+    stage: &Arc<Stage>,
+    name: &ProjectName,
+    project: &Arc<Project>,
+    version: &str,
+    now: Timestamp,
+) -> bool {
+    let files = project.files_of(version).filter(|file| file.role() == FileRole::Release);
+    let mut files = files.peekable();
+    if files.peek().is_none() {
+        return true;
+    }
+    let judge = Judge::between(stage, stage, name, now);
+    let is_refused = |file: &Arc<_>| {
+        judge.as_ref().is_some_and(|judge| judge.refusal_of_own(stage.name(), file).is_some())
+    };
+    !project.is_quarantined() && !files.all(is_refused)
+}
+
 fn is_any_quarantined(view: &ProjectView<'_>) -> bool {
     view.parts().iter().any(|part| part.project.is_quarantined())
 }

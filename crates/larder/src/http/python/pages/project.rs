@@ -136,6 +136,7 @@ struct RequiredBy {
     /// What is to be said of the others.
     rest: &'static str,
     more: String,
+    is_judged: bool,
 }
 
 impl RequiredBy {
@@ -148,12 +149,19 @@ impl RequiredBy {
         };
         RequiredBy {
             listed: found.listed.into_iter().map(line).collect(),
-            rest: match found.is_partial {
-                true => "The server has just started, and is still reading what projects require.",
-                false => "",
+            rest: match (found.is_partial, found.is_full) {
+                (true, _) => {
+                    "The server has just started, and is still reading what projects require."
+                }
+                (_, true) => {
+                    "The list may lack some: there are more requirements on this server than it keeps in memory."
+                }
+                _ => "",
             },
+            is_judged: found.is_judged,
             more: match (found.more, found.is_cut) {
-                (0, _) => String::new(),
+                (0, true) => "There may be others.".to_owned(),
+                (0, false) => String::new(),
                 (more, true) => format!("And more than {more} others."),
                 (more, false) => format!("And {}.", words::count(more, "other", "others")),
             },
@@ -319,7 +327,7 @@ async fn show(
         site,
     };
     // What a policy lets pass depends on the time.
-    Ok(match keeping.filter(|_| judge.is_none()) {
+    Ok(match keeping.filter(|_| judge.is_none() && !page.required_by.is_judged) {
         Some(keeping) => keeping.send(&ask.app, &page, &ask.head, Audience::Reader).await,
         None => people::send(&page, &ask.head, Audience::Reader).await,
     })
