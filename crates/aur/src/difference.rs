@@ -23,21 +23,17 @@ pub struct Facts {
     pub maintainer: Option<String>,
     /// Who pushed it last, if the source knows.
     pub last_packager: Option<String>,
-    /// A digest for each field that is compared, in their order: 0 for a field without a value. Those that are only shown when they
-    /// are asked for come last: 0 if the source does not know them.
+    /// A digest for each field that is compared, in their order: 0 for a field without a value.
     pub digests: Vec<u32>,
+    /// A digest for each field that is only shown when it is asked for; empty if the source does not know them. They are not part of
+    /// `digests`: an earlier version of Larder compares those as a whole, so one more would be a change of every package.
+    pub unshown: Vec<u32>,
 }
 
 impl Facts {
     /// Whether the source knows who pushed it last, be it nobody.
     pub fn knows_last_packager(&self) -> bool {
-        self.unshown(1).is_some()
-    }
-
-    /// The digest of this one of [`unshown::NAMES`]; `None` if the source does not know it. Facts of an earlier version of Larder have
-    /// none.
-    fn unshown(&self, at: usize) -> Option<u32> {
-        self.digests.get(COMPARED_COUNT + at).copied().filter(|digest| *digest != 0)
+        !self.unshown.is_empty()
     }
 }
 
@@ -57,9 +53,6 @@ const fn is_compared(field: Field) -> bool {
     // The path says nothing that the package base does not.
     !matches!(field, Field::Popularity | Field::UrlPath | Field::Unshown)
 }
-
-/// How many digests are those of [`compared`] fields.
-const COMPARED_COUNT: usize = Field::ALL.len() - 3;
 
 fn compared() -> impl Iterator<Item = Field> {
     Field::ALL.into_iter().filter(|field| is_compared(*field))
@@ -90,16 +83,16 @@ fn stored_unshown(record: Record<'_>) -> &[u8] {
 
 fn facts(record: Record<'_>) -> Facts {
     let stored = stored_unshown(record);
-    let unshown = unshown::NAMES.map(|name| match stored {
-        [] => 0,
-        stored => digest(&unshown::shown(stored, name)),
-    });
     Facts {
         name: text(record.name()).unwrap_or_default(),
         version: text(value(record, Field::Version)).unwrap_or_default(),
         maintainer: text(value(record, Field::Maintainer)),
         last_packager: text(&unshown::shown(stored, unshown::LAST_PACKAGER)),
-        digests: compared().map(|field| digest(value(record, field))).chain(unshown).collect(),
+        digests: compared().map(|field| digest(value(record, field))).collect(),
+        unshown: match stored {
+            [] => Vec::new(),
+            stored => unshown::NAMES.map(|name| digest(&unshown::shown(stored, name))).to_vec(),
+        },
     }
 }
 
@@ -214,10 +207,10 @@ impl Snapshot {
                 }
             }
         }
-        for (at, name) in unshown::NAMES.into_iter().enumerate() {
-            if let (Some(before), Some(after)) = (before.unshown(at), after.unshown(at))
-                && before != after
-            {
+        // Where one of the two is empty, nothing is told.
+        let unshown = before.unshown.iter().zip(&after.unshown).zip(unshown::NAMES);
+        for ((before, after), name) in unshown {
+            if before != after {
                 fields.push(name.to_owned());
             }
         }
@@ -331,17 +324,30 @@ mod tests {
         let facts: Vec<Facts> = found.all_facts().collect();
         assert_eq!((facts[0].name.as_str(), facts[0].version.as_str()), ("a", "1-1"));
         assert_eq!(facts[0].maintainer.as_deref(), Some("é"));
-        assert_eq!(compared().count(), COMPARED_COUNT);
-        assert_eq!(facts[0].digests.len(), COMPARED_COUNT + unshown::NAMES.len());
-        assert_eq!(facts[0].last_packager, None);
+        assert_eq!((facts[0].last_packager.as_deref(), facts[0].unshown.len()), (None, 0));
         let known = snapshot(&[("a", ",\"Popularity\":0,\"Larder\":{\"LastPackager\":\"ann\"}")]);
         assert_eq!(
             known.facts_of("a").and_then(|facts| facts.last_packager).as_deref(),
             Some("ann")
         );
-        // An earlier version of Larder noted fewer digests.
-        let mut facts = facts;
-        facts[0].digests.truncate(COMPARED_COUNT);
-        assert_eq!(found.difference_from(facts.remove(0)), None);
+    }
+
+    #[test]
+    fn facts_of_other_versions_can_be_compared() {
+        let found = snapshot(&[("a", ",\"Popularity\":0")]);
+        let known = snapshot(&[("a", ",\"Popularity\":0,\"Larder\":{\"LastPackager\":\"ann\"}")]);
+        let facts = |snapshot: &Snapshot| snapshot.facts_of("a").expect("a package");
+        // With more of them, an earlier version of Larder would take every package for changed.
+        assert_eq!([&found, &known].map(|snapshot| facts(snapshot).digests.len()), [26, 26]);
+        assert_eq!(facts(&known).digests, facts(&found).digests);
+        assert_eq!(facts(&known).unshown.len(), unshown::NAMES.len());
+        // For a time all digests were in one list. A later version may have more than this one.
+        let mut more = facts(&known);
+        more.digests.append(&mut more.unshown);
+        assert_eq!(known.difference_from(more), None);
+        let fewer = Facts { unshown: vec![1], ..facts(&found) };
+        assert_eq!(found.difference_from(fewer.clone()), None);
+        let found = known.difference_from(fewer).expect("a difference");
+        assert_eq!(found.fields, ["Architectures"]);
     }
 }

@@ -17,6 +17,9 @@ pub(crate) struct PackageHistory {
     v: u32,
     /// A digest of each field, to find out what has changed: base 64 of numbers of four bytes.
     digests: String,
+    /// The same of each field that is only shown when it is asked for, if the source knew them. An earlier version passes over it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    unshown: String,
     version: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     maintainer: Option<String>,
@@ -63,6 +66,7 @@ impl PackageHistory {
         PackageHistory {
             v: FORM,
             digests: encode(&facts.digests),
+            unshown: encode(&facts.unshown),
             version: facts.version.clone(),
             maintainer: facts.maintainer.clone(),
             last_packager: facts.last_packager.clone(),
@@ -78,6 +82,7 @@ impl PackageHistory {
             maintainer: self.maintainer.clone(),
             last_packager: self.last_packager.clone(),
             digests: decode(&self.digests),
+            unshown: decode(&self.unshown),
         }
     }
 
@@ -119,6 +124,7 @@ impl PackageHistory {
         }
         self.learn(facts);
         self.digests = encode(&facts.digests);
+        self.unshown = encode(&facts.unshown);
     }
 
     /// Takes in what a source may have come to know without a change.
@@ -194,6 +200,7 @@ mod tests {
             maintainer: maintainer.map(str::to_owned),
             last_packager: None,
             digests: vec![1, 0, u32::MAX],
+            unshown: Vec::new(),
         }
     }
 
@@ -253,7 +260,7 @@ mod tests {
         let pushed = |version: &str, packager: Option<&str>| aur::Facts {
             last_packager: packager.map(str::to_owned),
             // The source knows it.
-            digests: vec![1; 29],
+            unshown: vec![1; 3],
             ..facts(version, Some("anna"))
         };
         let mut package = PackageHistory::known(&pushed("1-1", Some("anna")));
@@ -277,6 +284,25 @@ mod tests {
         let shown = new.render("p", at(5));
         let found = shown["Versions"].as_array().expect("a list").iter().map(packagers);
         assert_eq!(found.collect::<Vec<_>>(), ["bert", "anna"]);
+    }
+
+    /// Earlier versions compare all of `digests`.
+    #[test]
+    fn what_is_only_shown_when_it_is_asked_for_is_stored_apart() {
+        let stored = |unshown: Vec<u32>| {
+            let package = PackageHistory::known(&aur::Facts { unshown, ..facts("1-1", None) });
+            serde_json::to_value(package).expect("JSON")
+        };
+        let digests = encode(&[1, 0, u32::MAX]);
+        let plain = json!({"v": FORM, "digests": digests, "version": "1-1"});
+        assert_eq!(stored(Vec::new()), plain);
+        let mut known = plain.clone();
+        known["unshown"] = json!(encode(&[2, 3, 4]));
+        assert_eq!(stored(vec![2, 3, 4]), known);
+        for (body, unshown) in [(plain, vec![]), (known, vec![2, 3, 4])] {
+            let read: PackageHistory = serde_json::from_value(body).expect("a package");
+            assert_eq!(read.facts("p"), aur::Facts { unshown, ..facts("1-1", None) });
+        }
     }
 
     #[test]
