@@ -332,7 +332,7 @@ fn render(
                     effort.check()?;
                 }
                 record.clear();
-                let needing = Needing { snapshot, doc, arch: options.arch.as_ref() };
+                let needing = Needing { snapshot, doc, arch: options.arch.as_ref(), effort };
                 write_record(found, &needing, fields, &mut names_left, outside, &mut record)?;
                 sheet.push(&record);
             }
@@ -369,7 +369,7 @@ fn write_record(
         }
     }
     let mut add = |key: &str, kinds: &[By]| -> Result<(), QueryError> {
-        let names = needing.of(record, kinds);
+        let names = needing.of(record, kinds)?;
         *names_left = names_left.checked_sub(names.len()).ok_or(QueryError::TooCostly)?;
         let mut list = vec![b'['];
         for (at, &other) in names.iter().enumerate() {
@@ -432,11 +432,15 @@ struct Needing<'a> {
     doc: DocId,
     /// On this architecture alone.
     arch: Option<&'a Arch>,
+    effort: &'a Effort<'a>,
 }
 
 impl Needing<'_> {
     /// The packages that name this one, or something that it provides, in one of these fields; by name.
-    fn of(&self, record: Record<'_>, kinds: &[By]) -> Vec<DocId> {
+    ///
+    /// # Errors
+    /// If the answer has cost more than it may.
+    fn of(&self, record: Record<'_>, kinds: &[By]) -> Result<Vec<DocId>, QueryError> {
         let text = |json: &[u8]| serde_json::from_slice::<String>(json).unwrap_or_default();
         let provided: Vec<String> = record
             .value(Field::Provides)
@@ -457,11 +461,12 @@ impl Needing<'_> {
             let terms = names.iter().map(|name| folded_bytes(name.trim_end_matches(' ')));
             let terms: HashSet<Vec<u8>> = terms.collect();
             docs.retain(|&other| {
-                let other = self.snapshot.record(other);
-                kinds.iter().any(|&by| arch.has(other, by, &terms))
+                let is_there = |&by: &By| arch.has(self.snapshot.record(other), by, &terms);
+                !self.effort.is_spent() && kinds.iter().any(is_there)
             });
+            self.effort.check()?;
         }
-        docs
+        Ok(docs)
     }
 }
 

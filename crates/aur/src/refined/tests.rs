@@ -291,6 +291,36 @@ fn it_is_asked_again_and_again_what_an_answer_has_cost() {
     }
 }
 
+/// Each package that needs another one is looked at for its architectures, and there may be very many of them.
+#[test]
+fn what_needs_a_package_on_an_architecture_is_given_up_in_time() {
+    let asked = |needing: usize, looks_max: usize| {
+        let lines: Vec<&str> = DUMP.lines().map(|line| line.trim_end_matches(',')).collect();
+        let soil = lines[4].replace("apple", "soil");
+        // Each needs soil.
+        let pears = (0..needing).map(|number| lines[1].replace("pear", &format!("p{number}")));
+        let records: Vec<String> = pears.chain([soil]).collect();
+        let dump = format!("[{}]", records.join(","));
+        let snapshot = dump::read(dump.as_bytes(), &DumpLimits::default()).expect("a dump");
+        let query = "v=5&type=info&arg=soil&fields=RequiredBy&arch=x86_64";
+        let params = Params::from_query(PathParams::default(), Some(query));
+        let looks = Cell::new(0);
+        let is_over = || {
+            looks.set(looks.get() + 1);
+            looks.get() > looks_max
+        };
+        let outside = Outside { is_over: &is_over, ..Outside::NOTHING };
+        let answer = Answer::to_refined(params, &snapshot, false, 5000, &outside);
+        (looks.get(), String::from_utf8(answer.reply.body.to_vec()).expect("text"))
+    };
+    let (looks, text) = asked(1, usize::MAX);
+    assert!(text.contains(r#"[{"RequiredBy":["p0"]}]"#), "{text}");
+    let (looks_of_many, _) = asked(1000, usize::MAX);
+    assert!(looks_of_many > looks + 10, "{looks_of_many} after {looks}");
+    let (_, text) = asked(1000, looks);
+    assert!(text.starts_with("{\"error\":\"The search takes too long"), "{text}");
+}
+
 #[test]
 fn chosen_fields() {
     let records = |query: &str| ask(query)["results"].to_string();
