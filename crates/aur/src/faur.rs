@@ -112,10 +112,7 @@ impl Snapshot {
         words: &[String],
         outside: &Outside<'_>,
     ) -> Result<Vec<DocId>, QueryError> {
-        let mut wholes: Vec<String> = words.iter().map(|word| fold(word)).collect();
-        // Words that differ in case alone have one list of keywords.
-        wholes.sort_unstable();
-        wholes.dedup();
+        let wholes = distinct(words);
         let parts: Vec<HashSet<&str>> =
             wholes.iter().map(|whole| words_of(whole).collect()).collect();
         let folded: HashSet<&str> = parts.iter().flatten().copied().collect();
@@ -160,6 +157,14 @@ impl Snapshot {
     }
 }
 
+/// The words, folded. Those that differ in case alone have one list of keywords, and are there once.
+fn distinct(words: &[String]) -> Vec<String> {
+    let mut wholes: Vec<String> = words.iter().map(|word| fold(word)).collect();
+    wholes.sort_unstable();
+    wholes.dedup();
+    wholes
+}
+
 /// The words of a folded text.
 fn words_of(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty())
@@ -173,4 +178,15 @@ fn texts(record: Record<'_>) -> Vec<String> {
         .and_then(|json| serde_json::from_slice::<Vec<String>>(json).ok());
     let texts = [Field::Name, Field::Description].into_iter().filter_map(text);
     texts.chain(keywords.into_iter().flatten()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_differ_in_case_alone_have_one_list() {
+        let words = ["tree", "c++", "Tree", "TREE", "c"].map(str::to_owned);
+        assert_eq!(distinct(&words), ["C", "C++", "TREE"]);
+    }
 }

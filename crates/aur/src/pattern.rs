@@ -67,15 +67,7 @@ impl Pattern {
             if word.is_empty() {
                 continue;
             }
-            if !is_unwanted {
-                wanted.push(word);
-                continue;
-            }
-            let folded = fold(word);
-            // No more are held than one too many, however long the text is.
-            if unwanted.len() <= WORDS_MAX && !unwanted.contains(&folded) {
-                unwanted.push(folded);
-            }
+            if is_unwanted { add_unwanted(&mut unwanted, word) } else { wanted.push(word) }
         }
         unwanted.sort();
         if wanted.is_empty() {
@@ -130,6 +122,14 @@ impl Pattern {
     }
 }
 
+/// Adds a word that is not there yet. No more are held than one too many, however long the text is.
+fn add_unwanted(unwanted: &mut Vec<String>, word: &str) {
+    let folded = fold(word);
+    if unwanted.len() <= WORDS_MAX && !unwanted.contains(&folded) {
+        unwanted.push(folded);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +165,26 @@ mod tests {
         );
         let many: Vec<String> = (0..33).map(|number| format!("w{number}")).collect();
         check(&many.join(" "), Err("too many different words: expected at most 32"));
+        let many: Vec<String> = (0..33).map(|number| format!("-w{number}")).collect();
+        check(
+            &format!("tree {}", many.join(" ")),
+            Err("too many different words: expected at most 32"),
+        );
+    }
+
+    #[test]
+    fn what_must_not_be_there_is_held_once_and_bounded() {
+        let mut unwanted = Vec::new();
+        ["lib", "Lib", "old"].iter().for_each(|word| add_unwanted(&mut unwanted, word));
+        assert_eq!(unwanted, ["LIB", "OLD"]);
+        (0..1000).for_each(|number| add_unwanted(&mut unwanted, &number.to_string()));
+        assert_eq!(unwanted.len(), WORDS_MAX + 1);
+        let Ok(Pattern::Words { unwanted, .. }) =
+            Pattern::words(&format!("tree {}", "-lib ".repeat(5_000)))
+        else {
+            panic!("words")
+        };
+        assert!(unwanted.len() == 1 && unwanted.capacity() < 100, "{}", unwanted.capacity());
     }
 
     #[test]
