@@ -1,8 +1,9 @@
 //! [`ArticleChange`]: what a record changed among the articles, for those who follow them.
 //!
-//! a record's key and a snapshot that has it -> [`ArticleChange::of`] -> what is added, changed or removed. A revision
-//! says by itself what it did, so the snapshot before it is not needed. An article that is renamed is removed under the
-//! old name and added under the new one: its earlier revisions, and redirects that follow it, are no changes.
+//! a record's key, the state before and one that has it -> [`ArticleChange::of`] -> what is added, changed or removed. An
+//! article that is renamed is removed under the old name and added under the new one. Its earlier revisions are no
+//! changes, nor are redirects that follow it. Only the state before tells a redirect that follows from a new one: without
+//! that state, the removal is told once too often rather than never.
 
 use std::sync::Arc;
 
@@ -26,12 +27,20 @@ pub struct ArticleChange {
 
 impl ArticleChange {
     /// What the record under `key` did; None if it is no revision, one that cannot be read, or one that only went along
-    /// when an article was renamed.
-    pub fn of(key: &Key, after: &Snapshot) -> Option<ArticleChange> {
+    /// when an article was renamed. `before` is the state that was told last, any number of commits ago; None if it is not
+    /// known.
+    pub fn of(key: &Key, before: Option<&Snapshot>, after: &Snapshot) -> Option<ArticleChange> {
         let (name, number) = parse_key(key.after(KIND)?)?;
         let revision = after.revision(&name, number)?.clone();
+        let is_latest = after.latest(&name).is_some_and(|latest| latest.revision == number);
         let went_along = match &revision.kind {
-            // If the article did not arrive there in this commit and from here, it has got another name since.
+            // Its article may have got another name since, which wrote the redirect again.
+            Kind::Redirect { .. } if is_latest => {
+                let known = before.and_then(|before| before.revision(&name, number));
+                known.is_some_and(|known| known.redirect().is_some())
+            }
+            // The name has another article since, which a removal must not follow. If the article did not arrive there
+            // in this commit and from here, it has got another name since.
             Kind::Redirect { to } => {
                 let article = after.article(to);
                 let arrived = article.and_then(|it| Some((it, it.revision(number)?)));

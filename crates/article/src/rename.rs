@@ -151,10 +151,10 @@ mod tests {
         assert_eq!(article.lacking().collect::<Vec<_>>(), [], "{at}");
     }
 
-    /// What the last records changed, of those after so many.
-    fn news(store: &Store, from: usize) -> Vec<String> {
+    /// What the last records changed, of those after so many, for somebody who was told of `before`.
+    fn news(store: &Store, from: usize, before: Option<&Snapshot>) -> Vec<String> {
         let change = |record: &::record::Record| {
-            let change = ArticleChange::of(&record.key, &store.snapshot)?;
+            let change = ArticleChange::of(&record.key, before, &store.snapshot)?;
             Some(format!("{} {}@{}", change.kind.as_str(), change.name, change.revision.revision))
         };
         store.log[from..].iter().filter_map(change).collect()
@@ -178,7 +178,7 @@ mod tests {
         store.rename(&rename("a", 3, "b/c"));
         check(&store, "b/c", "1 put, 2 deleted, 3 restored, 4 from a");
         check(&store, "a", "4 to b/c");
-        assert_eq!(news(&store, written), ["added b/c@4", "removed a@4"]);
+        assert_eq!(news(&store, written, None), ["added b/c@4", "removed a@4"]);
         let article = store.snapshot.article(&name("b/c")).expect("b/c").clone();
         for (before, after) in before.iter().zip(article.revisions()) {
             let mut after = RevisionFacts::clone(after);
@@ -211,13 +211,19 @@ mod tests {
     fn redirects_follow_and_an_article_can_come_back() {
         let mut store = Store::default();
         store.write(&put("a", 0, "one"));
+        let first = store.snapshot.clone();
         store.rename(&rename("a", 1, "b"));
-        let written = store.log.len();
+        let (second, written) = (store.snapshot.clone(), store.log.len());
         store.rename(&rename("b", 2, "c"));
         check(&store, "a", "2 to c");
         check(&store, "b", "3 to c");
         check(&store, "c", "1 put, 2 from a, 3 from b");
-        assert_eq!(news(&store, written), ["added c@3", "removed b@3"], "`a` went along");
+        let told = |before| news(&store, written, before);
+        assert_eq!(told(Some(&second)), ["added c@3", "removed b@3"], "`a` went along");
+        // The redirect was written again: only this record says that `a` is gone to who missed the first renaming.
+        for before in [Some(&first), None] {
+            assert_eq!(told(before), ["removed a@2", "added c@3", "removed b@3"]);
+        }
         let to = |to: &str| store.snapshot.redirects_to(&name(to)).count();
         assert_eq!((to("a"), to("b"), to("c")), (0, 0, 2));
         store.rename(&rename("c", 3, "a"));
@@ -241,7 +247,7 @@ mod tests {
         store.write(&put("a", 2, "two"));
         let written = store.log.len();
         store.write(&put("a", 3, "three"));
-        assert_eq!(news(&store, written), ["changed a@4"]);
+        assert_eq!(news(&store, written, None), ["changed a@4"]);
         check(&store, "a", "2 to b, 3 put, 4 put");
         refused(&store, &rename("b", 2, "a"), "name_taken");
         // It is renamed, too: each number leads to the article that had it.
@@ -252,7 +258,11 @@ mod tests {
         assert_eq!([to(1), to(2), to(3), to(4), to(5)], ["b", "b", "d", "d", "d"]);
         refused(&store, &rename("b", 2, "a"), "name_taken");
         // What led to `b` follows it, though it is not the latest of `a`.
+        let (before, written) = (store.snapshot.clone(), store.log.len());
         store.rename(&rename("b", 2, "e"));
+        for before in [Some(&before), None] {
+            assert_eq!(news(&store, written, before), ["added e@3", "removed b@3"]);
+        }
         check(&store, "a", "2 to e, 5 to d");
         store.rename(&rename("d", 5, "a"));
         check(&store, "a", "2 to e, 3 put, 4 put, 5 from a, 6 from d");

@@ -139,7 +139,8 @@ impl News {
                 }
             }
             article::KIND => {
-                if let Some(change) = article::ArticleChange::of(key, &after.articles) {
+                let before = before.map(|before| &before.articles);
+                if let Some(change) = article::ArticleChange::of(key, before, &after.articles) {
                     self.articles.push(of_article(serial, change));
                 }
             }
