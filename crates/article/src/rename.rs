@@ -195,6 +195,11 @@ mod tests {
             assert_eq!(old.redirect_of(Revision(number)), Some(&name("b/c")), "{number}");
         }
         assert_eq!((old.redirect_of(Revision(5)), old.redirect()), (None, Some(&name("b/c"))));
+        // A write is found by the name that it was made under.
+        let written = |number| store.snapshot.revision_written_as(&name("a"), Revision(number));
+        assert_eq!(written(3), article.revision(Revision(3)));
+        assert_eq!((written(0), written(5)), (None, None));
+        assert!(written(4).is_some_and(|facts| facts.redirect().is_some()));
         assert_eq!(article.redirect_of(Revision(2)), None);
         // A redirect is in no list, except in that of what is gone.
         let list = |with_deleted| {

@@ -425,6 +425,17 @@ impl Snapshot {
         self.article(name)?.revision(revision)
     }
 
+    /// This revision of the article that had this name when it was written, which may have another name now.
+    pub fn revision_written_as(
+        &self,
+        name: &ArticleName,
+        revision: Revision,
+    ) -> Option<&Arc<RevisionFacts>> {
+        let article = self.article(name)?;
+        let moved = || self.revision(article.redirect_of(revision)?, revision);
+        article.revision(revision).or_else(moved)
+    }
+
     /// The revisions of the article that are below `before`, latest first, at most `limit`.
     pub fn history(
         &self,

@@ -507,7 +507,8 @@ pub(super) fn written(
     (may_read, shows_names): Sight,
 ) -> Result<Written, FailedWrite> {
     let stored = auth::stored(app)?;
-    let facts = stored.articles.revision(name, revision).cloned();
+    // The article may have got another name in between. Its writer is told of the one that the write was for.
+    let facts = stored.articles.revision_written_as(name, revision).cloned();
     let lost = || HttpError::internal("the write is kept, but cannot be shown");
     let (name, facts) = (name.clone(), facts.ok_or_else(lost)?);
     Ok(Written { name, facts, serial, may_read, shows_names })
