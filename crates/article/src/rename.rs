@@ -14,8 +14,9 @@ use crate::{
     ArticleName, Checked, Kind, Limits, Revision, RevisionFacts, RevisionTag, Snapshot, WriteError,
 };
 
-/// Most revisions and redirects that one commit moves.
-pub const RECORDS_MAX: usize = 10_000;
+/// Most records that the commit of one renaming writes: two for each revision, one for each redirect that follows, and
+/// two for the renaming itself.
+pub const RECORDS_MAX: usize = 4_000;
 
 /// Gives an article another name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl Rename {
         }
         let moved: Vec<&RevisionFacts> = article.own_revisions().map(|facts| &**facts).collect();
         let redirects: Vec<_> = snapshot.redirects_to(name).collect();
-        let records = moved.len() + redirects.len();
+        let records = 2 * moved.len() + redirects.len() + 2;
         if records > RECORDS_MAX {
             let (name, records_max) = (name.clone(), RECORDS_MAX);
             return Err(WriteError::TooManyVersions { name, records, records_max });
@@ -363,15 +364,18 @@ mod tests {
         let mut store = Store::default();
         store.write(&put("a", 0, "x"));
         let first = store.log[0].clone();
-        let records: Vec<_> = (2..=RECORDS_MAX as u32 + 1)
-            .map(|number| ::record::Record {
-                key: key(&name("a"), Revision(number)),
-                ..first.clone()
-            })
-            .collect();
-        let applied = store.snapshot.apply(&records);
+        let records = |numbers: std::ops::RangeInclusive<u32>| -> Vec<_> {
+            let key = |number| key(&name("a"), Revision(number));
+            numbers.map(|number| ::record::Record { key: key(number), ..first.clone() }).collect()
+        };
+        let revisions_max = RECORDS_MAX as u32 / 2 - 1;
+        let applied = store.snapshot.apply(&records(2..=revisions_max));
         assert_eq!(applied.troubles, []);
         store.snapshot = applied.snapshot;
-        refused(&store, &rename("a", RECORDS_MAX as u32 + 1, "b"), "too_many_versions");
+        let most = rename("a", revisions_max, "b").check(&store.snapshot, &Limits::default());
+        assert_eq!(most.expect("allowed").batch.writes.len(), RECORDS_MAX);
+        let one_more = revisions_max + 1;
+        store.snapshot = store.snapshot.apply(&records(one_more..=one_more)).snapshot;
+        refused(&store, &rename("a", one_more, "b"), "too_many_versions");
     }
 }

@@ -176,14 +176,15 @@ pub enum WriteError {
     },
     /// The article has more revisions and redirects than one commit moves.
     #[error(
-        "`{name}` cannot be renamed: it has {records} versions and redirects, and at most {records_max} are moved"
+        "`{name}` cannot be renamed: with all its versions and redirects that writes {records} records, and at most \
+         {records_max} are written at once"
     )]
     TooManyVersions {
         /// The article.
         name: ArticleName,
-        /// How many it has.
+        /// How many records the renaming would write.
         records: usize,
-        /// The most that are moved.
+        /// The most that it may write.
         records_max: usize,
     },
     /// The revision to be restored does not exist or has no content.
