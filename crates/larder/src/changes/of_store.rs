@@ -36,9 +36,9 @@ pub(crate) struct News {
     readers: Option<Arc<Acl>>,
     /// Whether a record of a user, a token or a group was among them.
     has_accounts: bool,
-    /// The last records of the first load.
+    /// The last records of the first load, without those that changed no article.
     first: VecDeque<(Serial, Key)>,
-    /// Every record of the first load after this serial is in `first`.
+    /// Every such record of the first load after this serial is in `first`.
     first_oldest: Serial,
 }
 
@@ -85,7 +85,7 @@ impl State for Following {
         for record in records {
             if self.is_loaded {
                 news.add(Some(&self.stored), record.serial, &record.key, &stored, Some(seen_at));
-            } else {
+            } else if !is_no_change(&record.key, &stored) {
                 news.first.push_back((record.serial, record.key.clone()));
             }
         }
@@ -98,6 +98,14 @@ impl State for Following {
         }
         (Following { stored, news, ..*self }, troubles)
     }
+}
+
+/// Whether this record of the first load is one of an article that it did not change. Renaming an article with many
+/// versions writes thousands of them, which would take the places of changes in the history. The commit is in `stored`
+/// whole, so the records that are still to come turn no such record into a change.
+fn is_no_change(key: &Key, stored: &Stored) -> bool {
+    let is_article = key.after(article::KIND).is_some();
+    is_article && article::ArticleChange::of(key, None, &stored.articles).is_none()
 }
 
 impl News {

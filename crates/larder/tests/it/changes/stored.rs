@@ -404,6 +404,28 @@ fn positions_survive_a_restart() {
     assert_eq!(briefs(&more.changes), ["changed article a (content title)"]);
 }
 
+/// The commit has more records than the history has places, but only two of them are changes.
+#[test]
+fn an_article_with_many_versions_that_is_renamed_takes_two_places_of_the_history() {
+    let server = start(|_| ());
+    let begin = changes(&server, "articles", "", &[]).next;
+    write_article(&server, "first/0", "text");
+    for base in 0..9 {
+        write_article(&server, &format!("a/{base}"), &format!("text {base}"));
+    }
+    let renamed = server.client.send("POST", "/article/a/9?rename=b", &[ROOT], b"");
+    assert_eq!(renamed.status, 201, "{}", renamed.text());
+    let directory = server.stop();
+    let server = TestServer::start_in(directory, |config, _| {
+        config.aur.enabled = false;
+        config.changes.history_max = 10;
+    });
+    server.wait_until_ready();
+    let mut found = briefs(&changes(&server, "articles", &begin, &[]).changes);
+    found.sort();
+    assert_eq!(found, ["added article b", "added article first", "removed article a"]);
+}
+
 #[test]
 fn an_index_that_was_removed_before_a_restart_is_not_missed() {
     let server = start(|_| ());
