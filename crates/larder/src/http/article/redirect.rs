@@ -15,9 +15,15 @@ use crate::http::words::in_path;
 
 /// 308 to the new name, if the article that had this one, or this version of it, was renamed.
 pub(super) fn answer(shown: &Shown<'_>, path: &ArticlePath) -> Option<Result<Response, HttpError>> {
-    let article = shown.stored.articles.article(&path.name)?;
+    let articles = &shown.stored.articles;
+    let article = articles.article(&path.name)?;
+    let has = |to: &ArticleName, version| {
+        let there = articles.article(to);
+        there.is_some_and(|it| it.revision(version).is_some() || it.unreadable().contains(&version))
+    };
     let to = match path.target {
-        Target::Version(version) => article.redirect_of(version),
+        // There is no version 0, and the numbers of an article may begin later.
+        Target::Version(version) => article.redirect_of(version).filter(|to| has(to, version)),
         Target::Latest | Target::History | Target::Diff => article.redirect(),
     };
     let to = to.filter(|to| **to != path.name)?;

@@ -78,7 +78,9 @@ fn an_article_is_found_under_both_names() {
         "/article/a%20b/diff?from=1&to=2",
         "/article/guide/x%2Cy/diff?from=1&to=2",
     );
-    assert_eq!(server.get("/article/a%20b/4").status, 404);
+    for version in [0, 4] {
+        assert_eq!(server.get(&format!("/article/a%20b/{version}")).status, 404, "{version}");
+    }
     let below = [("X-Outside-URL", "https://e.example/pre")];
     let outside = server.client.get_with("/article/a%20b", &below);
     assert_eq!(outside.header("location"), "/pre/article/guide/x%2Cy");
@@ -152,6 +154,12 @@ fn names_are_used_again_and_nothing_is_mistaken() {
     renamed(&server, "c/3", "b");
     check_leads(&server, "/article/c", "/article/b");
     assert_eq!(server.get("/article/b/1").text(), "first\n");
+    // The numbers of this article begin at 3: nobody is sent to one below.
+    renamed(&server, "a/3", "d");
+    renamed(&server, "d/4", "e");
+    check_leads(&server, "/article/d/3", "/article/e/3");
+    assert_eq!(server.get("/article/d/1").status, 404);
+    check_leads(&server, "/article/a/1", "/article/b/1");
     // A redirect can be taken back.
     let deleted = ask(&server, "DELETE", "/article/c/4", &[], b"");
     assert_eq!(deleted.status, 200, "{}", deleted.text());
