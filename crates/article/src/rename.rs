@@ -149,7 +149,22 @@ mod tests {
         };
         let shown = article.revisions().map(revision).collect::<Vec<_>>().join(", ");
         assert_eq!(shown, expected, "{at}");
-        assert_eq!(article.lacking().collect::<Vec<_>>(), [], "{at}");
+        assert_eq!(article.lacking(&store.snapshot).collect::<Vec<_>>(), [], "{at}");
+    }
+
+    /// Which numbers an article lacks if the records of some are lost.
+    #[track_caller]
+    fn check_lacking(store: &Store, at: &str, lost: &[u32], expected: &[u32]) {
+        let lose = |number: &u32| ::record::Record {
+            key: key(&name(at), Revision(*number)),
+            body: None,
+            ..store.log[0].clone()
+        };
+        let records: Vec<_> = lost.iter().map(lose).collect();
+        let snapshot = store.snapshot.apply(&records).snapshot;
+        let article = snapshot.article(&name(at)).expect(at);
+        let lacking: Vec<u32> = article.lacking(&snapshot).map(|number| number.0).collect();
+        assert_eq!(lacking, expected, "{at} without {lost:?}");
     }
 
     /// What the last records changed, of those after so many, for somebody who was told of `before`.
@@ -313,6 +328,23 @@ mod tests {
         store.write(&put("c", 0, "c"));
         store.rename(&rename("c", 1, "d"));
         store
+    }
+
+    #[test]
+    fn versions_that_were_lost_are_missed_under_another_name_too() {
+        let mut store = many();
+        store.rename(&rename("b", 2, "e"));
+        check_lacking(&store, "e", &[], &[]);
+        check_lacking(&store, "e", &[1], &[1]);
+        check_lacking(&store, "e", &[1, 2], &[1, 2]);
+        // Its numbers begin at 3.
+        store.rename(&rename("x", 6, "z"));
+        check_lacking(&store, "z", &[], &[]);
+        check_lacking(&store, "z", &[3, 4], &[3, 4]);
+        check_lacking(&store, "z", &[5], &[5]);
+        store.rename(&rename("z", 7, "w"));
+        check_lacking(&store, "w", &[], &[]);
+        check_lacking(&store, "w", &[3], &[3]);
     }
 
     /// Both are decided on the same state.

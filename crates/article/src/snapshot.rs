@@ -151,14 +151,22 @@ impl Article {
     }
 
     /// Numbers below the highest that no revision has, whether it can be read or not, and that no renaming explains.
-    /// Ascending.
-    pub fn lacking(&self) -> impl Iterator<Item = Revision> {
+    /// Ascending. `snapshot` is the one with this article.
+    pub fn lacking(&self, snapshot: &Snapshot) -> impl Iterator<Item = Revision> {
         let first = self.revisions.front().map_or(Revision::NONE, |facts| facts.revision);
-        let was_renamed =
-            || self.revisions.iter().any(|facts| matches!(facts.kind, Kind::Renamed { .. }));
-        // Numbers go on where a redirect was overwritten, and the article takes them with it.
-        let from = if first > Revision::FIRST && was_renamed() { first } else { Revision::FIRST };
-        (from.0..=self.highest().0).map(Revision).filter(|&number| {
+        // Numbers go on where a redirect was overwritten, and the article takes them with it. The redirect stays, at
+        // the first name of the article.
+        let first_name = self.revisions.iter().find_map(|facts| match &facts.kind {
+            Kind::Renamed { from, .. } => Some(from),
+            _ => None,
+        });
+        let there = first_name.and_then(|name| snapshot.article(name));
+        let overwritten = there.and_then(|there| {
+            let is_earlier = |facts: &&Arc<RevisionFacts>| facts.revision < first;
+            there.revisions().take_while(is_earlier).filter(|it| it.redirect().is_some()).last()
+        });
+        let from = overwritten.map_or(0, |redirect| redirect.revision.0) + 1;
+        (from..=self.highest().0).map(Revision).filter(|&number| {
             let is_there = self.position(number).is_ok() || self.unreadable.contains(&number);
             !is_there && self.redirect_of(number).is_none()
         })

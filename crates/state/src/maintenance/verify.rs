@@ -214,7 +214,7 @@ impl Reading {
             report.faults.push(Fault::Record { key, flaw: format!("cannot be read: {reason}") });
         }
         for article in stored.articles.articles() {
-            for number in article.lacking() {
+            for number in article.lacking(&stored.articles) {
                 let flaw = format!("lacks its revision {number}");
                 report.faults.push(Fault::Article { name: article.name.to_string(), flaw });
             }
