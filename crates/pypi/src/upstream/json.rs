@@ -138,6 +138,9 @@ struct WireFile<'text> {
     size: Flat<0>,
     #[serde(rename = "upload-time", default, skip_serializing_if = "Flat::is_null")]
     upload_time: Flat<0>,
+    /// Ours: `first-seen` if the upload time is when another Larder first saw the file.
+    #[serde(rename = "_upload-time-from", default, skip_serializing)]
+    upload_time_from: Flat<0>,
     #[serde(default, skip_serializing_if = "Flat::is_null")]
     yanked: Flat<0>,
     #[serde(rename = "core-metadata", default, skip_serializing_if = "Flat::is_null")]
@@ -310,12 +313,13 @@ fn file(file: WireFile<'_>, base: &Url) -> Option<UpstreamFile> {
         let digits = digits.as_str()?.to_ascii_lowercase();
         Some((name.as_str().into(), digits.into()))
     });
+    let is_first_seen = file.upload_time_from.0.as_str() == Some("first-seen");
     Some(UpstreamFile {
         filename: file.filename.into(),
         url: String::from(url).into(),
         hashes: hashes.collect(),
         size_bytes: file.size.0.as_u64(),
-        upload_time: text(&file.upload_time),
+        upload_time: text(&file.upload_time).filter(|_| !is_first_seen),
         first_seen: file.first_seen.0.as_str().and_then(|text| text.parse().ok()),
         requires_python: text(&file.requires_python),
         yanked: match &file.yanked.0 {
@@ -347,6 +351,7 @@ pub(super) fn written(page: &UpstreamPage) -> Vec<u8> {
         requires_python: text(&file.requires_python),
         size: Flat(file.size_bytes.map_or(Value::Null, Value::from)),
         upload_time: text(&file.upload_time),
+        upload_time_from: Flat::default(),
         yanked: text(&file.yanked),
         core_metadata: Flat(match &file.core_metadata {
             None => Value::Null,

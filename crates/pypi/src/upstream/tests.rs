@@ -108,6 +108,21 @@ fn other_places_of_a_project() {
 }
 
 #[test]
+fn a_time_at_which_another_larder_first_saw_a_file_is_no_upload_time() {
+    let upload_time = |mark: Value| {
+        let page = json_page(json!([{
+            "filename": "foo-1.0.tar.gz", "url": "foo-1.0.tar.gz", "hashes": {},
+            "upload-time": "2026-01-31T12:00:00Z", "_upload-time-from": mark,
+        }]));
+        page.files[0].upload_time.clone()
+    };
+    assert_eq!(upload_time(json!("first-seen")), None);
+    for other in [json!(null), json!("upstream"), json!(7), json!(["first-seen"])] {
+        assert_eq!(upload_time(other.clone()).as_deref(), Some("2026-01-31T12:00:00Z"), "{other}");
+    }
+}
+
+#[test]
 fn what_is_of_another_kind_counts_as_not_said() {
     let page = json_page(json!([{
         "filename": "foo-1.0.tar.gz", "url": "foo-1.0.tar.gz",
