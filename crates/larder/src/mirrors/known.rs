@@ -17,7 +17,7 @@ use record::Digest;
 use reqwest::Url;
 
 use super::disk::{Head, Key};
-use super::shared::Kind;
+use super::shared::{Brought, Kind, page_of};
 use super::upstream::{PageBody, SMALL_PAGE_BYTES_MAX, UpstreamError, accepting_gzip, read_body};
 use super::{LARGE_PAGE_COUNTS, Mirror, Mirrors, turn};
 use crate::turns::Turn;
@@ -341,9 +341,17 @@ impl Mirrors {
                 FETCH_TIMEOUT.as_secs()
             )))
         });
-        // It is all here: from now on only this machine is waited for.
+        let mut theirs = None;
         let outcome = match outcome {
-            Ok(answer) => self.understand(mirror, subject, answer).await,
+            Ok(answer) => {
+                // The object store may be slow, so this comes before the turn to read pages: requests for pages on the disk wait
+                // for those turns.
+                if answer.page.is_some() && may_be_undated(subject, old.as_deref()) {
+                    theirs = self.bring_known(mirror, subject).await;
+                }
+                // It is all here: from now on only this machine is waited for.
+                self.understand(mirror, subject, answer).await
+            }
             Err(trouble) => Err(trouble),
         };
         let outcome = match (outcome, subject) {
@@ -359,7 +367,7 @@ impl Mirrors {
         match outcome {
             Ok((fetched, _working)) => {
                 mirror.succeeded();
-                Ok(self.take(mirror, subject, fetched, old).await)
+                Ok(self.take(mirror, subject, fetched, old, theirs).await)
             }
             // Upstream is not to blame for that.
             Err(trouble) if trouble.is_busy => Err(trouble),
@@ -378,9 +386,7 @@ impl Mirrors {
         subject: &Subject,
     ) -> Option<Arc<Known>> {
         let key = mirror.key(&subject.name());
-        let (name, bytes_max) = (name_of(mirror, subject), subject.bytes_max() as u64);
-        let is_wanted = |head: &Head| head.name == name && head.size_bytes <= bytes_max;
-        let brought = self.bring(mirror, &key, Kind::Page, None, is_wanted).await?;
+        let brought = self.bring_known(mirror, subject).await?;
         let kept = self.keep_brought(mirror, key, brought).await;
         let known = match kept {
             Ok(()) => self.remembered(mirror, subject).await,
@@ -390,6 +396,14 @@ impl Mirrors {
             self.reject_brought(&key);
         }
         known
+    }
+
+    /// What another process knows of it, in a file of the disk that is not visible yet.
+    async fn bring_known(&self, mirror: &Mirror, subject: &Subject) -> Option<Brought> {
+        let key = mirror.key(&subject.name());
+        let (name, bytes_max) = (name_of(mirror, subject), subject.bytes_max() as u64);
+        let is_wanted = |head: &Head| head.name == name && head.size_bytes <= bytes_max;
+        self.bring(mirror, &key, Kind::Page, None, is_wanted).await
     }
 
     /// Asks upstream, on a condition if something is known.
@@ -481,27 +495,28 @@ impl Mirrors {
         Ok((Fetched { content: Some(content), etag, last_modified, serial }, Some(working)))
     }
 
-    /// Notes what upstream said, in memory and on disk.
+    /// Notes what upstream said, in memory and on disk. `theirs` is what another process knows of it.
     async fn take(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         subject: &Subject,
         mut fetched: Fetched,
         old: Option<Arc<Known>>,
+        theirs: Option<Brought>,
     ) -> Arc<Known> {
         if let Some(Content::Page(Some(page))) = &mut fetched.content {
             let before = old.as_ref().and_then(|old| old.page());
             let page = Arc::make_mut(page);
             page.note_first_seen(before.map(|page| &**page), Timestamp::now());
             // Other processes may have seen a file before this one did. What they share of it is not made younger.
-            if before.is_none_or(|before| **before != *page)
-                && page.files.iter().any(|file| file.first_seen.is_some())
+            let is_told = before.is_none_or(|before| **before != *page)
+                && page.files.iter().any(|file| file.first_seen.is_some());
+            let bytes_max = page.memory_bytes().max(SMALL_PAGE_BYTES_MAX as u64);
+            let theirs = theirs.filter(|it| is_told && it.head.size_bytes <= bytes_max);
+            if let Some(theirs) = theirs
+                && let Some(theirs) = page_of(mirror, theirs).await
             {
-                let (key, name) = (mirror.key(&subject.name()), name_of(mirror, subject));
-                let bytes_max = page.memory_bytes().max(SMALL_PAGE_BYTES_MAX as u64);
-                if let Some(theirs) = self.shared_page(mirror, &key, &name, bytes_max).await {
-                    page.take_older_first_seen(&theirs);
-                }
+                page.take_older_first_seen(&theirs);
             }
         }
         let is_same = match (&fetched.content, old.as_ref().map(|old| &old.content)) {
@@ -633,6 +648,14 @@ impl Mirrors {
             }
         }
     }
+}
+
+/// Whether upstream's page may have files without a time of upload, as far as is known.
+fn may_be_undated(subject: &Subject, old: Option<&Known>) -> bool {
+    let may_be = |page: &Arc<UpstreamPage>| {
+        page.files.is_empty() || page.files.iter().any(|file| file.first_seen.is_some())
+    };
+    *subject != Subject::List && old.and_then(Known::page).is_none_or(may_be)
 }
 
 /// What an entry of the cache is called in its head.

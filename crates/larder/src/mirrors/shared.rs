@@ -449,25 +449,6 @@ impl Mirrors {
         Ok(())
     }
 
-    /// The page in the shared cache that has this name, of at most so many bytes.
-    pub(super) async fn shared_page(
-        &self,
-        mirror: &Mirror,
-        key: &Key,
-        name: &str,
-        bytes_max: u64,
-    ) -> Option<UpstreamPage> {
-        let is_wanted = |head: &Head| head.name == name && head.size_bytes <= bytes_max;
-        let Brought { writing, .. } = self.bring(mirror, key, Kind::Page, None, is_wanted).await?;
-        let url = mirror.origin.url.clone();
-        let reading = blocking(move || {
-            let mut content = Vec::new();
-            io::Read::read_to_end(&mut writing.content()?, &mut content)?;
-            UpstreamPage::parse("application/json", &content, &url).map_err(io::Error::other)
-        });
-        reading.await.ok()
-    }
-
     /// Shares an entry of the disk, in the background.
     pub(super) fn share(&self, mirror: &Mirror, key: Key) {
         self.in_background(mirror, key, Work::Write);
@@ -513,6 +494,17 @@ impl Mirrors {
             }
         });
     }
+}
+
+/// The page in an entry that was brought; `None` if it is no page.
+pub(super) async fn page_of(mirror: &Mirror, brought: Brought) -> Option<UpstreamPage> {
+    let (writing, url) = (brought.writing, mirror.origin.url.clone());
+    let reading = blocking(move || {
+        let mut content = Vec::new();
+        io::Read::read_to_end(&mut writing.content()?, &mut content)?;
+        UpstreamPage::parse("application/json", &content, &url).map_err(io::Error::other)
+    });
+    reading.await.ok()
 }
 
 /// What is done in the background.
