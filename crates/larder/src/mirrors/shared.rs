@@ -43,12 +43,14 @@ const WAITING_MAX: usize = 256;
 /// Largest content that is shared, in bytes.
 pub(super) const CONTENT_BYTES_MAX: u64 = 64 << 20;
 
-/// How long a request waits for its turn, for the head of an entry, and for all of the entry; together less than an installer's patience.
+/// How long a request waits for its turn, for the head of an entry, and for all of the entry; together less than an installer's patience. A
+/// request may need a list, a page and a file, one after the other.
 const TURN_PATIENCE: Duration = Duration::from_secs(1);
 const HEAD_PATIENCE: Duration = Duration::from_secs(4);
 const ENTRY_PATIENCE: Duration = Duration::from_secs(8);
 
-/// An object store that brings less of an entry in that time is left alone.
+/// An object store that brings less of a file in that time is left alone: a large file may be late where pages come in time. If a page or a list
+/// is late, it is always left alone, as the same request would wait for its next entry, too.
 const ENTRY_BYTES_MIN: u64 = 1 << 20;
 
 /// How long a write may take, and a look at all entries.
@@ -151,6 +153,7 @@ struct Coming<'shared> {
     /// What came of the content together with the head.
     first: Bytes,
     chunks: BlobStream,
+    kind: Kind,
     _turn: SemaphorePermit<'shared>,
 }
 
@@ -204,7 +207,7 @@ impl Shared {
         }
         let failed = match timeout(HEAD_PATIENCE, self.begin(key, bytes_max)).await {
             Ok(Ok(Some((head, first, chunks)))) => {
-                return Some(Coming { head, first, chunks, _turn: turn });
+                return Some(Coming { head, first, chunks, kind, _turn: turn });
             }
             Ok(Ok(None)) => {
                 self.miss(key);
@@ -280,7 +283,7 @@ impl Shared {
         coming: Coming<'_>,
         extra: Option<Box<dyn DynDigest + Send>>,
     ) -> Option<Brought> {
-        let Coming { head, first, mut chunks, _turn } = coming;
+        let Coming { head, first, mut chunks, kind, _turn } = coming;
         let until = tokio::time::Instant::now() + ENTRY_PATIENCE;
         let (begun, content_bytes) = (disk.clone(), head.size_bytes);
         let writing = blocking(move || begun.begin(content_bytes)).await.ok()?;
@@ -298,7 +301,7 @@ impl Shared {
                     return None;
                 }
                 Err(late) => {
-                    if arrived < ENTRY_BYTES_MIN {
+                    if kind == Kind::Page || arrived < ENTRY_BYTES_MIN {
                         self.reads.begin(&late);
                     }
                     return None;
