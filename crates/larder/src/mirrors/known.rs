@@ -4,6 +4,7 @@
 //! ages is confirmed in the background; what has expired is confirmed first, and served as stale if upstream does not
 //! answer in time or fails. Only what was never known is an error.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
@@ -252,14 +253,7 @@ impl Mirrors {
             }
             _ => {}
         }
-        let outcome = match self.ask(mirror, subject.clone(), old.clone(), is_forced) {
-            Err(trouble) => Err(trouble),
-            Ok(flight) if old.is_none() => flight.landed().await,
-            Ok(flight) => match tokio::time::timeout(PATIENCE, flight.landed()).await {
-                Ok(outcome) => outcome,
-                Err(_) => Err(UpstreamError::new("it has not answered in time")),
-            },
-        };
+        let outcome = self.ask_in_time(mirror, &subject, old.clone(), is_forced).await;
         // Another process knew it, although upstream does not tell now.
         let shared = || self.shared.as_ref().and_then(|_| self.in_memory(mirror, &subject));
         let old = match (&outcome, old) {
@@ -277,6 +271,30 @@ impl Mirrors {
                 Ok(Found { known, stale: Some(Stale::Late) })
             }
             (Err(trouble), None) => Err(trouble),
+        }
+    }
+
+    /// What the request to upstream brings, unless it is late and something is known meanwhile that can be served as stale.
+    async fn ask_in_time(
+        self: &Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+        subject: &Subject,
+        old: Option<Arc<Known>>,
+        is_forced: bool,
+    ) -> super::flights::FetchResult<Arc<Known>> {
+        let has_old = old.is_some();
+        let flight = self.ask(mirror, subject.clone(), old, is_forced)?;
+        let mut landed = pin!(flight.landed());
+        loop {
+            if let Ok(outcome) = tokio::time::timeout(PATIENCE, landed.as_mut()).await {
+                return outcome;
+            }
+            // Another process may have known it: what was brought is in memory before upstream is asked.
+            let brought = self.shared.as_ref().and_then(|_| self.in_memory(mirror, subject));
+            let is_stale = |known: Arc<Known>| self.standing(mirror, &known) == Standing::Expired;
+            if has_old || brought.is_some_and(is_stale) {
+                return Err(UpstreamError::new("it has not answered in time"));
+            }
         }
     }
 
