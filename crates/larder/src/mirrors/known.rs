@@ -253,7 +253,15 @@ impl Mirrors {
             }
             _ => {}
         }
+        let asked_at = SystemTime::now();
         let outcome = self.ask_in_time(mirror, &subject, old.clone(), is_forced).await;
+        let outcome = match outcome {
+            // The request that was under way was not forced, so another process's page was enough for it.
+            Ok(known) if is_forced && known.confirmed_at < asked_at => {
+                self.ask_in_time(mirror, &subject, Some(known), is_forced).await
+            }
+            outcome => outcome,
+        };
         // Another process knew it, although upstream does not tell now.
         let shared = || self.shared.as_ref().and_then(|_| self.in_memory(mirror, &subject));
         let old = match (&outcome, old) {
