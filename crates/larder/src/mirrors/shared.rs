@@ -14,7 +14,7 @@
 //!
 //! A mirror with credentials in its URL is not shared: names of objects are digests of that URL, from which a password could be guessed.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -65,6 +65,9 @@ const PAUSE: Duration = Duration::from_secs(30);
 const MISSING_FOR: Duration = Duration::from_secs(10);
 const MISSING_MAX: usize = 4096;
 
+/// Heads of files that are remembered as long, each of less than 4 KiB. When there are so many, the object store is asked for no further ones.
+const HEADS_MAX: usize = 4096;
+
 /// Most entries: each takes memory while the cache is trimmed.
 const ENTRIES_MAX: usize = 500_000;
 
@@ -85,6 +88,7 @@ pub(super) struct Shared {
     reads: Pause,
     writes: Pause,
     missing: Mutex<Missing>,
+    heads: Mutex<Heads>,
 }
 
 /// What is fetched, by whose turns.
@@ -147,6 +151,35 @@ impl Missing {
     }
 }
 
+/// The heads of files that were asked for a moment ago.
+#[derive(Default)]
+struct Heads {
+    by_key: HashMap<Key, Head>,
+    by_age: VecDeque<(Instant, Key)>,
+}
+
+impl Heads {
+    fn add(&mut self, key: Key, head: Head, now: Instant) {
+        if self.by_key.insert(key, head).is_none() {
+            self.by_age.push_back((now, key));
+        }
+    }
+
+    fn get(&mut self, key: &Key, now: Instant) -> Option<Head> {
+        while let Some((since, old)) = self.by_age.front()
+            && now.duration_since(*since) >= MISSING_FOR
+        {
+            self.by_key.remove(old);
+            self.by_age.pop_front();
+        }
+        self.by_key.get(key).cloned()
+    }
+
+    fn is_full(&self) -> bool {
+        self.by_key.len() >= HEADS_MAX
+    }
+}
+
 /// An entry whose head is here.
 struct Coming<'shared> {
     head: Head,
@@ -179,6 +212,7 @@ impl Shared {
             reads: Pause::new(),
             writes: Pause::new(),
             missing: Mutex::default(),
+            heads: Mutex::default(),
         }
     }
 
@@ -405,8 +439,21 @@ impl Mirrors {
         key: &Key,
         is_wanted: impl FnOnce(&Head) -> bool + Send,
     ) -> Option<Head> {
-        let coming = self.shared_by(mirror)?.find(key, Kind::File, CONTENT_BYTES_MAX).await?;
-        Some(coming.head).filter(is_wanted)
+        let shared = self.shared_by(mirror)?;
+        let (remembered, is_full) = {
+            let mut heads = lock(&shared.heads);
+            (heads.get(key, Instant::now()), heads.is_full())
+        };
+        if remembered.is_some() || is_full {
+            return remembered.filter(is_wanted);
+        }
+        let head = shared.find(key, Kind::File, CONTENT_BYTES_MAX).await?.head;
+        if !is_wanted(&head) {
+            shared.miss(key);
+            return None;
+        }
+        lock(&shared.heads).add(*key, head.clone(), Instant::now());
+        Some(head)
     }
 
     /// An entry of the shared cache, in a file of the disk that is not visible yet, if its head is of what is wanted.
@@ -543,5 +590,37 @@ mod tests {
         assert!(!missing.admits(&key(1), start + MISSING_FOR));
         assert!(missing.admits(&key(1), start + MISSING_FOR * 2));
         assert!(missing.keys.is_empty() && missing.by_age.is_empty());
+    }
+
+    #[test]
+    fn heads_are_remembered_for_a_moment() {
+        let key = |number: usize| Digest::of(&number.to_be_bytes());
+        let head = |size_bytes: u64| Head {
+            name: "team/pypi file".to_owned(),
+            size_bytes,
+            sha256: String::new(),
+            confirmed_at: 0,
+            etag: None,
+            last_modified: None,
+            serial: None,
+            form: 0,
+            is_verified: true,
+        };
+        let start = Instant::now();
+        let mut heads = Heads::default();
+        heads.add(key(0), head(7), start);
+        assert_eq!(heads.get(&key(0), start + MISSING_FOR / 2), Some(head(7)));
+        assert_eq!(heads.get(&key(1), start), None);
+        assert_eq!(heads.get(&key(0), start + MISSING_FOR), None);
+        // Many files, as a client may ask for them.
+        for number in 0..HEADS_MAX {
+            assert!(!heads.is_full());
+            heads.add(key(number), head(7), start);
+            heads.add(key(number), head(8), start);
+        }
+        assert!(heads.is_full());
+        assert_eq!(heads.get(&key(0), start), Some(head(8)));
+        assert_eq!(heads.get(&key(0), start + MISSING_FOR), None);
+        assert!(heads.by_key.is_empty() && heads.by_age.is_empty());
     }
 }
