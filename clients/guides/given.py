@@ -40,6 +40,7 @@ def wheels(visit, directory, *names):
 
 
 def file(visit, path, *lines):
+    (visit.work / path).parent.mkdir(parents=True, exist_ok=True)
     (visit.work / path).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

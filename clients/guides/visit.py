@@ -36,7 +36,7 @@ PRINTED_CHARACTERS_MAX = 3000
 
 SERVES = re.compile(r"^(?:\w+=\S+ +)*larder serve\b")
 # These write the store itself; a server that runs on it takes that over within `store.poll_seconds`.
-WRITES = re.compile(r"^larder (?:(?:user|token|index|release) (?!list\b|show\b)|import-devpi|import-wheels)(?!.* --dry-run)")
+WRITES = re.compile(r"^larder (?:(?:user|token|index|release) (?!list\b|show\b)|import-devpi|import-wheels|import-articles)(?!.* --dry-run)")
 SYSTEMCTL = re.compile(r"^systemctl (stop|start|restart) larder\b")
 COMMENT_AT_THE_END = re.compile(r"[ \t]+#[^'\"\n]*$")
 # Where the pages keep things; none of it is touched outside the visit's own directory.

@@ -40,7 +40,7 @@ pub use merge::{Hunk, Merge, MergeSides, NotMergeable, merge};
 pub use name::{ArticleName, ArticleNameError};
 pub use path::{ArticlePath, PathError, Target};
 pub use record::{KIND, key};
-pub use rename::{RECORDS_MAX as RENAMED_RECORDS_MAX, Rename};
+pub use rename::{RECORDS_MAX as RENAMED_RECORDS_MAX, Redirect, Rename};
 pub use revision::{Kind, Revision, RevisionError, RevisionFacts};
 pub use search::{SearchIndex, fold};
 pub use snapshot::{Applied, Article, ListQuery, Page, Snapshot};

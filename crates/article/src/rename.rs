@@ -125,6 +125,46 @@ impl Rename {
     }
 }
 
+/// Makes a name that was never used lead to an article: for an import, which brings names that an article had elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// The name.
+    pub name: ArticleName,
+    /// Where it leads: an article that is there.
+    pub to: ArticleName,
+    /// Who makes it.
+    pub author: String,
+    /// Why; may be empty.
+    pub comment: String,
+    /// The current time.
+    pub at: Timestamp,
+}
+
+impl Redirect {
+    /// Checks this redirect against `snapshot`. The caller commits the batch of the result.
+    ///
+    /// # Errors
+    /// [`WriteError`], for the first rule that it breaks.
+    pub fn check(&self, snapshot: &Snapshot, limits: &Limits) -> Result<Checked, WriteError> {
+        let Redirect { name, to, author, comment, at } = self;
+        let comment = comment.trim();
+        check_author(author, comment, limits)?;
+        if snapshot.article(name).is_some() {
+            return Err(WriteError::NameTaken { name: name.clone() });
+        }
+        let latest = snapshot.latest(to).filter(|latest| !latest.is_deleted());
+        let Some(latest) = latest else { return Err(WriteError::NotFound { name: to.clone() }) };
+        let (base, revision, at) = (Revision::NONE, Revision::FIRST, whole_microseconds(*at));
+        let (body, blobs) = render(&Kind::Redirect { to: to.clone() }, base, author, comment, at);
+        // If the article gets another name meanwhile, its revision is not here any more.
+        let batch = Batch::new()
+            .put(key(name, revision), Expected::At(Serial::ZERO), body, blobs)
+            .check(key(to, latest.revision), Expected::Present);
+        let tag = RevisionTag::new(revision, None);
+        Ok(Checked { batch, name: name.clone(), revision, key: key(name, revision), tag })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -389,6 +429,40 @@ mod tests {
         ] {
             check_overtaken(first, second, many());
         }
+    }
+
+    #[test]
+    fn an_import_brings_redirects() {
+        let mut store = Store::default();
+        store.write(&put("a", 0, "one"));
+        store.write(&put("gone", 0, "x"));
+        store.write(&delete("gone", 1));
+        let limits = Limits::default();
+        let redirect = |from: &str, to: &str| {
+            let (author, comment, at) = ("ada".to_owned(), String::new(), crate::testing::at());
+            Redirect { name: name(from), to: name(to), author, comment, at }
+        };
+        let outcome = |store: &Store, from: &str, to: &str| {
+            redirect(from, to).check(&store.snapshot, &limits).map_err(|error| error.code())
+        };
+        let made = outcome(&store, "old", "a").expect("allowed");
+        store.commit(&made.batch).expect("the first");
+        check(&store, "old", "1 to a");
+        for (from, to, code) in [
+            ("old", "a", "name_taken"),
+            ("a", "a", "name_taken"),
+            ("x", "old", "not_found"),
+            ("x", "gone", "not_found"),
+        ] {
+            assert_eq!(outcome(&store, from, to).map(|it| it.revision), Err(code), "{from} {to}");
+        }
+        // It follows the article, which can get its name, and misses no renaming.
+        let late = outcome(&store, "late", "a").expect("allowed");
+        store.rename(&rename("a", 1, "b"));
+        check(&store, "old", "1 to b");
+        store.commit(&late.batch).expect_err("the article has another name");
+        store.rename(&rename("b", 2, "old"));
+        check(&store, "old", "1 put, 2 from a, 3 from b");
     }
 
     #[test]

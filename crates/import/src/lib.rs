@@ -1,16 +1,22 @@
-//! Moving to Larder: importing the contents of another index into the store, and configuring clients for the new one.
+//! Moving to Larder: importing the contents of another index, or of a folder of articles, into the store; configuring clients
+//! for the new one; and taking the articles out again.
 //!
 //! ```text
 //! a devpi export ──► devpi ──┐
 //!                            ├─► intake (bytes digested, checked, kept) ─► writer (batches) ─► Report
 //! a folder of files ─► wheels┘
+//! a folder of Markdown ◄─► articles
 //! the URL of an index ─► clients ─► pip.conf, uv.toml, .pypirc, poetry's files
 //! ```
 //!
 //! Servers may run on the store meanwhile. Bytes are stored before the records that name them, and hundreds of
 //! records are committed together. An import that was interrupted can be run again: it leaves alone what the store
-//! has already. Nothing in the store is ever replaced; differences are reported as conflicts.
+//! has already. Nothing in the store is ever replaced; differences are reported as conflicts, and of articles they become
+//! new versions.
 
+mod article_folder;
+mod articles;
+mod articles_out;
 pub mod clients;
 mod devpi;
 mod intake;
@@ -19,6 +25,9 @@ mod stored_blobs;
 mod wheels;
 mod writer;
 
+pub use article_folder::LeftOut;
+pub use articles::{ArticlesImport, ArticlesReport, import_articles};
+pub use articles_out::{ArticlesExport, ExportReport, export_articles};
 pub use devpi::{DevpiImport, import_devpi};
 pub use report::{Mirrored, Remark, Report, Tally};
 pub use wheels::{WheelsImport, import_wheels};

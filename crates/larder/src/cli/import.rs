@@ -1,8 +1,9 @@
-//! `larder import-devpi`, `import-wheels` and `use`: import what another index has, and tell clients of the new one.
+//! `larder import-devpi`, `import-wheels` and `use`: import what another index has, and tell clients of the new one;
+//! `import-articles` and `export-articles`: articles as a folder of files.
 //!
 //! arguments -> [`Command::run`], [`Use::run`] -> the crate `import` -> what was done, and what was not.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
@@ -10,8 +11,12 @@ use account::UserName;
 use clap::{Args, Subcommand};
 use config::{Config, Environment};
 use import::clients::{self, Credentials, Places, Tool, Wish};
-use import::{DevpiImport, Report, WheelsImport, import_devpi, import_wheels};
+use import::{
+    ArticlesExport, ArticlesImport, DevpiImport, Report, WheelsImport, export_articles,
+    import_articles, import_devpi, import_wheels,
+};
 use pypi::StageName;
+use serde::Serialize;
 use state::setup;
 
 use super::remote::TOKEN_USER;
@@ -50,6 +55,37 @@ pub(super) enum Command {
         /// Read and check everything, and write nothing
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        answer: Answer,
+    },
+    /// Import a folder of Markdown with its files as articles; files that differ become new versions; can be run again
+    ImportArticles {
+        /// The folder; the folders in it are imported too
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        /// The folder of names that the articles go to, such as guide [default: none]
+        #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
+        prefix: String,
+        /// Whom the history names
+        #[arg(long, value_name = "NAME", default_value = "root")]
+        user: UserName,
+        /// Why, for the history [default: nothing]
+        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+        comment: String,
+        /// Read and check everything, and write nothing
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        answer: Answer,
+    },
+    /// Export the articles, each as it is now, as a new folder of Markdown with its files
+    ExportArticles {
+        /// The folder, which is empty or does not exist
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        /// Only articles in this folder of names, such as guide; the rest of the name is the path [default: all]
+        #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
+        prefix: String,
         #[command(flatten)]
         answer: Answer,
     },
@@ -146,6 +182,20 @@ impl Command {
                 };
                 (runtime.block_on(import_wheels(config, &import)), answer.is_json)
             }
+            Command::ImportArticles { directory, prefix, user, comment, dry_run, answer } => {
+                let author = user.to_string();
+                let import =
+                    ArticlesImport { directory, prefix, author, comment, is_dry_run: dry_run };
+                let report = runtime.block_on(import_articles(config, &import)).map_err(failed)?;
+                let shortfall = report.shortfall();
+                return tell_all(&report, shortfall, answer.is_json, out);
+            }
+            Command::ExportArticles { directory, prefix, answer } => {
+                let export = ArticlesExport { directory, prefix };
+                let report = runtime.block_on(export_articles(config, &export)).map_err(failed)?;
+                let shortfall = report.shortfall();
+                return tell_all(&report, shortfall, answer.is_json, out);
+            }
         };
         let (report, password) = done.map_err(failed)?;
         tell(config, &report, password, is_json, out)
@@ -241,10 +291,10 @@ fn project(path: &Path) -> Result<PathBuf, Exit> {
     Err(Exit::usage(text))
 }
 
-fn tell(
-    config: &Config,
-    report: &Report,
-    password: Option<account::Password>,
+/// Prints what was done, and fails with what was not.
+fn tell_all(
+    report: &(impl Serialize + Display),
+    shortfall: Option<String>,
     is_json: bool,
     out: &mut dyn Write,
 ) -> Result<(), Exit> {
@@ -255,6 +305,17 @@ fn tell(
         report.to_string()
     };
     print(&text, out)?;
+    shortfall.map_or(Ok(()), |text| Err(Exit::failure(text)))
+}
+
+fn tell(
+    config: &Config,
+    report: &Report,
+    password: Option<account::Password>,
+    is_json: bool,
+    out: &mut dyn Write,
+) -> Result<(), Exit> {
+    let told = tell_all(report, report.shortfall(), is_json, out);
     if let Some(password) = password {
         // Not in the report, which may be kept.
         let shown = setup::hand_over(config, &password, io::stderr().is_terminal());
@@ -264,7 +325,7 @@ fn tell(
             "larder: made the user `root` {shown}; `larder user password root` changes the password"
         );
     }
-    report.shortfall().map_or(Ok(()), |text| Err(Exit::failure(text)))
+    told
 }
 
 fn tell_note(change: &clients::Change, text: &mut String) {

@@ -5,6 +5,7 @@ mod bodies;
 mod conflicts;
 mod crash;
 mod editing;
+mod folders;
 mod names;
 mod pages;
 mod people;

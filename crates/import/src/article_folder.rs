@@ -1,0 +1,306 @@
+//! Articles as a folder of files: which file an article is, and what a file alone does not say.
+//!
+//! names and media types -> [`Layout`] -> paths below the folder, and a [`Manifest`] of what the paths do not tell. The other
+//! way round: paths -> [`Names`] -> articles. No name leads out of the folder, and no two meet in one file.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use article::{ArticleName, ArticleNameError, of_name};
+use serde::{Deserialize, Serialize};
+
+/// The file with what others do not say.
+pub(crate) const MANIFEST: &str = "larder-articles.json";
+
+/// Bytes of that file.
+pub(crate) const MANIFEST_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes in the name of a file or a folder: no usual file system takes more.
+const SEGMENT_BYTES_MAX: usize = 255;
+
+/// What files do not say by their paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    /// Articles, by the paths of their files.
+    #[serde(default)]
+    pub(crate) articles: BTreeMap<String, Entry>,
+    /// Names that lead to articles, each with the name of the article.
+    #[serde(default)]
+    pub(crate) redirects: BTreeMap<String, String>,
+}
+
+/// What a file is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    /// The name of the article.
+    pub(crate) name: String,
+    /// Its media type.
+    pub(crate) content_type: String,
+}
+
+/// Something that is left out, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The path, or the name.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.what.escape_debug(), self.why)
+    }
+}
+
+impl LeftOut {
+    pub(crate) fn new(what: impl Into<String>, why: impl fmt::Display) -> LeftOut {
+        LeftOut { what: what.into(), why: why.to_string() }
+    }
+}
+
+/// The folder of names that a prefix means, with a slash at its end; empty for none. So what follows it is a path below it.
+///
+/// # Errors
+/// If no article's name begins so.
+pub(crate) fn whole_prefix(prefix: &str) -> Result<String, ArticleNameError> {
+    if prefix.is_empty() {
+        return Ok(String::new());
+    }
+    let slash = if prefix.ends_with('/') { "" } else { "/" };
+    let mut name = ArticleName::parse(&format!("{prefix}{slash}x"))?.to_string();
+    name.pop();
+    Ok(name)
+}
+
+/// Names without what some file systems do not tell apart.
+fn folded(path: &str) -> String {
+    path.chars().flat_map(char::to_lowercase).collect()
+}
+
+/// The folders above a path, the outermost first.
+fn above(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').map(|(at, _)| &path[..at])
+}
+
+/// The files that articles become.
+#[derive(Debug, Default)]
+pub(crate) struct Layout {
+    /// What is taken, folded: true for a file.
+    taken: BTreeMap<String, bool>,
+}
+
+impl Layout {
+    /// The path for an article's file.
+    ///
+    /// # Errors
+    /// What cannot be a file beside those before.
+    pub(crate) fn place(&mut self, name: &str, essence: &str) -> Result<String, String> {
+        let path = path_of(name, essence);
+        if path.split('/').any(str::is_empty) {
+            return Err("a part of its name is empty, so it is no path below the folder".to_owned());
+        }
+        if let Some(long) = path.split('/').find(|part| part.len() > SEGMENT_BYTES_MAX) {
+            let bytes = long.len();
+            return Err(format!(
+                "a part of its name has {bytes} bytes: at most {SEGMENT_BYTES_MAX} fit"
+            ));
+        }
+        let file = folded(&path);
+        if let Some(&is_file) = self.taken.get(&file) {
+            return Err(match is_file {
+                true => format!(
+                    "another article is the file `{path}`, or one that differs in case only"
+                ),
+                false => format!("`{path}` is a folder, with other articles in it"),
+            });
+        }
+        if let Some(folder) = above(&file).find(|folder| self.taken.get(*folder) == Some(&true)) {
+            return Err(format!(
+                "`{folder}` is the file of another article, and cannot be a folder"
+            ));
+        }
+        for folder in above(&file) {
+            self.taken.insert(folder.to_owned(), false);
+        }
+        self.taken.insert(file, true);
+        Ok(path)
+    }
+}
+
+/// The path that a name wants: itself, where it says what the file is.
+fn path_of(name: &str, essence: &str) -> String {
+    let told = ArticleName::parse(name).ok().and_then(|name| of_name(&name));
+    let ending = match essence {
+        _ if told.is_some_and(|told| told.essence() == essence) => "",
+        "text/markdown" => ".md",
+        "text/x-rst" => ".rst",
+        "text/html" => ".html",
+        "text/plain" => ".txt",
+        _ => ".bin",
+    };
+    let path = format!("{name}{ending}");
+    // Files that begin with a dot are hidden, and are not imported.
+    let seen = path.split('/').map(|part| match part.strip_prefix('.') {
+        Some(rest) => format!("%2E{rest}"),
+        None => part.to_owned(),
+    });
+    let path = seen.collect::<Vec<_>>().join("/");
+    let first = path.split('/').next().unwrap_or_default();
+    if folded(first) == MANIFEST { format!("%6C{}", &path[1..]) } else { path }
+}
+
+/// The articles that files become.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// The paths that names come from, by the names without what some file systems do not tell apart.
+    taken: BTreeMap<String, String>,
+}
+
+impl Names {
+    /// The article for the file at `path`, below `prefix`, and its media type if the manifest names it.
+    ///
+    /// # Errors
+    /// What is no name, or is the name of another file.
+    pub(crate) fn place(
+        &mut self,
+        path: &str,
+        prefix: &str,
+        manifest: &Manifest,
+    ) -> Result<(ArticleName, Option<String>), String> {
+        let entry = manifest.articles.get(path);
+        let name = format!("{prefix}{}", entry.map_or(path, |entry| &entry.name));
+        let name = ArticleName::parse(&name).map_err(|error| error.to_string())?;
+        match self.taken.entry(folded(name.as_str())) {
+            std::collections::btree_map::Entry::Occupied(other) => {
+                let other = other.get().escape_debug();
+                Err(format!("`{other}` has the same name, or one that differs in case only"))
+            }
+            std::collections::btree_map::Entry::Vacant(place) => {
+                place.insert(path.to_owned());
+                Ok((name, entry.map(|entry| entry.content_type.clone())))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names as `name type`; what becomes of them.
+    #[track_caller]
+    fn check(names: &[(&str, &str)], expected: &[&str]) {
+        let mut layout = Layout::default();
+        let placed = names.iter().map(|(name, essence)| match layout.place(name, essence) {
+            Ok(path) => path,
+            Err(why) => format!("! {why}"),
+        });
+        let placed: Vec<String> = placed.collect();
+        assert_eq!(placed.len(), expected.len());
+        for (placed, expected) in placed.iter().zip(expected) {
+            let is_as_expected = match expected.strip_prefix('!') {
+                Some(why) => placed.starts_with('!') && placed.contains(why.trim()),
+                None => placed == expected,
+            };
+            assert!(is_as_expected, "{placed} instead of {expected}");
+        }
+    }
+
+    const MARKDOWN: &str = "text/markdown";
+
+    #[test]
+    fn names_become_paths_that_say_what_they_are() {
+        check(
+            &[
+                ("guide", MARKDOWN),
+                ("guide/start", MARKDOWN),
+                ("guide/logo.png", "image/png"),
+                ("guide/logo.jpg", "image/webp"),
+                ("notes.md", MARKDOWN),
+                ("plain", "text/plain"),
+                ("a/.hidden", MARKDOWN),
+                (".x/y.md", MARKDOWN),
+                ("larder-articles.json", "application/json"),
+                ("a/larder-articles.json", "application/json"),
+            ],
+            &[
+                "guide.md",
+                "guide/start.md",
+                "guide/logo.png",
+                "guide/logo.jpg.bin",
+                "notes.md",
+                "plain.txt",
+                "a/%2Ehidden.md",
+                "%2Ex/y.md",
+                "%6Carder-articles.json",
+                "a/larder-articles.json",
+            ],
+        );
+    }
+
+    #[test]
+    fn no_two_meet() {
+        check(&[("Larder-Articles.json/x", MARKDOWN)], &["%6Carder-Articles.json/x.md"]);
+        check(&[("a", MARKDOWN), ("a.md", MARKDOWN)], &["a.md", "! another article"]);
+        check(&[("É.md", MARKDOWN), ("é.md", MARKDOWN)], &["É.md", "! differs in case only"]);
+        check(&[("x.md", MARKDOWN), ("X.md/y.md", MARKDOWN)], &["x.md", "! cannot be a folder"]);
+        check(&[("x.md/y.md", MARKDOWN), ("x.md", MARKDOWN)], &["x.md/y.md", "! is a folder"]);
+        check(&[(&"x".repeat(253), MARKDOWN)], &["! 256 bytes"]);
+        check(&[("/etc/x", MARKDOWN), ("a//b", MARKDOWN)], &["! is empty", "! is empty"]);
+    }
+
+    #[test]
+    fn a_prefix_is_a_folder() {
+        let check = |prefix: &str, expected: Option<&str>| {
+            let whole = whole_prefix(prefix);
+            assert_eq!(whole.as_deref().ok(), expected, "{prefix}: {whole:?}");
+        };
+        check("", Some(""));
+        check("guide", Some("guide/"));
+        check("guide/", Some("guide/"));
+        check("x/2024", Some("x/2024/"));
+        check("e\u{301}", Some("é/"));
+        for none in ["/", "/etc", "a//", "..", "a/../b", "a\\b", "a\n"] {
+            check(none, None);
+        }
+    }
+
+    #[test]
+    fn paths_become_names_once() {
+        let entry = |name: &str| Entry { name: name.into(), content_type: "text/plain".into() };
+        let mut manifest = Manifest::default();
+        manifest.articles.insert("b.txt".to_owned(), entry("b"));
+        manifest.articles.insert("c.txt".to_owned(), entry("../c"));
+        let mut names = Names::default();
+        let mut check = |path: &str, expected: &str| {
+            let placed = match names.place(path, "wiki/", &manifest) {
+                Ok((name, content_type)) => format!("{name} {}", content_type.unwrap_or_default()),
+                Err(why) => format!("! {why}"),
+            };
+            assert!(placed.starts_with(expected), "{path}: {placed}");
+        };
+        check("a.md", "wiki/a.md ");
+        check("A.md", "! `a.md` has the same name");
+        check("b.txt", "wiki/b text/plain");
+        check("c.txt", "! `wiki/../c` is not an article's name");
+        check("d/history", "! `wiki/d/history` is not");
+        check("x%2Fy", "! `wiki/x%2Fy` is not");
+        check("e\u{301}.md", "wiki/é.md");
+        check("é.md", "! `e\u{301}.md` has the same name");
+        check(&"x/".repeat(300), "! ");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_path_stays_below_the_folder(text in "[a-zA-Z0-9./ é%-]{1,30}", is_markdown: bool) {
+            if let Ok(name) = ArticleName::parse(&text) {
+                let essence = if is_markdown { MARKDOWN } else { "image/png" };
+                let path = path_of(name.as_str(), essence);
+                let is_plain = |part: &str| !part.is_empty() && !part.starts_with('.');
+                proptest::prop_assert!(path.split('/').all(is_plain), "{path}");
+                proptest::prop_assert_ne!(&path, MANIFEST);
+            }
+        }
+    }
+}

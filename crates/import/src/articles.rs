@@ -1,0 +1,467 @@
+//! Imports a folder of Markdown with its files: each file becomes an article, or the next version of one.
+//!
+//! folder -> paths -> names ([`crate::article_folder`]) -> bytes read and described -> hundreds of articles a commit. A file
+//! whose bytes and media type the article has already writes nothing. Links to other places are not followed.
+
+use std::fmt;
+use std::fs::{File, FileType};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use article::{
+    ArticleName, Change, Content, ContentType, Inspector, Limits, Put, Redirect, Revision,
+    Snapshot, of_name,
+};
+use bytes::Bytes;
+use config::Config;
+use futures_util::StreamExt as _;
+use jiff::Timestamp;
+use record::{Digest, Hasher};
+use rustix::fs::{Mode, OFlags};
+use serde::Serialize;
+use state::maintenance::Progress;
+use state::text::counted;
+use store::{BlobStore, SpooledBlob};
+use tokio::io::AsyncReadExt as _;
+
+use crate::article_folder::{LeftOut, MANIFEST, MANIFEST_BYTES_MAX, Manifest, Names, whole_prefix};
+use crate::writer::{self, Plan, Writer};
+use crate::{AT_ONCE_MAX, TOGETHER_MAX};
+
+/// How many bytes of a file are in memory at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// What to import.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArticlesImport {
+    /// The folder.
+    pub directory: PathBuf,
+    /// The folder of names that they go to; empty for none.
+    pub prefix: String,
+    /// Whom the history names.
+    pub author: String,
+    /// Why, for the history.
+    pub comment: String,
+    /// Only read and check everything; write nothing.
+    pub is_dry_run: bool,
+}
+
+/// What an import of articles did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ArticlesReport {
+    /// Whether nothing was written.
+    pub is_dry_run: bool,
+    /// Articles that were not there.
+    pub added: u64,
+    /// Articles that got a new version.
+    pub changed: u64,
+    /// Articles that are as their files already.
+    pub already_there: u64,
+    /// Names that lead to articles now.
+    pub redirects: u64,
+    /// Hidden files and folders, which are not looked into.
+    pub hidden: u64,
+    /// What was not imported.
+    pub left_out: Vec<LeftOut>,
+}
+
+impl ArticlesReport {
+    /// A summary of what was not imported; `None` if the import is complete.
+    pub fn shortfall(&self) -> Option<String> {
+        let count = self.left_out.len() as u64;
+        let left_out = || format!("{}: not everything was imported", counted(count, "failure"));
+        (count > 0).then(left_out)
+    }
+}
+
+impl fmt::Display for ArticlesReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for left_out in &self.left_out {
+            writeln!(formatter, "failure: {left_out}")?;
+        }
+        let ArticlesReport { added, changed, already_there, redirects, hidden, .. } = self;
+        writeln!(
+            formatter,
+            "articles: {added} added, {changed} changed, {already_there} as they were; {redirects} redirects"
+        )?;
+        if *hidden > 0 {
+            writeln!(formatter, "hidden files and folders, left out: {hidden}")?;
+        }
+        if self.is_dry_run {
+            writeln!(formatter, "nothing was written")?;
+        }
+        Ok(())
+    }
+}
+
+/// What is in the folder.
+#[derive(Debug, Default)]
+struct Listing {
+    /// Paths below the folder, with `/` between their parts, in order.
+    files: Vec<String>,
+    manifest: Manifest,
+    hidden: u64,
+    left_out: Vec<LeftOut>,
+}
+
+/// A file that was read, and whose bytes are kept.
+struct Arrived {
+    path: String,
+    name: ArticleName,
+    content: Content,
+}
+
+/// Runs the import.
+///
+/// # Errors
+/// If the folder or the store cannot be read, and errors of the store. Everything else that goes wrong is in the report.
+pub async fn import_articles(
+    config: &Config,
+    import: &ArticlesImport,
+) -> anyhow::Result<ArticlesReport> {
+    let import = &ArticlesImport { prefix: whole_prefix(&import.prefix)?, ..import.clone() };
+    let directory = import.directory.clone();
+    let listing = tokio::task::spawn_blocking(move || listed(&directory)).await??;
+    // A mistyped path should not make another store, nor does one that nobody can write to.
+    if writer::is_missing(config) {
+        bail!("there is no store in {}: `larder init` makes one", config.database());
+    }
+    let mut writer = Writer::open(config, import.is_dry_run).await?;
+    let done = everything(config, import, listing, &mut writer).await;
+    writer.close().await;
+    done
+}
+
+async fn everything(
+    config: &Config,
+    import: &ArticlesImport,
+    listing: Listing,
+    writer: &mut Writer,
+) -> anyhow::Result<ArticlesReport> {
+    let Listing { files, manifest, hidden, left_out } = listing;
+    let mut report =
+        ArticlesReport { is_dry_run: import.is_dry_run, hidden, left_out, ..Default::default() };
+    let mut names = Names::default();
+    let mut wanted = Vec::new();
+    for path in files {
+        match names.place(&path, &import.prefix, &manifest) {
+            Ok((name, content_type)) => wanted.push((path, name, content_type)),
+            Err(why) => report.left_out.push(LeftOut::new(path, why)),
+        }
+    }
+    let limits = Limits { content_bytes_max: config.article.body_bytes_max, ..Limits::default() };
+    let progress = Progress::on_terminal();
+    progress.begin_counted("articles", wanted.len() as u64);
+    for wanted in wanted.chunks(TOGETHER_MAX) {
+        let mut arrived = Vec::with_capacity(wanted.len());
+        let (directory, blobs) = (&import.directory, writer.blobs());
+        let (progress, limits) = (&progress, &limits);
+        let reading = wanted.iter().map(|(path, name, content_type)| async move {
+            let read = read(directory, path, name, content_type.as_deref(), blobs, limits).await;
+            progress.step();
+            (path.clone(), name.clone(), read)
+        });
+        let mut reading = futures_util::stream::iter(reading).buffered(AT_ONCE_MAX);
+        while let Some((path, name, read)) = reading.next().await {
+            let (content, staged) = match read {
+                Ok(read) => read,
+                Err(error) => {
+                    report.left_out.push(LeftOut::new(path, format_args!("{error:#}")));
+                    continue;
+                }
+            };
+            let next = Arrived { path, name, content };
+            // What is the same is kept already. What is refused is decided here, as its bytes are not kept for a later decision.
+            match (state(&writer.stored().articles, &next), staged) {
+                (State::Refused(why), _) => report.left_out.push(LeftOut::new(next.path, why)),
+                (State::Wanted(_), Some(staged)) => {
+                    staged.persist().await?;
+                    arrived.push(next);
+                }
+                _ => arrived.push(next),
+            }
+        }
+        drop(reading);
+        let done = writer.committed(async |_, plan| write(import, &arrived, plan, limits));
+        let done = done.await?;
+        report.added += done.added;
+        report.changed += done.changed;
+        report.already_there += done.already_there;
+        report.left_out.extend(done.left_out);
+    }
+    progress.end();
+    let redirects: Vec<_> = manifest.redirects.iter().collect();
+    for redirects in redirects.chunks(TOGETHER_MAX) {
+        let done = writer.committed(async |_, plan| redirect(import, redirects, plan, &limits));
+        let done = done.await?;
+        report.redirects += done.redirects;
+        report.left_out.extend(done.left_out);
+    }
+    report.left_out.sort_by(|one, other| one.what.cmp(&other.what));
+    Ok(report)
+}
+
+/// What is there already.
+enum State {
+    /// The file's content.
+    Same,
+    /// Something else, or nothing: the file becomes the version after this one.
+    Wanted(Revision),
+    /// Nothing that an import may write over.
+    Refused(String),
+}
+
+fn state(articles: &Snapshot, arrived: &Arrived) -> State {
+    let Some(article) = articles.article(&arrived.name) else {
+        return State::Wanted(Revision::NONE);
+    };
+    if let Some(to) = article.redirect() {
+        return State::Refused(format!("`{}` was renamed to `{to}`", arrived.name));
+    }
+    match article.latest().and_then(|latest| latest.content()) {
+        None => State::Refused(format!("`{}` was deleted", arrived.name)),
+        Some(content)
+            if content.digest == arrived.content.digest
+                && content.content_type == arrived.content.content_type =>
+        {
+            State::Same
+        }
+        Some(_) => State::Wanted(article.highest()),
+    }
+}
+
+fn write(
+    import: &ArticlesImport,
+    arrived: &[Arrived],
+    plan: &mut Plan,
+    limits: &Limits,
+) -> anyhow::Result<ArticlesReport> {
+    let mut done = ArticlesReport::default();
+    for arrived in arrived {
+        let articles = &plan.stored().articles;
+        let base = match state(articles, arrived) {
+            State::Same => {
+                done.already_there += 1;
+                continue;
+            }
+            State::Refused(why) => {
+                done.left_out.push(LeftOut::new(&arrived.path, why));
+                continue;
+            }
+            State::Wanted(base) => base,
+        };
+        let put = Put {
+            name: arrived.name.clone(),
+            base,
+            content: arrived.content.clone(),
+            author: import.author.clone(),
+            comment: import.comment.clone(),
+            at: Timestamp::now(),
+        };
+        match Change::Put(put).check(articles, limits) {
+            Ok(checked) => {
+                plan.add(checked.batch);
+                match base {
+                    Revision::NONE => done.added += 1,
+                    _ => done.changed += 1,
+                }
+            }
+            Err(error) => done.left_out.push(LeftOut::new(&arrived.path, error)),
+        }
+    }
+    Ok(done)
+}
+
+/// Makes redirects of the manifest; those that are there stay.
+fn redirect(
+    import: &ArticlesImport,
+    redirects: &[(&String, &String)],
+    plan: &mut Plan,
+    limits: &Limits,
+) -> anyhow::Result<ArticlesReport> {
+    let mut done = ArticlesReport::default();
+    for (from, to) in redirects {
+        let parse = |name: &str| ArticleName::parse(&format!("{}{name}", import.prefix));
+        let (name, to) = match (parse(from), parse(to)) {
+            (Ok(name), Ok(to)) => (name, to),
+            (Err(error), _) | (_, Err(error)) => {
+                done.left_out.push(LeftOut::new(*from, error));
+                continue;
+            }
+        };
+        let articles = &plan.stored().articles;
+        if articles.article(&name).is_some_and(|article| article.redirect() == Some(&to)) {
+            continue;
+        }
+        let (author, comment) = (import.author.clone(), import.comment.clone());
+        let redirect = Redirect { name, to, author, comment, at: Timestamp::now() };
+        match redirect.check(articles, limits) {
+            Ok(checked) => {
+                plan.add(checked.batch);
+                done.redirects += 1;
+            }
+            Err(error) => done.left_out.push(LeftOut::new(*from, error)),
+        }
+    }
+    Ok(done)
+}
+
+/// Opens the file at `path` below `directory`. What has become a link, or a pipe, since it was listed, is neither followed nor
+/// waited for; nor is a folder above it.
+fn opened(directory: &Path, path: &str) -> io::Result<File> {
+    let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut place = rustix::fs::open(directory, folder, Mode::empty())?;
+    let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
+    for part in folders.split('/').filter(|part| !part.is_empty()) {
+        place = rustix::fs::openat(&place, part, folder | OFlags::NOFOLLOW, Mode::empty())?;
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = rustix::fs::openat(&place, name, flags | OFlags::CLOEXEC, Mode::empty())?;
+    let file = File::from(file);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a file any more")),
+    }
+}
+
+/// Reads a file: what it is, and its bytes, which are kept nowhere yet.
+async fn read(
+    directory: &Path,
+    path: &str,
+    name: &ArticleName,
+    content_type: Option<&str>,
+    blobs: Option<&BlobStore>,
+    limits: &Limits,
+) -> anyhow::Result<(Content, Option<SpooledBlob>)> {
+    let (directory, path) = (directory.to_owned(), path.to_owned());
+    let opening = tokio::task::spawn_blocking(move || opened(&directory, &path));
+    let mut file = tokio::fs::File::from_std(opening.await??);
+    let facts = file.metadata().await?;
+    let bytes_max = limits.content_bytes_max;
+    if facts.len() > bytes_max {
+        bail!(
+            "it has {} bytes: at most {bytes_max} are allowed (`article.body_bytes_max`)",
+            facts.len()
+        );
+    }
+    let mut upload = blobs.map(|blobs| blobs.begin(bytes_max));
+    let (mut inspector, mut hasher) = (Inspector::new(), Hasher::new());
+    let mut size_bytes = 0;
+    loop {
+        let mut piece = Vec::with_capacity(PIECE_BYTES.min(facts.len() as usize + 1));
+        let room = PIECE_BYTES as u64;
+        if (&mut file).take(room).read_to_end(&mut piece).await? == 0 {
+            break;
+        }
+        size_bytes += piece.len() as u64;
+        if size_bytes > bytes_max {
+            bail!("it grows, and has more than {bytes_max} bytes by now");
+        }
+        inspector.update(&piece);
+        hasher.update(&piece);
+        if let Some(upload) = &mut upload {
+            upload.write(Bytes::from(piece)).await?;
+        }
+    }
+    let staged = match upload {
+        Some(upload) => Some(upload.stage().await?),
+        None => None,
+    };
+    let digest: Digest = hasher.finish();
+    Ok((described(inspector, digest, name, content_type)?, staged))
+}
+
+/// What an article of this name is that came without a media type, as for one that was sent.
+pub(crate) fn described(
+    inspector: Inspector,
+    digest: Digest,
+    name: &ArticleName,
+    content_type: Option<&str>,
+) -> anyhow::Result<Content> {
+    let is_text = inspector.is_text();
+    let fits = |told: &ContentType| is_text || !told.essence().starts_with("text/");
+    let told = of_name(name).filter(fits);
+    let content_type = content_type.or(told.as_ref().map(ContentType::as_str));
+    Ok(inspector.finish(digest, content_type)?)
+}
+
+/// What is below `directory`.
+fn listed(directory: &Path) -> anyhow::Result<Listing> {
+    if directory.is_file() {
+        bail!("`{}` is a file: the folder that contains it was expected", directory.display());
+    }
+    let mut listing = Listing::default();
+    let mut waiting = vec![String::new()];
+    while let Some(folder) = waiting.pop() {
+        let place = directory.join(&folder);
+        let unreadable = || format!("`{}` cannot be listed", place.display());
+        for entry in std::fs::read_dir(&place).with_context(unreadable)? {
+            let entry = entry.with_context(unreadable)?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else {
+                let shown = format!("{folder}{}", name.display());
+                listing.left_out.push(LeftOut::new(shown, "its name is not UTF-8"));
+                continue;
+            };
+            let path = format!("{folder}{name}");
+            if name.starts_with('.') {
+                listing.hidden += 1;
+                continue;
+            }
+            if let Err(why) =
+                listing.take(&path, entry.file_type().with_context(unreadable)?, &mut waiting)
+            {
+                listing.left_out.push(LeftOut::new(path, why));
+            }
+        }
+    }
+    if let Some(at) = listing.files.iter().position(|path| path == MANIFEST) {
+        listing.files.swap_remove(at);
+        listing.manifest = manifest(directory)?;
+    } else if let Some(it) = listing.left_out.iter().find(|it| it.what == MANIFEST) {
+        // Without it, articles would get other names.
+        bail!("`{}` cannot be read: {}", directory.join(MANIFEST).display(), it.why);
+    }
+    listing.files.sort();
+    Ok(listing)
+}
+
+impl Listing {
+    fn take(
+        &mut self,
+        path: &str,
+        kind: FileType,
+        waiting: &mut Vec<String>,
+    ) -> Result<(), String> {
+        if path.len() > 4 * ArticleName::BYTES_MAX {
+            return Err(format!("its path has {} bytes, which no article's name has", path.len()));
+        }
+        if kind.is_symlink() {
+            return Err("it is a symbolic link, which is not followed".to_owned());
+        }
+        if kind.is_dir() {
+            waiting.push(format!("{path}/"));
+        } else if kind.is_file() {
+            self.files.push(path.to_owned());
+        } else {
+            return Err("it is neither a file nor a folder".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn manifest(directory: &Path) -> anyhow::Result<Manifest> {
+    let path = directory.join(MANIFEST);
+    let shown = || format!("`{}` cannot be read", path.display());
+    let file = opened(directory, MANIFEST).with_context(shown)?;
+    let mut text = Vec::new();
+    file.take(MANIFEST_BYTES_MAX + 1).read_to_end(&mut text).with_context(shown)?;
+    if text.len() as u64 > MANIFEST_BYTES_MAX {
+        bail!(
+            "`{}` is too large: at most {MANIFEST_BYTES_MAX} bytes were expected",
+            path.display()
+        );
+    }
+    serde_json::from_slice(&text).with_context(shown)
+}

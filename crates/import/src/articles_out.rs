@@ -1,0 +1,203 @@
+//! Exports articles as a folder of Markdown with its files, which `import-articles` reads.
+//!
+//! the store -> articles, each as it is now -> paths ([`crate::article_folder`]) -> files, and a manifest of what their paths
+//! do not say. The folder is new: nothing that is there is written over, and no link is followed.
+
+use std::fmt;
+use std::fs::{self, DirBuilder, File};
+use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use article::{ArticleName, Content, Inspector};
+use config::Config;
+use futures_util::TryStreamExt as _;
+use record::Hasher;
+use serde::Serialize;
+use state::maintenance::Progress;
+use state::stored::Stored;
+use state::text::counted;
+use store::BlobStore;
+
+use crate::article_folder::{Entry, Layout, LeftOut, MANIFEST, Manifest, whole_prefix};
+use crate::articles::described;
+use crate::writer::{self, Writer};
+
+/// What to export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArticlesExport {
+    /// The folder, which is empty or does not exist.
+    pub directory: PathBuf,
+    /// Only articles in this folder of names; the rest of the name is the path. Empty for all.
+    pub prefix: String,
+}
+
+/// What an export did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ExportReport {
+    /// Articles that are files now.
+    pub articles: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Names that lead to one of them.
+    pub redirects: u64,
+    /// What was not exported.
+    pub left_out: Vec<LeftOut>,
+}
+
+impl ExportReport {
+    /// A summary of what was not exported; `None` if the export is complete.
+    pub fn shortfall(&self) -> Option<String> {
+        let count = self.left_out.len() as u64;
+        let left_out = || format!("{}: not everything was exported", counted(count, "failure"));
+        (count > 0).then(left_out)
+    }
+}
+
+impl fmt::Display for ExportReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for left_out in &self.left_out {
+            writeln!(formatter, "failure: {left_out}")?;
+        }
+        let ExportReport { articles, bytes, redirects, .. } = self;
+        writeln!(formatter, "articles: {articles} with {bytes} bytes; {redirects} redirects")
+    }
+}
+
+/// Runs the export.
+///
+/// # Errors
+/// If the store cannot be read, or the folder cannot be written or has something in it. What cannot be a file is in the
+/// report.
+pub async fn export_articles(
+    config: &Config,
+    export: &ArticlesExport,
+) -> anyhow::Result<ExportReport> {
+    if writer::is_missing(config) {
+        bail!("there is no store in {}", config.database());
+    }
+    let export = &ArticlesExport { prefix: whole_prefix(&export.prefix)?, ..export.clone() };
+    make_folder(&export.directory)?;
+    let store = Writer::open(config, true).await?;
+    let done = match store.readable_blobs() {
+        Some(blobs) => everything(export, store.stored(), blobs).await,
+        None => Ok(ExportReport::default()),
+    };
+    store.close().await;
+    done
+}
+
+/// Makes the folder, unless it is there and empty.
+fn make_folder(directory: &Path) -> anyhow::Result<()> {
+    let shown = directory.display();
+    // Not everybody may read every article.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.with_context(|| format!("`{shown}` cannot be made"))?;
+    let mut entries =
+        fs::read_dir(directory).with_context(|| format!("`{shown}` cannot be read"))?;
+    if entries.next().is_some() {
+        bail!("`{shown}` is not empty: a new folder was expected");
+    }
+    Ok(())
+}
+
+async fn everything(
+    export: &ArticlesExport,
+    stored: &Stored,
+    blobs: &BlobStore,
+) -> anyhow::Result<ExportReport> {
+    let (mut report, mut layout, mut manifest) =
+        (ExportReport::default(), Layout::default(), Manifest::default());
+    let all = stored.articles.articles();
+    let all = all.filter_map(|article| {
+        let rest = article.name.as_str().strip_prefix(&export.prefix)?;
+        (!rest.is_empty()).then_some((rest, article))
+    });
+    let progress = Progress::on_terminal();
+    progress.begin_counted("articles", stored.articles.len() as u64);
+    for (rest, article) in all {
+        progress.step();
+        if let Some(to) = article.redirect() {
+            let leads = stored.articles.latest(to).is_some_and(|latest| !latest.is_deleted());
+            if let Some(to) = to.as_str().strip_prefix(&export.prefix).filter(|_| leads) {
+                manifest.redirects.insert(rest.to_owned(), to.to_owned());
+                report.redirects += 1;
+            }
+            continue;
+        }
+        let content = article.latest().and_then(|latest| latest.content());
+        let Some(content) = content else {
+            // One that cannot be read is not one that was deleted.
+            if !article.unreadable().is_empty() {
+                report.left_out.push(LeftOut::new(rest, "its latest version cannot be read here"));
+            }
+            continue;
+        };
+        let placed = layout.place(rest, &content.content_type.essence());
+        let done = match placed {
+            Ok(path) => {
+                write(export, blobs, &path, content).await?.map(|inspector| (path, inspector))
+            }
+            Err(why) => Err(why),
+        };
+        let (path, inspector) = match done {
+            Ok(done) => done,
+            Err(why) => {
+                report.left_out.push(LeftOut::new(rest, why));
+                continue;
+            }
+        };
+        report.articles += 1;
+        report.bytes += content.size_bytes;
+        let is_told = path == rest
+            && ArticleName::parse(rest).is_ok_and(|name| {
+                let told = described(inspector, content.digest, &name, None);
+                told.is_ok_and(|told| told.content_type == content.content_type)
+            });
+        if !is_told {
+            let (name, content_type) = (rest.to_owned(), content.content_type.to_string());
+            manifest.articles.insert(path, Entry { name, content_type });
+        }
+    }
+    progress.end();
+    if manifest != Manifest::default() {
+        let text = serde_json::to_vec_pretty(&manifest)?;
+        let place = export.directory.join(MANIFEST);
+        let unwritable = || format!("`{}` cannot be written", place.display());
+        let mut file = File::create_new(&place).with_context(unwritable)?;
+        file.write_all(&text).with_context(unwritable)?;
+    }
+    Ok(report)
+}
+
+/// Writes a content into a new file. The inner error says why that is left out.
+async fn write(
+    export: &ArticlesExport,
+    blobs: &BlobStore,
+    path: &str,
+    content: &Content,
+) -> anyhow::Result<Result<Inspector, String>> {
+    let Some(blob) = blobs.open_blob(content.digest).await? else {
+        return Ok(Err("its content is missing from the store".to_owned()));
+    };
+    let place = export.directory.join(path);
+    let unwritable = || format!("`{}` cannot be written", place.display());
+    if let Some(folder) = place.parent() {
+        fs::create_dir_all(folder).with_context(unwritable)?;
+    }
+    let mut file = File::create_new(&place).with_context(unwritable)?;
+    let (mut inspector, mut hasher) = (Inspector::new(), Hasher::new());
+    let mut pieces = std::pin::pin!(blob.read_range(0..content.size_bytes));
+    while let Some(piece) = pieces.try_next().await? {
+        inspector.update(&piece);
+        hasher.update(&piece);
+        file.write_all(&piece).with_context(unwritable)?;
+    }
+    if hasher.finish() != content.digest {
+        drop(file);
+        fs::remove_file(&place).with_context(unwritable)?;
+        return Ok(Err("its content in the store is damaged".to_owned()));
+    }
+    Ok(Ok(inspector))
+}

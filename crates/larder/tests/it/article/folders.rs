@@ -1,0 +1,300 @@
+//! Articles as a folder of files, with the real binary: out, in again, and everything that is no article.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{ask, store};
+use crate::accounts::{Done, Place};
+use crate::server::TestServer;
+
+fn serve(directory: Arc<TempDir>) -> TestServer {
+    let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
+    server.wait_until_ready();
+    server
+}
+
+fn write(path: &Path, bytes: impl AsRef<[u8]>) {
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    fs::write(path, bytes).expect("a file");
+}
+
+/// What is below a folder, by path.
+fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![directory.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                waiting.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(directory).expect("below").to_str().expect("UTF-8");
+            found.insert(name.to_owned(), fs::read(&path).expect("a file"));
+        }
+    }
+    found
+}
+
+#[track_caller]
+fn report(done: &Done) -> Value {
+    serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"))
+}
+
+/// added, changed, as they were, redirects, left out
+#[track_caller]
+fn counts(done: &Done) -> [u64; 5] {
+    let report = report(done);
+    let count = |name: &str| report[name].as_u64().unwrap_or_else(|| panic!("{name}: {report}"));
+    let left_out = report["left_out"].as_array().expect("a list").len() as u64;
+    [count("added"), count("changed"), count("already_there"), count("redirects"), left_out]
+}
+
+/// Every article with its media type and its bytes, and where redirects lead.
+fn articles(server: &TestServer) -> BTreeMap<String, (String, Vec<u8>)> {
+    let list = server.get("/articles?deleted=true&limit=1000").json();
+    let list = list["articles"].as_array().expect("articles").clone();
+    let facts = list.iter().filter_map(|facts| {
+        let name = facts["name"].as_str().expect("a name").to_owned();
+        if let Some(to) = facts["redirect_to"].as_str() {
+            return Some((name, (format!("to {to}"), Vec::new())));
+        }
+        let content_type = facts["content_type"].as_str()?.to_owned();
+        let path = name.replace(' ', "%20");
+        let bytes = server.get(&format!("/article/{path}")).body;
+        Some((name, (content_type, bytes)))
+    });
+    facts.collect()
+}
+
+#[test]
+fn a_round_trip_gives_the_same() {
+    let first = Arc::new(TempDir::new().expect("a directory"));
+    let server = serve(first.clone());
+    store(&server, "guide/0", b"# Guide\n");
+    store(&server, "guide/start/0", b"# Start\n\n![logo](logo.png)\n");
+    store(&server, "notes.md/0", b"# Notes\n");
+    store(&server, "a/.hidden/0", b".");
+    store(&server, "two%20words/0", b"\xff\xfe no text");
+    store(&server, "gone/0", b"x");
+    ask(&server, "DELETE", "/article/gone/1", &[], b"");
+    for (name, content_type, bytes) in [
+        ("guide/logo.png", "image/png", &b"\x89PNG\0"[..]),
+        ("data.json", "application/json", b"{}"),
+        ("odd.md", "application/x-odd; a=b", b"odd"),
+        ("latin.txt", "text/plain; charset=iso-8859-1", b"caf\xe9"),
+        ("larder-articles.json", "application/json", b"[]"),
+    ] {
+        let target = format!("/article/{name}/0");
+        let made = ask(&server, "POST", &target, &[("Content-Type", content_type)], bytes);
+        assert_eq!(made.status, 201, "{name}: {}", made.text());
+    }
+    store(&server, "old/0", b"moves\n");
+    assert_eq!(ask(&server, "POST", "/article/old/1?rename=new", &[], b"").status, 201);
+    let before = articles(&server);
+    assert_eq!(before.len(), 12, "{before:?}");
+    drop(server);
+    let place = Place(first.path());
+    place.run("export-articles out");
+    let out = files(&first.path().join("out"));
+    let paths: Vec<&str> = out.keys().map(String::as_str).collect();
+    assert_eq!(
+        paths,
+        [
+            "%6Carder-articles.json",
+            "a/%2Ehidden.md",
+            "data.json",
+            "guide.md",
+            "guide/logo.png",
+            "guide/start.md",
+            "larder-articles.json",
+            "latin.txt",
+            "new.md",
+            "notes.md",
+            "odd.md.bin",
+            "two words.md",
+        ]
+    );
+    assert_eq!(out["guide/logo.png"], b"\x89PNG\0");
+    place.check("export-articles out", 1, "is not empty: a new folder was expected");
+    // Into another store, twice.
+    let second = Arc::new(TempDir::new().expect("a directory"));
+    fs::rename(first.path().join("out"), second.path().join("in")).expect("moved");
+    let place = Place(second.path());
+    place.check("import-articles in", 1, "there is no store");
+    assert!(!second.path().join("data").exists(), "a slip makes no store");
+    place.run("init");
+    let rehearsed = place.run_with("import-articles in --json --dry-run", "");
+    assert_eq!(counts(&rehearsed), [11, 0, 0, 1, 0], "{rehearsed:?}");
+    let done = place.run_with("import-articles in --json", "");
+    assert_eq!(counts(&done), [11, 0, 0, 1, 0], "{done:?}");
+    let again = place.run_with("import-articles in --json", "");
+    assert_eq!(counts(&again), [0, 0, 11, 0, 0], "{again:?}");
+    place.run("verify");
+    let server = serve(second.clone());
+    assert_eq!(articles(&server), before);
+    let led = server.get("/article/old");
+    assert_eq!((led.status, led.header("location")), (308, "/article/new"));
+    let facts = server.get("/article/guide/history").json();
+    assert_eq!(facts["versions"].as_array().expect("versions").len(), 1);
+    drop(server);
+    // And out again: the same folder.
+    place.run("export-articles again");
+    assert_eq!(files(&second.path().join("again")), out);
+    let mode = fs::metadata(second.path().join("again")).expect("the folder").permissions().mode();
+    assert_eq!(mode & 0o077, 0, "{mode:o}");
+    // A part of it, under another name.
+    place.run("export-articles part --prefix guide");
+    let part: Vec<String> = files(&second.path().join("part")).into_keys().collect();
+    assert_eq!(part, ["larder-articles.json", "logo.png", "start.md"]);
+    place.check("export-articles other --prefix /etc", 1, "`/etc/x` is not an article's name");
+    let done = place.run_with("import-articles part --prefix book/ --json --user ada", "");
+    assert_eq!(counts(&done), [2, 0, 0, 0, 0], "{done:?}");
+    let server = serve(second);
+    assert_eq!(server.get("/article/book/start").body, server.get("/article/guide/start").body);
+    let facts = server.get("/article/book/start/history").json();
+    assert_eq!(facts["versions"][0]["author"], "ada");
+}
+
+#[test]
+fn a_folder_of_markdown_is_imported_as_it_changes() {
+    let directory = Arc::new(TempDir::new().expect("a directory"));
+    let place = Place(directory.path());
+    drop(serve(directory.clone()));
+    let folder = directory.path().join("wiki");
+    write(&folder.join("index.md"), "# Index\n\n[start](guide/start.md)\n");
+    write(&folder.join("guide/start.md"), "# Start\n");
+    write(&folder.join("guide/plan.pdf"), b"%PDF-1.7\0");
+    write(&folder.join(".git/config"), "secret");
+    let done = place.run_with("import-articles wiki --json --comment first", "");
+    assert_eq!((done.code, counts(&done)), (Some(0), [3, 0, 0, 0, 0]), "{done:?}");
+    assert_eq!(report(&done)["hidden"], 1);
+    write(&folder.join("guide/start.md"), "# Start here\n");
+    let done = place.run_with("import-articles wiki --json", "");
+    assert_eq!(counts(&done), [0, 1, 2, 0, 0], "{done:?}");
+    let server = serve(directory.clone());
+    let read = server.get("/article/guide/start.md");
+    assert_eq!((read.text().as_str(), read.header("x-article-version")), ("# Start here\n", "2"));
+    assert_eq!(read.header("content-type"), "text/markdown; charset=utf-8");
+    assert_eq!(server.get("/article/guide/start.md/1").text(), "# Start\n");
+    assert_eq!(server.get("/article/guide/plan.pdf").header("content-type"), "application/pdf");
+    assert_eq!(server.get("/articles").json()["articles"].as_array().expect("articles").len(), 3);
+    // What people did on purpose is not undone.
+    assert_eq!(ask(&server, "DELETE", "/article/index.md/1", &[], b"").status, 200);
+    let renamed = ask(&server, "POST", "/article/guide/plan.pdf/1?rename=plan.pdf", &[], b"");
+    assert_eq!(renamed.status, 201, "{}", renamed.text());
+    drop(server);
+    let done = place.run_with("import-articles wiki --json", "");
+    assert_eq!((done.code, counts(&done)), (Some(1), [0, 0, 1, 0, 2]), "{done:?}");
+    let left_out = report(&done)["left_out"].clone();
+    assert_eq!(
+        left_out,
+        json!([
+            {"what": "guide/plan.pdf", "why": "`guide/plan.pdf` was renamed to `plan.pdf`"},
+            {"what": "index.md", "why": "`index.md` was deleted"},
+        ])
+    );
+    // A folder that is called like the file with what others do not say.
+    write(&directory.path().join("other/larder-articles.json/x.md"), "x");
+    place.run("import-articles other");
+    place.run("export-articles out");
+    let out: Vec<String> = files(&directory.path().join("out")).into_keys().collect();
+    assert_eq!(
+        out,
+        ["%6Carder-articles.json/x.md", "guide/start.md", "larder-articles.json", "plan.pdf"]
+    );
+}
+
+#[test]
+fn what_is_no_article_is_named_and_left_out() {
+    let directory = TempDir::new().expect("a directory");
+    let place = Place(directory.path());
+    place.run("init");
+    let folder = directory.path().join("wiki");
+    let outside = directory.path().join("outside");
+    write(&outside.join("secret.md"), "secret");
+    write(&folder.join("good.md"), "good");
+    write(&folder.join("history"), "reserved");
+    write(&folder.join("reports/2024"), "reserved");
+    write(&folder.join("back\\slash.md"), "x");
+    write(&folder.join("esc%2Faped.md"), "x");
+    write(&folder.join(" space.md"), "x");
+    write(&folder.join("Case.md"), "x");
+    write(&folder.join("case.md"), "x");
+    write(&folder.join("e\u{301}.md"), "x");
+    write(&folder.join("é.md"), "x");
+    write(
+        &folder.join(format!("{}/{}/{}.md", "x".repeat(200), "y".repeat(200), "z".repeat(200))),
+        "x",
+    );
+    write(&folder.join(OsStr::from_bytes(b"caf\xe9.md")), "x");
+    let (pipe, fifo) = (folder.join("pipe.md"), rustix::fs::FileType::Fifo);
+    rustix::fs::mknodat(rustix::fs::CWD, pipe, fifo, 0o600.into(), 0).expect("a pipe");
+    symlink(outside.join("secret.md"), folder.join("link.md")).expect("a link");
+    symlink(&outside, folder.join("folder")).expect("a link");
+    symlink(&folder, folder.join("circle")).expect("a link");
+    let manifest = json!({
+        "articles": {
+            "good.md": {"name": "better", "content_type": "text/markdown"},
+            "not-there.md": {"name": "x", "content_type": "text/plain"},
+            "../outside/secret.md": {"name": "stolen", "content_type": "text/plain"},
+        },
+        "redirects": {"a/../b": "better", "from": "nowhere", "better": "better", "fine": "better"},
+    });
+    write(&folder.join("larder-articles.json"), manifest.to_string());
+    let done = place.run_with("import-articles wiki --json", "");
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.stderr.contains("16 failures: not everything was imported"), "{done:?}");
+    let report = report(&done);
+    let left_out: BTreeMap<&str, &str> = report["left_out"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|it| (it["what"].as_str().expect("text"), it["why"].as_str().expect("text")))
+        .collect();
+    for (what, why) in [
+        ("history", "cannot end in `history`"),
+        ("reports/2024", "cannot end in `2024`"),
+        ("back\\slash.md", "backslash"),
+        ("esc%2Faped.md", "`%2F`"),
+        (" space.md", "space"),
+        ("case.md", "`Case.md` has the same name"),
+        ("é.md", "has the same name"),
+        ("link.md", "symbolic link"),
+        ("pipe.md", "neither a file nor a folder"),
+        ("caf\u{fffd}.md", "not UTF-8"),
+        ("folder", "symbolic link"),
+        ("circle", "symbolic link"),
+        ("a/../b", "`..`"),
+        ("from", "no article `nowhere`"),
+        ("better", "there is, or was, an article `better`"),
+    ] {
+        let found = left_out.get(what).unwrap_or_else(|| panic!("{what}: {left_out:?}"));
+        assert!(found.contains(why), "{what}: {found}");
+    }
+    assert!(left_out.values().any(|why| why.contains("is too long")), "{left_out:?}");
+    assert_eq!(counts(&done)[..4], [3, 0, 0, 1], "{done:?}");
+    place.run("export-articles out");
+    let out: Vec<String> = files(&directory.path().join("out")).into_keys().collect();
+    assert_eq!(out, ["Case.md", "better.md", "larder-articles.json", "é.md"]);
+    // A manifest that is none, and a file that is no folder.
+    write(&folder.join("larder-articles.json"), "{");
+    place.check("import-articles wiki", 1, "larder-articles.json` cannot be read");
+    fs::remove_file(folder.join("larder-articles.json")).expect("removed");
+    symlink("../wiki.json", folder.join("larder-articles.json")).expect("a link");
+    place.check(
+        "import-articles wiki",
+        1,
+        "larder-articles.json` cannot be read: it is a symbolic",
+    );
+    place.check("import-articles wiki/good.md", 1, "is a file: the folder");
+    place.check("import-articles none", 1, "`none/` cannot be listed");
+}
