@@ -110,14 +110,16 @@ impl Search {
         self.base = Some(index);
     }
 
-    /// The names whose text contains `needle` (folded by this function), in ascending order.
-    pub(crate) fn containing(&self, needle: &str) -> Vec<ArticleName> {
+    /// The names whose text contains `needle` (folded by this function), in ascending order, and whether these are all: of the
+    /// index, only the first `docs_max` are looked up.
+    pub(crate) fn containing(&self, needle: &str, docs_max: usize) -> (Vec<ArticleName>, bool) {
         let needle = fold(needle);
         if needle.chars().any(char::is_control) {
-            return Vec::new();
+            return (Vec::new(), true);
         }
         let base = self.base.as_ref();
-        let docs = base.map_or_else(Vec::new, |it| it.trigrams.containing(&needle, usize::MAX));
+        let docs = base.map_or_else(Vec::new, |it| it.trigrams.containing(&needle, docs_max));
+        let is_all = docs.len() < docs_max;
         let name = |DocId(doc)| base.and_then(|base| base.names.get(doc as usize));
         let mut found = Vec::with_capacity(docs.len());
         let mut changed = self
@@ -135,14 +137,46 @@ impl Search {
             }
             found.push(name.clone());
         }
-        found.extend(changed.cloned());
-        found
+        // Between those that changed, there may be others of the index.
+        if is_all {
+            found.extend(changed.cloned());
+        }
+        (found, is_all)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::fold;
+    use super::{Search, fold};
+    use crate::ArticleName;
+
+    fn name(number: u32) -> ArticleName {
+        ArticleName::parse(&format!("n{number:03}")).expect("a name")
+    }
+
+    proptest::proptest! {
+        /// However few are looked up, they are the first ones.
+        #[test]
+        fn the_first_of_many(
+            indexed in proptest::collection::btree_set(0_u32..60, 0..40),
+            changed in proptest::collection::btree_map(0_u32..60, proptest::option::of("[ab]{0,2}"), 0..20),
+            docs_max in 0_usize..30,
+        ) {
+            let mut search = Search::default();
+            let texts = indexed.iter().map(|&number| (name(number), "XAX".to_owned()));
+            let index = search.build(texts);
+            search.adopt(index.into());
+            for (number, text) in changed {
+                search.change(name(number), text.map(|text| fold(&text)));
+            }
+            let (all, is_all) = search.containing("a", usize::MAX);
+            proptest::prop_assert!(is_all && all.is_sorted());
+            let (first, is_all) = search.containing("a", docs_max);
+            proptest::prop_assert!(all.starts_with(&first));
+            proptest::prop_assert!(!is_all || first == all);
+            proptest::prop_assert!(is_all || docs_max <= indexed.len());
+        }
+    }
 
     #[track_caller]
     fn check(text: &str, folded: &str) {

@@ -15,6 +15,9 @@ use crate::record::{key, parse, parse_key, render};
 use crate::search::{Search, searched_text};
 use crate::{ArticleName, KIND, Kind, Revision, RevisionFacts, SearchIndex};
 
+/// Articles of the search index that are looked up first: more than a page has.
+const CONTAINING_FIRST: usize = 2_000;
+
 /// Every article with all its revisions. It never changes; cloning it copies nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -477,18 +480,26 @@ impl Snapshot {
                 .filter(is_wanted);
             return Page::of(articles, query.limit);
         }
-        let found = self.search.containing(query.q);
-        let start = found.partition_point(|name| match from {
-            Bound::Excluded(after) => name.as_str() <= after,
-            Bound::Included(first) => name.as_str() < first,
-            Bound::Unbounded => false,
-        });
-        let articles = found[start..]
-            .iter()
-            .take_while(|name| name.as_str().starts_with(&prefix))
-            .filter_map(|name| self.articles.get(name))
-            .filter(is_wanted);
-        Page::of(articles, query.limit)
+        let page = |found: &[ArticleName]| {
+            let start = found.partition_point(|name| match from {
+                Bound::Excluded(after) => name.as_str() <= after,
+                Bound::Included(first) => name.as_str() < first,
+                Bound::Unbounded => false,
+            });
+            let articles = found[start..]
+                .iter()
+                .take_while(|name| name.as_str().starts_with(&prefix))
+                .filter_map(|name| self.articles.get(name))
+                .filter(is_wanted);
+            Page::of(articles, query.limit)
+        };
+        // Some words are in nearly all titles, and the first articles are enough for a page.
+        let (found, is_all) = self.search.containing(query.q, CONTAINING_FIRST);
+        let first = page(&found);
+        if is_all || first.next.is_some() {
+            return first;
+        }
+        page(&self.search.containing(query.q, usize::MAX).0)
     }
 
     /// Whether enough articles have changed since the search index was built that a new index would make searches faster.
