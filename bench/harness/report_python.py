@@ -44,7 +44,7 @@ def data(results, section):
 def works(results):
     """All works that were compared by wrk, in the order of the table."""
     found = {}
-    for section in ("page", "file", "connections", "many"):
+    for section in ("page", "file", "large", "connections", "many"):
         found |= (data(results, section) or {}).get("works", {})
     return found
 
@@ -89,6 +89,12 @@ def targets(results):
     for work, least in (("html", DEVPI_RATIO_MIN), ("html_gzip", DEVPI_GZIP_RATIO_MIN)):
         add(f"{page(work)}: requests/s", f"≥ {least:,} × devpi-server", ratio(work, "devpi"), lambda it: f"{it:,.0f} ×",
             lambda it, least=least: it >= least)
+    for kind in ("own", "mirrored"):
+        for megabytes in (1, 5, 20):
+            work = f"file_{kind}_{megabytes}_mb"
+            add(f"{'a release file' if kind == 'own' else 'a file of a mirror'} of {megabytes} MB: CPU per request",
+                f"≤ {NGINX_CPU_RATIO_MAX} × nginx", ratio(work, "nginx", "cpu_us"), lambda it: f"{it:.2f} ×",
+                lambda it: it <= NGINX_CPU_RATIO_MAX)
     million = data(results, "million")
     resident = million and max(million["median"]["rss"], million["median"]["rss_rested"])
     size = f"{million['files']:,} release files in {million['projects']:,} projects" if million else "a million release files"

@@ -210,6 +210,7 @@ http {{
         location /small/zstd/ {{ {small} add_header Content-Encoding zstd; }}
         location /large/gzip/ {{ add_header Content-Encoding gzip; }}
         location /large/zstd/ {{ add_header Content-Encoding zstd; }}
+        location /simple/ {{ types {{ }} default_type application/vnd.pypi.simple.v1+json; }}
     }}
 }}
 """
