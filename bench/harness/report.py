@@ -9,6 +9,7 @@ from pathlib import Path
 
 import plot
 import provenance
+import report_database
 import report_python
 import tables
 from tables import cell, megabytes, ratio_text, size_text, table
@@ -133,6 +134,7 @@ def targets(results):
     rows.append(("search, `attest`: requests/s", f"≥ {ATTEST_RATIO_MIN} × goaurrpc", ratio and f"{ratio:.0f} ×",
                  ratio and ratio >= ATTEST_RATIO_MIN))
     rows += report_python.targets(report_python.read(HERE / "python.json"))
+    rows += report_database.targets(report_database.read(HERE / "database.json"))
     memory, reload = data(results, "memory"), data(results, "reload")
     packages = memory and memory["packages"]
     size = f" ({packages:,} packages)" if packages else ""
@@ -188,7 +190,7 @@ def text(results, quick):
         *circumstances(results), *([] if quick else ["## Targets", "", *tables.target_table(targets(results))]),
         "![requests per second and CPU per request](results.svg)", "",
         *throughput(results), *ab_tables(results), *saturated_tables(results), *memory_table(results), *reload_tables(results),
-        *growth_tables(results), *follow_table(), *report_python.summary(report_python.read(HERE / "python.json")),
+        *growth_tables(results), *follow_table(), *database_lines(), *report_python.summary(report_python.read(HERE / "python.json")),
         "## Instruction counts", "",
         *instruction_counts(), "",
         *drawn(results),
@@ -200,6 +202,13 @@ def kept(name):
     """What another script of this directory keeps; None if it has not been run."""
     file = HERE / name
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+
+
+def database_lines():
+    kept_sections = report_database.read(HERE / "database.json")["sections"]
+    lines = [line for name, section in kept_sections.items() for line in report_database.said(name, section["data"]) if not line.startswith(" ")]
+    return ["## Following aurweb's database", "", "By `bench/database`; the rest: [DATABASE.md](DATABASE.md).", "",
+            *[f"- {line}" for line in lines], ""] if lines else []
 
 
 def follow_table():
