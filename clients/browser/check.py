@@ -25,6 +25,7 @@ import zipfile
 from urllib.parse import quote, urldefrag, urljoin, urlsplit
 
 import axe_playwright_python
+from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import expect, sync_playwright
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -270,6 +271,7 @@ PEOPLE = [
     "/article/written/history",
     "/article/written/diff",
     "/article/written/diff?view=inline",
+    "/+attachments/written/",
     "/root/dev/text-sample",
     "/root/dev/text-sample/1.0/+contents/text-sample-1.0.zip",
     "/root/dev/text-sample/1.0/+contents/text-sample-1.0.zip?member=0",
@@ -304,6 +306,9 @@ print("a line that is much longer than a phone is wide, and so has to break or t
 
 <details><summary>More</summary>Hidden until it is asked for.</details>
 """
+# A picture of one dot, and endings of names that a browser could run what is in the file for.
+PICTURE = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=")
+ATTACHED = [".html", ".svg", ".xhtml", ".js", ".pdf", ".png", ".txt", ".xml", ""]
 FORMATS = {"md": "text/markdown", "rst": "text/x-rst", "html": "text/html", "txt": "text/plain"}
 # What a page could do that nobody asked it for, if something of a text came to life.
 ALIVE = """
@@ -362,6 +367,8 @@ def written(base, password):
     """Texts to look at, and the attacks of testdata/attacks.txt wherever a text can be; the pages that show those."""
     send(base, password, "/article/written/0", b"# Everything\n\nto come\n", "text/markdown")
     send(base, password, "/article/written/1", WRITTEN.encode(), "text/markdown")
+    send(base, password, "/+attachments/written/plan.png", PICTURE, "image/png", "PUT")
+    send(base, password, "/+attachments/written/list%20of%20seeds.pdf", b"%PDF-1.7", "application/pdf", "PUT")
     send_release(base, password, "text-sample", "1.0", WRITTEN, "text/markdown", [("summary", "Describes itself")])
     send_release(base, password, "text-needing", "1.0", "", "text/plain", [("requires_dist", "text-sample>=1")])
     attacks = (ROOT / "testdata" / "attacks.txt").read_text(encoding="utf-8")
@@ -374,7 +381,12 @@ def written(base, password):
         more = [(key, one) for key in ("summary", "author", "license", "keywords", "requires_dist", "classifiers", "provides_extras")]
         more += [("home_page", "javascript:alert(1)"), ("project_urls", f"{one}, javascript:alert(1)")]
         send_release(base, password, "text-attacks", f"{at + 1}.0", attacks, content_type, more)
+        for ending in ATTACHED:
+            for file in [f"x{ending}", f"{one.replace('/', '')}{ending}"]:
+                place = f"/+attachments/written/attacks/{name}/{quote(file)}"
+                send(base, password, place, attacks.encode(), "text/html", "PUT")
         article = f"/article/written/attacks/{name}"
+        paths += [f"/+attachments/written/attacks/{name}/"]
         paths += [article, f"{article}/history", f"{article}/diff", f"{article}/diff?view=inline", f"/root/dev/text-attacks/{at + 1}.0"]
         contents = f"/root/dev/text-attacks/{at + 1}.0/+contents/text-attacks-{at + 1}.0.zip"
         paths += [contents, f"{contents}?member=0", f"{contents}?member=1"]
@@ -430,6 +442,32 @@ def check_attacks(browser, base, password, paths):
     assert page.evaluate("window.ran") == ["alert 1"], "a script that runs is not noticed"
     context.close()
     return 2 * len(paths)
+
+
+def check_attached(browser, base, paths):
+    """No file of an article comes to life where a browser goes to it."""
+    context = browser.new_context()
+    context.add_init_script(ALIVE)
+    page, count = context.new_page(), 0
+    for path in [path for path in paths if path.startswith("/+attachments/")]:
+        page.goto(base + path)
+        links = page.locator(".files > li > a")
+        files = [urljoin(page.url, link.get_attribute("href")) for link in links.all()]
+        assert len(files) == 2 * len(ATTACHED), f"{path}: {len(files)} files"
+        for file in files:
+            answer = context.request.get(file)
+            policy = answer.headers.get("content-security-policy", "")
+            assert policy.endswith("sandbox") and answer.headers.get("x-content-type-options") == "nosniff", f"{file}: {policy}"
+            try:
+                page.goto(file)
+                ran = page.evaluate("window.ran || []")
+                assert not ran, f"{file}: {ran}"
+            except PlaywrightError as error:
+                # It is saved, and not shown.
+                assert "Download" in str(error) or "ERR_ABORTED" in str(error), f"{file}: {error}"
+            count += 1
+    context.close()
+    return count
 
 
 def without_policy(route, more=""):
@@ -511,6 +549,17 @@ def check_account(browser, base, password):
             answer = submitted(page, "Article", [("text", f"{WRITTEN}\n\nboth\n")], "button[value=save]")
             assert page.url == f"{base}/article/written/in/a/browser", page.url
             watched.check("saved")
+            page.click('main a[href="/+attachments/written/in/a/browser/"]')
+            picture = {"name": "plan.png", "mimeType": "image/png", "buffer": PICTURE}
+            page.set_input_files('form[aria-label="Add a file"] input[type=file]', files=[picture])
+            submitted(page, "Add a file")
+            expect(page.locator("main .files")).to_contain_text("plan.png")
+            page.click("summary")
+            looked_at("the files of an article")
+            submitted(page, "Remove plan.png")
+            expect(page.locator("main")).to_contain_text("has no files")
+            looked_at("an article without files")
+            page.goto(f"{base}/article/written/in/a/browser")
             page.click('main a[href^="/+rename/"]')
             looked_at("the form for another name")
             assert submitted(page, "Rename", [("to", "written/../x")]).status == 400
@@ -688,6 +737,7 @@ def main():
                 submitted = check_forms(browser, base, "/", forms)
                 commands = check_commands(browser, base, work)
                 harmless = check_attacks(browser, base, password, attacked) if attacked else 0
+                harmless += check_attached(browser, base, attacked) if attacked else 0
                 if attacked and os.environ.get("SCREENSHOTS"):
                     check_pictures(browser, base, pathlib.Path(os.environ["SCREENSHOTS"]))
                 if name == "demo":

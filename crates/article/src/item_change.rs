@@ -2,15 +2,49 @@
 //!
 //! a record's key, the state before and one that has it -> [`ArticleChange::of`] -> what is added, changed or removed. An
 //! article that is renamed is removed under the old name and added under the new one. Its earlier revisions are no
-//! changes, nor are redirects that follow it. Only the state before tells a redirect that follows from a new one: without
+//! changes, nor are redirects that follow it. Its files go along without a change. Only the state before tells a redirect that follows from a new one: without
 //! that state, the removal is told once too often rather than never.
 
 use std::sync::Arc;
 
 use ::record::{ChangeKind, Key};
 
+use crate::attachment::{self, ATTACHMENTS_KIND, AttachmentAct, AttachmentChange, Attachments};
 use crate::record::{KIND, parse_key};
 use crate::{ArticleName, Kind, Revision, RevisionFacts, Snapshot};
+
+/// What the record under `key` changed among the files of an article, and of which; nothing if it is no such record, or only
+/// went along when the article was renamed. The files of an article that is deleted go with it. `before` is the state that was
+/// told last, any number of commits ago; without it, the last change is told. Of more changes in between than a record keeps,
+/// the last ones are told.
+pub fn attachment_changes(
+    key: &Key,
+    before: Option<&Snapshot>,
+    after: &Snapshot,
+) -> Option<(ArticleName, Vec<AttachmentChange>)> {
+    let name = attachment::parse_key(key.after(ATTACHMENTS_KIND)?)?;
+    let attachments = after.attachments(&name)?;
+    let article = after.article(&name)?;
+    let renamed = article.own_revisions().filter_map(|facts| match &facts.kind {
+        Kind::Renamed { from, .. } => Some((from, facts.serial)),
+        _ => None,
+    });
+    let changes: Vec<AttachmentChange> = match before {
+        Some(before) => {
+            // It may have had its files under another name then.
+            let names = renamed.map(|(from, _)| from).chain([&name]);
+            let known: Vec<&Attachments> =
+                names.filter_map(|name| before.attachments(name).map(|all| &**all)).collect();
+            attachments.changes_since(&known).cloned().collect()
+        }
+        None => {
+            let went_along = renamed.map(|(_, serial)| serial).any(|it| it == attachments.serial);
+            attachments.changes().last().filter(|_| !went_along).cloned().into_iter().collect()
+        }
+    };
+    let is_told = |change: &AttachmentChange| change.act != AttachmentAct::Cleared;
+    Some((name, changes.into_iter().filter(is_told).collect()))
+}
 
 /// What a revision did to its article.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@
 //! store records ─► Snapshot::apply ─► Snapshot ─► latest, revision, history, list ─► render
 //!                                        │
 //! Put, Delete, Restore, Rename ─────► check ─► record::Batch (committed by the caller)
+//! AttachmentWrite ──────────────────► put, remove ─┘
 //!                                        └────► WriteError ─► merge proposal ─► render
 //! texts and links ─► TextIndex ─► search by words, backlinks
 //! ```
@@ -12,6 +13,9 @@
 //! versions have no gaps and every old text stays readable, under the name that the article has now. The texts themselves are blobs: this crate knows their digests,
 //! and sees their bytes only to describe, compare and merge them. It does no I/O, reads no clock and knows no HTTP.
 
+mod attach;
+mod attachment;
+mod attachment_name;
 mod content;
 mod difference;
 mod item_change;
@@ -32,9 +36,17 @@ pub mod text_index;
 mod title;
 mod write;
 
+pub use attach::{
+    AttachmentError, AttachmentLimits, AttachmentWrite, CheckedAttachment, Condition,
+};
+pub use attachment::{
+    ATTACHMENT_CHANGES_MAX, ATTACHMENTS_KIND, Attachment, AttachmentAct, AttachmentChange,
+    Attachments, attachments_key,
+};
+pub use attachment_name::{AttachmentName, AttachmentNameError, SentAs};
 pub use content::{Content, ContentType, ContentTypeError, Inspector, is_text};
 pub use difference::{Difference, DifferenceError, DifferenceLimits, Side, difference};
-pub use item_change::ArticleChange;
+pub use item_change::{ArticleChange, attachment_changes};
 pub use media_type::of_name;
 pub use merge::{Hunk, Merge, MergeSides, NotMergeable, merge};
 pub use name::{ArticleName, ArticleNameError};

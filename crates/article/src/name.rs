@@ -169,7 +169,7 @@ pub(crate) fn is_number(segment: &str) -> bool {
 }
 
 /// The first `%` with two hexadecimal digits.
-fn escape(name: &str) -> Option<&str> {
+pub(crate) fn escape(name: &str) -> Option<&str> {
     let at = name.as_bytes().windows(3).position(|window| {
         window[0] == b'%' && window[1].is_ascii_hexdigit() && window[2].is_ascii_hexdigit()
     })?;
@@ -177,7 +177,7 @@ fn escape(name: &str) -> Option<&str> {
 }
 
 /// The character and a description of it, if names cannot contain it.
-fn refused(character: char) -> Option<(char, &'static str)> {
+pub(crate) fn refused(character: char) -> Option<(char, &'static str)> {
     let what = match character {
         '\\' => "a backslash, which some systems take for a slash,",
         '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {

@@ -8,14 +8,15 @@
 use ::record::{Batch, Expected, Serial};
 use jiff::Timestamp;
 
+use crate::attachment::{self, attachments_key};
 use crate::record::{key, render};
 use crate::write::{What, check_author, check_base, next, whole_microseconds};
 use crate::{
     ArticleName, Checked, Kind, Limits, Revision, RevisionFacts, RevisionTag, Snapshot, WriteError,
 };
 
-/// Most records that the commit of one renaming writes: two for each revision, one for each redirect that follows, and
-/// two for the renaming itself.
+/// Most records that the commit of one renaming writes: two for each revision, one for each redirect that follows,
+/// two for the renaming itself, and two for the files of the article if it has or had any.
 pub const RECORDS_MAX: usize = 4_000;
 
 /// Gives an article another name.
@@ -59,7 +60,11 @@ impl Rename {
         }
         let moved: Vec<&RevisionFacts> = article.own_revisions().map(|facts| &**facts).collect();
         let redirects: Vec<_> = snapshot.redirects_to(name).collect();
-        let records = 2 * moved.len() + redirects.len() + 2;
+        let attachments = snapshot.attachments(name);
+        if attachments.is_some_and(|all| all.is_unreadable()) {
+            return Err(WriteError::UnreadableAttachments { name: name.clone() });
+        }
+        let records = 2 * moved.len() + redirects.len() + 2 + 2 * attachments.iter().count();
         if records > RECORDS_MAX {
             let (name, records_max) = (name.clone(), RECORDS_MAX);
             return Err(WriteError::TooManyVersions { name, records, records_max });
@@ -93,6 +98,16 @@ impl Rename {
             let (body, blobs) = render(&kind, facts.base, &facts.author, &facts.comment, facts.at);
             batch = batch.put(key(from, *number), Expected::At(facts.serial), body, blobs);
         }
+        // The files go along. Whoever adds one in the same moment comes before, or is told of the new name.
+        let (key_before, key_now) = (attachments_key(name), attachments_key(to));
+        batch = match attachments {
+            Some(all) => {
+                let (body, blobs) = attachment::render(all);
+                let batch = batch.delete(key_before, Expected::At(all.serial));
+                batch.put(key_now, Expected::Absent, body, blobs)
+            }
+            None => batch.check(key_before, Expected::Absent).check(key_now, Expected::Absent),
+        };
         let tag = RevisionTag::new(revision, Some(&content));
         let renamed = Kind::Renamed { from: name.clone(), content };
         let redirect = Kind::Redirect { to: to.clone() };

@@ -27,7 +27,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::text_index::Hit;
-use crate::{Article, ArticleName, Hunk, Kind, Merge, Page, RevisionFacts, WriteError};
+use crate::{
+    Article, ArticleName, Attachment, AttachmentChange, Attachments, Hunk, Kind, Merge, Page,
+    RevisionFacts, WriteError,
+};
 
 #[derive(Serialize)]
 struct WireRevision<'a> {
@@ -68,6 +71,82 @@ struct WireList<'a> {
     articles: Vec<WireRevision<'a>>,
     /// The `after` of the next page; null if there are no further articles.
     next_after: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct WireAttachment<'a> {
+    name: &'a str,
+    size_bytes: u64,
+    sha256: String,
+    /// What it is sent as.
+    content_type: &'static str,
+    author: &'a str,
+    created_at: String,
+}
+
+#[derive(Serialize)]
+struct WireStoredAttachment<'a> {
+    article: &'a str,
+    #[serde(flatten)]
+    file: WireAttachment<'a>,
+}
+
+#[derive(Serialize)]
+struct WireBlindAttachment<'a> {
+    article: &'a str,
+    name: &'a str,
+    size_bytes: u64,
+    sha256: String,
+}
+
+#[derive(Serialize)]
+struct WireAttachments<'a> {
+    article: &'a str,
+    /// By name.
+    attachments: Vec<WireAttachment<'a>>,
+    /// Of all together.
+    size_bytes: u64,
+    /// The last ones, latest first.
+    changes: Vec<WireAttachmentChange<'a>>,
+}
+
+#[derive(Serialize)]
+struct WireAttachmentChange<'a> {
+    number: u64,
+    kind: &'static str,
+    /// Null if it was all of them.
+    name: Option<&'a str>,
+    size_bytes: Option<u64>,
+    sha256: Option<String>,
+    author: &'a str,
+    created_at: String,
+}
+
+impl<'a> WireAttachmentChange<'a> {
+    fn of(change: &'a AttachmentChange) -> WireAttachmentChange<'a> {
+        WireAttachmentChange {
+            number: change.number,
+            kind: change.act.as_str(),
+            name: change.name.as_ref().map(|name| name.as_str()),
+            size_bytes: change.content.map(|(_, size_bytes)| size_bytes),
+            sha256: change.content.map(|(digest, _)| digest.to_string()),
+            author: &change.author,
+            created_at: change.at.to_string(),
+        }
+    }
+}
+
+impl<'a> WireAttachment<'a> {
+    fn of(file: &'a Attachment) -> WireAttachment<'a> {
+        WireAttachment {
+            name: file.name.as_str(),
+            size_bytes: file.size_bytes,
+            sha256: file.digest.to_string(),
+            content_type: file.name.sent_as().media_type,
+            author: &file.author,
+            created_at: file.at.to_string(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -186,6 +265,33 @@ pub fn blind_revision(name: &ArticleName, facts: &RevisionFacts) -> Bytes {
         return json(&shown);
     }
     json(&WireRevision { size_bytes: None, sha256: None, content_type: None, title: None, ..shown })
+}
+
+/// A file of an article: the answer to a write of it.
+pub fn attachment(article: &ArticleName, file: &Attachment) -> Bytes {
+    json(&WireStoredAttachment { article: article.as_str(), file: WireAttachment::of(file) })
+}
+
+/// The same, for a writer who may not read the article: what they sent themselves.
+pub fn blind_attachment(article: &ArticleName, file: &Attachment) -> Bytes {
+    let (name, size_bytes, sha256) = (file.name.as_str(), file.size_bytes, file.digest.to_string());
+    json(&WireBlindAttachment { article: article.as_str(), name, size_bytes, sha256 })
+}
+
+/// The files of an article, and what was done with them last: `{"article", "attachments": […], "size_bytes", "changes": […]}`.
+pub fn attachments(article: &ArticleName, attachments: Option<&Attachments>) -> Bytes {
+    let changes = attachments.map(Attachments::changes).unwrap_or_default();
+    json(&WireAttachments {
+        article: article.as_str(),
+        attachments: attachments
+            .map(Attachments::files)
+            .unwrap_or_default()
+            .iter()
+            .map(WireAttachment::of)
+            .collect(),
+        size_bytes: attachments.map_or(0, Attachments::size_bytes),
+        changes: changes.iter().rev().map(WireAttachmentChange::of).collect(),
+    })
 }
 
 /// Some of an article's revisions, latest first, as [`crate::Snapshot::history`] gives them:

@@ -10,10 +10,11 @@ use ::record::{Record, Serial, UnreadableReason, UnreadableRecord};
 use imbl::ordmap::DiffItem;
 use imbl::{OrdMap, OrdSet, Vector};
 
+use crate::attachment::{self, Attachments};
 use crate::name::normalize;
 use crate::record::{key, parse, parse_key, render};
 use crate::search::{Search, searched_text};
-use crate::{ArticleName, KIND, Kind, Revision, RevisionFacts, SearchIndex};
+use crate::{ATTACHMENTS_KIND, ArticleName, KIND, Kind, Revision, RevisionFacts, SearchIndex};
 
 /// Articles of the search index that are looked up first: more than a page has.
 const CONTAINING_FIRST: usize = 2_000;
@@ -28,6 +29,7 @@ pub struct Snapshot {
     linked_at: Serial,
     /// Redirects, by where they lead.
     redirects: OrdMap<ArticleName, OrdSet<(ArticleName, Revision)>>,
+    attachments: OrdMap<ArticleName, Arc<Attachments>>,
 }
 
 /// The result of [`Snapshot::apply`].
@@ -286,10 +288,15 @@ impl Snapshot {
     #[must_use]
     pub fn apply(&self, records: &[Record]) -> Applied {
         let mut troubles = Vec::new();
+        let mut snapshot = self.clone();
         // All records of an article are applied at once: it is copied once, and only its last state goes into the
         // search.
         let mut changes: Vec<(ArticleName, Revision, &Record)> = Vec::new();
         for record in records {
+            if let Some(rest) = record.key.after(ATTACHMENTS_KIND) {
+                snapshot.apply_to_attachments(rest, record, &mut troubles);
+                continue;
+            }
             let Some(rest) = record.key.after(KIND) else { continue };
             match parse_key(rest) {
                 Some((name, revision)) => changes.push((name, revision, record)),
@@ -301,7 +308,6 @@ impl Snapshot {
         }
         // Stable: records of one key keep their order.
         changes.sort_by(|one, other| one.0.cmp(&other.0).then(one.1.cmp(&other.1)));
-        let mut snapshot = self.clone();
         let mut changed = Vec::new();
         for changes in changes.chunk_by(|one, other| one.0 == other.0) {
             let Some((name, _, _)) = changes.first() else { continue };
@@ -309,6 +315,30 @@ impl Snapshot {
             changed.push(name.clone());
         }
         Applied { snapshot, changed, troubles }
+    }
+
+    fn apply_to_attachments(
+        &mut self,
+        rest: &str,
+        record: &Record,
+        troubles: &mut Vec<UnreadableRecord>,
+    ) {
+        let Some(name) = attachment::parse_key(rest) else {
+            if record.body.is_some() {
+                troubles.push(UnreadableRecord::of(record, UnreadableReason::Key));
+            }
+            return;
+        };
+        let Some(body) = &record.body else {
+            self.attachments.remove(&name);
+            return;
+        };
+        let parsed = attachment::parse(record, body, |word| share(&mut self.words, word));
+        let parsed = parsed.unwrap_or_else(|reason| {
+            troubles.push(UnreadableRecord::of(record, reason));
+            Attachments::unreadable(record.serial)
+        });
+        self.attachments.insert(name, Arc::new(parsed));
     }
 
     fn apply_to_article(
@@ -413,9 +443,21 @@ impl Snapshot {
         self.articles.values()
     }
 
-    /// The records of every readable revision. Applied to an empty snapshot they give an equal one.
+    /// The files of the article, and what was done with them; `None` if it never had any under this name.
+    pub fn attachments(&self, name: &ArticleName) -> Option<&Arc<Attachments>> {
+        self.attachments.get(name)
+    }
+
+    /// The files of all articles that have or had any, in ascending order of their names.
+    pub fn all_attachments(&self) -> impl Iterator<Item = (&ArticleName, &Arc<Attachments>)> {
+        self.attachments.iter()
+    }
+
+    /// The records of every readable revision, and of all attachments. Applied to an empty snapshot they give an equal one.
     pub fn records(&self) -> impl Iterator<Item = Record> {
-        self.articles().flat_map(|article| {
+        let attachments = self.attachments.iter().filter(|(_, all)| !all.is_unreadable());
+        let attachments = attachments.map(|(name, all)| all.record(name));
+        let revisions = self.articles().flat_map(|article| {
             article.revisions().map(|facts| {
                 let RevisionFacts { revision, kind, base, author, comment, at, serial, .. } =
                     &**facts;
@@ -423,7 +465,8 @@ impl Snapshot {
                 let key = key(&article.name, *revision);
                 Record { key, serial: *serial, body: Some(body), blobs }
             })
-        })
+        });
+        revisions.chain(attachments)
     }
 
     /// The latest revision of the article, which may be a deletion.
@@ -527,7 +570,7 @@ impl Snapshot {
 /// Snapshots are equal if their articles are; the search index does not count.
 impl PartialEq for Snapshot {
     fn eq(&self, other: &Snapshot) -> bool {
-        self.articles == other.articles
+        self.articles == other.articles && self.attachments == other.attachments
     }
 }
 

@@ -11,6 +11,7 @@ use ::record::{Batch, Expected, Key, Serial};
 use jiff::Timestamp;
 use reply::{ListedTag, is_listed, listed_tags};
 
+use crate::attachment::{self, AttachmentAct, AttachmentChange, attachments_key};
 use crate::record::{key, render};
 use crate::tag::RevisionTag;
 use crate::{Article, ArticleName, Content, Kind, Revision, RevisionFacts, Snapshot};
@@ -235,6 +236,14 @@ pub enum WriteError {
         /// The revision.
         revision: Revision,
     },
+    /// This version of Larder cannot read the record of the article's files, so they can neither go nor come along.
+    #[error(
+        "the attachments of `{name}` cannot be read here, so it can be neither deleted nor renamed"
+    )]
+    UnreadableAttachments {
+        /// The article.
+        name: ArticleName,
+    },
     /// The article has reached the highest version number.
     #[error("`{name}` has all the versions that there can be")]
     Full {
@@ -313,7 +322,9 @@ impl WriteError {
             WriteError::BaseMissing { .. } => "base_missing",
             WriteError::TooLarge { .. } => "too_large",
             WriteError::Text { .. } => "bad_text",
-            WriteError::Unreadable { .. } => "unreadable",
+            WriteError::Unreadable { .. } | WriteError::UnreadableAttachments { .. } => {
+                "unreadable"
+            }
             WriteError::Full { .. } => "full",
         }
     }
@@ -456,6 +467,9 @@ impl Change {
         if base != Revision::NONE {
             batch = batch.check(crate::key(name, base), Expected::Present);
         }
+        if matches!(kind, Kind::Deleted) {
+            batch = cleared(batch, snapshot, name, author, at)?;
+        }
         let content = match &kind {
             Kind::Put(content) | Kind::Restored { content, .. } | Kind::Renamed { content, .. } => {
                 Some(content)
@@ -465,6 +479,31 @@ impl Change {
         let tag = RevisionTag::new(revision, content);
         Ok(Checked { batch, name: name.clone(), revision, key, tag })
     }
+}
+
+/// The batch that deletes an article, with its files: a file that somebody adds in the same moment comes before or too late.
+fn cleared(
+    batch: Batch,
+    snapshot: &Snapshot,
+    name: &ArticleName,
+    author: &str,
+    at: Timestamp,
+) -> Result<Batch, WriteError> {
+    let key = attachments_key(name);
+    let Some(attachments) = snapshot.attachments(name) else {
+        return Ok(batch.check(key, Expected::Absent));
+    };
+    let expected = Expected::At(attachments.serial);
+    if attachments.is_unreadable() {
+        return Err(WriteError::UnreadableAttachments { name: name.clone() });
+    }
+    if attachments.files().is_empty() {
+        return Ok(batch.check(key, expected));
+    }
+    let (act, author) = (AttachmentAct::Cleared, author.into());
+    let change = AttachmentChange { number: 0, act, name: None, content: None, author, at };
+    let (body, blobs) = attachment::render(&attachments.with(change));
+    Ok(batch.put(key, expected, body, blobs))
 }
 
 /// Every database and client keeps microseconds, but not always more.

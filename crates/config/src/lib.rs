@@ -255,6 +255,12 @@ section! {
         acl_write: Acl = "acl_write", Kind::Acl, default ":AUTHENTICATED:";
         /// Size of one revision.
         body_bytes_max: u64 = "body_bytes_max", Kind::whole(1_024, 1_099_511_627_776, "bytes"), default "67108864";
+        /// Size of one attachment, a file of an article.
+        attachment_bytes_max: u64 = "attachment_bytes_max", Kind::whole(1_024, 1_099_511_627_776, "bytes"), default "67108864";
+        /// Attachments of one article; 0 lets nobody add one.
+        attachments_max: usize = "attachments_max", Kind::whole(0, 1_000, "attachments"), default "100";
+        /// Size of all attachments of one article together.
+        attachments_bytes_max: u64 = "attachments_bytes_max", Kind::whole(1_024, 1_099_511_627_776, "bytes"), default "268435456";
         /// Memory for contents, including their compressed forms; others are read from the store.
         memory_bytes_max: u64 = "memory_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "134217728";
         /// Memory for the index of all words in articles; texts for which there is no room are found by name and title alone.

@@ -172,6 +172,11 @@ endpoints! {
         EditArticle = Article "write": POST ["/+edit/{article}"];
         ShowRenameForm = Article "article": GET ["/+rename/{article}"];
         RenameArticle = Article "write": POST ["/+rename/{article}"];
+        ListAttachments = Article "attachment": GET OPTIONS ["/+attachments/{article}/"];
+        ChangeAttachmentsByForm = Article "attachment_write": POST ["/+attachments/{article}/"];
+        ReadAttachment = Article "attachment": GET OPTIONS ["/+attachments/{article}/{file}"];
+        PutAttachment = Article "attachment_write": PUT ["/+attachments/{article}/{file}"];
+        DeleteAttachment = Article "attachment_write": DELETE ["/+attachments/{article}/{file}"];
         // What changed, on every surface.
         ListChanges = Server "changes": GET ["/changes"];
         ShowChangesAsAtom = Server "changes": GET ["/changes.atom"];

@@ -19,6 +19,7 @@ mod faur;
 mod forms;
 mod health;
 mod manage;
+mod multipart;
 mod negotiation;
 mod osv;
 mod outside;
@@ -319,6 +320,13 @@ async fn answer(
         Endpoint::ShowRenameForm | Endpoint::RenameArticle => {
             Box::pin(article::rename_article(app, head, body)).await?
         }
+        Endpoint::ListAttachments
+        | Endpoint::ChangeAttachmentsByForm
+        | Endpoint::ReadAttachment
+        | Endpoint::PutAttachment
+        | Endpoint::DeleteAttachment => {
+            Box::pin(article::answer_attachment(app, head, body)).await?
+        }
         Endpoint::MissArticleName => return Err(article::lacks_name(path)),
         Endpoint::AnswerQuestion => Box::pin(aur::answer_question(app, head, body)).await?,
         Endpoint::DownloadDump => Box::pin(dumps::download_dump(app, head)).await?,
@@ -372,6 +380,8 @@ fn place(app: &App, path: &str) -> Option<&'static Place> {
         ("+static", file) if !file.contains('/') => named("/+static/{file}"),
         ("+edit", _) => named("/+edit/{article}"),
         ("+rename", _) => named("/+rename/{article}"),
+        ("+attachments", rest) if rest.ends_with('/') => named("/+attachments/{article}/"),
+        ("+attachments", _) => named("/+attachments/{article}/{file}"),
         ("+manage", rest) => match rest.split_once('/')? {
             ("users", name) if !name.contains('/') => named("/+manage/users/{user}"),
             ("indexes", name) if name.matches('/').count() == 1 => {

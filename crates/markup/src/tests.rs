@@ -164,6 +164,12 @@ fn links_lead_where_they_may() {
     check_markdown("[a](b)", &format!("<p><a href=\"/article/b\" {nofollow}>a</a></p>"));
     check_markdown("[[b]]", &format!("<p><a href=\"/article/b\" {nofollow}>b</a></p>"));
     check_markdown(
+        "![a](missing)",
+        &format!(
+            "<p><a href=\"/article/missing\" class=\"missing\" {nofollow}>a</a><sup>missing</sup></p>"
+        ),
+    );
+    check_markdown(
         "[a](missing)",
         &format!(
             "<p><a href=\"/article/missing\" class=\"missing\" {nofollow}>a</a><sup>missing</sup></p>"

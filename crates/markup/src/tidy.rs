@@ -424,11 +424,15 @@ impl Tidy<'_> {
                     self.note_text(alt);
                 }
             }
-            Some(Link::Page { href, is_missing: false }) if !is_in_link => {
+            Some(Link::Page { href, is_missing }) if !is_in_link => {
                 self.fit();
                 let alt = if alt.is_empty() { "Image" } else { alt };
+                let (class, mark) = match is_missing {
+                    true => (" class=\"missing\"", "<sup>missing</sup>"),
+                    false => ("", ""),
+                };
                 let (href, text) = (Escaped(&href), Escaped(alt));
-                push(&mut self.html, format_args!("<a href=\"{href}\">{text}</a>"));
+                push(&mut self.html, format_args!("<a href=\"{href}\"{class}>{text}</a>{mark}"));
                 self.note_text(alt);
             }
             _ => self.text(alt),

@@ -132,11 +132,24 @@ struct Members<'body> {
     provenance_sha256: Option<Cow<'body, str>>,
     #[serde(borrow)]
     metadata: Option<Cow<'body, str>>,
+    /// Of attachments.
+    #[serde(borrow, default)]
+    files: Vec<FileMembers<'body>>,
+}
+
+/// A file of an article.
+#[derive(Deserialize)]
+struct FileMembers<'body> {
+    #[serde(borrow)]
+    sha256: Cow<'body, str>,
+    size_bytes: u64,
 }
 
 /// Whether a record under `key` is of a kind that names blobs.
 fn may_name_blobs(key: &str) -> bool {
-    ["article/", "python/file/", "python/version/"].iter().any(|kind| key.starts_with(kind))
+    ["article/", "attachments/", "python/file/", "python/version/"]
+        .iter()
+        .any(|kind| key.starts_with(kind))
 }
 
 /// The blobs that the body of a record speaks of. What is no digest is left out, as is all of a body that
@@ -152,11 +165,15 @@ pub(crate) fn blobs_of_body(record: &Record) -> Vec<NamedBlob> {
         ("provenance_sha256", &members.provenance_sha256, None),
         ("metadata", &members.metadata, None),
     ];
+    let of_article = members.files.iter().filter_map(|file| {
+        let (member, digest) = ("sha256", file.sha256.parse().ok()?);
+        Some(NamedBlob { member, digest, size_bytes: Some(file.size_bytes) })
+    });
     let named = of_file.into_iter().chain(of_others).filter_map(|(member, text, size_bytes)| {
         let digest = text.as_ref()?.parse().ok()?;
         Some(NamedBlob { member, digest, size_bytes })
     });
-    named.collect()
+    named.chain(of_article).collect()
 }
 
 #[cfg(test)]
@@ -191,6 +208,10 @@ mod tests {
         check("article/0000000001/a", &article, "sha256 Some(1)");
         check("article/0000000001/a", r#"{"v":1,"sha256":"short"}"#, "");
         check("article/0000000001/a", "nonsense", "");
+        let files = format!(
+            r#"{{"v":1,"files":[{{"name":"x","sha256":"{digest}","size_bytes":1}},{{"name":"y","sha256":"{digest}","size_bytes":1}}]}}"#
+        );
+        check("attachments/a", &files, "sha256 Some(1), sha256 Some(1)");
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) enum Subject {
 pub(crate) struct Draft {
     pub(crate) serial: Serial,
     pub(crate) kind: ChangeKind,
-    /// What sort of thing it is: `package`, `index`, `project`, `release`, `file`, `article`.
+    /// What sort of thing it is: `package`, `index`, `project`, `release`, `file`, `article`, `attachment`.
     pub(crate) item: &'static str,
     pub(crate) name: String,
     pub(crate) subject: Subject,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use account::{Acl, AclEntry};
 use jiff::Timestamp;
 use pypi::{Item, ItemChange};
-use record::{Key, Record, Serial, UnreadableRecord};
+use record::{ChangeKind, Key, Record, Serial, UnreadableRecord};
 use state::stored::Stored;
 use store::State;
 
@@ -152,6 +152,14 @@ impl News {
                     self.articles.push(of_article(serial, change));
                 }
             }
+            article::ATTACHMENTS_KIND => {
+                let before = before.map(|before| &before.articles);
+                let changed = article::attachment_changes(key, before, &after.articles);
+                if let Some((name, changes)) = changed {
+                    let drafts = changes.iter().map(|change| of_attachment(serial, &name, change));
+                    self.articles.extend(drafts);
+                }
+            }
             _ => self.has_accounts = true,
         }
     }
@@ -181,6 +189,26 @@ fn of_item(serial: Serial, change: ItemChange, seen_at: Option<Timestamp>) -> Dr
         readers_before: change.readers_before,
         ..Draft::new(serial, change.kind, item, name, subject)
     }
+}
+
+/// The name is that of the article: what it is about, and who may read it.
+fn of_attachment(
+    serial: Serial,
+    article: &article::ArticleName,
+    change: &article::AttachmentChange,
+) -> Draft {
+    let kind = match change.act {
+        article::AttachmentAct::Added => ChangeKind::Added,
+        article::AttachmentAct::Replaced => ChangeKind::Changed,
+        article::AttachmentAct::Removed | article::AttachmentAct::Cleared => ChangeKind::Removed,
+    };
+    let subject = Subject::Article(article.clone());
+    let mut draft = Draft::new(serial, kind, "attachment", article.as_str(), subject);
+    draft.at = Some(change.at);
+    draft.by = Some(change.author.to_string());
+    let file = change.name.as_ref().map_or("", article::AttachmentName::as_str);
+    draft.more.insert("file".to_owned(), file.into());
+    draft
 }
 
 fn of_article(serial: Serial, change: article::ArticleChange) -> Draft {

@@ -3,6 +3,7 @@
 //! reading: name -> snapshot -> contents in memory -> response; writing: body -> blob -> change ->
 //! commit -> response. Who may is looked at first, before a byte of a body is read.
 
+mod attachments;
 pub(crate) mod call;
 mod comparing;
 mod pages;
@@ -28,6 +29,7 @@ use super::words::in_path;
 use crate::app::App;
 use crate::endpoint::{Endpoint, Place, Tree};
 
+pub(super) use attachments::answer_attachment;
 pub(super) use read::{is_open, list_articles, read_article_now};
 
 /// Everything under `/article/`. Slashes are part of a name, so the path is parsed here, and not by the table.

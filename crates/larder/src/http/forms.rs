@@ -149,22 +149,31 @@ pub(super) async fn received(
     bytes_max: usize,
 ) -> Result<(Fields, Result<(SessionText, Principal), Undue>), HttpError> {
     check_media_type(head)?;
-    let session = session::shown(app, head);
-    let principal = match &session {
-        Some(session) => session::known(app, session)?,
-        None => None,
-    };
-    let sender = principal.clone().unwrap_or_default();
-    let mut received = body::whole(app, head, &sender, body, bytes_max).await?;
+    let session = sender(app, head)?;
+    let holder = session.as_ref().map(|(_, principal)| principal.clone()).unwrap_or_default();
+    let mut received = body::whole(app, head, &holder, body, bytes_max).await?;
     // The fields are a copy, and each is copied once more while it is read.
     received.hold(received.len() * 3)?;
     let fields = Fields::parse(&received)?;
     let fields = Fields { _held: Some(received.into_parts().1), ..fields };
-    let Some((session, principal)) = session.zip(principal) else {
+    let Some((session, principal)) = session else {
         return Ok((fields, Err(Undue::LoggedOut)));
     };
     let is_due = has_token(app, &fields, session.reveal().as_bytes())?;
     Ok((fields, if is_due { Ok((session, principal)) } else { Err(Undue::Token) }))
+}
+
+/// The session that a form came with, and whose it is; None if nobody is logged in.
+///
+/// # Errors
+/// 503 if the store is not loaded.
+pub(super) fn sender(
+    app: &App,
+    head: &Parts,
+) -> Result<Option<(SessionText, Principal)>, HttpError> {
+    let Some(session) = session::shown(app, head) else { return Ok(None) };
+    let principal = session::known(app, &session)?;
+    Ok(principal.map(|principal| (session, principal)))
 }
 
 /// Who asks for the page of a form: a user who is logged in. Others get 401, whose page has a link to log in.
@@ -256,7 +265,14 @@ fn check_media_type(head: &Parts) -> Result<(), HttpError> {
 }
 
 fn has_token(app: &App, fields: &Fields, cookie: &[u8]) -> Result<bool, HttpError> {
-    let shown = fields.maybe(TOKEN_FIELD)?.unwrap_or_default();
+    is_token(app, fields.maybe(TOKEN_FIELD)?.unwrap_or_default(), cookie)
+}
+
+/// Whether a form has the token of the session in this cookie.
+///
+/// # Errors
+/// 503 if the store is not loaded.
+pub(super) fn is_token(app: &App, shown: &str, cookie: &[u8]) -> Result<bool, HttpError> {
     let stored = auth::stored(app)?;
     Ok(stored.accounts.login_secret().is_some_and(|secret| secret.is_form_token(cookie, shown)))
 }

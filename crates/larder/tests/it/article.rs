@@ -1,6 +1,7 @@
 //! Articles over real sockets: written by `root`, read by anybody, unless a test says otherwise.
 
 mod actions;
+mod attachments;
 mod bodies;
 mod conflicts;
 mod crash;

@@ -261,7 +261,11 @@ fn openapi(document: &Value) -> Table {
             methods.insert("HEAD".to_owned());
         }
         // A slash at the end makes no difference to the Python index.
-        let path = if is_indexes(path) { path.trim_end_matches('/') } else { path };
+        let path = if is_indexes(path) && !path.starts_with("/+attachments/") {
+            path.trim_end_matches('/')
+        } else {
+            path
+        };
         let known = table.insert(path.replace("v{version}", "v5"), methods.clone());
         assert!(known.is_none_or(|known| known == methods), "{path}");
     }

@@ -2,6 +2,7 @@
 //!
 //! The bytes stay where they were: at the number of a version for everybody, and with `?raw` at the name.
 
+mod attachments;
 mod comparison;
 mod edit;
 mod link;
@@ -27,6 +28,7 @@ use crate::http::people::{self, Audience, Site};
 use crate::http::rendered::{Key, rendered, rendered_once};
 use crate::http::words::{self, Time, in_path};
 
+pub(super) use attachments::{change_attachments, show_attachments};
 pub(super) use comparison::show_difference;
 pub(super) use edit::{edit, show_edit};
 pub(super) use list::{show_hits, show_list};
@@ -105,6 +107,7 @@ struct ArticlePage<'a> {
     previous: Option<Revision>,
     text: Arc<Rendered>,
     size: String,
+    files: Vec<attachments::File>,
     /// Articles that link here, with their paths.
     linking: Vec<(String, String)>,
     /// Whether there are more.
@@ -174,7 +177,10 @@ pub(super) async fn show_article(
     // Who may read everything sees the same links; for others it is made anew.
     let text = if is_open(shown.app) {
         let place = format!("{format:?} {}/{name}", site.prefix());
-        let place = (place, shown.stored.articles.linked_at().0);
+        // A link to a file depends on the files of this article alone.
+        let articles = &shown.stored.articles;
+        let attached_at = articles.attachments(name).map(|all| all.serial).unwrap_or_default();
+        let place = (place, articles.linked_at().max(attached_at).0);
         let key = Key { digest: content.digest, place: Some(place) };
         rendered(key, render).await
     } else {
@@ -195,6 +201,7 @@ pub(super) async fn show_article(
         previous: Line::of(shown, article, facts).previous,
         text,
         size: words::size(content.size_bytes),
+        files: attachments::files(shown.stored, name),
         linking,
         is_linked_more,
         site,

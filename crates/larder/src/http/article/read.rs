@@ -159,7 +159,7 @@ fn is_raw(head: &Parts) -> bool {
 }
 
 /// The state to answer from, and who reads, for a request that may.
-async fn admitted(
+pub(super) async fn admitted(
     app: Arc<App>,
     head: &Parts,
     object: Object<'_>,
@@ -212,7 +212,7 @@ pub(super) fn may_read(app: &App, principal: &Principal, name: &ArticleName) -> 
 
 /// How long an answer may be kept, and by whom. What not everybody may read is nobody's but the asker's, who
 /// is asked again each time who they are.
-fn caching(is_open: bool, is_immutable: bool) -> HeaderValue {
+pub(super) fn caching(is_open: bool, is_immutable: bool) -> HeaderValue {
     HeaderValue::from_static(match (is_open, is_immutable) {
         (true, true) => "max-age=31536000, immutable",
         (true, false) => "no-cache",
@@ -221,7 +221,7 @@ fn caching(is_open: bool, is_immutable: bool) -> HeaderValue {
 }
 
 /// An answer that is to be asked for again, with the serial that it was made from.
-fn from_store(app: &App, stored: &Stored, mut response: Response) -> Response {
+pub(super) fn from_store(app: &App, stored: &Stored, mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, caching(is_open(app), false));
     people::insert_vary(headers);
@@ -592,7 +592,7 @@ fn size(limit: Option<String>, (usual, most): (usize, usize)) -> Result<usize, H
     Err(HttpError::bad_request(detail))
 }
 
-async fn json(
+pub(super) async fn json(
     app: &App,
     head: &Parts,
     stored: &Stored,

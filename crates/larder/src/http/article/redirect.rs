@@ -34,7 +34,7 @@ pub(super) fn answer(shown: &Shown<'_>, path: &ArticlePath) -> Option<Result<Res
         Target::Diff => "/diff".to_owned(),
     };
     Some(match may_read(shown.app, shown.principal, to) {
-        true => sent_on(shown, to, &page),
+        true => sent_on(shown, to, &format!("/article/{}{page}", in_path(to.as_str()))),
         false => Err(hidden(&path.name)),
     })
 }
@@ -44,10 +44,15 @@ pub(super) fn hidden(name: &ArticleName) -> HttpError {
     HttpError::gone(format!("`{name}` has another name now, which you may not read"))
 }
 
-fn sent_on(shown: &Shown<'_>, to: &ArticleName, page: &str) -> Result<Response, HttpError> {
+/// 308 to a path of the article `to`, with the query of the request.
+pub(super) fn sent_on(
+    shown: &Shown<'_>,
+    to: &ArticleName,
+    path: &str,
+) -> Result<Response, HttpError> {
     let query = shown.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let site = Site::of(shown.app, shown.head);
-    let place = format!("{}/article/{}{page}{query}", site.prefix(), in_path(to.as_str()));
+    let place = format!("{}{path}{query}", site.prefix());
     let location = HeaderValue::try_from(place);
     let location =
         location.map_err(|_| HttpError::bad_request("the query is not that of a URL"))?;

@@ -317,7 +317,7 @@ pub(super) async fn writer(
 }
 
 /// Checks the writer's rights again, in the state that the write is decided on.
-fn check_writer<'basis>(
+pub(super) fn check_writer<'basis>(
     app: &App,
     basis: &'basis Basis,
     name: &ArticleName,
@@ -366,11 +366,17 @@ fn too_large(app: &App, size: impl std::fmt::Display) -> HttpError {
 
 /// Refuses a body for what its headers say of it: nothing of it is read.
 fn check_framing(app: &App, headers: &HeaderMap) -> Result<(), HttpError> {
+    check_whole(headers)?;
     if let Some(announced) =
         body::announced(headers).filter(|&it| it > app.config.article.body_bytes_max)
     {
         return Err(too_large(app, announced));
     }
+    Ok(())
+}
+
+/// Refuses a body that is not all of what is to be stored, or is not as it is to be stored.
+pub(super) fn check_whole(headers: &HeaderMap) -> Result<(), HttpError> {
     let encoding = text_of(headers, CONTENT_ENCODING);
     if let Some(encoding) = encoding.filter(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
         let detail =
@@ -378,7 +384,7 @@ fn check_framing(app: &App, headers: &HeaderMap) -> Result<(), HttpError> {
         return Err(HttpError::unsupported(detail));
     }
     if headers.contains_key(CONTENT_RANGE) {
-        return Err(bad("a part of an article cannot be written: expected no `Content-Range`"));
+        return Err(bad("a part cannot be written: expected no `Content-Range`, and the whole"));
     }
     Ok(())
 }
@@ -608,7 +614,9 @@ impl Refused {
             WriteError::BaseMissing { .. } => StatusCode::PRECONDITION_REQUIRED,
             WriteError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             WriteError::Text { .. } | WriteError::SameName { .. } => StatusCode::BAD_REQUEST,
-            WriteError::Unreadable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            WriteError::Unreadable { .. } | WriteError::UnreadableAttachments { .. } => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
         }
     }
 

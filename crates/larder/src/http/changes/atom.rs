@@ -50,8 +50,13 @@ pub(super) fn render(
         let path: Vec<&str> = ["index", "project", "name"].map(text).to_vec();
         let path = path.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("/");
         let path = utf8_percent_encode(&path, PATH).to_string();
-        let id =
+        let mut id =
             format!("urn:larder:{history}:{name}:{}:{}:{path}", change["serial"], text("type"));
+        // Several files of an article may have changed by the time that its record is read.
+        if let Some(file) = change["file"].as_str() {
+            id.push(':');
+            id.extend(utf8_percent_encode(file, PATH));
+        }
         let below = match surface {
             Followed::Aur => "/aur/history/",
             Followed::Articles => "/article/",
@@ -84,6 +89,10 @@ pub(super) fn render(
 
 fn title(change: &Value) -> String {
     let text = |member: &str| change[member].as_str().unwrap_or_default();
+    let file = text("file");
+    if !file.is_empty() {
+        return format!("{} {}: {file} ({})", text("type"), text("kind"), text("name"));
+    }
     let place = ["index", "project"].map(text);
     let place: Vec<&str> = place.into_iter().filter(|text| !text.is_empty()).collect();
     let place = if place.is_empty() { String::new() } else { format!(" ({})", place.join(" ")) };

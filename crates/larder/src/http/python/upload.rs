@@ -4,8 +4,6 @@
 //! -> visible in every page -> acknowledged. What is refused is refused before a byte of it is kept. An upload's
 //! refusal is in the reason phrase as well, where older clients look for it.
 
-mod form;
-
 use account::{Portion, Principal, Scope, UserName};
 use axum::body::Body;
 use axum::response::Response;
@@ -26,7 +24,6 @@ use state::release_metadata;
 use state::stored::{Basis, Stored, WriteFailure};
 use store::{BlobError, SpooledBlob};
 
-use self::form::FormReader;
 use super::ask::Ask;
 use super::rights::{About, cause, no_replacing, not_listed};
 use super::route::Route;
@@ -36,6 +33,7 @@ use crate::bodies::{Held, Holder};
 use crate::http::auth;
 use crate::http::body::{self, BodyError, announced, client};
 use crate::http::error::HttpError;
+use crate::http::multipart::{self, FormReader};
 
 /// Text fields in one form, and their bytes together: a long description and hundreds of classifiers fit.
 const FIELDS_MAX: usize = 10_000;
@@ -49,7 +47,7 @@ const IGNORED_BYTES_MAX: usize = 32 << 20;
 const COPIES: usize = 5;
 
 /// What else a form takes while it comes: what stands between fields, and the spool's next chunk.
-const FORM_BYTES: usize = form::HEAD_BYTES_MAX;
+const FORM_BYTES: usize = multipart::HEAD_BYTES_MAX;
 const SPOOL_BYTES: usize = 256 << 10;
 
 /// A form that has arrived.

@@ -17,7 +17,7 @@ use record::Serial;
 
 use super::super::read::{self, bytes};
 use super::super::write::{self, Base, FailedWrite, NewText};
-use super::{BYTES_MAX, Place, Shown, link};
+use super::{BYTES_MAX, Place, Shown, attachments, link};
 use crate::app::App;
 use crate::http::auth;
 use crate::http::error::HttpError;
@@ -48,6 +48,7 @@ struct EditPage<'a> {
     /// The version that the text is made from; 0 makes the article.
     base: Revision,
     is_there: bool,
+    files: Vec<attachments::File>,
     /// The form deletes the article, and has no text.
     is_deleting: bool,
     text: &'a str,
@@ -433,6 +434,7 @@ impl Editing<'_> {
             path: in_path(self.name.as_str()),
             base: draft.base,
             is_there: article.is_some_and(|article| !article.is_deleted()),
+            files: article.map_or_else(Vec::new, |_| attachments::files(&stored, self.name)),
             is_deleting: draft.is_deleting,
             text: &draft.text,
             comment: &draft.comment,

@@ -1,10 +1,11 @@
-//! Where a link in an article leads: to other articles by their names, from where the article is.
+//! Where a link in an article leads: to its own files, and to other articles by their names, from where the article is.
 
-use article::{ArticleName, ArticlePath, Target as Page};
+use article::{ArticleName, ArticlePath, AttachmentName, Target as Page};
 use markup::Target;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
+use super::super::attachments;
 use super::{Shown, may_read};
 use crate::http::words::in_path;
 
@@ -15,6 +16,9 @@ pub(super) fn resolve(
     prefix: &str,
     link: &str,
 ) -> Option<Target> {
+    if let Some(file) = attached(shown, name, prefix, link) {
+        return Some(file);
+    }
     let base = format!("http://here.invalid{prefix}/article/{}", in_path(name.as_str()));
     let base = Url::parse(&base).ok()?;
     let near = found(shown, prefix, &base.join(link).ok()?);
@@ -28,6 +32,18 @@ pub(super) fn resolve(
         Some(Target::Missing(_)) | None => near,
         far => far,
     }
+}
+
+/// The file of the article that a link names.
+fn attached(shown: &Shown<'_>, name: &ArticleName, prefix: &str, link: &str) -> Option<Target> {
+    let attachments = shown.stored.articles.attachments(name)?;
+    let file = link.strip_prefix("./").unwrap_or(link);
+    let file = file.split(['?', '#']).next().unwrap_or_default();
+    let file = percent_decode_str(file).decode_utf8().ok()?;
+    let file = AttachmentName::parse(&file).ok()?;
+    let file = &attachments.file(file.as_str())?.name;
+    let place = format!("{prefix}{}", attachments::path(name, file.as_str()));
+    Some(if file.is_picture() { Target::Picture(place) } else { Target::Page(place) })
 }
 
 fn found(shown: &Shown<'_>, prefix: &str, url: &Url) -> Option<Target> {

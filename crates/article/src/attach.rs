@@ -1,0 +1,380 @@
+//! [`AttachmentWrite`]: adding, replacing and removing a file of an article, checked against a snapshot.
+//!
+//! The batch expects the record of the files as it was seen, the latest revision to be there, and the next one to be absent:
+//! so no file comes to an article that is deleted or renamed in the same moment, and none replaces one that nobody has seen.
+
+use std::sync::Arc;
+
+use ::record::{Batch, Digest, Expected};
+use jiff::Timestamp;
+use reply::{ListedTag, is_listed, listed_tags};
+
+use crate::attachment::{
+    Attachment, AttachmentAct, AttachmentChange, Attachments, attachments_key, render,
+};
+use crate::record::key;
+use crate::write::{check_author, whole_microseconds};
+use crate::{ArticleName, AttachmentName, Limits, Snapshot};
+
+/// Bounds on the files of an article.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttachmentLimits {
+    /// Most bytes in a file.
+    pub file_bytes_max: u64,
+    /// Most files of an article.
+    pub files_max: usize,
+    /// Most bytes in all files of an article.
+    pub together_bytes_max: u64,
+}
+
+impl Default for AttachmentLimits {
+    fn default() -> AttachmentLimits {
+        let (file_bytes_max, together_bytes_max) = (64 << 20, 256 << 20);
+        AttachmentLimits { file_bytes_max, files_max: 100, together_bytes_max }
+    }
+}
+
+/// What has to hold of the file that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Anything: it is replaced, or not there yet.
+    Anything,
+    /// What these headers of a request say. Without either, there must be no file of the name.
+    Headers {
+        /// `If-Match`.
+        if_match: Option<String>,
+        /// `If-None-Match`.
+        if_none_match: Option<String>,
+    },
+}
+
+/// A change of a file of an article.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachmentWrite {
+    /// The article.
+    pub article: ArticleName,
+    /// The file.
+    pub name: AttachmentName,
+    /// What has to hold of it.
+    pub condition: Condition,
+    /// Who does it: 1 to 255 bytes on one line.
+    pub author: String,
+    /// The current time; kept in whole microseconds.
+    pub at: Timestamp,
+}
+
+/// A change that passed its checks against a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckedAttachment {
+    /// What to commit; `None` if the file has these bytes already.
+    pub batch: Option<Batch>,
+    /// Whether there was a file of the name.
+    pub was_there: bool,
+    /// The file after the change; `None` if it is gone.
+    pub file: Option<Attachment>,
+}
+
+/// Why a change of a file is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AttachmentError {
+    /// There is no such article.
+    #[error("there is no article `{article}` that could have an attachment")]
+    NoArticle {
+        /// Its name.
+        article: ArticleName,
+    },
+    /// The article is deleted.
+    #[error("`{article}` is deleted, and has no attachments")]
+    Deleted {
+        /// Its name.
+        article: ArticleName,
+    },
+    /// The article has another name now.
+    #[error("`{article}` was renamed: its attachments are at the new name")]
+    Renamed {
+        /// The name that it had.
+        article: ArticleName,
+    },
+    /// There is no such file.
+    #[error("`{article}` has no attachment `{name}`")]
+    NoFile {
+        /// The article.
+        article: ArticleName,
+        /// The file.
+        name: AttachmentName,
+    },
+    /// The file that is there, or that there is none, is not what the request expects.
+    #[error(
+        "the attachment `{name}` of `{article}` is not as the precondition of the request says: it was added, replaced or \
+         removed in between"
+    )]
+    Precondition {
+        /// The article.
+        article: ArticleName,
+        /// The file's name.
+        name: AttachmentName,
+        /// The file that is there.
+        current: Option<Box<Attachment>>,
+    },
+    /// There is a file, and the request does not say which one it replaces or removes.
+    #[error(
+        "`{article}` has an attachment `{name}`: `If-Match` with its tag was expected, or with `*` for any, to replace or \
+         remove it"
+    )]
+    ConditionMissing {
+        /// The article.
+        article: ArticleName,
+        /// The file.
+        name: AttachmentName,
+    },
+    /// The file is larger than allowed.
+    #[error(
+        "an attachment of {size} bytes is too large: at most {size_bytes_max} are allowed (`article.attachment_bytes_max`)"
+    )]
+    TooLarge {
+        /// Its size, or what is known of it.
+        size: String,
+        /// The most bytes.
+        size_bytes_max: u64,
+    },
+    /// The article has as many files as it may.
+    #[error(
+        "`{article}` has {files_max} attachments, the most that are allowed (`article.attachments_max`)"
+    )]
+    TooMany {
+        /// The article.
+        article: ArticleName,
+        /// The most files.
+        files_max: usize,
+    },
+    /// All files together would be larger than allowed.
+    #[error(
+        "all attachments of `{article}` would have {size_bytes} bytes: at most {size_bytes_max} are allowed \
+         (`article.attachments_bytes_max`)"
+    )]
+    TooLargeTogether {
+        /// The article.
+        article: ArticleName,
+        /// What they would have.
+        size_bytes: u64,
+        /// The most bytes.
+        size_bytes_max: u64,
+    },
+    /// This version of Larder cannot read the latest revision's record, or that of the files.
+    #[error(
+        "the attachments of `{article}`, or its latest version, cannot be read here, so they cannot be changed"
+    )]
+    Unreadable {
+        /// The article.
+        article: ArticleName,
+    },
+    /// The author's name is too long, or contains control characters.
+    #[error(
+        "the name of an author is refused: 1 to 255 bytes without control characters were expected"
+    )]
+    Author,
+}
+
+impl AttachmentError {
+    /// A word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            AttachmentError::NoArticle { .. } | AttachmentError::NoFile { .. } => "not_found",
+            AttachmentError::Deleted { .. } => "deleted",
+            AttachmentError::Renamed { .. } => "renamed",
+            AttachmentError::Precondition { .. } => "precondition_failed",
+            AttachmentError::ConditionMissing { .. } => "condition_missing",
+            AttachmentError::TooLarge { .. } | AttachmentError::TooLargeTogether { .. } => {
+                "too_large"
+            }
+            AttachmentError::TooMany { .. } => "too_many_attachments",
+            AttachmentError::Unreadable { .. } => "unreadable",
+            AttachmentError::Author => "bad_text",
+        }
+    }
+}
+
+impl AttachmentWrite {
+    /// Checks what can be checked before the bytes are there.
+    ///
+    /// # Errors
+    /// [`AttachmentError`], for the first rule that the change breaks whatever the bytes are.
+    pub fn check_announced(
+        &self,
+        snapshot: &Snapshot,
+        size_bytes: Option<u64>,
+        limits: &AttachmentLimits,
+    ) -> Result<(), AttachmentError> {
+        let attachments = self.judged(snapshot, false)?;
+        self.check_bounds(attachments.as_deref(), size_bytes.unwrap_or(0), limits)
+    }
+
+    /// Checks that the file gets these bytes. The blob is stored before the batch is committed.
+    ///
+    /// # Errors
+    /// [`AttachmentError`], for the first rule that this breaks.
+    pub fn put(
+        &self,
+        snapshot: &Snapshot,
+        (digest, size_bytes): (Digest, u64),
+        limits: &AttachmentLimits,
+    ) -> Result<CheckedAttachment, AttachmentError> {
+        let attachments = self.judged(snapshot, false)?;
+        let current = attachments.as_ref().and_then(|all| all.file(self.name.as_str()));
+        if let Some(same) = current.filter(|file| file.digest == digest) {
+            return Ok(CheckedAttachment {
+                batch: None,
+                was_there: true,
+                file: Some(same.clone()),
+            });
+        }
+        self.check_bounds(attachments.as_deref(), size_bytes, limits)?;
+        let act = match current {
+            Some(_) => AttachmentAct::Replaced,
+            None => AttachmentAct::Added,
+        };
+        Ok(self.changed(snapshot, attachments.as_deref(), act, Some((digest, size_bytes))))
+    }
+
+    /// Checks that the file is removed.
+    ///
+    /// # Errors
+    /// [`AttachmentError`], for the first rule that this breaks.
+    pub fn remove(&self, snapshot: &Snapshot) -> Result<CheckedAttachment, AttachmentError> {
+        let attachments = self.judged(snapshot, true)?;
+        Ok(self.changed(snapshot, attachments.as_deref(), AttachmentAct::Removed, None))
+    }
+
+    /// The files that are there, if the article can have files and the condition holds.
+    fn judged(
+        &self,
+        snapshot: &Snapshot,
+        is_removal: bool,
+    ) -> Result<Option<Arc<Attachments>>, AttachmentError> {
+        check_author(&self.author, "", &Limits::default()).map_err(|_| AttachmentError::Author)?;
+        let article = || self.article.clone();
+        let found = snapshot.article(&self.article);
+        let found = found.ok_or_else(|| AttachmentError::NoArticle { article: article() })?;
+        let latest = found.latest().filter(|latest| latest.revision == found.highest());
+        let latest = latest.ok_or_else(|| AttachmentError::Unreadable { article: article() })?;
+        if latest.redirect().is_some() {
+            return Err(AttachmentError::Renamed { article: article() });
+        }
+        if latest.is_deleted() {
+            return Err(AttachmentError::Deleted { article: article() });
+        }
+        let attachments = snapshot.attachments(&self.article);
+        if attachments.is_some_and(|all| all.is_unreadable()) || latest.revision.next().is_none() {
+            return Err(AttachmentError::Unreadable { article: article() });
+        }
+        let current = attachments.and_then(|all| all.file(self.name.as_str()));
+        self.check_condition(current, is_removal)?;
+        Ok(attachments.cloned())
+    }
+
+    fn check_condition(
+        &self,
+        current: Option<&Attachment>,
+        is_removal: bool,
+    ) -> Result<(), AttachmentError> {
+        let (article, name) = (self.article.clone(), self.name.clone());
+        let Some(file) = current else {
+            let is_expected = match &self.condition {
+                Condition::Anything => true,
+                Condition::Headers { if_match, .. } => if_match.is_none(),
+            };
+            return match (is_removal, is_expected) {
+                (true, _) => Err(AttachmentError::NoFile { article, name }),
+                (false, true) => Ok(()),
+                (false, false) => {
+                    Err(AttachmentError::Precondition { article, name, current: None })
+                }
+            };
+        };
+        let Condition::Headers { if_match, if_none_match } = &self.condition else { return Ok(()) };
+        let tag = file.tag();
+        // `If-Match` compares strong tags only (RFC 9110, 13.1.1).
+        let is_match = if_match.as_ref().map(|value| {
+            listed_tags(value).any(|listed: ListedTag<'_>| {
+                listed.tag == "*" || !listed.is_weak && listed.tag == tag
+            })
+        });
+        let is_excluded =
+            if_none_match.as_ref().map(|value| is_listed(value, |listed| listed == tag));
+        match (is_match, is_excluded) {
+            (None, None) => Err(AttachmentError::ConditionMissing { article, name }),
+            (Some(false), _) | (_, Some(true)) => {
+                let current = Some(Box::new(file.clone()));
+                Err(AttachmentError::Precondition { article, name, current })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_bounds(
+        &self,
+        attachments: Option<&Attachments>,
+        size_bytes: u64,
+        limits: &AttachmentLimits,
+    ) -> Result<(), AttachmentError> {
+        if size_bytes > limits.file_bytes_max {
+            return Err(AttachmentError::too_large(size_bytes, limits));
+        }
+        let current = attachments.and_then(|all| all.file(self.name.as_str()));
+        let files = attachments.map_or(0, |all| all.files().len());
+        if current.is_none() && files >= limits.files_max {
+            let (article, files_max) = (self.article.clone(), limits.files_max);
+            return Err(AttachmentError::TooMany { article, files_max });
+        }
+        let others = attachments.map_or(0, Attachments::size_bytes);
+        let others = others - current.map_or(0, |file| file.size_bytes);
+        let (together, size_bytes_max) =
+            (others.saturating_add(size_bytes), limits.together_bytes_max);
+        if together > size_bytes_max {
+            let (article, size_bytes) = (self.article.clone(), together);
+            return Err(AttachmentError::TooLargeTogether { article, size_bytes, size_bytes_max });
+        }
+        Ok(())
+    }
+
+    fn changed(
+        &self,
+        snapshot: &Snapshot,
+        attachments: Option<&Attachments>,
+        act: AttachmentAct,
+        content: Option<(Digest, u64)>,
+    ) -> CheckedAttachment {
+        let was_there = act != AttachmentAct::Added;
+        let before = attachments.cloned().unwrap_or_default();
+        let after = before.with(AttachmentChange {
+            number: 0,
+            act,
+            name: Some(self.name.clone()),
+            content,
+            author: self.author.as_str().into(),
+            at: whole_microseconds(self.at),
+        });
+        let (body, blobs) = render(&after);
+        let expected = attachments.map_or(Expected::Absent, |all| Expected::At(all.serial));
+        let mut batch = Batch::new().put(attachments_key(&self.article), expected, body, blobs);
+        // What was judged has a latest revision, and there can be a next one.
+        let latest = snapshot.latest(&self.article).map(|latest| latest.revision);
+        if let Some((latest, next)) = latest.and_then(|latest| Some((latest, latest.next()?))) {
+            batch = batch.check(key(&self.article, latest), Expected::Present);
+            batch = batch.check(key(&self.article, next), Expected::Absent);
+        }
+        let file = after.file(self.name.as_str()).cloned();
+        CheckedAttachment { batch: Some(batch), was_there, file }
+    }
+}
+
+impl AttachmentError {
+    /// A file of this size, or of more than is allowed.
+    pub fn too_large(size: impl ToString, limits: &AttachmentLimits) -> AttachmentError {
+        let (size, size_bytes_max) = (size.to_string(), limits.file_bytes_max);
+        AttachmentError::TooLarge { size, size_bytes_max }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,318 @@
+//! Files come, change and go with their article, within bounds; followers are told; whatever the order of the records.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{Store, at, delete, name, put, rename, restore};
+use crate::{Revision, Snapshot, attachment_changes};
+
+fn write(article: &str, file: &str, condition: Condition) -> AttachmentWrite {
+    let file = AttachmentName::parse(file).expect("a name");
+    AttachmentWrite {
+        article: name(article),
+        name: file,
+        condition,
+        author: "eve".to_owned(),
+        at: at(),
+    }
+}
+
+fn unconditional() -> Condition {
+    Condition::Headers { if_match: None, if_none_match: None }
+}
+
+fn if_match(value: &str) -> Condition {
+    Condition::Headers { if_match: Some(value.to_owned()), if_none_match: None }
+}
+
+fn if_none_match(value: &str) -> Condition {
+    Condition::Headers { if_match: None, if_none_match: Some(value.to_owned()) }
+}
+
+fn content(text: &str) -> (Digest, u64) {
+    (Digest::of(text.as_bytes()), text.len() as u64)
+}
+
+impl Store {
+    /// Adds or replaces a file, whatever is there.
+    fn attach(&mut self, article: &str, file: &str, text: &str) {
+        let put = write(article, file, Condition::Anything);
+        let checked = put.put(&self.snapshot, content(text), &AttachmentLimits::default());
+        let batch = checked.expect("an allowed write").batch.expect("a change");
+        self.commit(&batch).expect("no other writer");
+    }
+
+    fn detach(&mut self, article: &str, file: &str) {
+        let removal = write(article, file, Condition::Anything).remove(&self.snapshot);
+        let batch = removal.expect("an allowed removal").batch.expect("a change");
+        self.commit(&batch).expect("no other writer");
+    }
+
+    /// The files of an article, each with its size.
+    fn files(&self, article: &str) -> String {
+        let all = self.snapshot.attachments(&name(article));
+        let files = all.map(|all| all.files().to_vec()).unwrap_or_default();
+        let files = files.iter().map(|file| format!("{}:{}", file.name, file.size_bytes));
+        files.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// `a` with `x.png`; `gone` deleted; `old` renamed to `new`.
+fn sample() -> Store {
+    let mut store = Store::default();
+    store.write(&put("a", 0, "one"));
+    store.attach("a", "x.png", "xx");
+    store.write(&put("gone", 0, "text"));
+    store.attach("gone", "y.png", "y");
+    store.write(&delete("gone", 1));
+    store.write(&put("old", 0, "text"));
+    store.attach("old", "z.png", "zzz");
+    store.rename(&rename("old", 1, "new"));
+    store
+}
+
+#[track_caller]
+fn check(write: &AttachmentWrite, text: &str, expected: &str) {
+    let store = sample();
+    let limits = AttachmentLimits { file_bytes_max: 10, files_max: 2, together_bytes_max: 11 };
+    let found = match write.put(&store.snapshot, content(text), &limits) {
+        Ok(CheckedAttachment { batch: None, .. }) => "same",
+        Ok(CheckedAttachment { was_there: true, .. }) => "replaced",
+        Ok(_) => "added",
+        Err(error) => error.code(),
+    };
+    assert_eq!(found, expected, "{write:?}");
+}
+
+#[test]
+fn a_file_is_added_or_replaced_as_the_request_says() {
+    let tag = format!("\"sha256-{}\"", Digest::of(b"xx"));
+    check(&write("a", "new.png", unconditional()), "1", "added");
+    check(&write("a", "new.png", if_none_match("*")), "1", "added");
+    check(&write("a", "new.png", if_match("*")), "1", "precondition_failed");
+    check(&write("a", "new.png", Condition::Anything), "1", "added");
+    check(&write("a", "x.png", unconditional()), "1", "condition_missing");
+    check(&write("a", "x.png", unconditional()), "xx", "condition_missing");
+    check(&write("a", "x.png", if_none_match("*")), "1", "precondition_failed");
+    check(&write("a", "x.png", if_match("*")), "1", "replaced");
+    check(&write("a", "x.png", if_match(&tag)), "1", "replaced");
+    check(&write("a", "x.png", if_match(&format!("W/{tag}"))), "1", "precondition_failed");
+    check(&write("a", "x.png", if_match("\"sha256-0\"")), "1", "precondition_failed");
+    check(&write("a", "x.png", if_match(&tag)), "xx", "same");
+    check(&write("a", "x.png", Condition::Anything), "1", "replaced");
+    check(&write("none", "x.png", unconditional()), "1", "not_found");
+    check(&write("gone", "x.png", unconditional()), "1", "deleted");
+    check(&write("old", "x.png", unconditional()), "1", "renamed");
+    check(&write("new", "z.png", if_match("*")), "1", "replaced");
+}
+
+#[test]
+fn the_files_of_an_article_are_bounded() {
+    check(&write("a", "b", unconditional()), "0123456789", "too_large");
+    check(&write("a", "b", unconditional()), "01234567890", "too_large");
+    check(&write("a", "b", unconditional()), "012345678", "added");
+    check(&write("a", "x.png", if_match("*")), "0123456789", "replaced");
+    let mut store = sample();
+    store.attach("a", "second", "2");
+    let limits = AttachmentLimits { files_max: 2, ..AttachmentLimits::default() };
+    let third = write("a", "third", unconditional());
+    let early = third.check_announced(&store.snapshot, None, &limits);
+    assert_eq!(early.expect_err("full").code(), "too_many_attachments");
+    let again = write("a", "second", Condition::Anything);
+    assert!(again.check_announced(&store.snapshot, Some(1), &limits).is_ok());
+}
+
+#[test]
+fn files_go_with_their_article() {
+    let mut store = sample();
+    assert_eq!((store.files("gone"), store.files("old")), (String::new(), String::new()));
+    assert_eq!(store.files("new"), "z.png:3");
+    // What was deleted comes back without its files.
+    store.write(&restore("gone", 2, None));
+    assert_eq!(store.files("gone"), "");
+    store.attach("gone", "y.png", "new");
+    assert_eq!(store.files("gone"), "y.png:3");
+    let all = store.snapshot.attachments(&name("gone")).expect("files");
+    let acts: Vec<&str> = all.changes().iter().map(|change| change.act.as_str()).collect();
+    assert_eq!(acts, ["added", "cleared", "added"]);
+    assert_eq!(all.changes().iter().map(|change| change.number).collect::<Vec<_>>(), [1, 2, 3]);
+    // There and back again.
+    store.rename(&rename("new", 2, "old"));
+    assert_eq!((store.files("old"), store.files("new")), ("z.png:3".to_owned(), String::new()));
+    store.detach("old", "z.png");
+    assert_eq!(store.files("old"), "");
+    let error = write("old", "z.png", if_match("*")).remove(&store.snapshot).expect_err("gone");
+    assert_eq!(error.code(), "not_found");
+    // The same state, however it is read.
+    let again = Snapshot::default().apply(&store.snapshot.records().collect::<Vec<_>>());
+    assert_eq!((again.snapshot, again.troubles), (store.snapshot.clone(), Vec::new()));
+}
+
+/// Two writes decided on the same state: the second is refused by the store, whichever they are.
+#[test]
+fn of_two_writes_at_once_one_is_decided_anew() {
+    let limits = AttachmentLimits::default();
+    let batches = |store: &Store, article: &str, base: u32| {
+        let add = write(article, "new", Condition::Anything);
+        let add = add.put(&store.snapshot, content("1"), &limits).expect("added").batch;
+        let other = write(article, "other", Condition::Anything);
+        let other = other.put(&store.snapshot, content("2"), &limits).expect("added").batch;
+        let gone = store.check(&delete(article, base)).expect("deleted").batch;
+        let moved = rename(article, base, "elsewhere");
+        let moved = moved.check(&store.snapshot, &crate::Limits::default()).expect("moved").batch;
+        [add.expect("a change"), other.expect("a change"), gone, moved]
+    };
+    for has_files in [false, true] {
+        for (first, second) in (0..4).flat_map(|one| (0..4).map(move |other| (one, other))) {
+            let mut store = Store::default();
+            store.write(&put("b", 0, "text"));
+            if has_files {
+                store.attach("b", "there", "1");
+            }
+            let batches = batches(&store, "b", 1);
+            store.commit(&batches[first]).expect("nothing came first");
+            assert!(store.commit(&batches[second]).is_err(), "{first} then {second}");
+        }
+    }
+}
+
+#[test]
+fn a_record_of_another_version_blocks_writes() {
+    let mut store = sample();
+    let key = attachments_key(&name("a"));
+    let record = ::record::Record {
+        key,
+        serial: ::record::Serial(99),
+        body: Some("{\"v\":2}".into()),
+        blobs: Vec::new(),
+    };
+    let applied = store.snapshot.apply(&[record]);
+    assert_eq!(applied.troubles.len(), 1);
+    store.snapshot = applied.snapshot;
+    assert_eq!(store.files("a"), "");
+    let error = write("a", "x", Condition::Anything).put(
+        &store.snapshot,
+        content("1"),
+        &AttachmentLimits::default(),
+    );
+    assert_eq!(error.expect_err("unreadable").code(), "unreadable");
+    assert_eq!(store.check(&delete("a", 1)).expect_err("unreadable").code(), "unreadable");
+    let moved = rename("a", 1, "b").check(&store.snapshot, &crate::Limits::default());
+    assert_eq!(moved.expect_err("unreadable").code(), "unreadable");
+    // Its text can still be written.
+    assert_eq!(store.check(&put("a", 1, "two")).expect("a write").revision, Revision(2));
+}
+
+/// Every later version must be able to read these bytes.
+#[test]
+fn the_stored_form() {
+    let mut store = sample();
+    store.attach("a", "x.png", "y");
+    store.detach("a", "x.png");
+    store.attach("a", "b", "");
+    let record = store.log.last().expect("a record");
+    assert_eq!(record.key.as_str(), "attachments/a");
+    assert_eq!(record.blobs, [Digest::of(b"")]);
+    let body = String::from_utf8_lossy(record.body.as_ref().expect("a body")).into_owned();
+    let (xx, y, none) = (Digest::of(b"xx"), Digest::of(b"y"), Digest::of(b""));
+    let end = r#""author":"eve","at":"2026-01-02T03:04:05.123456Z"}"#;
+    let expected = format!(
+        concat!(
+            r#"{{"v":1,"files":[{{"name":"b","sha256":"{none}","size_bytes":0,{end}],"changes":["#,
+            r#"{{"number":1,"act":"added","name":"x.png","sha256":"{xx}","size_bytes":2,{end},"#,
+            r#"{{"number":2,"act":"replaced","name":"x.png","sha256":"{y}","size_bytes":1,{end},"#,
+            r#"{{"number":3,"act":"removed","name":"x.png",{end},"#,
+            r#"{{"number":4,"act":"added","name":"b","sha256":"{none}","size_bytes":0,{end}]}}"#,
+        ),
+        none = none,
+        xx = xx,
+        y = y,
+        end = end,
+    );
+    assert_eq!(body, expected);
+}
+
+/// What the last records changed among files, for somebody who was told of `before`.
+fn news(store: &Store, from: usize, before: Option<&Snapshot>) -> Vec<String> {
+    let mut told = Vec::new();
+    for record in &store.log[from..] {
+        let changes = attachment_changes(&record.key, before, &store.snapshot);
+        for change in changes.iter().flat_map(|(_, changes)| changes) {
+            let file = change.name.as_ref().map_or("", AttachmentName::as_str);
+            told.push(format!("{} {file}", change.act.as_str()));
+        }
+    }
+    told
+}
+
+#[test]
+fn followers_learn_of_every_change_once() {
+    let mut store = Store::default();
+    store.write(&put("a", 0, "one"));
+    let (start, from) = (store.snapshot.clone(), store.log.len());
+    store.attach("a", "x", "1");
+    assert_eq!(news(&store, from, Some(&start)), ["added x"]);
+    assert_eq!(news(&store, from, None), ["added x"]);
+    let (before, from) = (store.snapshot.clone(), store.log.len());
+    store.rename(&rename("a", 1, "b"));
+    assert_eq!(news(&store, from, Some(&before)), [""; 0]);
+    assert_eq!(news(&store, from, None), [""; 0]);
+    // Somebody who missed the renaming, too.
+    let from = store.log.len();
+    store.attach("b", "x", "2");
+    assert_eq!(news(&store, from, Some(&before)), ["replaced x"]);
+    let (before, from) = (store.snapshot.clone(), store.log.len());
+    store.write(&delete("b", 2));
+    assert_eq!(news(&store, from, Some(&before)), [""; 0], "the article says so");
+}
+
+proptest! {
+    /// However the records are divided and ordered, the state is the same, and no file is anywhere but at an article.
+    #[test]
+    fn chunks_and_order_make_no_difference(
+        acts in proptest::collection::vec((0_u8..6, 0_usize..3, 0_usize..3), 0..40),
+        chunk in 1_usize..9,
+        order in any::<u64>(),
+    ) {
+        const NAMES: [&str; 3] = ["a", "a/b", "c"];
+        const FILES: [&str; 3] = ["x", "y.png", "é"];
+        let mut store = Store::default();
+        for (number, (act, at, file)) in acts.into_iter().enumerate() {
+            let (article, file) = (NAMES[at], FILES[file]);
+            let latest = store.snapshot.latest(&name(article)).cloned();
+            let base = latest.as_ref().map_or(0, |latest| latest.revision.0);
+            let is_there = latest.is_some_and(|latest| !latest.is_deleted());
+            match act {
+                _ if !is_there => _ = store.write(&put(article, base, "text")),
+                0 => _ = store.write(&delete(article, base)),
+                1 => {
+                    let renaming = rename(article, base, NAMES[(at + 1) % 3]);
+                    if let Ok(checked) = renaming.check(&store.snapshot, &crate::Limits::default()) {
+                        store.commit(&checked.batch).expect("no other writer");
+                    }
+                }
+                2 if store.files(article).contains(file) => store.detach(article, file),
+                _ => store.attach(article, file, &number.to_string()),
+            }
+        }
+        for (name, all) in store.snapshot.all_attachments() {
+            let is_there = store.snapshot.latest(name).is_some_and(|it| !it.is_deleted());
+            prop_assert!(is_there || all.files().is_empty(), "{name}");
+        }
+        // Of each key, the last record counts: a store hands out no other.
+        let mut records: Vec<_> = store.log.clone();
+        let whole = Snapshot::default().apply(&records).snapshot;
+        prop_assert_eq!(&whole, &store.snapshot);
+        let mut last = std::collections::BTreeMap::new();
+        for record in records.drain(..) {
+            last.insert(record.key.clone(), record);
+        }
+        let mut records: Vec<_> = last.into_values().collect();
+        records.sort_by_key(|record| record.serial.0.wrapping_mul(order | 1));
+        let mut chunked = Snapshot::default();
+        for chunk in records.chunks(chunk) {
+            chunked = chunked.apply(chunk).snapshot;
+        }
+        prop_assert_eq!(&chunked, &store.snapshot);
+    }
+}

@@ -1,0 +1,237 @@
+//! [`AttachmentName`]: which names files of articles may have, and how a file of that name is sent.
+//!
+//! A name is one segment of a URL and one name of a file in a folder, so the rules are those of a segment of an article's name,
+//! and hidden files have none. The name alone says how the bytes are sent: what a browser could run is sent as bytes to be
+//! saved, whatever its uploader said of it.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use unicode_normalization::char::is_combining_mark;
+
+use crate::name::{escape, normalize, refused};
+
+/// The name of an attachment: 1 to 255 bytes of visible text in Unicode's normalization form C, without `/`. Names are compared
+/// byte by byte and are case-sensitive.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttachmentName(Arc<str>);
+
+/// Why a text cannot be an attachment's name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` is not a name for an attachment: {reason}")]
+pub struct AttachmentNameError {
+    /// The text, with what cannot be shown escaped, and cut if it is long.
+    pub name: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// How the bytes of a file are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentAs {
+    /// The media type.
+    pub media_type: &'static str,
+    /// Whether a browser shows it; otherwise it saves it.
+    pub is_inline: bool,
+}
+
+/// Bytes of a refused name that the refusal shows.
+const SHOWN_CHARACTERS_MAX: usize = 80;
+
+/// Pictures of dots: no browser runs anything in them.
+const PICTURES: [(&str, &str); 6] = [
+    ("avif", "image/avif"),
+    ("gif", "image/gif"),
+    ("jpeg", "image/jpeg"),
+    ("jpg", "image/jpeg"),
+    ("png", "image/png"),
+    ("webp", "image/webp"),
+];
+
+/// Texts that are shown as they are.
+const TEXTS: [&str; 6] = ["csv", "diff", "log", "md", "patch", "txt"];
+
+impl AttachmentName {
+    /// Most bytes in a name: no usual file system takes more.
+    pub const BYTES_MAX: usize = 255;
+
+    /// Normalizes `text` to form C and checks it.
+    ///
+    /// # Errors
+    /// [`AttachmentNameError`], for the first rule that the text breaks.
+    pub fn parse(text: &str) -> Result<AttachmentName, AttachmentNameError> {
+        let refuse = |reason: String| {
+            let shown = text.chars().take(SHOWN_CHARACTERS_MAX);
+            let name = shown.flat_map(|character| match refused(character) {
+                Some(_) => character.escape_unicode().collect(),
+                None => vec![character],
+            });
+            Err(AttachmentNameError { name: name.collect(), reason })
+        };
+        let too_long = |bytes: usize| {
+            let bytes_max = AttachmentName::BYTES_MAX;
+            refuse(format!("it has {bytes} bytes, at most {bytes_max} were expected"))
+        };
+        // Composing can shrink text, but only so far; this check keeps the work for hostile text small.
+        if text.len() > 4 * AttachmentName::BYTES_MAX {
+            return too_long(text.len());
+        }
+        let name = normalize(text);
+        if name.is_empty() {
+            return refuse("it is empty".to_owned());
+        }
+        if name.len() > AttachmentName::BYTES_MAX {
+            return too_long(name.len());
+        }
+        if let Some((character, what)) = name.chars().find_map(refused) {
+            return refuse(format!("it contains {what} U+{:04X}", u32::from(character)));
+        }
+        if name.contains('/') {
+            return refuse("it contains a slash".to_owned());
+        }
+        if let Some(escape) = escape(&name) {
+            let reason =
+                format!("`{escape}` in it is a percent-escape, so the name was encoded twice");
+            return refuse(reason);
+        }
+        if name.starts_with('.') {
+            return refuse("it begins with a dot, as names of hidden files do".to_owned());
+        }
+        if name.starts_with(' ') || name.ends_with(' ') {
+            return refuse("it begins or ends with a space".to_owned());
+        }
+        if name.starts_with(is_combining_mark) {
+            return refuse("it begins with a combining mark".to_owned());
+        }
+        Ok(AttachmentName(name.into()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// How a file of this name is sent.
+    pub fn sent_as(&self) -> SentAs {
+        let ending = self.0.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+        let ending = ending.unwrap_or_default();
+        if let Some((_, media_type)) = PICTURES.iter().find(|(known, _)| *known == ending) {
+            return SentAs { media_type, is_inline: true };
+        }
+        if TEXTS.contains(&ending.as_str()) {
+            return SentAs { media_type: "text/plain; charset=utf-8", is_inline: true };
+        }
+        // Its reader in a browser does not run in a sandbox.
+        let media_type =
+            if ending == "pdf" { "application/pdf" } else { "application/octet-stream" };
+        SentAs { media_type, is_inline: false }
+    }
+
+    /// Whether an article shows a file of this name as a picture.
+    pub fn is_picture(&self) -> bool {
+        self.sent_as().media_type.starts_with("image/")
+    }
+}
+
+impl fmt::Display for AttachmentName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for AttachmentName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "AttachmentName({:?})", &*self.0)
+    }
+}
+
+impl std::str::FromStr for AttachmentName {
+    type Err = AttachmentNameError;
+
+    fn from_str(text: &str) -> Result<AttachmentName, AttachmentNameError> {
+        AttachmentName::parse(text)
+    }
+}
+
+/// Names have the order and the hash of their text.
+impl Borrow<str> for AttachmentName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::name::tests::hostile_text;
+
+    #[track_caller]
+    fn refused(text: &str, reason: &str) {
+        let error = AttachmentName::parse(text).expect_err(text).to_string();
+        assert!(error.contains(reason), "{text:?}: {error}");
+    }
+
+    #[test]
+    fn names_are_those_of_files() {
+        for text in ["a", "plan B.png", "日本.pdf", "100%.txt", "history", "7", "a..b", "x."] {
+            assert_eq!(AttachmentName::parse(text).expect(text).as_str(), text);
+        }
+        let composed = AttachmentName::parse("e\u{301}.png").expect("a name");
+        assert_eq!(composed.as_str(), "é.png");
+        refused("", "empty");
+        refused(&"x".repeat(256), "256 bytes");
+        refused(&"x".repeat(9_999), "9999 bytes");
+        refused("a/b", "slash");
+        refused("../x", "slash");
+        refused("..", "dot");
+        refused(".htaccess", "dot");
+        refused("a\\b", "U+005C");
+        refused("a\0b", "U+0000");
+        refused("a\nb", "U+000A");
+        refused("cod\u{202e}gnp.exe", "direction");
+        refused("a\u{200b}.png", "invisible");
+        refused("a%2fb", "`%2f`");
+        refused(" a", "space");
+        refused("a ", "space");
+        refused("\u{301}a", "combining");
+    }
+
+    #[test]
+    fn what_a_browser_could_run_is_saved() {
+        let check = |name: &str, media_type: &'static str, is_inline: bool| {
+            let sent = AttachmentName::parse(name).expect(name).sent_as();
+            assert_eq!(sent, SentAs { media_type, is_inline }, "{name}");
+        };
+        check("a.png", "image/png", true);
+        check("a.html.PNG", "image/png", true);
+        check("a.txt", "text/plain; charset=utf-8", true);
+        check("a.pdf", "application/pdf", false);
+        for name in [
+            "a.svg",
+            "a.html",
+            "a.png.svg",
+            "a.js",
+            "a.xml",
+            "a",
+            "png",
+            "a.xhtml",
+            "a.mhtml",
+            "a.css",
+        ] {
+            check(name, "application/octet-stream", false);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_is_its_own_text(text in hostile_text()) {
+            if let Ok(name) = AttachmentName::parse(&text) {
+                prop_assert_eq!(AttachmentName::parse(name.as_str()), Ok(name.clone()));
+                prop_assert!(!name.as_str().contains(['/', '\\', '\0']) && !name.as_str().starts_with('.'));
+            }
+        }
+    }
+}

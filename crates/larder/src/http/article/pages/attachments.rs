@@ -1,0 +1,344 @@
+//! `/+attachments/{article}/`: the files of an article for people, with forms to add, replace and remove them.
+//!
+//! form, multipart -> whose session, and its token, before the first byte of a file -> [`attachments`], as for programs -> the
+//! page again; or the page with what is wrong.
+
+use std::sync::Arc;
+
+use account::{Object, Principal, SessionText};
+use article::{
+    ArticleName, Attachment, AttachmentError, AttachmentName, AttachmentWrite, Condition,
+};
+use askama::Template;
+use axum::body::Body;
+use axum::response::Response;
+use futures_util::stream;
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use state::stored::Stored;
+use store::SpooledBlob;
+
+use super::super::attachments::{self, Done, Failed};
+use super::super::read::check_reader;
+use super::super::write;
+use super::{Place, Shown};
+use crate::app::App;
+use crate::http::error::HttpError;
+use crate::http::forms::{self, TOKEN_FIELD, Undue};
+use crate::http::multipart::FormReader;
+use crate::http::people::{self, Site};
+use crate::http::words::{self, Time, in_path};
+use crate::http::{auth, body};
+
+/// Fields of a form beside its file, and their bytes together.
+const FIELDS_MAX: usize = 8;
+const FIELD_BYTES_MAX: usize = 16 << 10;
+
+/// Changes that the page shows.
+const CHANGES_MAX: usize = 20;
+
+#[derive(Template)]
+#[template(path = "attachments.html")]
+struct AttachmentsPage<'a> {
+    site: Site,
+    place: Place,
+    /// The token of the forms; empty for who may not change anything.
+    form: String,
+    name: &'a str,
+    path: String,
+    files: Vec<File>,
+    size: String,
+    changes: Vec<Past>,
+    problem: String,
+    is_logged_out: bool,
+    file_max: String,
+}
+
+/// A file, as pages show it.
+pub(super) struct File {
+    pub(super) name: String,
+    pub(super) path: String,
+    pub(super) size: String,
+    pub(super) at: Time,
+    pub(super) author: String,
+    /// Its tag, which the forms for it name.
+    tag: String,
+    /// What shows it, or links to it, in Markdown.
+    pub(super) markdown: String,
+}
+
+/// What was done with a file.
+struct Past {
+    at: Time,
+    author: String,
+    what: &'static str,
+    file: String,
+}
+
+/// The files of an article, as pages show them.
+pub(super) fn files(stored: &Stored, name: &ArticleName) -> Vec<File> {
+    let attachments = stored.articles.attachments(name);
+    let files = attachments.map(|all| all.files()).unwrap_or_default();
+    files.iter().map(|file| File::of(name, file)).collect()
+}
+
+impl File {
+    fn of(article: &ArticleName, file: &Attachment) -> File {
+        let name = file.name.as_str();
+        let mark = if file.name.is_picture() { "!" } else { "" };
+        let text = name.replace(['[', ']', '`', '*', '_', '<', '>'], " ");
+        File {
+            name: name.to_owned(),
+            path: attachments::path(article, name),
+            size: words::size(file.size_bytes),
+            at: Time(file.at),
+            author: file.author.to_string(),
+            tag: file.tag(),
+            markdown: format!("{mark}[{}]({})", text.trim(), in_path(name)),
+        }
+    }
+}
+
+/// `GET /+attachments/{article}/` for a browser, for somebody who may read the article, which is there.
+pub(in super::super) async fn show_attachments(
+    shown: &Shown<'_>,
+    name: &ArticleName,
+) -> Result<Response, HttpError> {
+    let &Shown { app, head, .. } = shown;
+    let sender = forms::logged_in(app, head).await.ok();
+    let sender = sender.filter(|(_, principal)| may_change(app, principal, name));
+    let Some((session, _)) = sender else {
+        let page = page(shown, name, String::new(), String::new(), false);
+        return Ok(shown.send(&page).await);
+    };
+    let form = forms::token(app, &session)?;
+    let page = page(shown, name, form, String::new(), false);
+    Ok(people::send_once(&page, head, StatusCode::OK).await)
+}
+
+/// Whether somebody may change the files, and see them.
+fn may_change(app: &App, principal: &Principal, name: &ArticleName) -> bool {
+    let object = Object::Article(name.as_str());
+    write::admit(app, principal, name).is_ok() && check_reader(app, principal, object).is_ok()
+}
+
+fn page<'a>(
+    shown: &Shown<'_>,
+    name: &'a ArticleName,
+    form: String,
+    problem: String,
+    is_logged_out: bool,
+) -> AttachmentsPage<'a> {
+    let attachments = shown.stored.articles.attachments(name);
+    let changes = attachments.map(|all| all.changes()).unwrap_or_default();
+    let past = |change: &article::AttachmentChange| Past {
+        at: Time(change.at),
+        author: change.author.to_string(),
+        what: change.act.as_str(),
+        file: change.name.as_ref().map_or("all files", AttachmentName::as_str).to_owned(),
+    };
+    AttachmentsPage {
+        site: shown.site(),
+        place: Place::of(name.as_str()),
+        form,
+        name: name.as_str(),
+        path: in_path(name.as_str()),
+        files: files(shown.stored, name),
+        size: words::size(attachments.map_or(0, |all| all.size_bytes())),
+        changes: changes.iter().rev().take(CHANGES_MAX).map(past).collect(),
+        problem,
+        is_logged_out,
+        file_max: words::size(shown.app.config.article.attachment_bytes_max),
+    }
+}
+
+/// What a form says, and the file that it has.
+#[derive(Default)]
+struct Arrived {
+    act: String,
+    name: String,
+    /// The tag of the file that was seen; empty for a new one.
+    seen: String,
+    file: Option<(SpooledBlob, u64)>,
+}
+
+/// Why a form is not carried out.
+enum Refused {
+    Undue(Undue),
+    Failed(Failed),
+}
+
+impl From<Failed> for Refused {
+    fn from(failed: Failed) -> Refused {
+        Refused::Failed(failed)
+    }
+}
+
+impl From<HttpError> for Refused {
+    fn from(error: HttpError) -> Refused {
+        Refused::Failed(error.into())
+    }
+}
+
+impl From<AttachmentError> for Refused {
+    fn from(error: AttachmentError) -> Refused {
+        Refused::Failed(error.into())
+    }
+}
+
+/// `POST /+attachments/{article}/`: adds, replaces or removes a file.
+pub(in super::super) async fn change_attachments(
+    app: &Arc<App>,
+    head: &Parts,
+    name: &ArticleName,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let sender = forms::sender(app, head)?;
+    let outcome = match &sender {
+        Some((session, principal)) => carry_out(app, head, name, (session, principal), body).await,
+        None => Err(Refused::Undue(Undue::LoggedOut)),
+    };
+    let (problem, status, is_logged_out) = match (outcome, &sender) {
+        (Ok(done), Some((session, _))) => {
+            let mut response = forms::see_other(app, head, &attachments::path(name, ""));
+            forms::keep_session(app, head, &mut response, session, done.serial);
+            return Ok(response);
+        }
+        (Ok(_), None) | (Err(Refused::Undue(Undue::LoggedOut)), _) => {
+            let problem = "You are not logged in any more. Log in in another tab, and then load this page again.";
+            (problem.to_owned(), StatusCode::UNAUTHORIZED, true)
+        }
+        (Err(Refused::Undue(Undue::Token)), _) => {
+            let problem = "You have logged in anew since this form was loaded. Send it again.";
+            (problem.to_owned(), StatusCode::FORBIDDEN, false)
+        }
+        (Err(Refused::Failed(failed)), _) => {
+            let problem = match &failed {
+                Failed::Refused(AttachmentError::ConditionMissing { name, .. }) => format!(
+                    "There is a file `{name}` already. Replace it in the list, or give yours another name."
+                ),
+                Failed::Refused(AttachmentError::Precondition { name, .. }) => format!(
+                    "Somebody added, replaced or removed `{name}` since you loaded this page. Look at it, and send it again."
+                ),
+                _ => String::new(),
+            };
+            let error = HttpError::from(failed);
+            let problem = if problem.is_empty() { error.detail().to_owned() } else { problem };
+            (problem, error.status(), false)
+        }
+    };
+    let stored = auth::stored(app)?;
+    let principal = sender.as_ref().map(|(_, principal)| principal.clone()).unwrap_or_default();
+    // Nothing is told of the article but to those who may read and write it.
+    let is_there = stored.articles.latest(name).is_some_and(|latest| !latest.is_deleted());
+    let Some((session, _)) = sender.filter(|_| is_there && may_change(app, &principal, name))
+    else {
+        return Err(HttpError::refused(status, problem));
+    };
+    let shown = Shown { app, stored: &stored, head, principal: &principal };
+    let page = page(&shown, name, forms::token(app, &session)?, problem, is_logged_out);
+    Ok(people::send_once(&page, head, status).await)
+}
+
+fn bad(detail: impl std::fmt::Display) -> HttpError {
+    HttpError::bad_request(detail.to_string())
+}
+
+async fn carry_out(
+    app: &App,
+    head: &Parts,
+    article: &ArticleName,
+    (session, principal): (&SessionText, &Principal),
+    body: Body,
+) -> Result<Done, Refused> {
+    let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let Ok(boundary) = multer::parse_boundary(content_type.unwrap_or_default()) else {
+        let detail = "the body is not the form of this page: `multipart/form-data` was expected";
+        return Err(HttpError::unsupported(detail).into());
+    };
+    let limits = attachments::limits(app);
+    let announced = body::announced(&head.headers);
+    let most = limits.file_bytes_max.saturating_add(4 * FIELD_BYTES_MAX as u64);
+    if let Some(size) = announced.filter(|&announced| announced > most) {
+        return Err(AttachmentError::too_large(size, &limits).into());
+    }
+    let broken = |error: multer::Error| bad(format_args!("the form did not arrive whole: {error}"));
+    let mut form = FormReader::new(body.into_data_stream(), boundary);
+    let (mut arrived, mut is_due, mut fields, mut field_bytes) = (Arrived::default(), false, 0, 0);
+    while let Some(mut field) = form.next_field().await.map_err(bad)? {
+        fields += 1;
+        if fields > FIELDS_MAX {
+            return Err(bad(format_args!("the form has more than {FIELDS_MAX} fields")).into());
+        }
+        let called = field.name().unwrap_or_default().to_owned();
+        if let Some(filename) = field.file_name().map(str::to_owned) {
+            if !is_due {
+                return Err(Refused::Undue(Undue::Token));
+            }
+            if called != "file" || arrived.file.is_some() || filename.is_empty() {
+                continue;
+            }
+            if arrived.name.is_empty() {
+                // Some browsers send the path on their machine.
+                let last = filename.rsplit(['/', '\\']).next();
+                arrived.name = last.unwrap_or_default().to_owned();
+            }
+            let write = arrived.write(article, principal)?;
+            write::admit(app, principal, article)?;
+            check_reader(app, principal, Object::Article(article.as_str()))?;
+            attachments::admit(app, principal, &write, None).await?;
+            let holder = body::holder(app, head, principal);
+            let pieces = stream::try_unfold(&mut field, |field| async move {
+                let piece = field.chunk().await.map_err(broken)?;
+                Ok::<_, HttpError>(piece.map(|piece| (piece, field)))
+            });
+            arrived.file = Some(attachments::spooled(app, holder, pieces).await?);
+            continue;
+        }
+        let mut text = Vec::new();
+        while let Some(piece) = field.chunk().await.map_err(broken)? {
+            field_bytes += piece.len();
+            if field_bytes > FIELD_BYTES_MAX {
+                let detail =
+                    format!("the fields of the form have more than {FIELD_BYTES_MAX} bytes");
+                return Err(bad(detail).into());
+            }
+            text.extend_from_slice(&piece);
+        }
+        let text = String::from_utf8(text);
+        let text = text.map_err(|_| bad(format_args!("the field `{called}` is not UTF-8")))?;
+        match called.as_str() {
+            TOKEN_FIELD => is_due = forms::is_token(app, &text, session.reveal().as_bytes())?,
+            "do" => arrived.act = text,
+            "name" => arrived.name = text.trim().to_owned(),
+            "seen" => arrived.seen = text,
+            _ => {}
+        }
+    }
+    if !is_due {
+        return Err(Refused::Undue(Undue::Token));
+    }
+    if arrived.act == "remove" {
+        let write = arrived.write(article, principal)?;
+        return Ok(attachments::remove(app, principal, &write).await?);
+    }
+    let Some(file) = arrived.file.take() else {
+        return Err(bad("Choose a file first.").into());
+    };
+    let write = arrived.write(article, principal)?;
+    Ok(attachments::store(app, principal, &write, file).await?)
+}
+
+impl Arrived {
+    fn write(
+        &self,
+        article: &ArticleName,
+        principal: &Principal,
+    ) -> Result<AttachmentWrite, HttpError> {
+        let name = AttachmentName::parse(&self.name).map_err(bad)?;
+        let if_match = (!self.seen.is_empty()).then(|| format!("\"{}\"", self.seen));
+        let condition = Condition::Headers { if_match, if_none_match: None };
+        Ok(attachments::written_by(principal, article.clone(), name, condition))
+    }
+}
