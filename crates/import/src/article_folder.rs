@@ -27,6 +27,21 @@ pub(crate) struct Manifest {
     /// Names that lead to articles, each with the name of the article.
     #[serde(default)]
     pub(crate) redirects: BTreeMap<String, String>,
+    /// Files of articles, by their paths.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) attachments: BTreeMap<String, AttachedEntry>,
+    /// Whether the export that wrote this has not come to its end: then files may be missing, and names of others are not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_unfinished: bool,
+}
+
+/// Which file of which article a file is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AttachedEntry {
+    /// The name of the article.
+    pub(crate) article: String,
+    /// The name of the file there.
+    pub(crate) name: String,
 }
 
 /// What a file is.
@@ -96,7 +111,27 @@ impl Layout {
     /// # Errors
     /// What cannot be a file beside those before.
     pub(crate) fn place(&mut self, name: &str, essence: &str) -> Result<String, String> {
-        let path = path_of(name, essence);
+        self.take(path_of(name, essence))
+    }
+
+    /// The path for a file of the article that is at `article`: beside it, so that links lead there on a disk, too; if something
+    /// else is there, in a folder of its own.
+    ///
+    /// # Errors
+    /// What cannot be a file beside those before.
+    pub(crate) fn place_attached(&mut self, article: &str, name: &str) -> Result<String, String> {
+        let folder = article.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let slash = if folder.is_empty() { "" } else { "/" };
+        let beside = format!("{folder}{slash}{name}");
+        if folded(&beside) != MANIFEST
+            && let Ok(path) = self.take(beside)
+        {
+            return Ok(path);
+        }
+        self.take(format!("{article}.files/{name}"))
+    }
+
+    fn take(&mut self, path: String) -> Result<String, String> {
         if path.split('/').any(str::is_empty) {
             return Err("a part of its name is empty, so it is no path below the folder".to_owned());
         }
@@ -248,6 +283,21 @@ mod tests {
         check(&[("x.md/y.md", MARKDOWN), ("x.md", MARKDOWN)], &["x.md/y.md", "! is a folder"]);
         check(&[(&"x".repeat(253), MARKDOWN)], &["! 256 bytes"]);
         check(&[("/etc/x", MARKDOWN), ("a//b", MARKDOWN)], &["! is empty", "! is empty"]);
+    }
+
+    #[test]
+    fn files_are_beside_their_article() {
+        let mut layout = Layout::default();
+        let mut check = |article: &str, name: &str, expected: &str| {
+            assert_eq!(layout.place_attached(article, name).as_deref().unwrap_or("!"), expected);
+        };
+        check("a.md", "x.png", "x.png");
+        check("b.md", "X.png", "b.md.files/X.png");
+        check("g/a.md", "x.png", "g/x.png");
+        check("g/a.md", "x.png", "g/a.md.files/x.png");
+        check("a.md", "Larder-articles.json", "a.md.files/Larder-articles.json");
+        check("g/a.md", "larder-articles.json", "g/larder-articles.json");
+        check(&format!("{}.md", "x".repeat(250)), "x.png", "!");
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Imports a folder of Markdown with its files: each file becomes an article, or the next version of one.
 //!
 //! folder -> paths -> names ([`crate::article_folder`]) -> bytes read and described -> hundreds of articles a commit. A file
-//! whose bytes and media type the article has already writes nothing. Links to other places are not followed.
+//! whose bytes and media type the article has already writes nothing. Files that the manifest of an export calls attachments become those of
+//! their articles, once these are there. Links to other places are not followed.
+
+mod attachments;
 
 use std::fmt;
 use std::fs::{File, FileType};
@@ -10,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use article::{
-    ArticleName, Change, Content, ContentType, Inspector, Limits, Put, Redirect, Revision,
-    Snapshot, of_name,
+    ArticleName, AttachmentName, Change, Content, ContentType, Inspector, Limits, Put, Redirect,
+    Revision, Snapshot, of_name,
 };
 use bytes::Bytes;
 use config::Config;
@@ -25,7 +28,9 @@ use state::text::counted;
 use store::{BlobStore, SpooledBlob};
 use tokio::io::AsyncReadExt as _;
 
-use crate::article_folder::{LeftOut, MANIFEST, MANIFEST_BYTES_MAX, Manifest, Names, whole_prefix};
+use crate::article_folder::{
+    AttachedEntry, LeftOut, MANIFEST, MANIFEST_BYTES_MAX, Manifest, Names, whole_prefix,
+};
 use crate::writer::{self, Plan, Writer};
 use crate::{AT_ONCE_MAX, TOGETHER_MAX};
 
@@ -60,6 +65,12 @@ pub struct ArticlesReport {
     pub already_there: u64,
     /// Names that lead to articles now.
     pub redirects: u64,
+    /// Files that articles got.
+    pub attachments_added: u64,
+    /// Files of articles that have other bytes now.
+    pub attachments_changed: u64,
+    /// Files that articles have already.
+    pub attachments_already_there: u64,
     /// Hidden files and folders, which are not looked into.
     pub hidden: u64,
     /// What was not imported.
@@ -84,6 +95,12 @@ impl fmt::Display for ArticlesReport {
         writeln!(
             formatter,
             "articles: {added} added, {changed} changed, {already_there} as they were; {redirects} redirects"
+        )?;
+        let (files_added, files_changed) = (self.attachments_added, self.attachments_changed);
+        writeln!(
+            formatter,
+            "attachments: {files_added} added, {files_changed} changed, {} as they were",
+            self.attachments_already_there
         )?;
         if *hidden > 0 {
             writeln!(formatter, "hidden files and folders, left out: {hidden}")?;
@@ -143,8 +160,15 @@ async fn everything(
     let mut report =
         ArticlesReport { is_dry_run: import.is_dry_run, hidden, left_out, ..Default::default() };
     let mut names = Names::default();
-    let mut wanted = Vec::new();
+    let (mut wanted, mut attached) = (Vec::new(), Vec::new());
     for path in files {
+        if let Some(entry) = manifest.attachments.get(&path) {
+            match place_of(entry, &import.prefix) {
+                Ok(place) => attached.push((path, place)),
+                Err(why) => report.left_out.push(LeftOut::new(path, why)),
+            }
+            continue;
+        }
         match names.place(&path, &import.prefix, &manifest) {
             Ok((name, content_type)) => wanted.push((path, name, content_type)),
             Err(why) => report.left_out.push(LeftOut::new(path, why)),
@@ -198,8 +222,20 @@ async fn everything(
         report.redirects += done.redirects;
         report.left_out.extend(done.left_out);
     }
+    let done = attachments::import(config, import, attached, writer).await?;
+    report.attachments_added = done.attachments_added;
+    report.attachments_changed = done.attachments_changed;
+    report.attachments_already_there = done.attachments_already_there;
+    report.left_out.extend(done.left_out);
     report.left_out.sort_by(|one, other| one.what.cmp(&other.what));
     Ok(report)
+}
+
+/// The article and the name there of a file that the manifest calls an attachment.
+fn place_of(entry: &AttachedEntry, prefix: &str) -> Result<(ArticleName, AttachmentName), String> {
+    let article = ArticleName::parse(&format!("{prefix}{}", entry.article));
+    let article = article.map_err(|error| error.to_string())?;
+    Ok((article, AttachmentName::parse(&entry.name).map_err(|error| error.to_string())?))
 }
 
 /// What is there already.
@@ -334,16 +370,25 @@ async fn read(
     blobs: Option<&BlobStore>,
     limits: &Limits,
 ) -> anyhow::Result<(Content, Option<SpooledBlob>)> {
+    let bound = (limits.content_bytes_max, "article.body_bytes_max");
+    let (inspector, digest, _, staged) = bytes_of(directory, path, blobs, bound).await?;
+    Ok((described(inspector, digest, name, content_type)?, staged))
+}
+
+/// The bytes of a file, of which there are as many as the setting allows: what they are, how many, and they themselves, which are
+/// kept nowhere yet.
+async fn bytes_of(
+    directory: &Path,
+    path: &str,
+    blobs: Option<&BlobStore>,
+    (bytes_max, setting): (u64, &str),
+) -> anyhow::Result<(Inspector, Digest, u64, Option<SpooledBlob>)> {
     let (directory, path) = (directory.to_owned(), path.to_owned());
     let opening = tokio::task::spawn_blocking(move || opened(&directory, &path));
     let mut file = tokio::fs::File::from_std(opening.await??);
     let facts = file.metadata().await?;
-    let bytes_max = limits.content_bytes_max;
     if facts.len() > bytes_max {
-        bail!(
-            "it has {} bytes: at most {bytes_max} are allowed (`article.body_bytes_max`)",
-            facts.len()
-        );
+        bail!("it has {} bytes: at most {bytes_max} are allowed (`{setting}`)", facts.len());
     }
     let mut upload = blobs.map(|blobs| blobs.begin(bytes_max));
     let (mut inspector, mut hasher) = (Inspector::new(), Hasher::new());
@@ -368,8 +413,7 @@ async fn read(
         Some(upload) => Some(upload.stage().await?),
         None => None,
     };
-    let digest: Digest = hasher.finish();
-    Ok((described(inspector, digest, name, content_type)?, staged))
+    Ok((inspector, hasher.finish(), size_bytes, staged))
 }
 
 /// What an article of this name is that came without a media type, as for one that was sent.
@@ -419,6 +463,13 @@ fn listed(directory: &Path) -> anyhow::Result<Listing> {
     if let Some(at) = listing.files.iter().position(|path| path == MANIFEST) {
         listing.files.swap_remove(at);
         listing.manifest = manifest(directory)?;
+        if listing.manifest.is_unfinished {
+            bail!(
+                "`{}` is an export that did not come to its end: files may be missing, and names of others are not known. \
+                 Export once more, into a new folder",
+                directory.display()
+            );
+        }
     } else if let Some(it) = listing.left_out.iter().find(|it| it.what == MANIFEST) {
         // Without it, articles would get other names.
         bail!("`{}` cannot be read: {}", directory.join(MANIFEST).display(), it.why);

@@ -10,17 +10,19 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use article::{ArticleName, Content, Inspector};
+use article::{ArticleName, Inspector};
 use config::Config;
 use futures_util::TryStreamExt as _;
-use record::Hasher;
+use record::{Digest, Hasher};
 use serde::Serialize;
 use state::maintenance::Progress;
 use state::stored::Stored;
 use state::text::counted;
 use store::BlobStore;
 
-use crate::article_folder::{Entry, Layout, LeftOut, MANIFEST, Manifest, whole_prefix};
+use crate::article_folder::{
+    AttachedEntry, Entry, Layout, LeftOut, MANIFEST, Manifest, whole_prefix,
+};
 use crate::articles::described;
 use crate::writer::{self, Writer};
 
@@ -42,6 +44,8 @@ pub struct ExportReport {
     pub bytes: u64,
     /// Names that lead to one of them.
     pub redirects: u64,
+    /// Files of these articles.
+    pub attachments: u64,
     /// What was not exported.
     pub left_out: Vec<LeftOut>,
 }
@@ -60,8 +64,11 @@ impl fmt::Display for ExportReport {
         for left_out in &self.left_out {
             writeln!(formatter, "failure: {left_out}")?;
         }
-        let ExportReport { articles, bytes, redirects, .. } = self;
-        writeln!(formatter, "articles: {articles} with {bytes} bytes; {redirects} redirects")
+        let ExportReport { articles, bytes, redirects, attachments, .. } = self;
+        writeln!(
+            formatter,
+            "articles: {articles}, attachments: {attachments}, {bytes} bytes together; {redirects} redirects"
+        )
     }
 }
 
@@ -114,6 +121,9 @@ async fn everything(
         let rest = article.name.as_str().strip_prefix(&export.prefix)?;
         (!rest.is_empty()).then_some((rest, article))
     });
+    // If the export is interrupted, the folder says so: without the rest of this file, an import would use other names.
+    write_manifest(export, &Manifest { is_unfinished: true, ..Manifest::default() })?;
+    let mut with_files = Vec::new();
     let progress = Progress::on_terminal();
     progress.begin_counted("articles", stored.articles.len() as u64);
     for (rest, article) in all {
@@ -137,7 +147,8 @@ async fn everything(
         let placed = layout.place(rest, &content.content_type.essence());
         let done = match placed {
             Ok(path) => {
-                write(export, blobs, &path, content).await?.map(|inspector| (path, inspector))
+                let bytes = (content.digest, content.size_bytes);
+                write(export, blobs, &path, bytes).await?.map(|inspector| (path, inspector))
             }
             Err(why) => Err(why),
         };
@@ -150,6 +161,9 @@ async fn everything(
         };
         report.articles += 1;
         report.bytes += content.size_bytes;
+        if let Some(attachments) = stored.articles.attachments(&article.name) {
+            with_files.push((rest, path.clone(), attachments));
+        }
         let is_told = path == rest
             && ArticleName::parse(rest).is_ok_and(|name| {
                 let told = described(inspector, content.digest, &name, None);
@@ -160,25 +174,62 @@ async fn everything(
             manifest.articles.insert(path, Entry { name, content_type });
         }
     }
-    progress.end();
-    if manifest != Manifest::default() {
-        let text = serde_json::to_vec_pretty(&manifest)?;
-        let place = export.directory.join(MANIFEST);
-        let unwritable = || format!("`{}` cannot be written", place.display());
-        let mut file = File::create_new(&place).with_context(unwritable)?;
-        file.write_all(&text).with_context(unwritable)?;
+    // Articles come first: a file of one has to make room.
+    for (article, beside, attachments) in with_files {
+        if attachments.is_unreadable() {
+            report.left_out.push(LeftOut::new(article, "its attachments cannot be read here"));
+        }
+        for file in attachments.files() {
+            let name = file.name.to_string();
+            let done = match layout.place_attached(&beside, &name) {
+                Ok(path) => {
+                    let bytes = (file.digest, file.size_bytes);
+                    write(export, blobs, &path, bytes).await?.map(|_| path)
+                }
+                Err(why) => Err(why),
+            };
+            match done {
+                Ok(path) => {
+                    report.attachments += 1;
+                    report.bytes += file.size_bytes;
+                    let article = article.to_owned();
+                    manifest.attachments.insert(path, AttachedEntry { article, name });
+                }
+                Err(why) => {
+                    let what = format!("the attachment `{name}` of {article}");
+                    report.left_out.push(LeftOut::new(what, why));
+                }
+            }
+        }
     }
+    progress.end();
+    write_manifest(export, &manifest)?;
     Ok(report)
 }
 
-/// Writes a content into a new file. The inner error says why that is left out.
+/// Writes the manifest, in the place of the one before; there is none if it says nothing.
+fn write_manifest(export: &ArticlesExport, manifest: &Manifest) -> anyhow::Result<()> {
+    let place = export.directory.join(MANIFEST);
+    let unwritable = || format!("`{}` cannot be written", place.display());
+    if *manifest == Manifest::default() {
+        return fs::remove_file(&place).with_context(unwritable);
+    }
+    // Hidden files are not imported.
+    let new = export.directory.join(format!(".{MANIFEST}.new"));
+    let mut file = File::create_new(&new).with_context(unwritable)?;
+    file.write_all(&serde_json::to_vec_pretty(manifest)?).with_context(unwritable)?;
+    file.sync_all().with_context(unwritable)?;
+    fs::rename(&new, &place).with_context(unwritable)
+}
+
+/// Writes bytes into a new file. The inner error says why that is left out.
 async fn write(
     export: &ArticlesExport,
     blobs: &BlobStore,
     path: &str,
-    content: &Content,
+    (digest, size_bytes): (Digest, u64),
 ) -> anyhow::Result<Result<Inspector, String>> {
-    let Some(blob) = blobs.open_blob(content.digest).await? else {
+    let Some(blob) = blobs.open_blob(digest).await? else {
         return Ok(Err("its content is missing from the store".to_owned()));
     };
     let place = export.directory.join(path);
@@ -188,13 +239,13 @@ async fn write(
     }
     let mut file = File::create_new(&place).with_context(unwritable)?;
     let (mut inspector, mut hasher) = (Inspector::new(), Hasher::new());
-    let mut pieces = std::pin::pin!(blob.read_range(0..content.size_bytes));
+    let mut pieces = std::pin::pin!(blob.read_range(0..size_bytes));
     while let Some(piece) = pieces.try_next().await? {
         inspector.update(&piece);
         hasher.update(&piece);
         file.write_all(&piece).with_context(unwritable)?;
     }
-    if hasher.finish() != content.digest {
+    if hasher.finish() != digest {
         drop(file);
         fs::remove_file(&place).with_context(unwritable)?;
         return Ok(Err("its content in the store is damaged".to_owned()));

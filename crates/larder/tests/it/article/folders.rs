@@ -298,3 +298,82 @@ fn what_is_no_article_is_named_and_left_out() {
     place.check("import-articles wiki/good.md", 1, "is a file: the folder");
     place.check("import-articles none", 1, "`none/` cannot be listed");
 }
+
+/// attachments: added, changed, as they were
+#[track_caller]
+fn attached(done: &Done) -> [u64; 3] {
+    let report = report(done);
+    let names = ["attachments_added", "attachments_changed", "attachments_already_there"];
+    names.map(|name| report[name].as_u64().unwrap_or_else(|| panic!("{name}: {report}")))
+}
+
+#[test]
+fn attachments_go_out_and_in_again() {
+    let first = Arc::new(TempDir::new().expect("a directory"));
+    let server = serve(first.clone());
+    let attach = |server: &TestServer, target: &str, bytes: &[u8]| {
+        let target = format!("/+attachments/{target}");
+        let made = ask(server, "PUT", &target, &[("If-None-Match", "*")], bytes);
+        assert_eq!(made.status, 201, "{target}: {}", made.text());
+    };
+    store(&server, "guide/a/0", b"![plan](plan.png)\n");
+    store(&server, "guide/b/0", b"![plan](plan.png)\n");
+    store(&server, "guide/c.png/0", b"an article that is called like a picture");
+    attach(&server, "guide/a/plan.png", b"of a");
+    attach(&server, "guide/b/plan.png", b"of b");
+    attach(&server, "guide/b/c.png.md", b"so is this");
+    drop(server);
+    let place = Place(first.path());
+    place.run("export-articles out");
+    let out = files(&first.path().join("out"));
+    let paths: Vec<&str> = out.keys().map(String::as_str).collect();
+    assert_eq!(
+        paths,
+        [
+            "guide/a.md",
+            "guide/b.md",
+            "guide/b.md.files/c.png.md",
+            "guide/b.md.files/plan.png",
+            "guide/c.png.md",
+            "guide/plan.png",
+            "larder-articles.json",
+        ]
+    );
+    assert_eq!(out["guide/plan.png"], b"of a");
+    let second = Arc::new(TempDir::new().expect("a directory"));
+    fs::rename(first.path().join("out"), second.path().join("in")).expect("moved");
+    let place = Place(second.path());
+    place.run("init");
+    let rehearsed = place.run_with("import-articles in --json --dry-run", "");
+    assert_eq!(attached(&rehearsed), [3, 0, 0], "{rehearsed:?}");
+    let done = place.run_with("import-articles in --json --prefix wiki", "");
+    assert_eq!((counts(&done), attached(&done)), ([3, 0, 0, 0, 0], [3, 0, 0]), "{done:?}");
+    write(&second.path().join("in/guide/plan.png"), "another one");
+    let again = place.run_with("import-articles in --json --prefix wiki --user ada", "");
+    assert_eq!((counts(&again), attached(&again)), ([0, 0, 3, 0, 0], [0, 1, 2]), "{again:?}");
+    // Neither a name that is none nor one of a file elsewhere.
+    let manifest = second.path().join("in/larder-articles.json");
+    let text = fs::read_to_string(&manifest).expect("the manifest");
+    let text = text.replace("\"c.png.md\"", "\"../c.png\"").replace("in/guide", "x");
+    write(&manifest, &text);
+    let done = place.run_with("import-articles in --json --prefix wiki", "");
+    assert_eq!((done.code, attached(&done)), (Some(1), [0, 0, 2]), "{done:?}");
+    assert!(report(&done)["left_out"][0]["why"].as_str().expect("a text").contains("slash"));
+    // An export that was interrupted.
+    write(&manifest, "{\"is_unfinished\": true}");
+    place.check("import-articles in", 1, "did not come to its end");
+    place.run("verify");
+    let server = serve(second.clone());
+    assert_eq!(server.get("/+attachments/wiki/guide/a/plan.png").text(), "another one");
+    assert_eq!(server.get("/+attachments/wiki/guide/b/plan.png").text(), "of b");
+    let list = server.get("/+attachments/wiki/guide/a/").json();
+    assert_eq!(list["attachments"][0]["author"], "ada");
+    drop(server);
+    // A backup has them, and what is restored is whole.
+    place.run("backup kept");
+    fs::remove_dir_all(second.path().join("data")).expect("lost");
+    place.run("restore kept");
+    place.run("verify");
+    let server = serve(second);
+    assert_eq!(server.get("/+attachments/wiki/guide/b/plan.png").text(), "of b");
+}
