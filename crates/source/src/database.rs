@@ -304,6 +304,7 @@ impl DatabaseWatch {
                 end(connection).await?;
                 return Ok(None);
             }
+            difference.see_beside(connection, stall, tables).await?;
             let bases: Vec<i64> = difference.bases.iter().copied().collect();
             let part = Catalogue::read(connection, stall, now, Some(&bases)).await?;
             end(connection).await?;

@@ -86,6 +86,17 @@ impl Rows {
         )
     }
 
+    /// The sums of these bases.
+    fn some_owners(&self, bases: &[i64]) -> String {
+        let Rows { table, owner, condition, .. } = self;
+        let numbers: Vec<String> = bases.iter().map(i64::to_string).collect();
+        format!(
+            "SELECT CAST({owner} AS SIGNED), {} FROM {table} WHERE {condition} AND {owner} IN ({}) GROUP BY {owner}",
+            self.sum(),
+            numbers.join(",")
+        )
+    }
+
     /// The sum of each base; only of those in a range of numbers, if there is one.
     fn owners(&self, range: Option<Range<i64>>) -> String {
         let Rows { table, owner, condition, .. } = self;
@@ -106,12 +117,44 @@ struct Sums {
     chunks: HashMap<i64, i64>,
 }
 
+impl Sums {
+    /// Sets the sums of some bases; those without rows have none.
+    fn replace(&mut self, sums: impl Iterator<Item = (i64, Option<i64>)>) {
+        for (owner, sum) in sums {
+            if self.owners.get(&owner).copied() == sum {
+                continue;
+            }
+            match sum {
+                Some(sum) => drop(self.owners.insert(owner, sum)),
+                None => drop(self.owners.remove(&owner)),
+            }
+            let chunk = owner.div_euclid(CHUNK);
+            if self.chunks.get(&chunk) == Some(&NO_SUM) {
+                continue;
+            }
+            let all =
+                self.owners.range(range(chunk)).map(|(_, sum)| *sum).reduce(i64::wrapping_add);
+            match all {
+                Some(sum) => drop(self.chunks.insert(chunk, sum)),
+                None => drop(self.chunks.remove(&chunk)),
+            }
+        }
+    }
+}
+
 /// Sums that differ from those that are held.
 #[derive(Debug)]
 struct NewSums {
     rows: usize,
     /// The sums of some chunks; those without rows are missing in the second field.
     chunks: Vec<(i64, Option<i64>)>,
+    owners: BTreeMap<i64, i64>,
+}
+
+/// The sums of all bases that are read, in a table that was not compared.
+#[derive(Debug)]
+struct Beside {
+    rows: usize,
     owners: BTreeMap<i64, i64>,
 }
 
@@ -133,8 +176,32 @@ pub(super) struct Difference {
     /// The numbers of bases that may differ.
     pub(super) bases: BTreeSet<i64>,
     sums: Vec<NewSums>,
+    beside: Vec<Beside>,
     users: Option<HashMap<i64, i64>>,
     decayed_at: Option<i64>,
+}
+
+impl Difference {
+    /// Sees what the tables that were not compared have of the bases that differ, in the transaction in which these bases are read.
+    ///
+    /// They are read with their rows of all tables. A row that was committed after these tables were chosen, and that goes back to
+    /// what is held before they are compared, would never differ, and what was read in between would be served on.
+    pub(super) async fn see_beside(
+        &mut self,
+        connection: &mut MySqlConnection,
+        stall: Duration,
+        compared: Tables,
+    ) -> Result<(), sqlx::Error> {
+        let bases: Vec<i64> = self.bases.iter().copied().collect();
+        if bases.is_empty() {
+            return Ok(());
+        }
+        for (at, rows) in ROWS.iter().enumerate().filter(|(_, rows)| !compared.has(rows.table)) {
+            let owners = pairs(connection, rows.some_owners(&bases), stall).await?;
+            self.beside.push(Beside { rows: at, owners: owners.into_iter().collect() });
+        }
+        Ok(())
+    }
 }
 
 impl Held {
@@ -165,8 +232,13 @@ impl Held {
         tables: Tables,
         now: Option<i64>,
     ) -> Result<Difference, sqlx::Error> {
-        let mut difference =
-            Difference { bases: BTreeSet::new(), sums: Vec::new(), users: None, decayed_at: now };
+        let mut difference = Difference {
+            bases: BTreeSet::new(),
+            sums: Vec::new(),
+            beside: Vec::new(),
+            users: None,
+            decayed_at: now,
+        };
         for (at, rows) in ROWS.iter().enumerate().filter(|(_, rows)| tables.has(rows.table)) {
             let sums = &self.sums[at];
             let found: HashMap<i64, i64> =
@@ -259,6 +331,10 @@ impl Held {
             }
             owners.retain(|owner, _| !except.contains(owner));
             sums.owners.append(&mut owners);
+        }
+        for Beside { rows, owners } in difference.beside {
+            let read = difference.bases.iter().filter(|id| !except.contains(id));
+            self.sums[rows].replace(read.map(|id| (*id, owners.get(id).copied())));
         }
         if let Some(users) = difference.users {
             self.users = users;
@@ -360,8 +436,13 @@ mod tests {
         let sum = (!found.is_empty()).then(|| found.iter().map(|(_, sum)| sum).sum());
         let new =
             NewSums { rows: 0, chunks: vec![(1, sum)], owners: found.iter().copied().collect() };
-        let difference =
-            Difference { bases: BTreeSet::new(), sums: vec![new], users: None, decayed_at: None };
+        let difference = Difference {
+            bases: BTreeSet::new(),
+            sums: vec![new],
+            beside: Vec::new(),
+            users: None,
+            decayed_at: None,
+        };
         held.learn(difference, &Catalogue::empty(0), &HashSet::from([70]));
         let sums = &held.sums[0];
         assert_eq!(sums.owners.iter().map(copied).collect::<Vec<_>>(), owners);
@@ -373,6 +454,20 @@ mod tests {
         check(&[(70, 8), (71, 9)], &[(1, 10), (70, 5), (71, 9)], Some(NO_SUM));
         check(&[(71, 9)], &[(1, 10), (70, 5), (71, 9)], Some(NO_SUM));
         check(&[], &[(1, 10), (70, 5)], Some(NO_SUM));
+    }
+
+    #[test]
+    fn sums_of_bases_that_were_read_are_replaced() {
+        let mut sums = held(&[(1, 10), (2, 5), (70, 7)]).sums.into_iter().next().expect("sums");
+        sums.replace(
+            [(1, Some(11)), (2, None), (3, Some(2)), (70, None), (200, Some(4))].into_iter(),
+        );
+        assert_eq!(sums.owners.iter().map(copied).collect::<Vec<_>>(), [(1, 11), (3, 2), (200, 4)]);
+        assert_eq!(sums.chunks, HashMap::from([(0, 13), (3, 4)]));
+        // A base of this chunk was left for later: it has to differ again.
+        sums.chunks.insert(0, NO_SUM);
+        sums.replace([(1, Some(12))].into_iter());
+        assert_eq!(sums.chunks[&0], NO_SUM);
     }
 
     #[test]

@@ -48,6 +48,60 @@ fn text_of(news: Option<News>) -> String {
     }
 }
 
+/// A base is read with its rows of all tables, also of those that nobody has compared. What these had for a moment differs
+/// again once it is gone.
+#[tokio::test]
+async fn what_was_there_for_a_moment_is_read_again() {
+    let Some(database) = database() else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut watch = watch(&database, directory.path(), SourceOptions::default());
+    let stall = Duration::from_secs(60);
+    let mut connection = watch.connect().await.expect("a connection");
+    let now = begin(&mut connection).await.expect("a transaction");
+    let all = Catalogue::read(&mut connection, stall, now, None).await.expect("all tables");
+    let mut held = Held::see(&mut connection, stall, &all).await.expect("sums");
+    end(&mut connection).await.expect("the end");
+    let only = |name: &str| Tables::default().and(name);
+    for (committed, compared, meanwhile, table, taken_back) in [
+        (
+            "UPDATE PackageBases SET NumVotes = 4 WHERE ID = 1",
+            "PackageBases",
+            "INSERT INTO PackageRequests (ReqTypeID, PackageBaseID) VALUES (4, 1)",
+            "PackageRequests",
+            "UPDATE PackageRequests SET Status = 2, ClosedTS = 5",
+        ),
+        (
+            "INSERT INTO PackageKeywords VALUES (1, 'cow')",
+            "PackageKeywords",
+            "UPDATE PackageBases SET OutOfDateTS = 5 WHERE ID = 1",
+            "PackageBases",
+            "UPDATE PackageBases SET OutOfDateTS = NULL WHERE ID = 1",
+        ),
+    ] {
+        // Only one of the tables had moved when somebody looked.
+        database.execute("aur", committed);
+        database.execute("aur", meanwhile);
+        let now = begin(&mut connection).await.expect("a transaction");
+        let compared = only(compared);
+        let compare = held.compare(&mut connection, stall, compared, None);
+        let mut difference = compare.await.expect("a difference");
+        difference.see_beside(&mut connection, stall, compared).await.expect("sums");
+        let part = Catalogue::read(&mut connection, stall, now, Some(&[1])).await.expect("a base");
+        end(&mut connection).await.expect("the end");
+        assert_eq!(difference.bases.iter().copied().collect::<Vec<_>>(), [1]);
+        held.learn(difference, &part, &HashSet::new());
+
+        database.execute("aur", taken_back);
+        begin(&mut connection).await.expect("a transaction");
+        let compare = held.compare(&mut connection, stall, only(table), None);
+        let difference = compare.await.expect("a difference");
+        let part = Catalogue::read(&mut connection, stall, now, Some(&[1])).await.expect("a base");
+        end(&mut connection).await.expect("the end");
+        assert_eq!(difference.bases.iter().copied().collect::<Vec<_>>(), [1], "{taken_back}");
+        held.learn(difference, &part, &HashSet::new());
+    }
+}
+
 /// A table that is emptied for a moment, as in a migration, empties nothing, even if all tables are read just then.
 #[tokio::test]
 async fn rows_that_are_gone_for_a_moment_are_waited_for() {
