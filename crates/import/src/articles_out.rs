@@ -21,7 +21,7 @@ use state::text::counted;
 use store::BlobStore;
 
 use crate::article_folder::{
-    AttachedEntry, Entry, Layout, LeftOut, MANIFEST, Manifest, whole_prefix,
+    AttachedEntry, Entry, Layout, LeftOut, MANIFEST, MANIFEST_BYTES_MAX, Manifest, whole_prefix,
 };
 use crate::articles::described;
 use crate::writer::{self, Writer};
@@ -136,11 +136,19 @@ async fn everything(
             }
             continue;
         }
+        let with_attachments = |why: &str| {
+            let attachments = stored.articles.attachments(&article.name);
+            match attachments.map_or(0, |all| all.files().len() as u64) {
+                0 => why.to_owned(),
+                count => format!("{why}; with it {} of it", counted(count, "attachment")),
+            }
+        };
         let content = article.latest().and_then(|latest| latest.content());
         let Some(content) = content else {
             // One that cannot be read is not one that was deleted.
             if !article.unreadable().is_empty() {
-                report.left_out.push(LeftOut::new(rest, "its latest version cannot be read here"));
+                let why = "its latest version cannot be read here";
+                report.left_out.push(LeftOut::new(rest, with_attachments(why)));
             }
             continue;
         };
@@ -155,7 +163,7 @@ async fn everything(
         let (path, inspector) = match done {
             Ok(done) => done,
             Err(why) => {
-                report.left_out.push(LeftOut::new(rest, why));
+                report.left_out.push(LeftOut::new(rest, with_attachments(&why)));
                 continue;
             }
         };
@@ -207,6 +215,22 @@ async fn everything(
     Ok(report)
 }
 
+/// The manifest as text.
+///
+/// # Errors
+/// If an import would not read it, as it has more bytes than these.
+fn text_of(manifest: &Manifest, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+    let text = serde_json::to_vec(manifest)?;
+    if text.len() as u64 > bytes_max {
+        bail!(
+            "`{MANIFEST}` would have {} bytes, and an import reads at most {bytes_max}: export the articles in parts, each with \
+             a `--prefix`. The folder is marked as unfinished",
+            text.len()
+        );
+    }
+    Ok(text)
+}
+
 /// Writes the manifest, in the place of the one before; there is none if it says nothing.
 fn write_manifest(export: &ArticlesExport, manifest: &Manifest) -> anyhow::Result<()> {
     let place = export.directory.join(MANIFEST);
@@ -214,10 +238,11 @@ fn write_manifest(export: &ArticlesExport, manifest: &Manifest) -> anyhow::Resul
     if *manifest == Manifest::default() {
         return fs::remove_file(&place).with_context(unwritable);
     }
+    let text = text_of(manifest, MANIFEST_BYTES_MAX)?;
     // Hidden files are not imported.
     let new = export.directory.join(format!(".{MANIFEST}.new"));
     let mut file = File::create_new(&new).with_context(unwritable)?;
-    file.write_all(&serde_json::to_vec_pretty(manifest)?).with_context(unwritable)?;
+    file.write_all(&text).with_context(unwritable)?;
     file.sync_all().with_context(unwritable)?;
     fs::rename(&new, &place).with_context(unwritable)
 }
@@ -251,4 +276,19 @@ async fn write(
         return Ok(Err("its content in the store is damaged".to_owned()));
     }
     Ok(Ok(inspector))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_that_no_import_reads_is_not_written() {
+        let redirects = (0..100).map(|number| (format!("old{number}"), "new".to_owned()));
+        let manifest = Manifest { redirects: redirects.collect(), ..Manifest::default() };
+        let size = text_of(&manifest, u64::MAX).expect("text").len() as u64;
+        assert!(text_of(&manifest, size).is_ok());
+        let error = text_of(&manifest, size - 1).expect_err("too large").to_string();
+        assert!(error.contains("--prefix"), "{error}");
+    }
 }

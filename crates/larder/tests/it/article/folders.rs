@@ -377,3 +377,20 @@ fn attachments_go_out_and_in_again() {
     let server = serve(second);
     assert_eq!(server.get("/+attachments/wiki/guide/b/plan.png").text(), "of b");
 }
+
+/// Who reads the report knows what an article that is left out had.
+#[test]
+fn the_files_of_an_article_that_is_left_out_are_counted() {
+    let directory = Arc::new(TempDir::new().expect("a directory"));
+    let server = serve(directory.clone());
+    for name in ["guide/A", "guide/a"] {
+        store(&server, &format!("{name}/0"), b"text");
+        for file in ["x.png", "y.png"] {
+            let made = ask(&server, "PUT", &format!("/+attachments/{name}/{file}"), &[], b"x");
+            assert_eq!(made.status, 201, "{}", made.text());
+        }
+    }
+    drop(server);
+    let place = Place(directory.path());
+    place.check("export-articles out", 1, "with it 2 attachments of it");
+}
