@@ -36,7 +36,7 @@ pub struct SentAs {
     pub is_inline: bool,
 }
 
-/// Bytes of a refused name that the refusal shows.
+/// Characters of a refused name that the refusal shows.
 const SHOWN_CHARACTERS_MAX: usize = 80;
 
 /// Pictures of dots: no browser runs anything in them.
@@ -105,6 +105,21 @@ impl AttachmentName {
             return refuse("it begins with a combining mark".to_owned());
         }
         Ok(AttachmentName(name.into()))
+    }
+
+    /// The name for a file that is called so on somebody's machine, which may come with its path there. Of what no name has, white
+    /// space becomes a plain space, and the rest is left out: systems put narrow spaces into names of screenshots, and emoji
+    /// have invisible parts.
+    ///
+    /// # Errors
+    /// [`AttachmentNameError`], if what is left is no name.
+    pub fn of_file(called: &str) -> Result<AttachmentName, AttachmentNameError> {
+        let last = called.rsplit(['/', '\\']).next().unwrap_or_default();
+        let kept = last.chars().filter_map(|character| match refused(character) {
+            None => Some(character),
+            Some(_) => character.is_whitespace().then_some(' '),
+        });
+        AttachmentName::parse(kept.collect::<String>().trim())
     }
 
     /// The name as text.
@@ -197,6 +212,29 @@ mod tests {
         refused(" a", "space");
         refused("a ", "space");
         refused("\u{301}a", "combining");
+    }
+
+    #[test]
+    fn files_of_machines_get_names() {
+        let check = |called: &str, expected: &str| {
+            assert_eq!(AttachmentName::of_file(called).expect(called).as_str(), expected);
+        };
+        check(
+            "Screenshot 2026-01-02 at 3.04.05\u{202f}PM.png",
+            "Screenshot 2026-01-02 at 3.04.05 PM.png",
+        );
+        check("I \u{2764}\u{fe0f} you.png", "I \u{2764} you.png");
+        check("\u{1f468}\u{200d}\u{1f469}.png", "\u{1f468}\u{1f469}.png");
+        check("\u{a0}a\tb\u{3000}", "a b");
+        check("e\u{301}.png", "é.png");
+        check("C:\\x\\plan.png", "plan.png");
+        check("/tmp/plan.png", "plan.png");
+        check("cod\u{202e}gnp.exe", "codgnp.exe");
+        for called in
+            ["", "\u{fe0f}", " \u{202f} ", "a/", ".hidden", "\u{200b}.x", "a%2fb", &"x".repeat(256)]
+        {
+            AttachmentName::of_file(called).expect_err(called);
+        }
     }
 
     #[test]

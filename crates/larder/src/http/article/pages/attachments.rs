@@ -26,7 +26,7 @@ use super::{Place, Shown};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::forms::{self, TOKEN_FIELD, Undue};
-use crate::http::multipart::FormReader;
+use crate::http::multipart::{FormReader, HEAD_BYTES_MAX};
 use crate::http::people::{self, Site};
 use crate::http::words::{self, Time, in_path};
 use crate::http::{auth, body};
@@ -264,6 +264,8 @@ async fn carry_out(
         return Err(AttachmentError::too_large(size, &limits).into());
     }
     let broken = |error: multer::Error| bad(format_args!("the form did not arrive whole: {error}"));
+    let mut held = app.bodies.begin(body::holder(app, head, principal)).map_err(HttpError::from)?;
+    held.hold(HEAD_BYTES_MAX + FIELD_BYTES_MAX).map_err(HttpError::from)?;
     let mut form = FormReader::new(body.into_data_stream(), boundary);
     let (mut arrived, mut is_due, mut fields, mut field_bytes) = (Arrived::default(), false, 0, 0);
     while let Some(mut field) = form.next_field().await.map_err(bad)? {
@@ -280,9 +282,7 @@ async fn carry_out(
                 continue;
             }
             if arrived.name.is_empty() {
-                // Some browsers send the path on their machine.
-                let last = filename.rsplit(['/', '\\']).next();
-                arrived.name = last.unwrap_or_default().to_owned();
+                arrived.name = name_of(&filename)?.to_string();
             }
             let write = arrived.write(article, principal)?;
             write::admit(app, principal, article)?;
@@ -328,6 +328,12 @@ async fn carry_out(
     };
     let write = arrived.write(article, principal)?;
     Ok(attachments::store(app, principal, &write, file).await?)
+}
+
+/// The name for a file that a browser sends under this one. Of a name, browsers encode quotes and ends of lines, and nothing else.
+fn name_of(filename: &str) -> Result<AttachmentName, HttpError> {
+    let filename = filename.replace("%22", "\"").replace("%0D", " ").replace("%0A", " ");
+    AttachmentName::of_file(&filename).map_err(bad)
 }
 
 impl Arrived {
