@@ -61,10 +61,15 @@ impl Rename {
         let moved: Vec<&RevisionFacts> = article.own_revisions().map(|facts| &**facts).collect();
         let redirects: Vec<_> = snapshot.redirects_to(name).collect();
         let attachments = snapshot.attachments(name);
-        if attachments.is_some_and(|all| all.is_unreadable()) {
-            return Err(WriteError::UnreadableAttachments { name: name.clone() });
+        // What an older Larder left there, which does not know of files: those of no article any more.
+        let left = snapshot.attachments(to);
+        for (name, there) in [(name, attachments), (to, left)] {
+            if there.is_some_and(|all| all.is_unreadable()) {
+                return Err(WriteError::UnreadableAttachments { name: name.clone() });
+            }
         }
-        let records = 2 * moved.len() + redirects.len() + 2 + 2 * attachments.iter().count();
+        let of_files = if attachments.is_some() { 2 } else { left.iter().count() };
+        let records = 2 * moved.len() + redirects.len() + 2 + of_files;
         if records > RECORDS_MAX {
             let (name, records_max) = (name.clone(), RECORDS_MAX);
             return Err(WriteError::TooManyVersions { name, records, records_max });
@@ -104,9 +109,16 @@ impl Rename {
             Some(all) => {
                 let (body, blobs) = attachment::render(all);
                 let batch = batch.delete(key_before, Expected::At(all.serial));
-                batch.put(key_now, Expected::Absent, body, blobs)
+                let expected = left.map_or(Expected::Absent, |left| Expected::At(left.serial));
+                batch.put(key_now, expected, body, blobs)
             }
-            None => batch.check(key_before, Expected::Absent).check(key_now, Expected::Absent),
+            None => {
+                let batch = batch.check(key_before, Expected::Absent);
+                match left {
+                    Some(left) => batch.delete(key_now, Expected::At(left.serial)),
+                    None => batch.check(key_now, Expected::Absent),
+                }
+            }
         };
         let tag = RevisionTag::new(revision, Some(&content));
         let renamed = Kind::Renamed { from: name.clone(), content };

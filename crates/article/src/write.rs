@@ -236,9 +236,10 @@ pub enum WriteError {
         /// The revision.
         revision: Revision,
     },
-    /// This version of Larder cannot read the record of the article's files, so they can neither go nor come along.
+    /// This version of Larder cannot read the record of files at this name, so they can neither go nor come along.
     #[error(
-        "the attachments of `{name}` cannot be read here, so it can be neither deleted nor renamed"
+        "the attachments of `{name}` cannot be read here, so it can be neither deleted nor renamed, and no article can \
+         get its name"
     )]
     UnreadableAttachments {
         /// The article.
@@ -467,7 +468,10 @@ impl Change {
         if base != Revision::NONE {
             batch = batch.check(crate::key(name, base), Expected::Present);
         }
-        if matches!(kind, Kind::Deleted) {
+        // An older Larder, which does not know of files, left those of an article that is not here any more.
+        let is_there = article.is_some_and(|it| it.latest().is_some_and(|it| !it.is_deleted()));
+        let files = snapshot.attachments(name).map(|all| all.files()).unwrap_or_default();
+        if matches!(kind, Kind::Deleted) || !is_there && !files.is_empty() {
             batch = cleared(batch, snapshot, name, author, at)?;
         }
         let content = match &kind {
