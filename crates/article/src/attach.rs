@@ -63,6 +63,16 @@ pub struct AttachmentWrite {
     pub at: Timestamp,
 }
 
+/// What is to be done with a file, for those rules that differ.
+#[derive(Clone, Copy)]
+enum Act {
+    /// It gets bytes that have not come yet.
+    Announce,
+    /// It gets these bytes.
+    Put(Digest),
+    Remove,
+}
+
 /// A change that passed its checks against a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckedAttachment {
@@ -115,6 +125,8 @@ pub enum AttachmentError {
         name: AttachmentName,
         /// The file that is there.
         current: Option<Box<Attachment>>,
+        /// Whether it has the bytes of the refused write: this may be the same write, sent again because its answer was lost.
+        has_same_content: bool,
     },
     /// There is a file, and the request does not say which one it replaces or removes.
     #[error(
@@ -124,8 +136,12 @@ pub enum AttachmentError {
     ConditionMissing {
         /// The article.
         article: ArticleName,
-        /// The file.
+        /// The file's name.
         name: AttachmentName,
+        /// The file that is there.
+        current: Box<Attachment>,
+        /// Whether it has the bytes of the refused write.
+        has_same_content: bool,
     },
     /// The file is larger than allowed.
     #[error(
@@ -139,11 +155,14 @@ pub enum AttachmentError {
     },
     /// The article has as many files as it may.
     #[error(
-        "`{article}` has {files_max} attachments, the most that are allowed (`article.attachments_max`)"
+        "`{article}` has {files} attachments, and cannot have another one: at most {files_max} are allowed \
+         (`article.attachments_max`)"
     )]
     TooMany {
         /// The article.
         article: ArticleName,
+        /// Its files.
+        files: usize,
         /// The most files.
         files_max: usize,
     },
@@ -162,7 +181,8 @@ pub enum AttachmentError {
     },
     /// This version of Larder cannot read the latest revision's record, or that of the files.
     #[error(
-        "the attachments of `{article}`, or its latest version, cannot be read here, so they cannot be changed"
+        "the attachments of `{article}`, or its latest version, cannot be read here: another version of Larder wrote \
+         them, or they are damaged"
     )]
     Unreadable {
         /// The article.
@@ -176,6 +196,40 @@ pub enum AttachmentError {
 }
 
 impl AttachmentError {
+    /// The message for a writer who may not read the article: it names the bounds, but not how many files there are, or how
+    /// large they are.
+    pub fn blind(&self) -> String {
+        match self {
+            AttachmentError::TooMany { article, files_max, .. } => format!(
+                "`{article}` would have more than {files_max} attachments, the most that are allowed \
+                 (`article.attachments_max`)"
+            ),
+            AttachmentError::TooLargeTogether { article, size_bytes_max, .. } => format!(
+                "all attachments of `{article}` would have more than {size_bytes_max} bytes, the most that are allowed \
+                 (`article.attachments_bytes_max`)"
+            ),
+            error => error.to_string(),
+        }
+    }
+
+    /// The file that is there, if that is why the write is refused.
+    pub fn current(&self) -> Option<&Attachment> {
+        match self {
+            AttachmentError::Precondition { current, .. } => current.as_deref(),
+            AttachmentError::ConditionMissing { current, .. } => Some(current),
+            _ => None,
+        }
+    }
+
+    /// Whether the file that is there has the bytes of the refused write; `None` if it is refused for something else.
+    pub fn has_same_content(&self) -> Option<bool> {
+        match self {
+            AttachmentError::Precondition { has_same_content, .. }
+            | AttachmentError::ConditionMissing { has_same_content, .. } => Some(*has_same_content),
+            _ => None,
+        }
+    }
+
     /// A word for programs.
     pub fn code(&self) -> &'static str {
         match self {
@@ -205,7 +259,7 @@ impl AttachmentWrite {
         size_bytes: Option<u64>,
         limits: &AttachmentLimits,
     ) -> Result<(), AttachmentError> {
-        let attachments = self.judged(snapshot, false)?;
+        let attachments = self.judged(snapshot, Act::Announce)?;
         self.check_bounds(attachments.as_deref(), size_bytes.unwrap_or(0), limits)
     }
 
@@ -219,7 +273,7 @@ impl AttachmentWrite {
         (digest, size_bytes): (Digest, u64),
         limits: &AttachmentLimits,
     ) -> Result<CheckedAttachment, AttachmentError> {
-        let attachments = self.judged(snapshot, false)?;
+        let attachments = self.judged(snapshot, Act::Put(digest))?;
         let current = attachments.as_ref().and_then(|all| all.file(self.name.as_str()));
         if let Some(same) = current.filter(|file| file.digest == digest) {
             return Ok(CheckedAttachment {
@@ -241,7 +295,7 @@ impl AttachmentWrite {
     /// # Errors
     /// [`AttachmentError`], for the first rule that this breaks.
     pub fn remove(&self, snapshot: &Snapshot) -> Result<CheckedAttachment, AttachmentError> {
-        let attachments = self.judged(snapshot, true)?;
+        let attachments = self.judged(snapshot, Act::Remove)?;
         Ok(self.changed(snapshot, attachments.as_deref(), AttachmentAct::Removed, None))
     }
 
@@ -249,7 +303,7 @@ impl AttachmentWrite {
     fn judged(
         &self,
         snapshot: &Snapshot,
-        is_removal: bool,
+        act: Act,
     ) -> Result<Option<Arc<Attachments>>, AttachmentError> {
         check_author(&self.author, "", &Limits::default()).map_err(|_| AttachmentError::Author)?;
         let article = || self.article.clone();
@@ -268,14 +322,14 @@ impl AttachmentWrite {
             return Err(AttachmentError::Unreadable { article: article() });
         }
         let current = attachments.and_then(|all| all.file(self.name.as_str()));
-        self.check_condition(current, is_removal)?;
+        self.check_condition(current, act)?;
         Ok(attachments.cloned())
     }
 
     fn check_condition(
         &self,
         current: Option<&Attachment>,
-        is_removal: bool,
+        act: Act,
     ) -> Result<(), AttachmentError> {
         let (article, name) = (self.article.clone(), self.name.clone());
         let Some(file) = current else {
@@ -283,11 +337,12 @@ impl AttachmentWrite {
                 Condition::Anything => true,
                 Condition::Headers { if_match, .. } => if_match.is_none(),
             };
-            return match (is_removal, is_expected) {
-                (true, _) => Err(AttachmentError::NoFile { article, name }),
-                (false, true) => Ok(()),
-                (false, false) => {
-                    Err(AttachmentError::Precondition { article, name, current: None })
+            return match (act, is_expected) {
+                (Act::Remove, _) => Err(AttachmentError::NoFile { article, name }),
+                (_, true) => Ok(()),
+                (_, false) => {
+                    let (current, has_same_content) = (None, false);
+                    Err(AttachmentError::Precondition { article, name, current, has_same_content })
                 }
             };
         };
@@ -301,11 +356,17 @@ impl AttachmentWrite {
         });
         let is_excluded =
             if_none_match.as_ref().map(|value| is_listed(value, |listed| listed == tag));
+        let has_same_content = matches!(act, Act::Put(digest) if digest == file.digest);
+        let there = Box::new(file.clone());
         match (is_match, is_excluded) {
-            (None, None) => Err(AttachmentError::ConditionMissing { article, name }),
             (Some(false), _) | (_, Some(true)) => {
-                let current = Some(Box::new(file.clone()));
-                Err(AttachmentError::Precondition { article, name, current })
+                let current = Some(there);
+                Err(AttachmentError::Precondition { article, name, current, has_same_content })
+            }
+            // That it is not one of some others does not say which file was seen.
+            (None, _) => {
+                let current = there;
+                Err(AttachmentError::ConditionMissing { article, name, current, has_same_content })
             }
             _ => Ok(()),
         }
@@ -324,7 +385,7 @@ impl AttachmentWrite {
         let files = attachments.map_or(0, |all| all.files().len());
         if current.is_none() && files >= limits.files_max {
             let (article, files_max) = (self.article.clone(), limits.files_max);
-            return Err(AttachmentError::TooMany { article, files_max });
+            return Err(AttachmentError::TooMany { article, files, files_max });
         }
         let others = attachments.map_or(0, Attachments::size_bytes);
         let others = others - current.map_or(0, |file| file.size_bytes);

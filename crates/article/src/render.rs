@@ -28,8 +28,8 @@ use serde_json::{Map, Value};
 
 use crate::text_index::Hit;
 use crate::{
-    Article, ArticleName, Attachment, AttachmentChange, Attachments, Hunk, Kind, Merge, Page,
-    RevisionFacts, WriteError,
+    Article, ArticleName, Attachment, AttachmentChange, AttachmentError, Attachments, Hunk, Kind,
+    Merge, Page, RevisionFacts, WriteError,
 };
 
 #[derive(Serialize)]
@@ -272,10 +272,20 @@ pub fn attachment(article: &ArticleName, file: &Attachment) -> Bytes {
     json(&WireStoredAttachment { article: article.as_str(), file: WireAttachment::of(file) })
 }
 
-/// The same, for a writer who may not read the article: what they sent themselves.
+/// A file of an article: the answer to a write of it by somebody who may not read the article. It has only what they sent themselves.
 pub fn blind_attachment(article: &ArticleName, file: &Attachment) -> Bytes {
     let (name, size_bytes, sha256) = (file.name.as_str(), file.size_bytes, file.digest.to_string());
     json(&WireBlindAttachment { article: article.as_str(), name, size_bytes, sha256 })
+}
+
+/// What a refusal of a change of a file has beside its text: `{"code", "same_content"}`, the latter for who may read the article.
+pub fn attachment_refusal(error: &AttachmentError, may_read: bool) -> Map<String, Value> {
+    let mut members = Map::new();
+    members.insert("code".to_owned(), error.code().into());
+    if let Some(has_same_content) = error.has_same_content().filter(|_| may_read) {
+        members.insert("same_content".to_owned(), has_same_content.into());
+    }
+    members
 }
 
 /// The files of an article, and what was done with them last: `{"article", "attachments": […], "size_bytes", "changes": […]}`.

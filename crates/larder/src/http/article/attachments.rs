@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use account::{Object, Principal};
 use article::{
     ArticleName, Attachment, AttachmentError, AttachmentLimits, AttachmentName, AttachmentWrite,
-    CheckedAttachment, Condition, render,
+    Attachments, CheckedAttachment, Condition, render,
 };
 use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
@@ -86,28 +86,44 @@ impl From<AttachmentError> for Failed {
 }
 
 impl From<AttachmentError> for HttpError {
+    /// For somebody who may read the article.
     fn from(error: AttachmentError) -> HttpError {
-        let status = match &error {
-            AttachmentError::NoArticle { .. } | AttachmentError::NoFile { .. } => {
-                StatusCode::NOT_FOUND
+        let status = status(&error);
+        HttpError::refused(status, error.to_string()).with(render::attachment_refusal(&error, true))
+    }
+}
+
+fn status(error: &AttachmentError) -> StatusCode {
+    match error {
+        AttachmentError::NoArticle { .. } | AttachmentError::NoFile { .. } => StatusCode::NOT_FOUND,
+        AttachmentError::Deleted { .. }
+        | AttachmentError::Renamed { .. }
+        | AttachmentError::TooMany { .. } => StatusCode::CONFLICT,
+        AttachmentError::Precondition { .. } => StatusCode::PRECONDITION_FAILED,
+        AttachmentError::ConditionMissing { .. } => StatusCode::PRECONDITION_REQUIRED,
+        AttachmentError::TooLarge { .. } | AttachmentError::TooLargeTogether { .. } => {
+            StatusCode::PAYLOAD_TOO_LARGE
+        }
+        AttachmentError::Unreadable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        AttachmentError::Author => StatusCode::BAD_REQUEST,
+    }
+}
+
+impl Failed {
+    /// What it says to this writer: to who may not read the article, nothing of its files but what the writer named.
+    fn told(self, app: &App, writer: &Principal, article: &ArticleName) -> HttpError {
+        match self {
+            Failed::Refused(error) if !read::may_read(app, writer, article) => {
+                let members = render::attachment_refusal(&error, false);
+                HttpError::refused(status(&error), error.blind()).with(members)
             }
-            AttachmentError::Deleted { .. }
-            | AttachmentError::Renamed { .. }
-            | AttachmentError::TooMany { .. } => StatusCode::CONFLICT,
-            AttachmentError::Precondition { .. } => StatusCode::PRECONDITION_FAILED,
-            AttachmentError::ConditionMissing { .. } => StatusCode::PRECONDITION_REQUIRED,
-            AttachmentError::TooLarge { .. } | AttachmentError::TooLargeTogether { .. } => {
-                StatusCode::PAYLOAD_TOO_LARGE
-            }
-            AttachmentError::Unreadable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
-            AttachmentError::Author => StatusCode::BAD_REQUEST,
-        };
-        let code = [("code".to_owned(), error.code().into())];
-        HttpError::refused(status, error.to_string()).with(code.into_iter().collect())
+            failed => failed.into(),
+        }
     }
 }
 
 impl From<Failed> for HttpError {
+    /// For somebody who may read the article.
     fn from(failed: Failed) -> HttpError {
         match failed {
             Failed::Refused(error) => error.into(),
@@ -120,19 +136,21 @@ impl Place {
     fn of(path: &str) -> Result<Place, HttpError> {
         let bad = |error: &dyn std::fmt::Display| HttpError::bad_request(error.to_string());
         let rest = path.strip_prefix("/+attachments/").unwrap_or_default();
-        let rest = percent_decode_str(rest)
-            .decode_utf8()
-            .map_err(|_| bad(&format_args!("`{path}` is not UTF-8 after percent-decoding")))?;
+        let decoded = |text| {
+            let text = percent_decode_str(text).decode_utf8();
+            text.map_err(|_| bad(&format_args!("`{path}` is not UTF-8 after percent-decoding")))
+        };
+        // The slash between them is that of the path, as everywhere else. An encoded one is part of a name.
         let Some((article, file)) = rest.rsplit_once('/') else {
             let detail = format!(
                 "`{path}` lacks the name of a file: `{path}/` lists those of the article, `{path}/FILE` is one of them"
             );
             return Err(HttpError::not_found(detail));
         };
-        let article = ArticleName::parse(article).map_err(|error| bad(&error))?;
+        let article = ArticleName::parse(&decoded(article)?).map_err(|error| bad(&error))?;
         let file = match file {
             "" => None,
-            file => Some(AttachmentName::parse(file).map_err(|error| bad(&error))?),
+            file => Some(AttachmentName::parse(&decoded(file)?).map_err(|error| bad(&error))?),
         };
         Ok(Place { article, file })
     }
@@ -163,7 +181,14 @@ pub(in crate::http) async fn answer_attachment(
         (&Method::PUT, Some(file)) => put(app, head, place.article, file, body).await,
         (&Method::DELETE, Some(file)) => delete(app, head, place.article, file).await,
         (&Method::POST, None) => pages::change_attachments(app, head, &place.article, body).await,
-        (_, file) => get(app, head, &place.article, file).await,
+        (&Method::GET | &Method::HEAD, file) => get(app, head, &place.article, file).await,
+        (method, file) => {
+            let allow = match file {
+                Some(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
+                None => "GET, HEAD, POST, OPTIONS",
+            };
+            Err(HttpError::method_not_allowed(method, head.uri.path(), allow))
+        }
     }
 }
 
@@ -206,16 +231,28 @@ pub(super) fn moved(
     redirect::sent_on(shown, to, &path(to, file)).map(Some)
 }
 
+/// The files of an article. Those that cannot be read are not told to be none: a client that keeps a copy would remove its own.
+fn readable<'stored>(
+    stored: &'stored Stored,
+    name: &ArticleName,
+) -> Result<Option<&'stored Attachments>, HttpError> {
+    let attachments = stored.articles.attachments(name).map(|all| &**all);
+    if attachments.is_some_and(Attachments::is_unreadable) {
+        return Err(AttachmentError::Unreadable { article: name.clone() }.into());
+    }
+    Ok(attachments)
+}
+
 async fn list(shown: &Shown<'_>, name: &ArticleName) -> Result<Response, HttpError> {
     let &Shown { app, stored, head, .. } = shown;
     parameters::<0>(head.uri.query(), [])?;
     if let Some(response) = moved(shown, name, "")? {
         return Ok(read::from_store(app, stored, response));
     }
+    let attachments = readable(stored, name)?;
     if people::wants_page(&head.headers) {
         return pages::show_attachments(shown, name).await;
     }
-    let attachments = stored.articles.attachments(name).map(|all| &**all);
     let body = render::attachments(name, attachments);
     read::json(app, head, stored, body).await
 }
@@ -230,8 +267,7 @@ async fn send(
         return Ok(read::from_store(app, stored, response));
     }
     parameters::<0>(head.uri.query(), [])?;
-    let attachments = stored.articles.attachments(name);
-    let found = attachments.and_then(|all| all.file(file.as_str()));
+    let found = readable(stored, name)?.and_then(|all| all.file(file.as_str()));
     let found = found.ok_or_else(|| {
         let (article, name) = (name.clone(), file.clone());
         HttpError::from(AttachmentError::NoFile { article, name })
@@ -321,14 +357,22 @@ async fn put(
         return Err(HttpError::bad_request(detail));
     }
     let write = written_by(&writer, article, name, condition(&head.headers));
-    admit(app, &writer, &write, body::announced(&head.headers)).await?;
+    let announced = body::announced(&head.headers);
+    let may_read = read::may_read(app, &writer, &write.article);
+    match admit(app, &writer, &write, announced).await {
+        // It may be the same file, sent again because the answer was lost: then the refusal says so.
+        Err(Failed::Refused(error)) if may_read && may_be_same(&error, announced) => {}
+        admitted => admitted.map_err(|failed| failed.told(app, &writer, &write.article))?,
+    }
     let broken = |error: axum::Error| {
         HttpError::bad_request(format!("the body did not arrive whole: {error}"))
     };
     let pieces = body.into_data_stream().map(|piece| piece.map_err(broken));
-    let staged = spooled(app, body::holder(app, head, &writer), pieces).await?;
-    let done = store(app, &writer, &write, staged).await?;
-    let may_read = read::may_read(app, &writer, &write.article);
+    let kept = async {
+        let staged = spooled(app, body::holder(app, head, &writer), pieces).await?;
+        store(app, &writer, &write, staged).await
+    };
+    let done = kept.await.map_err(|failed| failed.told(app, &writer, &write.article))?;
     let file =
         done.file.ok_or_else(|| HttpError::internal("the file is kept, but cannot be shown"))?;
     let body = match may_read {
@@ -352,6 +396,11 @@ async fn put(
     Ok(response)
 }
 
+/// Whether a file of this size can have the bytes of the one that is there, for which it is refused.
+fn may_be_same(error: &AttachmentError, announced: Option<u64>) -> bool {
+    error.current().is_some_and(|current| announced == Some(current.size_bytes))
+}
+
 async fn delete(
     app: &Arc<App>,
     head: &Parts,
@@ -361,7 +410,8 @@ async fn delete(
     let writer = write::writer(app, &head.headers, &article).await?;
     parameters::<0>(head.uri.query(), [])?;
     let write = written_by(&writer, article, name, condition(&head.headers));
-    let done = remove(app, &writer, &write).await?;
+    let done = remove(app, &writer, &write).await;
+    let done = done.map_err(|failed| failed.told(app, &writer, &write.article))?;
     let mut response = StatusCode::NO_CONTENT.into_response();
     serial::insert(response.headers_mut(), done.serial);
     Ok(response)

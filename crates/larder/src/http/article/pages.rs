@@ -108,6 +108,8 @@ struct ArticlePage<'a> {
     text: Arc<Rendered>,
     size: String,
     files: Vec<attachments::File>,
+    /// Whether this version of Larder cannot read which there are.
+    has_unreadable_files: bool,
     /// Articles that link here, with their paths.
     linking: Vec<(String, String)>,
     /// Whether there are more.
@@ -202,6 +204,11 @@ pub(super) async fn show_article(
         text,
         size: words::size(content.size_bytes),
         files: attachments::files(shown.stored, name),
+        has_unreadable_files: shown
+            .stored
+            .articles
+            .attachments(name)
+            .is_some_and(|all| all.is_unreadable()),
         linking,
         is_linked_more,
         site,

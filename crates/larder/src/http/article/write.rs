@@ -384,7 +384,9 @@ pub(super) fn check_whole(headers: &HeaderMap) -> Result<(), HttpError> {
         return Err(HttpError::unsupported(detail));
     }
     if headers.contains_key(CONTENT_RANGE) {
-        return Err(bad("a part cannot be written: expected no `Content-Range`, and the whole"));
+        return Err(bad(
+            "part of a body cannot be stored: the whole was expected, without `Content-Range`",
+        ));
     }
     Ok(())
 }
