@@ -55,7 +55,7 @@ pub enum AttachmentAct {
 /// A change of the files of an article.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachmentChange {
-    /// Counts from 1.
+    /// Counts from 1; 0 if that is not known any more.
     pub number: u64,
     /// What was done.
     pub act: AttachmentAct,
@@ -165,6 +165,30 @@ impl Attachments {
             before.iter().any(|before| before.changes.contains(change))
         };
         self.changes.iter().filter(move |change| !is_known(change))
+    }
+
+    /// The last change of each file since the article was deleted last. A file whose changes are not kept any more was added.
+    pub(crate) fn last_of_each_file(&self) -> Vec<AttachmentChange> {
+        let is_cleared = |change: &AttachmentChange| change.act == AttachmentAct::Cleared;
+        let start = self.changes.iter().rposition(is_cleared).map_or(0, |at| at + 1);
+        let kept = &self.changes[start..];
+        let unkept = self
+            .files
+            .iter()
+            .filter(|file| !kept.iter().any(|change| change.name.as_ref() == Some(&file.name)));
+        let unkept = unkept.map(|file| AttachmentChange {
+            number: 0,
+            act: AttachmentAct::Added,
+            name: Some(file.name.clone()),
+            content: Some((file.digest, file.size_bytes)),
+            author: file.author.clone(),
+            at: file.at,
+        });
+        let is_last = |(at, change): &(usize, &AttachmentChange)| {
+            !kept[at + 1..].iter().any(|later| later.name == change.name)
+        };
+        let last = kept.iter().enumerate().filter(is_last).map(|(_, change)| change.clone());
+        unkept.chain(last).collect()
     }
 
     /// The record that could not be read.

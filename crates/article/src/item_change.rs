@@ -13,10 +13,10 @@ use crate::attachment::{self, ATTACHMENTS_KIND, AttachmentAct, AttachmentChange,
 use crate::record::{KIND, parse_key};
 use crate::{ArticleName, Kind, Revision, RevisionFacts, Snapshot};
 
-/// What the record under `key` changed among the files of an article, and of which; nothing if it is no such record, or only
-/// went along when the article was renamed. The files of an article that is deleted go with it. `before` is the state that was
-/// told last, any number of commits ago; without it, the last change is told. Of more changes in between than a record keeps,
-/// the last ones are told.
+/// What the record under `key` changed among the files of an article, and of which; nothing if it is no such record. The files
+/// of an article that is deleted go with it. `before` is the state that was told last, any number of commits ago: with it, nothing
+/// is told where the article was only renamed, and of more changes in between than a record keeps, the last ones. Without it, the
+/// last change of each file is told, so that no file is missed.
 pub fn attachment_changes(
     key: &Key,
     before: Option<&Snapshot>,
@@ -25,22 +25,19 @@ pub fn attachment_changes(
     let name = attachment::parse_key(key.after(ATTACHMENTS_KIND)?)?;
     let attachments = after.attachments(&name)?;
     let article = after.article(&name)?;
-    let renamed = article.own_revisions().filter_map(|facts| match &facts.kind {
-        Kind::Renamed { from, .. } => Some((from, facts.serial)),
+    let old_names = article.own_revisions().filter_map(|facts| match &facts.kind {
+        Kind::Renamed { from, .. } => Some(from),
         _ => None,
     });
     let changes: Vec<AttachmentChange> = match before {
         Some(before) => {
             // It may have had its files under another name then.
-            let names = renamed.map(|(from, _)| from).chain([&name]);
+            let names = old_names.chain([&name]);
             let known: Vec<&Attachments> =
                 names.filter_map(|name| before.attachments(name).map(|all| &**all)).collect();
             attachments.changes_since(&known).cloned().collect()
         }
-        None => {
-            let went_along = renamed.map(|(_, serial)| serial).any(|it| it == attachments.serial);
-            attachments.changes().last().filter(|_| !went_along).cloned().into_iter().collect()
-        }
+        None => attachments.last_of_each_file(),
     };
     let is_told = |change: &AttachmentChange| change.act != AttachmentAct::Cleared;
     Some((name, changes.into_iter().filter(is_told).collect()))

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::attachment::{ATTACHMENT_CHANGES_MAX, ATTACHMENTS_KIND};
 use crate::testing::{Store, at, delete, name, put, rename, restore};
 use crate::{Revision, Snapshot, attachment_changes};
 
@@ -94,6 +95,7 @@ fn a_file_is_added_or_replaced_as_the_request_says() {
     check(&write("a", "x.png", unconditional()), "1", "condition_missing");
     check(&write("a", "x.png", unconditional()), "xx", "condition_missing");
     check(&write("a", "x.png", if_none_match("*")), "1", "precondition_failed");
+    check(&write("a", "x.png", if_none_match("\"other\"")), "1", "condition_missing");
     check(&write("a", "x.png", if_match("*")), "1", "replaced");
     check(&write("a", "x.png", if_match(&tag)), "1", "replaced");
     check(&write("a", "x.png", if_match(&format!("W/{tag}"))), "1", "precondition_failed");
@@ -120,6 +122,46 @@ fn the_files_of_an_article_are_bounded() {
     assert_eq!(early.expect_err("full").code(), "too_many_attachments");
     let again = write("a", "second", Condition::Anything);
     assert!(again.check_announced(&store.snapshot, Some(1), &limits).is_ok());
+}
+
+#[test]
+fn who_may_not_read_learns_no_sizes() {
+    let mut store = sample();
+    store.attach("a", "second", "22");
+    let refused = |limits: &AttachmentLimits, text: &str| {
+        let error =
+            write("a", "third", unconditional()).put(&store.snapshot, content(text), limits);
+        let error = error.expect_err("too much");
+        (error.to_string(), error.blind())
+    };
+    let limits = AttachmentLimits { together_bytes_max: 8, ..AttachmentLimits::default() };
+    let (whole, blind) = refused(&limits, "55555");
+    assert!(whole.contains("have 9 bytes") && whole.contains("at most 8"), "{whole}");
+    assert!(!blind.contains('9') && blind.contains("8 bytes"), "{blind}");
+    let limits = AttachmentLimits { files_max: 1, ..AttachmentLimits::default() };
+    let (whole, blind) = refused(&limits, "1");
+    assert!(whole.contains("has 2 attachments"), "{whole}");
+    assert!(!blind.contains('2') && blind.contains("more than 1 attach"), "{blind}");
+}
+
+/// The answer to a write was lost, and its sender repeats it.
+#[test]
+fn a_refusal_says_whether_the_file_has_these_bytes() {
+    let store = sample();
+    let limits = AttachmentLimits::default();
+    for condition in [unconditional(), if_match("\"sha256-0\""), if_none_match("*")] {
+        for (text, expected) in [("xx", true), ("other", false)] {
+            let refused =
+                write("a", "x.png", condition.clone()).put(&store.snapshot, content(text), &limits);
+            let error = refused.expect_err("refused");
+            assert_eq!(error.has_same_content(), Some(expected), "{condition:?} {text}");
+            assert_eq!(error.current().expect("a file").size_bytes, 2);
+        }
+    }
+    let none = write("a", "none", if_match("*")).put(&store.snapshot, content("x"), &limits);
+    assert_eq!(none.expect_err("refused").has_same_content(), Some(false));
+    let gone = write("none", "x", unconditional()).put(&store.snapshot, content("x"), &limits);
+    assert_eq!(gone.expect_err("refused").has_same_content(), None);
 }
 
 #[test]
@@ -256,7 +298,8 @@ fn followers_learn_of_every_change_once() {
     let (before, from) = (store.snapshot.clone(), store.log.len());
     store.rename(&rename("a", 1, "b"));
     assert_eq!(news(&store, from, Some(&before)), [""; 0]);
-    assert_eq!(news(&store, from, None), [""; 0]);
+    // Without the state before, nobody knows who was told of it under the old name.
+    assert_eq!(news(&store, from, None), ["added x"]);
     // Somebody who missed the renaming, too.
     let from = store.log.len();
     store.attach("b", "x", "2");
@@ -264,6 +307,81 @@ fn followers_learn_of_every_change_once() {
     let (before, from) = (store.snapshot.clone(), store.log.len());
     store.write(&delete("b", 2));
     assert_eq!(news(&store, from, Some(&before)), [""; 0], "the article says so");
+    assert_eq!(news(&store, from, None), [""; 0], "the article says so");
+}
+
+/// All that a server reads after a start is one record with the files.
+#[test]
+fn without_the_state_before_no_file_is_missed() {
+    let mut store = Store::default();
+    store.write(&put("a", 0, "one"));
+    store.attach("a", "before", "1");
+    store.write(&delete("a", 1));
+    store.write(&restore("a", 2, None));
+    store.attach("a", "x", "1");
+    store.attach("a", "y", "1");
+    store.attach("a", "x", "2");
+    store.attach("a", "gone", "1");
+    store.detach("a", "gone");
+    let last = store.log.len() - 1;
+    assert_eq!(news(&store, last, None), ["added y", "replaced x", "removed gone"]);
+    // The changes of most are not kept any more.
+    for number in 0..ATTACHMENT_CHANGES_MAX {
+        store.attach("a", "z", &number.to_string());
+    }
+    let last = store.log.len() - 1;
+    assert_eq!(news(&store, last, None), ["added x", "added y", "replaced z"]);
+    store.rename(&rename("a", 3, "b"));
+    let all = store.snapshot.attachments(&name("b")).expect("files").record(&name("b"));
+    let told = attachment_changes(&all.key, None, &store.snapshot).expect("changes");
+    assert_eq!((told.0, told.1.len()), (name("b"), 3));
+}
+
+/// An older Larder, which knows nothing of files, renames or deletes the article alone.
+#[test]
+fn files_that_an_older_version_left_do_not_come_back() {
+    let older = |store: &mut Store, mut batch: ::record::Batch| {
+        let is_of_text = |key: &::record::Key| key.after(ATTACHMENTS_KIND).is_none();
+        batch.writes.retain(|write| is_of_text(&write.key));
+        batch.checks.retain(|(key, _)| is_of_text(key));
+        store.commit(&batch).expect("no other writer");
+    };
+    let moved = |store: &Store, from: &str, base: u32, to: &str| {
+        let moved = rename(from, base, to).check(&store.snapshot, &crate::Limits::default());
+        moved.expect("allowed").batch
+    };
+    for has_files in [false, true] {
+        let mut store = Store::default();
+        store.write(&put("a", 0, "one"));
+        store.attach("a", "left", "1");
+        let batch = moved(&store, "a", 1, "b");
+        older(&mut store, batch);
+        assert_eq!((store.files("a"), store.files("b")), ("left:1".to_owned(), String::new()));
+        if has_files {
+            store.attach("b", "own", "22");
+        }
+        // Back to the name where they are.
+        store.rename(&rename("b", 2, "a"));
+        assert_eq!(store.files("a"), if has_files { "own:2" } else { "" });
+    }
+    // A new text, at a name that redirects, and at one whose article was deleted.
+    let mut store = Store::default();
+    store.write(&put("a", 0, "one"));
+    store.attach("a", "left", "1");
+    let batch = moved(&store, "a", 1, "b");
+    older(&mut store, batch);
+    store.write(&put("a", 2, "new"));
+    assert_eq!(store.files("a"), "");
+    store.write(&put("c", 0, "one"));
+    store.attach("c", "left", "1");
+    let batch = store.check(&delete("c", 1)).expect("allowed").batch;
+    older(&mut store, batch);
+    store.write(&restore("c", 2, None));
+    assert_eq!(store.files("c"), "");
+    // The text of an article that is there leaves its files alone.
+    store.attach("c", "x", "1");
+    store.write(&put("c", 3, "two"));
+    assert_eq!(store.files("c"), "x:1");
 }
 
 proptest! {

@@ -208,6 +208,9 @@ fn of_attachment(
     draft.by = Some(change.author.to_string());
     let file = change.name.as_ref().map_or("", article::AttachmentName::as_str);
     draft.more.insert("file".to_owned(), file.into());
+    if change.number > 0 {
+        draft.more.insert("number".to_owned(), change.number.into());
+    }
     draft
 }
 

@@ -1,6 +1,7 @@
 //! Articles over real sockets: written by `root`, read by anybody, unless a test says otherwise.
 
 mod actions;
+mod attachment_troubles;
 mod attachments;
 mod bodies;
 mod conflicts;

@@ -52,10 +52,11 @@ pub(super) fn render(
         let path = utf8_percent_encode(&path, PATH).to_string();
         let mut id =
             format!("urn:larder:{history}:{name}:{}:{}:{path}", change["serial"], text("type"));
-        // Several files of an article may have changed by the time that its record is read.
+        // By the time that the record of an article's files is read, several may have changed, and one of them twice.
         if let Some(file) = change["file"].as_str() {
             id.push(':');
             id.extend(utf8_percent_encode(file, PATH));
+            id.push_str(&format!(":{}", change["number"].as_u64().unwrap_or_default()));
         }
         let below = match surface {
             Followed::Aur => "/aur/history/",

@@ -12,16 +12,21 @@ use crate::client::Response;
 use crate::pages::check_harmless;
 use crate::server::{ROOT, ROOT_PASSWORD, TestServer};
 
-const PATH: &str = "/+attachments/a/x.png";
+pub(super) const PATH: &str = "/+attachments/a/x.png";
 
-fn put(server: &TestServer, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
+pub(super) fn put(
+    server: &TestServer,
+    target: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Response {
     let is_empty = body.is_empty().then_some(("Content-Length", "0"));
     let headers: Vec<_> = headers.iter().copied().chain(is_empty).collect();
     ask(server, "PUT", target, &headers, body)
 }
 
 #[track_caller]
-fn added(server: &TestServer, target: &str, body: &[u8]) -> Response {
+pub(super) fn added(server: &TestServer, target: &str, body: &[u8]) -> Response {
     let response = put(server, target, &[], body);
     assert_eq!(response.status, 201, "{target}: {}", response.text());
     response
@@ -29,7 +34,7 @@ fn added(server: &TestServer, target: &str, body: &[u8]) -> Response {
 
 /// The names of an article's files.
 #[track_caller]
-fn names(server: &TestServer, article: &str) -> Vec<String> {
+pub(super) fn names(server: &TestServer, article: &str) -> Vec<String> {
     let list = server.get(&format!("/+attachments/{article}/"));
     assert_eq!(list.status, 200, "{}", list.text());
     let list = list.json()["attachments"].as_array().expect("files").clone();
@@ -37,7 +42,7 @@ fn names(server: &TestServer, article: &str) -> Vec<String> {
 }
 
 /// What the feed says of attachments.
-fn told(server: &TestServer) -> Vec<Value> {
+pub(super) fn told(server: &TestServer) -> Vec<Value> {
     let lines = server.get("/changes?surface=articles&since=0").text();
     let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     lines.filter(|line| line["type"] == "attachment").collect()
@@ -319,7 +324,7 @@ fn nothing_of_a_file_runs() {
 
 /// A form with a file, as a browser sends it.
 #[track_caller]
-fn submit(
+pub(super) fn submit(
     browser: &mut Browser,
     (page, label): (&str, &str),
     values: &[(&str, &str)],
@@ -364,10 +369,10 @@ fn people_change_files_by_forms() {
         b"# A\n\n![Plan](plan.png) [list](./list%20B.pdf) ![No](none.png)\n",
     );
     let article = |browser: &mut Browser| browser.get("/article/guide/a");
-    let mut reader = Browser::new(server.client.clone());
+    let mut reader = Browser::new(server.client);
     let before = article(&mut reader);
     assert!(!before.text().contains("+attachments/guide/a/plan.png"), "{}", before.text());
-    let mut root = Browser::of(server.client.clone(), "root", ROOT_PASSWORD);
+    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
     let place = "/+attachments/guide/a/";
     let page = root.get(place);
     assert_eq!((page.status, page.header("cache-control")), (200, "no-store"), "{}", page.text());
@@ -421,13 +426,13 @@ fn people_change_files_by_forms() {
 fn forms_of_other_pages_change_nothing() {
     let server = wiki();
     store(&server, "a/0", b"text");
-    let mut root = Browser::of(server.client.clone(), "root", ROOT_PASSWORD);
+    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
     let place = "/+attachments/a/";
     let page = root.get(place).text();
     let file = Some(("x.png", &b"x"[..]));
     let wrong = submit(&mut root, (&page, "Add a file"), &[("form", "x")], file);
     assert_eq!(wrong.status, 403, "{}", wrong.text());
-    let mut nobody = Browser::new(server.client.clone());
+    let mut nobody = Browser::new(server.client);
     let refused = submit(&mut nobody, (&page, "Add a file"), &[], file);
     assert_eq!(refused.status, 401, "{}", refused.text());
     // The token after the file is too late, and a form without a file in it is no form of this page.

@@ -1,0 +1,162 @@
+//! Files of articles where something is out of the ordinary: names, lost answers, restarts, records of another version.
+
+use std::io::Write as _;
+
+use account::{Scope, Scopes};
+use record::{Batch, Expected, Key};
+use serde_json::json;
+
+use super::attachments::{PATH, added, names, put, submit, told};
+use super::words::limited;
+use super::{ask, code, noise, store, wiki, wiki_with};
+use crate::browser::{ACCEPT, Browser};
+use crate::server::{ROOT_PASSWORD, TestServer, wait_for};
+use crate::wait_until;
+
+/// What a follower has not read when the server ends, it reads after the start, also of an article that got another name.
+#[test]
+fn no_file_is_missed_over_a_restart() {
+    let server = wiki();
+    store(&server, "a/0", b"text");
+    added(&server, PATH, b"one");
+    added(&server, "/+attachments/a/y.png", b"one");
+    assert_eq!(put(&server, PATH, &[("If-Match", "*")], b"two").status, 200);
+    let renamed = ask(&server, "POST", "/article/a/1?rename=b", &[], b"");
+    assert_eq!(renamed.status, 201, "{}", renamed.text());
+    let server = TestServer::start_in(server.stop(), |config, _| config.aur.enabled = false);
+    server.wait_until_ready();
+    let told = told(&server);
+    let told: Vec<_> = told
+        .iter()
+        .map(|line| {
+            format!("{} {} {} {}", line["kind"], line["name"], line["file"], line["number"])
+        })
+        .collect();
+    assert_eq!(told, [r#""added" "b" "y.png" 2"#, r#""changed" "b" "x.png" 3"#]);
+    // Each has an id of its own.
+    let atom = server.get("/changes.atom?surface=articles").text();
+    assert!(atom.contains(":y.png:2</id>") && atom.contains(":x.png:3</id>"), "{atom}");
+}
+
+/// What the path means does not depend on who decodes it.
+#[test]
+fn a_slash_in_a_name_is_refused() {
+    let server = wiki();
+    store(&server, "guide/a/0", b"text");
+    added(&server, "/+attachments/guide%2Fa/x.png", b"one");
+    for target in ["/+attachments/guide/a%2F", "/+attachments/guide/a%2Fx.png"] {
+        for method in ["PUT", "DELETE", "GET"] {
+            let refused = ask(&server, method, target, &[("If-Match", "*")], b"x");
+            assert_eq!(refused.status, 400, "{method} {target}: {}", refused.text());
+            assert!(refused.text().contains("slash"), "{}", refused.text());
+        }
+    }
+    assert_eq!(names(&server, "guide/a"), ["x.png"]);
+}
+
+#[test]
+fn who_may_only_write_learns_no_sizes() {
+    let server = wiki_with(|config| {
+        config.article.acl_read = "root".parse().expect("a list");
+        config.article.acl_write = "root,ada".parse().expect("a list");
+        config.article.attachments_bytes_max = 2_000;
+        config.article.attachments_max = 2;
+    });
+    store(&server, "docs/a/0", b"text");
+    added(&server, "/+attachments/docs/a/x.png", &noise(1_234));
+    let ada = limited(&server, Scopes::default().with(Scope::ArticleWrite));
+    let as_ada = |name: &str, body: &[u8]| {
+        let target = format!("/+attachments/docs/a/{name}");
+        server.client.send("PUT", &target, &[("Authorization", ada.as_str())], body)
+    };
+    let blind = as_ada("y.png", &noise(800));
+    assert_eq!(code(&blind), "too_large");
+    let detail = blind.json()["detail"].as_str().expect("a text").to_owned();
+    assert!(detail.contains("2000") && !detail.contains("2034"), "{detail}");
+    // Nor whether a file has these bytes.
+    let blind = as_ada("x.png", &noise(1_234));
+    assert_eq!(
+        (code(&blind).as_str(), blind.json().get("same_content")),
+        ("condition_missing", None)
+    );
+    let whole = put(&server, "/+attachments/docs/a/y.png", &[], &noise(800));
+    assert!(whole.text().contains("2034 bytes"), "{}", whole.text());
+}
+
+/// The answer to a write was lost, and its sender repeats it.
+#[test]
+fn a_repeated_write_is_told_that_it_is_done() {
+    let server = wiki();
+    store(&server, "a/0", b"text");
+    let tag = added(&server, PATH, b"one").header("etag").to_owned();
+    let same = |headers: &[(&str, &str)], body: &[u8]| {
+        let refused = put(&server, PATH, headers, body);
+        (code(&refused), refused.json()["same_content"].clone())
+    };
+    assert_eq!(same(&[], b"one"), ("condition_missing".to_owned(), json!(true)));
+    assert_eq!(same(&[], b"two"), ("condition_missing".to_owned(), json!(false)));
+    assert_eq!(
+        same(&[("If-None-Match", "*")], b"one"),
+        ("precondition_failed".to_owned(), json!(true))
+    );
+    assert_eq!(put(&server, PATH, &[("If-Match", &tag)], b"other").status, 200);
+    let again = same(&[("If-Match", &tag)], b"other");
+    assert_eq!(again, ("precondition_failed".to_owned(), json!(true)));
+    assert_eq!(
+        same(&[("If-Match", &tag)], b"longer than it"),
+        ("precondition_failed".to_owned(), json!(false))
+    );
+    assert_eq!(server.get(PATH).text(), "other");
+}
+
+/// An empty list would have clients remove what they have.
+#[test]
+fn files_that_cannot_be_read_are_not_told_to_be_none() {
+    let server = wiki();
+    store(&server, "a/0", b"text");
+    added(&server, PATH, b"one");
+    let key = Key::new("attachments/a").expect("a key");
+    let batch = Batch::new().put(key, Expected::Anything, "{\"v\":2}", Vec::new());
+    wait_for(server.app.live_store.commit_as_system(batch)).expect("a commit");
+    for target in [PATH, "/+attachments/a/"] {
+        let refused = server.get(target);
+        assert_eq!(refused.status, 500, "{target}");
+        assert_eq!(code(&refused), "unreadable");
+        assert_eq!(server.client.get_with(target, &[ACCEPT]).status, 500, "{target}");
+    }
+    let page = server.client.get_with("/article/a", &[ACCEPT]);
+    assert!(page.status == 200 && page.text().contains("cannot be read here"), "{}", page.text());
+}
+
+/// As macOS, phones and browsers name what they send.
+#[test]
+fn forms_take_files_as_machines_call_them() {
+    let server = wiki();
+    store(&server, "a/0", b"text");
+    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    for filename in ["at 3.04\u{202f}PM.png", "\u{2764}\u{fe0f}.png", "a %22b%22.png"] {
+        let page = root.get("/+attachments/a/").text();
+        let sent = submit(&mut root, (&page, "Add a file"), &[], Some((filename, b"x")));
+        assert_eq!(sent.status, 303, "{filename}: {}", sent.text());
+    }
+    assert_eq!(names(&server, "a"), ["a \"b\".png", "at 3.04 PM.png", "\u{2764}.png"]);
+}
+
+/// What is read before the first field counts, for as long as it is looked for.
+#[test]
+fn the_memory_of_a_form_is_counted() {
+    let server = wiki();
+    store(&server, "a/0", b"text");
+    let root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let address = server.client.address;
+    let mut stream = server.client.connect();
+    let request = format!(
+        "POST /+attachments/a/ HTTP/1.1\r\nHost: {address}\r\nOrigin: http://{address}\r\nCookie: {}\r\n\
+         Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b\r\nX: ",
+        root.cookie()
+    );
+    stream.write_all(request.as_bytes()).expect("the server reads");
+    wait_until("the form to be counted", || server.app.bodies.held_bytes() >= 64 << 10);
+    drop(stream);
+    wait_until("the memory to be given back", || server.app.bodies.held_bytes() == 0);
+}
