@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use pypi::osv::{Advisories, LiveAdvisories};
+use resources::turns::Turns;
 use state::live::Live;
 use tokio::sync::Notify;
 
 pub(crate) use self::bundle::{Bundle, RECORD_BYTES_MAX};
-use crate::turns::Turns;
 
 /// Records that are read from the zip at the same time.
 const READING_MAX: usize = 8;

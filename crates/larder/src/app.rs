@@ -1,5 +1,6 @@
 //! All that a request may touch.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -8,10 +9,14 @@ use anyhow::Context;
 use config::{Config, DEMO_UPSTREAM_HOST};
 use net::{Egress, TrustedProxies};
 use passwords::{Bounds, Passwords};
+use resources::bodies::Bodies;
+use resources::cpu_pool::CpuPool;
+use resources::free_space::FreeSpace;
+use resources::turns::{Share, Turns};
 use state::live::Live;
 use state::security::SecurityLog;
 use state::stored::LiveStore;
-use store::Store;
+use store::{BlobLocation, DatabaseLocation, Store};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::advisories::{self, KnownAdvisories};
@@ -19,13 +24,10 @@ use crate::archives::Archives;
 use crate::article_texts::ArticleTexts;
 use crate::audit::Audit;
 use crate::aur_published::AurPublished;
-use crate::bodies::Bodies;
 use crate::changes::Changes;
 use crate::contents::Contents;
-use crate::cpu_pool::CpuPool;
 use crate::deltas::Deltas;
 use crate::finished_pages::FinishedPages;
-use crate::free_space::FreeSpace;
 use crate::metrics::Metrics;
 use crate::mirrors::Mirrors;
 use crate::open_zips::OpenZips;
@@ -34,7 +36,6 @@ use crate::rates::Rates;
 use crate::required_by::LiveRequiredBy;
 use crate::small_blobs::SmallBlobs;
 use crate::token_uses::TokenUses;
-use crate::turns::{Share, Turns};
 use crate::webhooks::Webhooks;
 
 /// Requests that wait for files which are being made for downloads.
@@ -42,6 +43,19 @@ const MAKING_WAITING_MAX: usize = 128;
 
 /// How a wished-for reload ended: whether the data was new, or why it failed.
 pub type ReloadOutcome = Result<bool, String>;
+
+/// The disks of the database and of the blobs, as far as they are of this machine.
+fn free_space(config: &Config) -> FreeSpace {
+    // Spools are here, too, those of blobs that go elsewhere among them.
+    let mut places = vec![config.data_dir.clone()];
+    if let DatabaseLocation::Sqlite(file) = config.database() {
+        places.extend(file.parent().map(PathBuf::from));
+    }
+    if let BlobLocation::Directory(directory) = config.blobs() {
+        places.push(directory);
+    }
+    FreeSpace::new(places, config.store.free_bytes_min)
+}
 
 /// What the refresh task can be asked.
 pub enum RefreshRequest {
@@ -208,7 +222,7 @@ impl App {
                 config.limits.bodies_memory_bytes_max,
                 metrics.bodies_refused.clone(),
             ),
-            free_space: Arc::new(FreeSpace::new(&config)),
+            free_space: Arc::new(free_space(&config)),
             changes: Changes::new(&config, metrics.subscribers.clone()),
             deltas: Deltas::new(&config.data_dir),
             started_at: Instant::now(),

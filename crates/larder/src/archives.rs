@@ -13,10 +13,10 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use rawzip::FileReader;
 use record::Digest;
+use resources::turns::{Share, Turn};
 use store::BlobStore;
 
 use crate::open_zips::{Unopened, copied, local};
-use crate::turns::{Share, Turn};
 
 /// Memory for lists of members, and for texts of members, in bytes.
 const LISTS_BYTES_MAX: u64 = 8 << 20;

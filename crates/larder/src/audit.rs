@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 use config::Config;
 use jiff::{SignedDuration, Timestamp};
 use prometheus::IntCounter;
+use resources::turns::Turns;
 use serde_json::{Value, json};
 
 use self::writer::Writer;
-use crate::turns::Turns;
 
 pub(crate) use self::pending::Pending;
 

@@ -18,13 +18,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use aur::Compressed;
 use bytes::Bytes;
+use resources::turns::Share;
 use sha2::{Digest, Sha256};
 use source::KeptDumpFile;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::chain::{Chain, Dump, Listed};
-use crate::turns::Share;
 
 /// What is kept in memory of deltas that were asked for.
 const MADE_BYTES_MAX: usize = 8 << 20;

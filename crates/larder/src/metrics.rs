@@ -14,9 +14,9 @@ use prometheus::{
     Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
+use resources::cpu_pool;
 use state::stored;
 
-use crate::cpu_pool;
 use crate::endpoint::{Endpoint, Surface};
 use crate::{changes, mirrors};
 

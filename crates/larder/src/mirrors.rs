@@ -32,6 +32,7 @@ use jiff::Timestamp;
 use pypi::upstream::Breaker;
 use pypi::{MirrorSettings, Page, PageForm, Snapshot, Stage};
 use record::{Digest, Serial};
+use resources::turns::Turns;
 use store::blobs::ObjectCache;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -42,7 +43,6 @@ use self::known::Subject;
 use self::plans::Plans;
 use self::shared::Shared;
 use self::upstream::{Origin, Upstream};
-use crate::turns::Turns;
 use net::Egress;
 
 pub(crate) use self::download::{Body, FileAnswer, MirroredFile};
@@ -280,7 +280,7 @@ impl Mirrors {
         let limits = Limits {
             bytes_max: budget.disk_bytes_max,
             free_bytes_min: budget.free_bytes_min,
-            free_bytes: Box::new(move || crate::free_space::free_bytes(&place)),
+            free_bytes: Box::new(move || resources::free_space::free_bytes(&place)),
         };
         Ok(Mirrors {
             budget,

@@ -13,9 +13,8 @@ use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip};
 use quick_cache::sync::Cache;
 use rawzip::FileReader;
 use record::Digest;
+use resources::turns::{Turn, Turns};
 use store::BlobStore;
-
-use crate::turns::{Turn, Turns};
 
 /// Memory for the directories of open zips, and the least that one counts for: at most 32 are open.
 const DIRECTORIES_BYTES_MAX: u64 = 64 << 20;

@@ -13,7 +13,7 @@ fn root() -> PathBuf {
 const FLOORS: [&[&str]; 8] = [
     &["postings", "reply", "record", "demo", "markup", "net", "testbed", "paste"],
     &["account"],
-    &["aur", "article", "pypi", "passwords", "store"],
+    &["aur", "article", "pypi", "passwords", "resources", "store"],
     &["source"],
     &["config"],
     &["state"],

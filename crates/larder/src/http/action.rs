@@ -22,12 +22,12 @@ use http::{HeaderMap, StatusCode};
 use net::ClientKey;
 use record::Serial;
 use reply::Reply;
+use resources::cpu_pool::PoolError;
 use serde_json::json;
 use state::stored::Stored;
 
 use crate::app::App;
 use crate::aur_published::AurPublished;
-use crate::cpu_pool::PoolError;
 
 pub(crate) use arguments::{Argument, Arguments};
 

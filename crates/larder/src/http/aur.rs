@@ -20,6 +20,7 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use net::{Answered, ClientAddress, MadeForOne, Peer};
+use resources::cpu_pool::PoolError;
 
 use super::body::{self, Shape};
 use super::changes::Histories;
@@ -29,7 +30,6 @@ use super::path::{decoded_lossily, segments};
 use super::respond::{Conditions, respond, respond_now, takes_long};
 use crate::app::App;
 use crate::aur_published::AurPublished;
-use crate::cpu_pool::PoolError;
 use crate::rate_limit::Decision;
 
 /// A question with parameters that upstream does not have is given up after it has computed for so long. The time of its thread

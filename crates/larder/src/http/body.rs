@@ -1,4 +1,4 @@
-//! Request bodies: every one is read here, within a bound and the budget of [`crate::bodies`].
+//! Request bodies: every one is read here, within a bound and the budget of [`resources::bodies`].
 //!
 //! headers -> refused by what they announce, before a byte is read -> pieces, each counted as it comes -> [`Received`]
 //! -> its [`Shape`], counted before anything is built of it -> JSON. Bodies that are streamed to the store
@@ -16,11 +16,11 @@ use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use net::{ClientAddress, Peer};
+use resources::bodies::{Held, Holder, NoRoom};
 use serde_json::Value;
 
 use super::error::HttpError;
 use crate::app::App;
-use crate::bodies::{Held, Holder, NoRoom};
 
 pub(super) use self::shape::Shape;
 

@@ -6,9 +6,8 @@ use std::fmt::Display;
 use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
+use resources::cpu_pool::PoolError;
 use serde_json::{Map, Value, json};
-
-use crate::cpu_pool::PoolError;
 
 /// A status and what the client should know.
 #[derive(Clone, Debug)]

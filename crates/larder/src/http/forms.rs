@@ -13,6 +13,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode;
 use record::Serial;
+use resources::bodies::Held;
 use state::secrets;
 
 use super::auth::{self, Acting, Cookie, X_DEVPI_AUTH, session};
@@ -20,7 +21,6 @@ use super::body;
 use super::error::HttpError;
 use super::outside::root_url;
 use crate::app::App;
-use crate::bodies::Held;
 
 /// Most fields of a form.
 const FIELDS_MAX: usize = 200;

@@ -16,12 +16,12 @@ use pypi::ProjectName;
 use pypi::upstream::{CoreMetadata, Standing, UpstreamNames, UpstreamPage, standing};
 use record::Digest;
 use reqwest::Url;
+use resources::turns::Turn;
 
 use super::disk::{Head, Key};
 use super::shared::{Brought, Kind, page_of};
 use super::upstream::{PageBody, SMALL_PAGE_BYTES_MAX, UpstreamError, accepting_gzip, read_body};
 use super::{LARGE_PAGE_COUNTS, Mirror, Mirrors, turn};
-use crate::turns::Turn;
 
 /// Largest page of a project and largest list of projects, inflated.
 const PAGE_BYTES_MAX: usize = 64 << 20;

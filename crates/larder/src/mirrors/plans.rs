@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use net::ClientKey;
+use resources::turns::{Share, Turn, Turns};
 
 use super::{MANY_FILES, lock};
-use crate::turns::{Share, Turn, Turns};
 
 /// Plans that are made at once. One of many files takes all turns: it may look at hundreds of thousands of names.
 const TURNS: usize = 8;

@@ -11,6 +11,7 @@ use article::text_index::{Document, Merged, TEXT_BYTES_MAX};
 use article::{ArticleName, Content, Snapshot, TextIndex};
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt as _, TryStreamExt as _};
+use resources::cpu_pool;
 use state::stored::Stored;
 use store::BlobError;
 use tokio::task::JoinHandle;
@@ -19,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::article_texts::{Texts, document, prefix};
-use crate::cpu_pool;
 
 /// Articles whose texts are read and indexed together: at most 8 MiB of texts.
 const CHUNK: usize = 128;

@@ -7,8 +7,9 @@ use std::future::Future;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use resources::turns::{Share, Turn};
+
 use crate::http::error::HttpError;
-use crate::turns::{Share, Turn};
 
 /// Comparisons that readers asked for, at the same time.
 const COMPARED_AT_ONCE: usize = 2;

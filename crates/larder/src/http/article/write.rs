@@ -27,13 +27,13 @@ use jiff::Timestamp;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use record::Serial;
 use reply::Encoding;
+use resources::bodies::{Held, Holder};
 use state::stored::{Basis, Stored, WriteFailure};
 use store::{BlobError, SpooledBlob};
 
 use super::comparing::{Waiting, computed};
 use super::{parameters, parsed, read, text_of};
 use crate::app::App;
-use crate::bodies::{Held, Holder};
 use crate::contents::Content;
 use crate::http::error::HttpError;
 use crate::http::{auth, body, negotiation, serial};

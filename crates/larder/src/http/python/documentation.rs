@@ -18,6 +18,7 @@ use http::header::{
 use http::{HeaderValue, Method, StatusCode};
 use pypi::{FileRole, ReleaseFile, VersionView};
 use record::Digest;
+use resources::turns::Turns;
 
 use super::ask::Ask;
 use super::project::{in_one_spelling, readable};
@@ -29,7 +30,6 @@ use crate::app::App;
 use crate::http::conditional::is_current;
 use crate::http::error::HttpError;
 use crate::open_zips::{COPY_BYTES_MAX, Unopened, Zip};
-use crate::turns::Turns;
 
 /// Members up to this size are unpacked at once; larger ones as the client reads them.
 const AT_ONCE_BYTES_MAX: u64 = 1 << 20;

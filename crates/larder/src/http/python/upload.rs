@@ -20,6 +20,7 @@ use pypi::{
 };
 use rawzip::FileReader;
 use record::Digest;
+use resources::bodies::{Held, Holder};
 use state::release_metadata;
 use state::stored::{Basis, Stored, WriteFailure};
 use store::{BlobError, SpooledBlob};
@@ -29,7 +30,6 @@ use super::rights::{About, cause, no_replacing, not_listed};
 use super::route::Route;
 use super::write::decided;
 use super::{reply, stages};
-use crate::bodies::{Held, Holder};
 use crate::http::auth;
 use crate::http::body::{self, BodyError, announced, client};
 use crate::http::error::HttpError;

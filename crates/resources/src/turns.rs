@@ -54,8 +54,7 @@ impl Turns {
     }
 
     /// Turns that are free now.
-    #[cfg(test)]
-    pub(crate) fn free(&self) -> usize {
+    pub fn free(&self) -> usize {
         self.0.available_permits()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! job -> bounded queue -> a thread of low priority -> its result. The threads that answer requests never do such
 //! work, and if there are not enough cores for both, the scheduler prefers them. No job waits for a disk, a socket or
-//! another component's lock. Passwords are hashed elsewhere ([`passwords`]), at the usual priority: a login
+//! another component's lock. Passwords are hashed elsewhere (crate `passwords`), at the usual priority: a login
 //! must not wait behind other users' computations.
 
 use std::collections::VecDeque;
@@ -248,7 +248,7 @@ impl Drop for Place<'_> {
 ///
 /// # Errors
 /// What `work` panicked with; or why there is no thread.
-pub(crate) async fn apart<T: Send + 'static>(
+pub async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> thread::Result<T> {
     let (result, computed) = oneshot::channel();

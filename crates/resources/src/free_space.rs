@@ -7,9 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use config::Config;
-use store::{BlobLocation, DatabaseLocation};
-
 /// How long a look is good for.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -38,17 +35,8 @@ pub struct Free {
 }
 
 impl FreeSpace {
-    /// The disks of the database and of the blobs, as far as they are of this machine.
-    pub fn new(config: &Config) -> FreeSpace {
-        // Here lie the spools, too, of blobs that go elsewhere.
-        let mut places = vec![config.data_dir.clone()];
-        if let DatabaseLocation::Sqlite(file) = config.database() {
-            places.extend(file.parent().map(PathBuf::from));
-        }
-        if let BlobLocation::Directory(directory) = config.blobs() {
-            places.push(directory);
-        }
-        let bytes_min = config.store.free_bytes_min;
+    /// The disks that these directories are on, and the floor; 0: there is none.
+    pub fn new(places: Vec<PathBuf>, bytes_min: u64) -> FreeSpace {
         FreeSpace { places, bytes_min, lately: Mutex::default() }
     }
 
@@ -88,7 +76,7 @@ impl FreeSpace {
 }
 
 /// What is free now on the disk of `place`, which may not exist yet, in bytes; `None` if that cannot be told. Blocks.
-pub(crate) fn free_bytes(place: &Path) -> Option<u64> {
+pub fn free_bytes(place: &Path) -> Option<u64> {
     place.ancestors().find_map(|place| {
         // An empty path is the working directory.
         let asked = if place.as_os_str().is_empty() { ".".as_ref() } else { place };
@@ -104,11 +92,8 @@ mod tests {
     #[tokio::test]
     async fn below_the_floor() {
         let directory = tempfile::tempdir().expect("a directory");
-        let with = |free_bytes_min: u64| {
-            let mut config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
-            config.store.free_bytes_min = free_bytes_min;
-            Arc::new(FreeSpace::new(&config))
-        };
+        let with =
+            |bytes_min| Arc::new(FreeSpace::new(vec![directory.path().to_owned()], bytes_min));
         assert_eq!(with(0).shortage().await, None);
         assert_eq!(with(1).shortage().await, None);
         let all = with(u64::MAX);
