@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use config::{Config, DEMO_UPSTREAM_HOST};
+use mirrors::Mirrors;
 use net::{Egress, TrustedProxies};
 use passwords::{Bounds, Passwords};
 use resources::bodies::Bodies;
@@ -29,7 +30,6 @@ use crate::contents::Contents;
 use crate::deltas::Deltas;
 use crate::finished_pages::FinishedPages;
 use crate::metrics::Metrics;
-use crate::mirrors::Mirrors;
 use crate::open_zips::OpenZips;
 use crate::rate_limit::RateLimiter;
 use crate::rates::Rates;
@@ -176,7 +176,7 @@ impl App {
         }
         let mirrors = Mirrors::open(
             &config.data_dir.join("mirrors"),
-            crate::mirrors::Budget::of(&config),
+            mirrors::Budget::of(&config),
             mirrors_egress,
         )?;
         let mirrors = mirrors.sharing(store.blobs.cache(), config.python.mirror_shared_bytes_max);

@@ -23,7 +23,6 @@ mod live_settings;
 pub mod logging;
 pub mod memory;
 pub mod metrics;
-mod mirrors;
 pub mod open_zips;
 pub mod rate_limit;
 mod rates;

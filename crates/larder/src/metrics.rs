@@ -17,8 +17,8 @@ use prometheus::{
 use resources::cpu_pool;
 use state::stored;
 
+use crate::changes;
 use crate::endpoint::{Endpoint, Surface};
-use crate::{changes, mirrors};
 
 pub use self::times::{SAMPLED_OF, Stopwatch};
 

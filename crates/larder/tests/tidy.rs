@@ -16,7 +16,7 @@ const FLOORS: [&[&str]; 8] = [
     &["aur", "article", "pypi", "passwords", "resources", "store"],
     &["source"],
     &["config"],
-    &["state"],
+    &["mirrors", "state"],
     &["import"],
     &["larder"],
 ];
@@ -40,6 +40,9 @@ const IMPURE: [&str; 12] = [
     "rustls",
     "larder",
 ];
+
+/// What only those know who serve: connections, and what is answered on them.
+const SERVING: [&str; 5] = ["axum", "hyper", "hyper-util", "tower", "tower-http"];
 
 /// The names in all dependency sections of a crate's manifest, those for tests included if asked for.
 fn dependencies(name: &str, with_tests: bool) -> BTreeSet<String> {
@@ -89,6 +92,16 @@ fn the_surfaces_are_pure() {
     for name in PURE {
         let used = dependencies(name, true);
         for other in IMPURE {
+            assert!(!used.contains(other), "`{name}` uses `{other}`");
+        }
+    }
+}
+
+#[test]
+fn only_two_crates_serve() {
+    for name in FLOORS.into_iter().flatten().filter(|name| !["net", "larder"].contains(name)) {
+        let used = dependencies(name, false);
+        for other in SERVING {
             assert!(!used.contains(other), "`{name}` uses `{other}`");
         }
     }

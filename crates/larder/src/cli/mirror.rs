@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use config::Config;
+use mirrors::{Budget, Carried, Mirror, Mirrors, export};
 use pypi::{Stage, StageName};
 use source::DataDirLock;
 use state::maintenance::Progress;
 
 use super::directory::{Directory, Purpose};
 use super::{Exit, print, runtime};
-use crate::mirrors::{Budget, Carried, Mirror, Mirrors, export};
 
 #[derive(Subcommand)]
 pub(super) enum Command {

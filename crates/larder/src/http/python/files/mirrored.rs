@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, ETAG, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
+use mirrors::{Body as Source, FileAnswer, MirroredFile, UpstreamError};
 use pypi::upstream::{Place, UpstreamFile, projects_of};
 use pypi::{ProjectName, ResolutionOrder, Stage};
 
@@ -21,7 +22,6 @@ use crate::http::python::rights::About;
 use crate::http::python::route::FilePath;
 use crate::http::python::simple::mirrored::{failed, mirrors_of_one_project};
 use crate::http::python::write;
-use crate::mirrors::{Body as Source, FileAnswer, MirroredFile, UpstreamError};
 
 /// For a file whose digest upstream does not name: it may change under its URL.
 const CHANGING: HeaderValue = HeaderValue::from_static("max-age=0, must-revalidate");

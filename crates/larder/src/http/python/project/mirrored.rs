@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
+use mirrors::{Known, Stale, Stream};
 use pypi::policy::Hidden;
 use pypi::upstream::{UpstreamFile, UpstreamPage};
 use pypi::{Filename, Judge, ProjectName, Refused, ResolutionOrder, Stage, Version};
@@ -28,7 +29,6 @@ use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
 use crate::http::python::simple::mirrored::{keep_one_project, marked, project_of};
 use crate::http::python::{policy, reply};
-use crate::mirrors::{Known, Stale, Stream};
 
 /// Links that are made at a time, and most that are sent in one piece.
 const AT_ONCE: usize = 256;

@@ -9,6 +9,7 @@ use axum::response::Response;
 use http::header::{CACHE_CONTROL, WARNING};
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
+use mirrors::{FinishedKey, Found, Known, Stale, UpstreamError};
 use pypi::{
     FromUpstream, Judge, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName,
     Rendered, ResolutionOrder, Stage, StageName, merged_list, merged_page, of_one_project,
@@ -22,7 +23,6 @@ use crate::http::python::project::admit;
 use crate::http::python::reply as answer;
 use crate::http::python::rights::{About, refused_reader};
 use crate::http::respond::{Conditions, respond_now};
-use crate::mirrors::{FinishedKey, Found, Known, Stale, UpstreamError};
 
 /// For what upstream has not confirmed in time: nobody keeps it.
 const STALE: HeaderValue =

@@ -36,14 +36,14 @@ const REDIRECTS_MAX: usize = 5;
 /// Why upstream has not given what was asked for.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
-pub(crate) struct UpstreamError {
+pub struct UpstreamError {
     text: String,
     /// Whether it is this server that has too much to do.
-    pub(crate) is_busy: bool,
+    pub is_busy: bool,
     /// Whether upstream answered that there is no such thing.
-    pub(crate) is_absent: bool,
+    pub is_absent: bool,
     /// Whether upstream is not asked, because a setting says so.
-    pub(crate) is_offline: bool,
+    pub is_offline: bool,
 }
 
 impl UpstreamError {

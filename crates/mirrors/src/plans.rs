@@ -30,7 +30,7 @@ const PORTIONS: usize = 4;
 
 /// What plans may have at once.
 #[derive(Debug)]
-pub(crate) struct Plans {
+pub struct Plans {
     share: Share,
     streams: Turns,
     /// What each client is sent, in the counts of `streams`.
@@ -42,7 +42,7 @@ type Clients = Arc<Mutex<HashMap<ClientKey, u32>>>;
 
 /// The right to send an answer to a client.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub struct Stream {
     client: ClientKey,
     counts: u32,
     clients: Clients,
@@ -76,14 +76,14 @@ impl Plans {
     ///
     /// # Errors
     /// If too many wait: how many may.
-    pub(crate) async fn enter(&self, files: usize) -> Result<(Turn, Turn), usize> {
+    pub async fn enter(&self, files: usize) -> Result<(Turn, Turn), usize> {
         let place = self.share.enter()?;
         let turns = if files > MANY_FILES { TURNS as u32 } else { 1 };
         Ok((place, self.share.turns.take_many(turns).await))
     }
 
     /// The right to send this client the JSON of so many files in portions; `None` if too much is sent, to it or to all.
-    pub(crate) fn stream(&self, client: ClientKey, files: usize) -> Option<Stream> {
+    pub fn stream(&self, client: ClientKey, files: usize) -> Option<Stream> {
         let counts = u32::try_from(files / FILES_OF_STREAM + 1).unwrap_or(STREAMS_MAX);
         let counts = counts.min(STREAMS_MAX);
         let mut clients = lock(&self.clients);
@@ -97,7 +97,7 @@ impl Plans {
     }
 
     /// The turn to make a portion.
-    pub(crate) async fn portion(&self) -> Turn {
+    pub async fn portion(&self) -> Turn {
         self.portions.take().await
     }
 }

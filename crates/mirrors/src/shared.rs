@@ -29,7 +29,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{timeout, timeout_at};
 
 use super::disk::{Disk, HEAD_BYTES, Head, Key, Writing, parsed_head};
-use super::download::{PIECE_BYTES, Sink};
+use super::sink::{PIECE_BYTES, Sink};
 use super::{Mirror, Mirrors, blocking, lock};
 
 /// Pages and lists that are fetched at once, and files: those do not wait for these.

@@ -28,8 +28,9 @@ use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use super::disk::{self, HEAD_BYTES, Head};
-use super::download::{Order, Sink};
+use super::download::Order;
 use super::known::Subject;
+use super::sink::{PIECE_BYTES, Sink};
 use super::{Mirror, Mirrors, milliseconds};
 
 /// The number of this form of the directory.
@@ -44,9 +45,6 @@ const PARTIAL: &str = ".larder-partial";
 /// Longest description of the whole, and longest first line of a page, in bytes.
 const ABOUT_BYTES_MAX: u64 = 64 << 10;
 const SAID_BYTES_MAX: usize = 64 << 20;
-
-/// Bytes that are copied at once.
-const PIECE_BYTES: usize = 256 << 10;
 
 /// Most problems that are named.
 const PROBLEMS_MAX: usize = 100;
@@ -93,21 +91,21 @@ struct ExportedFile {
 
 /// What was carried.
 #[derive(Debug, Default)]
-pub(crate) struct Carried {
+pub struct Carried {
     /// Pages of projects, and the list of projects.
-    pub(crate) pages: u64,
+    pub pages: u64,
     /// Of these, those that were there already, or newer.
-    pub(crate) pages_there: u64,
+    pub pages_there: u64,
     /// Files.
-    pub(crate) files: u64,
+    pub files: u64,
     /// Of these, those that were there already.
-    pub(crate) files_there: u64,
+    pub files_there: u64,
     /// Bytes of the files that were copied.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// What was left out, and why: some of them by name.
-    pub(crate) problems: Vec<String>,
+    pub problems: Vec<String>,
     /// How many were left out.
-    pub(crate) problem_count: u64,
+    pub problem_count: u64,
 }
 
 impl Carried {
@@ -124,7 +122,7 @@ impl Carried {
 ///
 /// # Errors
 /// If one of both directories cannot be used.
-pub(crate) fn export(
+pub fn export(
     cache: &Path,
     mirror: &Mirror,
     to: &Path,
@@ -437,7 +435,7 @@ impl Mirrors {
     ///
     /// # Errors
     /// If the directory is no export, or has more than the cache may take.
-    pub(crate) fn import(
+    pub fn import(
         &self,
         mirror: &Mirror,
         from: &Path,

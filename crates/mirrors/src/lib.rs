@@ -15,6 +15,7 @@ mod flights;
 mod known;
 mod plans;
 mod shared;
+mod sink;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -45,11 +46,11 @@ use self::shared::Shared;
 use self::upstream::{Origin, Upstream};
 use net::Egress;
 
-pub(crate) use self::download::{Body, FileAnswer, MirroredFile};
-pub(crate) use self::known::{Found, Known, Stale};
-pub(crate) use self::plans::Stream;
-pub(crate) use self::transfer::{Carried, export};
-pub(crate) use self::upstream::UpstreamError;
+pub use self::download::{Body, FileAnswer, MirroredFile};
+pub use self::known::{Found, Known, Stale};
+pub use self::plans::Stream;
+pub use self::transfer::{Carried, export};
+pub use self::upstream::UpstreamError;
 
 /// Pages and lists that one upstream is asked for at once, and all upstreams together; further requests wait.
 const ASKING_MAX: usize = 16;
@@ -77,22 +78,22 @@ const CHECKS_MAX: usize = 8;
 
 /// What mirrors may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
+pub struct Budget {
     /// Memory for pages, finished and not; half of it is for what upstreams say. In bytes.
-    pub(crate) memory_bytes_max: u64,
+    pub memory_bytes_max: u64,
     /// Disk for pages, lists and files, in bytes.
-    pub(crate) disk_bytes_max: u64,
+    pub disk_bytes_max: u64,
     /// What is left free on that disk, in bytes.
-    pub(crate) free_bytes_min: u64,
+    pub free_bytes_min: u64,
     /// How long a page is fresh if its mirror does not say.
-    pub(crate) expiry: Duration,
+    pub expiry: Duration,
     /// Whether no upstream is asked.
-    pub(crate) is_offline: bool,
+    pub is_offline: bool,
 }
 
 impl Budget {
     /// What the configuration says.
-    pub(crate) fn of(config: &Config) -> Budget {
+    pub fn of(config: &Config) -> Budget {
         Budget {
             memory_bytes_max: config.python.mirror_memory_bytes_max,
             disk_bytes_max: config.python.mirror_disk_bytes_max,
@@ -104,7 +105,7 @@ impl Budget {
 }
 
 /// All mirrors of this process.
-pub(crate) struct Mirrors {
+pub struct Mirrors {
     budget: Budget,
     disk: Arc<Disk>,
     /// What processes share, if there is a place for it.
@@ -118,7 +119,7 @@ pub(crate) struct Mirrors {
     downloading: Semaphore,
     pages_work: Turns,
     /// What the JSON of projects may take.
-    pub(crate) plans: Plans,
+    pub plans: Plans,
     checks: Turns,
     versions: AtomicU64,
     /// Whether no upstream is asked, whatever a mirror's own setting says.
@@ -139,29 +140,29 @@ struct Counters {
 
 /// The counts of [`Mirrors`], for metrics.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
+pub struct Counts {
     /// Requests to upstreams.
-    pub(crate) requests: u64,
+    pub requests: u64,
     /// Those that failed.
-    pub(crate) failures: u64,
+    pub failures: u64,
     /// Pages and lists that were served although upstream had not confirmed them in time.
-    pub(crate) stale: u64,
+    pub stale: u64,
     /// Files that policies left out of pages when they were made.
-    pub(crate) hidden_files: u64,
+    pub hidden_files: u64,
     /// Pages, lists and files that were taken from the cache that processes share.
-    pub(crate) shared: u64,
+    pub shared: u64,
     /// Bytes of the cache on disk.
-    pub(crate) disk_bytes: u64,
+    pub disk_bytes: u64,
     /// Mirrors whose last request to their upstream failed.
-    pub(crate) failing: u64,
+    pub failing: u64,
 }
 
 /// A stage of the type `mirror`, as it is configured now.
-pub(crate) struct Mirror {
+pub struct Mirror {
     /// Its name.
-    pub(crate) stage: String,
+    pub stage: String,
     /// Whether files are redirected to rather than served.
-    pub(crate) redirects_files: bool,
+    pub redirects_files: bool,
     origin: Origin,
     /// Names the stage, its upstream and what it takes from it: another configuration has another cache.
     identity: String,
@@ -190,24 +191,24 @@ struct Health {
 }
 
 /// A finished page, and what it was made of.
-pub(crate) struct Finished {
+pub struct Finished {
     /// The page.
-    pub(crate) page: Arc<Page>,
+    pub page: Arc<Page>,
     stamp: Serial,
     versions: Box<[u64]>,
 }
 
 /// Which finished page: stage, project (empty: the list), form, depth.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FinishedKey {
+pub struct FinishedKey {
     /// The stage.
-    pub(crate) stage: Box<str>,
+    pub stage: Box<str>,
     /// The project; empty for the list.
-    pub(crate) project: Box<str>,
+    pub project: Box<str>,
     /// The form.
-    pub(crate) form: PageForm,
+    pub form: PageForm,
     /// The depth of its URL.
-    pub(crate) depth: u8,
+    pub depth: u8,
 }
 
 #[derive(Clone)]
@@ -269,11 +270,7 @@ impl Mirrors {
     ///
     /// # Errors
     /// If there can be no client.
-    pub(crate) fn open(
-        directory: &Path,
-        budget: Budget,
-        egress: Egress,
-    ) -> anyhow::Result<Mirrors> {
+    pub fn open(directory: &Path, budget: Budget, egress: Egress) -> anyhow::Result<Mirrors> {
         let known_bytes = budget.memory_bytes_max / 2;
         let finished_bytes = budget.memory_bytes_max - known_bytes;
         let place = directory.to_owned();
@@ -303,13 +300,13 @@ impl Mirrors {
     }
 
     /// The same, sharing what they fetch with the other processes of this store, in so many bytes; with 0 nothing is shared.
-    pub(crate) fn sharing(self, cache: Option<ObjectCache>, bytes_max: u64) -> Mirrors {
+    pub fn sharing(self, cache: Option<ObjectCache>, bytes_max: u64) -> Mirrors {
         let cache = cache.filter(|_| bytes_max > 0);
         Mirrors { shared: cache.map(|cache| Arc::new(Shared::new(cache, bytes_max))), ..self }
     }
 
     /// The mirror of this stage; `None` if it is none, or names no upstream.
-    pub(crate) fn of(&self, stage: &Stage) -> Option<Arc<Mirror>> {
+    pub fn of(&self, stage: &Stage) -> Option<Arc<Mirror>> {
         let settings = stage.config().mirror()?;
         let url = settings.mirror_url.as_deref()?;
         let name = stage.name().as_str();
@@ -332,7 +329,7 @@ impl Mirrors {
     }
 
     /// A finished page that is made of exactly this.
-    pub(crate) fn finished(
+    pub fn finished(
         &self,
         key: &FinishedKey,
         stamp: Serial,
@@ -345,7 +342,7 @@ impl Mirrors {
     }
 
     /// Keeps a finished page that is made of this.
-    pub(crate) fn finish(
+    pub fn finish(
         &self,
         key: FinishedKey,
         page: Page,
@@ -359,7 +356,7 @@ impl Mirrors {
     }
 
     /// The counts, for metrics.
-    pub(crate) fn counts(&self) -> Counts {
+    pub fn counts(&self) -> Counts {
         Counts {
             requests: self.counters.requests.load(Relaxed),
             failures: self.counters.failures.load(Relaxed),
@@ -372,7 +369,7 @@ impl Mirrors {
     }
 
     /// Forgets the mirrors that are no stages of the index any more, or have another upstream now.
-    pub(crate) fn keep_those_of(&self, index: &Snapshot) {
+    pub fn keep_those_of(&self, index: &Snapshot) {
         lock(&self.mirrors).retain(|name, mirror| {
             let settings = index.stage(name).and_then(|stage| stage.config().mirror());
             settings.is_some_and(|settings| {
@@ -383,7 +380,7 @@ impl Mirrors {
     }
 
     /// The mirrors whose last request to their upstream failed, and why.
-    pub(crate) fn troubles(&self) -> Vec<(String, String)> {
+    pub fn troubles(&self) -> Vec<(String, String)> {
         let mirrors = lock(&self.mirrors);
         let mut troubles: Vec<(String, String)> = mirrors
             .values()
@@ -394,12 +391,12 @@ impl Mirrors {
     }
 
     /// Whether no upstream is asked.
-    pub(crate) fn is_offline(&self) -> bool {
+    pub fn is_offline(&self) -> bool {
         self.is_offline.load(Relaxed)
     }
 
     /// From now on no upstream is asked, or all may be whose mirrors do not say otherwise.
-    pub(crate) fn set_offline(&self, is_offline: bool) {
+    pub fn set_offline(&self, is_offline: bool) {
         self.is_offline.store(is_offline, Relaxed);
     }
 
@@ -489,7 +486,7 @@ fn expiry(settings: &MirrorSettings, default: Duration) -> Duration {
 impl Mirror {
     /// The mirror that this stage is, with this time for which pages are fresh if it does not say; `None` if it is none, or
     /// names no upstream.
-    pub(crate) fn new(stage: &Stage, default_expiry: Duration) -> Option<Mirror> {
+    pub fn new(stage: &Stage, default_expiry: Duration) -> Option<Mirror> {
         let settings = stage.config().mirror()?;
         let url = settings.mirror_url.as_deref()?;
         let name = stage.name().as_str();

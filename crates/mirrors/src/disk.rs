@@ -119,7 +119,7 @@ struct Held {
 
 /// The open file of an entry. While it is open, its space counts as taken.
 #[derive(Debug)]
-pub(crate) struct EntryFile {
+pub struct EntryFile {
     file: File,
     space: Arc<Space>,
     /// Whether it was last used so long ago that this use is worth a note.

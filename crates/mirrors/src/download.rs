@@ -23,14 +23,12 @@ use tokio::sync::watch;
 use super::disk::{EntryFile, HEAD_BYTES, Head, Key, Writing};
 use super::known::Subject;
 use super::shared::{CONTENT_BYTES_MAX, Kind};
+use super::sink::{PIECE_BYTES, Sink};
 use super::upstream::{Pace, UpstreamError, chunk};
 use super::{Mirror, Mirrors, blocking, lock, milliseconds, turn};
 
 /// Downloads of one mirror, those that wait for their turn among them; further ones are refused.
 const WAITING_MAX: usize = 1024;
-
-/// Bytes that are written and read at once.
-pub(super) const PIECE_BYTES: usize = 256 << 10;
 
 /// All downloads of a mirror that are under way, by [`Order::expected`].
 #[derive(Default)]
@@ -64,7 +62,7 @@ enum State {
 }
 
 /// What there is at a place.
-pub(crate) enum FileAnswer {
+pub enum FileAnswer {
     /// Nothing.
     Absent,
     /// Only upstream has it, at this URL.
@@ -74,21 +72,21 @@ pub(crate) enum FileAnswer {
 }
 
 /// A file of a mirror.
-pub(crate) struct MirroredFile {
+pub struct MirroredFile {
     /// Its SHA-256, if upstream names it or it is there already.
-    pub(crate) sha256: Option<String>,
+    pub sha256: Option<String>,
     /// Its size in bytes; `None` until all of it has arrived.
-    pub(crate) size_bytes: Option<u64>,
+    pub size_bytes: Option<u64>,
     /// Whether upstream names its digest, so that it never changes.
-    pub(crate) is_immutable: bool,
+    pub is_immutable: bool,
     /// When it was uploaded, or arrived here.
-    pub(crate) modified_at: SystemTime,
+    pub modified_at: SystemTime,
     /// Its bytes.
-    pub(crate) body: Body,
+    pub body: Body,
 }
 
 /// Where a file's bytes come from.
-pub(crate) enum Body {
+pub enum Body {
     /// They are all on disk.
     Held(Arc<EntryFile>),
     /// They arrive.
@@ -98,7 +96,7 @@ pub(crate) enum Body {
 }
 
 /// A download, as one reader sees it.
-pub(crate) struct Arriving {
+pub struct Arriving {
     progress: watch::Receiver<Progress>,
 }
 
@@ -191,7 +189,7 @@ impl Mirrors {
     ///
     /// # Errors
     /// [`UpstreamError`] if it is not here and upstream does not give it.
-    pub(crate) async fn file(
+    pub async fn file(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         place: Place<'_>,
@@ -212,7 +210,7 @@ impl Mirrors {
     ///
     /// # Errors
     /// [`UpstreamError`] if it is not here and upstream does not give it.
-    pub(crate) async fn listed_file(
+    pub async fn listed_file(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         file: &UpstreamFile,
@@ -601,25 +599,6 @@ impl Drop for Ended {
     }
 }
 
-/// Where the bytes go.
-pub(super) struct Sink {
-    pub(super) writing: Writing,
-    pub(super) sha256: record::Hasher,
-    pub(super) extra: Option<Box<dyn DynDigest + Send>>,
-}
-
-impl Sink {
-    /// Writes and hashes these bytes. Blocks.
-    pub(super) fn append(mut self, bytes: &[u8]) -> io::Result<Sink> {
-        self.writing.append(bytes)?;
-        self.sha256.update(bytes);
-        if let Some(extra) = &mut self.extra {
-            extra.update(bytes);
-        }
-        Ok(self)
-    }
-}
-
 /// What a file is called in its head, in logs and where others read: without what gives access to it.
 fn name_of(mirror: &Mirror, url: &Url) -> String {
     let mut url = url.clone();
@@ -638,7 +617,7 @@ impl Arriving {
     ///
     /// # Errors
     /// Why they never will be.
-    pub(crate) async fn whole(&mut self) -> Result<(u64, String), UpstreamError> {
+    pub async fn whole(&mut self) -> Result<(u64, String), UpstreamError> {
         let is_over = |it: &Progress| matches!(it.state, State::Whole(_) | State::Failed(_));
         let progress = self.progress.wait_for(is_over).await.map_err(|_| lost())?;
         match &progress.state {
@@ -676,7 +655,7 @@ impl Arriving {
 
 impl Body {
     /// The bytes from `start` up to, not including, `end`; without `end`, to the end of the file.
-    pub(crate) fn stream(
+    pub fn stream(
         self,
         start: u64,
         end: Option<u64>,

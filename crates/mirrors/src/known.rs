@@ -50,7 +50,7 @@ pub(super) enum Subject {
 
 /// What upstream said.
 #[derive(Clone, Debug)]
-pub(crate) enum Content {
+pub enum Content {
     /// The list of projects.
     Names(Arc<UpstreamNames>),
     /// The page of a project; `None` if upstream has no such project.
@@ -59,10 +59,10 @@ pub(crate) enum Content {
 
 /// What upstream said, and when.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
-    pub(crate) content: Content,
+pub struct Known {
+    pub content: Content,
     /// Changes when the content does; no two contents of this process have the same.
-    pub(crate) version: u64,
+    pub version: u64,
     confirmed_at: SystemTime,
     pub(super) etag: Option<String>,
     pub(super) last_modified: Option<String>,
@@ -71,14 +71,14 @@ pub(crate) struct Known {
 
 /// Something known, and whether upstream has not confirmed it.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
-    pub(crate) known: Arc<Known>,
-    pub(crate) stale: Option<Stale>,
+pub struct Found {
+    pub known: Arc<Known>,
+    pub stale: Option<Stale>,
 }
 
 /// Why something was not confirmed. Of several, the greatest is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stale {
+pub enum Stale {
     /// Upstream could not confirm it in time.
     Late,
     /// Upstream is not asked.
@@ -113,7 +113,7 @@ impl Subject {
 
 impl Known {
     /// The project's page, if upstream has it.
-    pub(crate) fn page(&self) -> Option<&Arc<UpstreamPage>> {
+    pub fn page(&self) -> Option<&Arc<UpstreamPage>> {
         match &self.content {
             Content::Page(page) => page.as_ref(),
             Content::Names(_) => None,
@@ -121,7 +121,7 @@ impl Known {
     }
 
     /// The list of projects.
-    pub(crate) fn names(&self) -> Option<&Arc<UpstreamNames>> {
+    pub fn names(&self) -> Option<&Arc<UpstreamNames>> {
         match &self.content {
             Content::Names(names) => Some(names),
             Content::Page(_) => None,
@@ -140,7 +140,7 @@ impl Mirrors {
     ///
     /// # Errors
     /// [`UpstreamError`] if nothing is known and upstream does not tell.
-    pub(crate) async fn project(
+    pub async fn project(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         name: &ProjectName,
@@ -169,7 +169,7 @@ impl Mirrors {
     ///
     /// # Errors
     /// [`UpstreamError`] if nothing is known and upstream does not tell.
-    pub(crate) async fn list(
+    pub async fn list(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
     ) -> Result<Option<Found>, UpstreamError> {
@@ -184,7 +184,7 @@ impl Mirrors {
     ///
     /// # Errors
     /// [`UpstreamError`] if nothing is known and upstream does not tell.
-    pub(crate) async fn page_to_judge_by(
+    pub async fn page_to_judge_by(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         name: &ProjectName,
