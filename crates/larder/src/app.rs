@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use audit::Audit;
 use config::{Config, DEMO_UPSTREAM_HOST};
 use mirrors::Mirrors;
 use net::{Egress, TrustedProxies};
@@ -23,7 +24,6 @@ use tokio::sync::{mpsc, oneshot};
 use crate::advisories::{self, KnownAdvisories};
 use crate::archives::Archives;
 use crate::article_texts::ArticleTexts;
-use crate::audit::Audit;
 use crate::aur_published::AurPublished;
 use crate::changes::Changes;
 use crate::contents::Contents;

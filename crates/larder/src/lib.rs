@@ -7,7 +7,6 @@ mod advisories;
 pub mod app;
 mod archives;
 pub mod article_texts;
-mod audit;
 pub mod aur_published;
 mod changes;
 pub mod cli;

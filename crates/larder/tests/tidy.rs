@@ -16,7 +16,7 @@ const FLOORS: [&[&str]; 8] = [
     &["aur", "article", "pypi", "passwords", "resources", "store"],
     &["source"],
     &["config"],
-    &["mirrors", "state"],
+    &["audit", "mirrors", "state"],
     &["import"],
     &["larder"],
 ];

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use audit::{Log, Query};
 use clap::Args;
 use pypi::StageName;
 use serde_json::{Value, json};
@@ -9,7 +10,6 @@ use serde_json::{Value, json};
 use super::remote::Remote;
 use super::table::plain;
 use super::{Answer, Exit, Place, runtime};
-use crate::audit::{Log, Query};
 
 #[derive(Args)]
 pub(super) struct Command {

@@ -28,7 +28,7 @@ use super::python;
 use crate::app::App;
 use crate::endpoint::Endpoint;
 
-pub(super) use audit::show_audit;
+pub(super) use self::audit::show_audit;
 pub(super) use groups::show_groups;
 pub(super) use indexes::{change_index, create_index, show_index};
 pub(super) use releases::{change_release, list_releases, show_release};

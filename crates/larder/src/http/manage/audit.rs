@@ -3,8 +3,9 @@
 //! query -> what a program would be answered at `/+audit`, or at `/{user}/{index}/+audit` -> a page. Who may read what, and which
 //! filters there are, is decided there.
 
+use ::audit::Query;
+
 use super::*;
-use crate::audit::Query;
 use crate::http::words::visible_name;
 
 /// The events that can be chosen.

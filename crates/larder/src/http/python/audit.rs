@@ -1,6 +1,7 @@
 //! The audit log of policies, for administrators, and of one index for those who may change it.
 
 use account::{Object, Portion, Scope};
+use audit::{Query, anonymise};
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -9,7 +10,6 @@ use super::ask::Ask;
 use super::reply;
 use super::rights::unreadable;
 use super::write::Refused;
-use crate::audit::{Query, anonymise};
 use crate::http::error::HttpError;
 
 /// `GET /+audit`, and `GET /{user}/{index}/+audit` for a `stage`.

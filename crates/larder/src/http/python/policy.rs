@@ -4,6 +4,7 @@
 //! the body and in the reason phrase, which is all that pip shows.
 
 use account::{Principal, UserName};
+use audit::{Entry, Event};
 use axum::response::Response;
 use http::header::CACHE_CONTROL;
 use http::{HeaderValue, Method};
@@ -18,7 +19,6 @@ use state::security;
 
 use super::ask::Ask;
 use super::reply;
-use crate::audit::{Entry, Event};
 use crate::http::error::HttpError;
 
 /// Why what was found in a stage itself is not given out; `None` if it is.

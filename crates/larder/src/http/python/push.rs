@@ -9,6 +9,7 @@ mod external;
 use std::sync::Arc;
 
 use account::{Portion, Principal, Scope};
+use audit::Entry;
 use axum::body::Body;
 use axum::response::Response;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -26,7 +27,6 @@ use super::reply;
 use super::rights::{About, cause, no_replacing, not_listed, readable};
 use super::stages::{refused, status};
 use super::write::{Refused, decided_and_noted, json_body};
-use crate::audit::Entry;
 use crate::http::auth;
 use crate::http::body::JsonBound;
 use crate::http::error::HttpError;

@@ -6,6 +6,7 @@ use std::future::{Future, ready};
 use std::sync::{Arc, Mutex};
 
 use account::Principal;
+use audit::{Entry, Pending};
 use axum::body::Body;
 use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
@@ -16,7 +17,6 @@ use store::CommitError;
 
 use super::ask::Ask;
 use super::reply;
-use crate::audit::{Entry, Pending};
 use crate::http::body::{self, BodyError, Json, JsonBound, Received};
 use crate::http::error::HttpError;
 

@@ -4,29 +4,29 @@ use super::{Audit, Entry};
 
 /// Entries about a change, held while it is committed. If this is dropped before the outcome is known, they are noted all the
 /// same, and say so: a client that leaves hides no change.
-pub(crate) struct Pending<'audit> {
+pub struct Pending<'audit> {
     audit: &'audit Audit,
     entries: Vec<Entry>,
 }
 
 impl<'audit> Pending<'audit> {
     /// Nothing yet.
-    pub(crate) fn new(audit: &'audit Audit) -> Pending<'audit> {
+    pub fn new(audit: &'audit Audit) -> Pending<'audit> {
         Pending { audit, entries: Vec::new() }
     }
 
     /// What is about to be committed, in place of what was not.
-    pub(crate) fn set(&mut self, entries: Vec<Entry>) {
+    pub fn set(&mut self, entries: Vec<Entry>) {
         self.entries = entries;
     }
 
     /// Notes the entries: they are committed.
-    pub(crate) fn committed(mut self) {
+    pub fn committed(mut self) {
         self.entries.drain(..).for_each(|entry| self.audit.note(entry));
     }
 
     /// Forgets them: nothing was written.
-    pub(crate) fn refused(mut self) {
+    pub fn refused(mut self) {
         self.entries.clear();
     }
 }

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use self::writer::Writer;
 
-pub(crate) use self::pending::Pending;
+pub use self::pending::Pending;
 
 /// Entries that wait to be written.
 const QUEUE_MAX: usize = 4096;
@@ -53,7 +53,7 @@ const TEXT_CHARS_MAX: usize = 500;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
     /// A policy refused something.
     Refused,
     /// Something was served where a policy counts.
@@ -83,23 +83,25 @@ impl Event {
 
 /// A line of the log.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) at: Timestamp,
-    pub(crate) event: Event,
+pub struct Entry {
+    /// When.
+    pub at: Timestamp,
+    /// What happened.
+    pub event: Event,
     /// The index whose policy decided.
-    pub(crate) index: String,
+    pub index: String,
     /// What was asked for.
-    pub(crate) path: String,
+    pub path: String,
     /// The file, or the version.
-    pub(crate) what: String,
+    pub what: String,
     /// The rule that refuses it.
-    pub(crate) rule: Option<&'static str>,
+    pub rule: Option<&'static str>,
     /// Why.
-    pub(crate) reason: String,
+    pub reason: String,
     /// The user, if the request had credentials.
-    pub(crate) who: Option<String>,
+    pub who: Option<String>,
     /// The client's address.
-    pub(crate) client: String,
+    pub client: String,
 }
 
 impl Entry {
@@ -140,7 +142,7 @@ enum Job {
 }
 
 /// The log of a running server.
-pub(crate) struct Audit {
+pub struct Audit {
     log: Log,
     has_served: bool,
     lost: IntCounter,
@@ -151,7 +153,7 @@ pub(crate) struct Audit {
 
 impl Audit {
     /// The log in the data directory; `lost` counts entries that were left out.
-    pub(crate) fn new(config: &Config, lost: IntCounter) -> Audit {
+    pub fn new(config: &Config, lost: IntCounter) -> Audit {
         let audit = Audit::of(Log::of(config), config.python.audit_served, lost);
         // What is there becomes too old, also if nothing is noted.
         if audit.log.is_on() && audit.log.directory.is_dir() {
@@ -169,12 +171,12 @@ impl Audit {
     }
 
     /// Whether it has what is served where a policy counts, too.
-    pub(crate) fn has_served(&self) -> bool {
+    pub fn has_served(&self) -> bool {
         self.has_served && self.log.is_on()
     }
 
     /// Notes an entry. This does not wait: if the queue is full, the entry is left out and counted.
-    pub(crate) fn note(&self, entry: Entry) {
+    pub fn note(&self, entry: Entry) {
         if !self.log.is_on() {
             return;
         }
@@ -190,12 +192,12 @@ impl Audit {
     }
 
     /// How many entries were left out since the start.
-    pub(crate) fn lost(&self) -> u64 {
+    pub fn lost(&self) -> u64 {
         self.lost.get()
     }
 
     /// The turns of queries: each reads some segments into memory.
-    pub(crate) fn queries(&self) -> &Turns {
+    pub fn queries(&self) -> &Turns {
         &self.queries
     }
 
@@ -203,7 +205,7 @@ impl Audit {
     ///
     /// # Errors
     /// If the log cannot be read.
-    pub(crate) fn query(&self, query: &Query, shown: impl Fn(&mut Value)) -> io::Result<Found> {
+    pub fn query(&self, query: &Query, shown: impl Fn(&mut Value)) -> io::Result<Found> {
         if let Some(Some(queue)) = self.queue.get() {
             let (told, written) = sync_channel(1);
             let until = Instant::now() + WRITE_PATIENCE;
@@ -224,7 +226,7 @@ impl Audit {
 
 /// Which entries are wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Query {
+pub struct Query {
     index: Option<String>,
     event: Option<String>,
     rule: Option<String>,
@@ -239,24 +241,23 @@ pub(crate) struct Query {
 
 /// A page of entries, newest first.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Found {
-    pub(crate) entries: Vec<Value>,
+pub struct Found {
+    /// As they were written.
+    pub entries: Vec<Value>,
     /// `before` of the next page; `None`: there is none.
-    pub(crate) next: Option<u64>,
+    pub next: Option<u64>,
 }
 
 impl Query {
     /// The names of what a query may say.
-    pub(crate) const NAMES: [&str; 10] =
+    pub const NAMES: [&str; 10] =
         ["index", "event", "rule", "who", "client", "what", "since", "until", "before", "limit"];
 
     /// A query of these names and values.
     ///
     /// # Errors
     /// In words, an unknown name or a value that cannot be.
-    pub(crate) fn of<T: AsRef<str>>(
-        pairs: impl IntoIterator<Item = (T, T)>,
-    ) -> Result<Query, String> {
+    pub fn of<T: AsRef<str>>(pairs: impl IntoIterator<Item = (T, T)>) -> Result<Query, String> {
         let mut query = Query::default();
         for (name, value) in pairs {
             let (name, value) = (name.as_ref(), value.as_ref());
@@ -300,7 +301,7 @@ impl Query {
     }
 
     /// This query, limited to one index.
-    pub(crate) fn about(self, index: &str) -> Query {
+    pub fn about(self, index: &str) -> Query {
         Query { index: Some(index.to_owned()), ..self }
     }
 
@@ -328,7 +329,7 @@ impl Query {
 
 /// Takes out of an entry who asked, and where, if they asked an index that `may_read` does not admit. Who changed an index that it
 /// admits is not taken out, whatever they asked for to do that.
-pub(crate) fn anonymise(entry: &mut Value, may_read: impl Fn(&str) -> bool) {
+pub fn anonymise(entry: &mut Value, may_read: impl Fn(&str) -> bool) {
     let changed = entry["index"].as_str().filter(|_| entry["event"] == "changed");
     if changed.is_some_and(&may_read) {
         return;
@@ -351,7 +352,7 @@ pub(crate) fn anonymise(entry: &mut Value, may_read: impl Fn(&str) -> bool) {
 
 /// The segments on disk.
 #[derive(Clone, Debug)]
-pub(crate) struct Log {
+pub struct Log {
     directory: PathBuf,
     bytes_max: u64,
     days_max: u32,
@@ -359,7 +360,7 @@ pub(crate) struct Log {
 
 impl Log {
     /// The log that is configured.
-    pub(crate) fn of(config: &Config) -> Log {
+    pub fn of(config: &Config) -> Log {
         Log {
             directory: config.data_dir.join("audit"),
             bytes_max: config.python.audit_bytes_max,
@@ -402,7 +403,7 @@ impl Log {
     ///
     /// # Errors
     /// If the log cannot be read.
-    pub(crate) fn query(
+    pub fn query(
         &self,
         query: &Query,
         now: Timestamp,
