@@ -1,15 +1,13 @@
-//! The server: everything that knows HTTP, tasks, files and configuration.
+//! The server: everything that knows requests, handlers and tasks.
 //!
 //! [`cli`] -> [`config`] -> [`run`]: open the data directory, bind, load, serve, drain.
 
-pub mod accounts;
 mod advisories;
 pub mod app;
 mod archives;
 pub mod article_texts;
 pub mod aur_published;
 mod changes;
-pub mod cli;
 pub mod contents;
 pub mod deltas;
 pub mod demo;
@@ -19,7 +17,6 @@ mod finished_pages;
 pub mod http;
 pub mod lists;
 mod live_settings;
-pub mod logging;
 pub mod memory;
 pub mod metrics;
 pub mod open_zips;
@@ -31,7 +28,6 @@ pub mod small_blobs;
 pub mod tasks;
 mod text;
 pub mod token_uses;
-mod version;
 mod webhooks;
 
 use std::future::Future;

@@ -3,9 +3,8 @@
 use std::io;
 use std::process::ExitCode;
 
+use cli::{Exit, Invocation};
 use config::{Environment, Loaded};
-use larder::cli::{self, Exit, Invocation};
-use larder::logging;
 use tikv_jemallocator::Jemalloc;
 
 #[global_allocator]

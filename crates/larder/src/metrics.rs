@@ -522,7 +522,7 @@ impl Metrics {
             "Which build is running; always 1.",
             &["version", "commit"],
         );
-        build.with_label_values(&[crate::version::VERSION, crate::version::COMMIT]).set(1);
+        build.with_label_values(&[version::VERSION, version::COMMIT]).set(1);
         // goaurrpc has a cache of search results; there is none here, and dashboards still ask.
         let _: IntCounter = make.metric(
             "rpc_cache_hits",

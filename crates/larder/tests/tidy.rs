@@ -10,14 +10,15 @@ fn root() -> PathBuf {
 }
 
 /// The floors, lowest first: dependencies point down, never sideways.
-const FLOORS: [&[&str]; 8] = [
-    &["postings", "reply", "record", "demo", "markup", "net", "testbed", "paste"],
+const FLOORS: [&[&str]; 9] = [
+    &["postings", "reply", "record", "demo", "markup", "net", "version", "testbed", "paste"],
     &["account"],
     &["aur", "article", "pypi", "passwords", "resources", "store"],
     &["source"],
     &["config"],
     &["audit", "mirrors", "state"],
-    &["import"],
+    &["import", "logging"],
+    &["cli"],
     &["larder"],
 ];
 

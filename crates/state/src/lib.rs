@@ -4,6 +4,7 @@
 //! [`stored::LiveStore`]; a write goes through it to the store, and [`security`] logs which rights it changes.
 //! [`maintenance`] works on the store as a whole, also while servers run on it. Nothing here knows a request or a route.
 
+pub mod accounts;
 pub mod identity;
 pub mod live;
 pub mod maintenance;

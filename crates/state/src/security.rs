@@ -2,7 +2,7 @@
 //!
 //! [`of_request`] sets the origin of everything that a request does; [`identified`] adds the sender once that is
 //! known. Events go to [`tracing`] under [`TARGET`], and from there to standard error or to a file of their own
-//! (`larder::logging`). No event contains a secret or a part of one. Strangers can cause only a bounded number of
+//! (crate `logging`). No event contains a secret or a part of one. Strangers can cause only a bounded number of
 //! lines: there is a maximum for each kind of event and for each client. The next line of a kind counts those that
 //! were left out.
 

@@ -118,8 +118,8 @@ pub(super) async fn check_ready(app: &App, head: &Parts) -> Response {
 pub(super) fn show_version() -> Response {
     let body = json!({
         "name": "larder",
-        "version": crate::version::VERSION,
-        "commit": crate::version::COMMIT,
+        "version": version::VERSION,
+        "commit": version::COMMIT,
     });
     ([(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }

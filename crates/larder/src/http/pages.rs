@@ -127,8 +127,8 @@ pub(super) async fn show_statistics(app: &App, head: &Parts) -> Response {
     };
     let statistics = Statistics {
         site: Site::of(app, head),
-        version: crate::version::VERSION,
-        commit: crate::version::COMMIT,
+        version: version::VERSION,
+        commit: version::COMMIT,
         packages: count(aur::Snapshot::package_count),
         package_bases: count(aur::Snapshot::package_base_count),
         last_refresh: published.map(|published| httpdate::fmt_http_date(published.modified_at)),

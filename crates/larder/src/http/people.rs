@@ -149,7 +149,7 @@ impl Site {
 
     /// The version of this server.
     pub(super) fn version(&self) -> &'static str {
-        crate::version::VERSION
+        version::VERSION
     }
 
     /// What every URL of this server begins with, without a slash at the end.

@@ -17,12 +17,12 @@ use jiff::Timestamp;
 use record::Serial;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use state::accounts::{self, Expiry};
 use state::secrets;
 use state::stored::Stored;
 
 use super::error::HttpError;
 use super::{auth, body, serial};
-use crate::accounts::{self, Expiry};
 use crate::app::App;
 
 /// Size of the request for a token.

@@ -32,8 +32,8 @@ fn status(context: &Context, arguments: Arguments<'_>) -> ActionResult {
         describe_packages(published, now, &mut aur);
     }
     let status = json!({
-        "version": crate::version::VERSION,
-        "commit": crate::version::COMMIT,
+        "version": version::VERSION,
+        "commit": version::COMMIT,
         "uptime_seconds": app.started_at.elapsed().as_secs(),
         "ready": app.obstacles().is_empty(),
         "surfaces": {

@@ -126,7 +126,7 @@ pub(in crate::http) async fn show_home(app: &App, head: &Parts) -> Response {
     let stored = app.live_store.snapshot_full();
     let page = Home {
         site: Site::of(app, head),
-        version: crate::version::VERSION,
+        version: version::VERSION,
         aur: packages(app),
         python: match &stored {
             _ if !config.python.enabled => Python::Off,

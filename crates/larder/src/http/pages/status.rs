@@ -97,7 +97,7 @@ pub(in crate::http) async fn show_status(app: &App, head: &Parts) -> Response {
     let mut surfaces = vec![packages(app)];
     surfaces.extend(store(app));
     let mut process = vec![
-        Line::good("Version", format!("Larder {}", crate::version::VERSION)),
+        Line::good("Version", format!("Larder {}", version::VERSION)),
         Line::good("Running for", duration(app.started_at.elapsed())),
     ];
     if let Some(bytes) = resident_bytes() {

@@ -59,7 +59,7 @@ pub(super) fn limited(server: &TestServer, scopes: Scopes) -> String {
     let user = User::new("ada".parse().expect("a name"), Timestamp::now());
     let batch = change::create_user(&stored().accounts, &user).expect("a new user");
     wait_for(server.app.live_store.commit_as_system(batch)).expect("a commit");
-    let limits = larder::accounts::limits(&[], &[], &["/docs/".to_owned()]).expect("limits");
+    let limits = state::accounts::limits(&[], &[], &["/docs/".to_owned()]).expect("limits");
     let new =
         NewToken { user: user.name, comment: String::new(), scopes, limits, expires_at: None };
     let made = change::create_token(&stored().accounts, new, [7; 32], Timestamp::now());

@@ -48,7 +48,7 @@ fn limits(text: &str) -> Option<Limits> {
         named.filter(|(name, _)| *name == kind).map(|(_, value)| value.to_owned()).collect()
     };
     let [indexes, projects, prefixes] = ["index", "project", "prefix"].map(words);
-    larder::accounts::limits(&indexes, &projects, &prefixes).expect("limits")
+    state::accounts::limits(&indexes, &projects, &prefixes).expect("limits")
 }
 
 impl Case<'_> {

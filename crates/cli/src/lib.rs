@@ -1,11 +1,12 @@
 //! The command line: what users can ask of `larder`.
 //!
 //! arguments -> [`parse`] -> [`Invocation`]; `main` runs the server, or [`Request::run`] does the rest, and an [`Exit`]
-//! becomes text and exit code. clap derives the commands from the types below and in the rooms. [`command`] adds the flags
+//! becomes text and exit code. clap derives the commands from the types below and in the modules. [`command`] adds the flags
 //! that many commands share: those of the configuration, which are the keys of [`config`] and never listed here, and
 //! those that name a server. Data goes to the writer that is given (stdout), complaints leave as an [`Exit`] (stderr).
 
 mod audit;
+pub mod demo_data;
 mod directory;
 mod import;
 mod index;
@@ -36,9 +37,8 @@ use clap_complete::Shell;
 use config::{ConfigError, Environment, Flags, Inputs, Key, Kind, Loaded};
 use tokio::runtime::Runtime;
 
+use self::demo_data::Output;
 use self::remote::{Place, ServerFlags};
-use crate::demo::{self, Output};
-use crate::{logging, version};
 
 /// What the user asked for.
 pub enum Invocation {
@@ -359,7 +359,8 @@ impl Request {
         };
         let text = match *command {
             Command::DemoData(DemoData { packages, seed, out, sql }) => {
-                let written = demo::write(&::demo::Recipe { packages, seed }, &out, sql.as_deref());
+                let written =
+                    demo_data::write(&demo::Recipe { packages, seed }, &out, sql.as_deref());
                 return written.map_err(|error| {
                     Exit::failure(format!("cannot write the catalogue: {error}"))
                 });

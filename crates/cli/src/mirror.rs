@@ -1,6 +1,6 @@
 //! `larder export-mirror` and `import-mirror`: what is cached of a mirror, carried to a machine that cannot reach the upstream.
 //!
-//! The stage is looked up in the store, since its upstream decides where its cache is; then [`crate::mirrors`] does the rest.
+//! The stage is looked up in the store, since its upstream decides where its cache is; then [`mirrors`] does the rest.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

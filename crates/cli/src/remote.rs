@@ -18,7 +18,6 @@ use reqwest::{Client, Url};
 use serde_json::Value;
 
 use super::{Exit, line_of_stdin, note};
-use crate::version;
 
 /// Time to connect, and for a whole answer. A push to elsewhere takes as long as it takes.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -11,11 +11,11 @@ use clap::{Args, Subcommand};
 use config::Config;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use state::accounts;
 
 use super::directory::{Directory, Purpose};
 use super::password::{Password, PasswordSource};
 use super::{Answer, Exit, note, runtime, table};
-use crate::accounts;
 
 type Groups = BTreeSet<GroupName>;
 

@@ -5,12 +5,12 @@ use jiff::Timestamp;
 use pypi::change::push::{Push, PushContent, push};
 use pypi::change::{remove, yank};
 use pypi::{ChangeError, FileRole, Project, ProjectName, StageName, Version};
+use state::accounts;
 
 use super::{Action, CommandResult, File, Row, Target, removed, yanked};
-use crate::accounts;
-use crate::cli::Exit;
-use crate::cli::directory::{Directory, Purpose};
-use crate::cli::remote::refused;
+use crate::Exit;
+use crate::directory::{Directory, Purpose};
+use crate::remote::refused;
 
 /// Does it on the store of `config`.
 ///

@@ -25,7 +25,6 @@ use state::maintenance::Progress;
 use self::wanted::{ALGORITHMS, Files, Wanted};
 use super::remote::TOKEN_USER;
 use super::{Exit, note, print, runtime};
-use crate::version;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time without a byte: the server may itself wait for the upstream.

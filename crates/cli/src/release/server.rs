@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use pypi::change::push::PushContent;
 use pypi::{ProjectName, StageName};
 use serde_json::{Value, json};
+use state::accounts;
 
 use super::{Action, CommandResult, File, Row, Target, removed, yanked};
-use crate::accounts;
-use crate::cli::Exit;
-use crate::cli::remote::{Failure, Remote, action};
+use crate::Exit;
+use crate::remote::{Failure, Remote, action};
 
 /// Has the server do it.
 ///

@@ -10,7 +10,7 @@ use account::{PasswordHash, UserName};
 use clap::Args;
 use state::secrets;
 
-use crate::cli::Exit;
+use crate::Exit;
 
 /// Most bytes that are read of a file or of standard input: a password and the end of its line.
 const READ_BYTES_MAX: u64 = account::Password::BYTES_MAX as u64 + 2;

@@ -11,12 +11,12 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use config::Config;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use state::accounts::{self, Expiry};
 use state::secrets;
 
 use super::directory::{Directory, Purpose};
 use super::user::{answer, found};
 use super::{Answer, Exit, note, runtime, table};
-use crate::accounts::{self, Expiry};
 
 #[derive(Subcommand)]
 pub(super) enum Command {

@@ -10,7 +10,6 @@ use clap_complete::Shell;
 use config::{AurSource, Inputs, Loaded};
 
 use super::{Exit, command};
-use crate::version;
 
 #[derive(Subcommand)]
 pub(super) enum Config {

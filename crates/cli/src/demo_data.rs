@@ -1,0 +1,99 @@
+//! A generated catalogue as a file: what `larder demo-data` writes, and what a demonstration serves.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use demo::{Recipe, SqlWriter};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Fast, since the catalogue is written while somebody waits.
+const GZIP_LEVEL: u32 = 1;
+
+/// Where a generated catalogue goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Standard output, plain.
+    Stdout,
+    /// A file.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// Whether to compress: the name ends in `.gz`.
+        gzip: bool,
+    },
+}
+
+impl From<OsString> for Output {
+    fn from(path: OsString) -> Output {
+        if path == "-" {
+            return Output::Stdout;
+        }
+        let path = PathBuf::from(path);
+        let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
+        Output::File { path, gzip }
+    }
+}
+
+/// Writes a catalogue as a dump, with a progress bar on a terminal, and the same one as SQL where `sql` says so.
+///
+/// # Errors
+/// Those of writing.
+pub fn write(recipe: &Recipe, out: &Output, sql: Option<&Path>) -> io::Result<()> {
+    let sql = match sql {
+        Some(path) => Some(SqlWriter::begin(BufWriter::new(File::create(path)?))?),
+        None => None,
+    };
+    match out {
+        Output::Stdout => write_to(recipe, BufWriter::new(io::stdout().lock()), sql)?.flush(),
+        Output::File { path, gzip: false } => {
+            write_to(recipe, BufWriter::new(File::create(path)?), sql)?.flush()
+        }
+        Output::File { path, gzip: true } => {
+            let file = BufWriter::new(File::create(path)?);
+            let out = GzEncoder::new(file, Compression::new(GZIP_LEVEL));
+            write_to(recipe, out, sql)?.finish()?.flush()
+        }
+    }
+}
+
+/// Writes to both, if there are two.
+struct Both<W, S: Write> {
+    dump: W,
+    sql: Option<SqlWriter<S>>,
+}
+
+impl<W: Write, S: Write> Write for Both<W, S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.dump.write_all(bytes)?;
+        if let Some(sql) = &mut self.sql {
+            sql.write_all(bytes)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.dump.flush()
+    }
+}
+
+fn write_to<W: Write>(
+    recipe: &Recipe,
+    dump: W,
+    sql: Option<SqlWriter<impl Write>>,
+) -> io::Result<W> {
+    let mut out = Both { dump, sql };
+    let bar = ProgressBar::new(recipe.packages.into());
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_message("generating packages");
+    demo::write_dump(recipe, &mut out, &mut |written| bar.set_position(written.into()))?;
+    if let Some(sql) = out.sql {
+        sql.finish()?;
+    }
+    bar.finish_and_clear();
+    Ok(out.dump)
+}
