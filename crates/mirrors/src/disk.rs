@@ -11,55 +11,30 @@
 //!
 //! Nothing here is a record: the whole directory may be deleted while the server is stopped, and is filled again.
 
+mod head;
+mod space;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, BufReader, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use record::Digest;
-use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-/// Where the content begins in the file of an entry.
-pub(super) const HEAD_BYTES: u64 = 4096;
+pub(super) use self::head::{HEAD_BYTES, Head, content_at, heads, opened_at, parsed_head};
+use self::head::{head_bytes, read_head};
+use self::space::{Space, Taken};
 
 /// An entry's time of use is written to disk at most this often, so that it survives a restart roughly.
 const USED_EVERY: Duration = Duration::from_secs(3600);
 
 /// What an entry is found by.
 pub(super) type Key = Digest;
-
-/// What is known of an entry's content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Head {
-    /// What it is, for people who look at the file.
-    pub(super) name: String,
-    /// Size of the content in bytes.
-    pub(super) size_bytes: u64,
-    /// SHA-256 of the content, in hexadecimal digits.
-    pub(super) sha256: String,
-    /// When upstream last said it, in milliseconds since 1970.
-    pub(super) confirmed_at: i64,
-    /// Upstream's tag.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) etag: Option<String>,
-    /// Upstream's time of the last change.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) last_modified: Option<String>,
-    /// Upstream's serial of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) serial: Option<u64>,
-    /// Of a page, the number of its form: what older ones have left out is asked for again.
-    #[serde(default)]
-    pub(super) form: u32,
-    /// Whether upstream named a digest that the content was compared with.
-    #[serde(default)]
-    pub(super) is_verified: bool,
-}
 
 /// What the cache may take.
 pub(super) struct Limits {
@@ -79,27 +54,6 @@ pub(super) struct Disk {
     index: Mutex<Index>,
     /// One at a time makes room: two would count the same bytes as free.
     making_room: Mutex<()>,
-}
-
-/// What the cache takes.
-#[derive(Debug, Default)]
-struct Taken {
-    bytes: AtomicU64,
-    /// Of these, what has been promised to files and not been written yet.
-    unwritten: AtomicU64,
-}
-
-/// The space of one file. It is free again when the last owner drops it: the index, the writer, and everybody who has the
-/// file open.
-#[derive(Debug)]
-struct Space {
-    taken: Arc<Taken>,
-    bytes: AtomicU64,
-    unwritten: AtomicU64,
-    /// Whether the bytes were hashed in this process: when they arrived, or since.
-    is_checked: AtomicBool,
-    /// One at a time hashes them; the others wait for what it finds.
-    checking: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// What is there, by key and by time of use.
@@ -137,50 +91,6 @@ pub(super) struct Writing {
 /// There is no room for something. The cache of pages goes on in memory, files are asked for again.
 pub(super) fn no_room(text: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::StorageFull, text.into())
-}
-
-impl Space {
-    fn of(taken: &Arc<Taken>) -> Arc<Space> {
-        Arc::new(Space {
-            taken: taken.clone(),
-            bytes: AtomicU64::new(0),
-            unwritten: AtomicU64::new(0),
-            is_checked: AtomicBool::new(false),
-            checking: Arc::default(),
-        })
-    }
-
-    /// Space for what is there.
-    fn held(taken: &Arc<Taken>, bytes: u64) -> Arc<Space> {
-        let space = Space::of(taken);
-        space.promise(bytes);
-        space.wrote(bytes);
-        space
-    }
-
-    fn bytes(&self) -> u64 {
-        self.bytes.load(Relaxed)
-    }
-
-    fn promise(&self, bytes: u64) {
-        for count in [&self.taken.bytes, &self.taken.unwritten, &self.bytes, &self.unwritten] {
-            count.fetch_add(bytes, Relaxed);
-        }
-    }
-
-    /// Only one writes: nobody else changes what is unwritten.
-    fn wrote(&self, bytes: u64) {
-        let bytes = bytes.min(self.unwritten.load(Relaxed));
-        self.unwritten.fetch_sub(bytes, Relaxed);
-        self.taken.unwritten.fetch_sub(bytes, Relaxed);
-    }
-}
-
-impl Drop for Space {
-    fn drop(&mut self) {
-        self.taken.bytes.fetch_sub(self.bytes(), Relaxed);
-        self.taken.unwritten.fetch_sub(self.unwritten.load(Relaxed), Relaxed);
-    }
 }
 
 impl EntryFile {
@@ -535,217 +445,5 @@ impl Writing {
     }
 }
 
-/// The heads of all entries in a directory that a server may have open, in no order. Blocks.
-pub(super) fn heads(directory: &Path) -> impl Iterator<Item = (Key, Head)> + use<'_> {
-    let parts = fs::read_dir(directory).into_iter().flatten().flatten();
-    let entries = parts.flat_map(|part| fs::read_dir(part.path()).into_iter().flatten().flatten());
-    entries.filter_map(|entry| {
-        let key: Key = entry.file_name().to_str()?.parse().ok()?;
-        Some((key, opened_at(directory, &key)?.0))
-    })
-}
-
-/// The head and the file of an entry in a directory that a server may have open; nothing if it is damaged. Blocks.
-pub(super) fn opened_at(directory: &Path, key: &Key) -> Option<(Head, File)> {
-    let name = key.to_string();
-    let file = File::open(directory.join(&name[..2]).join(name)).ok()?;
-    let head = read_head(&file).ok()?;
-    let is_whole = file.metadata().ok()?.len() == HEAD_BYTES + head.size_bytes;
-    is_whole.then_some((head, file))
-}
-
-/// The head and the content of such an entry, which is compared with its digest. Blocks.
-pub(super) fn content_at(directory: &Path, key: &Key) -> Option<(Head, Vec<u8>)> {
-    let (head, file) = opened_at(directory, key)?;
-    let mut content = vec![0; usize::try_from(head.size_bytes).ok()?];
-    file.read_exact_at(&mut content, HEAD_BYTES).ok()?;
-    (Digest::of(&content).to_string() == head.sha256).then_some((head, content))
-}
-
-fn head_bytes(head: &Head) -> io::Result<Vec<u8>> {
-    let json = serde_json::to_string(head)?;
-    let mut bytes = format!("{} {json}\n", Digest::of(json.as_bytes())).into_bytes();
-    if bytes.len() as u64 > HEAD_BYTES {
-        return Err(io::Error::other("what upstream says of it is too long to be kept"));
-    }
-    bytes.resize(HEAD_BYTES as usize, b' ');
-    Ok(bytes)
-}
-
-fn read_head(file: &File) -> io::Result<Head> {
-    let mut bytes = vec![0; HEAD_BYTES as usize];
-    file.read_exact_at(&mut bytes, 0)?;
-    parsed_head(&bytes)
-}
-
-/// The head of an entry, which its file begins with.
-pub(super) fn parsed_head(bytes: &[u8]) -> io::Result<Head> {
-    let damaged = || io::Error::other("its head is damaged");
-    let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
-    let (checksum, json) = text.trim_end().split_once(' ').ok_or_else(damaged)?;
-    if Digest::of(json.as_bytes()).to_string() != checksum {
-        return Err(damaged());
-    }
-    Ok(serde_json::from_str(json)?)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(name: &str) -> Key {
-        Digest::of(name.as_bytes())
-    }
-
-    fn head(name: &str, content: &[u8]) -> Head {
-        Head {
-            name: name.to_owned(),
-            size_bytes: content.len() as u64,
-            sha256: Digest::of(content).to_string(),
-            confirmed_at: 1,
-            etag: Some("\"tag\"".to_owned()),
-            last_modified: None,
-            serial: Some(7),
-            form: 1,
-            is_verified: true,
-        }
-    }
-
-    fn open(directory: &Path, bytes_max: u64) -> Arc<Disk> {
-        let limits = Limits { bytes_max, free_bytes_min: 0, free_bytes: Box::new(|| None) };
-        Arc::new(Disk::open(directory, limits))
-    }
-
-    fn write(disk: &Arc<Disk>, name: &str, content: &[u8]) {
-        disk.write(key(name), &head(name, content), content).expect("a disk");
-    }
-
-    #[test]
-    fn entries_survive_a_restart() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let disk = open(directory.path(), 1 << 20);
-        assert!(disk.content(&key("a")).is_none(), "nothing is there yet");
-        write(&disk, "a", b"one");
-        write(&disk, "a", b"two");
-        drop(disk);
-        let disk = open(directory.path(), 1 << 20);
-        assert_eq!(disk.content(&key("a")), Some((head("a", b"two"), b"two".to_vec())));
-        assert_eq!(disk.bytes(), HEAD_BYTES + 3);
-        let confirmed = Head { confirmed_at: 2, ..head("a", b"two") };
-        disk.confirm(&key("a"), &confirmed);
-        assert_eq!(disk.content(&key("a")), Some((confirmed, b"two".to_vec())));
-    }
-
-    #[test]
-    fn what_was_not_finished_is_not_there() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let disk = open(directory.path(), 1 << 20);
-        let mut writing = disk.begin(0).expect("a disk");
-        writing.append(b"half").expect("a disk");
-        // As after a kill: nobody removes the temporary file.
-        std::mem::forget(writing);
-        let disk = open(directory.path(), 1 << 20);
-        assert_eq!(disk.bytes(), 0);
-        assert!(!directory.path().join("tmp").exists(), "it is removed");
-    }
-
-    #[test]
-    fn damage_counts_as_absence() {
-        let directory = tempfile::tempdir().expect("a directory");
-        for damage in ["cut", "head", "content"] {
-            let disk = open(directory.path(), 1 << 20);
-            write(&disk, "a", b"content");
-            let file = File::options().write(true).open(disk.path(&key("a"))).expect("the entry");
-            match damage {
-                "cut" => file.set_len(HEAD_BYTES + 3).expect("a disk"),
-                "head" => file.write_all_at(b"x", 80).expect("a disk"),
-                _ => file.write_all_at(b"x", HEAD_BYTES).expect("a disk"),
-            }
-            assert!(disk.content(&key("a")).is_none(), "{damage}");
-            assert!(!disk.path(&key("a")).exists(), "{damage}: it is removed");
-            assert_eq!(disk.bytes(), 0, "{damage}");
-        }
-    }
-
-    #[test]
-    fn what_was_not_used_for_longest_goes_first() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let disk = open(directory.path(), 3 * (HEAD_BYTES + 10));
-        for name in ["a", "b", "c"] {
-            write(&disk, name, &[7; 10]);
-        }
-        assert!(disk.open_entry(&key("a")).is_some());
-        write(&disk, "d", &[7; 10]);
-        let is_there = |name: &str| disk.content(&key(name)).is_some();
-        assert!(!is_there("b"), "it was used before all others");
-        assert!(is_there("a") && is_there("c") && is_there("d"));
-        assert_eq!(
-            fs::read_dir(directory.path()).expect("a directory").count(),
-            4 + 1,
-            "tmp, and a directory each; `b`'s is empty"
-        );
-    }
-
-    #[test]
-    fn what_is_being_written_counts_at_its_full_size() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let disk = open(directory.path(), 3 * (HEAD_BYTES + 10));
-        write(&disk, "a", &[7; 10]);
-        write(&disk, "b", &[7; 10]);
-        let first = disk.begin(10).expect("room");
-        assert_eq!(disk.bytes(), 3 * (HEAD_BYTES + 10), "nothing of it is written yet");
-        let second = disk.begin(10).expect("room instead of `a`");
-        assert!(disk.open_entry(&key("a")).is_none());
-        let (_, read) = disk.open_entry(&key("b")).expect("an entry");
-        let refused = disk.begin(10).map(|_| ()).expect_err("only what is in use is left");
-        assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
-        assert!(refused.to_string().contains("mirror_disk_bytes_max"), "{refused}");
-        drop(read);
-        let mut third = disk.begin(0).expect("room instead of `b`");
-        assert_eq!(disk.bytes(), 2 * (HEAD_BYTES + 10) + HEAD_BYTES);
-        third.append(&[7; 10]).expect("room, as it was needed");
-        third.append(&[7; 1]).expect_err("it has a byte more than there is room for");
-        drop((first, second, third));
-        assert_eq!(disk.bytes(), 0);
-        assert_eq!(disk.taken.unwritten.load(Relaxed), 0);
-    }
-
-    #[test]
-    fn what_is_read_takes_space_after_it_was_replaced() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let disk = open(directory.path(), 1 << 20);
-        write(&disk, "a", &[7; 10]);
-        let (_, read) = disk.open_entry(&key("a")).expect("an entry");
-        write(&disk, "a", &[8; 20]);
-        assert_eq!(disk.bytes(), 2 * HEAD_BYTES + 30);
-        drop(read);
-        assert_eq!(disk.bytes(), HEAD_BYTES + 20);
-    }
-
-    #[test]
-    fn the_floor_of_free_space_is_kept() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let free = Arc::new(AtomicU64::new(1_000_000));
-        let asked = free.clone();
-        let limits = Limits {
-            bytes_max: 1 << 30,
-            free_bytes_min: 900_000,
-            free_bytes: Box::new(move || Some(asked.load(Relaxed))),
-        };
-        let disk = Arc::new(Disk::open(directory.path(), limits));
-        write(&disk, "a", &[7; 10_000]);
-        write(&disk, "b", &[7; 10_000]);
-        let promised = disk.begin(80_000).expect("room above the floor");
-        // What was promised before is not there for others, although it is not written yet.
-        drop(disk.begin(20_000).expect("room, as `a` goes"));
-        assert!(disk.open_entry(&key("a")).is_none());
-        assert!(disk.open_entry(&key("b")).is_some());
-        let refused = disk.begin(200_000).map(|_| ()).expect_err("`b` alone is not enough");
-        assert!(refused.to_string().contains("free_bytes_min"), "{refused}");
-        assert!(disk.open_entry(&key("b")).is_some(), "so it stays");
-        drop(promised);
-        free.store(0, Relaxed);
-        assert!(disk.begin(0).is_err(), "others have filled the disk");
-        assert!(disk.open_entry(&key("b")).is_some());
-    }
-}
+mod tests;

@@ -4,28 +4,30 @@
 //! grow. A file becomes an entry of the cache only if it has the length and the digest that upstream names. Until it is
 //! checked, its last byte is held back: no client gets a whole file that is not the right one.
 
+mod body;
+mod order;
+
 use std::collections::HashMap;
-use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
-use bytes::{Bytes, BytesMut};
-use futures_util::Stream;
+use bytes::BytesMut;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
-use pypi::upstream::{CoreMetadata, Place, UpstreamFile, link_of, projects_of};
-use reqwest::Url;
-use sha2::digest::DynDigest;
+use pypi::upstream::{Place, UpstreamFile, link_of, projects_of};
 use tokio::sync::watch;
 
-use super::disk::{EntryFile, HEAD_BYTES, Head, Key, Writing};
+use super::disk::{EntryFile, Head, Key};
 use super::known::Subject;
 use super::shared::{CONTENT_BYTES_MAX, Kind};
 use super::sink::{PIECE_BYTES, Sink};
 use super::upstream::{Pace, UpstreamError, chunk};
 use super::{Mirror, Mirrors, blocking, lock, milliseconds, turn};
+
+use self::body::Arriving;
+pub use self::body::{Body, FileAnswer, MirroredFile};
+pub(super) use self::order::Order;
 
 /// Downloads of one mirror, those that wait for their turn among them; further ones are refused.
 const WAITING_MAX: usize = 1024;
@@ -59,129 +61,6 @@ enum State {
     /// All bytes are there, and right.
     Whole(Arc<Head>),
     Failed(UpstreamError),
-}
-
-/// What there is at a place.
-pub enum FileAnswer {
-    /// Nothing.
-    Absent,
-    /// Only upstream has it, at this URL.
-    Elsewhere(String),
-    /// A file.
-    File(MirroredFile),
-}
-
-/// A file of a mirror.
-pub struct MirroredFile {
-    /// Its SHA-256, if upstream names it or it is there already.
-    pub sha256: Option<String>,
-    /// Its size in bytes; `None` until all of it has arrived.
-    pub size_bytes: Option<u64>,
-    /// Whether upstream names its digest, so that it never changes.
-    pub is_immutable: bool,
-    /// When it was uploaded, or arrived here.
-    pub modified_at: SystemTime,
-    /// Its bytes.
-    pub body: Body,
-}
-
-/// Where a file's bytes come from.
-pub enum Body {
-    /// They are all on disk.
-    Held(Arc<EntryFile>),
-    /// They arrive.
-    Arriving(Arriving),
-    /// Nobody has asked for them yet: for HEAD, if upstream's page says everything.
-    Unasked,
-}
-
-/// A download, as one reader sees it.
-pub struct Arriving {
-    progress: watch::Receiver<Progress>,
-}
-
-/// A file to be downloaded.
-pub(super) struct Order {
-    pub(super) key: Key,
-    name: String,
-    url: Url,
-    pub(super) size_bytes: Option<u64>,
-    hashes: Vec<(Box<str>, Box<str>)>,
-    upload_time: Option<Box<str>>,
-}
-
-impl Order {
-    /// What of this mirror a file of a page is, or its metadata.
-    pub(super) fn of(mirror: &Mirror, file: &UpstreamFile, is_metadata: bool) -> Option<Order> {
-        let mut url = Url::parse(&file.url).ok()?;
-        let upload_time = file.upload_time.clone();
-        if !is_metadata {
-            let key = mirror.key(&format!("file/{}", file.link()));
-            let name = name_of(mirror, &url);
-            let (size_bytes, hashes) = (file.size_bytes, file.hashes.clone());
-            return Some(Order { key, name, url, size_bytes, hashes, upload_time });
-        }
-        let metadata = file.core_metadata.as_ref()?;
-        let key = mirror.key(&format!("file/{}.metadata", file.link()));
-        url.set_path(&format!("{}.metadata", url.path()));
-        let hashes = match metadata {
-            CoreMetadata::Sha256(digits) => vec![("sha256".into(), digits.clone())],
-            CoreMetadata::Unhashed => Vec::new(),
-        };
-        Some(Order { key, name: name_of(mirror, &url), url, size_bytes: None, hashes, upload_time })
-    }
-
-    /// What its download is joined by: the same bytes are expected.
-    fn expected(&self) -> Key {
-        Key::of(format!("{} {:?}", self.key, self.hashes).as_bytes())
-    }
-
-    /// Its name in the head of an entry.
-    pub(super) fn shown_name(&self) -> String {
-        self.name.chars().take(1500).collect()
-    }
-
-    /// Whether this head of an entry is of this file.
-    fn is_of(&self, head: &Head) -> bool {
-        let is_same = match self.sha256() {
-            Some(sha256) => *sha256 == *head.sha256,
-            None => head.name == self.shown_name(),
-        };
-        is_same && self.size_bytes.is_none_or(|size_bytes| size_bytes == head.size_bytes)
-    }
-
-    /// The SHA-256 that upstream names.
-    pub(super) fn sha256(&self) -> Option<&str> {
-        let found = self.hashes.iter().find(|(name, _)| &**name == "sha256");
-        found.map(|(_, digits)| &**digits).filter(|digits| digits.len() == 64)
-    }
-
-    /// What to compare the bytes with if upstream names no SHA-256: a digest to compute, and the expected one.
-    fn digest_beside_sha256(&self) -> (Option<Box<dyn DynDigest + Send>>, Option<&str>) {
-        match (self.sha256(), self.check()) {
-            (None, Some((digest, digits))) => (Some(digest), Some(digits)),
-            _ => (None, None),
-        }
-    }
-
-    /// The digest that tells whether the bytes are right: the strongest that upstream names and we can compute.
-    pub(super) fn check(&self) -> Option<(Box<dyn DynDigest + Send>, &str)> {
-        let named = |wanted: &str| {
-            let found = self.hashes.iter().find(|(name, _)| &**name == wanted);
-            found.map(|(_, digits)| &**digits)
-        };
-        let make = |name: &str| -> Box<dyn DynDigest + Send> {
-            match name {
-                "sha512" => Box::new(sha2::Sha512::default()),
-                "sha384" => Box::new(sha2::Sha384::default()),
-                "sha224" => Box::new(sha2::Sha224::default()),
-                _ => Box::new(md5::Md5::default()),
-            }
-        };
-        ["sha512", "sha384", "sha224", "md5"]
-            .into_iter()
-            .find_map(|name| Some((make(name), named(name)?)))
-    }
 }
 
 impl Mirrors {
@@ -599,139 +478,6 @@ impl Drop for Ended {
     }
 }
 
-/// What a file is called in its head, in logs and where others read: without what gives access to it.
-fn name_of(mirror: &Mirror, url: &Url) -> String {
-    let mut url = url.clone();
-    (_, _) = (url.set_username(""), url.set_password(None));
-    url.set_query(None);
-    url.set_fragment(None);
-    format!("{} {url}", mirror.stage)
-}
-
 fn lost() -> UpstreamError {
     UpstreamError::new("the download has ended without an outcome; it has been logged")
-}
-
-impl Arriving {
-    /// Waits until all bytes are there; their number, and their SHA-256.
-    ///
-    /// # Errors
-    /// Why they never will be.
-    pub async fn whole(&mut self) -> Result<(u64, String), UpstreamError> {
-        let is_over = |it: &Progress| matches!(it.state, State::Whole(_) | State::Failed(_));
-        let progress = self.progress.wait_for(is_over).await.map_err(|_| lost())?;
-        match &progress.state {
-            State::Failed(trouble) => Err(trouble.clone()),
-            State::Whole(head) => Ok((head.size_bytes, head.sha256.clone())),
-            State::Asking | State::Arriving => Err(lost()),
-        }
-    }
-
-    /// Bytes that may be sent now, from `at`, of those before `end`; none at the end.
-    async fn ready(
-        &mut self,
-        at: u64,
-        end: Option<u64>,
-    ) -> Result<Option<(Arc<EntryFile>, u64)>, UpstreamError> {
-        let reached = |it: &Progress| match &it.state {
-            State::Whole(_) => end.map_or(it.written, |end| end.min(it.written)),
-            // The last byte is sent when all of them are known to be right.
-            _ => {
-                let last = it.total.unwrap_or(it.written).saturating_sub(1);
-                let sent = it.written.min(last);
-                end.map_or(sent, |end| end.min(sent))
-            }
-        };
-        let is_over = |it: &Progress| matches!(it.state, State::Whole(_) | State::Failed(_));
-        let progress = self.progress.wait_for(|it| is_over(it) || reached(it) > at).await;
-        let progress = progress.map_err(|_| lost())?;
-        if let State::Failed(trouble) = &progress.state {
-            return Err(trouble.clone());
-        }
-        let (reached, file) = (reached(&progress), progress.file.clone());
-        Ok(file.filter(|_| reached > at).map(|file| (file, reached)))
-    }
-}
-
-impl Body {
-    /// The bytes from `start` up to, not including, `end`; without `end`, to the end of the file.
-    pub fn stream(
-        self,
-        start: u64,
-        end: Option<u64>,
-    ) -> impl Stream<Item = io::Result<Bytes>> + Send {
-        futures_util::stream::try_unfold((self, start), move |(mut body, at)| async move {
-            if end.is_some_and(|end| at >= end) {
-                return Ok(None);
-            }
-            let ready = match &mut body {
-                Body::Unasked => None,
-                Body::Held(file) => Some((file.clone(), end.unwrap_or(u64::MAX))),
-                Body::Arriving(arriving) => {
-                    arriving.ready(at, end).await.map_err(io::Error::other)?
-                }
-            };
-            let Some((file, until)) = ready else { return Ok(None) };
-            let bytes = usize::try_from(until - at).unwrap_or(usize::MAX).min(PIECE_BYTES);
-            let reading = tokio::task::spawn_blocking(move || {
-                let mut piece = vec![0; bytes];
-                let read = file.read_at(&mut piece, HEAD_BYTES + at)?;
-                piece.truncate(read);
-                io::Result::Ok(Bytes::from(piece))
-            });
-            let piece = reading.await.map_err(io::Error::other)??;
-            if piece.is_empty() {
-                return Ok(None);
-            }
-            let next = at + piece.len() as u64;
-            Ok(Some((piece, (body, next))))
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use record::Digest;
-
-    use super::*;
-
-    #[test]
-    fn the_last_byte_waits_for_the_check() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let limits = super::super::disk::Limits {
-            bytes_max: 1 << 20,
-            free_bytes_min: 0,
-            free_bytes: Box::new(|| None),
-        };
-        let disk = Arc::new(super::super::disk::Disk::open(directory.path(), limits));
-        let writing = disk.begin(10).expect("a disk");
-        let (sender, progress) = watch::channel(Progress {
-            file: Some(Arc::new(writing.reader().expect("a file"))),
-            written: 10,
-            total: Some(10),
-            state: State::Arriving,
-        });
-        let mut arriving = Arriving { progress };
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let reached = |arriving: &mut Arriving, at| {
-            let ready = runtime.block_on(arriving.ready(at, Some(10)));
-            ready.map(|ready| ready.map(|(_, until)| until))
-        };
-        assert_eq!(reached(&mut arriving, 0).expect("bytes"), Some(9));
-        let head = Head {
-            name: String::new(),
-            size_bytes: 10,
-            sha256: Digest::of(b"").to_string(),
-            confirmed_at: 0,
-            etag: None,
-            last_modified: None,
-            serial: None,
-            form: 0,
-            is_verified: true,
-        };
-        sender.send_modify(|it| it.state = State::Whole(head.into()));
-        assert_eq!(reached(&mut arriving, 9).expect("bytes"), Some(10));
-        sender.send_modify(|it| it.state = State::Failed(lost()));
-        assert!(reached(&mut arriving, 9).is_err());
-    }
 }

@@ -4,23 +4,22 @@
 //! ages is confirmed in the background; what has expired is confirmed first, and served as stale if upstream does not
 //! answer in time or fails. Only what was never known is an error.
 
+mod answer;
+mod stored;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
-use http::header::{ACCEPT, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use pypi::ProjectName;
-use pypi::upstream::{CoreMetadata, Standing, UpstreamNames, UpstreamPage, standing};
-use record::Digest;
-use reqwest::Url;
-use resources::turns::Turn;
+use pypi::upstream::{Standing, UpstreamNames, UpstreamPage, standing};
 
-use super::disk::{Head, Key};
+use self::answer::Fetched;
+use super::disk::Head;
 use super::shared::{Brought, Kind, page_of};
-use super::upstream::{PageBody, SMALL_PAGE_BYTES_MAX, UpstreamError, accepting_gzip, read_body};
+use super::upstream::{SMALL_PAGE_BYTES_MAX, UpstreamError};
 use super::{LARGE_PAGE_COUNTS, Mirror, Mirrors, turn};
 
 /// Largest page of a project and largest list of projects, inflated.
@@ -35,9 +34,6 @@ pub(super) const PAGE_FORM: u32 = 1;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for one page or list to arrive.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// The upstream's serial of a page; a lower one is an older state.
-const X_PYPI_LAST_SERIAL: HeaderName = HeaderName::from_static("x-pypi-last-serial");
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +56,7 @@ pub enum Content {
 /// What upstream said, and when.
 #[derive(Clone, Debug)]
 pub struct Known {
+    /// What upstream says.
     pub content: Content,
     /// Changes when the content does; no two contents of this process have the same.
     pub version: u64,
@@ -72,7 +69,9 @@ pub struct Known {
 /// Something known, and whether upstream has not confirmed it.
 #[derive(Clone, Debug)]
 pub struct Found {
+    /// The page or the list.
     pub known: Arc<Known>,
+    /// Why it may be out of date, if it may.
     pub stale: Option<Stale>,
 }
 
@@ -432,95 +431,6 @@ impl Mirrors {
         self.bring(mirror, &key, Kind::Page, None, is_wanted).await
     }
 
-    /// Asks upstream, on a condition if something is known.
-    async fn request(
-        &self,
-        mirror: &Mirror,
-        subject: &Subject,
-        old: Option<&Known>,
-    ) -> Result<Answer, UpstreamError> {
-        let url = match subject {
-            Subject::List => Ok(mirror.origin.url.clone()),
-            Subject::Project(name) => mirror.origin.url.join(&format!("{name}/")),
-        };
-        let url = url.map_err(|error| UpstreamError::new(error.to_string()))?;
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static(pypi::upstream::ACCEPT));
-        let conditions =
-            old.map(|old| [(IF_NONE_MATCH, &old.etag), (IF_MODIFIED_SINCE, &old.last_modified)]);
-        for (name, value) in conditions.into_iter().flatten() {
-            if let Some(value) = value.as_ref().and_then(|value| HeaderValue::from_str(value).ok())
-            {
-                headers.insert(name, value);
-            }
-        }
-        let (response, url) =
-            self.upstream.get(&mirror.origin, url, accepting_gzip(headers)).await?;
-        let text = |name: HeaderName| {
-            let value = response.headers().get(name).and_then(|value| value.to_str().ok());
-            value.filter(|value| value.len() <= 500).map(str::to_owned)
-        };
-        let serial = text(X_PYPI_LAST_SERIAL).and_then(|text| text.parse().ok());
-        if response.status() == StatusCode::NOT_MODIFIED {
-            return match old {
-                Some(_) => Ok(Answer { page: None, etag: None, last_modified: None, serial }),
-                None => Err(UpstreamError::new("it answered 304 to an unconditional request")),
-            };
-        }
-        if let (Some(before), Some(now), false) =
-            (old.and_then(|old| old.serial), serial, mirror.ignores_serials)
-            && now < before
-        {
-            return Err(UpstreamError::new(format!(
-                "it answered with serial {now}, which is older than the known {before}"
-            )));
-        }
-        let (etag, last_modified) = (text(ETAG), text(LAST_MODIFIED));
-        let content_type = text(http::header::CONTENT_TYPE).unwrap_or_default();
-        let body = read_body(response, subject.bytes_max(), &self.disk).await?;
-        let page = Some(UnreadPage { body, url, content_type });
-        Ok(Answer { page, etag, last_modified, serial })
-    }
-
-    /// Reads an answer, in a flight, which nobody's leaving ends. Large pages take turns, up to when they are written: what they take of memory is a multiple of
-    /// what they have on the wire.
-    async fn understand(
-        &self,
-        mirror: &Mirror,
-        subject: &Subject,
-        answer: Answer,
-    ) -> Result<(Fetched, Option<Turn>), UpstreamError> {
-        let Answer { page, etag, last_modified, serial } = answer;
-        let Some(UnreadPage { body, url, content_type }) = page else {
-            return Ok((Fetched { content: None, etag, last_modified, serial }, None));
-        };
-        let mut working = self.pages_work.take().await;
-        let looking = tokio::task::spawn_blocking(move || (body.is_small(), body)).await;
-        let (is_small, body) = looking.map_err(|error| UpstreamError::new(error.to_string()))?;
-        if !is_small {
-            drop(working);
-            working = self.pages_work.take_many(LARGE_PAGE_COUNTS).await;
-        }
-        let subject = subject.clone();
-        let provides_metadata = mirror.provides_metadata;
-        let parsing = tokio::task::spawn_blocking(move || {
-            let body = body.inflated(subject.bytes_max())?;
-            let parsed = match subject {
-                Subject::List => UpstreamNames::parse(&content_type, &body)
-                    .map(|names| Content::Names(names.into())),
-                Subject::Project(_) => {
-                    UpstreamPage::parse(&content_type, &body, &url).map(|mut page| {
-                        say_metadata(&mut page, provides_metadata);
-                        Content::Page(Some(page.into()))
-                    })
-                }
-            };
-            parsed.map_err(|error| UpstreamError::new(error.to_string()))
-        });
-        let content = parsing.await.map_err(|error| UpstreamError::new(error.to_string()))??;
-        Ok((Fetched { content: Some(content), etag, last_modified, serial }, Some(working)))
-    }
-
     /// Notes what upstream said, in memory and on disk. `theirs` is what another process knows of it.
     async fn take(
         self: &Arc<Mirrors>,
@@ -594,86 +504,6 @@ impl Mirrors {
         }
         known
     }
-
-    /// Writes it to disk; whether this use of it is worth a note. Blocks.
-    fn store(
-        &self,
-        mirror: &Mirror,
-        subject: &Subject,
-        known: &Known,
-        is_same: bool,
-    ) -> std::io::Result<bool> {
-        let key = mirror.key(&subject.name());
-        let content = match &known.content {
-            Content::Names(names) => names.to_lines().into_bytes(),
-            Content::Page(Some(page)) => page.to_json(),
-            // Requests for random names must not fill the disk.
-            Content::Page(None) => {
-                self.disk.remove(&key);
-                return Ok(false);
-            }
-        };
-        let confirmed_at =
-            known.confirmed_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let head = Head {
-            name: name_of(mirror, subject),
-            size_bytes: content.len() as u64,
-            sha256: Digest::of(&content).to_string(),
-            confirmed_at: i64::try_from(confirmed_at.as_millis()).unwrap_or(i64::MAX),
-            etag: known.etag.clone(),
-            last_modified: known.last_modified.clone(),
-            serial: known.serial,
-            form: PAGE_FORM,
-            is_verified: false,
-        };
-        match self.disk.open_entry(&key) {
-            Some((there, file)) if is_same && there.sha256 == head.sha256 => {
-                self.disk.confirm(&key, &head);
-                Ok(file.is_use_noted)
-            }
-            _ => self.disk.write(key, &head, &content).map(|()| true),
-        }
-    }
-
-    /// Reads it from disk into memory. Blocks.
-    fn load(&self, mirror: &Mirror, subject: &Subject) -> Option<Arc<Known>> {
-        let key: Key = mirror.key(&subject.name());
-        let (head, content, is_use_noted) = self.disk.content_and_use(&key)?;
-        if is_use_noted {
-            self.note_shared_use(mirror, key);
-        }
-        let content = match subject {
-            Subject::List => Content::Names(
-                UpstreamNames::from_lines(std::str::from_utf8(&content).ok()?).into(),
-            ),
-            Subject::Project(_) => {
-                let page = UpstreamPage::parse("application/json", &content, &mirror.origin.url);
-                let mut page = page.ok()?;
-                let seen_at = Timestamp::from_millisecond(head.confirmed_at).unwrap_or_default();
-                page.fill_first_seen(seen_at);
-                Content::Page(Some(page.into()))
-            }
-        };
-        let confirmed_at = Duration::from_millis(u64::try_from(head.confirmed_at).unwrap_or(0));
-        // On a condition, upstream would confirm a page that was not kept whole.
-        let is_whole = *subject == Subject::List || head.form >= PAGE_FORM;
-        let known = Arc::new(Known {
-            content,
-            version: self.next_version(),
-            confirmed_at: SystemTime::UNIX_EPOCH + confirmed_at,
-            etag: head.etag.filter(|_| is_whole),
-            last_modified: head.last_modified.filter(|_| is_whole),
-            serial: head.serial,
-        });
-        // Another request may have been faster, and even have asked upstream meanwhile.
-        match self.in_memory(mirror, subject) {
-            Some(faster) => Some(faster),
-            None => {
-                self.remember(mirror, subject, known.clone());
-                Some(known)
-            }
-        }
-    }
 }
 
 /// Whether upstream's page may have files without a time of upload, as far as is known.
@@ -687,51 +517,4 @@ fn may_be_undated(subject: &Subject, old: Option<&Known>) -> bool {
 /// What an entry of the cache is called in its head.
 fn name_of(mirror: &Mirror, subject: &Subject) -> String {
     format!("{} {}", mirror.stage, subject.name())
-}
-
-/// What upstream answered.
-struct Answer {
-    /// None if what is known is still right.
-    page: Option<UnreadPage>,
-    etag: Option<String>,
-    last_modified: Option<String>,
-    serial: Option<u64>,
-}
-
-struct UnreadPage {
-    body: PageBody,
-    url: Url,
-    content_type: String,
-}
-
-/// The same, read; without content it confirmed what is known.
-struct Fetched {
-    content: Option<Content>,
-    etag: Option<String>,
-    last_modified: Option<String>,
-    serial: Option<u64>,
-}
-
-impl Fetched {
-    fn absent() -> Fetched {
-        Fetched {
-            content: Some(Content::Page(None)),
-            etag: None,
-            last_modified: None,
-            serial: None,
-        }
-    }
-}
-
-/// What the operator knows better than the page: whether there is metadata beside the wheels.
-fn say_metadata(page: &mut UpstreamPage, provides_metadata: Option<bool>) {
-    for file in &mut page.files {
-        match provides_metadata {
-            Some(false) => file.core_metadata = None,
-            Some(true) if file.filename.ends_with(".whl") => {
-                file.core_metadata.get_or_insert(CoreMetadata::Unhashed);
-            }
-            _ => {}
-        }
-    }
 }

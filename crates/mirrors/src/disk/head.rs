@@ -1,0 +1,97 @@
+//! [`Head`]: what the file of an entry begins with, and entries as they are found in a directory.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use record::Digest;
+use serde::{Deserialize, Serialize};
+
+use super::Key;
+
+/// Where the content begins in the file of an entry.
+pub(crate) const HEAD_BYTES: u64 = 4096;
+
+/// What is known of an entry's content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Head {
+    /// What it is, for people who look at the file.
+    pub(crate) name: String,
+    /// Size of the content in bytes.
+    pub(crate) size_bytes: u64,
+    /// SHA-256 of the content, in hexadecimal digits.
+    pub(crate) sha256: String,
+    /// When upstream last said it, in milliseconds since 1970.
+    pub(crate) confirmed_at: i64,
+    /// Upstream's tag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) etag: Option<String>,
+    /// Upstream's time of the last change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_modified: Option<String>,
+    /// Upstream's serial of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) serial: Option<u64>,
+    /// Of a page, the number of its form: what older ones have left out is asked for again.
+    #[serde(default)]
+    pub(crate) form: u32,
+    /// Whether upstream named a digest that the content was compared with.
+    #[serde(default)]
+    pub(crate) is_verified: bool,
+}
+
+/// The heads of all entries in a directory that a server may have open, in no order. Blocks.
+pub(crate) fn heads(directory: &Path) -> impl Iterator<Item = (Key, Head)> + use<'_> {
+    let parts = fs::read_dir(directory).into_iter().flatten().flatten();
+    let entries = parts.flat_map(|part| fs::read_dir(part.path()).into_iter().flatten().flatten());
+    entries.filter_map(|entry| {
+        let key: Key = entry.file_name().to_str()?.parse().ok()?;
+        Some((key, opened_at(directory, &key)?.0))
+    })
+}
+
+/// The head and the file of an entry in a directory that a server may have open; nothing if it is damaged. Blocks.
+pub(crate) fn opened_at(directory: &Path, key: &Key) -> Option<(Head, File)> {
+    let name = key.to_string();
+    let file = File::open(directory.join(&name[..2]).join(name)).ok()?;
+    let head = read_head(&file).ok()?;
+    let is_whole = file.metadata().ok()?.len() == HEAD_BYTES + head.size_bytes;
+    is_whole.then_some((head, file))
+}
+
+/// The head and the content of such an entry, which is compared with its digest. Blocks.
+pub(crate) fn content_at(directory: &Path, key: &Key) -> Option<(Head, Vec<u8>)> {
+    let (head, file) = opened_at(directory, key)?;
+    let mut content = vec![0; usize::try_from(head.size_bytes).ok()?];
+    file.read_exact_at(&mut content, HEAD_BYTES).ok()?;
+    (Digest::of(&content).to_string() == head.sha256).then_some((head, content))
+}
+
+/// What the file of an entry begins with: the head, its checksum, and spaces.
+pub(super) fn head_bytes(head: &Head) -> io::Result<Vec<u8>> {
+    let json = serde_json::to_string(head)?;
+    let mut bytes = format!("{} {json}\n", Digest::of(json.as_bytes())).into_bytes();
+    if bytes.len() as u64 > HEAD_BYTES {
+        return Err(io::Error::other("what upstream says of it is too long to be kept"));
+    }
+    bytes.resize(HEAD_BYTES as usize, b' ');
+    Ok(bytes)
+}
+
+pub(super) fn read_head(file: &File) -> io::Result<Head> {
+    let mut bytes = vec![0; HEAD_BYTES as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    parsed_head(&bytes)
+}
+
+/// The head of an entry, which its file begins with.
+pub(crate) fn parsed_head(bytes: &[u8]) -> io::Result<Head> {
+    let damaged = || io::Error::other("its head is damaged");
+    let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
+    let (checksum, json) = text.trim_end().split_once(' ').ok_or_else(damaged)?;
+    if Digest::of(json.as_bytes()).to_string() != checksum {
+        return Err(damaged());
+    }
+    Ok(serde_json::from_str(json)?)
+}

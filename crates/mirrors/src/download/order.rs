@@ -1,0 +1,101 @@
+//! [`Order`]: a file that is to be downloaded, and what its bytes are compared with.
+
+use pypi::upstream::{CoreMetadata, UpstreamFile};
+use reqwest::Url;
+use sha2::digest::DynDigest;
+
+use crate::Mirror;
+use crate::disk::{Head, Key};
+
+/// A file to be downloaded.
+pub(crate) struct Order {
+    pub(crate) key: Key,
+    pub(super) name: String,
+    pub(super) url: Url,
+    pub(crate) size_bytes: Option<u64>,
+    hashes: Vec<(Box<str>, Box<str>)>,
+    pub(super) upload_time: Option<Box<str>>,
+}
+
+impl Order {
+    /// What of this mirror a file of a page is, or its metadata.
+    pub(crate) fn of(mirror: &Mirror, file: &UpstreamFile, is_metadata: bool) -> Option<Order> {
+        let mut url = Url::parse(&file.url).ok()?;
+        let upload_time = file.upload_time.clone();
+        if !is_metadata {
+            let key = mirror.key(&format!("file/{}", file.link()));
+            let name = name_of(mirror, &url);
+            let (size_bytes, hashes) = (file.size_bytes, file.hashes.clone());
+            return Some(Order { key, name, url, size_bytes, hashes, upload_time });
+        }
+        let metadata = file.core_metadata.as_ref()?;
+        let key = mirror.key(&format!("file/{}.metadata", file.link()));
+        url.set_path(&format!("{}.metadata", url.path()));
+        let hashes = match metadata {
+            CoreMetadata::Sha256(digits) => vec![("sha256".into(), digits.clone())],
+            CoreMetadata::Unhashed => Vec::new(),
+        };
+        Some(Order { key, name: name_of(mirror, &url), url, size_bytes: None, hashes, upload_time })
+    }
+
+    /// What its download is joined by: the same bytes are expected.
+    pub(super) fn expected(&self) -> Key {
+        Key::of(format!("{} {:?}", self.key, self.hashes).as_bytes())
+    }
+
+    /// Its name in the head of an entry.
+    pub(crate) fn shown_name(&self) -> String {
+        self.name.chars().take(1500).collect()
+    }
+
+    /// Whether this head of an entry is of this file.
+    pub(super) fn is_of(&self, head: &Head) -> bool {
+        let is_same = match self.sha256() {
+            Some(sha256) => *sha256 == *head.sha256,
+            None => head.name == self.shown_name(),
+        };
+        is_same && self.size_bytes.is_none_or(|size_bytes| size_bytes == head.size_bytes)
+    }
+
+    /// The SHA-256 that upstream names.
+    pub(crate) fn sha256(&self) -> Option<&str> {
+        let found = self.hashes.iter().find(|(name, _)| &**name == "sha256");
+        found.map(|(_, digits)| &**digits).filter(|digits| digits.len() == 64)
+    }
+
+    /// What to compare the bytes with if upstream names no SHA-256: a digest to compute, and the expected one.
+    pub(super) fn digest_beside_sha256(&self) -> (Option<Box<dyn DynDigest + Send>>, Option<&str>) {
+        match (self.sha256(), self.check()) {
+            (None, Some((digest, digits))) => (Some(digest), Some(digits)),
+            _ => (None, None),
+        }
+    }
+
+    /// The digest that tells whether the bytes are right: the strongest that upstream names and we can compute.
+    pub(crate) fn check(&self) -> Option<(Box<dyn DynDigest + Send>, &str)> {
+        let named = |wanted: &str| {
+            let found = self.hashes.iter().find(|(name, _)| &**name == wanted);
+            found.map(|(_, digits)| &**digits)
+        };
+        let make = |name: &str| -> Box<dyn DynDigest + Send> {
+            match name {
+                "sha512" => Box::new(sha2::Sha512::default()),
+                "sha384" => Box::new(sha2::Sha384::default()),
+                "sha224" => Box::new(sha2::Sha224::default()),
+                _ => Box::new(md5::Md5::default()),
+            }
+        };
+        ["sha512", "sha384", "sha224", "md5"]
+            .into_iter()
+            .find_map(|name| Some((make(name), named(name)?)))
+    }
+}
+
+/// What a file is called in its head, in logs and where others read: without what gives access to it.
+fn name_of(mirror: &Mirror, url: &Url) -> String {
+    let mut url = url.clone();
+    (_, _) = (url.set_username(""), url.set_password(None));
+    url.set_query(None);
+    url.set_fragment(None);
+    format!("{} {url}", mirror.stage)
+}

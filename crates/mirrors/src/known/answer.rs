@@ -1,0 +1,152 @@
+//! What upstream is asked about a page or a list, and what it answers, read.
+
+use http::header::{ACCEPT, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use pypi::upstream::{CoreMetadata, UpstreamNames, UpstreamPage};
+use reqwest::Url;
+use resources::turns::Turn;
+
+use super::{Content, Known, Subject};
+use crate::upstream::{PageBody, UpstreamError, accepting_gzip, read_body};
+use crate::{LARGE_PAGE_COUNTS, Mirror, Mirrors};
+
+/// The upstream's serial of a page; a lower one is an older state.
+const X_PYPI_LAST_SERIAL: HeaderName = HeaderName::from_static("x-pypi-last-serial");
+
+impl Mirrors {
+    /// Asks upstream, on a condition if something is known.
+    pub(super) async fn request(
+        &self,
+        mirror: &Mirror,
+        subject: &Subject,
+        old: Option<&Known>,
+    ) -> Result<Answer, UpstreamError> {
+        let url = match subject {
+            Subject::List => Ok(mirror.origin.url.clone()),
+            Subject::Project(name) => mirror.origin.url.join(&format!("{name}/")),
+        };
+        let url = url.map_err(|error| UpstreamError::new(error.to_string()))?;
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static(pypi::upstream::ACCEPT));
+        let conditions =
+            old.map(|old| [(IF_NONE_MATCH, &old.etag), (IF_MODIFIED_SINCE, &old.last_modified)]);
+        for (name, value) in conditions.into_iter().flatten() {
+            if let Some(value) = value.as_ref().and_then(|value| HeaderValue::from_str(value).ok())
+            {
+                headers.insert(name, value);
+            }
+        }
+        let (response, url) =
+            self.upstream.get(&mirror.origin, url, accepting_gzip(headers)).await?;
+        let text = |name: HeaderName| {
+            let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+            value.filter(|value| value.len() <= 500).map(str::to_owned)
+        };
+        let serial = text(X_PYPI_LAST_SERIAL).and_then(|text| text.parse().ok());
+        if response.status() == StatusCode::NOT_MODIFIED {
+            return match old {
+                Some(_) => Ok(Answer { page: None, etag: None, last_modified: None, serial }),
+                None => Err(UpstreamError::new("it answered 304 to an unconditional request")),
+            };
+        }
+        if let (Some(before), Some(now), false) =
+            (old.and_then(|old| old.serial), serial, mirror.ignores_serials)
+            && now < before
+        {
+            return Err(UpstreamError::new(format!(
+                "it answered with serial {now}, which is older than the known {before}"
+            )));
+        }
+        let (etag, last_modified) = (text(ETAG), text(LAST_MODIFIED));
+        let content_type = text(http::header::CONTENT_TYPE).unwrap_or_default();
+        let body = read_body(response, subject.bytes_max(), &self.disk).await?;
+        let page = Some(UnreadPage { body, url, content_type });
+        Ok(Answer { page, etag, last_modified, serial })
+    }
+
+    /// Reads an answer, in a flight, which nobody's leaving ends. Large pages take turns, up to when they are written: what they take of memory is a multiple of
+    /// what they have on the wire.
+    pub(super) async fn understand(
+        &self,
+        mirror: &Mirror,
+        subject: &Subject,
+        answer: Answer,
+    ) -> Result<(Fetched, Option<Turn>), UpstreamError> {
+        let Answer { page, etag, last_modified, serial } = answer;
+        let Some(UnreadPage { body, url, content_type }) = page else {
+            return Ok((Fetched { content: None, etag, last_modified, serial }, None));
+        };
+        let mut working = self.pages_work.take().await;
+        let looking = tokio::task::spawn_blocking(move || (body.is_small(), body)).await;
+        let (is_small, body) = looking.map_err(|error| UpstreamError::new(error.to_string()))?;
+        if !is_small {
+            drop(working);
+            working = self.pages_work.take_many(LARGE_PAGE_COUNTS).await;
+        }
+        let subject = subject.clone();
+        let provides_metadata = mirror.provides_metadata;
+        let parsing = tokio::task::spawn_blocking(move || {
+            let body = body.inflated(subject.bytes_max())?;
+            let parsed = match subject {
+                Subject::List => UpstreamNames::parse(&content_type, &body)
+                    .map(|names| Content::Names(names.into())),
+                Subject::Project(_) => {
+                    UpstreamPage::parse(&content_type, &body, &url).map(|mut page| {
+                        say_metadata(&mut page, provides_metadata);
+                        Content::Page(Some(page.into()))
+                    })
+                }
+            };
+            parsed.map_err(|error| UpstreamError::new(error.to_string()))
+        });
+        let content = parsing.await.map_err(|error| UpstreamError::new(error.to_string()))??;
+        Ok((Fetched { content: Some(content), etag, last_modified, serial }, Some(working)))
+    }
+}
+
+/// What upstream answered.
+pub(super) struct Answer {
+    /// None if what is known is still right.
+    pub(super) page: Option<UnreadPage>,
+    etag: Option<String>,
+    last_modified: Option<String>,
+    serial: Option<u64>,
+}
+
+pub(super) struct UnreadPage {
+    body: PageBody,
+    url: Url,
+    content_type: String,
+}
+
+/// The same, read; without content it confirmed what is known.
+pub(super) struct Fetched {
+    pub(super) content: Option<Content>,
+    pub(super) etag: Option<String>,
+    pub(super) last_modified: Option<String>,
+    pub(super) serial: Option<u64>,
+}
+
+impl Fetched {
+    pub(super) fn absent() -> Fetched {
+        Fetched {
+            content: Some(Content::Page(None)),
+            etag: None,
+            last_modified: None,
+            serial: None,
+        }
+    }
+}
+
+/// What the operator knows better than the page: whether there is metadata beside the wheels.
+fn say_metadata(page: &mut UpstreamPage, provides_metadata: Option<bool>) {
+    for file in &mut page.files {
+        match provides_metadata {
+            Some(false) => file.core_metadata = None,
+            Some(true) if file.filename.ends_with(".whl") => {
+                file.core_metadata.get_or_insert(CoreMetadata::Unhashed);
+            }
+            _ => {}
+        }
+    }
+}
