@@ -8,11 +8,15 @@
 //! bits: u32 | bytes of sizes: u8 | size of each value: LEB128 .. | value .. value ..
 //! ```
 
+mod render;
+mod writer;
+
 use serde::de::IgnoredAny;
 
 use crate::field::Field;
 use crate::package::{Integer, Number, Package, Text, Texts};
-use crate::sheet::Sheet;
+
+pub(crate) use self::writer::RecordWriter;
 
 /// The path of a package's snapshot archive on the AUR, up to the package base; `.tar.gz` follows that.
 const SNAPSHOT_PREFIX: &str = "\"/cgit/aur.git/snapshot/";
@@ -35,114 +39,16 @@ pub(crate) enum Shape {
 /// Size of the part before the sizes: the bits, and the number of bytes that the sizes take.
 const HEAD_BYTES: usize = size_of::<u32>() + 1;
 
-/// Encodes packages one after another, and uses its buffers again for each.
-#[derive(Debug, Default)]
-pub(crate) struct RecordWriter {
-    bits: u32,
-    sizes: Vec<u8>,
-    values: Vec<u8>,
-}
-
-impl RecordWriter {
-    /// Encodes `package`; returns the size of its record, in bytes.
-    pub(crate) fn encode(&mut self, package: &Package<'_>) -> usize {
-        self.bits = 0;
-        self.sizes.clear();
-        self.values.clear();
-        let base = &package.package_base;
-        let is_named_as_base = base.as_bytes() == package.name.as_bytes();
-        // In the order of [`Field::KEPT`], so that each position is a constant.
-        self.text(Field::Description, package.description.as_ref());
-        self.integer(Field::FirstSubmitted, Some(&package.first_submitted));
-        self.integer(Field::Id, Some(&package.id));
-        self.integer(Field::LastModified, Some(&package.last_modified));
-        self.text(Field::Maintainer, package.maintainer.as_ref());
-        self.text(Field::Name, Some(&package.name));
-        self.integer(Field::NumVotes, Some(&package.num_votes));
-        self.integer(Field::OutOfDate, package.out_of_date.as_ref());
-        self.text(Field::PackageBase, Some(base).filter(|_| !is_named_as_base));
-        self.integer(Field::PackageBaseId, Some(&package.package_base_id));
-        self.value(Field::Popularity, |values| {
-            values.extend_from_slice(popularity(package.popularity.0))
-        });
-        self.text(Field::Url, package.url.as_ref());
-        self.text(Field::Version, Some(&package.version));
-        self.texts(Field::CheckDepends, &package.check_depends);
-        self.texts(Field::CoMaintainers, &package.co_maintainers);
-        self.texts(Field::Conflicts, &package.conflicts);
-        self.texts(Field::Depends, &package.depends);
-        self.texts(Field::Groups, &package.groups);
-        self.texts(Field::Keywords, &package.keywords);
-        self.texts(Field::License, &package.license);
-        self.texts(Field::MakeDepends, &package.make_depends);
-        self.texts(Field::OptDepends, &package.opt_depends);
-        self.integer(Field::PendingRequests, package.pending_requests.as_ref());
-        self.texts(Field::Provides, &package.provides);
-        self.texts(Field::Replaces, &package.replaces);
-        self.text(Field::Submitter, package.submitter.as_ref());
-        self.value(Field::Others, |values| values.extend_from_slice(&package.others));
-        self.value(Field::Unshown, |values| values.extend_from_slice(&package.unshown));
-        HEAD_BYTES + self.sizes.len() + self.values.len()
+/// [`Field::place`] of each field.
+const KEPT_PLACES: [usize; Field::ALL.len()] = {
+    let mut places = [0; Field::ALL.len()];
+    let mut at = 0;
+    while at < places.len() {
+        places[at] = Field::ALL[at].place();
+        at += 1;
     }
-
-    /// Writes the record that was encoded last to `out`, which has exactly its size.
-    pub(crate) fn write_to(&self, out: &mut [u8]) {
-        let (head, values) = out.split_at_mut(HEAD_BYTES + self.sizes.len());
-        head[..4].copy_from_slice(&self.bits.to_le_bytes());
-        head[4] = self.sizes.len() as u8;
-        head[HEAD_BYTES..].copy_from_slice(&self.sizes);
-        values.copy_from_slice(&self.values);
-    }
-
-    /// Whether the record at the start of `bytes` is the one that was encoded last.
-    pub(crate) fn is(&self, bytes: &[u8]) -> bool {
-        // The sizes say where the values end.
-        let head = self.bits.to_le_bytes();
-        let parts = [&head[..], &[self.sizes.len() as u8], &self.sizes, &self.values];
-        let mut rest = Some(bytes);
-        for part in parts {
-            rest = rest.and_then(|rest| rest.strip_prefix(part));
-        }
-        rest.is_some()
-    }
-
-    #[inline(always)]
-    fn text(&mut self, field: Field, text: Option<&Text<'_>>) {
-        self.value(field, |values| {
-            if let Some(text) = text {
-                write_text(text, values);
-            }
-        });
-    }
-
-    #[inline(always)]
-    fn integer(&mut self, field: Field, integer: Option<&Integer<'_, impl serde::Serialize>>) {
-        self.value(field, |values| match integer {
-            Some(Integer::Verbatim(digits)) => values.extend_from_slice(digits),
-            Some(Integer::Parsed(value)) => write_json(value, values),
-            None => {}
-        });
-    }
-
-    #[inline(always)]
-    fn texts(&mut self, field: Field, texts: &Texts<'_>) {
-        self.value(field, |values| write_texts(texts, values));
-    }
-
-    /// Stores what `write` writes as the value of `field`; if it writes nothing, the field has no value.
-    #[inline(always)]
-    fn value(&mut self, field: Field, write: impl FnOnce(&mut Vec<u8>)) {
-        let place = const { KEPT_PLACES }[field as usize];
-        debug_assert_eq!(self.bits >> place, 0, "{field:?} stands before others in `Field::KEPT`");
-        let start = self.values.len();
-        write(&mut self.values);
-        let size = self.values.len() - start;
-        if size > 0 {
-            self.bits |= 1 << place;
-            write_size(size, &mut self.sizes);
-        }
-    }
-}
+    places
+};
 
 /// What a JSON string that a record has says.
 fn text_of(json: &[u8]) -> Text<'_> {
@@ -160,51 +66,6 @@ fn texts_of(json: &[u8]) -> Texts<'_> {
     } else {
         Texts::Verbatim(json)
     }
-}
-
-/// The API shows a popularity of zero as an integer, and any other as the dump has it.
-fn popularity(written: &[u8]) -> &[u8] {
-    let digits = written.strip_prefix(b"-").unwrap_or(written);
-    let is_zero = digits.iter().all(|byte| matches!(byte, b'0' | b'.'));
-    if is_zero { b"0" } else { written }
-}
-
-fn write_size(mut size: usize, out: &mut Vec<u8>) {
-    while size >= 0x80 {
-        out.push(size as u8 | 0x80);
-        size >>= 7;
-    }
-    out.push(size as u8);
-}
-
-fn write_json(value: &impl serde::Serialize, out: &mut Vec<u8>) {
-    serde_json::to_writer(out, value).expect("numbers and strings serialize into memory");
-}
-
-fn write_text(text: &Text<'_>, out: &mut Vec<u8>) {
-    match text {
-        Text::Verbatim(text) => {
-            out.push(b'"');
-            out.extend_from_slice(text);
-            out.push(b'"');
-        }
-        Text::Unescaped(text) => write_json(text, out),
-    }
-}
-
-fn write_texts(texts: &Texts<'_>, out: &mut Vec<u8>) {
-    let texts = match texts {
-        Texts::Verbatim(list) => return out.extend_from_slice(list),
-        Texts::Parsed(texts) => texts,
-    };
-    let Some((first, rest)) = texts.split_first() else { return };
-    out.push(b'[');
-    write_text(first, out);
-    for text in rest {
-        out.push(b',');
-        write_text(text, out);
-    }
-    out.push(b']');
 }
 
 /// One encoded package.
@@ -407,196 +268,6 @@ impl<'a> Record<'a> {
         out.extend_from_slice(value(Field::Others));
         out.push(b'}');
     }
-
-    /// Appends the package as a JSON object with the keys of `shape`.
-    pub(crate) fn render(self, shape: Shape, out: &mut Sheet) {
-        // Each shape is compiled separately, so that a shape does not pay for the members that it leaves out.
-        match shape {
-            Shape::Info => self.render_as(Shape::Info, out),
-            Shape::Search => self.render_as(Shape::Search, out),
-            Shape::Version6 => self.render_as(Shape::Version6, out),
-            Shape::Metadata => self.render_as(Shape::Metadata, out),
-        }
-    }
-
-    #[inline(always)]
-    fn render_as(self, shape: Shape, sheet: &mut Sheet) {
-        let count = if shape == Shape::Search { Field::SEARCH_COUNT } else { Field::SHOWN_COUNT };
-        let places = self.places(count);
-        let values_bytes: u32 = places.iter().map(|&(_, size)| size).sum();
-        let (_, name_bytes) = places[Field::Name.place()];
-        let (_, base_bytes) = places[Field::PackageBase.place()];
-        // The name of the base may be written twice more often than it is stored.
-        let bytes_max = CONSTANTS_BYTES + (values_bytes + 2 * name_bytes.max(base_bytes)) as usize;
-        let out = sheet.room(bytes_max + SPAN_BYTES);
-        // The other shapes have a fixed set of keys.
-        if matches!(shape, Shape::Info | Shape::Version6)
-            && places[const { Field::Others.place() }].1 > 0
-        {
-            let written = render_with_others(self.values, places, shape, out);
-            return sheet.written(written);
-        }
-        // No call below takes its address, so that it stays in registers.
-        let mut pen = Pen { values: self.values, places, shape, out, at: 0 };
-        pen.member(Field::CheckDepends);
-        pen.member(Field::CoMaintainers);
-        pen.member(Field::Conflicts);
-        pen.member(Field::Depends);
-        pen.member(Field::Description);
-        pen.member(Field::FirstSubmitted);
-        pen.member(Field::Groups);
-        pen.member(Field::Id);
-        pen.member(Field::Keywords);
-        pen.member(Field::LastModified);
-        pen.member(Field::License);
-        pen.member(Field::Maintainer);
-        pen.member(Field::MakeDepends);
-        pen.member(Field::Name);
-        pen.member(Field::NumVotes);
-        pen.member(Field::OptDepends);
-        pen.member(Field::OutOfDate);
-        pen.member(Field::PackageBase);
-        pen.member(Field::PackageBaseId);
-        pen.member(Field::PendingRequests);
-        pen.member(Field::Popularity);
-        pen.member(Field::Provides);
-        pen.member(Field::Replaces);
-        pen.member(Field::Submitter);
-        pen.member(Field::Url);
-        pen.member(Field::UrlPath);
-        pen.member(Field::Version);
-        pen.constant(b"}");
-        // Each member begins with a comma, and the first one's becomes `{`. There is a first one: the version is
-        // always there.
-        pen.out[0] = b'{';
-        let written = pen.at;
-        sheet.written(written);
-    }
-}
-
-/// How many bytes are copied at once. Most values are shorter, and a copy of constant size needs no branch.
-const SPAN_BYTES: usize = 32;
-
-/// An upper bound for all keys, the values of absent fields, and the constant parts of a path.
-const CONSTANTS_BYTES: usize = {
-    let mut bytes = "}".len() + SNAPSHOT_PREFIX.len() + SNAPSHOT_SUFFIX.len();
-    let mut at = 0;
-    while at < Field::ALL.len() {
-        bytes += Field::ALL[at].key().len() + "null".len();
-        at += 1;
-    }
-    bytes
-};
-
-/// Writes one object into a buffer that is large enough.
-struct Pen<'a> {
-    values: &'a [u8],
-    places: Places,
-    shape: Shape,
-    out: &'a mut [u8],
-    at: usize,
-}
-
-/// Writes an object with members that are not known, each where its key belongs; returns its size in bytes.
-#[cold]
-#[inline(never)]
-fn render_with_others(values: &[u8], places: Places, shape: Shape, out: &mut [u8]) -> usize {
-    let (start, size) = places[Field::Others.place()];
-    let others = &values[start as usize..][..size as usize];
-    let mut pen = Pen { values, places, shape, out, at: 0 };
-    let mut rest = others;
-    for field in Field::ALL {
-        while let Some((key, bytes)) = first_member(rest)
-            && (key.as_str() < field.name() || field == Field::Others)
-        {
-            pen.value(start + (others.len() - rest.len()) as u32, bytes as u32);
-            rest = &rest[bytes..];
-        }
-        if !matches!(field, Field::Others | Field::Unshown) {
-            pen.member(field);
-        }
-    }
-    pen.constant(b"}");
-    pen.out[0] = b'{';
-    pen.at
-}
-
-impl Pen<'_> {
-    /// Writes `field` if the shape includes it.
-    #[inline(always)]
-    fn member(&mut self, field: Field) {
-        let is_wanted = match self.shape {
-            Shape::Info => true,
-            Shape::Search => field.is_in_search(),
-            Shape::Metadata => field.is_in_search() || matches!(field, Field::Submitter),
-            Shape::Version6 => !matches!(field, Field::Id | Field::PackageBaseId),
-        };
-        if !is_wanted {
-            return;
-        }
-        let place = const { KEPT_PLACES }[field as usize];
-        let (start, size) = match field {
-            Field::PackageBase | Field::UrlPath => self.base(),
-            _ => self.places[place],
-        };
-        if field == Field::UrlPath {
-            self.constant(field.key().as_bytes());
-            self.constant(SNAPSHOT_PREFIX.as_bytes());
-            // The value without its quotes.
-            self.value(start + 1, size - 2);
-            self.constant(SNAPSHOT_SUFFIX.as_bytes());
-        } else if size == 0 {
-            if let Some(absent) = field.absent_value()
-                && self.shape != Shape::Version6
-            {
-                self.constant(field.key().as_bytes());
-                self.constant(absent.as_bytes());
-            }
-        } else if self.shape == Shape::Version6 && size == 1 && self.is_zero(start) {
-            // Left out, like an empty value.
-        } else {
-            self.constant(field.key().as_bytes());
-            if field == Field::Popularity
-                && self.shape == Shape::Metadata
-                && size == 1
-                && self.is_zero(start)
-            {
-                self.constant(b"0.0");
-            } else {
-                self.value(start, size);
-            }
-        }
-    }
-
-    /// The position of the package base's name, which is stored only if it differs from the package's.
-    #[inline(always)]
-    fn base(&self) -> (u32, u32) {
-        let base = self.places[const { Field::PackageBase.place() }];
-        if base.1 > 0 { base } else { self.places[const { Field::Name.place() }] }
-    }
-
-    fn is_zero(&self, start: u32) -> bool {
-        self.values[start as usize] == b'0'
-    }
-
-    #[inline(always)]
-    fn constant(&mut self, bytes: &'static [u8]) {
-        self.out[self.at..self.at + bytes.len()].copy_from_slice(bytes);
-        self.at += bytes.len();
-    }
-
-    #[inline(always)]
-    fn value(&mut self, start: u32, size: u32) {
-        let (start, size) = (start as usize, size as usize);
-        let from = &self.values[start..];
-        let to = &mut self.out[self.at..];
-        match (from.first_chunk::<SPAN_BYTES>(), to.first_chunk_mut::<SPAN_BYTES>()) {
-            // Excess bytes are overwritten by the next copy, or cut off at the end.
-            (Some(from), Some(to)) if size <= SPAN_BYTES => *to = *from,
-            _ => to[..size].copy_from_slice(&from[..size]),
-        }
-        self.at += size;
-    }
 }
 
 /// The key of the first of these members, each with a comma before it, and how many bytes the member takes.
@@ -611,119 +282,5 @@ pub(crate) fn first_member(members: &[u8]) -> Option<(String, usize)> {
     Some((key, colon + 1 + values.byte_offset()))
 }
 
-/// [`Field::place`] of each field.
-const KEPT_PLACES: [usize; Field::ALL.len()] = {
-    let mut places = [0; Field::ALL.len()];
-    let mut at = 0;
-    while at < places.len() {
-        places[at] = Field::ALL[at].place();
-        at += 1;
-    }
-    places
-};
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::package;
-
-    const SPLIT: &str = r#"{"ID":7,"Name":"a-b","PackageBaseID":3,"PackageBase":"a","Version":"1-1",
-        "Description":"\"q\" \u00e9 \\","URL":null,"NumVotes":0,"Popularity":0.0,"OutOfDate":null,"Maintainer":null,
-        "Submitter":"who","FirstSubmitted":1,"LastModified":2,"URLPath":"/wrong","Depends":["b>=1","c"],"Groups":[]}"#;
-
-    #[track_caller]
-    fn check(package: &str, shape: Shape, expected: &str) {
-        let others = package::others(package);
-        let mut package: Package<'_> = serde_json::from_str(package).expect("a package");
-        package.others = others.into();
-        let mut writer = RecordWriter::default();
-        let mut bytes = vec![0; writer.encode(&package)];
-        writer.write_to(&mut bytes);
-        let mut again = RecordWriter::default();
-        let mut read_back = vec![0; again.encode(&Record::at(&bytes).package())];
-        again.write_to(&mut read_back);
-        assert_eq!(read_back, bytes);
-        let mut dumped = Vec::new();
-        Record::at(&bytes).write_dumped(&mut dumped);
-        let dumped = std::str::from_utf8(&dumped).expect("UTF-8");
-        let others = package::others(dumped);
-        let mut package: Package<'_> = serde_json::from_str(dumped).expect("a package");
-        package.others = others.into();
-        let mut read_back = vec![0; again.encode(&package)];
-        again.write_to(&mut read_back);
-        assert_eq!(read_back, bytes, "{dumped}");
-        let mut out = Sheet::default();
-        Record::at(&bytes).render(shape, &mut out);
-        assert_eq!(std::str::from_utf8(out.as_bytes()).expect("UTF-8"), expected);
-        // Neither the bytes after a record nor the earlier contents of the sheet may matter.
-        bytes.extend_from_slice(&[0xff; 99]);
-        out.clear();
-        out.push(&[0xff; 2000]);
-        out.clear();
-        out.push(b"[");
-        Record::at(&bytes).render(shape, &mut out);
-        assert_eq!(std::str::from_utf8(&out.finish()).expect("UTF-8"), format!("[{expected}"));
-    }
-
-    #[test]
-    fn info() {
-        check(
-            SPLIT,
-            Shape::Info,
-            r#"{"Depends":["b>=1","c"],"Description":"\"q\" é \\","FirstSubmitted":1,"ID":7,"Keywords":[],"LastModified":2,"License":[],"Maintainer":null,"Name":"a-b","NumVotes":0,"OutOfDate":null,"PackageBase":"a","PackageBaseID":3,"Popularity":0,"Submitter":"who","URL":null,"URLPath":"/cgit/aur.git/snapshot/a.tar.gz","Version":"1-1"}"#,
-        );
-    }
-
-    #[test]
-    fn search() {
-        check(
-            SPLIT,
-            Shape::Search,
-            r#"{"Description":"\"q\" é \\","FirstSubmitted":1,"ID":7,"LastModified":2,"Maintainer":null,"Name":"a-b","NumVotes":0,"OutOfDate":null,"PackageBase":"a","PackageBaseID":3,"Popularity":0,"URL":null,"URLPath":"/cgit/aur.git/snapshot/a.tar.gz","Version":"1-1"}"#,
-        );
-    }
-
-    #[test]
-    fn version_6_leaves_out_empty_and_zero_values() {
-        check(
-            SPLIT,
-            Shape::Version6,
-            r#"{"Depends":["b>=1","c"],"Description":"\"q\" é \\","FirstSubmitted":1,"LastModified":2,"Name":"a-b","PackageBase":"a","Submitter":"who","URLPath":"/cgit/aur.git/snapshot/a.tar.gz","Version":"1-1"}"#,
-        );
-    }
-
-    #[test]
-    fn what_is_not_known_passes_through() {
-        const NEWER: &str = r#"{"Zebra":[1,
-            2],"ID":7,"Name":"a","PackageBaseID":3,"PackageBase":"a","Version":"1","NumVotes":0,"Popularity":0,
-            "FirstSubmitted":1,"LastModified":2,"FlaggedMalicious":true,"A \"b\"":"x, \\u00e9","Info":{"Name":1}}"#;
-        check(
-            NEWER,
-            Shape::Info,
-            r#"{"A \"b\"":"x, \\u00e9","Description":null,"FirstSubmitted":1,"FlaggedMalicious":true,"ID":7,"Info":{"Name":1},"Keywords":[],"LastModified":2,"License":[],"Maintainer":null,"Name":"a","NumVotes":0,"OutOfDate":null,"PackageBase":"a","PackageBaseID":3,"Popularity":0,"Submitter":null,"URL":null,"URLPath":"/cgit/aur.git/snapshot/a.tar.gz","Version":"1","Zebra":[1,2]}"#,
-        );
-        check(
-            NEWER,
-            Shape::Search,
-            r#"{"Description":null,"FirstSubmitted":1,"ID":7,"LastModified":2,"Maintainer":null,"Name":"a","NumVotes":0,"OutOfDate":null,"PackageBase":"a","PackageBaseID":3,"Popularity":0,"URL":null,"URLPath":"/cgit/aur.git/snapshot/a.tar.gz","Version":"1"}"#,
-        );
-        check(
-            NEWER,
-            Shape::Version6,
-            r#"{"A \"b\"":"x, \\u00e9","FirstSubmitted":1,"FlaggedMalicious":true,"Info":{"Name":1},"LastModified":2,"Name":"a","PackageBase":"a","URLPath":"/cgit/aur.git/snapshot/a.tar.gz","Version":"1","Zebra":[1,2]}"#,
-        );
-    }
-
-    #[test]
-    fn popularity_is_kept_as_written() {
-        for (written, sent) in [
-            ("0.0", "0"),
-            ("0", "0"),
-            ("1e-6", "1e-6"),
-            ("0.000044", "0.000044"),
-            ("100.0", "100.0"),
-        ] {
-            assert_eq!(popularity(written.as_bytes()), sent.as_bytes());
-        }
-    }
-}
+mod tests;

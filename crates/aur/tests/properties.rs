@@ -5,18 +5,25 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Write as _};
 
-use aur::{Answer, Body, By, DumpLimits, List, Params, PathParams, Snapshot, fold};
+use aur::{Answer, Body, By, List, Params, PathParams, Snapshot, fold};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+#[path = "properties/catalogue.rs"]
+mod catalogue;
+#[path = "properties/naive.rs"]
+mod naive;
 #[path = "properties/updates.rs"]
 mod updates;
+
+use self::catalogue::*;
+use self::naive::*;
 
 /// aurweb's error for too many packages.
 const TOO_MANY: &str = "Too many package results.";
@@ -25,227 +32,6 @@ const TOO_MANY: &str = "Too many package results.";
 const PLENTY: usize = 10_000;
 
 const CASES: u32 = 48;
-
-// ---- catalogues
-
-/// One package, as the test sees it.
-#[derive(Clone, Debug)]
-struct Record {
-    name: String,
-    base: usize,
-    description: Option<String>,
-    maintainer: Option<String>,
-    submitter: Option<String>,
-    depends: Vec<String>,
-    make_depends: Vec<String>,
-    opt_depends: Vec<String>,
-    check_depends: Vec<String>,
-    provides: Vec<String>,
-    conflicts: Vec<String>,
-    replaces: Vec<String>,
-    keywords: Vec<String>,
-    groups: Vec<String>,
-    co_maintainers: Vec<String>,
-    popularity: f64,
-    out_of_date: Option<i64>,
-    /// Whether empty values are left out, not written as `null` and `[]`.
-    is_terse: bool,
-}
-
-/// Package bases. As on the AUR, their names differ in more than case and accents.
-const BASES: [&str; 6] = ["base", "Grobner", "a%_b", "日本", "a\u{0}z", "q\"\\'"];
-
-/// Few characters of every width and kind, so that texts often contain each other.
-const CHARACTERS: [&str; 28] = [
-    "a", "b", "A", "B", "é", "É", "ß", "s", "ø", "Ø", "日", "本", "😀", "🦀", "\u{0}", "%", "_",
-    "\\", "\"", "'", "-", "+", ".", "&", "=", " ", "\n", "\u{7f}",
-];
-
-fn text(characters_max: usize) -> impl Strategy<Value = String> {
-    proptest::collection::vec(select(&CHARACTERS[..]), 0..=characters_max)
-        .prop_map(|characters| characters.concat())
-}
-
-/// A name: not empty, and without a trailing space, which a comparison for equality would ignore.
-fn name() -> impl Strategy<Value = String> {
-    let any = text(7).prop_map(|text| format!("{text}a").replace(" a", "a"));
-    prop_oneof![2 => any, 1 => "[aá][aáeé]?"]
-}
-
-fn user() -> impl Strategy<Value = String> {
-    select(vec!["jo", "Jo", "kim", "Ŕené", "a b", "li\"x"]).prop_map(str::to_owned)
-}
-
-fn relations() -> impl Strategy<Value = Vec<String>> {
-    let relation = (text(3), select(vec!["", "<1", ">=2:0", "=1-64", ".so", "  "]))
-        .prop_map(|(name, condition)| format!("{name}{condition}"));
-    (proptest::collection::vec(relation, 0..4), any::<bool>()).prop_map(
-        |(mut relations, is_twice)| {
-            // The AUR lists a dependency twice if two architectures have it.
-            if is_twice {
-                relations.extend(relations.first().cloned());
-            }
-            relations
-        },
-    )
-}
-
-fn record() -> impl Strategy<Value = Record> {
-    let texts = || proptest::collection::vec(text(3), 0..3);
-    let head = (
-        name(),
-        0..BASES.len(),
-        proptest::option::of(text(20)),
-        proptest::option::of(user()),
-        proptest::option::of(user()),
-    );
-    let relations =
-        (relations(), relations(), relations(), relations(), relations(), relations(), relations());
-    let rest = (
-        texts(),
-        texts(),
-        proptest::collection::vec(user(), 0..3),
-        select(vec![0.0, 1.5, 0.000_001, 24.595_536]),
-        proptest::option::of(any::<i32>().prop_map(i64::from)),
-        any::<bool>(),
-    );
-    (head, relations, rest).prop_map(|(head, relations, rest)| Record {
-        name: head.0,
-        base: head.1,
-        description: head.2,
-        maintainer: head.3,
-        submitter: head.4,
-        depends: relations.0,
-        make_depends: relations.1,
-        opt_depends: described(relations.2, relations.6),
-        check_depends: relations.3,
-        provides: relations.4,
-        conflicts: relations.5,
-        replaces: Vec::new(),
-        keywords: rest.0,
-        groups: rest.1,
-        co_maintainers: rest.2,
-        popularity: rest.3,
-        out_of_date: rest.4,
-        is_terse: rest.5,
-    })
-}
-
-/// Optional dependencies, some with a description as in older dumps.
-fn described(names: Vec<String>, descriptions: Vec<String>) -> Vec<String> {
-    let mut descriptions = descriptions.into_iter();
-    names
-        .into_iter()
-        .map(|name| match descriptions.next() {
-            Some(description) => format!("{name}: {description}"),
-            None => name,
-        })
-        .collect()
-}
-
-/// Packages whose names differ in more than case; some differ only in accents.
-fn catalogue() -> impl Strategy<Value = Vec<Record>> {
-    proptest::collection::vec(record(), 1..40).prop_map(|mut records| {
-        let mut seen = std::collections::HashSet::new();
-        records.retain(|record| seen.insert(record.name.to_lowercase()));
-        let moved: Vec<Vec<String>> = records.iter().map(|record| record.depends.clone()).collect();
-        for (record, replaces) in records.iter_mut().zip(moved.into_iter().rev()) {
-            record.replaces = replaces;
-        }
-        records
-    })
-}
-
-impl Record {
-    fn list(&self, by: By) -> &[String] {
-        match by {
-            By::Depends => &self.depends,
-            By::MakeDepends => &self.make_depends,
-            By::OptDepends => &self.opt_depends,
-            By::CheckDepends => &self.check_depends,
-            By::Provides => &self.provides,
-            By::Conflicts => &self.conflicts,
-            By::Replaces => &self.replaces,
-            By::Keywords => &self.keywords,
-            By::Groups => &self.groups,
-            By::CoMaintainers => &self.co_maintainers,
-            By::Name | By::NameDesc | By::Maintainer | By::Submitter | By::PackageBase => &[],
-        }
-    }
-
-    /// The record as `info` must show it, with `id` as its number.
-    fn shown(&self, id: usize) -> Value {
-        let mut members = self.written(id);
-        members.retain(|key, value| {
-            let is_list_left_out = !matches!(key.as_str(), "Keywords" | "License");
-            !(is_list_left_out && value.as_array().is_some_and(Vec::is_empty))
-        });
-        for key in ["Keywords", "License"] {
-            members.entry(key).or_insert(json!([]));
-        }
-        for key in ["Description", "Maintainer", "OutOfDate", "Submitter", "URL"] {
-            members.entry(key).or_insert(Value::Null);
-        }
-        members.insert(
-            "URLPath".into(),
-            format!("/cgit/aur.git/snapshot/{}.tar.gz", BASES[self.base]).into(),
-        );
-        if self.popularity == 0.0 {
-            members.insert("Popularity".into(), 0.into());
-        }
-        Value::Object(members)
-    }
-
-    /// The record as a dump has it.
-    fn written(&self, id: usize) -> Map<String, Value> {
-        let value = json!({
-            "ID": id, "Name": self.name, "PackageBaseID": self.base, "PackageBase": BASES[self.base], "Version": "1:2-3",
-            "Description": self.description, "URL": null, "NumVotes": id % 3, "Popularity": self.popularity,
-            "OutOfDate": self.out_of_date, "Maintainer": self.maintainer, "Submitter": self.submitter,
-            "FirstSubmitted": 1, "LastModified": -2, "URLPath": "/made/of/the/name", "Depends": self.depends,
-            "MakeDepends": self.make_depends, "OptDepends": self.opt_depends, "CheckDepends": self.check_depends,
-            "Provides": self.provides, "Conflicts": self.conflicts, "Replaces": self.replaces,
-            "Keywords": self.keywords, "Groups": self.groups, "CoMaintainers": self.co_maintainers,
-        });
-        let Value::Object(mut members) = value else { unreachable!("written as an object") };
-        if self.is_terse {
-            members.retain(|_, value| {
-                !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())
-            });
-        }
-        members
-    }
-}
-
-/// A dump of the records, in the order of `order`; with `is_escaped`, everything beyond ASCII is escaped.
-fn dump(records: &[Record], order: &[usize], is_escaped: bool) -> String {
-    let objects: Vec<String> =
-        order.iter().map(|&id| Value::Object(records[id].written(id)).to_string()).collect();
-    let text = format!("[\n{}\n]\n", objects.join(",\n"));
-    if !is_escaped {
-        return text;
-    }
-    let mut escaped = String::new();
-    for character in text.chars() {
-        if character.is_ascii() {
-            escaped.push(character);
-        } else {
-            for unit in character.encode_utf16(&mut [0; 2]) {
-                escaped.push_str(&format!("\\u{unit:04X}"));
-            }
-        }
-    }
-    escaped
-}
-
-fn load(records: &[Record]) -> Snapshot {
-    let order: Vec<usize> = (0..records.len()).collect();
-    read(dump(records, &order, false).as_bytes())
-}
-
-fn read(source: impl Read + Send) -> Snapshot {
-    aur::dump::read(source, &DumpLimits::default()).expect("a dump")
-}
 
 // ---- questions
 
@@ -406,83 +192,6 @@ impl NeedleRecipe {
 
 fn needles() -> impl Strategy<Value = Vec<NeedleRecipe>> {
     proptest::collection::vec(needle_recipe(), 6)
-}
-
-// ---- the naive scan
-
-/// Records in the order of an answer.
-fn in_order(records: &[Record]) -> Vec<&Record> {
-    let mut records: Vec<&Record> = records.iter().collect();
-    records.sort_by_key(|record| (fold(&record.name), record.name.to_lowercase()));
-    records
-}
-
-/// A dependency without its condition.
-fn before_condition(relation: &str) -> &str {
-    relation.split(['<', '>', '=']).next().unwrap_or_default()
-}
-
-fn is_found_in_text(record: &Record, by: By, is_prefix: bool, needle: &str) -> bool {
-    let needle = fold(needle);
-    let is_match = |text: &str| {
-        let text = fold(text);
-        if is_prefix { text.starts_with(&needle) } else { text.contains(&needle) }
-    };
-    is_match(&record.name)
-        || (by == By::NameDesc && is_match(record.description.as_deref().unwrap_or("")))
-}
-
-fn is_found_exactly(record: &Record, by: By, arg: &str) -> bool {
-    // Compares as the database does: without case and accents, and without trailing spaces.
-    let is_match = |text: &str| fold(text.trim_end_matches(' ')) == fold(arg.trim_end_matches(' '));
-    match by {
-        By::Name | By::NameDesc => unreachable!("not an exact field"),
-        By::Maintainer => is_match(record.maintainer.as_deref().unwrap_or("")),
-        By::Submitter => record.submitter.as_deref().is_some_and(is_match),
-        By::PackageBase => is_match(BASES[record.base]),
-        By::Provides => {
-            is_match(&record.name)
-                || record.provides.iter().any(|relation| is_match(before_condition(relation)))
-        }
-        By::OptDepends => record.opt_depends.iter().any(|relation| {
-            is_match(before_condition(relation).split(": ").next().unwrap_or_default())
-        }),
-        By::Keywords | By::Groups | By::CoMaintainers => {
-            record.list(by).iter().any(|value| is_match(value))
-        }
-        _ => record.list(by).iter().any(|relation| is_match(before_condition(relation))),
-    }
-}
-
-/// The results that a search must give.
-fn scan(
-    records: &[Record],
-    version: &str,
-    by: By,
-    mode: &str,
-    arg: &str,
-) -> Result<Vec<String>, String> {
-    if by != By::Maintainer && arg.chars().count() < 2 {
-        return Err("Query arg too small.".to_owned());
-    }
-    let is_found = |record: &&&Record| match by {
-        By::Name | By::NameDesc if version == "5" => {
-            is_found_in_text(record, by, mode == "starts-with", arg)
-        }
-        By::Name | By::NameDesc => arg.split(' ').all(|word| {
-            word.is_empty() || is_found_in_text(record, by, mode == "starts-with", word)
-        }),
-        _ => is_found_exactly(record, by, arg),
-    };
-    Ok(in_order(records).iter().filter(is_found).map(|record| record.name.clone()).collect())
-}
-
-fn suggestions<'a>(texts: impl Iterator<Item = &'a str>, arg: &str) -> Value {
-    let mut texts: Vec<&str> = texts.filter(|text| fold(text).starts_with(&fold(arg))).collect();
-    texts.sort_by_key(|text| (fold(text), text.to_lowercase()));
-    texts.dedup();
-    texts.truncate(20);
-    json!(texts)
 }
 
 // ---- properties

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use aur::Changes;
+use aur::{Changes, DumpLimits};
 
 use super::*;
 
