@@ -49,7 +49,7 @@ static SERVER: LazyLock<Server> = LazyLock::new(|| {
     while !app.obstacles().is_empty() {
         std::thread::sleep(Duration::from_millis(5));
     }
-    runtime.block_on(larder::demo::write_articles(&app)).expect("articles");
+    runtime.block_on(larder::demo::articles::write(&app)).expect("articles");
     Server { socket, _runtime: runtime, _directory: directory }
 });
 

@@ -1,7 +1,7 @@
 //! The demonstration: a generated catalogue, written once per size and served like any dump, articles and small
 //! packages to look at, a mirror of an index of its own, and what to try with them.
 
-mod articles;
+pub mod articles;
 mod packages;
 mod upstream;
 
