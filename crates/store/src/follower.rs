@@ -4,11 +4,16 @@
 //! state. A first load and every later look are the same step, [`Follower::catch_up`]. Records that come by another way
 //! go through an [`Intake`]. What a record means, only the state knows.
 
+use std::mem;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
 use record::{Record, Serial, UnreadableRecord};
 
 use crate::{ReadError, Records};
 
-/// Records that are applied at a time, so that a first load is never wholly in memory twice.
+/// Records that are applied at a time: of a first load three times as many are in memory beside the state at most.
 const APPLIED_AT_ONCE_MIN: usize = 8_192;
 
 /// A state that is made of records and of nothing else. Cloning it is cheap.
@@ -37,7 +42,7 @@ pub struct Follower<S> {
     state: S,
 }
 
-impl<S: State + Send> Follower<S> {
+impl<S: State + Send + 'static> Follower<S> {
     /// Follows `records` from `state` on. Nothing is read yet.
     pub fn new(records: Records, state: S) -> Follower<S> {
         Follower { records, state }
@@ -78,39 +83,81 @@ impl<S: State + Send> Follower<S> {
 }
 
 /// Takes records one by one, by ascending serial, and applies them in whole commits.
+///
+/// Many records, as of a first load, are applied by a thread of its own, while the next ones are read.
 pub struct Intake<S> {
-    state: S,
+    start: S,
+    applier: Option<Applier<S>>,
     pending: Vec<Record>,
-    news: News,
+    records: usize,
 }
 
-impl<S: State> Intake<S> {
+impl<S: State + Send + 'static> Intake<S> {
     /// Goes on from `state`.
     pub fn new(state: S) -> Intake<S> {
-        Intake { state, pending: Vec::new(), news: News::default() }
+        Intake { start: state, applier: None, pending: Vec::new(), records: 0 }
     }
 
-    /// Takes the next record.
+    /// Takes the next record; waits while as many as are applied at a time wait already.
     pub fn take(&mut self, record: Record) {
         let ends_commit = self.pending.last().is_some_and(|last| last.serial < record.serial);
         if ends_commit && self.pending.len() >= APPLIED_AT_ONCE_MIN {
-            self.apply(self.state.serial());
+            let records = mem::replace(&mut self.pending, Vec::with_capacity(APPLIED_AT_ONCE_MIN));
+            let applier = self.applier.get_or_insert_with(|| Applier::new(self.start.clone()));
+            applier.apply(Slice { records, serial: self.start.serial() });
         }
-        self.news.records += 1;
+        self.records += 1;
         self.pending.push(record);
     }
 
     /// The state after all of them, at `serial`.
-    pub fn finish(mut self, serial: Serial) -> (S, News) {
-        self.apply(serial);
-        (self.state, self.news)
+    pub fn finish(self, serial: Serial) -> (S, News) {
+        let (state, troubles) = match self.applier {
+            None => self.start.apply(&self.pending, serial),
+            Some(applier) => {
+                applier.apply(Slice { records: self.pending, serial });
+                applier.finish()
+            }
+        };
+        (state, News { records: self.records, troubles })
+    }
+}
+
+/// Whole commits that are applied together, and the serial of the state after them.
+struct Slice {
+    records: Vec<Record>,
+    serial: Serial,
+}
+
+/// A thread that applies slices in their order. It ends with what it was sent, also if nobody asks for the outcome.
+struct Applier<S> {
+    slices: SyncSender<Slice>,
+    thread: JoinHandle<(S, Vec<UnreadableRecord>)>,
+}
+
+impl<S: State + Send + 'static> Applier<S> {
+    fn new(mut state: S) -> Applier<S> {
+        let (slices, received) = sync_channel::<Slice>(1);
+        let thread = thread::spawn(move || {
+            let mut troubles = Vec::new();
+            for slice in received {
+                let (next, found) = state.apply(&slice.records, slice.serial);
+                state = next;
+                troubles.extend(found);
+            }
+            (state, troubles)
+        });
+        Applier { slices, thread }
     }
 
-    fn apply(&mut self, serial: Serial) {
-        let (next, troubles) = self.state.apply(&self.pending, serial);
-        self.state = next;
-        self.news.troubles.extend(troubles);
-        self.pending.clear();
+    fn apply(&self, slice: Slice) {
+        // Fails only if the thread has panicked: `finish` passes that on.
+        let _ = self.slices.send(slice);
+    }
+
+    fn finish(self) -> (S, Vec<UnreadableRecord>) {
+        drop(self.slices);
+        self.thread.join().unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
