@@ -362,6 +362,14 @@ impl Segment {
             if !has_own && others.is_empty() {
                 return is_whole;
             }
+            tallies.resize(self.len(), Tally::default());
+            if others.is_empty() {
+                for (doc, weight) in self.postings(own) {
+                    tallies[doc].add(weight | FOUND | EXACT, bit);
+                }
+                continue;
+            }
+            // Several terms of one document count once.
             let mut weights = vec![0_u8; self.len()];
             if has_own {
                 for (doc, weight) in self.postings(own) {
@@ -376,7 +384,6 @@ impl Segment {
                 let counts = if *known & EXACT == 0 { u8::MAX } else { IN_NAME | IN_TITLE };
                 *known |= (weight | FOUND) & counts;
             }
-            tallies.resize(self.len(), Tally::default());
             for (tally, weight) in tallies.iter_mut().zip(weights) {
                 tally.add(weight, bit);
             }
