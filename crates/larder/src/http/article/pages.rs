@@ -20,8 +20,8 @@ use http::request::Parts;
 use markup::{Format, Options, Rendered};
 use state::stored::Stored;
 
-use super::read::{PAGE, bytes, content_of, revision};
-use super::{is_open, parameters, parsed};
+use super::read::{PAGE, bytes, check_reader, content_of, revision};
+use super::{is_open, parameters, parsed, write};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
@@ -42,6 +42,15 @@ const LINKING_MAX: usize = 50;
 
 /// Old names of an article for which links are looked for.
 const OLD_NAMES_MAX: usize = 20;
+
+/// Lets those pass who may write an article and read it: its forms have what is there now.
+///
+/// # Errors
+/// 401 and 403.
+fn admit_editor(app: &App, principal: &Principal, name: &ArticleName) -> Result<(), HttpError> {
+    write::admit(app, principal, name)?;
+    check_reader(app, principal, Object::Article(name.as_str()))
+}
 
 /// What is shown, and to whom.
 pub(super) struct Shown<'a> {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use account::{Object, Principal, Scope, SessionText};
+use account::{Principal, SessionText};
 use article::{Article, ArticleName, Merge, Revision, RevisionFacts};
 use askama::Template;
 use axum::body::Body;
@@ -17,7 +17,7 @@ use record::Serial;
 
 use super::super::read::{self, bytes};
 use super::super::write::{self, Base, FailedWrite, NewText};
-use super::{BYTES_MAX, Place, Shown, attachments, link};
+use super::{BYTES_MAX, Place, Shown, admit_editor, attachments, link};
 use crate::app::App;
 use crate::http::auth;
 use crate::http::error::HttpError;
@@ -144,7 +144,7 @@ pub(in crate::http) async fn show_edit(
 ) -> Result<Response, HttpError> {
     let (session, principal) = forms::logged_in(app, head).await?;
     let editing = Editing { app, head, name };
-    editing.admit(&principal)?;
+    admit_editor(app, &principal, name)?;
     let draft = editing.latest().await?;
     let sender = Some((&session, &principal));
     editing.page(sender, &draft, Outcome::default(), StatusCode::OK).await
@@ -173,7 +173,7 @@ pub(in crate::http) async fn edit(
         Err(undue) => return editing.undue(&draft, undue).await,
     };
     let sender = (&session, &principal);
-    if let Err(error) = editing.admit(&principal) {
+    if let Err(error) = admit_editor(app, &principal, name) {
         return editing.problem(sender, &draft, &error).await;
     }
     match fields.maybe("do")?.unwrap_or("save") {
@@ -198,14 +198,6 @@ pub(in crate::http) async fn edit(
 }
 
 impl Editing<'_> {
-    /// Lets those pass who may write the article, and read it: the form has its text.
-    fn admit(&self, principal: &Principal) -> Result<(), HttpError> {
-        write::admit(self.app, principal, self.name)?;
-        let object = Object::Article(self.name.as_str());
-        let readers = ("article.acl_read", &self.app.config.article.acl_read);
-        auth::admit(readers, principal, Scope::ArticleRead, object, "read articles")
-    }
-
     /// The form for what is there now.
     async fn latest(&self) -> Result<Draft, HttpError> {
         let stored = auth::stored(self.app)?;
@@ -405,7 +397,8 @@ impl Editing<'_> {
     ) -> Result<Response, HttpError> {
         let stored = auth::stored(self.app)?;
         // Nothing is told of the article but to those who may read and write it.
-        let is_admitted = sender.is_some_and(|(_, principal)| self.admit(principal).is_ok());
+        let is_admitted = sender
+            .is_some_and(|(_, principal)| admit_editor(self.app, principal, self.name).is_ok());
         let article: Option<&Arc<Article>> =
             stored.articles.article(self.name).filter(|_| is_admitted);
         let chosen = match is_admitted {

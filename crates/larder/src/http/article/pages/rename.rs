@@ -13,10 +13,9 @@ use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
 
-use super::super::read::check_reader;
 use super::super::rename::{self, NewName};
 use super::super::write::{self, Base, FailedWrite};
-use super::Place;
+use super::{Place, admit_editor};
 use crate::app::App;
 use crate::http::auth;
 use crate::http::error::HttpError;
@@ -74,8 +73,7 @@ pub(in crate::http) async fn show_rename(
     name: &ArticleName,
 ) -> Result<Response, HttpError> {
     let (session, principal) = forms::logged_in(app, head).await?;
-    write::admit(app, &principal, name)?;
-    check_reader(app, &principal, account::Object::Article(name.as_str()))?;
+    admit_editor(app, &principal, name)?;
     let stored = auth::stored(app)?;
     let article = stored.articles.article(name).filter(|article| !article.is_deleted());
     let article = article.ok_or_else(|| HttpError::unknown_article(name))?;
