@@ -13,7 +13,7 @@ use pypi::devpi::{View, file_url};
 use pypi::upstream::Locations;
 use pypi::{
     FileRole, Filename, Judge, Project as Contents, ProjectName, ProjectView, ReleaseFile,
-    ResolutionOrder, Shown, Stage, VersionView,
+    ResolutionOrder, Shown, Stage, VersionView, Warnings,
 };
 
 use super::super::ask::Ask;
@@ -57,6 +57,8 @@ struct ProjectPage<'a> {
     quarantined_in: Vec<&'a str>,
     /// What a policy holds back, in words.
     held_back: Vec<String>,
+    /// Which of the files it warns of, in words.
+    warned: Vec<String>,
     documentation: Option<String>,
     /// Those that the shown one can be compared with, and its path.
     others: Vec<String>,
@@ -267,6 +269,7 @@ async fn show(
     let site = Site::below(&ask.app, &*ask.root_url);
     let (files, hidden) = shown
         .map_or_else(Default::default, |shown| files(shown, name, judge, own_name(&order), &site));
+    let warned = shown.map(|shown| warnings(shown, judge).sentences().collect());
     let more_files = files.len().saturating_sub(FILES);
     let shows_all = ask.has_flag("versions");
     let all_versions =
@@ -293,6 +296,7 @@ async fn show(
         hidden,
         quarantined_in: quarantined(&found),
         held_back: held_back.unwrap_or_default(),
+        warned: warned.unwrap_or_default(),
         documentation: shown.and_then(|shown| documentation(shown, name, &site, own_name(&order))),
         others: versions
             .iter()
@@ -434,6 +438,26 @@ fn files<'a>(
         }
     }
     (files, hidden)
+}
+
+/// What policies warn of among the files of a version, each as its nearest index has it.
+fn warnings(shown: &VersionView<'_>, judge: Option<&Judge<'_>>) -> Warnings {
+    let mut warnings = Warnings::default();
+    let Some(judge) = judge.filter(|judge| judge.may_note()) else { return warnings };
+    let mut seen = HashSet::new();
+    for part in &shown.parts {
+        let files = part.project.files_of(shown.version.as_str());
+        for file in files.filter(|file| file.role() == FileRole::Release) {
+            let stage = part.stage.name();
+            let is_given = seen.insert(file.filename())
+                && !part.project.is_quarantined()
+                && judge.refusal_of_own(stage, file).is_none();
+            if is_given && let Some(warned) = judge.warning(stage, &judge.own(file)) {
+                warnings.add(file.filename(), warned);
+            }
+        }
+    }
+    warnings
 }
 
 fn kind(filename: &str) -> &'static str {

@@ -171,6 +171,22 @@ fn a_warning_is_noted_and_refuses_nothing() {
     for (key, value) in measures.as_object().expect("an object") {
         assert_eq!(shown["result"][key], *value, "{shown}");
     }
+    // Pages for people say so, of a mirror's files and of one's own.
+    let html = ("Accept", "text/html");
+    let page = index.client().get_with("/alice/dev/+simple/foo/", &[html]).text();
+    let said = "another file are served with a warning by the policy of alice/up: known vulnerability: GHSA-1";
+    assert!(page.contains(said), "{page}");
+    index.stage("alice/own", measures.clone());
+    for version in ["1.0", "2.0", "3.0"] {
+        index.upload("alice/own", &format!("foo-{version}.zip"), &sdist(version));
+    }
+    let page = |path: &str| index.client().get_with(path, &[html]).text();
+    let said = "foo-1.0.zip is served with a warning by the policy of alice/own: known vulnerability: GHSA-1.";
+    assert!(page("/alice/own/foo/1.0").contains(said), "{}", page("/alice/own/foo/1.0"));
+    let newest = page("/alice/own/foo");
+    assert!(newest.contains("foo-2.0.zip") && !newest.contains("with a warning"), "{newest}");
+    assert!(newest.contains("1 file is hidden by the policy of alice/own: known malware: MAL-1."));
+
     let off = json!({"policy_vulnerabilities": "off", "policy_malware": "off"});
     assert_eq!(index.alice().send("PATCH", "/alice/up", off).status, 200);
     assert_eq!(index.client().get(&at("foo-3.0.tar.gz")).status, 200);
