@@ -56,6 +56,8 @@ struct Link<'page> {
     href: String,
     filename: &'page str,
     version: Option<Version>,
+    /// Whether its page names its version: what the name of a file says may be another one, such as the build of an RPM.
+    is_version_named: bool,
     hashes: Vec<(&'page str, Cow<'page, str>)>,
     requires_python: Option<&'page str>,
     size_bytes: Option<u64>,
@@ -149,6 +151,7 @@ fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) ->
                 href: url(links),
                 filename: file.filename(),
                 version: Version::parse(file.version()).ok(),
+                is_version_named: false,
                 hashes: vec![("sha256", file.digest().to_string().into())],
                 requires_python: file.requires_python(),
                 size_bytes: Some(file.size_bytes()),
@@ -164,6 +167,7 @@ fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) ->
         let is_quarantined =
             page.status.as_ref().is_some_and(|(it, _)| *it == StatusMarker::Quarantined);
         let prefix = links.to_stage(linked(mirror.name(), stage, judge), stage);
+        let is_version_named = page.versions.iter().any(|named| Version::parse(named).is_ok());
         for file in &page.files {
             if !seen.insert(&*file.filename) || is_quarantined {
                 continue;
@@ -188,6 +192,7 @@ fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) ->
                 href: format!("{prefix}{}", file.link()),
                 filename: &file.filename,
                 version,
+                is_version_named,
                 hashes: file.hashes.iter().map(|(name, hex)| (&**name, (&**hex).into())).collect(),
                 requires_python: file.requires_python.as_deref(),
                 size_bytes: file.size_bytes,
@@ -315,7 +320,8 @@ fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
     push_status(&mut page, status_of(merged));
     push_hidden(&mut page, &shown.hidden);
     page.push_str(",\"versions\":[");
-    let of_files = files.iter().filter_map(|file| Some((file.version.clone()?, false)));
+    let of_files = files.iter().filter(|file| !file.is_version_named);
+    let of_files = of_files.filter_map(|file| Some((file.version.clone()?, false)));
     let named = merged.upstream.iter().flat_map(|part| &part.page.versions);
     let named = named.filter_map(|version| Some((Version::parse(version).ok()?, true)));
     let hidden = hidden_versions(shown);

@@ -135,6 +135,28 @@ fn a_time_that_upstream_does_not_say_is_when_a_file_was_first_seen_and_marked_so
 }
 
 #[test]
+fn versions_are_those_that_upstream_names_where_it_names_some() {
+    let world = world();
+    let mut page = upstream(
+        r#"{"meta": {"api-version": "1.4"}, "versions": ["1.0", "2.0"], "files": [
+        {"filename": "bar-1.0-3.src.rpm", "url": "https://files.example/bar-1.0-3.src.rpm", "hashes": {}},
+        {"filename": "bar-1.0.0.tar.gz", "url": "https://files.example/bar-1.0.0.tar.gz", "hashes": {}}]}"#,
+    );
+    let versions = |page: &UpstreamPage| {
+        let json = merged(&world, "bar", Some(page), PageForm::Json);
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        json["versions"].clone()
+    };
+    assert_eq!(versions(&page), json!(["1.0", "2.0"]));
+    // What cannot be compared names no version.
+    page.versions = vec!["latest".into()];
+    let of_files = versions(&page);
+    page.versions.clear();
+    assert_eq!(of_files, versions(&page));
+    assert!(of_files.as_array().is_some_and(|found| !found.is_empty()), "{of_files}");
+}
+
+#[test]
 fn quarantined_files_are_left_out() {
     let world = world();
     let page = upstream(
