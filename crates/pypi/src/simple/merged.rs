@@ -110,6 +110,11 @@ pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) ->
     Rendered::of(form, text, &shown.hidden).until(merged.judge)
 }
 
+/// Whether a version that upstream names can be compared: an upstream that names others has no list to rely on.
+fn is_comparable(version: &str) -> bool {
+    Version::parse(version).is_ok_and(|version| !version.is_legacy())
+}
+
 fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) -> Shown<'page> {
     let stage = merged.order.stages()[0].name();
     let judge = merged.judge;
@@ -167,7 +172,7 @@ fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) ->
         let is_quarantined =
             page.status.as_ref().is_some_and(|(it, _)| *it == StatusMarker::Quarantined);
         let prefix = links.to_stage(linked(mirror.name(), stage, judge), stage);
-        let is_version_named = page.versions.iter().any(|named| Version::parse(named).is_ok());
+        let is_version_named = page.versions.iter().any(|named| is_comparable(named));
         for file in &page.files {
             if !seen.insert(&*file.filename) || is_quarantined {
                 continue;

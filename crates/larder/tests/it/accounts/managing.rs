@@ -2,7 +2,8 @@
 
 mod releases;
 
-use serde_json::json;
+use serde_json::{Value, json};
+use testbed::{Offer, Upstream};
 
 use crate::browser::{Browser, encoded, form};
 use crate::pages::check_harmless;
@@ -248,6 +249,56 @@ fn indexes_and_mirrors_are_made_changed_and_deleted() {
 }
 
 /// The pages offer what the calls allow, whoever the configuration names.
+#[test]
+fn upstream_is_asked_again_in_a_browser() {
+    let upstream = Upstream::start();
+    let page_of = |files: &[&str]| {
+        let files: Vec<Value> = files
+            .iter()
+            .map(|name| json!({"filename": name, "url": format!("/files/{name}"), "hashes": {}}))
+            .collect();
+        let page = json!({"meta": {"api-version": "1.1"}, "name": "foo", "files": files});
+        Offer::json(page.to_string())
+    };
+    let list = json!({"meta": {"api-version": "1.1"}, "projects": [{"name": "foo"}]});
+    upstream.offer("/simple/", Offer::json(list.to_string()));
+    upstream.offer("/simple/foo/", page_of(&["foo-1.0.tar.gz"]));
+    let server = TestServer::without_source(|config| {
+        config.aur.enabled = false;
+        config.egress_allow = vec!["127.0.0.0/8".parse().expect("a network")];
+    });
+    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let url = upstream.url("/simple/");
+    let values = [("name", "root/pypi"), ("mirror_url", url.as_str())];
+    let manage = root.get("/+manage").text();
+    assert_eq!(root.submit(&manage, "New index", &values).status, 303);
+    let installer = ("Accept", "application/vnd.pypi.simple.v1+json");
+    let files = || {
+        let page = server.client.get_with("/root/pypi/+simple/foo/", &[installer]).json();
+        page["files"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(files(), 1);
+    upstream.offer("/simple/foo/", page_of(&["foo-1.0.tar.gz", "foo-2.0.tar.gz"]));
+    assert_eq!(files(), 1, "what is known is fresh for half an hour");
+    let page = root.get("/+manage/indexes/root/pypi").text();
+    let asked = upstream.count("/simple/foo/");
+    let done = root.submit(&page, "Ask upstream again", &[("project", "Foo")]);
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert!(done.text().contains("Upstream was asked again."), "{}", done.text());
+    assert_eq!((upstream.count("/simple/foo/"), files()), (asked + 1, 2));
+    // What is no name.
+    let done = root.submit(&page, "Ask upstream again", &[("project", "no name")]);
+    assert_eq!(done.status, 422, "{}", done.text());
+    upstream.break_with(Some(500));
+    root.submit(&page, "Ask upstream again", &[("project", "foo")]);
+    assert_eq!(files(), 2, "an upstream that fails takes nothing away");
+    // An index that is no mirror has no such form.
+    let values = [("name", "root/dev")];
+    assert_eq!(root.submit(&manage, "New index", &values).status, 303);
+    let page = root.get("/+manage/indexes/root/dev").text();
+    assert!(!page.contains("Ask upstream again"), "{page}");
+}
+
 #[test]
 fn whom_the_configuration_names_manages() {
     let server = TestServer::without_source(|config| {
