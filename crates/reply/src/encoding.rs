@@ -104,7 +104,9 @@ fn gzip(body: &[u8]) -> Bytes {
     COMPRESSOR.with_borrow_mut(|compressor| {
         let mut out = vec![0; compressor.gzip_compress_bound(body.len())];
         let written = compressor.gzip_compress(body, &mut out);
-        out.truncate(written.expect("gzip into a buffer of the largest possible size does not fail"));
+        out.truncate(
+            written.expect("gzip into a buffer of the largest possible size does not fail"),
+        );
         // The buffer was larger than the body.
         out.shrink_to_fit();
         out.into()

@@ -1,3 +1,5 @@
+//! What a snapshot lists and finds, and that it is the same whatever the order of its records; also of random histories.
+
 use proptest::prelude::*;
 
 use super::*;

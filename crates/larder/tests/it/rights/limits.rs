@@ -28,7 +28,7 @@ enum About {
 fn about(row: &Row) -> About {
     match row.operation {
         "POST /actions" => About::Article,
-        operation if operation.contains("/article/") => About::Article,
+        operation if operation.contains("{article}") => About::Article,
         operation if operation.ends_with("/{user}") || operation.contains("+tokens") => {
             About::Accounts
         }

@@ -1,6 +1,6 @@
 //! The table: every operation that may change something, what it needs, and a request that does it.
 
-use account::Scope;
+use account::{Scope, TokenText};
 use serde_json::{Value, json};
 
 use super::{Case, Role, Sent, only};
@@ -93,6 +93,16 @@ pub(super) const TABLE: &[Row] = &[
     row("DELETE /article/{article}/{version}", "", ArticleWrite, CONFIGURED, 200, |case| {
         make_article(case);
         Sent::new("DELETE", format!("/article/{}/1", article(case)))
+    }),
+    row("PUT /+attachments/{article}/{file}", "", ArticleWrite, CONFIGURED, 201, |case| {
+        make_article(case);
+        attachment(case)
+    }),
+    row("DELETE /+attachments/{article}/{file}", "", ArticleWrite, CONFIGURED, 204, |case| {
+        let author = make_article(case);
+        let added = case.world.send(&attachment(case), &super::bearer(&author));
+        assert_eq!(added.status, 201, "{added:?}");
+        Sent::new("DELETE", attachment(case).target).with("If-Match", "*")
     }),
     row("POST /+tokens", "", UserAdmin, OWN, 201, |case| {
         Sent::new("POST", format!("/+tokens?user={}", case.owner))
@@ -320,13 +330,19 @@ fn article(case: &Case<'_>) -> String {
     format!("case-{}", case.number)
 }
 
-/// As somebody of the staff.
-fn make_article(case: &Case<'_>) {
+/// As somebody of the staff, whose token it gives.
+fn make_article(case: &Case<'_>) -> TokenText {
     let name = format!("author{}", case.number);
     case.world.make_user(&name, &[super::STAFF]);
     let token = case.world.make_token(&name, account::Scopes::ALL, None);
     let sent = text("POST", format!("/article/{}/0", article(case)), "first");
     assert_eq!(case.world.send(&sent, &super::bearer(&token)).status, 201);
+    token
+}
+
+fn attachment(case: &Case<'_>) -> Sent {
+    let target = format!("/+attachments/{}/notes.txt", article(case));
+    text("PUT", target, "text").with("If-None-Match", "*")
 }
 
 /// The index, whose lists name the group.
