@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use account::{Object, Principal, SessionText};
+use account::{Principal, SessionText};
 use article::{
     ArticleName, Attachment, AttachmentError, AttachmentName, AttachmentWrite, Condition,
 };
@@ -20,9 +20,7 @@ use state::stored::Stored;
 use store::SpooledBlob;
 
 use super::super::attachments::{self, Done, Failed};
-use super::super::read::check_reader;
-use super::super::write;
-use super::{Place, Shown};
+use super::{Place, Shown, admit_editor};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::forms::{self, TOKEN_FIELD, Undue};
@@ -119,8 +117,7 @@ pub(in super::super) async fn show_attachments(
 
 /// Whether somebody may change the files, and see them.
 fn may_change(app: &App, principal: &Principal, name: &ArticleName) -> bool {
-    let object = Object::Article(name.as_str());
-    write::admit(app, principal, name).is_ok() && check_reader(app, principal, object).is_ok()
+    admit_editor(app, principal, name).is_ok()
 }
 
 fn page<'a>(
@@ -285,8 +282,7 @@ async fn carry_out(
                 arrived.name = name_of(&filename)?.to_string();
             }
             let write = arrived.write(article, principal)?;
-            write::admit(app, principal, article)?;
-            check_reader(app, principal, Object::Article(article.as_str()))?;
+            admit_editor(app, principal, article)?;
             attachments::admit(app, principal, &write, None).await?;
             let holder = body::holder(app, head, principal);
             let pieces = stream::try_unfold(&mut field, |field| async move {
