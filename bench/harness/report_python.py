@@ -90,9 +90,9 @@ def targets(results):
         add(f"{page(work)}: requests/s", f"≥ {least:,} × devpi-server", ratio(work, "devpi"), lambda it: f"{it:,.0f} ×",
             lambda it, least=least: it >= least)
     for kind in ("own", "mirrored"):
-        for megabytes in (1, 5, 20):
-            work = f"file_{kind}_{megabytes}_mb"
-            add(f"{'a release file' if kind == 'own' else 'a file of a mirror'} of {megabytes} MB: CPU per request",
+        for length in (1, 5, 20):
+            work = f"file_{kind}_{length}_mb"
+            add(f"{'a release file' if kind == 'own' else 'a file of a mirror'} of {length} MB: CPU per request",
                 f"≤ {NGINX_CPU_RATIO_MAX} × nginx", ratio(work, "nginx", "cpu_us"), lambda it: f"{it:.2f} ×",
                 lambda it: it <= NGINX_CPU_RATIO_MAX)
     million = data(results, "million")
