@@ -3,7 +3,7 @@
 //! project -> the pages of the mirrors -> a [`Plan`]: the files that the policies let pass, by version -> JSON. The links are
 //! devpi's own (`+f`, `+e`), which tools of devpi take apart. What upstream does not say is not there: no metadata, no history.
 //!
-//! A page may have as many files as its upstream likes. So all work here takes turns ([`Plans`](crate::mirrors)), of one version only
+//! A page may have as many files as its upstream likes. So all work here takes turns ([`mirrors`]), of one version only
 //! its own files are looked at closely, and more than a few links are sent in portions.
 
 use std::collections::{BTreeMap, HashSet};
