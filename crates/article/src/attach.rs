@@ -1,7 +1,8 @@
 //! [`AttachmentWrite`]: adding, replacing and removing a file of an article, checked against a snapshot.
 //!
 //! The batch expects the record of the files as it was seen, the latest revision to be there, and the next one to be absent:
-//! so no file comes to an article that is deleted or renamed in the same moment, and none replaces one that nobody has seen.
+//! so a file cannot be added to an article while it is being deleted or renamed, and a write replaces only the file that its
+//! sender has seen.
 
 use std::sync::Arc;
 
@@ -34,12 +35,12 @@ impl Default for AttachmentLimits {
     }
 }
 
-/// What has to hold of the file that is there.
+/// The condition on the file that has the name now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Anything: it is replaced, or not there yet.
+    /// None: the write adds the file, or replaces the one that exists.
     Anything,
-    /// What these headers of a request say. Without either, there must be no file of the name.
+    /// The preconditions of a request. Without either header, the name must be free.
     Headers {
         /// `If-Match`.
         if_match: Option<String>,
@@ -55,20 +56,20 @@ pub struct AttachmentWrite {
     pub article: ArticleName,
     /// The file.
     pub name: AttachmentName,
-    /// What has to hold of it.
+    /// The condition on the file that has the name now.
     pub condition: Condition,
-    /// Who does it: 1 to 255 bytes on one line.
+    /// Who changes the file: 1 to 255 bytes on one line.
     pub author: String,
     /// The current time; kept in whole microseconds.
     pub at: Timestamp,
 }
 
-/// What is to be done with a file, for those rules that differ.
+/// What a change does with the file, as far as the rules depend on it.
 #[derive(Clone, Copy)]
 enum Act {
-    /// It gets bytes that have not come yet.
+    /// The file gets bytes that have not arrived yet.
     Announce,
-    /// It gets these bytes.
+    /// The file gets these bytes.
     Put(Digest),
     Remove,
 }
@@ -113,7 +114,8 @@ pub enum AttachmentError {
         /// The file.
         name: AttachmentName,
     },
-    /// The file that is there, or that there is none, is not what the request expects.
+    /// The precondition of the request does not hold: there is another file than it names, or none, or one where it expects
+    /// none.
     #[error(
         "the attachment `{name}` of `{article}` is not as the precondition of the request says: it was added, replaced or \
          removed in between"
@@ -148,12 +150,12 @@ pub enum AttachmentError {
         "an attachment of {size} bytes is too large: at most {size_bytes_max} are allowed (`article.attachment_bytes_max`)"
     )]
     TooLarge {
-        /// Its size, or what is known of it.
+        /// Its size in bytes; `more than …` if reading stopped at the bound.
         size: String,
         /// The most bytes.
         size_bytes_max: u64,
     },
-    /// The article has as many files as it may.
+    /// The article already has the most files that one article can have.
     #[error(
         "`{article}` has {files} attachments, and cannot have another one: at most {files_max} are allowed \
          (`article.attachments_max`)"
@@ -174,7 +176,7 @@ pub enum AttachmentError {
     TooLargeTogether {
         /// The article.
         article: ArticleName,
-        /// What they would have.
+        /// The bytes that they would have.
         size_bytes: u64,
         /// The most bytes.
         size_bytes_max: u64,
@@ -230,7 +232,7 @@ impl AttachmentError {
         }
     }
 
-    /// A word for programs.
+    /// The `code` of the error in answers, for programs.
     pub fn code(&self) -> &'static str {
         match self {
             AttachmentError::NoArticle { .. } | AttachmentError::NoFile { .. } => "not_found",
@@ -249,10 +251,10 @@ impl AttachmentError {
 }
 
 impl AttachmentWrite {
-    /// Checks what can be checked before the bytes are there.
+    /// Checks what can be checked before the bytes arrive.
     ///
     /// # Errors
-    /// [`AttachmentError`], for the first rule that the change breaks whatever the bytes are.
+    /// [`AttachmentError`], for the first broken rule that does not depend on the bytes.
     pub fn check_announced(
         &self,
         snapshot: &Snapshot,
@@ -263,7 +265,7 @@ impl AttachmentWrite {
         self.check_bounds(attachments.as_deref(), size_bytes.unwrap_or(0), limits)
     }
 
-    /// Checks that the file gets these bytes. The blob is stored before the batch is committed.
+    /// Checks a write of these bytes. The caller stores the blob before it commits the batch.
     ///
     /// # Errors
     /// [`AttachmentError`], for the first rule that this breaks.
@@ -290,7 +292,7 @@ impl AttachmentWrite {
         Ok(self.changed(snapshot, attachments.as_deref(), act, Some((digest, size_bytes))))
     }
 
-    /// Checks that the file is removed.
+    /// Checks a removal of the file.
     ///
     /// # Errors
     /// [`AttachmentError`], for the first rule that this breaks.
@@ -299,7 +301,7 @@ impl AttachmentWrite {
         Ok(self.changed(snapshot, attachments.as_deref(), AttachmentAct::Removed, None))
     }
 
-    /// The files that are there, if the article can have files and the condition holds.
+    /// The article's files, if the article can have files and the condition holds.
     fn judged(
         &self,
         snapshot: &Snapshot,
@@ -363,7 +365,7 @@ impl AttachmentWrite {
                 let current = Some(there);
                 Err(AttachmentError::Precondition { article, name, current, has_same_content })
             }
-            // That it is not one of some others does not say which file was seen.
+            // `If-None-Match` excludes some tags, but does not say which file the sender saw.
             (None, _) => {
                 let current = there;
                 Err(AttachmentError::ConditionMissing { article, name, current, has_same_content })
@@ -418,7 +420,7 @@ impl AttachmentWrite {
         let (body, blobs) = render(&after);
         let expected = attachments.map_or(Expected::Absent, |all| Expected::At(all.serial));
         let mut batch = Batch::new().put(attachments_key(&self.article), expected, body, blobs);
-        // What was judged has a latest revision, and there can be a next one.
+        // An article that passed the checks has a latest revision, and a next one is possible.
         let latest = snapshot.latest(&self.article).map(|latest| latest.revision);
         if let Some((latest, next)) = latest.and_then(|latest| Some((latest, latest.next()?))) {
             batch = batch.check(key(&self.article, latest), Expected::Present);
@@ -430,7 +432,7 @@ impl AttachmentWrite {
 }
 
 impl AttachmentError {
-    /// A file of this size, or of more than is allowed.
+    /// The error for a file of this size.
     pub fn too_large(size: impl ToString, limits: &AttachmentLimits) -> AttachmentError {
         let (size, size_bytes_max) = (size.to_string(), limits.file_bytes_max);
         AttachmentError::TooLarge { size, size_bytes_max }

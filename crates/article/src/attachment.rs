@@ -1,9 +1,10 @@
 //! [`Attachments`]: the files of an article, as one record has them.
 //!
-//! The key is `attachments/{name of the article}`. All files of an article are in one record, so that whoever adds a file,
-//! deletes the article or renames it meets every other such write at this key: the bounds hold for all files together, and no
-//! file is left behind. The bytes are blobs. The files are those of the article and not of a revision: a file that is replaced
-//! or removed is gone. What was done with the files last, by whom and when, stays in the record.
+//! The key is `attachments/{name of the article}`. All files of an article are in one record. Every write that adds a file,
+//! and every write that renames or deletes the article, expects this record unchanged. So two of them cannot both succeed at once:
+//! the bounds hold for all files together, and no file is left at a name without an article. The bytes are blobs. Files belong to
+//! the article and not to a revision: a file that is replaced or removed is gone. The record also has the last changes of the
+//! files, each with its author and time.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub const ATTACHMENTS_KIND: &str = "attachments";
 /// The form of the record bodies that this version writes; it reads no other.
 const FORM: u32 = 1;
 
-/// Changes that a record keeps: the last ones.
+/// A record keeps this many of the last changes.
 pub const ATTACHMENT_CHANGES_MAX: usize = 100;
 
 /// A file of an article.
@@ -29,9 +30,9 @@ pub const ATTACHMENT_CHANGES_MAX: usize = 100;
 pub struct Attachment {
     /// Its name, which no other file of the article has.
     pub name: AttachmentName,
-    /// Of its bytes.
+    /// The digest of its bytes.
     pub digest: Digest,
-    /// How many there are.
+    /// Its size in bytes.
     pub size_bytes: u64,
     /// Who added or replaced it last.
     pub author: Arc<str>,
@@ -55,13 +56,13 @@ pub enum AttachmentAct {
 /// A change of the files of an article.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachmentChange {
-    /// Counts from 1; 0 if that is not known any more.
+    /// The number of the change, from 1; 0 if the record does not have the change any more.
     pub number: u64,
     /// What was done.
     pub act: AttachmentAct,
-    /// The file; `None` if it was all of them.
+    /// The file; `None` if all files were removed.
     pub name: Option<AttachmentName>,
-    /// Its bytes after the change; `None` if it is gone.
+    /// Digest and size of the file after the change; `None` if it was removed.
     pub content: Option<(Digest, u64)>,
     /// Who did it.
     pub author: Arc<str>,
@@ -113,7 +114,7 @@ impl Attachments {
         self.files.get(at)
     }
 
-    /// What was done last, oldest first.
+    /// The last changes, oldest first.
     pub fn changes(&self) -> &[AttachmentChange] {
         &self.changes
     }
@@ -128,7 +129,7 @@ impl Attachments {
         self.is_unreadable
     }
 
-    /// The files after `change` of one of them; its number is given here.
+    /// The files after `change`, which gets the next number.
     pub(crate) fn with(&self, change: AttachmentChange) -> Attachments {
         let mut next = self.clone();
         match (&change.name, change.content) {
@@ -156,7 +157,7 @@ impl Attachments {
         next
     }
 
-    /// What was changed since `before`, of which this is a later state, as far as it is kept.
+    /// The changes since the earlier states `before`, as far as the record still has them.
     pub fn changes_since<'a>(
         &'a self,
         before: &'a [&'a Attachments],
@@ -167,7 +168,8 @@ impl Attachments {
         self.changes.iter().filter(move |change| !is_known(change))
     }
 
-    /// The last change of each file since the article was deleted last. A file whose changes are not kept any more was added.
+    /// The last change of each file since the article was last deleted. A file counts as added if the record has no change of it
+    /// any more.
     pub(crate) fn last_of_each_file(&self) -> Vec<AttachmentChange> {
         let is_cleared = |change: &AttachmentChange| change.act == AttachmentAct::Cleared;
         let start = self.changes.iter().rposition(is_cleared).map_or(0, |at| at + 1);
@@ -191,7 +193,7 @@ impl Attachments {
         unkept.chain(last).collect()
     }
 
-    /// The record that could not be read.
+    /// What takes the place of a record that cannot be read.
     pub(crate) fn unreadable(serial: Serial) -> Attachments {
         Attachments { serial, is_unreadable: true, ..Attachments::default() }
     }
@@ -208,7 +210,7 @@ pub fn attachments_key(article: &ArticleName) -> Key {
     Key::new(&format!("{ATTACHMENTS_KIND}/{article}")).expect("a checked name has no controls")
 }
 
-/// The article that the rest of such a key names.
+/// The article of a key of [`attachments_key`], by what follows the first segment.
 pub(crate) fn parse_key(rest: &str) -> Option<ArticleName> {
     ArticleName::parse(rest).ok().filter(|name| name.as_str() == rest)
 }

@@ -1,8 +1,8 @@
 //! [`AttachmentName`]: which names files of articles may have, and how a file of that name is sent.
 //!
-//! A name is one segment of a URL and one name of a file in a folder, so the rules are those of a segment of an article's name,
-//! and hidden files have none. The name alone says how the bytes are sent: what a browser could run is sent as bytes to be
-//! saved, whatever its uploader said of it.
+//! A name is one segment of a URL and the name of a file in an exported folder. So it follows the rules for a segment of an
+//! article's name, and cannot begin with a dot. How the bytes are sent depends on the name alone: a browser is told to save what
+//! it could run, whatever media type the uploader gave.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -107,12 +107,12 @@ impl AttachmentName {
         Ok(AttachmentName(name.into()))
     }
 
-    /// The name for a file that is called so on somebody's machine, which may come with its path there. Of what no name has, white
-    /// space becomes a plain space, and the rest is left out: systems put narrow spaces into names of screenshots, and emoji
-    /// have invisible parts.
+    /// The name for a file with this name, or path, on its sender's machine. White space that a name cannot have becomes a plain
+    /// space, and other such characters are left out: systems put narrow spaces into names of screenshots, and emoji have
+    /// invisible parts.
     ///
     /// # Errors
-    /// [`AttachmentNameError`], if what is left is no name.
+    /// [`AttachmentNameError`], if the rest is not a valid name.
     pub fn of_file(called: &str) -> Result<AttachmentName, AttachmentNameError> {
         let last = called.rsplit(['/', '\\']).next().unwrap_or_default();
         let kept = last.chars().filter_map(|character| match refused(character) {
@@ -137,7 +137,7 @@ impl AttachmentName {
         if TEXTS.contains(&ending.as_str()) {
             return SentAs { media_type: "text/plain; charset=utf-8", is_inline: true };
         }
-        // Its reader in a browser does not run in a sandbox.
+        // Browsers do not show a PDF inside a sandbox.
         let media_type =
             if ending == "pdf" { "application/pdf" } else { "application/octet-stream" };
         SentAs { media_type, is_inline: false }

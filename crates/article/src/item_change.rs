@@ -1,9 +1,9 @@
 //! [`ArticleChange`]: what a record changed among the articles, for those who follow them.
 //!
 //! a record's key, the state before and one that has it -> [`ArticleChange::of`] -> what is added, changed or removed. An
-//! article that is renamed is removed under the old name and added under the new one. Its earlier revisions are no
-//! changes, nor are redirects that follow it. Its files go along without a change. Only the state before tells a redirect that follows from a new one: without
-//! that state, the removal is told once too often rather than never.
+//! article that is renamed is removed under the old name and added under the new one. The move of its earlier revisions and of
+//! its files is not a change, and neither is a redirect that is pointed at the new name. Only the state before tells such a
+//! redirect from a new one: without that state, the removal is told once too often rather than never.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::attachment::{self, ATTACHMENTS_KIND, AttachmentAct, AttachmentChange,
 use crate::record::{KIND, parse_key};
 use crate::{ArticleName, Kind, Revision, RevisionFacts, Snapshot};
 
-/// What the record under `key` changed among the files of an article, and of which; nothing if it is no such record. The files
-/// of an article that is deleted go with it. `before` is the state that was told last, any number of commits ago: with it, nothing
-/// is told where the article was only renamed, and of more changes in between than a record keeps, the last ones. Without it, the
-/// last change of each file is told, so that no file is missed.
+/// The article whose files the record under `key` has, and the changes of these files; `None` for any other record. No change is
+/// told for the files of a deleted article, since its deletion is told. `before` is the state that was told last, any number of commits ago.
+/// With it, renaming the article is no change of its files; a record keeps a bounded number of changes, and only these are told.
+/// Without it, the last change of each file is told, so that no file is missed.
 pub fn attachment_changes(
     key: &Key,
     before: Option<&Snapshot>,
@@ -31,7 +31,7 @@ pub fn attachment_changes(
     });
     let changes: Vec<AttachmentChange> = match before {
         Some(before) => {
-            // It may have had its files under another name then.
+            // The article may have had another name in that state.
             let names = old_names.chain([&name]);
             let known: Vec<&Attachments> =
                 names.filter_map(|name| before.attachments(name).map(|all| &**all)).collect();

@@ -61,7 +61,7 @@ impl Rename {
         let moved: Vec<&RevisionFacts> = article.own_revisions().map(|facts| &**facts).collect();
         let redirects: Vec<_> = snapshot.redirects_to(name).collect();
         let attachments = snapshot.attachments(name);
-        // What an older Larder left there, which does not know of files: those of no article any more.
+        // Files at the new name belong to no article any more: an older version of Larder, which does not know files, left them.
         let left = snapshot.attachments(to);
         for (name, there) in [(name, attachments), (to, left)] {
             if there.is_some_and(|all| all.is_unreadable()) {
@@ -103,7 +103,8 @@ impl Rename {
             let (body, blobs) = render(&kind, facts.base, &facts.author, &facts.comment, facts.at);
             batch = batch.put(key(from, *number), Expected::At(facts.serial), body, blobs);
         }
-        // The files go along. Whoever adds one in the same moment comes before, or is told of the new name.
+        // The record of the files moves to the new name. A write of a file at the same time is either committed before, and the
+        // renaming is decided anew, or it is refused and learns the new name.
         let (key_before, key_now) = (attachments_key(name), attachments_key(to));
         batch = match attachments {
             Some(all) => {
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(lacking, expected, "{at} without {lost:?}");
     }
 
-    /// What the last records changed, of those after so many, for somebody who was told of `before`.
+    /// What the records after the first `from` changed, for a follower that was told of `before`.
     fn news(store: &Store, from: usize, before: Option<&Snapshot>) -> Vec<String> {
         let change = |record: &::record::Record| {
             let change = ArticleChange::of(&record.key, before, &store.snapshot)?;
@@ -290,7 +291,7 @@ mod tests {
             store.snapshot.list(&query).articles.len()
         };
         assert_eq!((list(false), list(true)), (1, 2));
-        // The same state, however it is read.
+        // The records of this state give an equal state.
         let again = Snapshot::default().apply(&store.snapshot.records().collect::<Vec<_>>());
         assert_eq!((again.snapshot, again.troubles), (store.snapshot.clone(), Vec::new()));
     }

@@ -18,7 +18,7 @@
 //! | `renamed_from` | the name before; only if `kind` is `renamed`, and for who may read that name |
 //! | `redirect_to` | the name now; only if `kind` is `redirect`, and for who may read that name |
 //!
-//! Whoever calls says which names the reader may learn.
+//! The caller says which names the reader may learn.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ struct WireAttachment<'a> {
     name: &'a str,
     size_bytes: u64,
     sha256: String,
-    /// What it is sent as.
+    /// The media type that it is sent with.
     content_type: &'static str,
     author: &'a str,
     created_at: String,
@@ -102,11 +102,11 @@ struct WireBlindAttachment<'a> {
 #[derive(Serialize)]
 struct WireAttachments<'a> {
     article: &'a str,
-    /// By name.
+    /// Ascending by name.
     attachments: Vec<WireAttachment<'a>>,
-    /// Of all together.
+    /// The bytes of all files together.
     size_bytes: u64,
-    /// The last ones, latest first.
+    /// The last changes, latest first.
     changes: Vec<WireAttachmentChange<'a>>,
 }
 
@@ -114,7 +114,7 @@ struct WireAttachments<'a> {
 struct WireAttachmentChange<'a> {
     number: u64,
     kind: &'static str,
-    /// Null if it was all of them.
+    /// Null if all files were removed.
     name: Option<&'a str>,
     size_bytes: Option<u64>,
     sha256: Option<String>,
@@ -272,13 +272,14 @@ pub fn attachment(article: &ArticleName, file: &Attachment) -> Bytes {
     json(&WireStoredAttachment { article: article.as_str(), file: WireAttachment::of(file) })
 }
 
-/// A file of an article: the answer to a write of it by somebody who may not read the article. It has only what they sent themselves.
+/// A file of an article: the answer to a write by a sender who may not read the article. It has only what they sent.
 pub fn blind_attachment(article: &ArticleName, file: &Attachment) -> Bytes {
     let (name, size_bytes, sha256) = (file.name.as_str(), file.size_bytes, file.digest.to_string());
     json(&WireBlindAttachment { article: article.as_str(), name, size_bytes, sha256 })
 }
 
-/// What a refusal of a change of a file has beside its text: `{"code", "same_content"}`, the latter for who may read the article.
+/// The members of a refused change of a file, beside its text: `{"code", "same_content"}`; `same_content` only for readers of
+/// the article.
 pub fn attachment_refusal(error: &AttachmentError, may_read: bool) -> Map<String, Value> {
     let mut members = Map::new();
     members.insert("code".to_owned(), error.code().into());

@@ -236,7 +236,7 @@ pub enum WriteError {
         /// The revision.
         revision: Revision,
     },
-    /// This version of Larder cannot read the record of files at this name, so they can neither go nor come along.
+    /// This version of Larder cannot read the record of the files at this name, so it can neither move nor delete them.
     #[error(
         "the attachments of `{name}` cannot be read here, so it can be neither deleted nor renamed, and no article can \
          get its name"
@@ -468,7 +468,7 @@ impl Change {
         if base != Revision::NONE {
             batch = batch.check(crate::key(name, base), Expected::Present);
         }
-        // An older Larder, which does not know of files, left those of an article that is not here any more.
+        // An older version of Larder, which does not know files, may have left files at a name without an article.
         let is_there = article.is_some_and(|it| it.latest().is_some_and(|it| !it.is_deleted()));
         let files = snapshot.attachments(name).map(|all| all.files()).unwrap_or_default();
         if matches!(kind, Kind::Deleted) || !is_there && !files.is_empty() {
@@ -485,7 +485,8 @@ impl Change {
     }
 }
 
-/// The batch that deletes an article, with its files: a file that somebody adds in the same moment comes before or too late.
+/// `batch`, which deletes or begins an article, with the removal of the files at its name. It expects their record unchanged, so
+/// a write of a file at the same time is either committed before, or refused.
 fn cleared(
     batch: Batch,
     snapshot: &Snapshot,

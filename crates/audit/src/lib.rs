@@ -27,7 +27,8 @@ pub use self::pending::Pending;
 /// Entries that wait to be written.
 const QUEUE_MAX: usize = 4096;
 
-/// The log is at least so many segments, and the oldest goes as a whole. A segment is read into memory as a whole.
+/// The log is divided into this many segments or more. The oldest segment is removed as a whole, and a segment is read into
+/// memory as a whole.
 const SEGMENTS: u64 = 16;
 const SEGMENT_BYTES_MIN: u64 = 4096;
 const SEGMENT_BYTES_MAX: u64 = 8 << 20;
@@ -84,7 +85,7 @@ impl Event {
 /// A line of the log.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
     /// What happened.
     pub event: Event,
@@ -242,7 +243,7 @@ pub struct Query {
 /// A page of entries, newest first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// As they were written.
+    /// The lines as JSON, as they were written.
     pub entries: Vec<Value>,
     /// `before` of the next page; `None`: there is none.
     pub next: Option<u64>,

@@ -95,7 +95,7 @@ impl Writer {
         }
     }
 
-    /// Writes so many lines; says whether they are written.
+    /// Writes `lines`, which are `count`; returns whether they were written.
     pub(super) fn append(&mut self, lines: &str, count: u64) -> bool {
         let written = self.write(lines);
         self.next_id += count;

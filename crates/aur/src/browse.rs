@@ -398,7 +398,7 @@ mod tests {
         check(Wanted::Values(&[]), 0, "");
     }
 
-    /// What has changed since a snapshot was built lies in a layer over it.
+    /// What has changed since a snapshot was built is in a layer over it.
     #[test]
     fn a_layer_with_changes_is_listed_as_part_of_the_whole() {
         let changed = DUMP

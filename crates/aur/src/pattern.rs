@@ -16,7 +16,7 @@ const REGEX_PROGRAM_BYTES_MAX: usize = 64 << 10;
 /// Bytes of what is worked out of it during a search.
 const REGEX_TABLE_BYTES_MAX: usize = 1 << 20;
 
-/// How deep its groups may lie within each other.
+/// How deep its groups may be nested.
 const REGEX_DEPTH_MAX: u32 = 16;
 
 /// What texts must have.

@@ -257,7 +257,7 @@ section! {
         body_bytes_max: u64 = "body_bytes_max", Kind::whole(1_024, 1_099_511_627_776, "bytes"), default "67108864";
         /// Size of one attachment, a file of an article.
         attachment_bytes_max: u64 = "attachment_bytes_max", Kind::whole(1_024, 1_099_511_627_776, "bytes"), default "67108864";
-        /// Attachments of one article; 0 lets nobody add one.
+        /// Attachments of one article; with 0, none can be added.
         attachments_max: usize = "attachments_max", Kind::whole(0, 1_000, "attachments"), default "100";
         /// Size of all attachments of one article together.
         attachments_bytes_max: u64 = "attachments_bytes_max", Kind::whole(1_024, 1_099_511_627_776, "bytes"), default "268435456";

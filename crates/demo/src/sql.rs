@@ -133,7 +133,7 @@ impl<W: Write> SqlWriter<W> {
                             "OptDepends" => quoted(&format!("for what {name} can do")),
                             _ => "NULL".to_owned(),
                         };
-                        // The same name again is for another architecture.
+                        // A name that comes again is for another architecture.
                         let arch = if names.insert(name) { "NULL" } else { "'aarch64'" };
                         let _ = write!(row, ",{description},{arch}");
                     }

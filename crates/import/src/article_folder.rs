@@ -27,20 +27,21 @@ pub(crate) struct Manifest {
     /// Names that lead to articles, each with the name of the article.
     #[serde(default)]
     pub(crate) redirects: BTreeMap<String, String>,
-    /// Files of articles, by their paths.
+    /// Attachments, by their paths in the folder.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) attachments: BTreeMap<String, AttachedEntry>,
-    /// Whether the export that wrote this has not come to its end: then files may be missing, and names of others are not known.
+    /// Whether the export that writes this is still running, or was interrupted: then files may be missing, and the manifest
+    /// does not yet have all names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_unfinished: bool,
 }
 
-/// Which file of which article a file is.
+/// What a file of the folder is an attachment of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AttachedEntry {
     /// The name of the article.
     pub(crate) article: String,
-    /// The name of the file there.
+    /// The name of the attachment.
     pub(crate) name: String,
 }
 
@@ -109,16 +110,16 @@ impl Layout {
     /// The path for an article's file.
     ///
     /// # Errors
-    /// What cannot be a file beside those before.
+    /// Why the path is refused: no file can have it beside the files that were placed before.
     pub(crate) fn place(&mut self, name: &str, essence: &str) -> Result<String, String> {
         self.take(path_of(name, essence))
     }
 
-    /// The path for a file of the article that is at `article`: beside it, so that links lead there on a disk, too; if something
-    /// else is there, in a folder of its own.
+    /// The path for an attachment of the article whose path is `article`: beside the article, so that its links work on a disk,
+    /// too; in a folder of its own if that path is taken.
     ///
     /// # Errors
-    /// What cannot be a file beside those before.
+    /// Why the path is refused: no file can have it beside the files that were placed before.
     pub(crate) fn place_attached(&mut self, article: &str, name: &str) -> Result<String, String> {
         let folder = article.rsplit_once('/').map_or("", |(folder, _)| folder);
         let slash = if folder.is_empty() { "" } else { "/" };

@@ -1,8 +1,8 @@
 //! Imports a folder of Markdown with its files: each file becomes an article, or the next version of one.
 //!
 //! folder -> paths -> names ([`crate::article_folder`]) -> bytes read and described -> hundreds of articles a commit. A file
-//! whose bytes and media type the article has already writes nothing. Files that the manifest of an export calls attachments become those of
-//! their articles, once these are there. Links to other places are not followed.
+//! whose bytes and media type the article has already writes nothing. Files that the manifest of an export calls attachments are
+//! added to their articles after these are imported. Symbolic links are not followed.
 
 mod attachments;
 
@@ -65,11 +65,11 @@ pub struct ArticlesReport {
     pub already_there: u64,
     /// Names that lead to articles now.
     pub redirects: u64,
-    /// Files that articles got.
+    /// Attachments that were added.
     pub attachments_added: u64,
-    /// Files of articles that have other bytes now.
+    /// Attachments that were replaced.
     pub attachments_changed: u64,
-    /// Files that articles have already.
+    /// Attachments that their articles had already.
     pub attachments_already_there: u64,
     /// Hidden files and folders, which are not looked into.
     pub hidden: u64,
@@ -231,7 +231,7 @@ async fn everything(
     Ok(report)
 }
 
-/// The article and the name there of a file that the manifest calls an attachment.
+/// The article and the attachment's name of a file that the manifest calls an attachment.
 fn place_of(entry: &AttachedEntry, prefix: &str) -> Result<(ArticleName, AttachmentName), String> {
     let article = ArticleName::parse(&format!("{prefix}{}", entry.article));
     let article = article.map_err(|error| error.to_string())?;
@@ -375,8 +375,8 @@ async fn read(
     Ok((described(inspector, digest, name, content_type)?, staged))
 }
 
-/// The bytes of a file, of which there are as many as the setting allows: what they are, how many, and they themselves, which are
-/// kept nowhere yet.
+/// Reads a file of at most `bytes_max` bytes, the bound that `setting` names: what is known of its text, its digest, its size, and
+/// the spooled blob, which is not stored yet.
 async fn bytes_of(
     directory: &Path,
     path: &str,

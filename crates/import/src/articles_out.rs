@@ -44,7 +44,7 @@ pub struct ExportReport {
     pub bytes: u64,
     /// Names that lead to one of them.
     pub redirects: u64,
-    /// Files of these articles.
+    /// Attachments of these articles.
     pub attachments: u64,
     /// What was not exported.
     pub left_out: Vec<LeftOut>,
@@ -182,7 +182,7 @@ async fn everything(
             manifest.articles.insert(path, Entry { name, content_type });
         }
     }
-    // Articles come first: a file of one has to make room.
+    // All articles are placed before: if a path is taken, the attachment gets another one.
     for (article, beside, attachments) in with_files {
         if attachments.is_unreadable() {
             report.left_out.push(LeftOut::new(article, "its attachments cannot be read here"));
@@ -218,7 +218,7 @@ async fn everything(
 /// The manifest as text.
 ///
 /// # Errors
-/// If an import would not read it, as it has more bytes than these.
+/// If the text has more bytes than `bytes_max`: an import would not read it.
 fn text_of(manifest: &Manifest, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
     let text = serde_json::to_vec(manifest)?;
     if text.len() as u64 > bytes_max {
@@ -231,7 +231,7 @@ fn text_of(manifest: &Manifest, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Writes the manifest, in the place of the one before; there is none if it says nothing.
+/// Replaces the manifest; removes the file if the new manifest has no entries.
 fn write_manifest(export: &ArticlesExport, manifest: &Manifest) -> anyhow::Result<()> {
     let place = export.directory.join(MANIFEST);
     let unwritable = || format!("`{}` cannot be written", place.display());
@@ -239,7 +239,7 @@ fn write_manifest(export: &ArticlesExport, manifest: &Manifest) -> anyhow::Resul
         return fs::remove_file(&place).with_context(unwritable);
     }
     let text = text_of(manifest, MANIFEST_BYTES_MAX)?;
-    // Hidden files are not imported.
+    // A hidden file, since an import passes over these.
     let new = export.directory.join(format!(".{MANIFEST}.new"));
     let mut file = File::create_new(&new).with_context(unwritable)?;
     file.write_all(&text).with_context(unwritable)?;
@@ -247,7 +247,7 @@ fn write_manifest(export: &ArticlesExport, manifest: &Manifest) -> anyhow::Resul
     fs::rename(&new, &place).with_context(unwritable)
 }
 
-/// Writes bytes into a new file. The inner error says why that is left out.
+/// Writes a blob to a new file. The inner error says why the report lists it as left out.
 async fn write(
     export: &ArticlesExport,
     blobs: &BlobStore,

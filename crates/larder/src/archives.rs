@@ -45,7 +45,7 @@ pub(crate) struct Archives {
     comparisons: Share,
 }
 
-/// A release file, whoever has it.
+/// A release file, of this server or of a mirror.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ArchiveFile {
     pub(crate) digest: Digest,
@@ -107,7 +107,7 @@ pub(crate) enum Unread {
     Failed(String),
 }
 
-/// A cache of so many bytes. It is one piece: in a part of a divided one, a long list would have no room.
+/// A cache of this many bytes. It is one piece: in a part of a divided one, a long list would have no room.
 fn cache<T: Clone>(bytes_max: u64) -> Cache<Key, T, Weights>
 where
     Weights: Weighter<Key, T>,
@@ -130,7 +130,7 @@ where
 }
 
 impl Archives {
-    /// For a machine with so many cores: at most half of them read archives.
+    /// For a machine with this many cores: at most half of them read archives.
     pub(crate) fn new(cores: usize) -> Archives {
         Archives {
             lists: cache(LISTS_BYTES_MAX),
@@ -193,7 +193,7 @@ impl Archives {
         self.texts.get_or_insert_async(&key, reading).await
     }
 
-    /// A place for a comparison, as soon as one is free; whoever waits for it has read nothing yet.
+    /// A place for a comparison, as soon as one is free; a request that waits for it has read nothing yet.
     ///
     /// # Errors
     /// [`Unread::Busy`]
@@ -301,7 +301,7 @@ mod tests {
         let looked = async |file: &ArchiveFile, number: usize| {
             archives.member(&blobs, directory.path(), file, number).await
         };
-        // None of them is in the store: who would look there gets an error.
+        // None of them is in the store: a look there would fail.
         for number in [0, 3, 19_999, 20_000, usize::MAX] {
             assert_eq!(looked(&whole, number).await.expect("no error").as_ref(), &Ok(None));
         }

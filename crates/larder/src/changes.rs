@@ -256,7 +256,7 @@ impl Feed {
         }
     }
 
-    /// At least `count` entries after `serial`, if there are so many, in whole commits.
+    /// At least `count` entries after `serial`, or all of them, in whole commits.
     pub(crate) fn after(&self, serial: Serial, count: usize) -> Result<Slice, Lost> {
         let ring = self.ring();
         if serial < ring.oldest {
@@ -275,7 +275,7 @@ impl Feed {
         Ok(Slice { entries, up_to, has_more })
     }
 
-    /// The last entries before this serial, or of all: at least `count`, if there are so many, in whole commits and with
+    /// The last entries before this serial, or of all: at least `count`, or all of them, in whole commits and with
     /// the newest first.
     pub(crate) fn before(&self, serial: Option<Serial>, count: usize) -> Vec<Arc<Entry>> {
         let ring = self.ring();

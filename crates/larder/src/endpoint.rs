@@ -313,7 +313,7 @@ enum Part {
     Word(&'static str),
     /// One name, and what the table calls it.
     Name(&'static str),
-    /// At least so many names.
+    /// At least this many names.
     Rest(usize),
 }
 

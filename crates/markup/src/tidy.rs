@@ -119,7 +119,7 @@ pub(crate) fn tidy(html: &str, options: &Options<'_>, links_in_pre: bool) -> Tid
     Tidied { html: tidy.html, title: tidy.title, contents: tidy.contents, is_cut }
 }
 
-/// The addresses of the links in HTML, each once, at most so many.
+/// The addresses of the links in HTML, each once, at most `count_max`.
 pub(crate) fn links(html: &str, count_max: usize) -> Vec<String> {
     let mut links: Vec<String> = Vec::new();
     let mut known = HashSet::new();

@@ -273,7 +273,7 @@ impl Disk {
         self.content_and_use(key).map(|(head, content, _)| (head, content))
     }
 
-    /// The same, and whether this use is worth a note. Blocks.
+    /// [`Disk::content`], and whether this use is to be noted in the entry. Blocks.
     pub(super) fn content_and_use(&self, key: &Key) -> Option<(Head, Vec<u8>, bool)> {
         let (head, file) = self.open_entry(key)?;
         let mut content = vec![0; usize::try_from(head.size_bytes).ok()?];
@@ -286,7 +286,7 @@ impl Disk {
         None
     }
 
-    /// A new entry, whose content has so many bytes, or more. Blocks.
+    /// A new entry, whose content has this many bytes, or more. Blocks.
     ///
     /// # Errors
     /// [`no_room`], or if the directory cannot be written.
@@ -352,7 +352,7 @@ impl Disk {
         _ = fs::remove_file(self.path(key));
     }
 
-    /// Makes room for so many bytes more in this space.
+    /// Makes room for this many bytes more in this space.
     fn promise(&self, space: &Space, bytes: u64) -> io::Result<()> {
         let _turn = self.making_room.lock().unwrap_or_else(PoisonError::into_inner);
         let Limits { bytes_max, free_bytes_min, free_bytes } = &self.limits;
@@ -380,7 +380,7 @@ impl Disk {
         }))
     }
 
-    /// Removes what was not used for longest and is not read, until so many bytes are free; nothing if there are not as
+    /// Removes what was not used for longest and is not read, until this many bytes are free; nothing if there are not as
     /// many. Says whether they are free now. Blocks.
     fn evict(&self, bytes: u64) -> bool {
         let mut index = self.index();
@@ -404,7 +404,7 @@ impl Disk {
 }
 
 impl Writing {
-    /// Sees to it that the content may have so many bytes. Blocks.
+    /// Sees to it that the content may have this many bytes. Blocks.
     ///
     /// # Errors
     /// [`no_room`].

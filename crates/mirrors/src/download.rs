@@ -264,7 +264,7 @@ impl Mirrors {
         tokio::spawn(async move {
             let ended = Ended { mirror: mirror.clone(), key: expected, download };
             let outcome = mirrors.run(&mirror, &order, &ended.download.progress).await;
-            // Before anybody learns how it ended: whoever comes next after a failure begins anew.
+            // Removed before its readers learn how it ended, so that the next request after a failure begins a new download.
             ended.take_out();
             if let Err(trouble) = outcome {
                 if !trouble.is_absent && !trouble.is_offline {

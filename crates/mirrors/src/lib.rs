@@ -230,7 +230,7 @@ impl quick_cache::Weighter<FinishedKey, Arc<Finished>> for FinishedWeight {
     }
 }
 
-/// A cache of so many bytes. Its parts are large enough for a page of tens of thousands of files: what is larger than a part
+/// A cache of this many bytes. Its parts are large enough for a page of tens of thousands of files: what is larger than a part
 /// is not kept, and would be made anew for each request.
 fn cache<K, V, W>(bytes: u64, weighter: W) -> quick_cache::sync::Cache<K, V, W>
 where
@@ -299,7 +299,7 @@ impl Mirrors {
         })
     }
 
-    /// The same, sharing what they fetch with the other processes of this store, in so many bytes; with 0 nothing is shared.
+    /// Shares what the mirrors fetch with the other processes of this store, in at most this many bytes; with 0 nothing is shared.
     pub fn sharing(self, cache: Option<ObjectCache>, bytes_max: u64) -> Mirrors {
         let cache = cache.filter(|_| bytes_max > 0);
         Mirrors { shared: cache.map(|cache| Arc::new(Shared::new(cache, bytes_max))), ..self }

@@ -71,7 +71,7 @@ impl Plans {
         }
     }
 
-    /// A place among those who plan or wait for it, and then the turn to plan with pages of so many files together. The work has to
+    /// A place among those who plan or wait for it, and then the turn to plan with pages of this many files together. The work has to
     /// own both.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Plans {
         Ok((place, self.share.turns.take_many(turns).await))
     }
 
-    /// The right to send this client the JSON of so many files in portions; `None` if too much is sent, to it or to all.
+    /// The right to send this client the JSON of this many files in portions; `None` if too much is sent, to it or to all.
     pub fn stream(&self, client: ClientKey, files: usize) -> Option<Stream> {
         let counts = u32::try_from(files / FILES_OF_STREAM + 1).unwrap_or(STREAMS_MAX);
         let counts = counts.min(STREAMS_MAX);

@@ -36,7 +36,7 @@ use super::{Mirror, Mirrors, blocking, lock};
 const PAGES_MAX: usize = 32;
 const FILES_MAX: usize = 32;
 
-/// Entries that are written at once; so many wait, and further ones are shared at a later use.
+/// Entries that are written at once, and that wait for it. Further ones are shared when they are used again.
 const WRITING_MAX: usize = 4;
 const WAITING_MAX: usize = 256;
 
@@ -57,21 +57,21 @@ const ENTRY_BYTES_MIN: u64 = 1 << 20;
 const WRITE_PATIENCE: Duration = Duration::from_secs(120);
 const TRIM_PATIENCE: Duration = Duration::from_secs(1800);
 
-/// After a failure the object store is left alone so long.
+/// How long the object store is not asked after a failure.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// How long and for how many keys it is remembered that the object store has nothing usable. When there are so many, it is not asked at all: no
+/// How long and for how many keys it is remembered that the object store has nothing usable. At this number of keys, it is not asked at all: no
 /// client can make it answer for more keys in this time.
 const MISSING_FOR: Duration = Duration::from_secs(10);
 const MISSING_MAX: usize = 4096;
 
-/// Heads of files that are remembered as long, each of less than 4 KiB. When there are so many, the object store is asked for no further ones.
+/// Heads of files that are remembered as long, each of less than 4 KiB. At this number, the object store is asked for no further ones.
 const HEADS_MAX: usize = 4096;
 
 /// Most entries: each takes memory while the cache is trimmed.
 const ENTRIES_MAX: usize = 500_000;
 
-/// The cache is trimmed when this process has added one part of so many of its size.
+/// The cache is trimmed when this process has added this fraction of its size: one part of 20.
 const TRIM_PARTS: u64 = 20;
 
 /// The cache that processes share.
@@ -235,7 +235,7 @@ impl Shared {
             Kind::File => &self.files,
         };
         let turn = timeout(TURN_PATIENCE, turns.acquire()).await.ok()?.ok()?;
-        // Whoever had the turn before may have waited in vain.
+        // The work that had the turn before may have timed out.
         if !self.admits(key) {
             return None;
         }

@@ -343,7 +343,7 @@ fn read_about(directory: &Path) -> anyhow::Result<About> {
     Ok(about)
 }
 
-/// The bytes of a file, which is no link and has at most so many.
+/// The bytes of a file of at most this size; an error for a symbolic link.
 fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let (file, size_bytes) = open_file(path)?;
     if size_bytes > bytes_max {

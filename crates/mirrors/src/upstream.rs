@@ -249,7 +249,7 @@ enum Arrived {
     OnDisk(Writing),
 }
 
-/// The whole body of a page, of at most so many bytes.
+/// The whole body of a page, of at most this many bytes.
 pub(super) async fn read_body(
     mut response: Response,
     bytes_max: usize,
@@ -313,7 +313,7 @@ impl PageBody {
         !self.is_gzip || length().is_ok_and(|length| length <= bytes_max)
     }
 
-    /// The page, of at most so many bytes. Blocks.
+    /// The page, of at most this many bytes. Blocks.
     ///
     /// # Errors
     /// If it has more, or is damaged.

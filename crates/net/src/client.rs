@@ -109,7 +109,7 @@ impl Default for TrustedProxies {
 }
 
 impl TrustedProxies {
-    /// Trusts these networks. Whoever trusts 127.0.0.1 or ::1 trusts processes of this machine, and so the peers of
+    /// Trusts these networks. To trust 127.0.0.1 or ::1 is to trust all processes of this machine, and so the peers of
     /// unix sockets too. An empty list trusts nobody. They name their client in `X-Forwarded-For`.
     pub fn new(networks: impl IntoIterator<Item = Network>) -> Self {
         let networks: Box<[Network]> = networks.into_iter().collect();

@@ -200,7 +200,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// The sockets that systemd (or whoever speaks its protocol: `LISTEN_FDS`) has opened for this process; empty if none.
+/// The sockets that systemd (or another program that speaks its protocol, `LISTEN_FDS`) has opened for this process; empty if none.
 /// They stay open in systemd, so that a restart refuses nobody.
 ///
 /// To be called once, early, before there are threads: it removes the variables from the environment.

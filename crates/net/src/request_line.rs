@@ -190,7 +190,7 @@ mod tests {
     #[track_caller]
     fn check_whole(read: &[u8], expected: &[u8]) {
         check(&[read], expected);
-        // The same, byte by byte.
+        // The same request, sent byte by byte.
         let bytes: Vec<&[u8]> = read.chunks(1).collect();
         check(&bytes, expected);
         for at in 1..read.len() {

@@ -108,7 +108,7 @@ pub(super) struct Held {
 }
 
 impl Room {
-    /// A budget of so many bytes, of which none are taken.
+    /// A budget of this many bytes, of which none are taken.
     pub(super) fn new(
         bytes_max: usize,
         gauge: prometheus::IntGauge,

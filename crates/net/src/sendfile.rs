@@ -106,8 +106,8 @@ impl BodyFile {
         (!bytes.is_empty() && at + bytes.len() <= self.bytes.len()).then_some(at)
     }
 
-    /// Writes `slices` up to the end of the first that lies in the body, or a part of them, and tells whether the
-    /// body has been written to its end; `None` if no slice lies in it.
+    /// Writes `slices` up to the end of the first that is in the body, or a part of them, and tells whether the
+    /// body has been written to its end; `None` if no slice is in it.
     pub(super) fn poll_write(
         &self,
         stream: &TcpStream,

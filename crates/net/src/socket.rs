@@ -143,7 +143,7 @@ impl Layer {
             }
             io::Result::Ok(())
         };
-        // Best effort: whoever does not listen to the end has had their chance.
+        // Best effort: a client that does not read to the end loses the rest.
         let _ = tokio::time::timeout(PATIENCE, farewell).await;
     }
 }

@@ -170,9 +170,11 @@ fn check(attestation: &str, filename: &str, sha256: &Digest) -> Result<(), Strin
     let statement =
         STANDARD.decode(statement.as_bytes()).map_err(|_| "its statement is not in base64")?;
     let statement: Statement = serde_json::from_slice(&statement)
-        .map_err(|error| format!("its statement is none of in-toto: {error}"))?;
+        .map_err(|error| format!("its statement is not an in-toto statement: {error}"))?;
     if statement.kind != "https://in-toto.io/Statement/v1" || statement.predicate_type.is_empty() {
-        return Err("its statement is none of in-toto, version 1, with a predicateType".to_owned());
+        return Err(
+            "its statement is not an in-toto statement, version 1, with a predicateType".to_owned()
+        );
     }
     let [subject] = &statement.subject[..] else {
         let count = statement.subject.len();
@@ -282,7 +284,7 @@ mod tests {
             refused(&text, "its transparency_entries");
         }
         let of = |statement: Value| format!("[{}]", attestation(&statement));
-        refused(&of(json!({"subject": []})), "is none of in-toto");
+        refused(&of(json!({"subject": []})), "is not an in-toto statement");
         refused(&of(statement(NAME, b"other")), "it is about a file with the SHA-256");
         refused(&of(statement("foo-1.0.tar.gz", b"content")), "it is about `foo-1.0.tar.gz`");
         let mut two = statement(NAME, b"content");

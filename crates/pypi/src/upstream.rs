@@ -68,7 +68,7 @@ pub struct UpstreamFile {
     pub requires_python: Option<Box<str>>,
     /// Why it was yanked, if it was; empty without a reason.
     pub yanked: Option<Box<str>>,
-    /// Its metadata, which lies beside it under its URL and `.metadata`.
+    /// Its metadata, which is at its URL with `.metadata` added.
     pub core_metadata: Option<CoreMetadata>,
     /// The URL of its provenance (PEP 740).
     pub provenance: Option<Box<str>>,
@@ -322,7 +322,7 @@ impl UpstreamFile {
         self.hash("sha256", 64)
     }
 
-    /// The digest of this algorithm with so many hexadecimal digits, in lower case.
+    /// The digest of this algorithm with this many hexadecimal digits, in lower case.
     fn hash(&self, algorithm: &str, digits: usize) -> Option<&str> {
         let found = self.hashes.iter().find(|(name, _)| &**name == algorithm)?;
         is_hexadecimal(&found.1, digits).then_some(&*found.1)

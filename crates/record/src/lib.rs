@@ -5,7 +5,7 @@
 //!
 //! A record is the latest body under a [`Key`]. A deleted key stays as a record without a body, so that every process
 //! that follows the serials learns of the deletion. Large contents are not part of a record: they are blobs, named by
-//! their [`Digest`], and a record lists the blobs that must live as long as it does. This crate does no I/O.
+//! their [`Digest`], and a record lists the blobs that must exist as long as it does. This crate does no I/O.
 
 mod batch;
 mod change;
@@ -32,6 +32,6 @@ pub struct Record {
     pub serial: Serial,
     /// The body; `None` if the key was deleted.
     pub body: Option<Bytes>,
-    /// The blobs that live as long as this record; empty if the key was deleted.
+    /// The blobs that must exist as long as this record; empty if the key was deleted.
     pub blobs: Vec<Digest>,
 }

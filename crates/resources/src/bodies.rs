@@ -45,7 +45,7 @@ pub enum Holder {
     User(UserName),
 }
 
-/// There is no room for more; whoever asked may come again.
+/// The budget has no bytes left for this body; the sender may try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the memory for request bodies is taken; nothing was read or written")]
 pub struct NoRoom;
@@ -75,7 +75,7 @@ pub struct Held {
 }
 
 impl Bodies {
-    /// A budget of so many bytes, of which none are held; counts refusals in `refused`.
+    /// A budget of this many bytes, of which none are held; counts refusals in `refused`.
     pub fn new(bytes_max: usize, refused: IntCounter) -> Bodies {
         let shared = Shared { bytes_max, refused, usage: Mutex::default() };
         Bodies { shared: Arc::new(shared), parsing: Turns::new(PARSED_AT_ONCE) }
@@ -105,7 +105,7 @@ impl Bodies {
 }
 
 impl Held {
-    /// Holds so many bytes from now on, instead of what it held before.
+    /// Holds this many bytes from now on, instead of what it held before.
     ///
     /// # Errors
     /// [`NoRoom`] for more than before; it then holds what it held.

@@ -35,7 +35,7 @@ pub enum PoolError {
         /// The length of the queue.
         waiting: usize,
     },
-    /// The job panicked; the thread lives on.
+    /// The job panicked; its thread goes on with other jobs.
     #[error("the computation has failed; it has been logged")]
     Panicked,
     /// The pool has been stopped.

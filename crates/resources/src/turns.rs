@@ -1,7 +1,6 @@
-//! [`Turns`]: work that blocks, of which only so much may run at once.
+//! [`Turns`]: a bound on how much blocking work of a kind runs at once.
 //!
-//! work -> a turn -> a thread that may take long -> its result. The turn belongs to the work and not to whoever waits for
-//! it: a client that leaves ends the waiting, but the work runs to its end, and until then its turn is taken.
+//! work -> a turn -> a thread that may take long -> its result. The turn belongs to the work and not to its caller: a client that leaves ends the waiting, but the work runs to its end, and until then its turn is taken.
 
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ pub struct Turn {
 }
 
 impl Turns {
-    /// So many turns, all of them free.
+    /// This many turns, all of them free.
     pub fn new(most: usize) -> Turns {
         Turns(Arc::new(Semaphore::new(most)))
     }
@@ -30,7 +29,7 @@ impl Turns {
         self.take_many(1).await
     }
 
-    /// A turn that counts as so many.
+    /// A turn that counts as `count` turns, as soon as they are free.
     pub async fn take_many(&self, count: u32) -> Turn {
         // The semaphore is never closed.
         Turn { _permit: self.0.clone().acquire_many_owned(count).await.ok() }
@@ -41,7 +40,7 @@ impl Turns {
         self.try_take_many(1)
     }
 
-    /// A turn that counts as so many, if they are free now.
+    /// A turn that counts as `count` turns, if they are free now.
     pub fn try_take_many(&self, count: u32) -> Option<Turn> {
         let permit = self.0.clone().try_acquire_many_owned(count).ok()?;
         Some(Turn { _permit: Some(permit) })
@@ -133,7 +132,7 @@ impl Turn {
         }
     }
 
-    /// The same on a thread of low priority.
+    /// Does `work` on a thread of low priority, and gives the turn back when it is done.
     pub async fn run_apart<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,

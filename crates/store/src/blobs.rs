@@ -7,7 +7,7 @@
 //! - A blob is there whole or not at all; an upload that fails or is dropped leaves nothing.
 //! - Putting bytes that are there already is fine, and makes their age new; so does
 //!   [`BlobStore::touch`], which is for records that name a blob without its bytes being at hand.
-//!   Whoever commits a record has put or touched its blobs shortly before: then no sweep takes them.
+//!   A writer stores or touches the blobs of a record shortly before it commits the record, so no sweep takes them.
 //! - Memory is bounded: a few chunks of 256 KiB for each upload and each reader; for an upload to an
 //!   object store two parts of 8 MiB (larger ones for blobs above 80 GB).
 //! - No bytes are ever changed in place.

@@ -13,7 +13,7 @@ use record::{Record, Serial, UnreadableRecord};
 
 use crate::{ReadError, Records};
 
-/// Records that are applied at a time: of a first load three times as many are in memory beside the state at most.
+/// Records that are applied at a time. During a first load, at most three times as many are in memory beside the state.
 const APPLIED_AT_ONCE_MIN: usize = 8_192;
 
 /// A state that is made of records and of nothing else. Cloning it is cheap.
@@ -98,7 +98,7 @@ impl<S: State + Send + 'static> Intake<S> {
         Intake { start: state, applier: None, pending: Vec::new(), records: 0 }
     }
 
-    /// Takes the next record; waits while as many as are applied at a time wait already.
+    /// Takes the next record. Waits while a full slice is waiting to be applied.
     pub fn take(&mut self, record: Record) {
         let ends_commit = self.pending.last().is_some_and(|last| last.serial < record.serial);
         if ends_commit && self.pending.len() >= APPLIED_AT_ONCE_MIN {

@@ -1,6 +1,6 @@
 //! Records and blobs, durable: the only way for state to change, and the only way for it to return.
 //!
-//! a batch -> [`records`] -> one serial -> whoever [follows](Follower); bytes -> [`blobs`] -> their digest.
+//! a batch -> [`records`] -> one serial -> every [`Follower`]; bytes -> [`blobs`] -> their digest.
 //! It knows no surface: keys and bodies are opaque here.
 
 pub mod blobs;

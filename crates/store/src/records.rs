@@ -107,7 +107,7 @@ enum Engine {
 
 impl Records {
     /// Opens the records at `location`: creates what is missing, and brings an earlier layout forward.
-    /// Must be called inside a tokio runtime, which the records live in from then on.
+    /// Must be called inside a tokio runtime, which the records use from then on.
     ///
     /// # Errors
     /// [`OpenError`]: the database is unavailable, holds something else, or was written by a later

@@ -1,4 +1,5 @@
-//! Files come, change and go with their article, within bounds; followers are told; whatever the order of the records.
+//! Adding, replacing and removing files, within bounds; files of renamed and deleted articles; what followers are told; and that
+//! the order of the records does not matter.
 
 use proptest::prelude::*;
 
@@ -169,7 +170,7 @@ fn files_go_with_their_article() {
     let mut store = sample();
     assert_eq!((store.files("gone"), store.files("old")), (String::new(), String::new()));
     assert_eq!(store.files("new"), "z.png:3");
-    // What was deleted comes back without its files.
+    // A deleted article that is restored has no files.
     store.write(&restore("gone", 2, None));
     assert_eq!(store.files("gone"), "");
     store.attach("gone", "y.png", "new");
@@ -178,19 +179,19 @@ fn files_go_with_their_article() {
     let acts: Vec<&str> = all.changes().iter().map(|change| change.act.as_str()).collect();
     assert_eq!(acts, ["added", "cleared", "added"]);
     assert_eq!(all.changes().iter().map(|change| change.number).collect::<Vec<_>>(), [1, 2, 3]);
-    // There and back again.
+    // Rename the article back.
     store.rename(&rename("new", 2, "old"));
     assert_eq!((store.files("old"), store.files("new")), ("z.png:3".to_owned(), String::new()));
     store.detach("old", "z.png");
     assert_eq!(store.files("old"), "");
     let error = write("old", "z.png", if_match("*")).remove(&store.snapshot).expect_err("gone");
     assert_eq!(error.code(), "not_found");
-    // The same state, however it is read.
+    // The records of this state give an equal state.
     let again = Snapshot::default().apply(&store.snapshot.records().collect::<Vec<_>>());
     assert_eq!((again.snapshot, again.troubles), (store.snapshot.clone(), Vec::new()));
 }
 
-/// Two writes decided on the same state: the second is refused by the store, whichever they are.
+/// Two writes are decided on one state. The store refuses the second, whichever writes they are.
 #[test]
 fn of_two_writes_at_once_one_is_decided_anew() {
     let limits = AttachmentLimits::default();
@@ -298,9 +299,9 @@ fn followers_learn_of_every_change_once() {
     let (before, from) = (store.snapshot.clone(), store.log.len());
     store.rename(&rename("a", 1, "b"));
     assert_eq!(news(&store, from, Some(&before)), [""; 0]);
-    // Without the state before, nobody knows who was told of it under the old name.
+    // Without the state before, the file may be new to followers, so it is told again.
     assert_eq!(news(&store, from, None), ["added x"]);
-    // Somebody who missed the renaming, too.
+    // A follower that has not been told of the renaming either.
     let from = store.log.len();
     store.attach("b", "x", "2");
     assert_eq!(news(&store, from, Some(&before)), ["replaced x"]);
@@ -310,7 +311,7 @@ fn followers_learn_of_every_change_once() {
     assert_eq!(news(&store, from, None), [""; 0], "the article says so");
 }
 
-/// All that a server reads after a start is one record with the files.
+/// After a start, a server may read only the last record of the files.
 #[test]
 fn without_the_state_before_no_file_is_missed() {
     let mut store = Store::default();
@@ -325,7 +326,7 @@ fn without_the_state_before_no_file_is_missed() {
     store.detach("a", "gone");
     let last = store.log.len() - 1;
     assert_eq!(news(&store, last, None), ["added y", "replaced x", "removed gone"]);
-    // The changes of most are not kept any more.
+    // For most files, the record has no change any more.
     for number in 0..ATTACHMENT_CHANGES_MAX {
         store.attach("a", "z", &number.to_string());
     }
@@ -337,7 +338,7 @@ fn without_the_state_before_no_file_is_missed() {
     assert_eq!((told.0, told.1.len()), (name("b"), 3));
 }
 
-/// An older Larder, which knows nothing of files, renames or deletes the article alone.
+/// An older version of Larder, which does not know files, renames or deletes the article without them.
 #[test]
 fn files_that_an_older_version_left_do_not_come_back() {
     let older = |store: &mut Store, mut batch: ::record::Batch| {
@@ -360,11 +361,11 @@ fn files_that_an_older_version_left_do_not_come_back() {
         if has_files {
             store.attach("b", "own", "22");
         }
-        // Back to the name where they are.
+        // Rename the article back to the name that still has files.
         store.rename(&rename("b", 2, "a"));
         assert_eq!(store.files("a"), if has_files { "own:2" } else { "" });
     }
-    // A new text, at a name that redirects, and at one whose article was deleted.
+    // Write a new text at a name that redirects, and at the name of a deleted article.
     let mut store = Store::default();
     store.write(&put("a", 0, "one"));
     store.attach("a", "left", "1");
@@ -378,14 +379,14 @@ fn files_that_an_older_version_left_do_not_come_back() {
     older(&mut store, batch);
     store.write(&restore("c", 2, None));
     assert_eq!(store.files("c"), "");
-    // The text of an article that is there leaves its files alone.
+    // A write of the text of an existing article does not touch its files.
     store.attach("c", "x", "1");
     store.write(&put("c", 3, "two"));
     assert_eq!(store.files("c"), "x:1");
 }
 
 proptest! {
-    /// However the records are divided and ordered, the state is the same, and no file is anywhere but at an article.
+    /// Records give the same state in any order and in chunks of any size, and only articles that exist have files.
     #[test]
     fn chunks_and_order_make_no_difference(
         acts in proptest::collection::vec((0_u8..6, 0_usize..3, 0_usize..3), 0..40),
@@ -417,7 +418,7 @@ proptest! {
             let is_there = store.snapshot.latest(name).is_some_and(|it| !it.is_deleted());
             prop_assert!(is_there || all.files().is_empty(), "{name}");
         }
-        // Of each key, the last record counts: a store hands out no other.
+        // Keep the last record of each key: a store returns no other.
         let mut records: Vec<_> = store.log.clone();
         let whole = Snapshot::default().apply(&records).snapshot;
         prop_assert_eq!(&whole, &store.snapshot);

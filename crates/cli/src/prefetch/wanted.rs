@@ -65,7 +65,7 @@ fn packages(table: &Table, key: &str) -> Result<Lock, String> {
             files.extend(package.get(key).and_then(Value::as_array).into_iter().flatten());
         }
         files.extend(package.get("sdist"));
-        // What was never at a URL is none of an index: a directory, an archive on the disk.
+        // A package without a URL is not from an index: it is a directory or an archive on the disk.
         let is_somewhere = |file: &&Value| file.get("url").is_some() || has_name(file);
         let (Some(version), true, false) =
             (text("version"), files.iter().any(is_somewhere), is_elsewhere(package))
@@ -121,7 +121,7 @@ fn is_elsewhere(package: &Value) -> bool {
 /// The digests of a file of a lock, as `name:digits`.
 ///
 /// # Errors
-/// A hash, if there are hashes, and none of a kind that is compared.
+/// A hash of the file, if it has hashes, but none by an algorithm that is compared.
 fn digests(file: &Value) -> Result<BTreeSet<String>, String> {
     let mut all: Vec<String> = Vec::new();
     all.extend(file.get("hash").and_then(Value::as_str).map(str::to_owned));

@@ -1,6 +1,6 @@
-//! Files of articles, from a folder that says whose they are.
+//! Imports the attachments of articles from an exported folder, whose manifest names their articles.
 //!
-//! file -> bytes read, and kept if the article has others -> many of them in one commit.
+//! file -> bytes read, and stored if the article does not have them -> many attachments in one commit.
 
 use article::{
     ArticleName, AttachmentLimits, AttachmentName, AttachmentWrite, Condition, Snapshot,
@@ -15,7 +15,7 @@ use crate::article_folder::LeftOut;
 use crate::writer::{Plan, Writer};
 use crate::{AT_ONCE_MAX, TOGETHER_MAX};
 
-/// A file that was read, and whose bytes are kept.
+/// A file that was read, and whose blob is stored.
 struct Arrived {
     path: String,
     article: ArticleName,
@@ -23,7 +23,7 @@ struct Arrived {
     content: (Digest, u64),
 }
 
-/// Adds and replaces files; those that the folder does not have stay.
+/// Adds and replaces attachments; those that the folder does not have stay as they are.
 pub(super) async fn import(
     config: &Config,
     import: &ArticlesImport,
@@ -55,7 +55,7 @@ pub(super) async fn import(
                 }
             };
             let next = Arrived { path, article, name, content: (digest, size_bytes) };
-            // What is the same is kept already, and stays while this is decided.
+            // An attachment with the same bytes has its blob stored already; a sweep cannot remove it meanwhile.
             let articles = &writer.stored().articles;
             let is_same = articles.attachments(&next.article).is_some_and(|all| {
                 all.file(next.name.as_str()).is_some_and(|file| file.digest == digest)

@@ -111,7 +111,7 @@ fn is_no_change(key: &Key, stored: &Stored) -> bool {
 impl News {
     /// The serial after which it is known who could read what the first load has read: the last one at which a stage was
     /// written that is gone, that is not for everybody, or that has older changes. Who could read it before is not known:
-    /// some may not be told of it, and others have to be told that it is gone. So whoever followed it starts over.
+    /// some may not be told of it, and others have to be told that it is gone. So its followers start over.
     fn rights_known_after(&self, index: &pypi::Snapshot) -> Serial {
         let own = |(serial, key): &(Serial, Key)| {
             let (stage, is_own) = ItemChange::stage_of(key)?;
@@ -191,7 +191,7 @@ fn of_item(serial: Serial, change: ItemChange, seen_at: Option<Timestamp>) -> Dr
     }
 }
 
-/// The name is that of the article: what it is about, and who may read it.
+/// The entry has the name of the article: readers of the article may read the entry.
 fn of_attachment(
     serial: Serial,
     article: &article::ArticleName,

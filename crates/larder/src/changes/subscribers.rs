@@ -20,9 +20,9 @@ pub struct Counters {
 /// Why somebody may not follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// There are so many already.
+    /// The feed has this many subscribers already.
     All(usize),
-    /// This client has so many already.
+    /// This client has this many subscriptions already.
     Client(usize),
 }
 

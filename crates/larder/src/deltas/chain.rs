@@ -72,7 +72,7 @@ impl Chain {
             _ => {}
         }
         let read = fs::read(directory.join(LIST_NAME)).ok();
-        // A damaged list is none.
+        // A damaged list counts as missing.
         let listed: Listed =
             read.and_then(|read| serde_json::from_slice(&read).ok()).unwrap_or_default();
         let chain = Chain { directory: directory.to_owned(), bytes_max: BYTES_MAX, listed };

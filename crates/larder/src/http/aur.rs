@@ -47,7 +47,7 @@ const FORM_FIELDS_MAX: usize = 10_000;
 /// Most values in JSON, by its commas and brackets, of which the texts of other forms may have some, too.
 const VALUES_MAX: usize = 20_000;
 
-/// How deep the JSON of a question may lie: two levels have a meaning.
+/// How deep the JSON of a question may be nested: two levels have a meaning.
 const DEPTH_MAX: usize = 32;
 
 /// Answers everything under `/rpc`, `/rpc.php` and `/api` that has no endpoint of its own.
@@ -331,7 +331,7 @@ async fn post(app: &Arc<App>, head: &Parts, body: axum::body::Body) -> Result<Re
     let bytes_max = app.config.limits.body_bytes_max;
     let mut body = body::whole(app, head, &Principal::Anonymous, body, bytes_max).await?;
     check_count(body.iter().filter(|byte| **byte == b'&').count())?;
-    // A form may be JSON that does not say so. What lies too deep is read no further, as no JSON.
+    // A form may be JSON that does not say so. A body that is nested too deep is not read as JSON.
     let may_be_json = is_json(content_type) || matches!(body.first(), Some(b'{' | b'['));
     let is_too_deep = may_be_json && Shape::of(&body).depth > DEPTH_MAX;
     if !is_too_deep {

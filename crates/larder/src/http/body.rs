@@ -128,7 +128,7 @@ pub(super) fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok())
 }
 
-/// The whole body, of at most so many bytes; the network layer bounds the time.
+/// The whole body, of at most this many bytes; the network layer bounds the time.
 ///
 /// # Errors
 /// [`BodyError`], before a byte is read where the headers announce too much.
@@ -191,7 +191,7 @@ impl Received {
         (self.bytes, self.held)
     }
 
-    /// Holds so many bytes from now on, for it and what is made of it.
+    /// Holds this many bytes from now on, for it and what is made of it.
     ///
     /// # Errors
     /// [`BodyError::NoRoom`].
@@ -223,7 +223,7 @@ impl Received {
     }
 }
 
-/// Does this with a body of so many bytes: on a thread that may take long, and few at a time, if it is long.
+/// Does this with a body of this many bytes: on a thread that may take long, and few at a time, if it is long.
 pub(super) async fn parsed<T: Send + 'static>(
     app: &App,
     bytes: usize,

@@ -29,7 +29,7 @@ pub(super) fn is_asked(head: &Parts) -> bool {
         && form_urlencoded::parse(query.as_bytes()).any(|(key, _)| key == "names")
 }
 
-/// `GET /packages?names=…`: a question as those of `/rpc`, of which a client has so many in a window.
+/// `GET /packages?names=…`: a question that counts towards the rate limit, as those of `/rpc` do.
 pub(super) async fn list_packages(app: &Arc<App>, head: &Parts) -> Response {
     let client = body::client(app, head);
     let decision = app.rate_limiter.check(client.key(), Instant::now());

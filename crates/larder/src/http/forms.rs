@@ -359,7 +359,7 @@ pub(super) fn keep_session(
     response.headers_mut().append(SET_COOKIE, session::cookie(app, head, session, seen));
 }
 
-/// The request of a program that carries out a form, sent by whoever sent the form.
+/// The request of a program that carries out a form, with the rights of the form's sender.
 pub(super) fn acting(head: &Parts, principal: &Principal, method: Method, path: &str) -> Parts {
     let mut head = head.clone();
     head.method = method;

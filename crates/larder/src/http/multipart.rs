@@ -1,6 +1,6 @@
 //! [`FormReader`]: a multipart form field by field, with a bound on what stands between the fields.
 //!
-//! What a field brings is bounded by whoever takes it, piece by piece. But the way to the next one is looked for in
+//! The caller bounds a field as it reads it, piece by piece. But the way to the next one is looked for in
 //! memory: up to the first boundary, and in a field's own head, nothing is handed out before all of it is there. So
 //! the bytes that come meanwhile are counted, one piece at a time, and the form is given up at [`HEAD_BYTES_MAX`].
 
@@ -160,7 +160,7 @@ mod tests {
         check("--b|X: ", refused, 6).await;
         check(&format!("--b|{NAMED}\"a\"||12|--b|X: "), &format!("a=2 {refused}"), 6).await;
         check(&format!("--b|{NAMED}\"a\"||12|--b--"), "a=2 ", 6).await;
-        // A field's own bytes are for whoever takes them; no more are in memory than are asked for.
+        // The caller reads the field's own bytes; no more are in memory than it asks for.
         check(&format!("--b|{NAMED}\"a\"||"), "endless", 12).await;
     }
 }

@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// All come before the first text is made: whoever is next finds it.
+    /// All ask before the first text is made, and the next one finds it.
     #[tokio::test(flavor = "multi_thread")]
     async fn what_many_ask_for_at_once_is_rendered_once() {
         let key = Key { digest: Digest::of(b"asked for by many"), place: None };

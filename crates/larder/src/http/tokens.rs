@@ -1,4 +1,4 @@
-//! `/+tokens`: the API tokens of whoever asks, and for administrators with `?user=` those of others.
+//! `/+tokens`: the API tokens of the sender, and for administrators with `?user=` those of others.
 //!
 //! credentials -> principal -> [`UserPolicy`] -> change -> commit -> response. A token is shown once, in the
 //! answer to the request that made it; no answer may be kept by anybody on the way. A token that lacks the

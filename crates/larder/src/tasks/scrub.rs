@@ -74,7 +74,7 @@ async fn verify(app: &App, digest: Digest) -> u64 {
             }
         }
         Ok(Verdict::Whole | Verdict::Damaged { .. }) => app.metrics.blobs_verified.inc(),
-        // Away, or unreachable: that is noticed by whoever needs it.
+        // The blob is gone or unreachable: its next reader logs that.
         Err(error) => tracing::debug!(%error, "a blob cannot be verified"),
     }
     blobs.size_bytes(digest).await.ok().flatten().unwrap_or(0)

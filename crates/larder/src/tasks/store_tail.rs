@@ -92,7 +92,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
             }
             Err(error) => {
                 app.metrics.store_read_failures.inc();
-                // Nothing is served that damage could be hidden behind: whoever started it must know.
+                // The server must not go on as if nothing were damaged: its operator must know.
                 if is_first
                     && let ReadError::Damaged { .. } | ReadError::Rewound(Rewound::Damaged(_)) =
                         error

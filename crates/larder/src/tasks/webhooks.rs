@@ -191,7 +191,7 @@ fn next(
 async fn fail(app: &App, webhook: &Webhook, failure: Failure) {
     app.metrics.webhook_failed(&webhook.name);
     let (attempts, is_another) = webhook.failed(failure.shown);
-    // The same again is not logged; another one is, since its detail is nowhere else.
+    // A repeated failure is not logged; a different one is, since its detail is nowhere else.
     if is_another {
         let error = failure.detail;
         tracing::warn!(webhook = webhook.name, attempts, error, "changes cannot be delivered");

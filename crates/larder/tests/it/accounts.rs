@@ -61,7 +61,7 @@ impl Place<'_> {
         done.stdout
     }
 
-    /// The same as JSON.
+    /// What [`Place::run`] prints, as JSON.
     #[track_caller]
     pub(crate) fn json(&self, line: &str) -> Value {
         serde_json::from_str(&self.run(line)).expect("JSON")

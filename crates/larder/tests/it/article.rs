@@ -30,7 +30,7 @@ fn wiki() -> TestServer {
     wiki_with(|_| ())
 }
 
-/// The same with a changed configuration.
+/// A server of articles alone, with a changed configuration, ready.
 fn wiki_with(change: impl FnOnce(&mut Config)) -> TestServer {
     let server = TestServer::without_source(|config| {
         config.aur.enabled = false;

@@ -121,7 +121,7 @@ impl Index {
                 .flatten()
                 .map(|entry| match entry.path().is_dir() {
                     true => files(&entry.path()),
-                    // Beside blobs, which are named by their digest, lies what says whose they are.
+                    // The file beside the blobs, which are named by their digest, says which store they belong to.
                     false => usize::from(entry.file_name().len() == 64),
                 })
                 .sum()

@@ -255,7 +255,7 @@ fn forms_of_pages_take_no_credentials_of_programs() {
         {
             let headers = [ROOT, ("Content-Type", "application/x-www-form-urlencoded")];
             let answer = world.server.client.send("POST", &target, &headers, body.as_bytes());
-            // A log-out of nobody is none.
+            // A log-out without a session changes nothing.
             let is_log_out = target.ends_with("/logout") && answer.status == 303;
             let is_refused = matches!(answer.status, 400 | 401 | 403) || is_log_out;
             assert!(is_refused, "{target}: {} {}", answer.status, answer.text());

@@ -53,7 +53,7 @@ impl TestServer {
         TestServer::serving_with(dump, |_| ())
     }
 
-    /// The same with a changed configuration.
+    /// A server of this dump with a changed configuration, ready.
     pub(crate) fn serving_with(dump: &[u8], change: impl FnOnce(&mut Config)) -> TestServer {
         let directory = Arc::new(tempfile::tempdir().expect("a directory"));
         fs::write(source_path(&directory), dump).expect("a dump");
@@ -123,7 +123,7 @@ impl TestServer {
         self.admin.expect("an admin listener").send(method, target, &[("APIKey", KEY)], b"")
     }
 
-    /// Where the dump lies.
+    /// The path of the dump.
     pub(crate) fn source_path(&self) -> PathBuf {
         source_path(self.directory.as_ref().expect("it is gone only after the end"))
     }

@@ -185,7 +185,7 @@ fn every_row_is_answered_with_its_methods() {
     assert_eq!(document.words["type"].len(), 8);
     assert_eq!(document.words["by"].len(), 15);
     assert_eq!(document.words["mode"].len(), 4);
-    // One of its own: what it knows of the past lies in its directory.
+    // A server of its own, since its history is in its data directory.
     let server = TestServer::serving_with(&catalogue::small(), |config| {
         config.aur.rate_limit = 1_000_000;
     });

@@ -64,8 +64,8 @@ impl Mirrors {
         Ok(Answer { page, etag, last_modified, serial })
     }
 
-    /// Reads an answer, in a flight, which nobody's leaving ends. Large pages take turns, up to when they are written: what they take of memory is a multiple of
-    /// what they have on the wire.
+    /// Reads an answer in a flight, which goes on when its clients leave. A large page has a turn until it is written to disk, since
+    /// it takes a multiple of its bytes on the wire in memory.
     pub(super) async fn understand(
         &self,
         mirror: &Mirror,
@@ -119,7 +119,7 @@ pub(super) struct UnreadPage {
     content_type: String,
 }
 
-/// The same, read; without content it confirmed what is known.
+/// An [`Answer`] that was read; without content, upstream confirmed what is known.
 pub(super) struct Fetched {
     pub(super) content: Option<Content>,
     pub(super) etag: Option<String>,
@@ -138,7 +138,7 @@ impl Fetched {
     }
 }
 
-/// What the operator knows better than the page: whether there is metadata beside the wheels.
+/// Applies the setting that says, against the page, whether upstream has metadata beside the wheels.
 fn say_metadata(page: &mut UpstreamPage, provides_metadata: Option<bool>) {
     for file in &mut page.files {
         match provides_metadata {

@@ -72,7 +72,7 @@ impl Mirrors {
             }
         };
         let confirmed_at = Duration::from_millis(u64::try_from(head.confirmed_at).unwrap_or(0));
-        // On a condition, upstream would confirm a page that was not kept whole.
+        // An older version kept less of the page, so it has to be fetched without a condition.
         let is_whole = *subject == Subject::List || head.form >= PAGE_FORM;
         let known = Arc::new(Known {
             content,

@@ -519,7 +519,7 @@ async fn long_urls_get_414_however_long_they_are() {
         assert!(answer.starts_with("HTTP/1.1 414 URI Too Long\r\n"), "{bytes}: {answer}");
         assert!(answer.contains("longer than 8192 bytes"), "{bytes}: {answer}");
     }
-    // The same later on a connection.
+    // A later request on the connection has the same limit.
     let answer =
         server.exchange(format!("GET / HTTP/1.1\r\nhost: x\r\n\r\n{}", request(50_000))).await;
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("HTTP/1.1 4"), "{answer}");

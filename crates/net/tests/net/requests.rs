@@ -83,7 +83,7 @@ async fn a_mended_target_may_be_longer_than_a_read() {
     server.stop().await;
 }
 
-/// Bytes of bodies are never changed, whoever reads them, and however they are cut.
+/// Bodies arrive unchanged, whichever way they are read and however they are split.
 #[tokio::test(flavor = "multi_thread")]
 async fn bodies_stay_as_they_are() {
     let server = Running::start(limits());

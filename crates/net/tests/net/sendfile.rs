@@ -55,7 +55,7 @@ async fn finished_bodies_are_the_same_from_files() {
     })
     .await;
     assert_eq!(files_of_bodies(), FINISHED.len());
-    // Whoever asks for the head alone, or breaks off, gets in nobody's way.
+    // Clients that ask for the headers alone, or that break off, do not disturb others.
     let head = "HEAD /finished/1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let head = server.exchange(head).await;
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");

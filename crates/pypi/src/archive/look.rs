@@ -199,7 +199,7 @@ mod tests {
         let limits = ContentsLimits::default();
         assert_eq!(first(ContentsLimits { members_max: 2, ..limits }), (2, true));
         assert_eq!(first(ContentsLimits { name_bytes_max: 30, ..limits }), (2, true));
-        // A bomb: its first member is there, what lies behind it is not reached.
+        // A bomb: its first member is there, what comes after it is not reached.
         let zeros = vec![0; 1 << 20];
         let bomb = [tarred(b'0', "foo-1.0/bomb", "", &zeros), tarred(b'0', "foo-1.0/z", "", b"z")];
         let bomb = tar_of(&bomb);

@@ -174,7 +174,7 @@ pub fn replaces(snapshot: &Snapshot, upload: &FileUpload<'_>) -> bool {
         let has_other = |provenance| known.provenance().is_some_and(|known| *known != provenance);
         known.digest != upload.digest
             || known.role != upload.role
-            // Of what is no wheel the form says it, and whoever can change that hides the file from installers.
+            // For files other than wheels, only the form says it; a form with another value would hide the file from installers.
             || (upload.core_metadata.is_none()
                 && known.requires_python() != upload.requires_python)
             || known.core_metadata().is_some_and(|known| Some(*known) != upload.core_metadata)

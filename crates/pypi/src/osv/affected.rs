@@ -80,7 +80,7 @@ impl Range {
         self.from.as_ref().is_some_and(|from| !self.has(from))
     }
 
-    /// The same versions as ascending ranges that do not touch each other.
+    /// An equal set of versions as ascending ranges that do not touch each other.
     fn merged(mut ranges: Vec<Range>) -> Vec<Range> {
         ranges.retain(|range| !range.is_empty());
         ranges.sort_by(|one, other| one.from.cmp(&other.from));

@@ -36,7 +36,7 @@ fn world() -> World {
 const WHOLE: Portion<'_> = Portion::Whole;
 const FOO: Portion<'_> = Portion::Project("foo");
 
-/// Whether the pages of a stage are read, and files that lie in it.
+/// Whether the pages of a stage can be read, and files that are stored in it.
 #[track_caller]
 fn check(principal: &Principal, stage: &str, portion: Portion<'_>, expected: [bool; 2]) {
     let world = world();

@@ -4,7 +4,7 @@ use anyhow::{Context, bail};
 use config::Config;
 use store::{DatabaseLocation, OpenError, Records, RecordsOptions};
 
-/// How the records lie, compared with what this program writes.
+/// The layout of the database, compared with what this program writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// As it writes them.

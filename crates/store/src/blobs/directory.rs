@@ -14,7 +14,7 @@
 //! refresh a blob between the look and the removal: a writer that comes later finds the blob missing
 //! and puts it in place again.
 //!
-//! `IDENTITY` lies where the blobs are, so that one question tells whether `sha256`, or any directory above it,
+//! `IDENTITY` is in the same directory as the blobs, so that one look tells whether `sha256`, or any directory above it,
 //! was renamed, unmounted, mounted over or replaced: is the file at this path still the one that is held open?
 //! It is asked before and after each write; where the answer is no, the file is read anew, and the write goes on
 //! only if the same store is named.
@@ -236,7 +236,7 @@ impl Directory {
         let found = self.read_identity()?;
         let name = found.as_ref().map(|anchor| &anchor.identity);
         current.identity.check(name, &path.display().to_string())?;
-        // The same store in another tree: nothing in it is known to be synced.
+        // A second handle on another directory: nothing in it is known to be synced.
         self.shards_synced.iter().for_each(|word| word.store(0, Ordering::Release));
         if let Some(found) = found {
             *current = found;

@@ -69,7 +69,7 @@ pub enum BlobError {
         /// Where it ended.
         found: u64,
     },
-    /// The disk or the object store refused; the log of whoever gives up has the whole text.
+    /// The disk or the object store refused; the log has the whole text.
     #[error("cannot {action} `{place}`: {cause}")]
     Failed {
         /// What sort of refusal.

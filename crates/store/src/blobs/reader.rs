@@ -46,7 +46,7 @@ impl BlobReader {
         self.size_bytes
     }
 
-    /// The part of `range` that lies within the blob, in chunks of at most 256 KiB. One chunk is in
+    /// The part of `range` that is within the blob, in chunks of at most 256 KiB. One chunk is in
     /// memory at a time, and it is read when it is asked for. Several ranges can be read at once.
     ///
     /// The stream fails with [`BlobError::Cut`] if the blob turns out to be shorter than its size. One of the whole

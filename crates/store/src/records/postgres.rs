@@ -101,7 +101,7 @@ pub(super) async fn create(
         migrate(&mut connection, location).await?;
     }
     let greet = async {
-        // Processes that ended long ago: whoever lives has asked about its row within seconds.
+        // Processes that ended long ago: a running process has renewed its row within seconds.
         sqlx::query("DELETE FROM larder_writers WHERE seen_at < now() - interval '30 days'")
             .execute(&mut connection)
             .await?;

@@ -77,7 +77,7 @@ impl Wake {
     pub(super) async fn wait(&self, after: Serial) -> Serial {
         let mut latest = self.latest.subscribe();
         let newer = latest.wait_for(|serial| *serial > after).await;
-        *newer.expect("the sender is borrowed, so it lives")
+        *newer.expect("the sender is borrowed, so it exists")
     }
 }
 

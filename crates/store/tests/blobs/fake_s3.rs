@@ -54,7 +54,7 @@ pub(crate) struct Fault {
 pub(crate) enum Effect {
     /// An error in place of the answer; nothing is done.
     Status(u16),
-    /// The connection breaks after so many bytes of the answer's body.
+    /// The connection breaks after this many bytes of the answer's body.
     Truncate(usize),
     /// The answer takes its time.
     Delay(Duration),

@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Postgres,
 }
 
-/// A database that lives as long as this.
+/// A database that is dropped with this.
 pub(crate) struct Database {
     pub(crate) location: DatabaseLocation,
     _directory: Option<tempfile::TempDir>,
@@ -76,7 +76,7 @@ impl Database {
         Records::open(&self.location, options).await.expect("opened")
     }
 
-    /// Has the database execute `statement` behind the back of whoever has it open.
+    /// Has the database execute `statement` without the store that has it open.
     pub(crate) async fn execute(&self, statement: &'static str) {
         match &self.location {
             DatabaseLocation::Sqlite(path) => {

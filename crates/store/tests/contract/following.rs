@@ -1,4 +1,4 @@
-//! Whoever follows sees every commit, whole and in order, and is woken for it.
+//! Followers see every commit, whole and in order, and are woken for it.
 
 use std::time::Duration;
 

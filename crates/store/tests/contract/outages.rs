@@ -435,7 +435,7 @@ fn a_database_that_stands_still_is_left() {
     });
 }
 
-/// A server that stands still says nothing, not even that: whoever waits for it is told in bounded time.
+/// A server that stands still says nothing, not even that: callers get an error in bounded time.
 #[test]
 fn a_database_that_stands_still_is_an_error_until_it_goes_on() {
     in_runtime(async {

@@ -17,7 +17,7 @@ pub(crate) struct PackageHistory {
     v: u32,
     /// A digest of each field, to find out what has changed: base 64 of numbers of four bytes.
     digests: String,
-    /// The same of each field that is only shown when it is asked for, if the source knew them. An earlier version passes over it.
+    /// A digest of each field that is only shown on request, if the source knows these fields. An earlier version ignores this.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     unshown: String,
     version: String,

@@ -1,8 +1,10 @@
 //! `/+attachments/{article}/{file}`: the files of an article.
 //!
-//! path -> article, file -> right to the article -> bytes by range, or: bytes, spooled -> change, checked against the state ->
-//! blob kept -> commit -> visible -> acknowledged. Who may read an article reads its files; who may write it changes them. A
-//! browser that is shown a file gets it in a sandbox, and runs nothing of it: the name alone says how it is sent.
+//! read: path -> article and file -> right to the article -> bytes by range.
+//! write: bytes, spooled -> change, checked against the state -> blob stored -> commit -> visible -> acknowledged.
+//!
+//! The right to read an article covers its files, and the right to write it covers changes of them. How a file is sent depends on
+//! its name alone; a browser shows it in a sandbox, where nothing in it runs.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,31 +40,31 @@ use crate::http::error::HttpError;
 use crate::http::words::in_path;
 use crate::http::{auth, body, people, serial};
 
-/// What a browser may do with a file that it shows: nothing but show it. A picture on a page of its own has a style.
+/// A browser may show the file, and nothing else. Styles are allowed because browsers style the page that shows a picture.
 const SANDBOX: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
 
-/// What of a file waits in memory for the spool.
+/// Bytes of a file that wait in memory for the spool.
 const SPOOL_BYTES: usize = 256 << 10;
 
 /// What is below `/+attachments/`.
 struct Place {
     article: ArticleName,
-    /// None: the list of files.
+    /// The file; `None` for the list of files.
     file: Option<AttachmentName>,
 }
 
 /// Why a file is not stored or removed.
 pub(super) enum Failed {
-    /// By the rules of attachments.
+    /// The rules of attachments refuse it.
     Refused(AttachmentError),
-    /// Otherwise.
+    /// Anything else.
     Otherwise(HttpError),
 }
 
-/// A change that is kept and visible.
+/// A change that is committed and visible.
 pub(super) struct Done {
     pub(super) was_there: bool,
-    /// The file; `None` if it is gone.
+    /// The file; `None` if it was removed.
     pub(super) file: Option<Attachment>,
     pub(super) serial: Serial,
 }
@@ -110,7 +112,7 @@ fn status(error: &AttachmentError) -> StatusCode {
 }
 
 impl Failed {
-    /// What it says to this writer: to who may not read the article, nothing of its files but what the writer named.
+    /// The answer for this writer. Without the right to read the article, it says nothing about files that the writer did not name.
     fn told(self, app: &App, writer: &Principal, article: &ArticleName) -> HttpError {
         match self {
             Failed::Refused(error) if !read::may_read(app, writer, article) => {
@@ -206,14 +208,14 @@ async fn get(
         Some(file) => send(&shown, name, &file).await,
         None => list(&shown, name).await,
     };
-    // What is not there may be there after the next write.
+    // Even a 404 depends on the state of the store: the next write may add the file.
     Ok(answer.unwrap_or_else(|error| read::from_store(&app, &stored, error.into_response())))
 }
 
-/// Sends who asks for the files of an old name on to the new one.
+/// Redirects from the files of an old name to those of the new one.
 ///
 /// # Errors
-/// 404 and 410 if there is no article, and none that may be read.
+/// 404 and 410 if there is no article, or the sender may not read the one at the new name.
 pub(super) fn moved(
     shown: &Shown<'_>,
     name: &ArticleName,
@@ -231,7 +233,8 @@ pub(super) fn moved(
     redirect::sent_on(shown, to, &path(to, file)).map(Some)
 }
 
-/// The files of an article. Those that cannot be read are not told to be none: a client that keeps a copy would remove its own.
+/// The list of an article's files. If their record cannot be read, the answer is an error and not an empty list: a client that
+/// keeps copies would remove them.
 fn readable<'stored>(
     stored: &'stored Stored,
     name: &ArticleName,
@@ -335,7 +338,7 @@ fn unreadable(error: BlobError) -> HttpError {
     HttpError::unavailable("the attachment cannot be read now; it has been logged", 5)
 }
 
-/// What the headers of a request say of the file that is there.
+/// The preconditions of a request.
 fn condition(headers: &HeaderMap) -> Condition {
     let Base { if_match, if_none_match, .. } = Base::of(headers, None);
     Condition::Headers { if_match, if_none_match }
@@ -360,7 +363,7 @@ async fn put(
     let announced = body::announced(&head.headers);
     let may_read = read::may_read(app, &writer, &write.article);
     match admit(app, &writer, &write, announced).await {
-        // It may be the same file, sent again because the answer was lost: then the refusal says so.
+        // The file may be sent again because the first answer was lost. Read the body to say so in the refusal.
         Err(Failed::Refused(error)) if may_read && may_be_same(&error, announced) => {}
         admitted => admitted.map_err(|failed| failed.told(app, &writer, &write.article))?,
     }
@@ -396,7 +399,7 @@ async fn put(
     Ok(response)
 }
 
-/// Whether a file of this size can have the bytes of the one that is there, for which it is refused.
+/// Whether a refused file of this size can have the same bytes as the existing file.
 fn may_be_same(error: &AttachmentError, announced: Option<u64>) -> bool {
     error.current().is_some_and(|current| announced == Some(current.size_bytes))
 }
@@ -417,7 +420,7 @@ async fn delete(
     Ok(response)
 }
 
-/// What a writer does now with a file.
+/// A change of a file by this writer, now.
 pub(super) fn written_by(
     writer: &Principal,
     article: ArticleName,
@@ -428,10 +431,10 @@ pub(super) fn written_by(
     AttachmentWrite { article, name, condition, author, at }
 }
 
-/// Refuses a file before its bytes come, for what is known of it.
+/// Checks a write before its bytes arrive.
 ///
 /// # Errors
-/// What would refuse it later, and 507.
+/// Those of a write, as far as its headers tell, and 507.
 pub(super) async fn admit(
     app: &App,
     writer: &Principal,
@@ -443,10 +446,10 @@ pub(super) async fn admit(
     Ok(write.check_announced(&stored.articles, size_bytes, &limits(app))?)
 }
 
-/// Takes the bytes of a file in, piece by piece: into a blob that is not kept yet.
+/// Spools the bytes of a file piece by piece; the blob is not stored yet.
 ///
 /// # Errors
-/// 413 if there are too many; 503 if there is no memory for them, or they cannot be kept.
+/// 413 if there are too many; 503 if there is no memory for them, or they cannot be written to the spool.
 pub(super) async fn spooled(
     app: &App,
     holder: Holder,
@@ -474,8 +477,8 @@ pub(super) async fn spooled(
     Ok((staged, received_bytes))
 }
 
-/// Checks, keeps the blob, commits, and checks again where another write came first. Whether `writer` may write the article is
-/// looked at again, too.
+/// Checks the change, stores the blob and commits. If another write came first, the change and the rights of `writer` are checked
+/// again.
 pub(super) async fn store(
     app: &App,
     writer: &Principal,
@@ -512,7 +515,7 @@ async fn committed(
         let stored = basis.stored();
         let checked = check(stored)?;
         let kept = match checked.batch {
-            // The record that is there names the bytes already.
+            // The record names this blob already.
             None => None,
             Some(_) => staged.lock().unwrap_or_else(PoisonError::into_inner).take(),
         };

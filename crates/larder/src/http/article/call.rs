@@ -1,7 +1,7 @@
 //! Articles for callers that are no HTTP requests of their own: the actions.
 //!
-//! The same rules, the same texts: who may, what is there, what a write is refused for. Readers name the state
-//! that they read, since all calls of a request share one.
+//! Rights, refusals and texts are those of the HTTP requests. Readers name the state that they read, since all calls of a request
+//! share one.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn bad(error: impl std::fmt::Display) -> HttpError {
     HttpError::bad_request(error.to_string())
 }
 
-/// A name, if whoever sent these headers may read articles.
+/// The name, if the sender of these headers may read the article.
 async fn reader(
     app: &App,
     headers: &HeaderMap,

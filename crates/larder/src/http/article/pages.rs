@@ -43,7 +43,7 @@ const LINKING_MAX: usize = 50;
 /// Old names of an article for which links are looked for.
 const OLD_NAMES_MAX: usize = 20;
 
-/// Lets those pass who may write an article and read it: its forms have what is there now.
+/// Refuses senders who may not both read and write an article: its forms show what it has now.
 ///
 /// # Errors
 /// 401 and 403.

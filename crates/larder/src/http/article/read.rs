@@ -581,7 +581,7 @@ fn page_size(limit: Option<String>) -> Result<usize, HttpError> {
     size(limit, PAGE)
 }
 
-/// How many a request asks for, of which it may ask for so many, by default so many.
+/// The `limit` of a request, or `usual` without one; at most `most`.
 fn size(limit: Option<String>, (usual, most): (usize, usize)) -> Result<usize, HttpError> {
     let expected = format!("a whole number from 1 to {most}");
     let limit = parsed::<usize>("limit", limit, &expected)?.unwrap_or(usual);

@@ -1,6 +1,6 @@
 //! Old names: an article that was renamed is found under the new name, and so are the pages and versions that it had before.
 //!
-//! Whoever may not read the new name is not told it.
+//! The new name is told only to those who may read it.
 
 use article::{ArticleName, ArticlePath, Target};
 use axum::response::{IntoResponse, Response};

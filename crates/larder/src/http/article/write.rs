@@ -375,7 +375,7 @@ fn check_framing(app: &App, headers: &HeaderMap) -> Result<(), HttpError> {
     Ok(())
 }
 
-/// Refuses a body that is not all of what is to be stored, or is not as it is to be stored.
+/// Refuses a body that is only a part of the content (`Content-Range`), or that has an encoding.
 pub(super) fn check_whole(headers: &HeaderMap) -> Result<(), HttpError> {
     let encoding = text_of(headers, CONTENT_ENCODING);
     if let Some(encoding) = encoding.filter(|encoding| !encoding.eq_ignore_ascii_case("identity")) {

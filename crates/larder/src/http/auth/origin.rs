@@ -1,6 +1,6 @@
 //! Requests that a page of another origin makes a browser send.
 //!
-//! A browser adds the password that it remembers to whatever a page makes it send, whoever wrote the page. It says where
+//! A browser adds the password that it remembers to every request that a page causes, also to those of foreign pages. It says where
 //! the page is from, though: in `Sec-Fetch-Site`, or, where it is older or the page came without TLS, in `Origin`. Other
 //! clients send neither.
 

@@ -1,4 +1,4 @@
-//! [`Shape`]: how many values a body has as JSON and how deep they lie, counted without building any.
+//! [`Shape`]: how many values a body has as JSON and how deep they are nested, counted without building any.
 
 /// Numbers of what JSON is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub(in crate::http) struct Shape {
     arrays: usize,
     /// Texts, numbers and constants, and the keys of objects; at most one too many for each array and object.
     scalars: usize,
-    /// How deep arrays and objects lie within each other.
+    /// How deep arrays and objects are nested.
     pub(in crate::http) depth: usize,
 }
 
@@ -47,7 +47,7 @@ impl Shape {
         self.objects + self.arrays + self.scalars
     }
 
-    /// What a tree of these values takes at most in memory, if the body has so many bytes.
+    /// What a tree of these values takes at most in memory, if the body has this many bytes.
     pub(in crate::http) fn memory_bytes(&self, body_bytes: usize) -> usize {
         self.objects * OBJECT_BYTES
             + self.arrays * ARRAY_BYTES

@@ -1,6 +1,6 @@
 //! `/+manage/releases/{user}/{index}` and that with a project: yanking, pushing and removing releases and their files.
 //!
-//! form -> the call that a program would make -> the page again. Whoever may read an index may push from it; versions that a policy
+//! form -> the call that a program would make -> the page again. A user who may read an index may push from it; versions that a policy
 //! hides, and the names of files, are shown to those alone who may remove them.
 
 use std::sync::Arc;
@@ -317,7 +317,7 @@ pub(in crate::http) async fn change_release(
     let sender = (&posted.session, &posted.principal);
     let version = posted.fields.maybe("version")?;
     let mut response = match page(app, head, &named, sender, version, said, status).await {
-        // The last of it is gone, or whoever changed it may not see it any more.
+        // Its last release is gone, or the user may not see it any more.
         Err(_) if answer.is_done() => {
             forms::see_other(app, head, &format!("/+manage/releases/{}", named.stage_path()))
         }

@@ -1,4 +1,4 @@
-//! Release files, and what else lies under `+f`: by range, for ever, or gone.
+//! Release files, and the other files under `+f`: by range, cacheable for ever, or gone.
 
 pub(super) mod mirrored;
 
@@ -53,7 +53,7 @@ const CHANGING_PRIVATE: &str = "private, max-age=0, must-revalidate";
 /// Of a file that the stage had; devpi's text.
 const REMOVED: &str = "file existed, deleted in later serial";
 
-/// How deep the JSON of a test result may lie; Python's reader gives up not much later.
+/// How deep the JSON of a test result may be nested; Python's reader gives up not much later.
 const TOX_RESULT_DEPTH_MAX: usize = 128;
 
 /// `/{user}/{index}/+f/{abc}/{0123456789abc}/{filename}`

@@ -35,7 +35,7 @@ use crate::http::error::HttpError;
 /// that thousands of long descriptions are never in memory together.
 const AT_ONCE: usize = 16;
 
-/// Refuses whoever may not read all that these stages show.
+/// Refuses senders who may not read all that these stages show.
 pub(super) async fn admit(
     ask: &Ask,
     order: &ResolutionOrder<'_>,

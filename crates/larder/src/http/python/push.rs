@@ -111,7 +111,7 @@ async fn internal(
     Ok(reply::result(StatusCode::OK, "actionlog", actions, None))
 }
 
-/// Refuses whoever may not push into the stage.
+/// Refuses senders who may not push into the stage.
 fn check_target(
     ask: &Ask,
     stored: &Stored,

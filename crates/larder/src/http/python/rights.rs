@@ -34,7 +34,7 @@ pub(super) enum About<'ask> {
 pub(super) enum OfProject {
     Whole,
     Project(ProjectName),
-    /// Not known yet; or there can be none of this name, or there is no such file.
+    /// Unknown: it is not read yet, its name is not valid, or there is no such file.
     Unnamed,
 }
 
@@ -94,7 +94,7 @@ pub(super) fn check_bases(
     }
 }
 
-/// Refuses whoever may not make, change and remove the stage; `verb` says which.
+/// Refuses senders who may not create, change or remove the stage; `verb` says which of these.
 pub(super) fn check_keeper(
     ask: &Ask,
     principal: &Principal,
@@ -190,7 +190,7 @@ pub(super) fn readable<'stored>(
     }
 }
 
-/// Refuses whoever may not read all that these stages show. No base is named.
+/// Refuses senders who may not read all that these stages show. The refusal names no base.
 pub(super) fn check_reader(
     principal: &Principal,
     order: &ResolutionOrder<'_>,
@@ -238,8 +238,8 @@ pub(super) fn unreadable(principal: &Principal, stage: &Stage, portion: Portion<
     auth::denied(principal, Scope::PythonRead, object, "read this index", &list)
 }
 
-/// ``: `ci` is not in `acl_upload` of team/dev``, or what a token lacks. devpi's own words stay as they are where the
-/// server is to be devpi's twin; a token is none of devpi's.
+/// ``: `ci` is not in `acl_upload` of team/dev``, or what a token lacks. Where the server answers as devpi does,
+/// devpi's messages are unchanged; devpi has no tokens.
 pub(super) fn cause(
     ask: &Ask,
     principal: &Principal,

@@ -105,7 +105,7 @@ impl Route {
         })
     }
 
-    /// The stage that it is of. The API has none: whoever wants to log in has to find out where.
+    /// The stage in the path; none for `+api`, which all clients may read to find out where to log in.
     pub(super) fn stage(&self) -> Option<&str> {
         let has_stage = !self.stage.is_empty() && !self.place.path.ends_with("/+api");
         has_stage.then_some(self.stage.as_str())

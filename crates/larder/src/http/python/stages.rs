@@ -92,7 +92,7 @@ pub(super) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<R
     if ask.stored.accounts.user(&user).is_none() {
         return Err(Refused::unknown_user(&user));
     }
-    // As with devpi, whoever makes what there is learns so before the rest, if they may know.
+    // As with devpi, the first refusal says that the index exists already, if the sender may know.
     let there = ask.stored.index.stage(name.as_str());
     let sees =
         |it: &pypi::Stage| it.may_read(&principal, Portion::Whole) || it.may_modify(&principal);

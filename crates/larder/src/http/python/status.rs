@@ -37,7 +37,7 @@ pub(super) async fn show_server_status(ask: &Ask) -> Result<Response, Refused> {
     // A write is seen once it is in every page: what devpi's plugins are told later, is told at once here.
     let seen_at = app.live_store.seen_at().map(seconds);
     let result = json!({
-        // Where it lies on the disk is nobody's business out here.
+        // Clients have no use for the path on the disk.
         "serverdir": "",
         "uuid": identity,
         "versioninfo": {"devpi-server": SERVER_VERSION_TEXT, "larder": env!("CARGO_PKG_VERSION")},
@@ -114,7 +114,7 @@ fn path_of(uri: &str) -> &str {
     whole.map_or(path, |rest| rest.find('/').map_or("/", |at| &rest[at..]))
 }
 
-/// Whether whoever asks may read what a path leads to. What is not there is answered by whoever is asked next.
+/// Whether the sender may read what a path leads to. The next handler answers for what does not exist.
 async fn may_read(ask: &Ask, route: &Route) -> Result<(), HttpError> {
     let Some(name) = route.stage() else { return Ok(()) };
     let index = &ask.stored.index;

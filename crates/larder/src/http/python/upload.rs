@@ -188,7 +188,7 @@ async fn admitted(ask: &Ask, stage: &StageName, about: About<'_>) -> Result<Basi
     Ok(basis)
 }
 
-/// Refuses whoever may not upload into that stage, as of `basis`.
+/// Refuses senders who may not upload into that stage, as of `basis`.
 async fn admit(
     ask: &Ask,
     basis: &Basis,
@@ -205,8 +205,8 @@ async fn admit(
     Ok(())
 }
 
-/// Refuses whoever may not upload. Credentials that do not hold, for this `reason`, are those of nobody, whom some
-/// stages let upload.
+/// Refuses senders who may not upload. With credentials that are refused for this `reason`, the sender counts as anonymous, and
+/// some stages let anybody upload.
 fn check_uploader(
     ask: &Ask,
     stage: &Stage,

@@ -57,8 +57,8 @@ fn known(user: &str) -> Result<UserName, Refused> {
     user.parse().map_err(|_| Refused::unknown_user(user))
 }
 
-/// What somebody may not, with its cause: what their token lacks, or who may. devpi's own words stay as they are where
-/// the server is to be devpi's twin; a token is none of devpi's.
+/// What somebody may not, with its cause: what their token lacks, or who may. Where the server answers as
+/// devpi does, devpi's messages are unchanged; devpi has no tokens.
 fn forbidden(ask: &Ask, principal: &Principal, error: Forbidden) -> Refused {
     let python = &ask.app.config.python;
     let text = match principal.lack(Scope::UserAdmin, Object::Server) {
@@ -145,7 +145,7 @@ pub(super) async fn create_user(ask: &Ask, user: &str, body: Body) -> Result<Res
     let policy = policy(&ask.app);
     let may_create = policy.create_user(&principal, &name);
     let may_create = may_create.map_err(|error| forbidden(ask, &principal, error));
-    // With devpi, whoever makes what there is learns so before the rest.
+    // With devpi, the first refusal says that the user exists already.
     if !ask.app.config.python.devpi_defaults {
         may_create?;
     } else if ask.stored.accounts.user(&name).is_some() {
@@ -224,7 +224,7 @@ fn may_change_something(ask: &Ask, principal: &Principal, name: &UserName) -> Re
         .map_err(|error| forbidden(ask, principal, error))
 }
 
-/// Refuses whoever may not change this of that user. Whether there is one, those who may not are not told.
+/// Refuses senders who may not make this change of that user, without saying whether the user exists.
 fn check_editor(ask: &Ask, basis: &Basis, name: &UserName, edit: &UserEdit) -> Result<(), Refused> {
     let (policy, principal) = (policy(&ask.app), basis.principal());
     let current = basis.stored().accounts.user(name);
@@ -244,7 +244,7 @@ fn check_editor(ask: &Ask, basis: &Basis, name: &UserName, edit: &UserEdit) -> R
     current.map(drop).ok_or_else(|| Refused::unknown_user(name))
 }
 
-/// Refuses whoever may not delete that user; as [`check_editor`].
+/// Refuses senders who may not delete that user, without saying whether the user exists.
 fn check_deleter(
     ask: &Ask,
     accounts: &account::Snapshot,

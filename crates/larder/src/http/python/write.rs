@@ -137,7 +137,7 @@ pub(super) async fn peeked(body: Body) -> (Option<u8>, Body) {
     (first, Body::from_stream(stream::iter(seen).chain(pieces)))
 }
 
-/// A body of at most so many bytes.
+/// A body of at most this many bytes.
 pub(super) async fn whole_body(
     ask: &Ask,
     principal: &Principal,

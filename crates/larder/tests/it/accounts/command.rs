@@ -213,7 +213,7 @@ fn changes_at_once_all_count() {
     assert_eq!(place.run("user groups alice"), "g0\ng1\ng2\ng3\ng4\ng5\n");
 }
 
-/// A store holds what passwords are checked against, also one that was restored, or lies elsewhere.
+/// A store holds what passwords are checked against, also one that was restored, or that is in another directory.
 #[test]
 fn nobody_else_reads_a_store() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -286,13 +286,13 @@ fn upstream_is_asked_again_in_a_browser() {
     assert_eq!(done.status, 200, "{}", done.text());
     assert!(done.text().contains("Upstream was asked again."), "{}", done.text());
     assert_eq!((upstream.count("/simple/foo/"), files()), (asked + 1, 2));
-    // What is no name.
+    // An invalid name.
     let done = root.submit(&page, "Ask upstream again", &[("project", "no name")]);
     assert_eq!(done.status, 422, "{}", done.text());
     upstream.break_with(Some(500));
     root.submit(&page, "Ask upstream again", &[("project", "foo")]);
     assert_eq!(files(), 2, "an upstream that fails takes nothing away");
-    // An index that is no mirror has no such form.
+    // Only mirrors have this form.
     let values = [("name", "root/dev")];
     assert_eq!(root.submit(&manage, "New index", &values).status, 303);
     let page = root.get("/+manage/indexes/root/dev").text();

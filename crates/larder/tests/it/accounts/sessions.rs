@@ -316,7 +316,7 @@ fn a_commit_that_is_gone_is_waited_for_once() {
     assert_eq!(browser.cookies.get(SESSION), None);
 }
 
-/// The store has the sessions: the next process knows them, and a user has so many and no more.
+/// The store has the sessions: the next process knows them, and their number per user is bounded.
 #[test]
 fn sessions_outlive_the_process() {
     let server = start(|_| ());

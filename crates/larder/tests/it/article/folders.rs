@@ -285,7 +285,7 @@ fn what_is_no_article_is_named_and_left_out() {
     place.run("export-articles out");
     let out: Vec<String> = files(&directory.path().join("out")).into_keys().collect();
     assert_eq!(out, ["Case.md", "better.md", "larder-articles.json", "é.md"]);
-    // A manifest that is none, and a file that is no folder.
+    // An invalid manifest, and a file instead of a folder.
     write(&folder.join("larder-articles.json"), "{");
     place.check("import-articles wiki", 1, "larder-articles.json` cannot be read");
     fs::remove_file(folder.join("larder-articles.json")).expect("removed");
@@ -351,15 +351,15 @@ fn attachments_go_out_and_in_again() {
     write(&second.path().join("in/guide/plan.png"), "another one");
     let again = place.run_with("import-articles in --json --prefix wiki --user ada", "");
     assert_eq!((counts(&again), attached(&again)), ([0, 0, 3, 0, 0], [0, 1, 2]), "{again:?}");
-    // Neither a name that is none nor one of a file elsewhere.
+    // An attachment with an invalid name is left out; the others are imported.
     let manifest = second.path().join("in/larder-articles.json");
     let text = fs::read_to_string(&manifest).expect("the manifest");
-    let text = text.replace("\"c.png.md\"", "\"../c.png\"").replace("in/guide", "x");
+    let text = text.replace("\"c.png.md\"", "\"../c.png\"");
     write(&manifest, &text);
     let done = place.run_with("import-articles in --json --prefix wiki", "");
     assert_eq!((done.code, attached(&done)), (Some(1), [0, 0, 2]), "{done:?}");
     assert!(report(&done)["left_out"][0]["why"].as_str().expect("a text").contains("slash"));
-    // An export that was interrupted.
+    // The folder of an interrupted export.
     write(&manifest, "{\"is_unfinished\": true}");
     place.check("import-articles in", 1, "did not come to its end");
     place.run("verify");
@@ -369,7 +369,7 @@ fn attachments_go_out_and_in_again() {
     let list = server.get("/+attachments/wiki/guide/a/").json();
     assert_eq!(list["attachments"][0]["author"], "ada");
     drop(server);
-    // A backup has them, and what is restored is whole.
+    // A backup has the attachments, and `restore` brings all of them back.
     place.run("backup kept");
     fs::remove_dir_all(second.path().join("data")).expect("lost");
     place.run("restore kept");
@@ -378,7 +378,7 @@ fn attachments_go_out_and_in_again() {
     assert_eq!(server.get("/+attachments/wiki/guide/b/plan.png").text(), "of b");
 }
 
-/// Who reads the report knows what an article that is left out had.
+/// The report says how many attachments were left out with their article.
 #[test]
 fn the_files_of_an_article_that_is_left_out_are_counted() {
     let directory = Arc::new(TempDir::new().expect("a directory"));

@@ -1,4 +1,4 @@
-//! Articles under another name: what goes along, what the old name answers, who may, and what nobody is told.
+//! Renamed articles: what moves to the new name, what the old name answers, who may, and what nobody is told.
 
 use account::{Scope, Scopes};
 use serde_json::{Value, json};

@@ -17,7 +17,7 @@ fn allow_connections(number: u64) {
     assert!(most > 2 * number, "{most} open files are allowed, too few for {number} connections");
 }
 
-/// Opens so many connections, each of which sends these bytes as far as the server takes them.
+/// Opens this many connections, each of which sends these bytes as far as the server takes them.
 fn open(target: &Target, number: usize, bytes: &[u8]) -> Vec<TcpStream> {
     allow_connections(number as u64);
     let mut streams: Vec<(TcpStream, usize)> = Vec::new();
@@ -69,7 +69,7 @@ fn check(target: &Target, what: &str, number: usize, bytes: &[u8]) {
     });
 }
 
-/// Header lines of so many kilobytes.
+/// Header lines of this many kilobytes.
 fn lines(kilobytes: usize) -> String {
     (0..kilobytes).map(|it| format!("x-{it}: {}\r\n", "a".repeat(1_000))).collect()
 }

@@ -49,7 +49,7 @@ pub(super) enum End {
     Request,
 }
 
-/// The head of a request with so many fields of a thousand bytes, in frames.
+/// The head of a request with this many fields of a thousand bytes, in frames.
 pub(super) fn head(stream: u32, method: &str, path: &str, fields: usize, end: End) -> Vec<u8> {
     let known = [(":method", method), (":scheme", "http"), (":authority", "x"), (":path", path)];
     let mut block: Vec<u8> = known.iter().flat_map(|(name, value)| field(name, value)).collect();

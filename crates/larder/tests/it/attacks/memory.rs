@@ -22,7 +22,7 @@ use crate::server::{ROOT, ROOT_PASSWORD};
 /// What all that strangers send may take, above rest.
 pub(super) const STRANGERS_BYTES_MAX: u64 = 64 << 20;
 
-/// The same with users: the whole budget, and what is not counted.
+/// What all that users send may take, above rest: the whole budget, and what is not counted.
 const USERS_BYTES_MAX: u64 = 96 << 20;
 
 /// Size of the bodies that are too large for everything but uploads.
@@ -106,7 +106,7 @@ fn repeated(start: &str, part: &str, end: &str, bytes: usize) -> Vec<u8> {
     [start, &part.repeat(times), end].concat().into_bytes()
 }
 
-/// Bodies of so many bytes: the widest, the deepest, the longest.
+/// Bodies of this many bytes: the widest, the deepest, the longest.
 fn bodies(endpoint: &Endpoint, bytes: usize) -> Vec<Vec<u8>> {
     let [before, after] = endpoint.around;
     let bytes = bytes - before.len() - after.len();
@@ -133,7 +133,7 @@ fn bodies(endpoint: &Endpoint, bytes: usize) -> Vec<Vec<u8>> {
     parts.into_iter().map(around).collect()
 }
 
-/// The head of a request with a body of so many bytes, or of any number in chunks.
+/// The head of a request with a body of this many bytes, or of any number in chunks.
 fn head(endpoint: &Endpoint, role: &Role, length: Option<usize>) -> String {
     let Endpoint { method, path, content_type, .. } = endpoint;
     let framing = match length {
@@ -214,7 +214,7 @@ impl Target {
         Target { process, roles, endpoints: endpoints(&tested), rest_bytes }
     }
 
-    /// Does this while somebody asks whether the server lives, and looks at the most memory that it took meanwhile.
+    /// Does this while another client asks whether the server is up, and looks at the most memory that it took meanwhile.
     #[track_caller]
     fn check(&self, what: &str, bytes_max: u64, attack: impl FnOnce()) {
         self.check_above(self.process.memory_bytes(), what, bytes_max, attack);
@@ -278,7 +278,7 @@ fn upload(client: &Client) -> String {
     crate::python::path("alice/dev", "p-1.0.zip", &file)
 }
 
-/// Sends all requests, so many at a time.
+/// Sends all requests, this many at a time.
 fn send_all(client: &Client, requests: &[Vec<u8>], at_once: usize) {
     for some in requests.chunks(at_once) {
         std::thread::scope(|scope| {

@@ -19,7 +19,7 @@ fn position(server: &TestServer) -> String {
     changes(server, "aur", "", &[]).next
 }
 
-/// The changes since this position, once there are so many.
+/// The changes since this position, once there are `count` of them.
 #[track_caller]
 fn wait_for_changes(server: &TestServer, since: &str, count: usize) -> Vec<Value> {
     let target = format!("/changes?surface=aur&limit=10000&since={since}");

@@ -151,7 +151,7 @@ fn a_position_that_is_lost_says_start_over() {
     let ahead = "/changes?surface=articles&since=999999";
     let problem = check_refused(&server, ahead, 410, "was never reached");
     assert_eq!(problem["oldest"].as_u64(), Some(oldest));
-    // The same for events: a browser does not connect again after such a status.
+    // Events get it, too: a browser does not connect again after such a status.
     let stream = [("Accept", "text/event-stream"), ("Last-Event-ID", begin.as_str())];
     let refused = server.client.get_with("/changes?surface=articles", &stream);
     assert_eq!(refused.status, 410, "{}", refused.text());
@@ -298,7 +298,7 @@ fn a_quiet_stream_shows_that_it_lives_and_moves_on() {
     let server = start(|config| config.changes.keep_alive = std::time::Duration::from_secs(1));
     let mut events = Events::open(&server.client, "/changes?surface=articles", &[]);
     let begin = events.last_id.clone();
-    // A commit that is none of this feed's.
+    // A commit that this feed does not show.
     index(&server, "PUT", "alice/dev", &open());
     while events.last_id == begin {
         let line = events.line().expect("a sign of life");

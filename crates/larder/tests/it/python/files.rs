@@ -73,7 +73,7 @@ fn metadata_lies_beside_a_wheel() {
     index.upload("alice/dev", "p-1.0.zip", &source);
     let none = path("alice/dev", "p-1.0.zip", &source) + ".metadata";
     assert_eq!(index.anybody().get(&none).status, 404);
-    // The file gone, what lies beside it is gone, too.
+    // When the file is removed, the files beside it are removed, too.
     index.alice().send("DELETE", &target, Value::Null);
     assert_eq!(index.anybody().get(&format!("{target}.metadata")).status, 410);
 }
@@ -125,7 +125,7 @@ fn test_results_lie_beside_what_was_tested() {
     let rels: Vec<&str> = links.iter().map(|link| link["rel"].as_str().expect("a rel")).collect();
     assert_eq!(rels, ["releasefile", "toxresult", "toxresult"]);
     assert!(links[1]["for_href"].as_str().is_some_and(|href| href.ends_with(&target)), "{version}");
-    // A result of a result, or of documentation, is none.
+    // Test results belong to release files, and not to other results or documentation.
     assert_eq!(index.alice().send("POST", &format!("/{first}"), tox).status, 404);
     assert!(!index.page("alice/dev", "p").contains("toxresult"));
     let docs = Upload::docs("p", "1.0", &super::zip(&[("index.html", b"x")]));

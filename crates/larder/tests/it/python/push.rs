@@ -13,7 +13,7 @@ fn released() -> (Index, Vec<u8>) {
     released_with("127.0.0.1")
 }
 
-/// The same on a server that pushes into these networks, too.
+/// [`released`], on a server that may push into these networks, too.
 fn released_with(egress_allow: &str) -> (Index, Vec<u8>) {
     let index = Index::start_with(|config| {
         let networks = egress_allow.split_whitespace();

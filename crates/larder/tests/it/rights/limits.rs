@@ -52,7 +52,7 @@ fn limits(text: &str) -> Option<Limits> {
 }
 
 impl Case<'_> {
-    /// Limits, and whether what is meant lies within.
+    /// Limits, and whether the object is within them.
     fn limits_around(&self, about: About) -> Vec<(String, bool)> {
         let (owner, stage) = (&self.owner, self.stage());
         let project = if about == About::Project("q") { "q" } else { "p" };
@@ -287,7 +287,7 @@ fn a_limited_token_reads_articles_within_its_limits() {
     assert!(refused.contains("limited to articles below `/docs/`"), "{refused}");
 }
 
-/// Lists show what lies within, and nothing else that is private.
+/// Lists show what is within the limits, and nothing else that is private.
 #[test]
 fn lists_stay_within_the_limits() {
     let private = Private::start();

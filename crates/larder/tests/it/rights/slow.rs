@@ -27,7 +27,7 @@ fn begin(world: &World, sent: &Sent, authorization: &str) -> Result<Begun, Respo
     begin_with(world, sent, authorization, sent.body.len() / 2)
 }
 
-/// The same with so many bytes of the body.
+/// Begins the request with this many bytes of the body.
 #[track_caller]
 fn begin_with(
     world: &World,
@@ -233,7 +233,7 @@ fn a_token_that_expires_while_the_body_comes_opens_nothing() {
     }
 }
 
-/// The same requests, as slow, are done where nothing ends.
+/// Requests that are as slow succeed if no right ends meanwhile.
 #[test]
 fn a_slow_body_is_taken() {
     let world = World::start();

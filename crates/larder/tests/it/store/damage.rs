@@ -3,7 +3,7 @@
 //! sweep, however it is forced, takes no blob that some store may own.
 //!
 //! Here: the files of SQLite and a directory of blobs. `postgres` and `bucket` have the same for the other backends,
-//! `beside` for what else lies in a data directory.
+//! `beside` for the other files in a data directory.
 
 mod beside;
 mod bucket;

@@ -41,7 +41,7 @@ impl Writer {
         }
     }
 
-    /// The same of files.
+    /// The wheel of that version; five megabytes for [`Writer::Large`].
     fn wheel(self, version: u32) -> Wheel {
         let bytes = if let Writer::Large = self { 5_000_000 } else { 3_000 };
         // What makes it differ from all others is at its start.

@@ -101,7 +101,7 @@ fn start_both(place: &Place) -> [Process; 2] {
 fn check_first_start(one: &Process, other: &Process) {
     let logs = one.log() + &other.log();
     assert_eq!(logs.matches("made the user `root` with the password in `").count(), 1, "{logs}");
-    // The two data directories lie beside each other.
+    // The two data directories are in one directory.
     let paths = ["one", "other"].map(|data| one.directory.path().join(data).join("root-password"));
     let passwords: Vec<String> =
         paths.iter().filter_map(|path| fs::read_to_string(path).ok()).collect();

@@ -59,7 +59,7 @@ fn start(place: &Place, data: &str, more: &[&str]) -> Process {
     place.start_with(data, &arguments)
 }
 
-/// The same, sharing what it mirrors.
+/// [`start`], with a cache that processes share.
 fn start_sharing(place: &Place, data: &str, more: &[&str]) -> Process {
     let arguments = [&["--python-mirror-shared-bytes-max", "1000000000"], more].concat();
     start(place, data, &arguments)
@@ -121,7 +121,7 @@ fn entries(place: &Place, s3: &S3) -> Vec<PathBuf> {
     below(&shared(place, s3).join("1"))
 }
 
-/// The shared page with so many files, if it is there.
+/// The shared page with this many files, if it is there.
 fn shared_page(place: &Place, s3: &S3, files: usize) -> Option<Value> {
     entries(place, s3).into_iter().find_map(|path| {
         let entry = fs::read(path).ok()?;
@@ -417,7 +417,7 @@ fn times_of_first_seeing_get_no_younger() {
         let page = json!({"meta": {"api-version": "1.1"}, "name": "foo", "files": files});
         upstream.offer("/simple/foo/", Offer::json(page.to_string()));
     };
-    // One process sees so many files; the page that it shares then.
+    // One process sees this many files; the page that it shares then.
     let seen_by = |client: &Client, count: usize| {
         offer(count);
         let refreshed = send(client, "POST", &format!("{PAGE}refresh"), "");

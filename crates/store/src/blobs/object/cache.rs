@@ -141,8 +141,9 @@ impl ObjectCache {
         Ok(())
     }
 
-    /// If the entries have more than so many bytes together, or are more than so many, removes those that were not used for
-    /// longest, until they have a tenth less. Meanwhile it keeps up to twice so many entries, and as many notes, in memory.
+    /// Trims the cache if its entries are more than `entries_max`, or have more than `bytes_max` bytes together: removes those that
+    /// were not used for longest, until a tenth less is left. Meanwhile up to twice `entries_max` entries, and as many notes, are in
+    /// memory.
     ///
     /// # Errors
     /// What the object store says; what was removed until then is gone.

@@ -1,7 +1,7 @@
 //! `/+attachments/{article}/`: the files of an article for people, with forms to add, replace and remove them.
 //!
-//! form, multipart -> whose session, and its token, before the first byte of a file -> [`attachments`], as for programs -> the
-//! page again; or the page with what is wrong.
+//! multipart form -> session and form token, checked before the first byte of a file -> [`attachments`], as for programs ->
+//! redirect to the page, or the page with what is wrong.
 
 use std::sync::Arc;
 
@@ -227,7 +227,7 @@ pub(in super::super) async fn change_attachments(
     };
     let stored = auth::stored(app)?;
     let principal = sender.as_ref().map(|(_, principal)| principal.clone()).unwrap_or_default();
-    // Nothing is told of the article but to those who may read and write it.
+    // Only senders who may read and write the article are told about it.
     let is_there = stored.articles.latest(name).is_some_and(|latest| !latest.is_deleted());
     let Some((session, _)) = sender.filter(|_| is_there && may_change(app, &principal, name))
     else {
@@ -326,7 +326,7 @@ async fn carry_out(
     Ok(attachments::store(app, principal, &write, file).await?)
 }
 
-/// The name for a file that a browser sends under this one. Of a name, browsers encode quotes and ends of lines, and nothing else.
+/// The attachment's name for a file name that a browser sent. In file names, browsers encode only quotes and ends of lines.
 fn name_of(filename: &str) -> Result<AttachmentName, HttpError> {
     let filename = filename.replace("%22", "\"").replace("%0D", " ").replace("%0A", " ");
     AttachmentName::of_file(&filename).map_err(bad)

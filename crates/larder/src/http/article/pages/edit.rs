@@ -86,7 +86,7 @@ struct Conflict {
 enum Merged {
     /// Both changes, which do not overlap.
     Clean,
-    /// Both, with marks around so many places that both changed.
+    /// Both texts, with marks around the places that both changed: this many.
     Marked(usize),
     /// What was sent, for this reason.
     Not(String),
@@ -371,7 +371,7 @@ impl Editing<'_> {
         self.page(Some(sender), draft, outcome, error.status()).await
     }
 
-    /// The same where the session has ended, or the form is of another one.
+    /// The page again, if the session has ended or the form belongs to another session.
     async fn undue(&self, draft: &Draft, undue: Undue) -> Result<Response, HttpError> {
         let what = if draft.is_deleting { "delete" } else { "save" };
         let problem = match undue {

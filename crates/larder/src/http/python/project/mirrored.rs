@@ -337,7 +337,7 @@ fn patience_after(patience: Duration, taken: Duration) -> Duration {
     (patience.saturating_sub(taken) + PORTION_PACE).min(PORTION_TIMEOUT)
 }
 
-/// `GET /{user}/{index}/{project}` of a project that is none of ours; `None` if no mirror has it.
+/// `GET /{user}/{index}/{project}` of a project that only mirrors may have; `None` if no mirror has it.
 pub(super) async fn project(
     ask: &Ask,
     order: &ResolutionOrder<'_>,

@@ -158,7 +158,7 @@ impl<'stage> Release<'stage> {
         }
         let mut is_done = true;
         for file in &self.files {
-            // Before its first byte leaves, whatever becomes of it and of whoever ordered it.
+            // Noted before its first byte leaves, however the upload ends, and also if the client leaves.
             let given = Given::Own(file);
             policy::note_given(ask, self.stage, self.stage, self.project, given).await;
             let outcome = match self.part(ask, file, file.filename()).await {

@@ -165,7 +165,7 @@ pub(super) fn response<'hit>(items: impl Iterator<Item = Item<'hit>>) -> String 
     text
 }
 
-/// The answer to a call that is none.
+/// The answer to a body that is not a valid call, or calls an unknown method.
 pub(super) fn fault(error: &CallError) -> String {
     let code = if matches!(error, CallError::Method(_)) { -32601 } else { -32700 };
     let text = plain(&error.to_string());

@@ -97,7 +97,7 @@ fn releases_are_yanked_pushed_and_removed() {
     let gone = root.submit(&project, "Remove the project", &all);
     assert_eq!((gone.status, gone.header("location")), (303, "/+manage/releases/root/dev"));
     assert_eq!(root.get(at).status, 404);
-    // What is none of an index itself.
+    // A mirror has no page for releases, and neither has an unknown project or version.
     assert_eq!(root.get("/+manage/releases/root/pypi").status, 404);
     assert_eq!(root.get("/+manage/releases/root/dev/none").status, 404);
     assert_eq!(root.get("/+manage/releases/root/dev/lib?version=9").status, 404);
@@ -125,11 +125,11 @@ fn whoever_may_not_change_releases_sees_no_more_than_they_may_read() {
     let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
     let mut alice = Browser::of(server.client, "alice", "staple");
     let at = "/+manage/releases/root/up/tool";
-    // She may push from it, and that is all.
+    // Alice may push from the index, and nothing else.
     let page = alice.get(&format!("{at}?version=1.0")).text();
     let pushed = alice.submit(&page, "Push", &[("target", "alice/own"), ("content", "all")]);
     assert_eq!(pushed.status, 200, "{}", pushed.text());
-    // Nor does she get what a policy hides from her.
+    // She may not push what a policy hides from her.
     let (action, mut fields) = form(&page, "Push");
     for (name, value) in &mut fields {
         match name.as_str() {
@@ -159,7 +159,7 @@ fn whoever_may_not_change_releases_sees_no_more_than_they_may_read() {
         );
     }
     assert!(root.get("/+manage/releases/root/dev").text().contains(">hidden<"));
-    // The forms of those who may, sent with a token of her own.
+    // She sends the forms of users with more rights, with a form token of her own.
     let token = form(&alice.get("/+account").text(), "New token").1[0].1.clone();
     let page = root.get(&format!("{at}?version=1.0")).text();
     let project = root.get(at).text();
@@ -200,7 +200,7 @@ fn whoever_may_not_change_releases_sees_no_more_than_they_may_read() {
     let hidden = server.client.send("GET", "/root/dev/+simple/hidden/", &[ROOT], b"").text();
     assert!(hidden.contains("hidden-1.0.zip") && !hidden.contains("data-yanked"), "{hidden}");
     assert!(!server.client.get("/alice/own/+simple/").text().contains("hidden"));
-    // Who owns an index is not offered what they may not read.
+    // The owner of an index is not offered releases that they may not read.
     let link = "/+manage/releases/alice/own";
     assert!(alice.get("/+manage/indexes/alice/own").text().contains(link));
     let closed = json!({"acl_read": ["root"]}).to_string();

@@ -100,7 +100,7 @@ fn a_stranger_elsewhere_slips_in_nothing() {
         let changed = index.alice().send("PATCH", "/alice/dev", settings.clone());
         assert_eq!(changed.status, 200, "{}", changed.text());
         assert_eq!(&shown(&index, &far), expected, "{settings}");
-        // What is merged may still be another project, whose places are none of this one.
+        // Merged releases may belong to another project, whose alternate locations are not this project's.
         let page = json_page(index.client(), "alice/dev", "foo").json();
         assert_eq!(page["alternate-locations"], Value::Null, "{settings}");
     }

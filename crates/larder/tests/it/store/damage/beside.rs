@@ -1,4 +1,4 @@
-//! What lies in a data directory, or beside it, and is no part of the store: the kept dump of the AUR, the configuration,
+//! Files in or beside a data directory that are not part of the store: the kept dump of the AUR, the configuration,
 //! the security log, the password of a new `root`, sockets. None of it costs a write, and each says what is wrong.
 
 use std::fs;
@@ -229,7 +229,7 @@ fn the_password_file() {
     assert!(code == Some(1) && said.contains("larder user password root"), "{said}");
 }
 
-/// A socket that is left behind is made anew; a file that is none stays, and is named.
+/// The server replaces a socket that an earlier one left; it refuses to replace any other file, and names it.
 #[test]
 fn sockets() {
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
