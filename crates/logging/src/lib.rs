@@ -163,6 +163,9 @@ fn is_security(metadata: &tracing::Metadata<'_>) -> bool {
     metadata.target() == security::TARGET
 }
 
+/// A filter that the message about an invalid one suggests: targets are the names of crates, `-` written as `_`.
+const FILTER_EXAMPLE: &str = "info,larder=debug,store=debug";
+
 /// A subscriber in this style that writes to `writer`; if `security` is given, the security log goes to that file.
 fn subscriber<W>(
     style: &Style,
@@ -173,7 +176,7 @@ where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let filter = EnvFilter::try_new(&style.filter).map_err(|error| {
-        format!("RUST_LOG = {:?}: {error}; expected for example `info,larder=debug`", style.filter)
+        format!("RUST_LOG = {:?}: {error}; expected for example `{FILTER_EXAMPLE}`", style.filter)
     })?;
     let lines = lines_to(style, writer);
     let registry = tracing_subscriber::registry();
@@ -279,6 +282,20 @@ mod tests {
         let style = style(LogFormat::Text, &[("RUST_LOG", "larder=loud")], false);
         let error = subscriber(&style, io::sink, None).err().unwrap();
         assert!(error.contains("larder=loud"), "{error}");
+    }
+
+    #[test]
+    fn the_suggested_filter_names_crates_that_exist() {
+        let directives =
+            FILTER_EXAMPLE.split(',').filter_map(|directive| directive.split_once('='));
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let names: Vec<&str> = directives.map(|(name, _)| name).collect();
+        assert!(
+            !names.is_empty() && names.iter().all(|name| crates.join(name).is_dir()),
+            "{names:?}"
+        );
+        let style = style(LogFormat::Text, &[("RUST_LOG", FILTER_EXAMPLE)], false);
+        assert!(subscriber(&style, io::sink, None).is_ok());
     }
 
     #[test]

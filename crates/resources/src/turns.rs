@@ -36,7 +36,7 @@ impl Turns {
     }
 
     /// A turn, if one is free now.
-    pub fn try_take(&self) -> Option<Turn> {
+    fn try_take(&self) -> Option<Turn> {
         self.try_take_many(1)
     }
 
