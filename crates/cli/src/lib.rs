@@ -1,4 +1,4 @@
-//! The command line: what users can ask of `larder`.
+//! The command line: the commands of `larder`, and their arguments.
 //!
 //! arguments -> [`parse`] -> [`Invocation`]; `main` runs the server, or [`Request::run`] does the rest, and an [`Exit`]
 //! becomes text and exit code. clap derives the commands from the types below and in the modules. [`command`] adds the flags
@@ -6,7 +6,6 @@
 //! those that name a server. Data goes to the writer that is given (stdout), complaints leave as an [`Exit`] (stderr).
 
 mod audit;
-pub mod demo_data;
 mod directory;
 mod import;
 mod index;
@@ -35,9 +34,10 @@ use clap::{
 };
 use clap_complete::Shell;
 use config::{ConfigError, Environment, Flags, Inputs, Key, Kind, Loaded};
+use source::demo_data::{self, Output};
+use state::maintenance::Progress;
 use tokio::runtime::Runtime;
 
-use self::demo_data::Output;
 use self::remote::{Place, ServerFlags};
 
 /// What the user asked for.
@@ -359,8 +359,12 @@ impl Request {
         };
         let text = match *command {
             Command::DemoData(DemoData { packages, seed, out, sql }) => {
-                let written =
-                    demo_data::write(&demo::Recipe { packages, seed }, &out, sql.as_deref());
+                let recipe = demo::Recipe { packages, seed };
+                let progress = Progress::on_terminal();
+                progress.begin_counted("generating packages", packages.into());
+                let mut reach = |written: u32| progress.reach(written.into());
+                let written = demo_data::write(&recipe, &out, sql.as_deref(), &mut reach);
+                progress.end();
                 return written.map_err(|error| {
                     Exit::failure(format!("cannot write the catalogue: {error}"))
                 });

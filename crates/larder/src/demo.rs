@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use ::demo::Recipe;
-use cli::demo_data::{self, Output};
 use config::Config;
 use net::ListenAddress;
+use source::demo_data::{self, Output};
+use state::maintenance::Progress;
 use state::setup::PASSWORD_FILE;
 
 use crate::app::App;
@@ -28,7 +29,11 @@ pub fn dump(data_dir: &Path, packages: u32) -> io::Result<PathBuf> {
     if !path.exists() {
         let unfinished = data_dir.join(format!("catalogue-{packages}.json.gz.tmp"));
         let out = Output::File { path: unfinished.clone(), gzip: true };
-        demo_data::write(&Recipe { packages, seed: DEMO_SEED }, &out, None)?;
+        let recipe = Recipe { packages, seed: DEMO_SEED };
+        let progress = Progress::on_terminal();
+        progress.begin_counted("generating packages", packages.into());
+        demo_data::write(&recipe, &out, None, &mut |written| progress.reach(written.into()))?;
+        progress.end();
         fs::rename(unfinished, &path)?;
     }
     Ok(path)

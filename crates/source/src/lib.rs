@@ -44,6 +44,7 @@ use tokio::time::{Instant, sleep_until};
 
 mod arrival;
 mod database;
+pub mod demo_data;
 mod error;
 mod file;
 mod kept_directory;

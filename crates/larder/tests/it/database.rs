@@ -186,8 +186,8 @@ fn the_generated_catalogue_is_the_same_from_a_dump_and_from_a_database() {
     let directory = tempfile::tempdir().expect("a directory");
     let (dump, sql) = (directory.path().join("dump.json"), directory.path().join("dump.sql"));
     let recipe = demo::Recipe { packages: 1500, seed: 7 };
-    let out = cli::demo_data::Output::File { path: dump.clone(), gzip: false };
-    cli::demo_data::write(&recipe, &out, Some(&sql)).expect("a catalogue");
+    let out = source::demo_data::Output::File { path: dump.clone(), gzip: false };
+    source::demo_data::write(&recipe, &out, Some(&sql), &mut |_| ()).expect("a catalogue");
     database.execute("aur", &fs::read_to_string(&sql).expect("the statements"));
     database.execute("mysql", READER);
     let dump = fs::read(&dump).expect("the dump");
@@ -248,8 +248,8 @@ fn changes_of_a_large_catalogue_are_the_same_as_a_new_start() {
     let directory = tempfile::tempdir().expect("a directory");
     let (dump, sql) = (directory.path().join("dump.json"), directory.path().join("dump.sql"));
     let recipe = demo::Recipe { packages: 900, seed: 11 };
-    let out = cli::demo_data::Output::File { path: dump.clone(), gzip: false };
-    cli::demo_data::write(&recipe, &out, Some(&sql)).expect("a catalogue");
+    let out = source::demo_data::Output::File { path: dump.clone(), gzip: false };
+    source::demo_data::write(&recipe, &out, Some(&sql), &mut |_| ()).expect("a catalogue");
     database.execute("aur", &fs::read_to_string(&sql).expect("the statements"));
     database.execute("mysql", READER);
     database.execute("mysql", LOGGING);

@@ -39,6 +39,11 @@ impl Progress {
         self.0.set_message(what);
     }
 
+    /// This many are done.
+    pub fn reach(&self, done: u64) {
+        self.0.set_position(done);
+    }
+
     /// One more is done.
     pub fn step(&self) {
         self.0.inc(1);

@@ -1,4 +1,4 @@
-//! A generated catalogue as a file: what `larder demo-data` writes, and what a demonstration serves.
+//! A generated catalogue as a dump of the AUR, in a file: `larder demo-data` writes it, and `larder serve --demo` serves it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use demo::{Recipe, SqlWriter};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use indicatif::{ProgressBar, ProgressStyle};
 
 /// Fast, since the catalogue is written while somebody waits.
 const GZIP_LEVEL: u32 = 1;
@@ -38,29 +37,37 @@ impl From<OsString> for Output {
     }
 }
 
-/// Writes a catalogue as a dump, with a progress bar on a terminal, and the same one as SQL where `sql` says so.
+/// Writes a catalogue as a dump; with `sql`, also as the statements of aurweb's database into that file. `progress` gets the number
+/// of packages that are written, from time to time. This blocks.
 ///
 /// # Errors
 /// Those of writing.
-pub fn write(recipe: &Recipe, out: &Output, sql: Option<&Path>) -> io::Result<()> {
+pub fn write(
+    recipe: &Recipe,
+    out: &Output,
+    sql: Option<&Path>,
+    progress: &mut dyn FnMut(u32),
+) -> io::Result<()> {
     let sql = match sql {
         Some(path) => Some(SqlWriter::begin(BufWriter::new(File::create(path)?))?),
         None => None,
     };
     match out {
-        Output::Stdout => write_to(recipe, BufWriter::new(io::stdout().lock()), sql)?.flush(),
+        Output::Stdout => {
+            write_to(recipe, BufWriter::new(io::stdout().lock()), sql, progress)?.flush()
+        }
         Output::File { path, gzip: false } => {
-            write_to(recipe, BufWriter::new(File::create(path)?), sql)?.flush()
+            write_to(recipe, BufWriter::new(File::create(path)?), sql, progress)?.flush()
         }
         Output::File { path, gzip: true } => {
             let file = BufWriter::new(File::create(path)?);
             let out = GzEncoder::new(file, Compression::new(GZIP_LEVEL));
-            write_to(recipe, out, sql)?.finish()?.flush()
+            write_to(recipe, out, sql, progress)?.finish()?.flush()
         }
     }
 }
 
-/// Writes to both, if there are two.
+/// Writes to the dump, and to the statements if there are any.
 struct Both<W, S: Write> {
     dump: W,
     sql: Option<SqlWriter<S>>,
@@ -84,16 +91,12 @@ fn write_to<W: Write>(
     recipe: &Recipe,
     dump: W,
     sql: Option<SqlWriter<impl Write>>,
+    progress: &mut dyn FnMut(u32),
 ) -> io::Result<W> {
     let mut out = Both { dump, sql };
-    let bar = ProgressBar::new(recipe.packages.into());
-    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.set_message("generating packages");
-    demo::write_dump(recipe, &mut out, &mut |written| bar.set_position(written.into()))?;
+    demo::write_dump(recipe, &mut out, progress)?;
     if let Some(sql) = out.sql {
         sql.finish()?;
     }
-    bar.finish_and_clear();
     Ok(out.dump)
 }
