@@ -14,7 +14,6 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
-use config::Config;
 use jiff::{SignedDuration, Timestamp};
 use prometheus::IntCounter;
 use resources::turns::Turns;
@@ -153,9 +152,10 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// The log in the data directory; `lost` counts entries that were left out.
-    pub fn new(config: &Config, lost: IntCounter) -> Audit {
-        let audit = Audit::of(Log::of(config), config.python.audit_served, lost);
+    /// Writes to `log`. With `has_served`, it also has what is served where a policy counts; `lost` counts entries that were left
+    /// out.
+    pub fn new(log: Log, has_served: bool, lost: IntCounter) -> Audit {
+        let audit = Audit::of(log, has_served, lost);
         // What is there becomes too old, also if nothing is noted.
         if audit.log.is_on() && audit.log.directory.is_dir() {
             audit.queue();
@@ -354,21 +354,15 @@ pub fn anonymise(entry: &mut Value, may_read: impl Fn(&str) -> bool) {
 /// The segments on disk.
 #[derive(Clone, Debug)]
 pub struct Log {
-    directory: PathBuf,
-    bytes_max: u64,
-    days_max: u32,
+    /// Their directory; it is made for the first entry.
+    pub directory: PathBuf,
+    /// Most bytes of all segments together; 0: nothing is noted.
+    pub bytes_max: u64,
+    /// Entries are removed after this many days.
+    pub days_max: u32,
 }
 
 impl Log {
-    /// The log that is configured.
-    pub fn of(config: &Config) -> Log {
-        Log {
-            directory: config.data_dir.join("audit"),
-            bytes_max: config.python.audit_bytes_max,
-            days_max: config.python.audit_days_max,
-        }
-    }
-
     fn is_on(&self) -> bool {
         self.bytes_max > 0
     }

@@ -145,9 +145,9 @@ fn what_is_too_old_goes_without_a_new_entry() {
         let at = std::time::SystemTime::now() - Duration::from_secs(days * 24 * 3600);
         file.set_modified(at).expect("a time");
     }
-    let config = Config { data_dir: directory.path().join("none"), ..Config::default() };
+    let none = log(&directory.path().join("none"), 1 << 20);
     let lost = IntCounter::new("lost", "lost").expect("a counter");
-    assert!(Audit::new(&config, lost).queue.get().is_none(), "there is nothing to watch");
+    assert!(Audit::new(none, true, lost).queue.get().is_none(), "there is nothing to watch");
     let audit = audit(directory.path(), 1 << 20);
     audit.queue();
     // The thread answers after it has looked.

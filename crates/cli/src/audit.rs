@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use audit::{Log, Query};
 use clap::Args;
+use config::Config;
 use pypi::StageName;
 use serde_json::{Value, json};
 
@@ -70,7 +71,7 @@ impl Command {
         let query = Query::of(pairs.iter().copied()).map_err(Exit::usage)?;
         let found = match place()? {
             Place::Store(loaded) => {
-                let found = Log::of(&loaded.config).query(&query, jiff::Timestamp::now(), |_| {});
+                let found = log(&loaded.config).query(&query, jiff::Timestamp::now(), |_| {});
                 let found = found.map_err(|error| {
                     Exit::failure(format!("the audit log cannot be read: {error}"))
                 })?;
@@ -98,6 +99,15 @@ impl Command {
             true => format!("{found:#}\n"),
             false => shown(&found),
         })
+    }
+}
+
+/// The log that the server of this configuration writes.
+fn log(config: &Config) -> Log {
+    Log {
+        directory: config.data_dir.join("audit"),
+        bytes_max: config.python.audit_bytes_max,
+        days_max: config.python.audit_days_max,
     }
 }
 

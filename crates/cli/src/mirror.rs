@@ -66,13 +66,24 @@ impl Command {
             Command::ImportMirror { directory, .. } => {
                 // A server has its cache in memory, and would not see what is added.
                 let _lock = DataDirLock::acquire(&config.data_dir).map_err(Exit::failure)?;
-                let mirrors = Mirrors::open(&cache, Budget::of(config), net::Egress::default());
+                let mirrors = Mirrors::open(&cache, budget(config), net::Egress::default());
                 mirrors.and_then(|mirrors| mirrors.import(&mirror, directory, &mut step))
             }
         };
         progress.end();
         let carried = done.map_err(|error| Exit::failure(format!("{error:#}")))?;
         tell(&carried, out)
+    }
+}
+
+/// The bounds of the cache that the server of this configuration has.
+fn budget(config: &Config) -> Budget {
+    Budget {
+        memory_bytes_max: config.python.mirror_memory_bytes_max,
+        disk_bytes_max: config.python.mirror_disk_bytes_max,
+        free_bytes_min: config.store.free_bytes_min,
+        expiry: config.python.mirror_cache_expiry,
+        is_offline: config.python.mirrors_offline,
     }
 }
 

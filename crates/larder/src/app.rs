@@ -176,7 +176,13 @@ impl App {
         }
         let mirrors = Mirrors::open(
             &config.data_dir.join("mirrors"),
-            mirrors::Budget::of(&config),
+            mirrors::Budget {
+                memory_bytes_max: config.python.mirror_memory_bytes_max,
+                disk_bytes_max: config.python.mirror_disk_bytes_max,
+                free_bytes_min: config.store.free_bytes_min,
+                expiry: config.python.mirror_cache_expiry,
+                is_offline: config.python.mirrors_offline,
+            },
             mirrors_egress,
         )?;
         let mirrors = mirrors.sharing(store.blobs.cache(), config.python.mirror_shared_bytes_max);
@@ -214,7 +220,15 @@ impl App {
                 metrics.passwords.clone(),
             )?,
             token_uses: TokenUses::default(),
-            audit: Audit::new(&config, metrics.python.audit_lost.clone()),
+            audit: Audit::new(
+                audit::Log {
+                    directory: config.data_dir.join("audit"),
+                    bytes_max: config.python.audit_bytes_max,
+                    days_max: config.python.audit_days_max,
+                },
+                config.python.audit_served,
+                metrics.python.audit_lost.clone(),
+            ),
             security: SecurityLog::default(),
             cpu_pool,
             refined: Share::half(cpu_threads, config.actions.cpu_queue_max),

@@ -1,5 +1,5 @@
-//! The rules of the house that a compiler does not know: which crate may use which, no circle of modules within a crate,
-//! a module doc in every file, and nothing of the machine that a file was written on.
+//! Rules that a compiler does not know: which crate may use which, no circle of modules within a crate, a module doc in every
+//! file, and no path of the machine that a file was written on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,20 +14,20 @@ const FLOORS: [&[&str]; 9] = [
     &["postings", "reply", "record", "demo", "markup", "net", "version", "testbed", "paste"],
     &["account"],
     &["aur", "article", "pypi", "passwords", "resources", "store"],
-    &["source"],
+    &["audit", "mirrors", "source"],
     &["config"],
-    &["audit", "mirrors", "state"],
+    &["state"],
     &["import", "logging"],
     &["cli"],
     &["larder"],
 ];
 
-/// Crates that do no I/O over a network and know no runtime.
+/// Crates without I/O, clock or runtime. Of this workspace, they use only each other, for tests, too.
 const PURE: [&str; 9] =
     ["aur", "article", "pypi", "account", "postings", "reply", "record", "demo", "markup"];
 
-/// What the pure ones must not know.
-const IMPURE: [&str; 12] = [
+/// Libraries that the pure ones must not use.
+const IMPURE: [&str; 11] = [
     "tokio",
     "tokio-util",
     "axum",
@@ -39,10 +39,9 @@ const IMPURE: [&str; 12] = [
     "tower",
     "tower-http",
     "rustls",
-    "larder",
 ];
 
-/// What only those know who serve: connections, and what is answered on them.
+/// Libraries for connections and answers: only the crates that serve use them.
 const SERVING: [&str; 5] = ["axum", "hyper", "hyper-util", "tower", "tower-http"];
 
 /// The names in all dependency sections of a crate's manifest, those for tests included if asked for.
@@ -95,6 +94,20 @@ fn the_surfaces_are_pure() {
         for other in IMPURE {
             assert!(!used.contains(other), "`{name}` uses `{other}`");
         }
+        for other in FLOORS.into_iter().flatten().filter(|other| !PURE.contains(other)) {
+            assert!(!used.contains(*other), "`{name}` uses `{other}`, which is not pure");
+        }
+    }
+}
+
+/// The command line starts the server, and not the other way round.
+#[test]
+fn only_the_binary_knows_the_command_line() {
+    let source = root().join("crates/larder/src");
+    for path in rust_files(&source).into_iter().filter(|path| *path != source.join("main.rs")) {
+        let text = fs::read_to_string(&path).expect("text");
+        let is_named = text.contains("use cli::") || text.contains(" cli::");
+        assert!(!is_named, "{} uses `cli`", path.display());
     }
 }
 
@@ -253,7 +266,7 @@ fn used_modules(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
 /// A circle in `used`, if there is one: modules each of which uses the next.
 fn circle(used: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
     let mut left = used.clone();
-    // Who uses nobody who is left is in no circle.
+    // A module that uses none of the others is not in a circle.
     while let Some(done) = left.iter().find(|(_, used)| used.is_empty()).map(|it| it.0.clone()) {
         left.remove(&done);
         left.values_mut().for_each(|used| _ = used.remove(&done));

@@ -28,7 +28,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use config::Config;
 use jiff::Timestamp;
 use pypi::upstream::Breaker;
 use pypi::{MirrorSettings, Page, PageForm, Snapshot, Stage};
@@ -89,19 +88,6 @@ pub struct Budget {
     pub expiry: Duration,
     /// Whether no upstream is asked.
     pub is_offline: bool,
-}
-
-impl Budget {
-    /// What the configuration says.
-    pub fn of(config: &Config) -> Budget {
-        Budget {
-            memory_bytes_max: config.python.mirror_memory_bytes_max,
-            disk_bytes_max: config.python.mirror_disk_bytes_max,
-            free_bytes_min: config.store.free_bytes_min,
-            expiry: config.python.mirror_cache_expiry,
-            is_offline: config.python.mirrors_offline,
-        }
-    }
 }
 
 /// All mirrors of this process.
