@@ -6,21 +6,19 @@
 //! items and tables hold cells, so that those who listen to a page are told right. Nothing here is relied on for safety:
 //! that is [`crate::clean`].
 
+mod links;
 mod tokens;
 mod vocabulary;
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use percent_encoding::percent_decode_str;
-use url::{ParseError, Url};
-
+use self::links::{Link, first_url, slug, target};
 use self::tokens::{Attributes, Token, tokens};
 use self::vocabulary::{Role, role};
-use crate::{
-    CONTENTS_MAX, Escaped, HREF_BYTES_MAX, Heading, ID_PREFIX, OUTPUT_BYTES_MAX, Options, Target,
-    push,
-};
+use crate::{CONTENTS_MAX, Escaped, Heading, ID_PREFIX, OUTPUT_BYTES_MAX, Options, push};
+
+pub(crate) use self::links::{links, slug_of_fragment};
 
 /// Elements within each other; further ones lose their tags.
 const DEPTH_MAX: usize = 48;
@@ -67,12 +65,6 @@ enum Detail {
     Cell(String),
 }
 
-/// Where a link leads.
-enum Link {
-    Page { href: String, is_missing: bool },
-    Picture(String),
-}
-
 struct Tidy<'a> {
     options: &'a Options<'a>,
     /// Whether addresses in `pre` become links.
@@ -117,27 +109,6 @@ pub(crate) fn tidy(html: &str, options: &Options<'_>, links_in_pre: bool) -> Tid
     }
     tidy.close_to(0);
     Tidied { html: tidy.html, title: tidy.title, contents: tidy.contents, is_cut }
-}
-
-/// The addresses of the links in HTML, each once, at most `count_max`.
-pub(crate) fn links(html: &str, count_max: usize) -> Vec<String> {
-    let mut links: Vec<String> = Vec::new();
-    let mut known = HashSet::new();
-    for token in tokens(html) {
-        let Token::Start { name, attributes, .. } = token else { continue };
-        if role(&name) != Role::Link {
-            continue;
-        }
-        let href = attribute(&attributes, "href").unwrap_or_default();
-        let href = href.trim_matches(|c: char| c <= ' ');
-        if !href.is_empty() && href.len() <= HREF_BYTES_MAX && known.insert(href.to_owned()) {
-            links.push(href.to_owned());
-            if links.len() >= count_max {
-                break;
-            }
-        }
-    }
-    links
 }
 
 impl Tidy<'_> {
@@ -388,7 +359,7 @@ impl Tidy<'_> {
         let id = own
             .and_then(|id| self.free_id(&id))
             .map_or(String::new(), |id| format!(" id=\"{}\"", Escaped(&id)));
-        let link = attribute(attributes, "href").and_then(|href| self.target(&href));
+        let link = attribute(attributes, "href").and_then(|href| target(self.options, &href));
         let is_deep = self.stack.len() >= DEPTH_MAX || self.is_within(&["a"]);
         let Some(link) = link.filter(|_| !is_deep) else {
             if !id.is_empty() {
@@ -411,7 +382,7 @@ impl Tidy<'_> {
     fn picture(&mut self, attributes: &Attributes) {
         let alt = attribute(attributes, "alt").unwrap_or_default();
         let alt = alt.trim();
-        let source = attribute(attributes, "src").and_then(|source| self.target(&source));
+        let source = attribute(attributes, "src").and_then(|source| target(self.options, &source));
         let is_in_link = self.is_within(&["a"]);
         match source {
             Some(Link::Picture(source)) => {
@@ -583,7 +554,7 @@ impl Tidy<'_> {
         if rest.contains("://") && !self.is_within(no_links) {
             while let Some((before, url, after)) = first_url(rest) {
                 push(&mut self.html, format_args!("{}", Escaped(before)));
-                match self.target(url) {
+                match target(self.options, url) {
                     Some(Link::Page { href, is_missing: false }) => {
                         let (href, url) = (Escaped(&href), Escaped(url));
                         push(&mut self.html, format_args!("<a href=\"{href}\">{url}</a>"));
@@ -594,36 +565,6 @@ impl Tidy<'_> {
             }
         }
         push(&mut self.html, format_args!("{}", Escaped(rest)));
-    }
-
-    /// Where a link leads, if it may.
-    fn target(&self, href: &str) -> Option<Link> {
-        let href = href.trim_matches(|c: char| c <= ' ');
-        if href.is_empty() || href.len() > HREF_BYTES_MAX {
-            return None;
-        }
-        if let Some(fragment) = href.strip_prefix('#') {
-            let id = slug_of_fragment(fragment)?;
-            return Some(Link::Page { href: format!("#{ID_PREFIX}{id}"), is_missing: false });
-        }
-        let outside = |url: Url| {
-            let is_allowed = matches!(url.scheme(), "http" | "https" | "mailto");
-            is_allowed.then(|| Link::Page { href: url.into(), is_missing: false })
-        };
-        match Url::parse(href) {
-            Ok(url) => outside(url),
-            Err(ParseError::RelativeUrlWithoutBase)
-                if href.starts_with(['/', '\\']) && href[1..].starts_with(['/', '\\']) =>
-            {
-                outside(Url::parse(&format!("https:{href}")).ok()?)
-            }
-            Err(ParseError::RelativeUrlWithoutBase) => Some(match (self.options.resolve)(href)? {
-                Target::Page(href) => Link::Page { href, is_missing: false },
-                Target::Missing(href) => Link::Page { href, is_missing: true },
-                Target::Picture(href) => Link::Picture(href),
-            }),
-            Err(_) => None,
-        }
     }
 
     /// An `id` like this one that no other element has; `None` if nothing is left of it.
@@ -638,22 +579,6 @@ impl Tidy<'_> {
         self.ids.insert(id.clone(), 0);
         Some(format!("{ID_PREFIX}{id}"))
     }
-}
-
-/// That of the heading which a fragment names.
-pub(crate) fn slug_of_fragment(fragment: &str) -> Option<String> {
-    slug(&percent_decode_str(fragment).decode_utf8_lossy())
-}
-
-/// Letters, digits, `-` and `_`, small; spaces as `-`. As on GitHub, so that links within a text hold.
-fn slug(text: &str) -> Option<String> {
-    let kept = text.trim().chars().flat_map(char::to_lowercase).filter_map(|c| match c {
-        c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c),
-        c if c.is_whitespace() => Some('-'),
-        _ => None,
-    });
-    let id: String = kept.take(ID_CHARS_MAX).collect();
-    (!id.is_empty()).then_some(id)
 }
 
 fn shortened(text: &str, bytes_max: usize) -> &str {
@@ -678,33 +603,4 @@ fn cell_attributes(attributes: &Attributes) -> String {
         }
     }
     own
-}
-
-/// The first address of a page in a text, with what is before and after it.
-fn first_url(text: &str) -> Option<(&str, &str, &str)> {
-    let mut from = 0;
-    loop {
-        let at = from + text[from..].find("://")?;
-        from = at + 3;
-        let scheme = ["https", "http"].into_iter().find(|it| text[..at].ends_with(it));
-        let Some(scheme) = scheme else { continue };
-        let start = at - scheme.len();
-        if text[..start].ends_with(|c: char| c.is_alphanumeric()) {
-            continue;
-        }
-        let end = text[from..]
-            .find(|c: char| c.is_whitespace() || matches!(c, '<' | '>' | '"' | '`' | '|'))
-            .map_or(text.len(), |length| from + length);
-        let url = text[start..end]
-            .trim_end_matches(['.', ',', ';', ':', '!', '?', '\'', '*', '_', ']', '}']);
-        // A closing parenthesis belongs to the sentence, unless the address has its partner.
-        let url = match url.contains('(') {
-            true => url,
-            false => url.trim_end_matches([')', '.', ',']),
-        };
-        if url.len() <= scheme.len() + 3 {
-            continue;
-        }
-        return Some((&text[..start], url, &text[start + url.len()..]));
-    }
 }

@@ -6,6 +6,7 @@
 mod attachments;
 pub(crate) mod call;
 mod comparing;
+mod diff;
 mod pages;
 mod read;
 mod redirect;

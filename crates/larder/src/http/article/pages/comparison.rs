@@ -8,7 +8,7 @@ use axum::response::Response;
 use markup::{Block, Cell, Comparison};
 
 use super::super::comparing::{Waiting, computed};
-use super::super::read::{Sides, Textual};
+use super::super::diff::{Sides, Textual};
 use super::super::{parameters, parsed};
 use super::{Place, Shown};
 use crate::http::error::HttpError;
