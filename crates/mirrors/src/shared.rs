@@ -302,21 +302,6 @@ impl Shared {
         coming: Coming<'_>,
         extra: Option<Box<dyn DynDigest + Send>>,
     ) -> Option<Brought> {
-        let taken = self.take_content(disk, key, coming, extra).await;
-        if taken.is_none() {
-            // It is not transferred again and again.
-            self.miss(key);
-        }
-        taken
-    }
-
-    async fn take_content(
-        &self,
-        disk: &Arc<Disk>,
-        key: &Key,
-        coming: Coming<'_>,
-        extra: Option<Box<dyn DynDigest + Send>>,
-    ) -> Option<Brought> {
         let Coming { head, first, mut chunks, kind, _turn } = coming;
         let until = tokio::time::Instant::now() + ENTRY_PATIENCE;
         let (begun, content_bytes) = (disk.clone(), head.size_bytes);
@@ -471,7 +456,12 @@ impl Mirrors {
             shared.miss(key);
             return None;
         }
-        shared.take(&self.disk, key, coming, extra).await
+        let taken = shared.take(&self.disk, key, coming, extra).await;
+        if taken.is_none() {
+            // It is not transferred again and again.
+            shared.miss(key);
+        }
+        taken
     }
 
     /// What was brought is not what is wanted: it is not transferred again and again.
@@ -598,13 +588,7 @@ mod tests {
         let head = |size_bytes: u64| Head {
             name: "team/pypi file".to_owned(),
             size_bytes,
-            sha256: String::new(),
-            confirmed_at: 0,
-            etag: None,
-            last_modified: None,
-            serial: None,
-            form: 0,
-            is_verified: true,
+            ..Head::default()
         };
         let start = Instant::now();
         let mut heads = Heads::default();

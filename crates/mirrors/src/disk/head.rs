@@ -14,7 +14,7 @@ use super::Key;
 pub(crate) const HEAD_BYTES: u64 = 4096;
 
 /// What is known of an entry's content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     /// What it is, for people who look at the file.
     pub(crate) name: String,

@@ -160,17 +160,8 @@ mod tests {
             ready.map(|ready| ready.map(|(_, until)| until))
         };
         assert_eq!(reached(&mut arriving, 0).expect("bytes"), Some(9));
-        let head = Head {
-            name: String::new(),
-            size_bytes: 10,
-            sha256: Digest::of(b"").to_string(),
-            confirmed_at: 0,
-            etag: None,
-            last_modified: None,
-            serial: None,
-            form: 0,
-            is_verified: true,
-        };
+        let sha256 = Digest::of(b"").to_string();
+        let head = Head { size_bytes: 10, sha256, ..Head::default() };
         sender.send_modify(|it| it.state = State::Whole(head.into()));
         assert_eq!(reached(&mut arriving, 9).expect("bytes"), Some(10));
         sender.send_modify(|it| it.state = State::Failed(lost()));

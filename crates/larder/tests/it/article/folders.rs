@@ -26,6 +26,22 @@ fn write(path: &Path, bytes: impl AsRef<[u8]>) {
     fs::write(path, bytes).expect("a file");
 }
 
+/// Exports the articles into `out`, a folder that must then have these files; their bytes by path.
+#[track_caller]
+fn exported(place: &Place<'_>, expected: &[&str]) -> BTreeMap<String, Vec<u8>> {
+    place.run("export-articles out");
+    let out = files(&place.0.join("out"));
+    assert_eq!(out.keys().map(String::as_str).collect::<Vec<_>>(), expected);
+    out
+}
+
+/// A new directory, with the exported folder as `in`.
+fn carried(first: &TempDir) -> Arc<TempDir> {
+    let second = Arc::new(TempDir::new().expect("a directory"));
+    fs::rename(first.path().join("out"), second.path().join("in")).expect("moved");
+    second
+}
+
 /// What is below a folder, by path.
 fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
@@ -103,12 +119,9 @@ fn a_round_trip_gives_the_same() {
     assert_eq!(before.len(), 12, "{before:?}");
     drop(server);
     let place = Place(first.path());
-    place.run("export-articles out");
-    let out = files(&first.path().join("out"));
-    let paths: Vec<&str> = out.keys().map(String::as_str).collect();
-    assert_eq!(
-        paths,
-        [
+    let out = exported(
+        &place,
+        &[
             "%6Carder-articles.json",
             "a/%2Ehidden.md",
             "data.json",
@@ -121,13 +134,12 @@ fn a_round_trip_gives_the_same() {
             "notes.md",
             "odd.md.bin",
             "two words.md",
-        ]
+        ],
     );
     assert_eq!(out["guide/logo.png"], b"\x89PNG\0");
     place.check("export-articles out", 1, "is not empty: a new folder was expected");
     // Into another store, twice.
-    let second = Arc::new(TempDir::new().expect("a directory"));
-    fs::rename(first.path().join("out"), second.path().join("in")).expect("moved");
+    let second = carried(&first);
     let place = Place(second.path());
     place.check("import-articles in", 1, "there is no store");
     assert!(!second.path().join("data").exists(), "a slip makes no store");
@@ -323,13 +335,9 @@ fn attachments_go_out_and_in_again() {
     attach(&server, "guide/b/plan.png", b"of b");
     attach(&server, "guide/b/c.png.md", b"so is this");
     drop(server);
-    let place = Place(first.path());
-    place.run("export-articles out");
-    let out = files(&first.path().join("out"));
-    let paths: Vec<&str> = out.keys().map(String::as_str).collect();
-    assert_eq!(
-        paths,
-        [
+    let out = exported(
+        &Place(first.path()),
+        &[
             "guide/a.md",
             "guide/b.md",
             "guide/b.md.files/c.png.md",
@@ -337,11 +345,10 @@ fn attachments_go_out_and_in_again() {
             "guide/c.png.md",
             "guide/plan.png",
             "larder-articles.json",
-        ]
+        ],
     );
     assert_eq!(out["guide/plan.png"], b"of a");
-    let second = Arc::new(TempDir::new().expect("a directory"));
-    fs::rename(first.path().join("out"), second.path().join("in")).expect("moved");
+    let second = carried(&first);
     let place = Place(second.path());
     place.run("init");
     let rehearsed = place.run_with("import-articles in --json --dry-run", "");

@@ -166,20 +166,8 @@ enum Refused {
     Failed(Failed),
 }
 
-impl From<Failed> for Refused {
-    fn from(failed: Failed) -> Refused {
-        Refused::Failed(failed)
-    }
-}
-
-impl From<HttpError> for Refused {
-    fn from(error: HttpError) -> Refused {
-        Refused::Failed(error.into())
-    }
-}
-
-impl From<AttachmentError> for Refused {
-    fn from(error: AttachmentError) -> Refused {
+impl<E: Into<Failed>> From<E> for Refused {
+    fn from(error: E) -> Refused {
         Refused::Failed(error.into())
     }
 }
