@@ -1,28 +1,23 @@
 //! `larder prefetch`: asks an index for every file that a lock names, so that its mirrors keep them.
 //!
-//! lock files -> [`Wanted`] -> the page of each project -> the files that the lock means, read to their end and compared
-//! with their digests. Nothing is written here: what is kept is the cache of the mirrors behind the index.
+//! lock files -> [`Wanted`] -> [`mirrors::prefetch`], which asks for the page of each project and for the files over HTTP.
+//! Nothing is written here: what is kept is the cache of the mirrors behind the index.
 
-mod wanted;
-
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use config::{Environment, TOKEN_VARIABLE};
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use http::header::ACCEPT;
-use md5::Md5;
-use pypi::{Filename, ProjectName, Version};
+use mirrors::prefetch::{Fetched, Index, Offered, Pieces, fetch};
+use pypi::ProjectName;
+use pypi::lock::{Lock, Wanted};
 use reqwest::{Client, Url};
 use serde_json::Value;
-use sha2::digest::DynDigest;
-use sha2::{Sha256, Sha384, Sha512};
 use state::maintenance::Progress;
 
-use self::wanted::{ALGORITHMS, Files, Wanted};
 use super::remote::TOKEN_USER;
 use super::{Exit, note, print, runtime};
 
@@ -49,15 +44,6 @@ pub(super) struct Command {
     jobs: u8,
 }
 
-/// What was fetched.
-#[derive(Clone, Copy, Default)]
-struct Fetched {
-    files: u64,
-    bytes: u64,
-    /// Files that neither the lock nor the index names a digest of.
-    uncompared: u64,
-}
-
 impl Command {
     /// Fetches everything.
     ///
@@ -70,7 +56,7 @@ impl Command {
             let problem = |text: String| Exit::failure(format!("{}: {text}", path.display()));
             let text = std::fs::read_to_string(path)
                 .map_err(|error| problem(format!("cannot be read: {error}")))?;
-            let lock = wanted::parse(&text).map_err(problem)?;
+            let lock = Lock::parse(&text).map_err(problem)?;
             if lock.others > 0 {
                 note(&format!(
                     "{}: {} of its packages come from elsewhere than an index, and are left out",
@@ -137,12 +123,10 @@ async fn fetch_all(
     progress.begin_counted("fetching", wanted.len() as u64);
     let (mut total, mut problems) = (Fetched::default(), Vec::new());
     let mut running =
-        futures_util::stream::iter(&wanted).map(|one| fetching.fetch(one)).buffer_unordered(jobs);
-    while let Some((fetched, problem)) = running.next().await {
-        total.files += fetched.files;
-        total.bytes += fetched.bytes;
-        total.uncompared += fetched.uncompared;
-        problems.extend(problem);
+        futures_util::stream::iter(&wanted).map(|one| fetch(&fetching, one)).buffer_unordered(jobs);
+    while let Some((fetched, told)) = running.next().await {
+        total += fetched;
+        problems.extend(told);
         progress.step();
     }
     progress.end();
@@ -157,83 +141,6 @@ struct Fetching {
 }
 
 impl Fetching {
-    /// Fetches the files of one release; what was fetched, and why not all of it.
-    async fn fetch(&self, wanted: &Wanted) -> (Fetched, Option<String>) {
-        let mut fetched = Fetched::default();
-        let problem = self.files_of(wanted, &mut fetched).await.err();
-        (fetched, problem.map(|text| format!("{} {}: {text}", wanted.project, wanted.version)))
-    }
-
-    async fn files_of(&self, wanted: &Wanted, fetched: &mut Fetched) -> Result<(), String> {
-        let page = self.index.join(&format!("{}/", wanted.project)).map_err(|it| it.to_string())?;
-        let body = self.page(page.clone()).await?;
-        let said: Value = serde_json::from_slice(&body)
-            .map_err(|error| format!("the index answers something else than a page: {error}"))?;
-        let mut offered: Vec<Offered> = Vec::new();
-        for file in said["files"].as_array().into_iter().flatten() {
-            offered.extend(Offered::of(file, &page)?);
-        }
-        let mut problems = Vec::new();
-        // What the lock means, and not every release has a file of.
-        let mut missing: BTreeSet<String> = match &wanted.files {
-            Files::All => BTreeSet::new(),
-            Files::Digests(digests) => digests.clone(),
-            Files::Named(named) => named.keys().cloned().collect(),
-        };
-        let (mut found, nothing) = (0, BTreeSet::new());
-        for file in &offered {
-            let expected = match &wanted.files {
-                Files::All if is_of(&file.name, &wanted.project, &wanted.version) => &nothing,
-                // A page need not name the digest that the lock has; the bytes have every one.
-                Files::Digests(digests)
-                    if !file.digests.is_disjoint(digests)
-                        || is_of(&file.name, &wanted.project, &wanted.version)
-                            && file.may_have_one_of(digests) =>
-                {
-                    digests
-                }
-                Files::Named(named) => match named.get(&file.name) {
-                    Some(digests) => digests,
-                    None => continue,
-                },
-                _ => continue,
-            };
-            missing.remove(&file.name);
-            found += 1;
-            if !file.may_have_one_of(expected) {
-                problems.push(format!(
-                    "{} has {}, which is not the lock's",
-                    file.name,
-                    joined(&file.digests)
-                ));
-                continue;
-            }
-            let read = self.read(file, expected).await;
-            match (read, &wanted.files) {
-                (Ok((bytes, has)), _) => {
-                    missing.retain(|digest| !has.contains(digest));
-                    fetched.files += 1;
-                    fetched.bytes += bytes;
-                    fetched.uncompared += u64::from(expected.is_empty() && file.digests.is_empty());
-                }
-                // Another file of the release, as the lock sees it.
-                (Err(Unread::Other { .. }), Files::Digests(_)) => {}
-                (Err(error), _) => problems.push(format!("{}: {error}", file.name)),
-            }
-        }
-        if !missing.is_empty() {
-            let what = match wanted.files {
-                Files::Digests(_) => "a file of it with ",
-                _ => "",
-            };
-            problems.push(format!("the index does not have {what}{}", joined(&missing)));
-        }
-        if found == 0 && missing.is_empty() {
-            problems.push("the index has no file of it".to_owned());
-        }
-        if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
-    }
-
     async fn get(&self, url: Url) -> Result<reqwest::Response, String> {
         let is_own = url.origin() == self.index.origin();
         let mut request =
@@ -263,103 +170,32 @@ impl Fetching {
         }
         Ok(body)
     }
+}
 
-    /// Reads a file to its end: its size in bytes, and its digests of all kinds that the page and `expected` have.
-    ///
-    /// # Errors
-    /// [`Unread`]; a digest of the page, and one of those that are expected, have to be right.
-    async fn read(
-        &self,
-        file: &Offered,
-        expected: &BTreeSet<String>,
-    ) -> Result<(u64, BTreeSet<String>), Unread> {
-        let mut answer = self.get(file.url.clone()).await.map_err(Unread::DownloadError)?;
-        let kinds = ALGORITHMS.into_iter().filter(|kind| {
-            let is_of_kind = |digest: &String| digest.split(':').next() == Some(*kind);
-            file.digests.iter().chain(expected).any(is_of_kind)
-        });
-        let mut hashers: Vec<(&str, Box<dyn DynDigest + Send>)> =
-            kinds.map(|kind| (kind, hasher(kind))).collect();
-        let mut bytes = 0;
-        while let Some(piece) =
-            answer.chunk().await.map_err(|error| Unread::DownloadError(told(&error)))?
-        {
-            for (_, hasher) in &mut hashers {
-                hasher.update(&piece);
-            }
-            bytes += piece.len() as u64;
+impl Index for Fetching {
+    async fn offered(&self, project: &ProjectName) -> Result<Vec<Offered>, String> {
+        let page = self.index.join(&format!("{project}/")).map_err(|it| it.to_string())?;
+        let body = self.page(page.clone()).await?;
+        let said: Value = serde_json::from_slice(&body)
+            .map_err(|error| format!("the index answers something else than a page: {error}"))?;
+        let mut offered: Vec<Offered> = Vec::new();
+        for file in said["files"].as_array().into_iter().flatten() {
+            let Some(name) = file["filename"].as_str() else { continue };
+            let url = file["url"].as_str().unwrap_or_default();
+            let url = page.join(url).map_err(|error| format!("`{url}`: {error}"))?;
+            let hashes = file["hashes"].as_object().into_iter().flatten();
+            let hashes =
+                hashes.filter_map(|(kind, digits)| Some((kind.as_str(), digits.as_str()?)));
+            offered.push(Offered::new(name, url.into(), hashes));
         }
-        let digest = |(kind, hasher): (&str, Box<dyn DynDigest + Send>)| {
-            format!("{kind}:{}", hex::encode(hasher.finalize()))
-        };
-        let found: BTreeSet<String> = hashers.into_iter().map(digest).collect();
-        if !file.digests.is_subset(&found) {
-            let expected = joined(&file.digests);
-            return Err(Unread::Wrong { found: joined(&found), expected });
-        }
-        if !expected.is_empty() && expected.is_disjoint(&found) {
-            let expected = joined(expected);
-            return Err(Unread::Other { found: joined(&found), expected });
-        }
-        Ok((bytes, found))
-    }
-}
-
-/// Why a file was not fetched.
-#[derive(Debug, thiserror::Error)]
-enum Unread {
-    #[error("{0}")]
-    DownloadError(String),
-    /// The bytes are not what the page says.
-    #[error("it has {found}; the index says {expected}")]
-    Wrong { found: String, expected: String },
-    /// The bytes are not what the lock says.
-    #[error("it has {found}; {expected} was expected")]
-    Other { found: String, expected: String },
-}
-
-/// A file on the page of a project.
-struct Offered {
-    name: String,
-    url: Url,
-    /// Those that can be compared, as `name:digits`.
-    digests: BTreeSet<String>,
-}
-
-impl Offered {
-    fn of(file: &Value, page: &Url) -> Result<Option<Offered>, String> {
-        let Some(name) = file["filename"].as_str() else { return Ok(None) };
-        let url = file["url"].as_str().unwrap_or_default();
-        let url = page.join(url).map_err(|error| format!("`{url}`: {error}"))?;
-        let digests = ALGORITHMS.into_iter().filter_map(|kind| {
-            let digits = file["hashes"][kind].as_str()?;
-            Some(format!("{kind}:{}", digits.to_ascii_lowercase()))
-        });
-        Ok(Some(Offered { name: name.to_owned(), url, digests: digests.collect() }))
+        Ok(offered)
     }
 
-    /// Whether the page does not say that the file has none of these digests.
-    fn may_have_one_of(&self, expected: &BTreeSet<String>) -> bool {
-        let kind = |digest: &str| digest.split(':').next().map(str::to_owned);
-        let is_possible = |wanted: &String| {
-            self.digests.contains(wanted)
-                || !self.digests.iter().any(|own| kind(own) == kind(wanted))
-        };
-        expected.is_empty() || expected.iter().any(is_possible)
+    async fn open(&self, file: &Offered) -> Result<Pieces, String> {
+        let url = file.url.parse::<Url>().map_err(|error| format!("`{}`: {error}", file.url))?;
+        let answer = self.get(url).await?;
+        Ok(answer.bytes_stream().map_err(|error| told(&error)).boxed())
     }
-}
-
-fn hasher(kind: &str) -> Box<dyn DynDigest + Send> {
-    match kind {
-        "sha256" => Box::new(Sha256::default()),
-        "sha384" => Box::new(Sha384::default()),
-        "sha512" => Box::new(Sha512::default()),
-        _ => Box::new(Md5::default()),
-    }
-}
-
-fn joined(words: &BTreeSet<String>) -> String {
-    words.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// What went wrong, with its causes, without the URL: it may have credentials.
@@ -372,12 +208,6 @@ fn told(error: &reqwest::Error) -> String {
         cause = error.source();
     }
     text
-}
-
-fn is_of(filename: &str, project: &ProjectName, version: &Version) -> bool {
-    let Ok(filename) = Filename::parse(filename) else { return false };
-    let parts = filename.split(Some(project));
-    parts.and_then(|parts| parts.version).as_ref() == Some(version)
 }
 
 #[cfg(test)]

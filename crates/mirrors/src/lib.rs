@@ -14,6 +14,7 @@ mod download;
 mod flights;
 mod known;
 mod plans;
+pub mod prefetch;
 mod shared;
 mod sink;
 #[cfg(test)]

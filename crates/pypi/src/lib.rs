@@ -19,6 +19,7 @@ mod error;
 mod filename;
 mod inherit;
 mod item_change;
+pub mod lock;
 mod metadata;
 pub mod osv;
 mod pages;

@@ -1,21 +1,25 @@
-//! What a lock names: [`parse`] reads requirements, uv.lock, poetry.lock and pylock.toml.
+//! What a lock names: [`Lock::parse`] reads requirements, uv.lock, poetry.lock and pylock.toml.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pypi::{ProjectName, Version};
 use toml::{Table, Value};
+
+use crate::{ProjectName, Version};
 
 /// Files of one release.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) project: ProjectName,
-    pub(super) version: Version,
-    pub(super) files: Files,
+pub struct Wanted {
+    /// Of which project.
+    pub project: ProjectName,
+    /// Of which version.
+    pub version: Version,
+    /// Which files of it.
+    pub files: Files,
 }
 
 /// Which files of a release a lock means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Files {
+pub enum Files {
     /// All that the index has.
     All,
     /// Those with these digests.
@@ -25,31 +29,62 @@ pub(super) enum Files {
 }
 
 /// The kinds of digests that are compared, by their names in locks and pages.
-pub(super) const ALGORITHMS: [&str; 4] = ["sha256", "sha384", "sha512", "md5"];
+pub const ALGORITHMS: [&str; 4] = ["sha256", "sha384", "sha512", "md5"];
 
 /// Everything that a lock names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lock {
-    pub(super) wanted: Vec<Wanted>,
+pub struct Lock {
+    /// Releases, in the order of the lock; the same one may be there twice.
+    pub wanted: Vec<Wanted>,
     /// Packages from directories, repositories and the like.
-    pub(super) others: usize,
+    pub others: usize,
 }
 
-/// Reads a lock, whichever it is.
-///
-/// # Errors
-/// What is wrong, and where.
-pub(super) fn parse(text: &str) -> Result<Lock, String> {
-    // Of a requirements file, hardly a line is TOML.
-    match text.parse::<Table>() {
-        Ok(table) if table.contains_key("package") => packages(&table, "package"),
-        Ok(table) if table.contains_key("packages") => packages(&table, "packages"),
-        Ok(table)
-            if table.contains_key("lock-version") || table.contains_key("requires-python") =>
-        {
-            Ok(Lock::default())
+impl Lock {
+    /// Reads a lock, whichever it is.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn parse(text: &str) -> Result<Lock, String> {
+        // Of a requirements file, hardly a line is TOML.
+        match text.parse::<Table>() {
+            Ok(table) if table.contains_key("package") => packages(&table, "package"),
+            Ok(table) if table.contains_key("packages") => packages(&table, "packages"),
+            Ok(table)
+                if table.contains_key("lock-version") || table.contains_key("requires-python") =>
+            {
+                Ok(Lock::default())
+            }
+            _ => requirements(text),
         }
-        _ => requirements(text),
+    }
+
+    /// An upper bound of the values that a lock with this text has as TOML, tables included, before it is parsed. Each value has
+    /// one of these marks before it. A dot within a key makes a table, and what follows that key is `=`, `]` or a quoted part of it.
+    pub fn values_max(text: &str) -> usize {
+        let (mut values, mut dots, mut last) = (0, 0, b' ');
+        for byte in text.bytes().filter(|byte| !matches!(byte, b' ' | b'\t')) {
+            match byte {
+                b'.' => dots += 1,
+                b'=' | b']' => values += 1 + std::mem::take(&mut dots),
+                b'"' | b'\'' if last == b'.' => values += std::mem::take(&mut dots),
+                b',' | b'[' | b'{' => (values, dots) = (values + 1, 0),
+                b'\n' => dots = 0,
+                _ => {}
+            }
+            last = byte;
+        }
+        values
+    }
+
+    /// How many files it names; a release with all of its files counts as one.
+    pub fn files(&self) -> usize {
+        let files = self.wanted.iter().map(|wanted| match &wanted.files {
+            Files::All => 1,
+            Files::Digests(digests) => digests.len(),
+            Files::Named(named) => named.len(),
+        });
+        files.sum()
     }
 }
 
@@ -220,7 +255,7 @@ mod tests {
     /// `project version files` of each release, and how many packages come from elsewhere.
     #[track_caller]
     fn check(text: &str, expected: &[&str], others: usize) {
-        let lock = parse(text).expect("a lock");
+        let lock = Lock::parse(text).expect("a lock");
         let of = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join("|");
         let files = |files: &Files| match files {
             Files::All => "*".to_owned(),
@@ -261,9 +296,35 @@ mod tests {
                 "line 1: the hash `blake3:00` cannot be compared; one of sha256",
             ),
         ] {
-            let error = parse(text).expect_err(text);
+            let error = Lock::parse(text).expect_err(text);
             assert!(error.contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn values_are_counted_without_parsing() {
+        fn values(value: &Value) -> usize {
+            1 + match value {
+                Value::Table(table) => table.values().map(values).sum(),
+                Value::Array(list) => list.iter().map(values).sum(),
+                _ => 0,
+            }
+        }
+        for text in [
+            "a = 1",
+            "a.b.c.d = 1\na.b.c.\",=\" = 2\n",
+            "a . b . 'c,d' . e = 1",
+            "[a.b.\"c,\".d]\ne.f = [[1, 2], [], {g = 1, h.i.'j' = 2}]",
+            "[[a.b]]\n[[a.b]]\nc = '''x\n.'''\n",
+        ] {
+            let table: Table = text.parse().expect(text);
+            let found = values(&Value::Table(table)) - 1;
+            let most = Lock::values_max(text);
+            assert!(found <= most && most <= 3 * found + 2, "{text}: {found}, at most {most}");
+        }
+        // The dots of texts are none of keys.
+        let wheel = r#"{ url = "https://files.example/foo-1.0-py3-none-any.whl", size = 1 }"#;
+        assert_eq!(Lock::values_max(wheel), 4);
     }
 
     #[test]

@@ -1,0 +1,237 @@
+//! Files of a lock, asked of an index ahead of time, so that the mirrors behind it keep them.
+//!
+//! [`Wanted`] -> what the index offers of the project -> the files that the lock means, read to their end and compared with
+//! their digests. Nothing is written here. How an index is asked, the caller knows: [`Index`].
+
+use std::collections::BTreeSet;
+use std::future::Future;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use md5::Md5;
+use pypi::lock::{ALGORITHMS, Files, Wanted};
+use pypi::{Filename, ProjectName, Version};
+use sha2::digest::DynDigest;
+use sha2::{Sha256, Sha384, Sha512};
+
+/// The bytes of a file, as they come; or why there are no more.
+pub type Pieces = BoxStream<'static, Result<Bytes, String>>;
+
+/// An index that is asked for files.
+pub trait Index: Sync {
+    /// What it has of this project.
+    fn offered(
+        &self,
+        project: &ProjectName,
+    ) -> impl Future<Output = Result<Vec<Offered>, String>> + Send;
+
+    /// The bytes of a file that it has offered.
+    fn open(&self, file: &Offered) -> impl Future<Output = Result<Pieces, String>> + Send;
+}
+
+/// A file that an index has.
+#[derive(Clone, Debug)]
+pub struct Offered {
+    /// Its name.
+    pub name: String,
+    /// Where it is, as the index is asked for it.
+    pub url: String,
+    /// Those of its digests that can be compared, as `name:digits` in lower case.
+    pub digests: BTreeSet<String>,
+}
+
+impl Offered {
+    /// A file with these digests, each the name of the algorithm and the digits; those that cannot be compared are left out.
+    pub fn new<'digests>(
+        name: &str,
+        url: String,
+        digests: impl Iterator<Item = (&'digests str, &'digests str)>,
+    ) -> Offered {
+        let digests = digests
+            .filter(|(kind, _)| ALGORITHMS.contains(kind))
+            .map(|(kind, digits)| format!("{kind}:{}", digits.to_ascii_lowercase()));
+        Offered { name: name.to_owned(), url, digests: digests.collect() }
+    }
+
+    /// Whether the index does not say that the file has none of these digests.
+    fn may_have_one_of(&self, expected: &BTreeSet<String>) -> bool {
+        let kind = |digest: &str| digest.split(':').next().map(str::to_owned);
+        let is_possible = |wanted: &String| {
+            self.digests.contains(wanted)
+                || !self.digests.iter().any(|own| kind(own) == kind(wanted))
+        };
+        expected.is_empty() || expected.iter().any(is_possible)
+    }
+}
+
+/// What was fetched.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fetched {
+    /// Files.
+    pub files: u64,
+    /// Their sizes together, in bytes.
+    pub bytes: u64,
+    /// Files that neither the lock nor the index names a digest of.
+    pub uncompared: u64,
+}
+
+impl std::ops::AddAssign for Fetched {
+    fn add_assign(&mut self, other: Fetched) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.uncompared += other.uncompared;
+    }
+}
+
+/// Fetches the files of one release: what was fetched, and what was not and why, a line for each.
+pub async fn fetch(index: &impl Index, wanted: &Wanted) -> (Fetched, Vec<String>) {
+    let mut fetched = Fetched::default();
+    let problems = match index.offered(&wanted.project).await {
+        Ok(offered) => files_of(index, wanted, &offered, &mut fetched).await,
+        Err(problem) => vec![problem],
+    };
+    let told = |problem: String| format!("{} {}: {problem}", wanted.project, wanted.version);
+    (fetched, problems.into_iter().map(told).collect())
+}
+
+async fn files_of(
+    index: &impl Index,
+    wanted: &Wanted,
+    offered: &[Offered],
+    fetched: &mut Fetched,
+) -> Vec<String> {
+    let mut problems = Vec::new();
+    // What the lock means, and not every release has a file of.
+    let mut missing: BTreeSet<String> = match &wanted.files {
+        Files::All => BTreeSet::new(),
+        Files::Digests(digests) => digests.clone(),
+        Files::Named(named) => named.keys().cloned().collect(),
+    };
+    let (mut found, nothing) = (0, BTreeSet::new());
+    for file in offered {
+        let expected = match &wanted.files {
+            Files::All if is_of(&file.name, &wanted.project, &wanted.version) => &nothing,
+            // A page need not name the digest that the lock has; the bytes have every one.
+            Files::Digests(digests)
+                if !file.digests.is_disjoint(digests)
+                    || is_of(&file.name, &wanted.project, &wanted.version)
+                        && file.may_have_one_of(digests) =>
+            {
+                digests
+            }
+            Files::Named(named) => match named.get(&file.name) {
+                Some(digests) => digests,
+                None => continue,
+            },
+            _ => continue,
+        };
+        missing.remove(&file.name);
+        found += 1;
+        if !file.may_have_one_of(expected) {
+            problems.push(format!(
+                "{} has {}, which is not the lock's",
+                file.name,
+                joined(&file.digests)
+            ));
+            continue;
+        }
+        let read = read(index, file, expected).await;
+        match (read, &wanted.files) {
+            (Ok((bytes, has)), _) => {
+                missing.retain(|digest| !has.contains(digest));
+                let is_uncompared = expected.is_empty() && file.digests.is_empty();
+                *fetched += Fetched { files: 1, bytes, uncompared: is_uncompared.into() };
+            }
+            // Another file of the release, as the lock sees it.
+            (Err(Unread::Other { .. }), Files::Digests(_)) => {}
+            (Err(error), _) => {
+                // It is there, and why it did not come is told.
+                missing.retain(|digest| !file.digests.contains(digest));
+                problems.push(format!("{}: {error}", file.name));
+            }
+        }
+    }
+    if !missing.is_empty() {
+        let what = match wanted.files {
+            Files::Digests(_) => "a file of it with ",
+            _ => "",
+        };
+        problems.push(format!("the index does not have {what}{}", joined(&missing)));
+    }
+    if found == 0 && missing.is_empty() {
+        problems.push("the index has no file of it".to_owned());
+    }
+    problems
+}
+
+/// Reads a file to its end: its size in bytes, and its digests of all kinds that the index and `expected` have.
+///
+/// # Errors
+/// [`Unread`]; a digest of the index, and one of those that are expected, have to be right.
+async fn read(
+    index: &impl Index,
+    file: &Offered,
+    expected: &BTreeSet<String>,
+) -> Result<(u64, BTreeSet<String>), Unread> {
+    let mut pieces = index.open(file).await.map_err(Unread::DownloadError)?;
+    let kinds = ALGORITHMS.into_iter().filter(|kind| {
+        let is_of_kind = |digest: &String| digest.split(':').next() == Some(*kind);
+        file.digests.iter().chain(expected).any(is_of_kind)
+    });
+    let mut hashers: Vec<(&str, Box<dyn DynDigest + Send>)> =
+        kinds.map(|kind| (kind, hasher(kind))).collect();
+    let mut bytes = 0;
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(Unread::DownloadError)?;
+        for (_, hasher) in &mut hashers {
+            hasher.update(&piece);
+        }
+        bytes += piece.len() as u64;
+    }
+    let digest = |(kind, hasher): (&str, Box<dyn DynDigest + Send>)| {
+        format!("{kind}:{}", hex::encode(hasher.finalize()))
+    };
+    let found: BTreeSet<String> = hashers.into_iter().map(digest).collect();
+    if !file.digests.is_subset(&found) {
+        let expected = joined(&file.digests);
+        return Err(Unread::Wrong { found: joined(&found), expected });
+    }
+    if !expected.is_empty() && expected.is_disjoint(&found) {
+        let expected = joined(expected);
+        return Err(Unread::Other { found: joined(&found), expected });
+    }
+    Ok((bytes, found))
+}
+
+/// Why a file was not fetched.
+#[derive(Debug, thiserror::Error)]
+enum Unread {
+    #[error("{0}")]
+    DownloadError(String),
+    /// The bytes are not what the index says.
+    #[error("it has {found}; the index says {expected}")]
+    Wrong { found: String, expected: String },
+    /// The bytes are not what the lock says.
+    #[error("it has {found}; {expected} was expected")]
+    Other { found: String, expected: String },
+}
+
+fn hasher(kind: &str) -> Box<dyn DynDigest + Send> {
+    match kind {
+        "sha256" => Box::new(Sha256::default()),
+        "sha384" => Box::new(Sha384::default()),
+        "sha512" => Box::new(Sha512::default()),
+        _ => Box::new(Md5::default()),
+    }
+}
+
+fn joined(words: &BTreeSet<String>) -> String {
+    words.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+fn is_of(filename: &str, project: &ProjectName, version: &Version) -> bool {
+    let Ok(filename) = Filename::parse(filename) else { return false };
+    let parts = filename.split(Some(project));
+    parts.and_then(|parts| parts.version).as_ref() == Some(version)
+}
