@@ -594,13 +594,18 @@ def check_account(browser, base, password):
             watched.check("revoked", [422])
             for path in [
                 "/+manage", "/+manage/audit", "/+manage/groups", "/+manage/users/root", "/+manage/indexes/root/dev",
-                "/+manage/indexes/root/pypi", "/+manage/releases/root/dev", "/+manage/releases/root/dev/text-attacks",
+                "/+manage/indexes/root/pypi", "/+manage/prefetch/root/pypi", "/+manage/releases/root/dev", "/+manage/releases/root/dev/text-attacks",
                 "/+manage/releases/root/dev/text-attacks?version=1.0",
             ]:
                 watched.open(path)
                 for summary in page.locator("summary").all():
                     summary.click()
                 looked_at(path)
+            watched.open("/+manage/prefetch/root/pypi")
+            submitted(page, "Fetch ahead", [("lock", "not-there==1.0")])
+            expect(page.locator("#last + p")).to_contain_text("releases")
+            # The one before it may not have ended.
+            looked_at("a lock whose files are fetched", [409])
             watched.open("/+manage/indexes/root/dev")
             submitted(page, "Old versions", [("versions", "1")], "button[value=look]")
             expect(page.locator("main [role=status]")).to_contain_text("removed")

@@ -31,6 +31,7 @@ use crate::deltas::Deltas;
 use crate::finished_pages::FinishedPages;
 use crate::metrics::Metrics;
 use crate::open_zips::OpenZips;
+use crate::prefetches::Prefetches;
 use crate::rate_limit::RateLimiter;
 use crate::rates::Rates;
 use crate::required_by::LiveRequiredBy;
@@ -89,6 +90,8 @@ pub struct App {
     pub(crate) finished_pages: FinishedPages,
     /// Mirrors of the Python index, and the cache of what their upstreams said.
     pub(crate) mirrors: Arc<Mirrors>,
+    /// Locks whose files mirrors fetch ahead.
+    pub(crate) prefetches: Prefetches,
     /// Known malware and vulnerabilities.
     pub(crate) advisories: KnownAdvisories,
     /// Turns to make a file for downloads that is not at hand: one at a time.
@@ -204,6 +207,7 @@ impl App {
             )
             .at(config.public_url.clone()),
             mirrors: Arc::new(mirrors),
+            prefetches: Prefetches::default(),
             advisories: KnownAdvisories::default(),
             making_downloads: Share::one(MAKING_WAITING_MAX),
             reading_advisories: advisories::reading(),

@@ -154,6 +154,8 @@ endpoints! {
         ManageRelease = Server "page": GET ["/+manage/releases/{user}/{index}/{project}"];
         ChangeReleaseByForm = Account "manage": POST ["/+manage/releases/{user}/{index}/{project}"];
         ManageAudit = Server "page": GET ["/+manage/audit"];
+        ManagePrefetch = Server "page": GET ["/+manage/prefetch/{user}/{index}"];
+        PrefetchByForm = Account "manage": POST ["/+manage/prefetch/{user}/{index}"];
         ChangeIndexByForm = Account "manage": POST ["/+manage/indexes/{user}/{index}"];
         // Many calls in one request.
         ListActions = Action "list": GET OPTIONS ["/actions"];
@@ -240,6 +242,9 @@ endpoints! {
         PushRelease = Python "push": POST PUSH ["/{user}/{index}"];
         SearchByXmlRpc = Python "search": POST ["/{user}/{index}"];
         ApplyRetention = Python "index_write": POST ["/{user}/{index}/+retention"];
+        ShowPrefetch = Python "index": GET ["/{user}/{index}/+prefetch"];
+        StartPrefetch = Python "index_write": POST ["/{user}/{index}/+prefetch"];
+        StopPrefetch = Python "index_write": DELETE ["/{user}/{index}/+prefetch"];
         YankFile = Python "file_write":
             POST DELETE ["/{user}/{index}/+f/{directory}/{subdirectory}/{filename}/+yank"];
         DownloadFile = Python "file":

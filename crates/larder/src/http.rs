@@ -295,6 +295,8 @@ async fn answer(
         Endpoint::ChangeUserByForm => Box::pin(manage::change_user(app, head, body)).await?,
         Endpoint::CreateIndexByForm => Box::pin(manage::create_index(app, head, body)).await?,
         Endpoint::ManageIndex => Box::pin(manage::show_index(app, head)).await?,
+        Endpoint::ManagePrefetch => Box::pin(manage::show_prefetch(app, head)).await?,
+        Endpoint::PrefetchByForm => Box::pin(manage::change_prefetch(app, head, body)).await?,
         Endpoint::ManageGroups => Box::pin(manage::show_groups(app, head)).await?,
         Endpoint::ListReleases => Box::pin(manage::list_releases(app, head)).await?,
         Endpoint::ManageRelease => Box::pin(manage::show_release(app, head)).await?,
@@ -386,6 +388,9 @@ fn place(app: &App, path: &str) -> Option<&'static Place> {
             ("users", name) if !name.contains('/') => named("/+manage/users/{user}"),
             ("indexes", name) if name.matches('/').count() == 1 => {
                 named("/+manage/indexes/{user}/{index}")
+            }
+            ("prefetch", name) if name.matches('/').count() == 1 => {
+                named("/+manage/prefetch/{user}/{index}")
             }
             ("releases", name) => match name.matches('/').count() {
                 1 => named("/+manage/releases/{user}/{index}"),

@@ -20,6 +20,7 @@ mod live_settings;
 pub mod memory;
 pub mod metrics;
 pub mod open_zips;
+mod prefetches;
 pub mod rate_limit;
 mod rates;
 mod required_by;

@@ -6,6 +6,7 @@
 mod audit;
 mod groups;
 mod indexes;
+mod prefetch;
 mod releases;
 mod users;
 
@@ -31,6 +32,7 @@ use crate::endpoint::Endpoint;
 pub(super) use self::audit::show_audit;
 pub(super) use groups::show_groups;
 pub(super) use indexes::{change_index, create_index, show_index};
+pub(super) use prefetch::{change_prefetch, show_prefetch};
 pub(super) use releases::{change_release, list_releases, show_release};
 pub(super) use users::{change_user, create_user, show_user};
 
@@ -46,6 +48,15 @@ const LINES_MAX: usize = 200;
 /// The name of an index in a path: the parts of it are escaped, not what is between them.
 fn stage_in_path(name: &pypi::StageName) -> String {
     name.as_str().split('/').map(in_path).collect::<Vec<_>>().join("/")
+}
+
+/// The path of the index that a request is about, and its name, below the path of a page.
+fn named(head: &Parts, page: &str) -> Result<(String, String), HttpError> {
+    let path = head.uri.path().strip_prefix(page).unwrap_or_default();
+    let name = percent_encoding::percent_decode_str(path).decode_utf8().unwrap_or_default();
+    let bad = |error: pypi::StageNameError| HttpError::bad_request(error.to_string());
+    let name: pypi::StageName = name.parse().map_err(bad)?;
+    Ok((stage_in_path(&name), name.to_string()))
 }
 
 /// What a call came to.
@@ -75,8 +86,19 @@ async fn call(
     (method, path): (Method, &str),
     body: Option<&Value>,
 ) -> Answer {
-    let acting = forms::acting(head, principal, method, path);
     let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+    call_with(app, head, principal, (method, path), body).await
+}
+
+/// [`call`], with any body.
+async fn call_with(
+    app: &Arc<App>,
+    head: &Parts,
+    principal: &Principal,
+    (method, path): (Method, &str),
+    body: Body,
+) -> Answer {
+    let acting = forms::acting(head, principal, method, path);
     let mut endpoint = Endpoint::FindNoRoute;
     let response = Box::pin(python::answer(app, acting, body, &mut endpoint)).await;
     let status = response.status();

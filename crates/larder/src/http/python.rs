@@ -10,6 +10,7 @@ mod files;
 mod integrity;
 mod pages;
 mod policy;
+mod prefetch;
 mod project;
 mod push;
 mod reply;
@@ -43,6 +44,7 @@ use super::error::HttpError;
 use crate::app::App;
 use crate::endpoint::Endpoint;
 
+pub(super) use self::prefetch::LOCK_BYTES_MAX;
 pub(super) use self::rights::may_keep;
 pub(super) use self::simple::{show_simple_page_now, simple_page};
 pub(super) use self::stages::AsSeen;
@@ -186,6 +188,9 @@ async fn dispatch(
         Endpoint::ModifyIndex => Box::pin(stages::modify_index(ask, stage, body)).await,
         Endpoint::DeleteIndex => Box::pin(stages::delete_index(ask, stage)).await,
         Endpoint::ApplyRetention => Box::pin(yank::apply_retention(ask, stage, body)).await,
+        Endpoint::ShowPrefetch => Box::pin(prefetch::show_prefetch(ask, stage)).await,
+        Endpoint::StartPrefetch => Box::pin(prefetch::start_prefetch(ask, stage, body)).await,
+        Endpoint::StopPrefetch => Box::pin(prefetch::stop_prefetch(ask, stage)).await,
         Endpoint::UploadFile => Box::pin(upload_or_push(ask, stage, body)).await,
         Endpoint::PushRelease => Box::pin(push::push_release(ask, stage, body)).await,
         Endpoint::DownloadFile => Box::pin(files::download_file(ask, stage, file)).await,

@@ -140,4 +140,43 @@ impl Browser {
         }
         self.post(&action, &encoded(&fields))
     }
+
+    /// Sends the form with this label of a page as one with a file.
+    #[track_caller]
+    pub(crate) fn submit_file(
+        &mut self,
+        (page, label): (&str, &str),
+        values: &[(&str, &str)],
+        file: Option<(&str, &[u8])>,
+    ) -> Response {
+        let (action, mut fields) = form(page, label);
+        fields.retain(|(name, _)| name != "file");
+        for (name, value) in values {
+            match fields.iter_mut().find(|(found, _)| found == name) {
+                Some((_, old)) => *old = (*value).to_owned(),
+                None => fields.push(((*name).to_owned(), (*value).to_owned())),
+            }
+        }
+        let mut body = Vec::new();
+        for (name, value) in fields {
+            let part = format!(
+                "--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
+            );
+            body.extend_from_slice(part.as_bytes());
+        }
+        if let Some((filename, bytes)) = file {
+            let head = format!(
+                "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{filename}\"\r\n\
+                 Content-Type: application/octet-stream\r\n\r\n"
+            );
+            body.extend_from_slice(head.as_bytes());
+            body.extend_from_slice(bytes);
+            body.extend_from_slice(b"\r\n");
+        }
+        body.extend_from_slice(b"--b--\r\n");
+        let origin = format!("http://{}", self.client.address);
+        let headers =
+            [("Content-Type", "multipart/form-data; boundary=b"), ("Origin", origin.as_str())];
+        self.send("POST", &action, &headers, &body)
+    }
 }

@@ -205,11 +205,7 @@ fn is_list_of_rights(key: impl AsRef<str>) -> bool {
 
 /// The path of the index that a request is about, and its name.
 fn named(head: &Parts) -> Result<(String, String), HttpError> {
-    let path = head.uri.path().strip_prefix("/+manage/indexes/").unwrap_or_default();
-    let name = percent_encoding::percent_decode_str(path).decode_utf8().unwrap_or_default();
-    let bad = |error: pypi::StageNameError| HttpError::bad_request(error.to_string());
-    let name: pypi::StageName = name.parse().map_err(bad)?;
-    Ok((stage_in_path(&name), name.to_string()))
+    super::named(head, "/+manage/indexes/")
 }
 
 /// `GET /+manage/indexes/{user}/{index}`

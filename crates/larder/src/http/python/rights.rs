@@ -137,12 +137,13 @@ pub(super) fn remover<'stored>(
     Err(Refused::from(reply::forbidden(ask, purpose, &cause)))
 }
 
-/// The stage, for somebody who may remove old versions from it by a rule.
-pub(super) fn retainer<'stored>(
+/// The stage, for somebody who may make, change and remove it.
+pub(super) fn keeper<'stored>(
     ask: &Ask,
     stored: &'stored Stored,
     principal: &Principal,
     stage: &str,
+    purpose: &str,
 ) -> Result<&'stored Arc<Stage>, Refused> {
     let found = stored.index.stage(stage).ok_or_else(|| no_stage(stage))?;
     if may_keep(&ask.app, principal, found.name()) {
@@ -150,7 +151,7 @@ pub(super) fn retainer<'stored>(
     }
     let object = whole(found.name());
     let cause = cause(ask, principal, Scope::PythonAdmin, object, || keepers(ask, found.name()));
-    Err(Refused::from(reply::forbidden(ask, "removing old versions", &cause)))
+    Err(Refused::from(reply::forbidden(ask, purpose, &cause)))
 }
 
 /// The stage, for somebody who may read it and add test results to it.

@@ -165,5 +165,6 @@ pub(super) async fn delete_index(ask: &Ask, stage: &str) -> Result<Response, Ref
         Ok((Some(batch), noted, ()))
     })
     .await?;
+    ask.app.prefetches.forget(&name);
     Ok(reply::message(StatusCode::CREATED, &format!("index {name} deleted")))
 }

@@ -19,7 +19,7 @@ use state::stored::Basis;
 use super::ask::Ask;
 use super::project::readable;
 use super::reply;
-use super::rights::{About, remover, retainer};
+use super::rights::{About, keeper, remover};
 use super::route::{FilePath, Project};
 use super::stages::refused;
 use super::write::{self, Refused, committed, optional_json_body};
@@ -28,6 +28,9 @@ use crate::http::body::JsonBound;
 
 /// A reason, every character of it escaped, and the words around it.
 const BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 100 };
+
+/// What somebody may not, as they are told.
+const RETENTION: &str = "removing old versions";
 
 /// `/{user}/{index}/{project}/{version}/+yank`
 pub(super) async fn yank_release(
@@ -223,7 +226,7 @@ pub(super) async fn apply_retention(
     body: Body,
 ) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
-    let name = retainer(ask, &ask.stored, &principal, stage)?.name();
+    let name = keeper(ask, &ask.stored, &principal, stage, RETENTION)?.name();
     let object = members(ask, body, &["versions", "days"]).await?;
     let own = match object.is_empty() {
         true => None,
@@ -263,7 +266,7 @@ async fn retained(
     is_dry: bool,
 ) -> Result<(RetentionRule, Vec<Removal>), Refused> {
     write::decided(ask, |basis| async move {
-        retainer(ask, basis.stored(), basis.principal(), name.as_str())?;
+        keeper(ask, basis.stored(), basis.principal(), name.as_str(), RETENTION)?;
         let (stored, name) = (basis.stored().clone(), name.clone());
         // A large stage takes its time.
         let planning = tokio::task::spawn_blocking(move || planned(&stored.index, &name, own));

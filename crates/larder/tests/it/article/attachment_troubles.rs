@@ -6,7 +6,7 @@ use account::{Scope, Scopes};
 use record::{Batch, Expected, Key};
 use serde_json::json;
 
-use super::attachments::{PATH, added, names, put, submit, told};
+use super::attachments::{PATH, added, names, put, told};
 use super::words::limited;
 use super::{ask, code, noise, store, wiki, wiki_with};
 use crate::browser::{ACCEPT, Browser};
@@ -136,7 +136,7 @@ fn forms_take_files_as_machines_call_them() {
     let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
     for filename in ["at 3.04\u{202f}PM.png", "\u{2764}\u{fe0f}.png", "a %22b%22.png"] {
         let page = root.get("/+attachments/a/").text();
-        let sent = submit(&mut root, (&page, "Add a file"), &[], Some((filename, b"x")));
+        let sent = root.submit_file((&page, "Add a file"), &[], Some((filename, b"x")));
         assert_eq!(sent.status, 303, "{filename}: {}", sent.text());
     }
     assert_eq!(names(&server, "a"), ["a \"b\".png", "at 3.04 PM.png", "\u{2764}.png"]);

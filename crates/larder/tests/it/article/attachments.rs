@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::words::limited;
 use super::{ask, code, noise, store, wiki, wiki_with};
-use crate::browser::{ACCEPT, Browser, form};
+use crate::browser::{ACCEPT, Browser};
 use crate::client::Response;
 use crate::pages::check_harmless;
 use crate::server::{ROOT, ROOT_PASSWORD, TestServer};
@@ -322,44 +322,6 @@ fn nothing_of_a_file_runs() {
     }
 }
 
-/// A form with a file, as a browser sends it.
-#[track_caller]
-pub(super) fn submit(
-    browser: &mut Browser,
-    (page, label): (&str, &str),
-    values: &[(&str, &str)],
-    file: Option<(&str, &[u8])>,
-) -> Response {
-    let (action, mut fields) = form(page, label);
-    fields.retain(|(name, _)| name != "file");
-    for (name, value) in values {
-        match fields.iter_mut().find(|(found, _)| found == name) {
-            Some((_, old)) => *old = (*value).to_owned(),
-            None => fields.push(((*name).to_owned(), (*value).to_owned())),
-        }
-    }
-    let mut body = Vec::new();
-    for (name, value) in fields {
-        let part =
-            format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
-        body.extend_from_slice(part.as_bytes());
-    }
-    if let Some((filename, bytes)) = file {
-        let head = format!(
-            "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{filename}\"\r\n\
-             Content-Type: application/octet-stream\r\n\r\n"
-        );
-        body.extend_from_slice(head.as_bytes());
-        body.extend_from_slice(bytes);
-        body.extend_from_slice(b"\r\n");
-    }
-    body.extend_from_slice(b"--b--\r\n");
-    let origin = format!("http://{}", browser.client.address);
-    let headers =
-        [("Content-Type", "multipart/form-data; boundary=b"), ("Origin", origin.as_str())];
-    browser.send("POST", &action, &headers, &body)
-}
-
 #[test]
 fn people_change_files_by_forms() {
     let server = wiki();
@@ -378,11 +340,11 @@ fn people_change_files_by_forms() {
     assert_eq!((page.status, page.header("cache-control")), (200, "no-store"), "{}", page.text());
     check_harmless(&page.text(), place);
     let sent =
-        submit(&mut root, (&page.text(), "Add a file"), &[], Some(("C:\\x\\plan.png", b"one")));
+        root.submit_file((&page.text(), "Add a file"), &[], Some(("C:\\x\\plan.png", b"one")));
     assert_eq!((sent.status, sent.header("location")), (303, place), "{}", sent.text());
     let page = root.get(place).text();
     let sent =
-        submit(&mut root, (&page, "Add a file"), &[("name", "list B.pdf")], Some(("y", b"%PDF")));
+        root.submit_file((&page, "Add a file"), &[("name", "list B.pdf")], Some(("y", b"%PDF")));
     assert_eq!(sent.status, 303, "{}", sent.text());
     assert_eq!(names(&server, "guide/a"), ["list B.pdf", "plan.png"]);
     // The article shows them, and its page is another one now.
@@ -399,18 +361,18 @@ fn people_change_files_by_forms() {
     assert!(!server.client.get_with("/article/guide/b", &[ACCEPT]).text().contains("<img"));
     // A name that is there, without its tag.
     let page = root.get(place).text();
-    let again = submit(&mut root, (&page, "Add a file"), &[], Some(("plan.png", b"two")));
+    let again = root.submit_file((&page, "Add a file"), &[], Some(("plan.png", b"two")));
     assert!(again.status == 428 && again.text().contains("There is a file"), "{}", again.text());
-    let replaced = submit(&mut root, (&page, "Replace plan.png"), &[], Some(("other", b"two")));
+    let replaced = root.submit_file((&page, "Replace plan.png"), &[], Some(("other", b"two")));
     assert_eq!(replaced.status, 303, "{}", replaced.text());
     // The page from before is too old now.
-    let stale = submit(&mut root, (&page, "Remove plan.png"), &[], None);
+    let stale = root.submit_file((&page, "Remove plan.png"), &[], None);
     assert!(stale.status == 412 && stale.text().contains("since you loaded"), "{}", stale.text());
     assert_eq!(server.get("/+attachments/guide/a/plan.png").text(), "two");
     let page = root.get(place).text();
-    let empty = submit(&mut root, (&page, "Add a file"), &[], Some(("", b"")));
+    let empty = root.submit_file((&page, "Add a file"), &[], Some(("", b"")));
     assert!(empty.status == 400 && empty.text().contains("Choose a file"), "{}", empty.text());
-    let removed = submit(&mut root, (&page, "Remove plan.png"), &[], None);
+    let removed = root.submit_file((&page, "Remove plan.png"), &[], None);
     assert_eq!(removed.status, 303, "{}", removed.text());
     assert_eq!(names(&server, "guide/a"), ["list B.pdf"]);
     assert!(!article(&mut reader).text().contains("<img"));
@@ -430,10 +392,10 @@ fn forms_of_other_pages_change_nothing() {
     let place = "/+attachments/a/";
     let page = root.get(place).text();
     let file = Some(("x.png", &b"x"[..]));
-    let wrong = submit(&mut root, (&page, "Add a file"), &[("form", "x")], file);
+    let wrong = root.submit_file((&page, "Add a file"), &[("form", "x")], file);
     assert_eq!(wrong.status, 403, "{}", wrong.text());
     let mut nobody = Browser::new(server.client);
-    let refused = submit(&mut nobody, (&page, "Add a file"), &[], file);
+    let refused = nobody.submit_file((&page, "Add a file"), &[], file);
     assert_eq!(refused.status, 401, "{}", refused.text());
     // The token after the file is too late, and a form without a file in it is no form of this page.
     let origin = format!("http://{}", server.client.address);

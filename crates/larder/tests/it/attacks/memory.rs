@@ -85,6 +85,8 @@ fn endpoints(tested: &str) -> Vec<Endpoint> {
         endpoint("POST", "/alice/dev", MULTIPART, [FIELD, "\r\n--b--"], 4 << 20),
         endpoint("POST", "/alice/dev", "text/xml", whole, 64 << 10),
         endpoint("POST", "/alice/dev/+retention", JSON, whole, 16 << 10),
+        endpoint("POST", "/alice/dev/+prefetch", "text/plain", whole, 4 << 20),
+        endpoint("POST", "/alice/dev/+prefetch", "text/plain", ["a=", ""], 4 << 20),
         endpoint("POST", "/alice/dev/p/1.0/+yank", JSON, ["{\"reason\":", "}"], 16 << 10),
         endpoint("PUT", "/alice/dev/p/+status", JSON, ["{\"status\":", "}"], 16 << 10),
         endpoint("POST", &format!("{tested}/+yank"), JSON, whole, 16 << 10),

@@ -7,6 +7,7 @@ mod json;
 mod offline;
 mod one_name;
 mod prefetch;
+mod prefetch_by_server;
 mod transfer;
 
 use std::io::Write as _;

@@ -32,7 +32,9 @@ fn about(row: &Row) -> About {
         operation if operation.ends_with("/{user}") || operation.contains("+tokens") => {
             About::Accounts
         }
-        operation if operation.ends_with("+retention") => About::Index,
+        operation if operation.ends_with("+retention") || operation.ends_with("+prefetch") => {
+            About::Index
+        }
         "PUT /{user}/{index}" | "PATCH /{user}/{index}" | "DELETE /{user}/{index}" => About::Index,
         _ if row.what == "a search" => About::Index,
         "PUSH /{user}/{index}" => About::Project("q"),

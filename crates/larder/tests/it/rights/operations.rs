@@ -43,6 +43,11 @@ const fn row(
     Row { operation, what, scope: Some(scope), roles, done, refused: 403, writes: true, make }
 }
 
+/// The same, and nothing is written.
+const fn unwritten(row: Row) -> Row {
+    Row { writes: false, ..row }
+}
+
 /// An operation that answers everybody, and writes nothing.
 const fn public(operation: &'static str, make: fn(&Case<'_>) -> Sent) -> Row {
     let roles = &[Role::Owner];
@@ -189,6 +194,14 @@ pub(super) const TABLE: &[Row] = &[
         assert_eq!(case.as_uploader(&second).status, 200);
         Sent::new("POST", format!("/{}/+retention", case.stage())).json(&json!({"versions": 1}))
     }),
+    unwritten(row("POST /{user}/{index}/+prefetch", "", PythonAdmin, OWN, 202, |case| {
+        make_mirror(case);
+        text("POST", format!("/{}/+prefetch", case.stage()), "p==1.0")
+    })),
+    unwritten(row("DELETE /{user}/{index}/+prefetch", "", PythonAdmin, OWN, 200, |case| {
+        make_mirror(case);
+        Sent::new("DELETE", format!("/{}/+prefetch", case.stage()))
+    })),
     row(
         "POST /{user}/{index}/+f/{directory}/{subdirectory}/{filename}",
         "",
@@ -351,6 +364,12 @@ fn make_stage(case: &Case<'_>) {
     let config = json!({
         "volatile": true, "bases": [], "acl_upload": list, "acl_toxresult_upload": list,
     });
+    case.as_owner(&Sent::new("PUT", format!("/{}", case.stage())).json(&config));
+}
+
+/// A mirror of an upstream that is not asked: it is on this machine.
+fn make_mirror(case: &Case<'_>) {
+    let config = json!({"type": "mirror", "mirror_url": "http://127.0.0.1:1/simple"});
     case.as_owner(&Sent::new("PUT", format!("/{}", case.stage())).json(&config));
 }
 

@@ -13,12 +13,12 @@ fn prefetch(index: &Index, lock: &str) -> (Option<i32>, String, String) {
     (done.status.code(), text(&done.stdout), text(&done.stderr))
 }
 
-fn sha256(content: &[u8]) -> String {
+pub(super) fn sha256(content: &[u8]) -> String {
     Digest::of(content).to_string()
 }
 
 /// A lock of uv with these files of `foo` 1.0, and their digests.
-fn lock(files: &[(&str, String)]) -> String {
+pub(super) fn lock(files: &[(&str, String)]) -> String {
     let wheels: Vec<String> = files
         .iter()
         .map(|(name, digest)| {

@@ -1,0 +1,201 @@
+//! `/+manage/prefetch/{user}/{index}`: a lock, uploaded or pasted, whose files a mirror fetches ahead, and how far it is.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::CONTENT_TYPE;
+
+use super::*;
+use crate::http::forms::TOKEN_FIELD;
+use crate::http::multipart::FormReader;
+use crate::http::{body, words};
+
+/// Size of a form: a lock, and what is around it.
+const BYTES_MAX: usize = python::LOCK_BYTES_MAX + (64 << 10);
+
+/// Fields of a form.
+const FIELDS_MAX: usize = 8;
+
+#[derive(Template)]
+#[template(path = "manage_prefetch.html")]
+struct PrefetchPage {
+    site: Site,
+    form: String,
+    name: String,
+    path: String,
+    lock_max: String,
+    last: Option<Last>,
+    said: Said,
+}
+
+/// The last lock.
+struct Last {
+    is_running: bool,
+    /// Why it was stopped, if it was.
+    reason: String,
+    by: String,
+    begun: String,
+    releases: u64,
+    releases_done: u64,
+    fetched: String,
+    uncompared: u64,
+    others: u64,
+    problems: Vec<String>,
+    problems_left_out: u64,
+}
+
+impl Last {
+    /// As the API describes it; `None` if there was none.
+    fn of(result: &Value) -> Option<Last> {
+        let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
+        let number = |key: &str| result[key].as_u64().unwrap_or_default();
+        let problems = result["problems"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let files = usize::try_from(number("files")).unwrap_or(usize::MAX);
+        (result["state"] != "none").then(|| Last {
+            is_running: result["state"] == "running",
+            reason: text("reason"),
+            by: text("by"),
+            begun: text("begun").parse().map(|at| words::Time(at).to_string()).unwrap_or_default(),
+            releases: number("releases"),
+            releases_done: number("releases_done"),
+            fetched: format!(
+                "{}, {}",
+                words::count(files, "file", "files"),
+                words::size(number("bytes"))
+            ),
+            uncompared: number("uncompared"),
+            others: number("others"),
+            problems: problems.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            problems_left_out: number("problems_left_out"),
+        })
+    }
+}
+
+/// The path of the index, and its name.
+fn named(head: &Parts) -> Result<(String, String), HttpError> {
+    super::named(head, "/+manage/prefetch/")
+}
+
+/// `GET /+manage/prefetch/{user}/{index}`
+pub(in crate::http) async fn show_prefetch(
+    app: &Arc<App>,
+    head: &Parts,
+) -> Result<Response, HttpError> {
+    check_on(app, head)?;
+    let (session, principal) = forms::logged_in(app, head).await?;
+    page(app, head, (&session, &principal), Said::default(), StatusCode::OK).await
+}
+
+async fn page(
+    app: &Arc<App>,
+    head: &Parts,
+    (session, principal): (&SessionText, &Principal),
+    said: Said,
+    status: StatusCode,
+) -> Result<Response, HttpError> {
+    let (path, name) = named(head)?;
+    let url = format!("/{path}/+prefetch");
+    let answer = call(app, head, principal, (Method::GET, &url), None).await;
+    if !answer.is_done() {
+        return Err(HttpError::refused(answer.status, answer.message));
+    }
+    let page = PrefetchPage {
+        site: Site::of(app, head),
+        form: forms::token(app, session)?,
+        name,
+        path,
+        lock_max: words::size(python::LOCK_BYTES_MAX as u64),
+        last: Last::of(&answer.value["result"]),
+        said,
+    };
+    Ok(people::send_once(&page, head, status).await)
+}
+
+/// What a form says.
+#[derive(Default)]
+struct Arrived {
+    act: String,
+    token: String,
+    filename: String,
+    lock: Bytes,
+}
+
+/// `POST /+manage/prefetch/{user}/{index}`, by what its field `do` names.
+pub(in crate::http) async fn change_prefetch(
+    app: &Arc<App>,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    check_on(app, head)?;
+    let (path, _) = named(head)?;
+    let sender = forms::sender(app, head)?;
+    let (session, principal) = sender.ok_or(forms::Undue::LoggedOut)?;
+    let arrived = arrived(app, head, &principal, body).await?;
+    if !forms::is_token(app, &arrived.token, session.reveal().as_bytes())? {
+        return Err(forms::Undue::Token.into());
+    }
+    let url = format!("/{path}/+prefetch");
+    let answer = match arrived.act.as_str() {
+        "fetch" if arrived.lock.iter().all(u8::is_ascii_whitespace) => {
+            let detail = "Choose a lock file, or paste the text of one.";
+            Answer::refused(HttpError::unusable(detail))
+        }
+        "fetch" => {
+            let url = format!("{url}?name={}", in_path(&arrived.filename));
+            let sent = Body::from(arrived.lock);
+            call_with(app, head, &principal, (Method::POST, &url), sent).await
+        }
+        "stop" => call(app, head, &principal, (Method::DELETE, &url), None).await,
+        _ => return Err(HttpError::bad_request("the form does not say what to do")),
+    };
+    if answer.is_done() {
+        // So that loading the page again sends nothing again.
+        return Ok(forms::see_other(app, head, &format!("/+manage/prefetch/{path}")));
+    }
+    let (said, status) = Said::of(&answer, "");
+    page(app, head, (&session, &principal), said, status).await
+}
+
+/// Reads the form. What was uploaded counts, else what was pasted.
+async fn arrived(
+    app: &App,
+    head: &Parts,
+    principal: &Principal,
+    body: Body,
+) -> Result<Arrived, HttpError> {
+    let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let Ok(boundary) = multer::parse_boundary(content_type.unwrap_or_default()) else {
+        let detail = "the body is not the form of this page: `multipart/form-data` was expected";
+        return Err(HttpError::unsupported(detail));
+    };
+    let bad = |detail: String| HttpError::bad_request(detail);
+    let mut received = body::whole(app, head, principal, body, BYTES_MAX).await?;
+    // The fields are a copy.
+    received.hold(received.len() * 2)?;
+    let (whole, _held) = received.into_parts();
+    let mut form = FormReader::new(stream::iter([Ok::<_, std::io::Error>(whole)]), boundary);
+    let (mut arrived, mut fields) = (Arrived::default(), 0);
+    while let Some(field) = form.next_field().await.map_err(|error| bad(error.to_string()))? {
+        fields += 1;
+        if fields > FIELDS_MAX {
+            return Err(bad(format!("the form has more than {FIELDS_MAX} fields")));
+        }
+        let called = field.name().unwrap_or_default().to_owned();
+        let filename = field.file_name().unwrap_or_default().to_owned();
+        let broken = |error| bad(format!("the form did not arrive whole: {error}"));
+        let content = field.bytes().await.map_err(broken)?;
+        let text = || String::from_utf8_lossy(&content).into_owned();
+        match called.as_str() {
+            TOKEN_FIELD => arrived.token = text(),
+            "do" => arrived.act = text(),
+            // Browsers send the field of a file that nobody chose, too, empty.
+            "file" if !filename.is_empty() => {
+                (arrived.filename, arrived.lock) = (filename, content);
+            }
+            "lock" if arrived.filename.is_empty() => arrived.lock = content,
+            _ => {}
+        }
+    }
+    Ok(arrived)
+}

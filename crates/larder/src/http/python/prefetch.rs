@@ -1,0 +1,390 @@
+//! `/{user}/{index}/+prefetch`: the files of a lock, fetched into a mirror's cache by this process, in the background.
+//!
+//! lock -> [`Lock`] -> [`Prefetches`](crate::prefetches::Prefetches), one at a time for each mirror -> [`mirrors::prefetch`],
+//! which asks for each file as a client of the sender's would: policies, hashes and shared downloads are those of every request.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use account::{Portion, Principal};
+use axum::body::Body;
+use axum::response::Response;
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use http::header::{ACCEPT, HOST};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use jiff::Timestamp;
+use mirrors::Mirror;
+use mirrors::prefetch::{self, Index, Offered, Pieces};
+use pypi::lock::{Lock, Wanted};
+use pypi::upstream::Place;
+use pypi::{ProjectName, Stage, StageName};
+use serde_json::{Value, json};
+
+use super::ask::Ask;
+use super::reply;
+use super::rights::{keeper, may_keep};
+use super::route::Route;
+use super::write::{Refused, whole_body};
+use super::{files, write};
+use crate::app::App;
+use crate::endpoint::Endpoint;
+use crate::http::auth::Acting;
+use crate::http::body::parsed;
+use crate::http::error::HttpError;
+use crate::prefetches::{Busy, Prefetch, shortened};
+
+/// What somebody may not, as they are told.
+const PURPOSE: &str = "fetching files ahead";
+
+/// Size of a lock; that of a project with a thousand dependencies has about 3 MB.
+pub(in crate::http) const LOCK_BYTES_MAX: usize = 4 << 20;
+
+/// Values of a lock, and the memory that each may take while it is read, in bytes.
+const VALUES_MAX: usize = 150_000;
+const VALUE_BYTES: usize = 120;
+
+/// Releases, and files, that a lock may name.
+const RELEASES_MAX: usize = 5_000;
+const FILES_MAX: usize = 20_000;
+
+/// Releases that are looked at at once; the files of each come one after the other.
+const AT_ONCE: usize = 4;
+
+/// How often it is looked whether the mirror, and the right of who asked, are still there.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Characters of a message about a lock, and of its name.
+const MESSAGE_CHARS_MAX: usize = 400;
+const NAME_CHARS_MAX: usize = 100;
+
+/// Bytes of a refusal that are read.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
+
+/// `GET`: how far the last lock is.
+pub(super) async fn show_prefetch(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+    let principal = ask.principal().await?;
+    let stage = keeper(ask, &ask.stored, &principal, stage, PURPOSE)?;
+    Ok(said(StatusCode::OK, ask.app.prefetches.of(stage.name()).as_deref()))
+}
+
+/// `DELETE`: ends it.
+pub(super) async fn stop_prefetch(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+    let principal = ask.principal().await?;
+    let stage = keeper(ask, &ask.stored, &principal, stage, PURPOSE)?;
+    let last = ask.app.prefetches.of(stage.name());
+    if let Some(last) = &last {
+        last.stop.cancel();
+        last.end(Some("somebody stopped it".to_owned()));
+    }
+    Ok(said(StatusCode::OK, last.as_deref()))
+}
+
+/// `POST` of a lock: begins to fetch its files.
+pub(super) async fn start_prefetch(
+    ask: &Ask,
+    stage: &str,
+    body: Body,
+) -> Result<Response, Refused> {
+    let principal = ask.principal().await?;
+    keeper(ask, &ask.stored, &principal, stage, PURPOSE)?;
+    let lock = received(ask, &principal, body).await?;
+    // The right may have ended while the lock came.
+    let basis = ask.basis().await?;
+    let stage = keeper(ask, basis.stored(), basis.principal(), stage, PURPOSE)?;
+    check_source(&ask.app, stage)?;
+    let by = principal.user_name().map(ToString::to_string).unwrap_or_default();
+    let prefetch = Prefetch::new(by, lock.wanted.len(), lock.others, Timestamp::now());
+    let begun = ask.app.prefetches.begin(stage.name(), prefetch).map_err(|busy| match busy {
+        Busy::Mirror => Refused::conflict(
+            "the files of a lock are being fetched for this mirror: wait for it, or stop it",
+        ),
+        Busy::Process => {
+            let detail = "the files of locks are being fetched for other mirrors: try again later";
+            HttpError::unavailable(detail, 30).into()
+        }
+    })?;
+    let index = OwnIndex {
+        app: ask.app.clone(),
+        head: bare(&ask.head),
+        principal,
+        stage: stage.name().clone(),
+        opened: AtomicUsize::new(0),
+    };
+    tokio::spawn(run(index, begun.clone(), lock.wanted));
+    Ok(said(StatusCode::ACCEPTED, Some(&begun)))
+}
+
+/// The lock in a body.
+async fn received(ask: &Ask, principal: &Principal, body: Body) -> Result<Lock, Refused> {
+    let mut received = whole_body(ask, principal, body, LOCK_BYTES_MAX).await?;
+    let name = ask.parameter("name").filter(|name| !name.is_empty());
+    let name = name.map_or_else(
+        || "the lock".to_owned(),
+        |name| format!("`{}`", shortened(&name, NAME_CHARS_MAX).escape_debug()),
+    );
+    let unusable = |problem: &str| {
+        let problem = shortened(problem, MESSAGE_CHARS_MAX);
+        Refused::rule(StatusCode::UNPROCESSABLE_ENTITY, format_args!("{name}: {problem}"))
+    };
+    let expected = "a requirements file with `name==version`, uv.lock, poetry.lock or pylock.toml was expected";
+    let Ok(text) = std::str::from_utf8(&received) else {
+        return Err(unusable(&format!("this is no text in UTF-8: {expected}")));
+    };
+    let values = Lock::values_max(text);
+    if values > VALUES_MAX {
+        return Err(unusable(&format!("{values} values, and at most {VALUES_MAX} were expected")));
+    }
+    let text = text.to_owned();
+    received.hold(2 * text.len() + values * VALUE_BYTES)?;
+    let (bytes, held) = received.into_parts();
+    drop(bytes);
+    // Its memory counts until it has been read, even if the client leaves.
+    let reading = move || (Lock::parse(&text), held);
+    let (lock, _held) = parsed(&ask.app, values * 8, reading).await;
+    let lock = lock.map_err(|problem| unusable(&problem))?;
+    let (releases, files) = (lock.wanted.len(), lock.files());
+    if releases == 0 {
+        return Err(unusable(&format!("it names no file of an index: {expected}")));
+    }
+    if releases > RELEASES_MAX || files > FILES_MAX {
+        return Err(unusable(&format!(
+            "it names {releases} releases with {files} files; at most {RELEASES_MAX} with {FILES_MAX} were expected"
+        )));
+    }
+    Ok(lock)
+}
+
+/// Refuses an index whose files nobody can fetch ahead.
+fn check_source(app: &App, stage: &Stage) -> Result<(), Refused> {
+    let name = stage.name();
+    let Some(mirror) = app.mirrors.of(stage) else {
+        let text = format_args!("{name} is no mirror: it has no upstream to fetch files from");
+        return Err(Refused::bad_request(text));
+    };
+    if let Some(why) = offline(app, stage) {
+        return Err(Refused::conflict(format_args!("{name}: {why}")));
+    }
+    if mirror.redirects_files {
+        let text = format_args!(
+            "{name} keeps no files: it sends clients to its upstream (mirror_use_external_urls=true)"
+        );
+        return Err(Refused::conflict(text));
+    }
+    Ok(())
+}
+
+/// Why the upstream of a mirror is not asked, if so.
+fn offline(app: &App, stage: &Stage) -> Option<&'static str> {
+    if app.mirrors.is_offline() {
+        return Some("its upstream is not asked (python.mirrors_offline=true)");
+    }
+    let is_offline = stage.config().mirror().and_then(|it| it.mirror_offline).unwrap_or_default();
+    is_offline.then_some("its upstream is not asked (mirror_offline=true)")
+}
+
+/// The head of a request, with nothing that would change what it is answered.
+fn bare(head: &Parts) -> Parts {
+    let mut bare = head.clone();
+    bare.headers = HeaderMap::new();
+    if let Some(host) = head.headers.get(HOST) {
+        bare.headers.insert(HOST, host.clone());
+    }
+    bare.headers.insert(ACCEPT, HeaderValue::from_static("application/json, */*;q=0.1"));
+    bare.method = Method::GET;
+    bare
+}
+
+fn said(status: StatusCode, prefetch: Option<&Prefetch>) -> Response {
+    reply::result(status, "prefetch", described(prefetch), None)
+}
+
+/// What programs are told of it.
+fn described(prefetch: Option<&Prefetch>) -> Value {
+    let Some(prefetch) = prefetch else { return json!({"state": "none"}) };
+    let progress = prefetch.progress();
+    let stopped = progress.end.as_ref().and_then(|end| end.stopped.as_ref());
+    let state = match (&progress.end, stopped) {
+        (None, _) => "running",
+        (Some(_), None) => "done",
+        (Some(_), Some(_)) => "stopped",
+    };
+    json!({
+        "state": state,
+        "reason": stopped,
+        "by": prefetch.by,
+        "begun": prefetch.begun_at.to_string(),
+        "ended": progress.end.as_ref().map(|end| end.at.to_string()),
+        "releases": prefetch.releases,
+        "releases_done": progress.releases,
+        "files": progress.fetched.files,
+        "bytes": progress.fetched.bytes,
+        "uncompared": progress.fetched.uncompared,
+        "others": prefetch.others,
+        "problems": progress.problems,
+        "problems_left_out": progress.problems_left_out,
+    })
+}
+
+/// Fetches everything, unless the mirror goes, goes offline, or who asked may not any more.
+fn run(
+    index: OwnIndex,
+    prefetch: Arc<Prefetch>,
+    wanted: Vec<Wanted>,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    /// Ends it however the work ends.
+    struct Ending(Arc<Prefetch>);
+    impl Drop for Ending {
+        fn drop(&mut self) {
+            self.0.end(Some("it has ended without an outcome; it has been logged".to_owned()));
+        }
+    }
+    Box::pin(async move {
+        let ending = Ending(prefetch);
+        let prefetch = &ending.0;
+        let index = Arc::new(index);
+        let fetching = async {
+            let mut running = futures_util::stream::iter(wanted)
+                .map(|wanted| {
+                    let index = index.clone();
+                    async move { prefetch::fetch(&*index, &wanted).await }
+                })
+                .buffer_unordered(AT_ONCE);
+            while let Some((fetched, problems)) = running.next().await {
+                prefetch.note(fetched, problems);
+            }
+        };
+        let stopped = tokio::select! {
+            () = fetching => None,
+            () = prefetch.stop.cancelled() => Some("somebody stopped it".to_owned()),
+            why = index.ended() => Some(why),
+        };
+        let progress = prefetch.progress();
+        tracing::info!(
+            mirror = %index.stage,
+            files = progress.fetched.files,
+            bytes = progress.fetched.bytes,
+            problems = progress.problems.len() + progress.problems_left_out,
+            stopped,
+            "the files of a lock were fetched"
+        );
+        prefetch.end(stopped);
+    })
+}
+
+/// The mirror, as who began it asks it.
+struct OwnIndex {
+    app: Arc<App>,
+    head: Parts,
+    principal: Principal,
+    stage: StageName,
+    /// Files that were asked for.
+    opened: AtomicUsize,
+}
+
+impl OwnIndex {
+    /// Waits until the rest is not to be fetched; returns why.
+    async fn ended(&self) -> String {
+        loop {
+            tokio::select! {
+                () = self.app.changes.closing.cancelled() => return "the server was stopped".to_owned(),
+                () = tokio::time::sleep(LOOK_INTERVAL) => {}
+            }
+            if let Err(why) = self.still() {
+                return why;
+            }
+        }
+    }
+
+    /// Who asks, as of now, and the mirror.
+    ///
+    /// # Errors
+    /// Why nothing more is to be fetched.
+    fn still(&self) -> Result<(Principal, Arc<Stage>), String> {
+        let basis =
+            self.app.live_store.basis(&self.principal).map_err(|error| error.to_string())?;
+        let stage = basis.stored().index.stage(self.stage.as_str());
+        let Some(stage) = stage.filter(|stage| stage.config().is_mirror()) else {
+            self.app.prefetches.forget(&self.stage);
+            return Err("the mirror is gone".to_owned());
+        };
+        if let Some(why) = offline(&self.app, stage) {
+            return Err(why.to_owned());
+        }
+        let principal = basis.principal();
+        if !may_keep(&self.app, principal, stage.name()) {
+            return Err("who began it may not change the mirror any more".to_owned());
+        }
+        Ok((principal.clone(), stage.clone()))
+    }
+
+    /// What a client of who began it is answered that asks for this file.
+    async fn response(&self, url: &str) -> Result<Response, String> {
+        let (principal, _) = self.still()?;
+        let mut head = self.head.clone();
+        let path = format!("/{}/{url}", self.stage);
+        head.uri = path.parse::<http::Uri>().map_err(|error| format!("`{path}`: {error}"))?;
+        head.extensions.insert(Acting(principal));
+        let asked = Ask::new(self.app.clone(), head, Arc::default()).await;
+        let mut ask = asked.map_err(|error| error.detail().to_owned())?;
+        // It has no prefix, whatever this server is called from outside.
+        ask.path = path;
+        let route = Route::parse(&ask.path, Some(&Method::GET));
+        let route = route.ok_or_else(|| format!("`{}` is no path of a file", ask.path))?;
+        let (stage, file) = (route.stage.as_str(), &route.file);
+        let found = match route.place.endpoint(&Method::GET) {
+            Some(Endpoint::FindUpstreamFile) => {
+                files::mirrored::find(&ask, stage, file, Place::of_upstream(&file.names)).await
+            }
+            Some(Endpoint::FindExternalFile) => {
+                files::mirrored::find(&ask, stage, file, Place::of_external(&file.names)).await
+            }
+            _ => files::download_file(&ask, stage, file).await,
+        };
+        match found {
+            Ok(response) => Ok(response),
+            Err(write::Refused::Rule(response)) => Ok(*response),
+            Err(write::Refused::Failure(error)) => Err(error.detail().to_owned()),
+        }
+    }
+}
+
+impl Index for OwnIndex {
+    async fn offered(&self, project: &ProjectName) -> Result<Vec<Offered>, String> {
+        let (principal, stage) = self.still()?;
+        if !stage.may_read(&principal, Portion::Project(project.as_str())) {
+            return Err(format!("who began it may not read {}", self.stage));
+        }
+        let mirrors = &self.app.mirrors;
+        let mirror: Option<Arc<Mirror>> = mirrors.of(&stage);
+        let mirror = mirror.ok_or("the mirror has no upstream")?;
+        // All that upstream has: what a policy hides is refused by name, with its rule, when it is asked for.
+        let page = mirrors.page_to_judge_by(&mirror, project).await;
+        let page = page.map_err(|trouble| trouble.to_string())?;
+        let page = page.ok_or("the upstream has no such project")?;
+        let offered = page.files.iter().map(|file| {
+            let hashes = file.hashes.iter().map(|(kind, digits)| (&**kind, &**digits));
+            Offered::new(&file.filename, file.link(), hashes)
+        });
+        Ok(offered.collect())
+    }
+
+    async fn open(&self, file: &Offered) -> Result<Pieces, String> {
+        if self.opened.fetch_add(1, Relaxed) >= FILES_MAX {
+            return Err(format!("more than {FILES_MAX} files of one lock are not fetched"));
+        }
+        let response = self.response(&file.url).await?;
+        let status = response.status();
+        let body = response.into_body();
+        if status.is_success() {
+            return Ok(body.into_data_stream().map_err(|error| error.to_string()).boxed());
+        }
+        let bytes = axum::body::to_bytes(body, REFUSAL_BYTES_MAX).await.unwrap_or_default();
+        let said: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let text = said["message"].as_str().or(said["detail"].as_str()).unwrap_or_default();
+        let word = if status == StatusCode::FORBIDDEN { "refused" } else { "not fetched" };
+        Err(format!("{word} ({}): {text}", status.as_u16()))
+    }
+}

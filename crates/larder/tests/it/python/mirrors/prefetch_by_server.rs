@@ -1,0 +1,215 @@
+//! A lock that is sent to the server, by programs and by a form: its mirror fetches the files in the background.
+
+use super::prefetch::{lock, sha256};
+use super::*;
+use crate::browser::Browser;
+use crate::python::PASSWORD;
+
+const AT: &str = "/alice/up/+prefetch";
+
+/// A mirror of this upstream, `alice/up`.
+fn index_of(upstream: &Upstream, settings: Value) -> Index {
+    let index = fresh_for_long();
+    mirror(&index, upstream, settings);
+    index
+}
+
+#[track_caller]
+fn begin(index: &Index, lock: &str) -> Response {
+    index.alice().json().bytes("POST", AT, lock.as_bytes())
+}
+
+/// What is said of the last lock.
+#[track_caller]
+fn last(index: &Index) -> Value {
+    result(&index.alice().json().get(AT), "prefetch")
+}
+
+/// The same, once it is not fetched any more.
+#[track_caller]
+fn ended(index: &Index) -> Value {
+    wait_until("the lock is fetched", || last(index)["state"] != "running");
+    last(index)
+}
+
+#[test]
+fn the_files_of_a_lock_are_fetched() {
+    let upstream = upstream_of(b"content");
+    let sdist = "foo-1.0.tar.gz";
+    let files = json!([file(&upstream, WHEEL, b"content"), file(&upstream, sdist, b"two")]);
+    upstream.offer("/simple/foo/", page("foo", files));
+    upstream.offer(&format!("/files/{sdist}"), Offer::file("two"));
+    let index = index_of(&upstream, json!({}));
+    assert_eq!(last(&index), json!({"state": "none"}));
+    let both = lock(&[(WHEEL, sha256(b"content")), (sdist, sha256(b"other"))]);
+    let begun = begin(&index, &both);
+    assert_eq!(begun.status, 202, "{}", begun.text());
+    let done = ended(&index);
+    let expected = json!({"state": "done", "reason": null, "by": "alice", "releases": 1, "releases_done": 1,
+        "files": 1, "bytes": 7, "uncompared": 0, "others": 0, "problems_left_out": 0});
+    for (key, value) in expected.as_object().expect("an object") {
+        assert_eq!(done[key], *value, "{key}: {done}");
+    }
+    let problem = done["problems"][0].as_str().expect("a problem");
+    assert!(problem.starts_with(&format!("foo 1.0: {sdist} has sha256:")), "{problem}");
+    // Once more, and what upstream does not have.
+    assert_eq!(begin(&index, "foo==1.0\nfoo==9\nbar==1\nnowhere==1\n").status, 202);
+    let done = ended(&index);
+    assert_eq!((&done["files"], &done["releases_done"]), (&json!(2), &json!(4)), "{done}");
+    let mut problems: Vec<&str> =
+        done["problems"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+    problems.sort_unstable();
+    assert_eq!(
+        problems,
+        [
+            "bar 1: the index has no file of it",
+            "foo 9: the index has no file of it",
+            "nowhere 1: the upstream has no such project",
+        ]
+    );
+    assert_eq!(upstream.count("/simple/nowhere/"), 0);
+    for name in [WHEEL, sdist] {
+        assert_eq!(upstream.count(&format!("/files/{name}")), 1, "{name}");
+    }
+    // What was fetched is there without its upstream.
+    upstream.break_with(Some(500));
+    assert_eq!(index.client().get(&place_of(&upstream, sdist)).text(), "two");
+}
+
+#[test]
+fn what_a_policy_refuses_is_told_with_its_rule() {
+    let upstream = upstream_of(b"content");
+    let index = index_of(&upstream, json!({"policy_deny": ["foo"]}));
+    assert_eq!(begin(&index, &lock(&[(WHEEL, sha256(b"content"))])).status, 202);
+    let done = ended(&index);
+    let problem = done["problems"][0].as_str().expect("a problem");
+    let says = format!(
+        "foo 1.0: {WHEEL}: refused (403): {WHEEL} is refused by the policy of alice/up: denied by `foo`"
+    );
+    assert_eq!(problem, says);
+    assert_eq!((&done["files"], upstream.count(&format!("/files/{WHEEL}"))), (&json!(0), 0));
+}
+
+#[test]
+fn one_at_a_time_and_it_can_be_stopped() {
+    let upstream = upstream_of(b"content");
+    let index = index_of(&upstream, json!({}));
+    let place = format!("/files/{WHEEL}");
+    let all = lock(&[(WHEEL, sha256(b"content"))]);
+    let reason = |reason: &str| {
+        let end = ended(&index);
+        assert_eq!((&end["state"], &end["reason"]), (&json!("stopped"), &json!(reason)), "{end}");
+    };
+    upstream.hold(&place);
+    assert_eq!(begin(&index, &all).status, 202);
+    upstream.wait_for(&place, 1);
+    let again = begin(&index, &all);
+    assert_eq!(again.status, 409, "{}", again.text());
+    assert!(again.text().contains("are being fetched for this mirror"), "{}", again.text());
+    assert_eq!(index.alice().json().bytes("DELETE", AT, b"").status, 200);
+    reason("somebody stopped it");
+    // A mirror that goes offline.
+    assert_eq!(begin(&index, &all).status, 202);
+    let switch = |is_offline: bool| {
+        let set = index.alice().send("PATCH", "/alice/up", json!({"mirror_offline": is_offline}));
+        assert_eq!(set.status, 200, "{}", set.text());
+    };
+    switch(true);
+    reason("its upstream is not asked (mirror_offline=true)");
+    let refused = begin(&index, &all);
+    assert_eq!(refused.status, 409, "{}", refused.text());
+    assert!(refused.text().contains("mirror_offline=true"), "{}", refused.text());
+    // Who may not any more, and a mirror that is gone.
+    switch(false);
+    assert_eq!(begin(&index, &all).status, 202);
+    assert_eq!(index.alice().send("DELETE", "/alice/up", Value::Null).status, 201);
+    mirror(&index, &upstream, json!({}));
+    // Another mirror with this name.
+    assert_eq!(last(&index), json!({"state": "none"}));
+    upstream.release(&place);
+}
+
+#[test]
+fn only_those_who_may_change_the_mirror() {
+    let upstream = upstream_of(b"content");
+    let index = index_of(&upstream, json!({}));
+    index.stage("alice/dev", json!({"bases": ["alice/up"]}));
+    for method in ["GET", "POST", "DELETE"] {
+        let bob = index.user("bob").json().bytes(method, AT, b"foo==1.0");
+        assert_eq!(bob.status, 403, "{method}: {}", bob.text());
+        let nobody = index.anybody().json().bytes(method, AT, b"foo==1.0");
+        assert!(matches!(nobody.status, 401 | 403), "{method}: {}", nobody.text());
+        let nowhere = index.alice().json().bytes(method, "/alice/no/+prefetch", b"foo==1.0");
+        assert_eq!(nowhere.status, 404, "{method}: {}", nowhere.text());
+    }
+    let mut bob = Browser::of(index.client(), "bob", PASSWORD);
+    assert_eq!(bob.get("/+manage/prefetch/alice/up").status, 403);
+    let stage = index.alice().json().bytes("POST", "/alice/dev/+prefetch", b"foo==1.0");
+    assert_eq!(stage.status, 400, "{}", stage.text());
+    assert!(stage.text().contains("alice/dev is no mirror"), "{}", stage.text());
+    assert_eq!(last(&index), json!({"state": "none"}));
+}
+
+#[test]
+fn what_is_no_lock_or_too_much_is_refused() {
+    let upstream = upstream_of(b"content");
+    let index = index_of(&upstream, json!({}));
+    let many = |count: usize| (0..count).map(|at| format!("p{at}==1\n")).collect::<String>();
+    for (lock, status, says) in [
+        (b"\xff".to_vec(), 422, "`x.txt`: this is no text in UTF-8"),
+        (b"foo>=1".to_vec(), 422, "`x.txt`: line 1: `foo>=1` names no one version"),
+        (b"version = 1\n[[package]]\n".to_vec(), 422, "`x.txt`: `package` number 1 has no name"),
+        (b"# nothing\n".to_vec(), 422, "`x.txt`: it names no file of an index"),
+        (many(5_001).into_bytes(), 422, "it names 5001 releases"),
+        (vec![b'['; 150_001], 422, "150001 values, and at most 150000 were expected"),
+        (vec![b' '; (4 << 20) + 1], 413, "4194304"),
+    ] {
+        let refused = index.alice().json().bytes("POST", &format!("{AT}?name=x.txt"), &lock);
+        assert_eq!(refused.status, status, "{says}: {}", refused.text());
+        assert!(refused.text().contains(says), "{says}: {}", refused.text());
+    }
+    assert_eq!(last(&index), json!({"state": "none"}));
+}
+
+#[test]
+fn people_upload_or_paste_a_lock() {
+    let upstream = upstream_of(b"content");
+    let index = index_of(&upstream, json!({}));
+    let mut alice = Browser::of(index.client(), "alice", PASSWORD);
+    assert!(alice.get("/+manage/indexes/alice/up").text().contains("/+manage/prefetch/alice/up"));
+    let at = "/+manage/prefetch/alice/up";
+    let shown = alice.get(at).text();
+    let label = "Fetch ahead";
+    // What is no lock is told by its name; nothing is taken without the token.
+    let wrong = alice.submit_file((&shown, label), &[], Some(("photo<b>.png", b"\x89PNG\xff")));
+    assert_eq!(wrong.status, 422, "{}", wrong.text());
+    assert!(wrong.text().contains("`photo&#60;b&#62;.png`: this is no text"), "{}", wrong.text());
+    assert_eq!(alice.submit_file((&shown, label), &[], Some(("", b""))).status, 422);
+    let foreign = alice.submit_file((&shown, label), &[("form", "x"), ("lock", "foo==1.0")], None);
+    assert_eq!(foreign.status, 403, "{}", foreign.text());
+    assert_eq!(last(&index), json!({"state": "none"}));
+    // Pasted.
+    let begun = alice.submit_file((&shown, label), &[("lock", "foo==1.0\r\nbar==1")], None);
+    assert_eq!((begun.status, begun.header("location")), (303, at), "{}", begun.text());
+    ended(&index);
+    let shown = alice.get(at).text();
+    for says in ["all 2 releases were looked at", "Fetched: 1 file, 7 B", "bar 1: the index has no"]
+    {
+        assert!(shown.contains(says), "{says}: {shown}");
+    }
+    // Uploaded, and stopped.
+    let second = "foo-2.0.tar.gz";
+    let files = json!([file(&upstream, WHEEL, b"content"), file(&upstream, second, b"two")]);
+    upstream.offer("/simple/foo/", page("foo", files));
+    assert_eq!(index.alice().send("POST", "/alice/up/+simple/foo/refresh", json!({})).status, 302);
+    upstream.hold(&format!("/files/{second}"));
+    let uploaded = ("requirements.txt", b"foo==2.0".as_slice());
+    let begun = alice.submit_file((&shown, label), &[], Some(uploaded));
+    assert_eq!(begun.status, 303, "{}", begun.text());
+    let shown = alice.get(at).text();
+    assert!(shown.contains("It is being fetched: 0 of 1 releases"), "{shown}");
+    assert_eq!(alice.submit_file((&shown, "Stop"), &[], None).status, 303);
+    let shown = alice.get(at).text();
+    assert!(shown.contains("after 0 of 1 releases: somebody stopped it."), "{shown}");
+    upstream.release(&format!("/files/{second}"));
+}
