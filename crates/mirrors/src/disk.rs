@@ -105,6 +105,12 @@ impl EntryFile {
     }
 }
 
+impl std::os::fd::AsFd for EntryFile {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
 impl std::ops::Deref for EntryFile {
     type Target = File;
 

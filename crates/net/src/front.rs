@@ -13,6 +13,7 @@ use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 
 use super::client::ClientAddress;
+use super::disk_file::{FileBody, FileRange};
 use super::progress::{Counted, Handling, Progress, Responding, Waits};
 use super::room::{Held, NoRoom, Share};
 use super::{Peer, host, sendfile};
@@ -239,8 +240,13 @@ impl Made {
         held: Option<Held>,
         responding: Responding,
     ) -> Response<Outgoing> {
-        let (rest, held) = (self.first, (held, self.held));
-        self.response.map(|body| Outgoing { body, is_finished, rest, _held: held, responding })
+        let Made { mut response, first, held: own } = self;
+        let file = FileRange::of(&mut response);
+        let file = file.filter(|_| first.is_empty() && responding.progress().sends_files());
+        let file = file.filter(|_| cfg!(target_os = "linux") && !sendfile::is_refused());
+        let (file, held) = (file.map(FileBody::new).map(Box::new), (held, own));
+        let rest = first;
+        response.map(|body| Outgoing { body, file, is_finished, rest, _held: held, responding })
     }
 }
 
@@ -344,6 +350,8 @@ impl Drop for Inbound {
 /// A response's body, which tells whether the client or the handler is the slower one.
 pub(super) struct Outgoing {
     body: Body,
+    /// Sent rather than the body, which has the same bytes.
+    file: Option<Box<FileBody>>,
     /// It may be sent as a file.
     is_finished: bool,
     /// What is left of a frame that is handed out in pieces.
@@ -382,6 +390,16 @@ impl hyper::body::Body for Outgoing {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
+        if let Some(file) = &mut this.file {
+            let piece = file.poll_piece(cx);
+            this.responding.is_not_ready(piece.is_pending());
+            return piece.map_err(axum::Error::new).map_ok(|(piece, stand_in)| {
+                let progress = this.responding.progress();
+                progress.queue_piece(piece);
+                progress.record_body_sent(stand_in.len());
+                Frame::data(stand_in)
+            });
+        }
         if !this.rest.is_empty() {
             let rest = std::mem::take(&mut this.rest);
             return Poll::Ready(Some(Ok(Frame::data(this.piece(rest)))));
@@ -395,10 +413,16 @@ impl hyper::body::Body for Outgoing {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
+        match &self.file {
+            Some(file) => file.is_at_end(),
+            None => self.rest.is_empty() && self.body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
+        if let Some(file) = &self.file {
+            return SizeHint::with_exact(file.bytes_left());
+        }
         let mut hint = self.body.size_hint();
         let rest = self.rest.len() as u64;
         if let Some(upper) = hint.upper() {

@@ -13,6 +13,7 @@
 mod address;
 mod client;
 mod connection;
+mod disk_file;
 mod egress;
 mod frames;
 mod front;
@@ -34,6 +35,7 @@ use std::time::Duration;
 
 pub use self::address::{ListenAddress, Network, NotAnAddress};
 pub use self::client::{ClientAddress, ClientKey, TrustedProxies};
+pub use self::disk_file::FileRange;
 pub use self::egress::{Egress, NotPublic};
 pub use self::front::{Answered, Door, MadeForOne};
 pub use self::listener::{Listener, bind, sockets_from_systemd};

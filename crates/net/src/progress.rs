@@ -3,12 +3,15 @@
 //! The connection's task counts into [`Progress`] as bytes and requests pass; the sweep of the listener reads it, see
 //! [`super::timeouts`].
 
+use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{
     AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
 };
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
+use super::disk_file::Piece;
 use super::room::Share;
 use super::sendfile::BodyFile;
 
@@ -42,6 +45,8 @@ pub(super) struct Progress {
     has_partial_head: AtomicBool,
     is_http2: AtomicBool,
     is_in_handshake: AtomicBool,
+    /// It is TCP without TLS.
+    pub(super) is_plain_tcp: AtomicBool,
     /// A request's body was given up before its end, so that unread bytes may be in the socket.
     pub(super) left_body_unread: AtomicBool,
     /// The request line does not end: set by the wire, answered by the connection's task.
@@ -65,6 +70,9 @@ pub(super) struct Progress {
     /// The file of the body that is to be written next, if it has one.
     file: Mutex<Option<Arc<BodyFile>>>,
     has_file: AtomicBool,
+    /// Pieces of files whose stand-ins hyper has, in their order. Only the connection's own task uses it.
+    pieces: Mutex<VecDeque<Piece>>,
+    has_pieces: AtomicBool,
 }
 
 impl Progress {
@@ -173,6 +181,37 @@ impl Progress {
         }
         self.has_file.store(false, Relaxed);
         self.file.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether bodies may be sent as files.
+    pub(super) fn sends_files(&self) -> bool {
+        self.is_plain_tcp.load(Relaxed) && !self.is_http2()
+    }
+
+    /// hyper is about to get this piece's stand-in.
+    pub(super) fn queue_piece(&self, piece: Piece) {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner).push_back(piece);
+        self.has_pieces.store(true, Relaxed);
+    }
+
+    /// Whether hyper has stand-ins that are not written.
+    pub(super) fn has_pieces(&self) -> bool {
+        self.has_pieces.load(Relaxed)
+    }
+
+    /// Has `write` send from the first of the pieces.
+    pub(super) fn write_piece(
+        &self,
+        write: impl FnOnce(&mut Piece) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(piece) = pieces.front_mut() else { return Poll::Ready(Ok(0)) };
+        let written = write(piece);
+        if piece.is_sent() {
+            pieces.pop_front();
+            self.has_pieces.store(!pieces.is_empty(), Relaxed);
+        }
+        written
     }
 
     pub(super) fn record_handshake(&self, is_running: bool) {

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, OnceLock};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use quick_cache::sync::Cache;
@@ -118,42 +118,71 @@ impl BodyFile {
         let (before, place) =
             slices.iter().enumerate().find_map(|(at, slice)| Some((at, self.place(slice)?)))?;
         let size = slices[before].len();
-        let write = || {
-            let head_bytes: usize = slices[..before].iter().map(|slice| slice.len()).sum();
-            let head_sent =
-                if head_bytes == 0 { 0 } else { send_first(stream, &slices[..before])? };
-            if head_sent < head_bytes {
-                return Ok((head_sent, false));
+        let sent = poll_send(stream, cx, &slices[..before], descriptor, place as u64, size);
+        match sent {
+            Poll::Ready(Err(error)) if is_refusal(&error) => {
+                note_refusal(&error);
+                None
             }
-            match send_file(stream, descriptor, place, size) {
-                Ok(sent) => Ok((head_sent + sent, place + sent == self.bytes.len())),
-                // It comes again with the next write.
-                Err(_) if head_sent > 0 => Ok((head_sent, false)),
-                Err(error) => Err(error),
-            }
-        };
-        loop {
-            match stream.poll_write_ready(cx) {
-                Poll::Pending => return Some(Poll::Pending),
-                Poll::Ready(Err(error)) => return Some(Poll::Ready(Err(error))),
-                Poll::Ready(Ok(())) => {}
-            }
-            match stream.try_io(Interest::WRITABLE, write) {
-                // The runtime did not know yet: now it does, and says when.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if is_refusal(&error) => {
-                    IS_REFUSED.store(true, Relaxed);
-                    tracing::debug!(%error, "the system does not send files");
-                    return None;
-                }
-                written => return Some(Poll::Ready(written)),
-            }
+            sent => Some(sent.map_ok(|sent| {
+                (sent.before + sent.of_file, place + sent.of_file == self.bytes.len())
+            })),
         }
     }
 }
 
+/// Bytes that were written of what comes before a file, and of the file.
+pub(super) struct Sent {
+    pub(super) before: usize,
+    pub(super) of_file: usize,
+}
+
+/// Writes the slices `before`, and then `size` bytes of a file from `place` on, or some of all that.
+pub(super) fn poll_send(
+    stream: &TcpStream,
+    cx: &mut Context<'_>,
+    before: &[io::IoSlice<'_>],
+    file: impl AsFd,
+    place: u64,
+    size: usize,
+) -> Poll<io::Result<Sent>> {
+    let write = || {
+        let head_bytes: usize = before.iter().map(|slice| slice.len()).sum();
+        let head_sent = if head_bytes == 0 { 0 } else { send_first(stream, before)? };
+        if head_sent < head_bytes {
+            return Ok(Sent { before: head_sent, of_file: 0 });
+        }
+        match send_file(stream, file.as_fd(), place, size) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(sent) => Ok(Sent { before: head_sent, of_file: sent }),
+            // It comes again with the next write.
+            Err(_) if head_sent > 0 => Ok(Sent { before: head_sent, of_file: 0 }),
+            Err(error) => Err(error),
+        }
+    };
+    loop {
+        ready!(stream.poll_write_ready(cx))?;
+        match stream.try_io(Interest::WRITABLE, write) {
+            // The runtime did not know yet: now it does, and says when.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            written => return Poll::Ready(written),
+        }
+    }
+}
+
+/// From now on files are not sent.
+pub(super) fn note_refusal(error: &io::Error) {
+    IS_REFUSED.store(true, Relaxed);
+    tracing::debug!(%error, "the system does not send files");
+}
+
+/// Whether the system has refused to send a file.
+pub(super) fn is_refused() -> bool {
+    IS_REFUSED.load(Relaxed)
+}
+
 /// Whether an error of sending a file tells of the system, not of the connection.
-fn is_refusal(error: &io::Error) -> bool {
+pub(super) fn is_refusal(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::InvalidInput
@@ -198,10 +227,11 @@ fn send_first(stream: &TcpStream, slices: &[io::IoSlice<'_>]) -> io::Result<usiz
 fn send_file(
     stream: &TcpStream,
     file: BorrowedFd<'_>,
-    place: usize,
+    place: u64,
     size: usize,
 ) -> io::Result<usize> {
-    Ok(rustix::fs::sendfile(stream, file, Some(&mut (place as u64)), size)?)
+    let mut place = place;
+    Ok(rustix::fs::sendfile(stream, file, Some(&mut place), size)?)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -210,7 +240,7 @@ fn send_first(_: &TcpStream, _: &[io::IoSlice<'_>]) -> io::Result<usize> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn send_file(_: &TcpStream, _: BorrowedFd<'_>, _: usize, _: usize) -> io::Result<usize> {
+fn send_file(_: &TcpStream, _: BorrowedFd<'_>, _: u64, _: usize) -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

@@ -87,6 +87,7 @@ impl Wire {
         share: Arc<Share>,
         url_bytes_max: usize,
     ) -> Self {
+        progress.is_plain_tcp.store(layer.plain_tcp().is_some(), Relaxed);
         Self {
             layer: Some(layer),
             progress,
@@ -256,6 +257,18 @@ impl Wire {
         }))
     }
 
+    /// Writes from a file on disk, in place of its stand-in.
+    fn poll_send_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let Some(stream) = self.layer.as_ref().and_then(Layer::plain_tcp) else {
+            return Poll::Ready(Err(io::Error::other("a file is sent over TCP only")));
+        };
+        self.progress.write_piece(|piece| piece.poll_write(stream, cx, slices))
+    }
+
     /// Hands out what was mended, as far as there is room.
     fn read_mended(&mut self, buffer: &mut ReadBuf<'_>) {
         let bytes = self.mended.len().min(buffer.remaining());
@@ -372,7 +385,10 @@ impl AsyncWrite for Wire {
         if this.holds_back(bytes) {
             return Poll::Ready(Ok(bytes.len()));
         }
-        let written = this.layer().poll_write(cx, bytes);
+        let written = match this.progress.has_pieces() {
+            true => this.poll_send_piece(cx, &[io::IoSlice::new(bytes)]),
+            false => this.layer().poll_write(cx, bytes),
+        };
         this.wrote(written)
     }
 
@@ -387,9 +403,13 @@ impl AsyncWrite for Wire {
         {
             return Poll::Ready(Ok(only.len()));
         }
-        let written = match this.poll_send_file(cx, slices) {
-            Some(written) => written,
-            None => this.layer().poll_write_vectored(cx, slices),
+        let written = if this.progress.has_pieces() {
+            this.poll_send_piece(cx, slices)
+        } else {
+            match this.poll_send_file(cx, slices) {
+                Some(written) => written,
+                None => this.layer().poll_write_vectored(cx, slices),
+            }
         };
         this.wrote(written)
     }

@@ -1,15 +1,19 @@
 //! From a finished reply to a response: conditional GET and encodings, once for all surfaces.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{
-    CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY, X_CONTENT_TYPE_OPTIONS,
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use net::FileRange;
 use reply::{ENCODED_BYTES_MIN, Encoding, Reply};
+use store::BlobReader;
 
 use super::negotiation::{accepted_encoding, listed};
 use crate::finished_pages::FinishedPage;
@@ -93,6 +97,18 @@ fn respond_with(
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Some(etag) = etag {
         headers.insert(ETAG, etag);
+    }
+    response
+}
+
+/// A response with these bytes of a blob.
+pub(super) fn blob_range(blob: &BlobReader, range: Range<u64>) -> Response {
+    let bytes = range.end - range.start;
+    let file = blob.file_to_send(&range);
+    let body = Body::from_stream(blob.read_range(range.clone()));
+    let mut response = ([(CONTENT_LENGTH, bytes)], body).into_response();
+    if let Some(file) = file {
+        response.extensions_mut().insert(FileRange::new(file, range));
     }
     response
 }

@@ -1,6 +1,7 @@
 //! What a client gets of a file: [`FileAnswer`], and the bytes of its [`Body`], read from the file on disk, which may still grow.
 
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -95,6 +96,12 @@ impl Arriving {
 }
 
 impl Body {
+    /// The file that holds these bytes, and where they are in it, if all of them are on disk.
+    pub fn file_to_send(&self, range: &Range<u64>) -> Option<(Arc<EntryFile>, Range<u64>)> {
+        let Body::Held(file) = self else { return None };
+        Some((file.clone(), HEAD_BYTES + range.start..HEAD_BYTES + range.end))
+    }
+
     /// The bytes from `start` up to, not including, `end`; without `end`, to the end of the file.
     pub fn stream(
         self,

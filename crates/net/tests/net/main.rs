@@ -81,6 +81,7 @@ fn router(gate: Gate) -> Router {
     Router::new()
         .route("/", get(|| async { "hello" }))
         .route("/slow", get(slow))
+        .route("/file/{start}/{end}", get(sendfile::file))
         .route(
             "/peer",
             get(|request: Request| async move {

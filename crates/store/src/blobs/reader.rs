@@ -82,6 +82,15 @@ impl BlobReader {
         }
     }
 
+    /// The blob's file, if [`Self::read_range`] with this range would read nothing but that file, and hash nothing: so
+    /// that the system can send it.
+    pub fn file_to_send(&self, range: &Range<u64>) -> Option<Arc<File>> {
+        let Source::File(file, _, stamp) = &self.source else { return None };
+        let is_whole = *range == (0..self.size_bytes);
+        let is_right = !is_whole || self.damage.is_whole(&self.digest, *stamp);
+        (is_right && range.end <= self.size_bytes).then(|| Arc::clone(file))
+    }
+
     /// `chunks`, which are the whole blob, up to the last one, and that only if all of them are right. They are as
     /// the network delivers them: small enough to be hashed right here.
     fn checked(self, chunks: BlobStream) -> BlobStream {

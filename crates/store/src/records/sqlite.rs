@@ -33,6 +33,10 @@ const STEPS: [&str; 1] = [include_str!("schema/sqlite/0001_records.sql")];
 /// Today's layout.
 pub(super) const LAYOUT: usize = STEPS.len();
 
+/// Rows that are read ahead of who takes them. They pass from one thread to another, which with few of them costs more
+/// than reading them.
+const ROWS_AHEAD: usize = 1024;
+
 /// What [`Reader::layout`] says of a file with tables that are not those of a store.
 const FOREIGN: i64 = -1;
 
@@ -139,7 +143,11 @@ pub(super) async fn close_log(path: &Path, timeout: Duration) -> Result<(), sqlx
 }
 
 fn options(path: &Path, timeout: Duration) -> SqliteConnectOptions {
-    SqliteConnectOptions::new().filename(path).busy_timeout(timeout).disable_statement_logging()
+    SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(timeout)
+        .row_buffer_size(ROWS_AHEAD)
+        .disable_statement_logging()
 }
 
 /// Whether another connection's lock is in the way: SQLITE_BUSY, of whichever kind.

@@ -37,6 +37,7 @@ use super::{pages, parameters, read, redirect};
 use crate::app::App;
 use crate::http::conditional::{Wanted, content_range, names_tag, unsatisfiable, wanted};
 use crate::http::error::HttpError;
+use crate::http::respond::blob_range;
 use crate::http::words::in_path;
 use crate::http::{auth, body, people, serial};
 
@@ -300,8 +301,8 @@ async fn send(
             tracing::error!(%digest, expected, found = blob.size_bytes(), "an attachment is cut in the store");
             return Err(HttpError::damaged("attachment"));
         }
-        let body = Body::from_stream(blob.read_range(start..end));
-        let mut response = (status, [(CONTENT_LENGTH, end - start)], body).into_response();
+        let mut response = blob_range(&blob, start..end);
+        *response.status_mut() = status;
         if status == StatusCode::PARTIAL_CONTENT {
             content_range(response.headers_mut(), start, end, size_bytes);
         }

@@ -12,9 +12,8 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY,
-    CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE, VARY,
-    X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -33,7 +32,7 @@ use crate::http::error::HttpError;
 use crate::http::negotiation::{accepted_encoding, has_any, has_known_tag, listed};
 use crate::http::path::decoded;
 use crate::http::people;
-use crate::http::respond::{Conditions, respond};
+use crate::http::respond::{Conditions, blob_range, respond};
 use crate::http::{auth, serial};
 
 /// The revision of the body, for clients that want no more than its number.
@@ -311,8 +310,7 @@ async fn body(
             let (start, end) = part.unwrap_or((0, size_bytes));
             let blob = app.store.blobs.open_blob(content_facts.digest).await.map_err(unreadable)?;
             let blob = blob.ok_or_else(|| lost(app, content_facts))?;
-            let body = Body::from_stream(blob.read_range(start..end));
-            ([(CONTENT_LENGTH, end - start)], body).into_response()
+            blob_range(&blob, start..end)
         }
     };
     shown.insert_headers(

@@ -38,6 +38,7 @@ use crate::http::auth;
 use crate::http::body::{BodyError, Shape, parsed};
 use crate::http::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use crate::http::error::HttpError;
+use crate::http::respond::blob_range;
 
 /// What nginx takes for: send this file of an internal location instead.
 const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
@@ -395,11 +396,14 @@ async fn send(
             Wanted::Part { start, end } => (start, end, StatusCode::PARTIAL_CONTENT),
             Wanted::Unsatisfiable => return Ok(unsatisfiable(size_bytes)),
         };
-        let body = match &source {
-            Source::Memory(bytes) => Body::from(bytes.slice(start as usize..end as usize)),
-            Source::Store(blob) => Body::from_stream(blob.read_range(start..end)),
+        let mut response = match &source {
+            Source::Memory(bytes) => {
+                let body = Body::from(bytes.slice(start as usize..end as usize));
+                ([(CONTENT_LENGTH, end - start)], body).into_response()
+            }
+            Source::Store(blob) => blob_range(blob, start..end),
         };
-        let mut response = (status, [(CONTENT_LENGTH, end - start)], body).into_response();
+        *response.status_mut() = status;
         if status == StatusCode::PARTIAL_CONTENT {
             content_range(response.headers_mut(), start, end, size_bytes);
         }

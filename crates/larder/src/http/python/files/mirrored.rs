@@ -1,6 +1,7 @@
 //! Files of mirrors: below `+upstream`, and below devpi's `+f` and `+e`; also of mirrors among the bases of a stage. What a
 //! policy refuses is not given out.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -8,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, ETAG, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
 use mirrors::{Body as Source, FileAnswer, MirroredFile, UpstreamError};
+use net::FileRange;
 use pypi::upstream::{Place, UpstreamFile, projects_of};
 use pypi::{ProjectName, ResolutionOrder, Stage};
 
@@ -240,17 +242,14 @@ async fn send(
                 Wanted::Part { start, end } => (start, end, StatusCode::PARTIAL_CONTENT),
                 Wanted::Unsatisfiable => return Ok(unsatisfiable(size_bytes)),
             };
-            let body = Body::from_stream(file.body.stream(start, Some(end)));
-            let mut response = (status, [(CONTENT_LENGTH, end - start)], body).into_response();
+            let mut response = body_of(file.body, start..end);
+            *response.status_mut() = status;
             if status == StatusCode::PARTIAL_CONTENT {
                 content_range(response.headers_mut(), start, end, size_bytes);
             }
             response
         }
-        (_, Some(size_bytes)) => {
-            let body = Body::from_stream(file.body.stream(0, Some(size_bytes)));
-            ([(CONTENT_LENGTH, size_bytes)], body).into_response()
-        }
+        (_, Some(size_bytes)) => body_of(file.body, 0..size_bytes),
         (_, None) => Body::from_stream(file.body.stream(0, None)).into_response(),
     };
     insert_headers(
@@ -270,4 +269,15 @@ async fn send(
         headers.insert(CACHE_CONTROL, if is_public { CHANGING } else { CHANGING_PRIVATE });
     }
     Ok(response)
+}
+
+/// A response with these bytes of a file.
+fn body_of(source: Source, range: Range<u64>) -> Response {
+    let file = source.file_to_send(&range);
+    let body = Body::from_stream(source.stream(range.start, Some(range.end)));
+    let mut response = ([(CONTENT_LENGTH, range.end - range.start)], body).into_response();
+    if let Some((file, place)) = file {
+        response.extensions_mut().insert(FileRange::new(file, place));
+    }
+    response
 }
