@@ -1,5 +1,5 @@
 //! `larder import-devpi`, `import-wheels` and `use`: import what another index has, and tell clients of the new one;
-//! `import-articles` and `export-articles`: articles as a folder of files.
+//! `import-articles` and `export-articles`: articles as a folder of files; `import-osv`: known malware and vulnerabilities.
 //!
 //! arguments -> [`Command::run`], [`Use::run`] -> the crate `import` -> what was done, and what was not.
 
@@ -12,8 +12,8 @@ use clap::{Args, Subcommand};
 use config::{Config, Environment};
 use import::clients::{self, Credentials, Places, Tool, Wish};
 use import::{
-    ArticlesExport, ArticlesImport, DevpiImport, Report, WheelsImport, export_articles,
-    import_articles, import_devpi, import_wheels,
+    ArticlesExport, ArticlesImport, DevpiImport, OsvImport, Report, WheelsImport, export_articles,
+    import_articles, import_devpi, import_osv, import_wheels,
 };
 use pypi::StageName;
 use serde::Serialize;
@@ -72,6 +72,21 @@ pub(super) enum Command {
         /// Why, for the history [default: nothing]
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         comment: String,
+        /// Read and check everything, and write nothing
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        answer: Answer,
+    },
+    /// Import OSV records, known malware and vulnerabilities, in the place of those imported before; a server that runs on the data
+    /// directory uses them at once
+    ImportOsv {
+        /// A zip of records in JSON files, as OSV exports them for PyPI, a folder of such files, or one of them
+        #[arg(value_name = "ZIP|DIR|FILE")]
+        path: PathBuf,
+        /// Also if there are less than half as many records as before
+        #[arg(long)]
+        fewer: bool,
         /// Read and check everything, and write nothing
         #[arg(long)]
         dry_run: bool,
@@ -189,6 +204,12 @@ impl Command {
                 let report = runtime.block_on(import_articles(config, &import)).map_err(failed)?;
                 let shortfall = report.shortfall();
                 return tell_all(&report, shortfall, answer.is_json, out);
+            }
+            Command::ImportOsv { path, fewer, dry_run, answer } => {
+                let import = OsvImport { path, is_dry_run: dry_run, is_shrinking: fewer };
+                let report = import_osv(config, &import).map_err(failed)?;
+                // What a bundle has that is no record is no failure: the export of OSV may have some.
+                return tell_all(&report, None, answer.is_json, out);
             }
             Command::ExportArticles { directory, prefix, answer } => {
                 let export = ArticlesExport { directory, prefix };

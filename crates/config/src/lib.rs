@@ -346,7 +346,7 @@ section! {
     /// Known malware and vulnerabilities of Python packages: OSV records, for `/+osv/` and for the policies of indexes.
     pub struct Advisories = "advisories" {
         /// Where the records come from: path or http(s) URL of a zip that has each in a JSON file, as OSV exports them for the
-        /// ecosystem PyPI. Without it, the last good one in the data directory counts.
+        /// ecosystem PyPI. Without it, what `larder import-osv` brought counts, or the last good one in the data directory.
         source: Option<BundleSource> = "source", Kind::Bundle, default "";
         /// How often the server asks a URL, with conditional requests; it notices a changed file within a second.
         refresh: Duration = "refresh_seconds", Kind::seconds(1, 604_800), default "3600";
@@ -489,6 +489,11 @@ impl Config {
     /// Where the blobs are.
     pub fn blobs(&self) -> BlobLocation {
         self.blobs.clone().unwrap_or_else(|| BlobLocation::Directory(self.data_dir.join("blobs")))
+    }
+
+    /// Where `larder import-osv` puts OSV records, and a server without `advisories.source` finds them.
+    pub fn imported_advisories(&self) -> PathBuf {
+        self.data_dir.join("osv").join("imported.zip")
     }
 
     /// URL at which this machine reaches the main listener's `path`, and the socket to use instead of TCP, if any: for

@@ -6,6 +6,7 @@
 //!                            ├─► intake (bytes digested, checked, kept) ─► writer (batches) ─► Report
 //! a folder of files ─► wheels┘
 //! a folder of Markdown ◄─► articles
+//! OSV records ─► osv ─► a zip in the data directory
 //! the URL of an index ─► clients ─► pip.conf, uv.toml, .pypirc, poetry's files
 //! ```
 //!
@@ -20,6 +21,7 @@ mod articles_out;
 pub mod clients;
 mod devpi;
 mod intake;
+mod osv;
 mod report;
 mod stored_blobs;
 mod wheels;
@@ -29,6 +31,7 @@ pub use article_folder::LeftOut;
 pub use articles::{ArticlesImport, ArticlesReport, import_articles};
 pub use articles_out::{ArticlesExport, ExportReport, export_articles};
 pub use devpi::{DevpiImport, import_devpi};
+pub use osv::{OsvImport, OsvReport, import_osv};
 pub use report::{Mirrored, Remark, Report, Tally};
 pub use wheels::{WheelsImport, import_wheels};
 

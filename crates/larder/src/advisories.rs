@@ -3,18 +3,18 @@
 //! source or kept copy -> [`crate::tasks::advisories`] -> [`Bundle`] -> published: matched by [`pypi::osv`], for policies and for
 //! `/+osv/`, and read again from the zip where a whole record is asked for.
 
-mod bundle;
-
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use pypi::osv::{Advisories, LiveAdvisories};
+use rawzip::FileReader;
 use resources::turns::Turns;
 use state::live::Live;
 use tokio::sync::Notify;
 
-pub(crate) use self::bundle::{Bundle, RECORD_BYTES_MAX};
+/// The records of a zip, and the zip, which stays open.
+pub(crate) type Bundle = pypi::osv::Bundle<FileReader>;
 
 /// Records that are read from the zip at the same time.
 const READING_MAX: usize = 8;

@@ -4,11 +4,12 @@
 //! [`Advisory`]s of a project, or of one version of it. [`LiveAdvisories`] is the cell with those that count now: policies ask
 //! it, and pages that were judged by earlier ones are out of date ([`Judged`]).
 //!
-//! Only what decides is kept in memory. The caller has the records themselves, and gives each a number ([`Advisory::place`])
+//! [`Bundle`] is a zip of records. Only what decides is kept in memory. The caller has the records themselves, and gives each a number ([`Advisory::place`])
 //! by which it finds them again. Records of other ecosystems than `PyPI` are left out. A withdrawn one is kept, but affects
 //! nothing.
 
 mod affected;
+mod bundle;
 mod live;
 mod wire;
 
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 pub(crate) use self::affected::Affected;
+pub use self::bundle::{BUNDLE_SHRINK_MAX, Bundle, BundleError, RECORD_BYTES_MAX, RECORDS_MAX};
 pub use self::live::{Judged, LiveAdvisories};
 pub use self::wire::is_ecosystem;
 use crate::{ProjectName, Version};
@@ -147,6 +149,11 @@ impl Advisories {
     /// How many of them are about vulnerabilities.
     pub fn vulnerabilities(&self) -> usize {
         self.vulnerabilities
+    }
+
+    /// How many projects the records that count are about.
+    pub fn projects(&self) -> usize {
+        self.of_projects.len()
     }
 
     /// The record with this identifier.

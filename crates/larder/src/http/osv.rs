@@ -17,14 +17,14 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use percent_encoding::percent_decode_str;
-use pypi::osv::{Advisories, Advisory, ECOSYSTEM, is_ecosystem, is_id};
+use pypi::osv::{Advisories, Advisory, ECOSYSTEM, RECORD_BYTES_MAX, is_ecosystem, is_id};
 use pypi::{ProjectName, Version};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::body;
 use super::error::HttpError;
-use crate::advisories::{RECORD_BYTES_MAX, Served};
+use crate::advisories::Served;
 use crate::app::App;
 
 /// Size of a body, and values in it.
@@ -190,7 +190,7 @@ fn answered(outcome: Result<Vec<u8>, Refusal>) -> Response {
 
 fn served(app: &App) -> Result<Arc<Served>, Refusal> {
     app.advisories.served().ok_or_else(|| {
-        let message = "no OSV records are loaded: `advisories.source` says where they come from";
+        let message = "no OSV records are loaded: `advisories.source` says where they come from, and `larder import-osv` brings some";
         HttpError::unavailable(message, 60).into()
     })
 }

@@ -1,8 +1,11 @@
 //! Keeps the known malware and vulnerabilities current: arrival -> copy in the data directory -> bundle -> publish.
 //!
+//! The source is that of the configuration, or else the file that `larder import-osv` writes, as soon as there is one.
 //! What an earlier run kept counts before the first request is answered. A bundle that cannot be read, or has lost more than half
 //! of its records, changes nothing but a log line, a metric and `/readyz?verbose`.
 
+use std::fs::File;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
@@ -10,6 +13,8 @@ use std::time::SystemTime;
 use anyhow::Context as _;
 use config::{BundleSource, Config};
 use net::Egress;
+use pypi::osv::{BUNDLE_SHRINK_MAX, BundleError};
+use rawzip::FileReader;
 use source::{Arrival, KeptFile, News, Source, SourceOptions, SourceSpec, Staged};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -17,14 +22,13 @@ use crate::advisories::{Bundle, Served};
 use crate::app::App;
 use crate::metrics::RefreshResult;
 
-/// A bundle is refused if it has fewer records than one in this many of those that are served.
-const SHRINK_MAX: usize = 2;
-
 /// The source and the place of the last good bundle.
 pub struct Refresh {
     app: Arc<App>,
     kept: Arc<KeptFile>,
-    source: Option<Source>,
+    source: Source,
+    /// The file that `larder import-osv` writes, if that is the source.
+    imported: Option<PathBuf>,
     has_failed_to_keep: bool,
 }
 
@@ -36,8 +40,10 @@ pub async fn start(app: Arc<App>) -> anyhow::Result<Refresh> {
     let config = &app.config;
     let kept = KeptFile::open(config.data_dir.join("osv"), "bundle.zip");
     let source = source(config, &kept).context("the source of OSV records")?;
-    let is_file = source.as_ref().is_some_and(|it| matches!(it.spec(), SourceSpec::File(_)));
-    let mut refresh = Refresh { app, kept: Arc::new(kept), source, has_failed_to_keep: false };
+    let is_file = matches!(source.spec(), SourceSpec::File(_));
+    let imported = config.advisories.source.is_none().then(|| config.imported_advisories());
+    let kept = Arc::new(kept);
+    let mut refresh = Refresh { app, kept, source, imported, has_failed_to_keep: false };
     refresh.load_kept().await;
     if is_file {
         refresh.look(false).await;
@@ -45,10 +51,10 @@ pub async fn start(app: Arc<App>) -> anyhow::Result<Refresh> {
     Ok(refresh)
 }
 
-fn source(config: &Config, kept: &KeptFile) -> anyhow::Result<Option<Source>> {
+fn source(config: &Config, kept: &KeptFile) -> anyhow::Result<Source> {
     let advisories = &config.advisories;
     let spec = match &advisories.source {
-        None => return Ok(None),
+        None => SourceSpec::File(config.imported_advisories()),
         Some(BundleSource::File(path)) => SourceSpec::File(path.clone()),
         Some(BundleSource::Url(url)) => SourceSpec::parse(url)?,
     };
@@ -58,7 +64,7 @@ fn source(config: &Config, kept: &KeptFile) -> anyhow::Result<Option<Source>> {
         egress: Egress::new(config.egress_allow.iter().copied()),
         ..SourceOptions::default()
     };
-    Ok(Some(Source::open(spec, options, kept.spool_dir())?))
+    Ok(Source::open(spec, options, kept.spool_dir())?)
 }
 
 impl Refresh {
@@ -66,11 +72,10 @@ impl Refresh {
     pub async fn run(mut self, shutdown: CancellationToken) {
         let app = self.app.clone();
         loop {
-            let Some(source) = &self.source else { return };
             let is_wished = tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = app.advisories.wish.notified() => true,
-                () = source.wait() => false,
+                () = self.source.wait() => false,
             };
             if shutdown.run_until_cancelled(self.look(is_wished)).await.is_none() {
                 return;
@@ -80,8 +85,12 @@ impl Refresh {
 
     /// Asks the source, and publishes what it has.
     async fn look(&mut self, is_wished: bool) {
-        let Some(source) = &mut self.source else { return };
+        let source = &mut self.source;
         let arrival = match source.poll(is_wished).await {
+            // Nothing was imported yet, or it was removed, and what counts goes on to count.
+            Err(_) | Ok(None) if self.imported.as_ref().is_some_and(|path| !path.exists()) => {
+                return;
+            }
             Ok(Some(News::Dump(arrival))) => arrival,
             Ok(_) if source.error().is_some() => return,
             Ok(_) => {
@@ -98,16 +107,12 @@ impl Refresh {
         };
         match self.take(arrival).await {
             Ok(arrival) => {
-                if let Some(source) = &mut self.source {
-                    source.accepted(&arrival);
-                }
+                self.source.accepted(&arrival);
                 self.app.advisories.confirm();
                 self.app.metrics.osv_refreshed(RefreshResult::Published);
             }
             Err(problem) => {
-                if let Some(source) = &mut self.source {
-                    source.rejected(&problem);
-                }
+                self.source.rejected(&problem);
                 self.fail(&problem);
             }
         }
@@ -122,16 +127,14 @@ impl Refresh {
                 return Ok(None);
             };
             let file = arrival.file().try_clone().map_err(|error| error.to_string())?;
-            let bundle = Bundle::read(file, &stop).map_err(|error| error.to_string())?;
+            let bundle = read(file, &stop).map_err(|error| error.to_string())?;
             Ok::<_, String>(Some((bundle, arrival)))
         });
         match loaded.await.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(None) => {}
             Ok(Some((bundle, arrival))) => {
                 self.publish(bundle, &arrival).await;
-                if let Some(source) = &mut self.source {
-                    source.accepted(&arrival);
-                }
+                self.source.accepted(&arrival);
             }
             Err(problem) => self.fail(&format!("the bundle that was kept is not good: {problem}")),
         }
@@ -151,7 +154,7 @@ impl Refresh {
                 }
                 Err(_) => arrival.file().try_clone(),
             };
-            let bundle = file.map_err(Into::into).and_then(|file| Bundle::read(file, &stop));
+            let bundle = file.map_err(Into::into).and_then(|file| read(file, &stop));
             let bundle = bundle.map_err(|error| format!("{}: {error}", arrival.origin))?;
             arrival.check_unchanged().map_err(|error| error.to_string())?;
             Ok::<_, String>((bundle, arrival, staged))
@@ -185,17 +188,21 @@ impl Refresh {
         keeping.await.expect("nothing in it panics")
     }
 
-    /// Refuses a bundle of the same source that has lost most of its records.
+    /// Refuses a bundle of the same source that has lost most of its records. One that was imported, the import has checked.
     fn check_size(&self, bundle: &Bundle, arrival: &Arrival) -> Result<(), String> {
+        if self.imported.is_some() {
+            return Ok(());
+        }
         let Some(served) = self.app.advisories.served() else { return Ok(()) };
         let (before, after) = (served.bundle.advisories.len(), bundle.advisories.len());
-        if *arrival.source_fingerprint() == served.source_fingerprint && after < before / SHRINK_MAX
+        if *arrival.source_fingerprint() == served.source_fingerprint
+            && after < before / BUNDLE_SHRINK_MAX
         {
             return Err(format!(
                 "{}: it has {after} records, and {before} are served; at least {} were expected. If so many were really taken back, remove \
                  the directory `osv` from the data directory and start the server again",
                 arrival.origin,
-                before / SHRINK_MAX
+                before / BUNDLE_SHRINK_MAX
             ));
         }
         Ok(())
@@ -240,6 +247,11 @@ impl Refresh {
             }
         }
     }
+}
+
+fn read(file: File, stop: &CancellationToken) -> Result<Bundle, BundleError> {
+    let bytes = file.metadata()?.len();
+    Bundle::read(FileReader::from(file), bytes, |_, _| !stop.is_cancelled())
 }
 
 /// What stops the reading of a bundle, and what does so when it is dropped: a server that is told to stop waits for no reading.

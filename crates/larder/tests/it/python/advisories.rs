@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use testbed::{Offer, Upstream};
 
 use super::zip;
+use crate::accounts::Place;
 use crate::client::Response;
 use crate::server::TestServer;
 use crate::wait_until;
@@ -248,4 +249,80 @@ fn a_url_is_asked_by_conditional_requests_and_outlived() {
         verbose(&server).contains("[!] advisories: the last refresh failed")
     });
     assert!(verbose(&server).contains("not confirmed since the start"));
+}
+
+/// Without a source in the configuration, what the command imports counts: at once in a running server, and at the start of one that was
+/// stopped.
+#[test]
+fn an_import_counts_in_a_running_and_in_a_stopped_server() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let place = Place(directory.path());
+    let without = |config: &mut Config| config.advisories.source = None;
+    let server = start(directory.clone(), without);
+    let unknown = post(&server, "/+osv/v1/querybatch", &json!({"queries": []}));
+    assert_eq!(unknown.status, 503);
+    assert!(!verbose(&server).contains("[!] advisories"), "{}", verbose(&server));
+    let many: Vec<Value> =
+        (0..9).map(|number| record(&format!("MAL-{number}"), "evil", &["2"])).collect();
+    fs::write(path_in(&directory), bundle(&many)).expect("a file");
+    let done = place.run_with("import-osv osv.zip --dry-run", "");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stdout.contains("9 OSV records, 9 of them of malware and 0 of"), "{done:?}");
+    assert!(done.stdout.contains("about 1 project, would count"), "{done:?}");
+    assert!(!directory.path().join("data/osv/imported.zip").exists(), "a dry run writes nothing");
+    let done = place.run_with("import-osv osv.zip", "");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    wait_until("the import", || server.get("/+osv/v1/vulns/MAL-8").status == 200);
+    assert_eq!(ids(&server, "evil", "2").len(), 9);
+
+    // A folder has lost most of them: it counts only where that is meant. What is no record is named.
+    let folder = directory.path().join("records/of/2026");
+    fs::create_dir_all(&folder).expect("a directory");
+    fs::write(folder.join("MAL-1.json"), many[1].to_string()).expect("a file");
+    let other = json!({"id": "GO-1", "modified": "2026-01-02T03:04:05Z", "affected": [{"package": {"ecosystem": "Go", "name": "x"}}]});
+    fs::write(folder.join("GO-1.json"), other.to_string()).expect("a file");
+    fs::write(folder.join("bad.json"), "{").expect("a file");
+    fs::write(folder.join("odd name.json"), many[2].to_string()).expect("a file");
+    fs::write(folder.join("large.json"), vec![b' '; (2 << 20) + 1]).expect("a file");
+    std::os::unix::fs::symlink(folder.join("MAL-1.json"), folder.join("link.json"))
+        .expect("a link");
+    fs::write(folder.join("README"), "no record").expect("a file");
+    let done = place.run_with("import-osv records", "");
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.stderr.contains("it has 1 OSV record, and 9 were imported before"), "{done:?}");
+    assert!(!directory.path().join("data/osv/imported.part").exists());
+    assert_eq!(ids(&server, "evil", "2").len(), 9);
+    let done = place.run_with("import-osv records --fewer --json", "");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let report: Value = serde_json::from_str(&done.stdout).expect("JSON");
+    assert_eq!((&report["records"], &report["projects"]), (&json!(1), &json!(1)), "{report}");
+    assert_eq!((&report["foreign"], &report["unreadable"]), (&json!(1), &json!(4)), "{report}");
+    let named = report["unreadable_named"].to_string();
+    for file in ["bad.json", "odd name.json", "large.json", "link.json"] {
+        assert!(named.contains(file), "{report}");
+    }
+    wait_until("the next import", || ids(&server, "evil", "2").len() == 1);
+
+    // While the server is stopped.
+    let directory = server.stop();
+    fs::write(directory.path().join("MAL-7.json"), many[7].to_string()).expect("a file");
+    let done = Place(directory.path()).run_with("import-osv MAL-7.json", "");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let server = start(directory.clone(), without);
+    assert_eq!(ids(&server, "evil", "2"), ["MAL-7"]);
+
+    // What is no bundle changes nothing, and another source is not written over.
+    let fails = |arguments: &str, expected: &str| {
+        let done = Place(directory.path()).run_with(arguments, "");
+        assert_eq!(done.code, Some(1), "{done:?}");
+        assert!(done.stderr.contains(expected), "{done:?}");
+    };
+    fs::write(directory.path().join("no.zip"), b"PK and nothing else").expect("a file");
+    fs::write(directory.path().join("empty.json"), b"{}").expect("a file");
+    fails("import-osv no.zip", "it is no zip of OSV records");
+    fails("import-osv empty.json", "\"empty.json\": it is not an OSV record");
+    fails("import-osv no-such-file", "no-such-file");
+    fails("import-osv osv.zip --advisories-bundle-bytes-max 1024", "advisories.bundle_bytes_max");
+    fails("import-osv osv.zip --advisories-source elsewhere.zip", "`advisories.source` is set");
+    assert_eq!(ids(&server, "evil", "2"), ["MAL-7"]);
 }

@@ -3,19 +3,21 @@
 //! The zip is checked as an upload is ([`SafeZip`]); its records are read one by one, each within a bound. What is no record, or
 //! too large, is left out and counted. The zip stays open: whole records are read from it when they are asked for.
 
-use std::fs::File;
 use std::sync::Arc;
 
-use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip};
-use pypi::osv::{Advisories, AdvisoriesBuilder, Advisory, ECOSYSTEM, OsvError, Taken};
-use rawzip::FileReader;
-use tokio_util::sync::CancellationToken;
+use rawzip::ReaderAt;
+
+use super::{Advisories, AdvisoriesBuilder, Advisory, ECOSYSTEM, OsvError, Taken};
+use crate::archive::{ArchiveError, ArchiveLimits, SafeZip};
 
 /// Largest record, in bytes. While one is read, it takes some ten times as much.
-pub(crate) const RECORD_BYTES_MAX: u64 = 2 << 20;
+pub const RECORD_BYTES_MAX: u64 = 2 << 20;
 
 /// Most files in a zip: each takes some 200 bytes as long as it is served.
-const RECORDS_MAX: u64 = 200_000;
+pub const RECORDS_MAX: u64 = 200_000;
+
+/// A bundle of the same source is not used if it has fewer records than one in this many of the one before.
+pub const BUNDLE_SHRINK_MAX: usize = 2;
 
 /// Most records that are named of those that are left out.
 const NAMED_MAX: usize = 5;
@@ -30,44 +32,63 @@ const LIMITS: ArchiveLimits = ArchiveLimits {
 };
 
 /// The records of a zip, and the zip.
-pub(crate) struct Bundle {
-    pub(crate) advisories: Arc<Advisories>,
-    zip: SafeZip<Arc<FileReader>>,
+pub struct Bundle<R> {
+    /// The records, ready to be asked.
+    pub advisories: Arc<Advisories>,
+    zip: SafeZip<R>,
+    /// How many records are of other ecosystems alone; they are left out.
+    pub foreign: u64,
     /// How many files could not be read as a record, or not all of it.
-    pub(crate) unreadable: u64,
+    pub unreadable: u64,
     /// The first of them, with the reason.
-    pub(crate) unreadable_named: Vec<String>,
+    pub unreadable_named: Vec<String>,
 }
 
 /// Why a zip is not used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum BundleError {
+pub enum BundleError {
+    /// Its structure is not as it should be.
     #[error("it is no zip of OSV records: {0}")]
     Zip(#[from] ArchiveError),
+    /// The disk fails.
     #[error("it cannot be read: {0}")]
     Io(#[from] std::io::Error),
+    /// Its records take more memory than is used for them.
     #[error("it is too large: {0}")]
     TooMuch(OsvError),
+    /// The caller has stopped the reading.
     #[error("nobody wants it any more")]
     Stopped,
+    /// It has nothing to ask for.
     #[error(
         "it has no record of {ECOSYSTEM} that can be read, among {files} files; unreadable are {unreadable}{named}"
     )]
-    Empty { files: usize, unreadable: u64, named: String },
+    Empty {
+        /// How many files are in it.
+        files: usize,
+        /// How many of them are no record, though they should be.
+        unreadable: u64,
+        /// The first of these, with the reason, as the end of a sentence.
+        named: String,
+    },
 }
 
-impl Bundle {
-    /// Reads all records. This blocks, for seconds, or until `stop`.
+impl<R: ReaderAt> Bundle<R> {
+    /// Reads all records of the zip whose `bytes` are in `reader`. This takes seconds, or until `goes_on` says no: it is asked before
+    /// each file, with the number of files that were read and that of all.
     ///
     /// # Errors
     /// [`BundleError`]. Single records that are not as they should be, or parts of them, are left out instead.
-    pub(crate) fn read(file: File, stop: &CancellationToken) -> Result<Bundle, BundleError> {
-        let bytes = file.metadata()?.len();
-        let zip = SafeZip::open(Arc::new(FileReader::from(file)), bytes, &LIMITS)?;
+    pub fn read(
+        reader: R,
+        bytes: u64,
+        mut goes_on: impl FnMut(usize, usize) -> bool,
+    ) -> Result<Bundle<R>, BundleError> {
+        let zip = SafeZip::open(reader, bytes, &LIMITS)?;
         let mut builder = AdvisoriesBuilder::default();
-        let (mut unreadable, mut named) = (0, Vec::new());
+        let (mut foreign, mut unreadable, mut named) = (0, 0, Vec::new());
         for (place, member) in zip.members().iter().enumerate() {
-            if stop.is_cancelled() {
+            if !goes_on(place, zip.members().len()) {
                 return Err(BundleError::Stopped);
             }
             if !member.name.ends_with(".json") {
@@ -75,7 +96,11 @@ impl Bundle {
             }
             let outcome = match zip.read(member, "bytes in a record", RECORD_BYTES_MAX) {
                 Ok(json) => match builder.add(&json, place as u32) {
-                    Ok(Taken::Foreign | Taken::Whole) => continue,
+                    Ok(Taken::Whole) => continue,
+                    Ok(Taken::Foreign) => {
+                        foreign += 1;
+                        continue;
+                    }
                     Ok(Taken::InPart(error)) => format!("a part of it does not count: {error}"),
                     Err(error @ OsvError::TooMany) => return Err(BundleError::TooMuch(error)),
                     Err(error) => error.to_string(),
@@ -94,20 +119,20 @@ impl Bundle {
             let named = named.first().map_or_else(String::new, |named| format!(", as {named}"));
             return Err(BundleError::Empty { files: zip.members().len(), unreadable, named });
         }
-        Ok(Bundle { advisories, zip, unreadable, unreadable_named: named })
+        Ok(Bundle { advisories, zip, foreign, unreadable, unreadable_named: named })
     }
 
-    /// The record as it is in the zip: JSON. This blocks.
+    /// The record as it is in the zip: JSON. This reads the zip.
     ///
     /// # Errors
     /// If it cannot be read any more.
-    pub(crate) fn record(&self, place: u32) -> Result<Vec<u8>, ArchiveError> {
+    pub fn record(&self, place: u32) -> Result<Vec<u8>, ArchiveError> {
         let member = &self.zip.members()[place as usize];
         self.zip.read(member, "bytes in a record", RECORD_BYTES_MAX)
     }
 
     /// Size of a record, in bytes.
-    pub(crate) fn record_bytes(&self, advisory: &Advisory) -> u64 {
+    pub fn record_bytes(&self, advisory: &Advisory) -> u64 {
         self.zip.members()[advisory.place() as usize].size_bytes
     }
 }

@@ -7,12 +7,8 @@ use serde_json::json;
 
 use super::*;
 
-/// A deflated zip of these files, as a file.
-fn zip(files: &[(&str, Vec<u8>)]) -> File {
-    file(&zipped(files))
-}
-
-fn zipped(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
+/// A deflated zip of these files.
+fn zip(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let mut archive = ZipArchiveWriter::new(Cursor::new(Vec::new()));
     for (name, content) in files {
         let entry = archive.new_file(name).compression_method(CompressionMethod::DEFLATE);
@@ -27,27 +23,25 @@ fn zipped(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
     archive.finish().expect("memory").into_inner()
 }
 
-fn file(content: &[u8]) -> File {
-    let mut file = tempfile::tempfile().expect("a file");
-    file.write_all(content).expect("a disk");
-    file
-}
-
 fn record(id: &str) -> Vec<u8> {
     let affected = json!([{"package": {"ecosystem": "PyPI", "name": "foo"}, "versions": ["1"]}]);
     let record = json!({"id": id, "modified": "2026-01-01T00:00:00Z", "affected": affected});
     record.to_string().into_bytes()
 }
 
-fn read(file: File) -> Result<Bundle, BundleError> {
-    Bundle::read(file, &CancellationToken::new())
+fn read(zip: Vec<u8>) -> Result<Bundle<Vec<u8>>, BundleError> {
+    let bytes = zip.len() as u64;
+    Bundle::read(zip, bytes, |_, _| true)
 }
 
 #[test]
 fn a_bundle_that_nobody_wants_is_not_read() {
-    let stop = CancellationToken::new();
-    stop.cancel();
-    let outcome = Bundle::read(zip(&[("MAL-1.json", record("MAL-1"))]), &stop);
+    let zip = zip(&[("MAL-1.json", record("MAL-1"))]);
+    let bytes = zip.len() as u64;
+    let outcome = Bundle::read(zip, bytes, |done, all| {
+        assert_eq!((done, all), (0, 1));
+        false
+    });
     assert!(matches!(outcome, Err(BundleError::Stopped)));
 }
 
@@ -73,6 +67,7 @@ fn what_is_no_record_is_left_out_counted_and_named() {
     ]))
     .expect("a bundle");
     assert_eq!((bundle.advisories.len(), bundle.advisories.malware()), (3, 2));
+    assert_eq!((bundle.advisories.projects(), bundle.foreign), (1, 1));
     assert_eq!((bundle.unreadable, bundle.unreadable_named.len()), (3, 3));
     assert!(bundle.unreadable_named[0].starts_with("\"bad.json\": it is not an OSV record"));
     assert!(bundle.unreadable_named[1].contains("2097153 bytes in a record"));
@@ -84,21 +79,21 @@ fn what_is_no_record_is_left_out_counted_and_named() {
 
 #[test]
 fn what_is_no_bundle_is_refused() {
-    let refused = |file: File| read(file).err().map(|error| error.to_string());
-    let check = |file: File, expected: &str| {
-        let found = refused(file).unwrap_or_default();
+    let refused = |zip: Vec<u8>| read(zip).err().map(|error| error.to_string());
+    let check = |zip: Vec<u8>, expected: &str| {
+        let found = refused(zip).unwrap_or_default();
         assert!(found.contains(expected), "{found}");
     };
-    check(file(b""), "it is no zip of OSV records");
-    check(file(b"PK\x05\x06"), "it is no zip of OSV records");
+    check(Vec::new(), "it is no zip of OSV records");
+    check(b"PK\x05\x06".to_vec(), "it is no zip of OSV records");
     // The writer makes no such name.
-    let mut hostile = zipped(&[("aa/aa/x.json", record("MAL-1"))]);
+    let mut hostile = zip(&[("aa/aa/x.json", record("MAL-1"))]);
     for at in 0..hostile.len() - 6 {
         if hostile[at..].starts_with(b"aa/aa/") {
             hostile[at..at + 6].copy_from_slice(b"../../");
         }
     }
-    check(file(&hostile), "it is no zip of OSV records");
+    check(hostile, "it is no zip of OSV records");
     check(zip(&[("a.txt", record("MAL-1"))]), "among 1 files");
     check(
         zip(&[("a.json", b"[]".to_vec())]),
