@@ -73,6 +73,8 @@ pub struct Found {
     pub known: Arc<Known>,
     /// Why it may be out of date, if it may.
     pub stale: Option<Stale>,
+    /// The same in words: why upstream has not confirmed it.
+    pub trouble: Option<UpstreamError>,
 }
 
 /// Why something was not confirmed. Of several, the greatest is told.
@@ -119,6 +121,11 @@ impl Known {
         }
     }
 
+    /// When upstream last confirmed it.
+    pub fn confirmed_at(&self) -> SystemTime {
+        self.confirmed_at
+    }
+
     /// The list of projects.
     pub fn names(&self) -> Option<&Arc<UpstreamNames>> {
         match &self.content {
@@ -153,7 +160,7 @@ impl Mirrors {
                 {
                     let known =
                         Arc::new(Known { content: Content::Page(None), ..(*list.known).clone() });
-                    return Ok(Found { known, stale: list.stale });
+                    return Ok(Found { known, ..list });
                 }
                 Ok(_) => {}
                 // Nothing is sent: a page may be here without the list.
@@ -238,10 +245,10 @@ impl Mirrors {
                 }
                 old => old,
             };
-            let found = old.map(|known| Found { known, stale: Some(Stale::Offline) });
-            return found.ok_or(trouble);
+            let Some(known) = old else { return Err(trouble) };
+            return Ok(self.offline(mirror, known));
         }
-        let fresh = |known: Arc<Known>| Found { known, stale: None };
+        let fresh = |known: Arc<Known>| Found { known, stale: None, trouble: None };
         let standing = old.as_ref().map(|old| self.standing(mirror, old));
         match (&old, standing) {
             (Some(old), Some(Standing::Fresh)) if !is_forced => return Ok(fresh(old.clone())),
@@ -270,15 +277,20 @@ impl Mirrors {
         match (outcome, old) {
             (Ok(known), _) => Ok(fresh(known)),
             // The switch was thrown while the request waited.
-            (Err(trouble), Some(known)) if trouble.is_offline => {
-                Ok(Found { known, stale: Some(Stale::Offline) })
-            }
-            (Err(_), Some(known)) => {
+            (Err(trouble), Some(known)) if trouble.is_offline => Ok(self.offline(mirror, known)),
+            (Err(trouble), Some(known)) => {
                 self.counters.stale.fetch_add(1, Relaxed);
-                Ok(Found { known, stale: Some(Stale::Late) })
+                Ok(Found { known, stale: Some(Stale::Late), trouble: Some(trouble) })
             }
             (Err(trouble), None) => Err(trouble),
         }
+    }
+
+    /// What is known of an upstream that is not asked.
+    fn offline(&self, mirror: &Mirror, known: Arc<Known>) -> Found {
+        let setting = self.offline_by(mirror).unwrap_or("mirror_offline");
+        let trouble = UpstreamError::offline(format!("it is not asked ({setting}=true)"));
+        Found { known, stale: Some(Stale::Offline), trouble: Some(trouble) }
     }
 
     /// What the request to upstream brings, unless it is late and something is known meanwhile that can be served as stale.

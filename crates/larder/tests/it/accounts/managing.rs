@@ -290,7 +290,11 @@ fn upstream_is_asked_again_in_a_browser() {
     let done = root.submit(&page, "Ask upstream again", &[("project", "no name")]);
     assert_eq!(done.status, 422, "{}", done.text());
     upstream.break_with(Some(500));
-    root.submit(&page, "Ask upstream again", &[("project", "foo")]);
+    let failed = root.submit(&page, "Ask upstream again", &[("project", "foo")]);
+    assert_eq!(failed.status, 502, "{}", failed.text());
+    assert!(failed.text().contains("it answered 500"), "{}", failed.text());
+    assert!(failed.text().contains("the last good page stays"), "{}", failed.text());
+    assert!(!failed.text().contains("Upstream was asked again."), "{}", failed.text());
     assert_eq!(files(), 2, "an upstream that fails takes nothing away");
     // Only mirrors have this form.
     let values = [("name", "root/dev")];

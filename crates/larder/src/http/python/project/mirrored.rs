@@ -66,7 +66,7 @@ async fn planned(
     project: &ProjectName,
     wanted: Option<&str>,
 ) -> Result<Option<(Arc<(MirrorPages, Plan)>, Option<Stale>)>, HttpError> {
-    let (mut heard, stale) = project_of(ask, order, project, false).await?;
+    let (mut heard, stale) = project_of(ask, order, project).await?;
     keep_one_project(order, project, &mut heard);
     let pages = heard.iter().filter_map(|(_, known)| known.page());
     let counts: Vec<usize> = pages.map(|page| page.files.len()).collect();

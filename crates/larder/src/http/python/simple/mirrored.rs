@@ -36,7 +36,10 @@ pub(in crate::http::python) type Heard<'stage> = (&'stage Arc<Stage>, Arc<Known>
 
 /// The error of a mirror whose upstream has never told.
 pub(in crate::http::python) fn failed(stage: &str, trouble: &UpstreamError) -> HttpError {
-    let text = format!("the mirror {stage} has no answer of its upstream: {trouble}");
+    failed_with(format!("the mirror {stage} has no answer of its upstream: {trouble}"), trouble)
+}
+
+fn failed_with(text: String, trouble: &UpstreamError) -> HttpError {
     match (trouble.is_busy, trouble.is_offline) {
         (true, _) => HttpError::unavailable(text, 2),
         // What a cache answers that may not ask; pip does not try it again.
@@ -57,7 +60,7 @@ pub(super) async fn page(
     admit(ask, order, about).await?;
     let blocked = order.mirrors_of(request.project).blocked;
     let (heard, stale) = match project {
-        Some(project) => project_of(ask, order, project, false).await?,
+        Some(project) => project_of(ask, order, project).await?,
         None => lists_of(ask, order).await?,
     };
     let stamp = match request.project {
@@ -165,14 +168,13 @@ pub(in crate::http::python) async fn project_of<'order>(
     ask: &Ask,
     order: &ResolutionOrder<'order>,
     project: &ProjectName,
-    is_forced: bool,
 ) -> Result<(Vec<Heard<'order>>, Option<Stale>), HttpError> {
     let mirrors = &ask.app.mirrors;
     let (mut heard, mut any_stale) = (Vec::new(), None);
     for stage in order.mirrors_of(project.as_str()).asked {
         let Some(mirror) = mirrors.of(stage) else { continue };
-        let found = mirrors.project(&mirror, project, is_forced).await;
-        let Found { known, stale } =
+        let found = mirrors.project(&mirror, project, false).await;
+        let Found { known, stale, .. } =
             found.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
         any_stale = any_stale.max(stale);
         heard.push((stage, known));
@@ -229,7 +231,7 @@ async fn lists_of<'order>(
         let Some(mirror) = mirrors.of(stage) else { continue };
         let found = mirrors.list(&mirror).await;
         let found = found.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
-        let Some(Found { known, stale }) = found else { continue };
+        let Some(Found { known, stale, .. }) = found else { continue };
         any_stale = any_stale.max(stale);
         heard.push((stage, known));
     }
@@ -237,15 +239,41 @@ async fn lists_of<'order>(
 }
 
 /// Asks the upstreams for the project anew, for somebody who may read it.
+///
+/// # Errors
+/// The first of them that has not answered, and why; also if what was known of it stays. All are asked.
 pub(super) async fn refresh(
     ask: &Ask,
     stage: &str,
     project: &ProjectName,
 ) -> Result<(), HttpError> {
     let Some(order) = ResolutionOrder::of(&ask.stored.index, stage) else { return Ok(()) };
-    if order.has_mirror() {
-        admit(ask, &order, About::Project(Some(project))).await?;
-        project_of(ask, &order, project, true).await?;
+    if !order.has_mirror() {
+        return Ok(());
     }
-    Ok(())
+    admit(ask, &order, About::Project(Some(project))).await?;
+    let mirrors = &ask.app.mirrors;
+    let mut unanswered = Ok(());
+    for stage in order.mirrors_of(project.as_str()).asked {
+        let Some(mirror) = mirrors.of(stage) else { continue };
+        let found = mirrors.project(&mirror, project, true).await;
+        let error = match &found {
+            Ok(Found { trouble: None, .. }) => continue,
+            Ok(Found { known, trouble: Some(trouble), .. }) => {
+                let known_at = httpdate::fmt_http_date(known.confirmed_at());
+                let kept = match known.page() {
+                    Some(_) => "the last good page stays",
+                    None => "it is still taken to have no such project",
+                };
+                let stage = stage.name();
+                let text = format!(
+                    "the mirror {stage} has no answer of its upstream: {trouble}; {kept}, as confirmed {known_at}"
+                );
+                failed_with(text, trouble)
+            }
+            Err(trouble) => failed(stage.name().as_str(), trouble),
+        };
+        unanswered = unanswered.and(Err(error));
+    }
+    unanswered
 }

@@ -54,6 +54,33 @@ fn what_is_known_is_served_while_upstream_fails() {
 }
 
 #[test]
+fn a_refresh_says_that_upstream_has_not_answered() {
+    let upstream = upstream_of(b"content");
+    let index = fresh_for_long();
+    mirror(&index, &upstream, json!({}));
+    index.stage("alice/dev", json!({"bases": ["alice/up"]}));
+    assert_eq!(json_page(index.client(), "alice/dev", "foo").status, 200);
+    let refreshed = |project: &str| {
+        index.alice().send("POST", &format!("/alice/dev/+simple/{project}/refresh"), json!({}))
+    };
+    assert_eq!(refreshed("foo").status, 302);
+    upstream.offer("/simple/foo/", Offer::status(500));
+    let failed = refreshed("foo");
+    assert_eq!(failed.status, 502, "{}", failed.text());
+    for part in ["alice/up", "it answered 500", "the last good page stays, as confirmed "] {
+        assert!(failed.text().contains(part), "{}", failed.text());
+    }
+    let stays = json_page(index.client(), "alice/dev", "foo");
+    assert_eq!(stays.json()["files"][0]["filename"], WHEEL);
+    upstream.offer("/simple/bar/", Offer::status(500));
+    let unknown = refreshed("bar");
+    assert_eq!(unknown.status, 502, "{}", unknown.text());
+    assert!(!unknown.text().contains("stays"), "{}", unknown.text());
+    upstream.offer("/simple/foo/", page("foo", json!([file(&upstream, WHEEL, b"content")])));
+    assert_eq!(refreshed("foo").status, 302);
+}
+
+#[test]
 fn an_older_state_of_upstream_is_not_taken() {
     let upstream = upstream_of(b"content");
     let newer = |serial: &str, filename: &str| {

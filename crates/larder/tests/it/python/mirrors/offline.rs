@@ -43,7 +43,8 @@ fn an_offline_mirror_serves_what_is_known() {
         assert_eq!(answer.status, 504, "{}", answer.text());
     }
     let refreshed = index.alice().send("POST", "/alice/up/+simple/foo/refresh", json!({}));
-    assert!(refreshed.status < 500, "{}", refreshed.text());
+    assert_eq!(refreshed.status, 504, "{}", refreshed.text());
+    assert!(refreshed.text().contains("it is not asked (mirror_offline=true); the last good page"));
     assert_eq!(upstream.requests().len(), asked, "upstream is not asked");
 
     let switched = index.alice().send("PATCH", "/alice/up", json!({"mirror_offline": false}));
