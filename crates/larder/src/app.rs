@@ -21,23 +21,23 @@ use state::stored::LiveStore;
 use store::{BlobLocation, DatabaseLocation, Store};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::advisories::{self, KnownAdvisories};
-use crate::archives::Archives;
-use crate::article_texts::ArticleTexts;
-use crate::aur_published::AurPublished;
+use crate::cache::archives::Archives;
+use crate::cache::contents::Contents;
+use crate::cache::finished_pages::FinishedPages;
+use crate::cache::open_zips::OpenZips;
+use crate::cache::small_blobs::SmallBlobs;
 use crate::changes::Changes;
-use crate::contents::Contents;
-use crate::deltas::Deltas;
-use crate::finished_pages::FinishedPages;
+use crate::changes::deltas::Deltas;
+use crate::changes::webhooks::Webhooks;
 use crate::metrics::Metrics;
-use crate::open_zips::OpenZips;
+use crate::metrics::rates::Rates;
 use crate::prefetches::Prefetches;
+use crate::published::advisories::{self, KnownAdvisories};
+use crate::published::article_texts::ArticleTexts;
+use crate::published::aur_published::AurPublished;
+use crate::published::required_by::LiveRequiredBy;
 use crate::rate_limit::RateLimiter;
-use crate::rates::Rates;
-use crate::required_by::LiveRequiredBy;
-use crate::small_blobs::SmallBlobs;
 use crate::token_uses::TokenUses;
-use crate::webhooks::Webhooks;
 
 /// Requests that wait for files which are being made for downloads.
 const MAKING_WAITING_MAX: usize = 128;

@@ -5,9 +5,11 @@
 //! costs nothing, and has to start over once its position has left the history. No write waits for a subscriber.
 
 pub(crate) mod aur_history;
+pub(crate) mod deltas;
 mod entry;
 pub(crate) mod of_store;
 mod subscribers;
+pub(crate) mod webhooks;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use entry::{Draft, Entry, Subject};
 pub(crate) use subscribers::{Counters, Refused, Subscribers, Subscription};
 
-use crate::aur_published::AurPublished;
+use crate::published::aur_published::AurPublished;
 
 /// A surface whose changes can be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The demonstration: a generated catalogue, written once per size and served like any dump, articles and small
 //! packages to look at, a mirror of an index of its own, and what to try with them.
 
-pub mod articles;
+pub(crate) mod articles;
 mod packages;
 mod upstream;
 
@@ -24,7 +24,7 @@ const DEMO_SEED: u64 = 1;
 ///
 /// # Errors
 /// Those of writing.
-pub fn dump(data_dir: &Path, packages: u32) -> io::Result<PathBuf> {
+pub(crate) fn dump(data_dir: &Path, packages: u32) -> io::Result<PathBuf> {
     let path = data_dir.join(format!("catalogue-{packages}.json.gz"));
     if !path.exists() {
         let unfinished = data_dir.join(format!("catalogue-{packages}.json.gz.tmp"));
@@ -44,7 +44,7 @@ pub fn dump(data_dir: &Path, packages: u32) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// Those of the store.
-pub async fn fill(app: &App) -> anyhow::Result<()> {
+pub(crate) async fn fill(app: &App) -> anyhow::Result<()> {
     if app.config.article.enabled {
         articles::write(app).await?;
     }
@@ -95,7 +95,7 @@ fn python_to_try(config: &Config, base: &str) -> String {
 }
 
 /// What to try on a server that listens at `addresses`.
-pub fn what_to_try(config: &Config, addresses: &[ListenAddress]) -> String {
+pub(crate) fn what_to_try(config: &Config, addresses: &[ListenAddress]) -> String {
     let scheme = if config.tls.certificate.is_some() { "https" } else { "http" };
     let (base, curl) = match addresses.first() {
         Some(ListenAddress::Unix(path)) => {

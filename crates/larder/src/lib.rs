@@ -2,34 +2,23 @@
 //!
 //! [`cli`] -> [`config`] -> [`run`]: open the data directory, bind, load, serve, drain.
 
-mod advisories;
 pub mod app;
-mod archives;
-pub mod article_texts;
-pub mod aur_published;
+mod cache;
 mod changes;
-pub mod contents;
-pub mod deltas;
-pub mod demo;
+mod demo;
 pub mod endpoint;
-pub mod example;
-mod finished_pages;
+mod example;
 pub mod http;
-pub mod lists;
 mod live_settings;
-pub mod memory;
-pub mod metrics;
-pub mod open_zips;
+mod memory;
+mod metrics;
 mod prefetches;
-pub mod rate_limit;
-mod rates;
-mod required_by;
-pub mod rescue;
-pub mod small_blobs;
+mod published;
+mod rate_limit;
+mod rescue;
 pub mod tasks;
 mod text;
-pub mod token_uses;
-mod webhooks;
+mod token_uses;
 
 use std::future::Future;
 use std::sync::Arc;

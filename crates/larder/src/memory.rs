@@ -8,7 +8,7 @@ use tikv_jemalloc_ctl::{Access as _, AsName as _, Mib};
 
 /// Returns all free pages; this takes a few milliseconds for a hundred megabytes. It does nothing if another
 /// allocator is the global one, as in tests.
-pub fn give_back() {
+pub(crate) fn give_back() {
     let arenas: u32 = match b"arenas.narenas\0".name().read() {
         Ok(arenas) => arenas,
         Err(error) => return tracing::debug!(%error, "the allocator does not report its arenas"),

@@ -3,6 +3,7 @@
 //! goaurrpc's names stay as they are, because dashboards ask for them; Larder's own names begin with `larder_`. The counters
 //! of requests are looked up beforehand: no label is hashed on the hot path.
 
+pub(crate) mod rates;
 mod times;
 
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -20,7 +21,7 @@ use state::stored;
 use crate::changes;
 use crate::endpoint::{Endpoint, Surface};
 
-pub use self::times::{SAMPLED_OF, Stopwatch};
+pub(crate) use self::times::{SAMPLED_OF, Stopwatch};
 
 /// goaurrpc's buckets for `rpc_response_size_bytes`, in bytes.
 const SIZE_BUCKETS: &[f64] = &[500.0, 1e3, 5e3, 1e4, 5e4, 1e5, 1e6, 2e6];

@@ -1,6 +1,6 @@
 //! [`RateLimiter`]: bounds the requests of each client by a fixed window, as aurweb and goaurrpc do.
 //!
-//! peer + headers -> [`ClientAddress::resolve`] -> [`ClientAddress::key`] -> [`RateLimiter::check`] -> [`Decision`]
+//! peer + headers -> [`net::ClientAddress::resolve`] -> [`net::ClientAddress::key`] -> [`RateLimiter::check`] -> [`Decision`]
 //! -> headers of the response. A client's window begins with its first request. It allows `limit` requests; further
 //! ones are refused until the window is over. Every request counts, refused ones too.
 //!
@@ -21,7 +21,7 @@ use arc_swap::ArcSwap;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-pub use net::{ClientAddress, ClientKey, TrustedProxies};
+pub(crate) use net::ClientKey;
 
 const RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
 const RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");

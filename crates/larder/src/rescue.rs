@@ -29,7 +29,7 @@ const NAMED_MAX: usize = 100;
 
 /// What was rescued.
 #[derive(Clone, Debug)]
-pub struct Rescued {
+pub(crate) struct Rescued {
     /// Where to.
     pub directory: PathBuf,
     /// The serial of the state.
@@ -63,7 +63,7 @@ impl std::fmt::Display for Rescued {
 ///
 /// # Errors
 /// Nothing was loaded yet; what cannot be written. Blobs that cannot be had are no error but [`Rescued::lost`].
-pub async fn rescue(app: &App, directory: Option<PathBuf>) -> anyhow::Result<Rescued> {
+pub(crate) async fn rescue(app: &App, directory: Option<PathBuf>) -> anyhow::Result<Rescued> {
     let stored = app.live_store.snapshot_full().context("the store was never loaded")?;
     let directory = directory.unwrap_or_else(|| free(&app.config.data_dir, stored.serial));
     if !directory.is_absolute() && !directory.starts_with(&app.config.data_dir) {

@@ -26,7 +26,7 @@ pub(crate) use package::PackageHistory;
 
 use self::record::{StoredChange, StoredState};
 use super::{Draft, Feed, Subject};
-use crate::aur_published::AurPublished;
+use crate::published::aur_published::AurPublished;
 
 /// The name of the database in the data directory.
 pub(crate) const FILE_NAME: &str = "aur-history.db";

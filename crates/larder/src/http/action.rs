@@ -27,7 +27,7 @@ use serde_json::json;
 use state::stored::Stored;
 
 use crate::app::App;
-use crate::aur_published::AurPublished;
+use crate::published::aur_published::AurPublished;
 
 pub(crate) use arguments::{Argument, Arguments};
 

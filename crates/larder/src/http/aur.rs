@@ -29,7 +29,7 @@ use super::pages;
 use super::path::{decoded_lossily, segments};
 use super::respond::{Conditions, respond, respond_now, takes_long};
 use crate::app::App;
-use crate::aur_published::AurPublished;
+use crate::published::aur_published::AurPublished;
 use crate::rate_limit::Decision;
 
 /// A question with parameters that upstream does not have is given up after it has computed for so long. The time of its thread

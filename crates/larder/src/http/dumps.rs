@@ -1,6 +1,6 @@
 //! The files that clients download whole: the dump as it came, and the lists made of it.
 //!
-//! A delta leads from one dump to the next ([`crate::deltas`]). A list comes from [`crate::lists`], which is kept with its snapshot. The dump itself is read from the data directory and
+//! A delta leads from one dump to the next ([`crate::changes::deltas`]). A list comes from [`crate::published::lists`], which is kept with its snapshot. The dump itself is read from the data directory and
 //! sent in pieces.
 
 use std::io::Read;
@@ -24,8 +24,8 @@ use source::{FileReader, KEPT_FILE_NAME, ZSTD_RETRY_AFTER};
 use super::conditional::{Wanted, content_range, is_current, names_tag, unsatisfiable, wanted};
 use super::error::HttpError;
 use crate::app::App;
-use crate::deltas::Offer;
-use crate::lists::MadeList;
+use crate::changes::deltas::Offer;
+use crate::published::lists::MadeList;
 
 /// How much of a file is read at once.
 const PIECE_BYTES: usize = 256 << 10;

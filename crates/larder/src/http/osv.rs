@@ -24,8 +24,8 @@ use serde_json::json;
 
 use super::body;
 use super::error::HttpError;
-use crate::advisories::Served;
 use crate::app::App;
+use crate::published::advisories::Served;
 
 /// Size of a body, and values in it.
 const BODY_BYTES_MAX: usize = 512 << 10;

@@ -27,7 +27,7 @@ use super::outside::root_url;
 use super::pages::{SCRIPT, STYLE};
 use super::respond::{Conditions, respond, respond_kept, respond_now};
 use crate::app::App;
-use crate::finished_pages::{FinishedPage, MadeOf};
+use crate::cache::finished_pages::{FinishedPage, MadeOf};
 
 const HTML: &str = "text/html; charset=utf-8";
 

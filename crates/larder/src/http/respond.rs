@@ -16,7 +16,7 @@ use reply::{ENCODED_BYTES_MIN, Encoding, Reply};
 use store::BlobReader;
 
 use super::negotiation::{accepted_encoding, listed};
-use crate::finished_pages::FinishedPage;
+use crate::cache::finished_pages::FinishedPage;
 
 /// Longer bodies are encoded on a thread of their own, so that no other request waits for them.
 const ENCODED_INLINE_BYTES_MAX: usize = 64 << 10;

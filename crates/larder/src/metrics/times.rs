@@ -17,7 +17,7 @@ use prometheus::{Opts, core::Describer as _};
 use crate::endpoint::Endpoint;
 
 /// Of how many ready answers one is timed.
-pub const SAMPLED_OF: u32 = 16;
+pub(crate) const SAMPLED_OF: u32 = 16;
 
 /// The bounds of the buckets, in nanoseconds: 10 us to 30 s, two to a power of ten.
 const BOUNDS: [u64; 14] = [

@@ -18,9 +18,9 @@ use rawzip::FileReader;
 use source::{Arrival, KeptFile, News, Source, SourceOptions, SourceSpec, Staged};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::advisories::{Bundle, Served};
 use crate::app::App;
 use crate::metrics::RefreshResult;
+use crate::published::advisories::{Bundle, Served};
 
 /// The source and the place of the last good bundle.
 pub struct Refresh {

@@ -1,4 +1,4 @@
-//! Reads the texts of articles that are new, and publishes the index of all ([`crate::article_texts`]).
+//! Reads the texts of articles that are new, and publishes the index of all ([`crate::published::article_texts`]).
 //!
 //! At the start it reads all of them, a few at a time, on threads of low priority; then those of each commit, at once. A text that
 //! cannot be read is tried again later; until then its article is found by name and title.
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::article_texts::{Texts, document, prefix};
+use crate::published::article_texts::{Texts, document, prefix};
 
 /// Articles whose texts are read and indexed together: at most 8 MiB of texts.
 const CHUNK: usize = 128;

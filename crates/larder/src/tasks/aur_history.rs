@@ -66,7 +66,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
 async fn note(
     app: &App,
     history: &mut Option<AurHistory>,
-    next: Arc<crate::aur_published::AurPublished>,
+    next: Arc<crate::published::aur_published::AurPublished>,
 ) -> anyhow::Result<()> {
     let open = match history {
         Some(open) => open,

@@ -17,10 +17,10 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, RefreshRequest, ReloadOutcome};
-use crate::aur_published::{AurPublished, KeptCell};
-use crate::lists::Lists;
 use crate::memory;
 use crate::metrics::RefreshResult;
+use crate::published::aur_published::{AurPublished, KeptCell};
+use crate::published::lists::Lists;
 
 /// A dump that could not be kept is tried again this often, when the source is looked at.
 const KEEP_RETRY_INTERVAL: Duration = Duration::from_secs(10);

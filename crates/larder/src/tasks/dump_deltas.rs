@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Context;
 
 use crate::app::App;
-use crate::deltas::Comparing;
+use crate::changes::deltas::Comparing;
 use crate::memory;
 
 /// Runs until no other dump will be kept, and has then compared the last one: else the next process would not know how the dumps

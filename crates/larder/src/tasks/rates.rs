@@ -6,7 +6,7 @@ use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::rates::INTERVAL;
+use crate::metrics::rates::INTERVAL;
 
 /// Looks until `shutdown`.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {

@@ -1,5 +1,5 @@
 //! Reads what projects require, where that has changed, and publishes which projects are required by which
-//! ([`crate::required_by`]).
+//! ([`crate::published::required_by`]).
 //!
 //! At the start it reads the metadata of all projects' newest versions, a few at a time; then those of each commit, at once.
 //! What cannot be read is tried again later; until then the project counts as requiring nothing.
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::required_by::RequiredBy;
+use crate::published::required_by::RequiredBy;
 
 /// Projects whose metadata is read together, before the index is published.
 const CHUNK: usize = 256;

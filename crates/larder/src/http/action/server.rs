@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::arguments::arguments;
 use super::{ActionResult, Arguments, Context, Definition, Handler};
-use crate::aur_published::AurPublished;
+use crate::published::aur_published::AurPublished;
 
 pub(super) const ACTIONS: &[Definition] = &[Definition {
     name: "server.status",

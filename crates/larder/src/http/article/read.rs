@@ -26,7 +26,7 @@ use super::pages::{self, Shown as Page};
 use super::search::{HITS, rendered, search};
 use super::{diff, parameters, parsed, redirect};
 use crate::app::App;
-use crate::contents::{Content, Head};
+use crate::cache::contents::{Content, Head};
 use crate::http::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use crate::http::error::HttpError;
 use crate::http::negotiation::{accepted_encoding, has_any, has_known_tag, listed};

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use record::Serial;
 
 use crate::app::App;
-use crate::article_texts::Hits;
 use crate::http::error::HttpError;
+use crate::published::article_texts::Hits;
 
 /// Articles in an answer, where the request names no other number, and at most.
 pub(super) const HITS: (usize, usize) = (20, 100);

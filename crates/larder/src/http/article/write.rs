@@ -34,7 +34,7 @@ use store::{BlobError, SpooledBlob};
 use super::comparing::{Waiting, computed};
 use super::{parameters, parsed, read, text_of};
 use crate::app::App;
-use crate::contents::Content;
+use crate::cache::contents::Content;
 use crate::http::error::HttpError;
 use crate::http::{auth, body, negotiation, serial};
 

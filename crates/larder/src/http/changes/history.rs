@@ -17,10 +17,10 @@ use serde_json::{Map, Value, json};
 use store::Records;
 
 use crate::app::App;
-use crate::aur_published::AurPublished;
 use crate::changes::aur_history;
 use crate::http::error::HttpError;
 use crate::http::respond::{Conditions, respond};
+use crate::published::aur_published::AurPublished;
 
 /// Names in one question, and bytes of one.
 const NAMES_MAX: usize = 200;

@@ -21,12 +21,12 @@ use serde_json::json;
 use state::stored::Stored;
 
 use crate::app::App;
-use crate::article_texts::{Hits, Texts};
 use crate::http::article::is_open;
 use crate::http::auth;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
 use crate::http::respond::{Conditions, respond};
+use crate::published::article_texts::{Hits, Texts};
 use crate::text::distinct_words;
 
 /// Characters of a question that are looked for.

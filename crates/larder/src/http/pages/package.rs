@@ -15,11 +15,11 @@ use serde_json::Value;
 
 use super::package_past::Past;
 use crate::app::App;
-use crate::aur_published::AurPublished;
-use crate::finished_pages::MadeOf;
+use crate::cache::finished_pages::MadeOf;
 use crate::http::changes::Histories;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Keeping, Site};
+use crate::published::aur_published::AurPublished;
 
 /// Dependencies of one kind that are shown.
 const DEPENDENCIES_MAX: usize = 250;

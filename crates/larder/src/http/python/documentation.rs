@@ -1,6 +1,6 @@
 //! Documentation: pages out of the zip that was uploaded with a release.
 //!
-//! path -> the nearest stage's zip, out of [`crate::open_zips`] -> one member, as it is unpacked, a piece whenever the client takes one. Nothing is unpacked to disk, a zip that leads elsewhere or is a bomb is refused when it is uploaded
+//! path -> the nearest stage's zip, out of [`crate::cache::open_zips`] -> one member, as it is unpacked, a piece whenever the client takes one. Nothing is unpacked to disk, a zip that leads elsewhere or is a bomb is refused when it is uploaded
 //! and again here, and a page may not act as this server's: it is somebody's.
 
 use std::io;
@@ -27,9 +27,9 @@ use super::route::Route;
 use super::write::Refused;
 use super::{reply, simple};
 use crate::app::App;
+use crate::cache::open_zips::{COPY_BYTES_MAX, Unopened, Zip};
 use crate::http::conditional::is_current;
 use crate::http::error::HttpError;
-use crate::open_zips::{COPY_BYTES_MAX, Unopened, Zip};
 
 /// Members up to this size are unpacked at once; larger ones as the client reads them.
 const AT_ONCE_BYTES_MAX: u64 = 1 << 20;

@@ -6,9 +6,9 @@ use askama::Template;
 use axum::response::Response;
 
 use super::{Place, Shown};
-use crate::article_texts::Hits;
 use crate::http::people::Site;
 use crate::http::words::{self, Time, in_path};
+use crate::published::article_texts::Hits;
 
 #[derive(Template)]
 #[template(path = "articles.html")]

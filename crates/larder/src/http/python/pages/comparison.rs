@@ -4,7 +4,7 @@
 //! Of each version one file is compared, with its like: a source archive with a source archive, a wheel with the one of the same
 //! tags. Members are the same if their digests are; their names are compared without the release's own directory, which has the version
 //! in its name, and only without that one, so that no member can stand in for another.
-//! Only a few comparisons go on at once, and what takes long is done on another thread ([`crate::archives`]).
+//! Only a few comparisons go on at once, and what takes long is done on another thread ([`crate::cache::archives`]).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,7 +21,7 @@ use super::super::route::Route;
 use super::super::write::Refused;
 use super::contents::number;
 use super::given::{Readable, archive_of, text_of, unread};
-use crate::archives::Archives;
+use crate::cache::archives::Archives;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
 use crate::http::words::{self, in_path, visible, visible_name};

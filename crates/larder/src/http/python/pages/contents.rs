@@ -1,6 +1,6 @@
 //! `/{user}/{index}/{project}/{version}/+contents/{filename}`: what is in a wheel or a source archive, and one of its members.
 //!
-//! path -> the file, as a download gives it out -> its members, out of [`crate::archives`] -> a page. A member is asked for by its
+//! path -> the file, as a download gives it out -> its members, out of [`crate::cache::archives`] -> a page. A member is asked for by its
 //! number, as its name may be anything; names and texts are shown so that no character of them hides.
 
 use askama::Template;

@@ -12,7 +12,7 @@ use super::super::project::{in_one_spelling, readable};
 use super::super::rights::About;
 use super::super::route::Project;
 use super::super::write::Refused;
-use crate::archives::{ArchiveFile, Unread};
+use crate::cache::archives::{ArchiveFile, Unread};
 use crate::http::error::HttpError;
 
 /// A project, for somebody who may read it.

@@ -24,11 +24,11 @@ use super::super::route::Project;
 use super::super::simple;
 use super::super::write::Refused;
 use super::described::Described;
-use crate::finished_pages::MadeOf;
+use crate::cache::finished_pages::MadeOf;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Keeping, Site};
 use crate::http::words::{self, Time, in_path};
-use crate::required_by::Requirers;
+use crate::published::required_by::Requirers;
 
 /// Versions in the list, unless all are asked for; and files on a page.
 const VERSIONS: usize = 50;

@@ -11,8 +11,8 @@ use quick_cache::sync::Cache;
 use record::Serial;
 use reply::{EncodedBody, Reply};
 
-use crate::aur_published::AurPublished;
-use crate::required_by::RequiredBy;
+use crate::published::aur_published::AurPublished;
+use crate::published::required_by::RequiredBy;
 
 /// Memory for pages and their compressed forms, in bytes.
 const BYTES_MAX: u64 = 8 << 20;

@@ -2,7 +2,7 @@
 //!
 //! digest -> (memory, else the blob store, once for all concurrent requests) -> [`Content`]. Contents never change,
 //! since their digest is their name. So nothing in the cache is ever out of date, only evicted for contents that are
-//! requested more often. [`crate::small_blobs`] is another cache, with another budget and without compressed forms: what
+//! requested more often. [`crate::cache::small_blobs`] is another cache, with another budget and without compressed forms: what
 //! people read must not be evicted by a fleet that installs packages.
 
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use aur::Snapshot;
 use source::KeptDumpFile;
 
 use crate::example::Example;
-use crate::lists::Lists;
+use crate::published::lists::Lists;
 
 /// What is served of the AUR: one snapshot and what was made of it, replaced together.
 pub struct AurPublished {

@@ -16,7 +16,7 @@ use record::Digest;
 use resources::turns::{Share, Turn};
 use store::BlobStore;
 
-use crate::open_zips::{Unopened, copied, local};
+use crate::cache::open_zips::{Unopened, copied, local};
 
 /// Memory for lists of members, and for texts of members, in bytes.
 const LISTS_BYTES_MAX: u64 = 8 << 20;

@@ -2,7 +2,7 @@
 //!
 //! digest -> (memory, else the blob store, once for all concurrent requests) -> bytes. Larger blobs are streamed from
 //! the store; the system's own cache has those. Such files are compressed already, so an entry is nothing but bytes: that
-//! is why this is not the cache of [`crate::contents`].
+//! is why this is not the cache of [`crate::cache::contents`].
 
 use bytes::Bytes;
 use record::Digest;
