@@ -2,104 +2,44 @@
 //!
 //! the names in the metadata of each project's newest version ([`RequiredNames`]) -> [`RequiredBy::set`], once a commit
 //! changed the project -> [`RequiredBy::requiring`], for a page.
-//! Names are numbers here, and an entry is three of them in an ordered set. So the next index shares all but a few nodes
-//! with the one before, and what a reader may not see is passed over a stage at a time. Whether somebody may see a stage
+//! Most of it is frozen in sorted arrays (`base`). What was noted since then (`recent`) can be changed, and is a bounded part of the
+//! whole; when there is too much of it, [`RequiredBy::compacted`] makes new arrays of both. Whether somebody may see a stage
 //! is not known here.
 
-use std::borrow::Borrow;
+mod base;
+mod recent;
+
 use std::collections::BTreeSet;
 use std::fmt;
-use std::ops::Bound;
 use std::sync::Arc;
 
-use imbl::{OrdMap, OrdSet, Vector};
+use imbl::OrdSet;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
 
+use self::base::{Base, Place};
+use self::recent::Recent;
 use crate::{ProjectName, Snapshot, StageName};
 
 /// Names that are taken from the metadata of one version; the rest is left out.
 pub(crate) const NAMES_MAX: usize = 1_000;
 
-/// The number of a name.
-type Id = u32;
+/// How much may have been noted since the base was made: a part of the base, or so much in any case.
+const RECENT_SHARE: usize = 8;
+const RECENT_MIN: usize = 2_048;
 
-/// What an entry takes, and a name beside its text, roughly, in bytes.
-const ENTRY_BYTES: usize = 67;
-const NAME_BYTES: usize = 64;
+/// Places of the base that may count no more, however large it is: an answer passes over each of them that it meets.
+const REPLACED_MAX: usize = 8_192;
 
-fn name_bytes(name: &impl Borrow<str>) -> usize {
-    name.borrow().len() + NAME_BYTES
-}
+/// What a place takes among those that count no more, roughly, in bytes.
+const REPLACED_BYTES: usize = 8;
 
 /// Which projects of which stages require a project. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct RequiredBy {
-    projects: Names<ProjectName>,
-    stages: Names<StageName>,
-    /// (required project, stage, project of the stage that requires it)
-    entries: OrdSet<(Id, Id, Id)>,
-    /// What each project of each stage requires: to take it out again.
-    required: OrdMap<(Id, Id), Arc<[Id]>>,
-}
-
-/// Names, each with a number and with how many places have it: a name that is nowhere any more makes room.
-#[derive(Clone, Debug)]
-struct Names<Name: Ord> {
-    ids: OrdMap<Name, Id>,
-    names: Vector<Option<(Name, u32)>>,
-    free: Vector<Id>,
-    /// What the names take, roughly.
-    bytes: usize,
-}
-
-impl<Name: Ord> Default for Names<Name> {
-    fn default() -> Names<Name> {
-        Names { ids: OrdMap::new(), names: Vector::new(), free: Vector::new(), bytes: 0 }
-    }
-}
-
-impl<Name: Ord + Clone + Borrow<str>> Names<Name> {
-    fn taken(&mut self, name: &Name) -> Id {
-        if let Some(id) = self.ids.get(name) {
-            let id = *id;
-            if let Some(Some((_, places))) = self.names.get_mut(id as usize) {
-                *places += 1;
-            }
-            return id;
-        }
-        let entry = Some((name.clone(), 1));
-        let id = match self.free.pop_back() {
-            Some(id) => {
-                self.names.set(id as usize, entry);
-                id
-            }
-            None => {
-                self.names.push_back(entry);
-                Id::try_from(self.names.len() - 1).expect("fewer names than fit into memory")
-            }
-        };
-        self.ids.insert(name.clone(), id);
-        self.bytes += name_bytes(name);
-        id
-    }
-
-    fn left(&mut self, id: Id) {
-        let Some(slot) = self.names.get_mut(id as usize) else { return };
-        match slot {
-            Some((_, places)) if *places > 1 => *places -= 1,
-            _ => {
-                if let Some((name, _)) = slot.take() {
-                    self.ids.remove(&name);
-                    self.bytes -= name_bytes(&name);
-                    self.free.push_back(id);
-                }
-            }
-        }
-    }
-
-    fn name(&self, id: Id) -> Option<&Name> {
-        self.names.get(id as usize)?.as_ref().map(|(name, _)| name)
-    }
+    base: Arc<Base>,
+    /// Places of the base that count no more: something else was noted of them, or they are gone.
+    replaced: OrdSet<Place>,
+    recent: Recent,
 }
 
 impl RequiredBy {
@@ -111,73 +51,55 @@ impl RequiredBy {
     /// Notes what a project of a stage requires now, in place of what it required before; nothing, if it is gone. That it
     /// requires itself, with other extras, is left out.
     pub fn set(&mut self, stage: &StageName, project: &ProjectName, required: &RequiredNames) {
-        self.clear(stage, project);
-        let names: Vec<&ProjectName> = required.0.iter().filter(|name| *name != project).collect();
-        if names.is_empty() {
-            return;
+        if let Some(place) = self.base.place(stage, project) {
+            self.replaced.insert(place);
         }
-        let of = (self.stages.taken(stage), self.projects.taken(project));
-        let ids: Arc<[Id]> = names.into_iter().map(|name| self.projects.taken(name)).collect();
-        for id in &*ids {
-            self.entries.insert((*id, of.0, of.1));
-        }
-        self.required.insert(of, ids);
+        self.recent.set(stage, project, required);
     }
 
-    fn clear(&mut self, stage: &StageName, project: &ProjectName) {
-        let ids = self.stages.ids.get(stage).zip(self.projects.ids.get(project));
-        let Some((stage, project)) = ids.map(|(stage, project)| (*stage, *project)) else { return };
-        let Some(ids) = self.required.remove(&(stage, project)) else { return };
-        for id in &*ids {
-            self.entries.remove(&(*id, stage, project));
-            self.projects.left(*id);
-        }
-        self.projects.left(project);
-        self.stages.left(stage);
-    }
-
-    /// The projects that require `name`, those of a stage together; a stage that `admits` refuses is passed over at once,
-    /// however many of its projects do. Each takes time in proportion to the logarithm of the number of entries.
+    /// The projects that require `name`; a stage that `admits` refuses is passed over at once, however many of its projects
+    /// do. Each takes time in proportion to the logarithm of the number of entries; so does each of the places that count no more,
+    /// which [`RequiredBy::is_loose`] bounds.
     pub fn requiring<'index>(
         &'index self,
         name: &str,
-        mut admits: impl FnMut(&StageName) -> bool,
+        admits: impl Fn(&StageName) -> bool,
     ) -> impl Iterator<Item = (&'index StageName, &'index ProjectName)> {
-        let required = self.projects.ids.get(name).copied();
-        let mut after = required.map(|required| Bound::Included((required, 0, 0)));
-        let mut admitted = None;
-        std::iter::from_fn(move || {
-            loop {
-                let (required, from) = (required?, after?);
-                let found = self.entries.range((from, Bound::Unbounded)).next();
-                let (_, stage, project) = *found.filter(|entry| entry.0 == required)?;
-                let stage_name = self.stages.name(stage)?;
-                if admitted != Some(stage) {
-                    if !admits(stage_name) {
-                        after = Some(Bound::Excluded((required, stage, Id::MAX)));
-                        continue;
-                    }
-                    admitted = Some(stage);
-                }
-                after = Some(Bound::Excluded((required, stage, project)));
-                return Some((stage_name, self.projects.name(project)?));
-            }
-        })
+        let admits = Arc::new(admits);
+        let old = self.base.requiring(name, {
+            let admits = admits.clone();
+            move |stage| admits(stage)
+        });
+        let old = old.filter(|(place, ..)| !self.replaced.contains(place));
+        let recent = self.recent.requiring(name, move |stage| admits(stage));
+        old.map(|(_, stage, project)| (stage, project)).chain(recent)
     }
 
-    /// How many pairs of a project and one that it requires there are.
-    pub fn len(&self) -> usize {
-        self.entries.len()
+    /// Whether so much was noted since the last [`RequiredBy::compacted`] that it takes much memory, or makes answers slow.
+    pub fn is_loose(&self) -> bool {
+        let noted = self.recent.len() + self.replaced.len();
+        self.replaced.len() > REPLACED_MAX || noted > RECENT_MIN.max(self.base.len() / RECENT_SHARE)
     }
 
-    /// The memory that it takes, roughly, in bytes.
+    /// Whether so little was noted since the last [`RequiredBy::compacted`] that another one would gain next to nothing.
+    pub fn is_compact(&self) -> bool {
+        self.recent.len() + self.replaced.len() <= RECENT_MIN
+    }
+
+    /// The same index, in as little memory as it takes. Takes time in proportion to the whole index, and for that time
+    /// little more memory than both.
+    ///
+    /// # Panics
+    /// If the index takes 4 GiB or more.
+    pub fn compacted(&self) -> RequiredBy {
+        let base = Arc::new(self.base.merged(&self.replaced, &self.recent));
+        RequiredBy { base, replaced: OrdSet::new(), recent: Recent::default() }
+    }
+
+    /// The memory that it takes, roughly, in bytes, without the texts of projects, which the snapshot has as well.
     pub fn memory_bytes(&self) -> usize {
-        self.len() * ENTRY_BYTES + self.projects.bytes + self.stages.bytes
-    }
-
-    /// Whether no project requires another one.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        let replaced = self.replaced.len() * REPLACED_BYTES;
+        self.base.heap_bytes() + replaced + self.recent.heap_bytes()
     }
 }
 
@@ -366,11 +288,87 @@ mod tests {
         index.set(&dev, &project("tool"), &RequiredNames::default());
         check(&index, "lib", "");
         // Nothing of it is left but room for others.
-        assert!(index.is_empty() && index.required.is_empty());
-        assert!(index.projects.ids.is_empty() && index.stages.ids.is_empty());
-        let slots = index.projects.names.len();
+        let slots = index.recent.room().expect("nothing");
         index.set(&dev, &project("new"), &names("other more"));
-        assert_eq!(index.projects.names.len(), slots);
+        index.set(&dev, &project("new"), &RequiredNames::default());
+        assert_eq!(index.recent.room(), Some(slots));
+    }
+
+    #[test]
+    fn what_is_frozen_is_found_and_replaced() {
+        let mut index = RequiredBy::new();
+        let (dev, secret) = (stage_name("alice/dev"), stage_name("secret/dev"));
+        let project = project_name;
+        for number in 0..5 {
+            index.set(&secret, &project(&format!("hidden-{number}")), &names("lib"));
+        }
+        index.set(&dev, &project("tool"), &names("lib base"));
+        index.set(&stage_name("zoe/dev"), &project("app"), &names("lib"));
+        let mut index = index.compacted();
+        assert_eq!(index.recent.room(), Some(0));
+        check(&index, "lib", "alice/dev/tool zoe/dev/app");
+        let before = index.clone();
+        index.set(&dev, &project("tool"), &names("base other"));
+        index.set(&dev, &project("new"), &names("lib"));
+        for index in [&index, &index.compacted()] {
+            check(index, "lib", "alice/dev/new zoe/dev/app");
+            check(index, "base", "alice/dev/tool");
+            check(index, "other", "alice/dev/tool");
+        }
+        index.set(&dev, &project("tool"), &RequiredNames::default());
+        for index in [&index, &index.compacted()] {
+            check(index, "base", "");
+        }
+        // Who has the index of before has it unchanged.
+        check(&before, "lib", "alice/dev/tool zoe/dev/app");
+        assert_eq!(RequiredBy::new().compacted().memory_bytes(), 0);
+    }
+
+    /// The index of 100,000 projects, each of which requires five others.
+    #[test]
+    fn memory_of_many_projects() {
+        let mut index = RequiredBy::new();
+        let stage = stage_name("alice/dev");
+        let name = |number: usize| project_name(&format!("project-{:06}", number % 100_000));
+        let (mut most, mut compactions) = (0, 0);
+        for number in 0..100_000 {
+            let required = (1..=5).map(|step| name(number + step * 7_919)).collect();
+            index.set(&stage, &name(number), &RequiredNames(required));
+            if index.is_loose() {
+                most = most.max(index.memory_bytes());
+                index = index.compacted();
+                compactions += 1;
+            }
+        }
+        assert_eq!(index.requiring("project-000000", |_| true).count(), 5);
+        let compact = index.compacted();
+        assert_eq!(compact.base.len(), 500_000);
+        let bytes = compact.memory_bytes();
+        assert!(bytes < 6_500_000 && most < 13_000_000, "{bytes} at the end, at most {most}");
+        assert!(compactions < 60, "{compactions}");
+    }
+
+    #[test]
+    fn an_index_is_loose_once_much_of_it_is_replaced() {
+        let mut index = RequiredBy::new();
+        let stage = stage_name("alice/dev");
+        let name = |number: usize| project_name(&format!("project-{number:06}"));
+        for number in 0..100_000 {
+            index.set(&stage, &name(number), &names("lib"));
+        }
+        assert!(index.is_loose() && !index.is_compact());
+        index = index.compacted();
+        let mut gone = 0;
+        while !index.is_loose() {
+            assert_eq!(index.is_compact(), gone <= RECENT_MIN);
+            index.set(&stage, &name(gone), &RequiredNames::default());
+            gone += 1;
+        }
+        assert_eq!(gone, REPLACED_MAX + 1);
+        for index in [&index, &index.compacted()] {
+            let found = index.requiring("lib", |_| true).map(|(_, project)| project);
+            assert!(found.eq(&(gone..100_000).map(name).collect::<Vec<_>>()));
+        }
     }
 
     #[test]
@@ -413,6 +411,9 @@ mod tests {
                 let names = required.iter().map(String::as_str).collect();
                 index.set(&stage_name(&stage), &project_name(&project), &names);
                 required.remove(&project);
+                if required.contains("p3") {
+                    index = index.compacted();
+                }
                 noted.insert((stage, project), required);
             }
             for number in 0..8 {
@@ -425,7 +426,8 @@ mod tests {
                 });
                 prop_assert_eq!(found, expected.map(|(of, _)| of.clone()).collect::<BTreeSet<_>>());
             }
-            prop_assert_eq!(index.len(), noted.values().map(BTreeSet::len).sum::<usize>());
+            let compact = index.compacted();
+            prop_assert_eq!(compact.base.len(), noted.values().map(BTreeSet::len).sum::<usize>());
         }
     }
 }

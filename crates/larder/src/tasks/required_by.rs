@@ -28,8 +28,8 @@ const READ_AT_ONCE: usize = 4;
 /// Metadata of more bytes is not looked at: nearly all of that is a description.
 const METADATA_BYTES_MAX: u64 = 4 << 20;
 
-/// Memory for the index. Beyond it, what projects require is left out.
-const BYTES_MAX: usize = 256 << 20;
+/// Memory for the index. Beyond it, what projects require is left out. For a moment there are two: [`Indexing::compact`].
+const BYTES_MAX: usize = 128 << 20;
 
 /// After how long metadata is tried again that could not be read.
 const RETRY: Duration = Duration::from_secs(30);
@@ -69,7 +69,10 @@ async fn work(app: &Arc<App>) {
             // A state that is held is not freed.
             drop(stored);
             indexing.take(app, changed).await;
-            indexing.is_complete = true;
+            if !std::mem::replace(&mut indexing.is_complete, true) {
+                // The server may now run for long without a change.
+                indexing.compact().await;
+            }
             indexing.publish(app);
         }
         retry_at = match indexing.unread.is_empty() {
@@ -122,10 +125,13 @@ impl Indexing {
                         RequiredNames::default()
                     }
                 };
-                let required = self.with_room(required);
+                let required = self.with_room(required).await;
                 self.index.set(&place.0, &place.1, &required);
             }
             drop(reading);
+            if self.index.is_loose() {
+                self.compact().await;
+            }
             // What is there is found while the others are read.
             self.publish(app);
         }
@@ -136,8 +142,19 @@ impl Indexing {
         }
     }
 
+    /// Takes less memory for the same. No request waits for it.
+    async fn compact(&mut self) {
+        let index = self.index.clone();
+        if let Ok(index) = tokio::task::spawn_blocking(move || index.compacted()).await {
+            self.index = index;
+        }
+    }
+
     /// The names, if there is room for them.
-    fn with_room(&mut self, required: RequiredNames) -> RequiredNames {
+    async fn with_room(&mut self, required: RequiredNames) -> RequiredNames {
+        if self.index.memory_bytes() >= BYTES_MAX && !self.index.is_compact() {
+            self.compact().await;
+        }
         if self.index.memory_bytes() < BYTES_MAX {
             return required;
         }
