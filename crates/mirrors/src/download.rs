@@ -266,6 +266,9 @@ impl Mirrors {
             let outcome = mirrors.run(&mirror, &order, &ended.download.progress).await;
             // Removed before its readers learn how it ended, so that the next request after a failure begins a new download.
             ended.take_out();
+            if let State::Whole(head) = &ended.download.progress.borrow().state {
+                mirrors.note_size(&mirror, &order, head.size_bytes);
+            }
             if let Err(trouble) = outcome {
                 if !trouble.is_absent && !trouble.is_offline {
                     tracing::warn!(file = order.name, %trouble, "a file is not mirrored");

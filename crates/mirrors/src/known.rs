@@ -15,6 +15,8 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use pypi::ProjectName;
 use pypi::upstream::{Standing, UpstreamNames, UpstreamPage, standing};
+use resources::turns::Turn;
+use tokio::sync::MutexGuard;
 
 use self::answer::Fetched;
 use super::disk::Head;
@@ -121,6 +123,11 @@ impl Known {
         }
     }
 
+    /// The same answer of upstream, with this page made of its own.
+    pub(super) fn with_page(&self, page: UpstreamPage, version: u64) -> Known {
+        Known { content: Content::Page(Some(page.into())), version, ..self.clone() }
+    }
+
     /// When upstream last confirmed it.
     pub fn confirmed_at(&self) -> SystemTime {
         self.confirmed_at
@@ -215,11 +222,7 @@ impl Mirrors {
         if let Some(known) = self.in_memory(mirror, subject) {
             return Some(known);
         }
-        let (disk, key) = (self.disk.clone(), mirror.key(&subject.name()));
-        let looking = tokio::task::spawn_blocking(move || disk.entry_bytes(&key));
-        let bytes = looking.await.ok().flatten()?;
-        let is_small = bytes <= SMALL_PAGE_BYTES_MAX as u64;
-        let turn = self.pages_work.take_many(if is_small { 1 } else { LARGE_PAGE_COUNTS }).await;
+        let turn = self.turn_to_load(mirror, subject).await?;
         // Others may have waited for the same page.
         if let Some(known) = self.in_memory(mirror, subject) {
             return Some(known);
@@ -227,6 +230,15 @@ impl Mirrors {
         let (mirrors, mirror, subject) = (self.clone(), mirror.clone(), subject.clone());
         // The turn ends with the work, and not when the client leaves.
         turn.run(move || mirrors.load(&mirror, &subject)).await
+    }
+
+    /// A turn to read it from the disk; `None` if it is not there.
+    pub(super) async fn turn_to_load(&self, mirror: &Mirror, subject: &Subject) -> Option<Turn> {
+        let (disk, key) = (self.disk.clone(), mirror.key(&subject.name()));
+        let looking = tokio::task::spawn_blocking(move || disk.entry_bytes(&key));
+        let bytes = looking.await.ok().flatten()?;
+        let is_small = bytes <= SMALL_PAGE_BYTES_MAX as u64;
+        Some(self.pages_work.take_many(if is_small { 1 } else { LARGE_PAGE_COUNTS }).await)
     }
 
     async fn known(
@@ -348,9 +360,11 @@ impl Mirrors {
         self: Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         subject: &Subject,
-        mut old: Option<Arc<Known>>,
+        old: Option<Arc<Known>>,
         is_forced: bool,
     ) -> Result<Arc<Known>, UpstreamError> {
+        // Another request may have ended since the caller looked.
+        let mut old = self.in_memory(mirror, subject).or(old);
         if old.is_none()
             && let Some(known) = self.take_shared_page(mirror, subject).await
         {
@@ -402,9 +416,9 @@ impl Mirrors {
             (outcome, _) => outcome,
         };
         match outcome {
-            Ok((fetched, _working)) => {
+            Ok((fetched, working)) => {
                 mirror.succeeded();
-                Ok(self.take(mirror, subject, fetched, old, theirs).await)
+                Ok(self.take(mirror, subject, fetched, working, old, theirs).await)
             }
             // Upstream is not to blame for that.
             Err(trouble) if trouble.is_busy => Err(trouble),
@@ -443,12 +457,49 @@ impl Mirrors {
         self.bring(mirror, &key, Kind::Page, None, is_wanted).await
     }
 
+    /// The lock to replace what is known, and what is known then: sizes may have been added to the page since upstream was asked.
+    /// Upstream was asked with `old`, and may have confirmed it. `working` is the turn to read pages, if there is one.
+    async fn before_writing<'mirrors>(
+        self: &'mirrors Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+        subject: &Subject,
+        (old, is_confirmed): (Option<Arc<Known>>, bool),
+        working: &mut Option<Turn>,
+    ) -> (Option<MutexGuard<'mirrors, ()>>, Option<Arc<Known>>) {
+        if !mirror.fills_sizes || *subject == Subject::List {
+            return (None, old);
+        }
+        let mut writing = self.writing(mirror, subject).lock().await;
+        let mut now = self.in_memory(mirror, subject);
+        if now.is_none() {
+            // It was driven out of memory, or is too large for it. The turn comes first, as everywhere.
+            if working.is_none() {
+                drop(writing);
+                *working = self.turn_to_load(mirror, subject).await;
+                writing = self.writing(mirror, subject).lock().await;
+            }
+            let (mirrors, of, subject) = (self.clone(), mirror.clone(), subject.clone());
+            let loading = tokio::task::spawn_blocking(move || mirrors.load(&of, &subject));
+            now = loading.await.ok().flatten();
+        }
+        let is_same_answer = |now: &Known, old: &Known| {
+            now.etag == old.etag && now.last_modified == old.last_modified
+        };
+        let old = match (old, now) {
+            // What upstream has confirmed is not what is known now.
+            (Some(old), Some(now)) if is_confirmed && !is_same_answer(&now, &old) => Some(old),
+            (old, now) => now.or(old),
+        };
+        (Some(writing), old)
+    }
+
     /// Notes what upstream said, in memory and on disk. `theirs` is what another process knows of it.
     async fn take(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         subject: &Subject,
         mut fetched: Fetched,
+        mut working: Option<Turn>,
         old: Option<Arc<Known>>,
         theirs: Option<Brought>,
     ) -> Arc<Known> {
@@ -466,6 +517,12 @@ impl Mirrors {
             {
                 page.take_older_first_seen(&theirs);
             }
+        }
+        let asked_with = (old, fetched.content.is_none());
+        let (_writing, old) = self.before_writing(mirror, subject, asked_with, &mut working).await;
+        if let Some(Content::Page(Some(page))) = &mut fetched.content {
+            let before = old.as_ref().filter(|_| mirror.fills_sizes).and_then(|old| old.page());
+            Arc::make_mut(page).keep_found_sizes(before.map(|page| &**page));
         }
         let is_same = match (&fetched.content, old.as_ref().map(|old| &old.content)) {
             (None, _) => true,
@@ -498,6 +555,9 @@ impl Mirrors {
         };
         let known = Arc::new(known);
         self.remember(mirror, subject, known.clone());
+        if let Subject::Project(project) = subject {
+            self.fill_sizes(mirror, project, &known);
+        }
         let key = mirror.key(&subject.name());
         let of = mirror.clone();
         let (mirrors, mirror, subject) = (self.clone(), mirror.clone(), subject.clone());

@@ -4,6 +4,7 @@
 //! stage of the type `mirror` ─► Mirror ─► known:    pages and lists ─► memory ─► disk ─► upstream, once
 //!                                    └──► download: files           ─► disk ─► upstream, once, streamed meanwhile
 //!                                                                          └─► shared: what other processes have
+//!                                    └──► sizes: what pages do not say, asked in the background
 //! ```
 //!
 //! What is mirrored is a cache and not a record: it is in no log of serials, and may be lost without loss. What is right
@@ -17,6 +18,7 @@ mod plans;
 pub mod prefetch;
 mod shared;
 mod sink;
+mod sizes;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -43,6 +45,7 @@ use self::flights::Flights;
 use self::known::Subject;
 use self::plans::Plans;
 use self::shared::Shared;
+use self::sizes::Sizes;
 use self::upstream::{Origin, Upstream};
 use net::Egress;
 
@@ -66,6 +69,9 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pages that are inflated, parsed and written at once; a large one counts as several.
 const PAGES_MAX: usize = 16;
 const LARGE_PAGE_COUNTS: u32 = 8;
+
+/// Locks for pages, which share them by their keys.
+const WRITING: usize = 256;
 
 /// A page with more files is large.
 const MANY_FILES: usize = 5_000;
@@ -108,6 +114,8 @@ pub struct Mirrors {
     /// What the JSON of projects may take.
     pub plans: Plans,
     checks: Turns,
+    /// A page is replaced by one at a time, where sizes are added to pages.
+    writing: Box<[tokio::sync::Mutex<()>]>,
     versions: AtomicU64,
     /// Whether no upstream is asked, whatever a mirror's own setting says.
     is_offline: AtomicBool,
@@ -157,6 +165,10 @@ pub struct Mirror {
     has_no_list: bool,
     ignores_serials: bool,
     provides_metadata: Option<bool>,
+    /// Whether sizes that pages do not say are asked for.
+    fills_sizes: bool,
+    /// Whether it is configured in another way now, or deleted: nothing is asked in the background any more.
+    is_retired: AtomicBool,
     /// Whether processes may share it: not with credentials in its URL, which its keys are digests of.
     is_shared: bool,
     /// Whether its upstream is not asked, by its own setting as it is now.
@@ -167,6 +179,7 @@ pub struct Mirror {
     // Of each mirror its own: an upstream that hangs delays no other.
     flights: Flights<Arc<Known>>,
     downloads: Downloads,
+    sizes: Sizes,
     asking: Semaphore,
     downloading: Semaphore,
 }
@@ -279,6 +292,7 @@ impl Mirrors {
             pages_work: Turns::new(PAGES_MAX),
             plans: Plans::new(),
             checks: Turns::new(CHECKS_MAX),
+            writing: (0..WRITING).map(|_| tokio::sync::Mutex::default()).collect(),
             versions: AtomicU64::new(0),
             is_offline: AtomicBool::new(budget.is_offline),
             started_at: Instant::now(),
@@ -305,13 +319,16 @@ impl Mirrors {
             && mirror.has_no_list == settings.mirror_no_project_list.unwrap_or_default()
             && mirror.ignores_serials == settings.mirror_ignore_serial_header.unwrap_or_default()
             && mirror.redirects_files == settings.mirror_use_external_urls.unwrap_or_default()
+            && mirror.fills_sizes == settings.mirror_fill_sizes.unwrap_or_default()
         {
             // A switch: what is known stays, and so do the requests that wait.
             mirror.is_offline.store(settings.mirror_offline.unwrap_or_default(), Relaxed);
             return Some(mirror.clone());
         }
         let mirror = Arc::new(Mirror::new(stage, self.budget.expiry)?);
-        mirrors.insert(name.to_owned(), mirror.clone());
+        if let Some(before) = mirrors.insert(name.to_owned(), mirror.clone()) {
+            before.is_retired.store(true, Relaxed);
+        }
         Some(mirror)
     }
 
@@ -359,11 +376,25 @@ impl Mirrors {
     pub fn keep_those_of(&self, index: &Snapshot) {
         lock(&self.mirrors).retain(|name, mirror| {
             let settings = index.stage(name).and_then(|stage| stage.config().mirror());
-            settings.is_some_and(|settings| {
+            let stays = settings.is_some_and(|settings| {
                 let url = settings.mirror_url.as_deref();
                 url.is_some_and(|url| mirror.is_of(url, settings.mirror_provides_core_metadata))
-            })
+            });
+            mirror.is_retired.fetch_or(!stays, Relaxed);
+            stays
         });
+    }
+
+    /// The index has changed: what goes on in the background ends where a mirror is deleted, offline now, or has other settings.
+    pub fn follow(&self, index: &Snapshot) {
+        let names: Vec<String> = lock(&self.mirrors).keys().cloned().collect();
+        for name in names {
+            // It takes over the settings, or makes another mirror of them.
+            let is_there = index.stage(&name).is_some_and(|stage| self.of(stage).is_some());
+            if !is_there && let Some(gone) = lock(&self.mirrors).remove(&name) {
+                gone.is_retired.store(true, Relaxed);
+            }
+        }
     }
 
     /// The mirrors whose last request to their upstream failed, and why.
@@ -418,6 +449,12 @@ impl Mirrors {
             Subject::List => lock(&mirror.names).clone(),
             Subject::Project(name) => self.pages.get(&mirror.key(&format!("page/{name}"))),
         }
+    }
+
+    /// The lock of this page, for whoever replaces it by what was made of it.
+    fn writing(&self, mirror: &Mirror, subject: &Subject) -> &tokio::sync::Mutex<()> {
+        let key = mirror.key(&subject.name());
+        &self.writing[usize::from(key.as_bytes()[0]) % WRITING]
     }
 
     fn remember(&self, mirror: &Mirror, subject: &Subject, known: Arc<Known>) {
@@ -487,12 +524,15 @@ impl Mirror {
             has_no_list: settings.mirror_no_project_list.unwrap_or_default(),
             ignores_serials: settings.mirror_ignore_serial_header.unwrap_or_default(),
             provides_metadata,
+            fills_sizes: settings.mirror_fill_sizes.unwrap_or_default(),
+            is_retired: AtomicBool::new(false),
             is_shared: !Origin::is_secret(url),
             is_offline: AtomicBool::new(settings.mirror_offline.unwrap_or_default()),
             names: Mutex::default(),
             health: Mutex::default(),
             flights: Flights::default(),
             downloads: Downloads::default(),
+            sizes: Sizes::default(),
             asking: Semaphore::new(ASKING_MAX),
             downloading: Semaphore::new(DOWNLOADS_MAX),
         })

@@ -1,6 +1,6 @@
 //! [`Upstream`]: the client for a mirror's upstream: where it may connect, with which credentials, and how much it reads.
 //!
-//! URL -> [`Upstream::get`] (up to five redirects, each checked) -> status and headers -> [`read_body`], on disk if it is
+//! URL -> [`Upstream::get`] or [`Upstream::head`] (up to five redirects, each checked) -> status and headers -> [`read_body`], on disk if it is
 //! large -> [`PageBody::inflated`], within a bound.
 //! Connections go only where [`Egress`] admits them. Credentials go to the host of the mirror's URL alone. Errors name the
 //! host and the reason, never a URL with credentials.
@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::MultiGzDecoder;
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, LOCATION};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use reqwest::{Client, Response, Url};
 
@@ -44,11 +44,23 @@ pub struct UpstreamError {
     pub is_absent: bool,
     /// Whether upstream is not asked, because a setting says so.
     pub is_offline: bool,
+    /// Whether upstream has answered, and points to where nothing is asked.
+    pub(super) is_unfollowed: bool,
 }
 
 impl UpstreamError {
     pub(super) fn new(text: impl Into<String>) -> UpstreamError {
-        UpstreamError { text: text.into(), is_busy: false, is_absent: false, is_offline: false }
+        UpstreamError {
+            text: text.into(),
+            is_busy: false,
+            is_absent: false,
+            is_offline: false,
+            is_unfollowed: false,
+        }
+    }
+
+    fn unfollowed(text: impl Into<String>) -> UpstreamError {
+        UpstreamError { is_unfollowed: true, ..UpstreamError::new(text) }
     }
 
     pub(super) fn busy(text: impl Into<String>) -> UpstreamError {
@@ -153,14 +165,55 @@ impl Upstream {
         url: Url,
         headers: HeaderMap,
     ) -> Result<(Response, Url), UpstreamError> {
+        let (response, url) = self.send(Method::GET, origin, url, headers).await?;
+        let status = response.status();
+        let text = || format!("{}: it answered {status}", host_of(&url));
+        match status {
+            StatusCode::OK | StatusCode::NOT_MODIFIED => Ok((response, url)),
+            StatusCode::NOT_FOUND | StatusCode::GONE => Err(UpstreamError::absent(text())),
+            _ => Err(UpstreamError::new(text())),
+        }
+    }
+
+    /// The status and the headers of a file, asked for as [`Upstream::get`] asks for the file.
+    ///
+    /// # Errors
+    /// [`UpstreamError`] if upstream does not answer, or says that it cannot now: 429, or 5xx other than that it knows no HEAD.
+    pub(super) async fn head(
+        &self,
+        origin: &Origin,
+        url: Url,
+        headers: HeaderMap,
+    ) -> Result<(StatusCode, HeaderMap), UpstreamError> {
+        let (response, url) = self.send(Method::HEAD, origin, url, headers).await?;
+        let status = response.status();
+        let is_failure = status == StatusCode::TOO_MANY_REQUESTS
+            || (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED);
+        if is_failure {
+            return Err(UpstreamError::new(format!("{}: it answered {status}", host_of(&url))));
+        }
+        Ok((status, response.headers().clone()))
+    }
+
+    /// Asks for `url`, and follows redirects: the last answer, and the URL that it came from.
+    async fn send(
+        &self,
+        method: Method,
+        origin: &Origin,
+        url: Url,
+        headers: HeaderMap,
+    ) -> Result<(Response, Url), UpstreamError> {
         let mut url = url;
         for _ in 0..=REDIRECTS_MAX {
-            self.egress.check(&url).map_err(|error| UpstreamError::new(error.to_string()))?;
+            self.egress
+                .check(&url)
+                .map_err(|error| UpstreamError::unfollowed(error.to_string()))?;
             let mut headers = headers.clone();
             if let Some(authorization) = origin.authorization_for(&url) {
                 headers.insert(AUTHORIZATION, authorization.clone());
             }
-            let sent = self.client.get(url.clone()).headers(headers).send().await;
+            let sent =
+                self.client.request(method.clone(), url.clone()).headers(headers).send().await;
             let response = sent.map_err(|error| told(&url, error))?;
             let status = response.status();
             if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
@@ -171,7 +224,7 @@ impl Upstream {
                     next.scheme() == "https" || (next.scheme() == "http" && url.scheme() == "http")
                 });
                 let nowhere = || {
-                    UpstreamError::new(format!(
+                    UpstreamError::unfollowed(format!(
                         "{}: it redirects to no URL that is followed",
                         host_of(&url)
                     ))
@@ -182,14 +235,12 @@ impl Upstream {
                 url = next;
                 continue;
             }
-            let text = || format!("{}: it answered {status}", host_of(&url));
-            return match status {
-                StatusCode::OK | StatusCode::NOT_MODIFIED => Ok((response, url)),
-                StatusCode::NOT_FOUND | StatusCode::GONE => Err(UpstreamError::absent(text())),
-                _ => Err(UpstreamError::new(text())),
-            };
+            return Ok((response, url));
         }
-        Err(UpstreamError::new(format!("{}: more than {REDIRECTS_MAX} redirects", host_of(&url))))
+        Err(UpstreamError::unfollowed(format!(
+            "{}: more than {REDIRECTS_MAX} redirects",
+            host_of(&url)
+        )))
     }
 }
 

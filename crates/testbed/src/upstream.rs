@@ -48,6 +48,8 @@ pub struct Offer {
 /// What was asked.
 #[derive(Clone, Debug)]
 pub struct Request {
+    /// The method.
+    pub method: String,
     /// The path.
     pub path: String,
     /// The header lines, in lower case but for values.
@@ -152,7 +154,7 @@ impl Upstream {
         self.state.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on this is answered at the path.
+    /// From now on this is answered at the path; at `HEAD /path`, to requests of that method alone.
     pub fn offer(&self, path: &str, offer: Offer) {
         self.script().offers.insert(path.to_owned(), offer);
     }
@@ -196,14 +198,16 @@ fn answer(mut stream: TcpStream, state: &State) -> io::Result<()> {
     let lock = || state.script.lock().unwrap_or_else(PoisonError::into_inner);
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let first = lines.next().unwrap_or_else(|| Ok(String::new()))?;
+    let method = first.split(' ').next().unwrap_or_default().to_owned();
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+    let is_head = method == "HEAD";
     let mut headers = Vec::new();
     for line in lines {
         let line = line?;
         let Some((name, value)) = line.split_once(": ") else { break };
         headers.push((name.to_ascii_lowercase(), value.to_owned()));
     }
-    let request = Request { path: path.clone(), headers };
+    let request = Request { method: method.clone(), path: path.clone(), headers };
     let known = request.header("if-none-match").to_owned();
     let offer = {
         let mut script = lock();
@@ -211,7 +215,11 @@ fn answer(mut stream: TcpStream, state: &State) -> io::Result<()> {
         state.changed.notify_all();
         match script.broken {
             Some(status) => Offer::status(status),
-            None => script.offers.get(&path).cloned().unwrap_or_else(|| Offer::status(404)),
+            None => {
+                let of_method = script.offers.get(&format!("{method} {path}"));
+                let offer = of_method.or_else(|| script.offers.get(&path));
+                offer.cloned().unwrap_or_else(|| Offer::status(404))
+            }
         }
     };
     let wait = || {
@@ -244,6 +252,9 @@ fn answer(mut stream: TcpStream, state: &State) -> io::Result<()> {
         head.push_str(&format!("Content-Length: {}\r\n", offer.body.len()));
     }
     write!(stream, "{head}\r\n")?;
+    if is_head {
+        return Ok(());
+    }
     let end = offer.body.len().min(offer.sent_bytes_max);
     let first = offer.held_after.unwrap_or(end).min(end);
     stream.write_all(&offer.body[..first])?;

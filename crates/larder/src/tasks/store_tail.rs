@@ -60,7 +60,11 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                 }
                 if is_first || serial > before {
                     app.metrics.store_serial.set(i64::try_from(serial.0).unwrap_or(i64::MAX));
+                    // Before, so that who is told of a change finds that it counts; and after, as requests may have seen the
+                    // state before meanwhile.
+                    app.mirrors.follow(&follower.state().stored.index);
                     live_store.publish(follower.state().stored.clone());
+                    app.mirrors.follow(&follower.state().stored.index);
                     follower.state_mut().tell(&app.changes);
                 }
                 live_store.looked(started_at);

@@ -15,6 +15,8 @@ pub(crate) struct Order {
     pub(crate) size_bytes: Option<u64>,
     hashes: Vec<(Box<str>, Box<str>)>,
     pub(super) upload_time: Option<Box<str>>,
+    /// The name and the identity of a file whose size upstream's page does not say.
+    pub(crate) unsized_file: Option<(Box<str>, Box<str>)>,
 }
 
 impl Order {
@@ -26,7 +28,9 @@ impl Order {
             let key = mirror.key(&format!("file/{}", file.link()));
             let name = name_of(mirror, &url);
             let (size_bytes, hashes) = (file.size_bytes, file.hashes.clone());
-            return Some(Order { key, name, url, size_bytes, hashes, upload_time });
+            let is_unsized = mirror.fills_sizes && size_bytes.is_none();
+            let unsized_file = is_unsized.then(|| (file.filename.clone(), file.identity()));
+            return Some(Order { key, name, url, size_bytes, hashes, upload_time, unsized_file });
         }
         let metadata = file.core_metadata.as_ref()?;
         let key = mirror.key(&format!("file/{}.metadata", file.link()));
@@ -35,7 +39,8 @@ impl Order {
             CoreMetadata::Sha256(digits) => vec![("sha256".into(), digits.clone())],
             CoreMetadata::Unhashed => Vec::new(),
         };
-        Some(Order { key, name: name_of(mirror, &url), url, size_bytes: None, hashes, upload_time })
+        let (name, size_bytes, unsized_file) = (name_of(mirror, &url), None, None);
+        Some(Order { key, name, url, size_bytes, hashes, upload_time, unsized_file })
     }
 
     /// What its download is joined by: the same bytes are expected.
@@ -49,7 +54,7 @@ impl Order {
     }
 
     /// Whether this head of an entry is of this file.
-    pub(super) fn is_of(&self, head: &Head) -> bool {
+    pub(crate) fn is_of(&self, head: &Head) -> bool {
         let is_same = match self.sha256() {
             Some(sha256) => *sha256 == *head.sha256,
             None => head.name == self.shown_name(),

@@ -13,7 +13,7 @@ use crate::{Mirror, Mirrors};
 
 impl Mirrors {
     /// Writes it to disk; whether this use of it is worth a note. Blocks.
-    pub(super) fn store(
+    pub(crate) fn store(
         &self,
         mirror: &Mirror,
         subject: &Subject,
@@ -53,7 +53,7 @@ impl Mirrors {
     }
 
     /// Reads it from disk into memory. Blocks.
-    pub(super) fn load(&self, mirror: &Mirror, subject: &Subject) -> Option<Arc<Known>> {
+    pub(crate) fn load(&self, mirror: &Mirror, subject: &Subject) -> Option<Arc<Known>> {
         let key: Key = mirror.key(&subject.name());
         let (head, content, is_use_noted) = self.disk.content_and_use(&key)?;
         if is_use_noted {

@@ -125,7 +125,7 @@ const STAGE: [(&str, ValueType); 11] = [
     ("retention_days", ValueType::Number),
 ];
 
-const MIRROR: [(&str, ValueType); 8] = [
+const MIRROR: [(&str, ValueType); 9] = [
     ("mirror_url", ValueType::Url),
     ("mirror_cache_expiry", ValueType::Number),
     ("mirror_ignore_serial_header", ValueType::Boolean),
@@ -133,6 +133,7 @@ const MIRROR: [(&str, ValueType); 8] = [
     ("mirror_use_external_urls", ValueType::Boolean),
     ("mirror_provides_core_metadata", ValueType::Boolean),
     ("mirror_offline", ValueType::Boolean),
+    ("mirror_fill_sizes", ValueType::Boolean),
     ("mirror_web_url_fmt", ValueType::Text),
 ];
 
@@ -502,6 +503,7 @@ impl Settings {
                 mirror_use_external_urls: self.boolean("mirror_use_external_urls"),
                 mirror_provides_core_metadata: self.boolean("mirror_provides_core_metadata"),
                 mirror_offline: self.boolean("mirror_offline"),
+                mirror_fill_sizes: self.boolean("mirror_fill_sizes"),
                 mirror_web_url_fmt: self.text("mirror_web_url_fmt"),
             })
         } else {

@@ -239,6 +239,7 @@ fn file(anchor: &Anchor, base: &Url) -> Option<UpstreamFile> {
         filename: filename.into(),
         hashes: hashes.collect(),
         size_bytes: said("data-size").and_then(|text| text.parse().ok()),
+        found_size: None,
         upload_time: said("data-upload-time").map(Into::into),
         first_seen: None,
         requires_python: said("data-requires-python").map(Into::into),

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::{
-    CoreMetadata, Files, Locations, PageError, UpstreamFile, UpstreamPage, absolute,
+    CoreMetadata, Files, FoundSize, Locations, PageError, UpstreamFile, UpstreamPage, absolute,
     is_hexadecimal, one_line,
 };
 use crate::{StatusMarker, check_segment};
@@ -138,6 +138,9 @@ struct WireFile<'text> {
     size: Flat<0>,
     #[serde(rename = "upload-time", default, skip_serializing_if = "Flat::is_null")]
     upload_time: Flat<0>,
+    /// Ours: how another Larder found the size, if its upstream does not say it.
+    #[serde(rename = "_size-from", default, skip_serializing)]
+    size_from: Flat<0>,
     /// Ours: `first-seen` if the upload time is when another Larder first saw the file.
     #[serde(rename = "_upload-time-from", default, skip_serializing)]
     upload_time_from: Flat<0>,
@@ -154,6 +157,9 @@ struct WireFile<'text> {
     /// Ours: a page from the cache has it.
     #[serde(rename = "_first-seen", default, skip_serializing_if = "Flat::is_null")]
     first_seen: Flat<0>,
+    /// Ours, likewise: `head BYTES`, `download BYTES`, or `head` where that was asked in vain.
+    #[serde(rename = "_found-size", default, skip_serializing_if = "Flat::is_null")]
+    found_size: Flat<0>,
 }
 
 /// Most files, and most versions, of a page.
@@ -318,7 +324,8 @@ fn file(file: WireFile<'_>, base: &Url) -> Option<UpstreamFile> {
         filename: file.filename.into(),
         url: String::from(url).into(),
         hashes: hashes.collect(),
-        size_bytes: file.size.0.as_u64(),
+        size_bytes: file.size.0.as_u64().filter(|_| file.size_from.is_null()),
+        found_size: file.found_size.0.as_str().and_then(found_size),
         upload_time: text(&file.upload_time).filter(|_| !is_first_seen),
         first_seen: file.first_seen.0.as_str().and_then(|text| text.parse().ok()),
         requires_python: text(&file.requires_python),
@@ -337,6 +344,15 @@ fn file(file: WireFile<'_>, base: &Url) -> Option<UpstreamFile> {
     })
 }
 
+fn found_size(text: &str) -> Option<FoundSize> {
+    match text.split_once(' ') {
+        Some(("head", bytes)) => bytes.parse().ok().map(FoundSize::Claimed),
+        Some(("download", bytes)) => bytes.parse().ok().map(FoundSize::Proved),
+        Some(_) => None,
+        None => (text == "head").then_some(FoundSize::Unknown),
+    }
+}
+
 pub(super) fn written(page: &UpstreamPage) -> Vec<u8> {
     let text = |text: &Option<Box<str>>| Flat(text.as_deref().map_or(Value::Null, Value::from));
     let hashes = |file: &UpstreamFile| {
@@ -351,6 +367,7 @@ pub(super) fn written(page: &UpstreamPage) -> Vec<u8> {
         requires_python: text(&file.requires_python),
         size: Flat(file.size_bytes.map_or(Value::Null, Value::from)),
         upload_time: text(&file.upload_time),
+        size_from: Flat::default(),
         upload_time_from: Flat::default(),
         yanked: text(&file.yanked),
         core_metadata: Flat(match &file.core_metadata {
@@ -364,6 +381,12 @@ pub(super) fn written(page: &UpstreamPage) -> Vec<u8> {
         oldest_metadata: Flat::default(),
         provenance: text(&file.provenance),
         first_seen: Flat(file.first_seen.map_or(Value::Null, |time| time.to_string().into())),
+        found_size: Flat(match file.found_size {
+            None => Value::Null,
+            Some(FoundSize::Claimed(bytes)) => format!("head {bytes}").into(),
+            Some(FoundSize::Proved(bytes)) => format!("download {bytes}").into(),
+            Some(FoundSize::Unknown) => "head".into(),
+        }),
     });
     let page = WirePage {
         meta: Meta {

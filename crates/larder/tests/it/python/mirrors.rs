@@ -8,6 +8,7 @@ mod offline;
 mod one_name;
 mod prefetch;
 mod prefetch_by_server;
+mod sizes;
 mod transfer;
 
 use std::io::Write as _;
