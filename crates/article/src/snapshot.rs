@@ -26,6 +26,7 @@ pub struct Snapshot {
     /// Authors and media types, each kept once for all revisions.
     words: OrdSet<Arc<str>>,
     search: Search,
+    changed_at: Serial,
     linked_at: Serial,
     /// Redirects, by where they lead.
     redirects: OrdMap<ArticleName, OrdSet<(ArticleName, Revision)>>,
@@ -294,10 +295,12 @@ impl Snapshot {
         let mut changes: Vec<(ArticleName, Revision, &Record)> = Vec::new();
         for record in records {
             if let Some(rest) = record.key.after(ATTACHMENTS_KIND) {
+                snapshot.changed_at = snapshot.changed_at.max(record.serial);
                 snapshot.apply_to_attachments(rest, record, &mut troubles);
                 continue;
             }
             let Some(rest) = record.key.after(KIND) else { continue };
+            snapshot.changed_at = snapshot.changed_at.max(record.serial);
             match parse_key(rest) {
                 Some((name, revision)) => changes.push((name, revision, record)),
                 None if record.body.is_none() => {}
@@ -392,6 +395,11 @@ impl Snapshot {
             }
             self.articles.insert(name, Arc::new(article));
         }
+    }
+
+    /// The last commit that changed an article, or files of one.
+    pub fn changed_at(&self) -> Serial {
+        self.changed_at
     }
 
     /// The last commit that changed where a link leads: since then no article came or went, got another name, or became a

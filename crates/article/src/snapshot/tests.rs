@@ -32,6 +32,8 @@ fn where_links_lead_changes_when_articles_come_or_go() {
     let mut check = |change: &Change, expected: u64| {
         store.write(change);
         assert_eq!(store.snapshot.linked_at(), Serial(expected), "{change:?}");
+        let last = store.log.last().map(|record| record.serial);
+        assert_eq!(Some(store.snapshot.changed_at()), last, "{change:?}");
     };
     check(&put("a", 0, "one"), 1);
     check(&put("a", 1, "two"), 1);
@@ -41,6 +43,19 @@ fn where_links_lead_changes_when_articles_come_or_go() {
     check(&restore("a", 3, Some(1)), 6);
     // Records of other surfaces change nothing.
     assert_eq!(store.snapshot.apply(&[]).snapshot.linked_at(), Serial(6));
+}
+
+#[test]
+fn files_change_a_snapshot_and_records_of_other_surfaces_do_not() {
+    let mut store = Store::default();
+    store.write(&put("a", 0, "one"));
+    let changed_at = |key: &str, serial: u64| {
+        let (key, serial) = (::record::Key::new(key).expect("a key"), Serial(serial));
+        let record = Record { key, serial, body: None, blobs: Vec::new() };
+        store.snapshot.apply(&[record]).snapshot.changed_at()
+    };
+    assert_eq!(changed_at("attachments/a", 7), Serial(7));
+    assert_eq!(changed_at("user/alice", 7), Serial(1));
 }
 
 #[track_caller]

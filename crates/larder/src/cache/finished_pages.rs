@@ -6,6 +6,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use article::TextIndex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use record::Serial;
@@ -29,10 +30,12 @@ const AGE_MAX: Duration = Duration::from_secs(60);
 /// What a page was made of.
 #[derive(Clone, Debug)]
 pub(crate) enum MadeOf {
-    /// Packages of the AUR, with what their history knows of them.
+    /// Packages of the AUR, with what their history knows of them, and the list of them.
     Packages(Weak<AurPublished>),
     /// What was in the store after this commit, and the projects that require others, which are known a moment later.
     Projects(Serial, Weak<RequiredBy>),
+    /// Articles and their files after this commit, and the links between them, which are known a moment later.
+    Articles(Serial, Weak<TextIndex>),
 }
 
 impl PartialEq for MadeOf {
@@ -40,6 +43,9 @@ impl PartialEq for MadeOf {
         match (self, other) {
             (MadeOf::Packages(one), MadeOf::Packages(other)) => Weak::ptr_eq(one, other),
             (MadeOf::Projects(one, index), MadeOf::Projects(other, other_index)) => {
+                one == other && Weak::ptr_eq(index, other_index)
+            }
+            (MadeOf::Articles(one, index), MadeOf::Articles(other, other_index)) => {
                 one == other && Weak::ptr_eq(index, other_index)
             }
             _ => false,
@@ -136,6 +142,13 @@ mod tests {
         assert!(pages.find("/a", &of_next).is_none());
         pages.keep("/a".to_owned(), of_next.clone(), &page("third"));
         assert!(pages.find("/a", &of_next).is_some() && found(&pages, "/a", 2).is_none());
+        let index = [TextIndex::default(), TextIndex::default()].map(Arc::new);
+        let of_articles = |serial, index| MadeOf::Articles(Serial(serial), Arc::downgrade(index));
+        assert!(pages.find("/a", &of_articles(2, &index[0])).is_none());
+        pages.keep("/a".to_owned(), of_articles(2, &index[0]), &page("fourth"));
+        assert!(pages.find("/a", &of_articles(2, &index[0])).is_some());
+        assert!(pages.find("/a", &of_articles(3, &index[0])).is_none());
+        assert!(pages.find("/a", &of_articles(2, &index[1])).is_none());
     }
 
     #[test]

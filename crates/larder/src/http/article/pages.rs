@@ -23,8 +23,9 @@ use state::stored::Stored;
 use super::read::{PAGE, bytes, check_reader, content_of, revision};
 use super::{is_open, parameters, parsed, write};
 use crate::app::App;
+use crate::cache::finished_pages::MadeOf;
 use crate::http::error::HttpError;
-use crate::http::people::{self, Audience, Site};
+use crate::http::people::{self, Audience, Keeping, Site};
 use crate::http::rendered::{Key, rendered, rendered_once};
 use crate::http::words::{self, Time, in_path};
 
@@ -67,6 +68,13 @@ impl Shown<'_> {
 
     fn site(&self) -> Site {
         Site::of(self.app, self.head)
+    }
+
+    /// Where the page is kept that everybody sees; None if somebody may not see it.
+    fn keeping(&self, site: &Site) -> Option<Keeping> {
+        let index = Arc::downgrade(&self.app.article_texts.snapshot().index);
+        let made_of = MadeOf::Articles(self.stored.articles.changed_at(), index);
+        Keeping::of(self.head, site.root_url(), made_of).filter(|_| is_open(self.app))
     }
 
     async fn send(&self, page: &impl Template) -> Response {
@@ -176,8 +184,13 @@ pub(super) async fn show_article(
 ) -> Result<Response, HttpError> {
     let article = shown.article(name)?;
     let content = content_of(name, facts)?;
-    let bytes = bytes(shown.app, content).await?;
     let site = shown.site();
+    let keeping = shown.keeping(&site);
+    let kept = keeping.as_ref().and_then(|it| it.find(shown.app, shown.head, shown.audience()));
+    if let Some(kept) = kept {
+        return Ok(kept);
+    }
+    let bytes = bytes(shown.app, content).await?;
     let render = || {
         let text = String::from_utf8_lossy(&bytes);
         let resolve = |link: &str| link::resolve(shown, name, site.prefix(), link);
@@ -222,7 +235,10 @@ pub(super) async fn show_article(
         is_linked_more,
         site,
     };
-    Ok(shown.send(&page).await)
+    Ok(match keeping {
+        Some(keeping) => keeping.send(shown.app, &page, shown.head, shown.audience()).await,
+        None => shown.send(&page).await,
+    })
 }
 
 /// The articles that link to this one and that the principal may read, and whether there are more than are shown.

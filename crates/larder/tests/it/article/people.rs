@@ -4,6 +4,7 @@ use super::{ask, store, wiki, wiki_with};
 use crate::client::Response;
 use crate::pages::check_harmless;
 use crate::server::{ROOT, TestServer};
+use crate::wait_until;
 
 const BROWSER: (&str, &str) =
     ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
@@ -138,6 +139,74 @@ fn lists_are_pages() {
     assert!(below.contains("href=\"?prefix=guide%2F&#38;limit=1&#38;after=guide%2Fa\""), "{below}");
     assert!(page(&server, "/articles?q=news").contains("/article/news"));
     assert_eq!(server.get("/articles").header("content-type"), "application/json");
+}
+
+/// Pages that were sent as they were rendered for somebody before.
+fn kept(server: &TestServer) -> f64 {
+    server.metric("larder_pages_from_memory_total")
+}
+
+/// A page is kept for the next visitor, but only while it is true.
+#[test]
+fn a_kept_page_is_never_out_of_date() {
+    let server = wiki();
+    store(&server, "guide/a/0", b"# Text 0\n\n[next](next)\n");
+    let target = "/article/guide/a";
+    let ask_with = |header| server.client.get_with(target, &[BROWSER, header]);
+    let shown = || page(&server, target);
+    // The index of links may come a moment after the write, and makes the page anew.
+    wait_until("the page is kept", || {
+        shown();
+        kept(&server) > 0.0
+    });
+    let first = server.client.get_with(target, &[BROWSER]);
+    let again = server.client.get_with(target, &[BROWSER]);
+    assert_eq!((&again.body, again.header("etag")), (&first.body, first.header("etag")));
+    assert_eq!(again.header("cache-control"), "no-cache");
+    assert_eq!(ask_with(("If-None-Match", first.header("etag"))).status, 304);
+    for encoding in ["gzip", "zstd"] {
+        let encoded = ask_with(("Accept-Encoding", encoding));
+        assert_eq!((encoded.status, encoded.header("content-encoding")), (200, encoding));
+        assert!(encoded.body.len() < first.body.len(), "{}", encoded.body.len());
+    }
+    // The bytes for programs, and other versions, are not this page.
+    assert!(server.get(target).text().starts_with("# Text 0"));
+    for number in 1..=5 {
+        let text = format!("# Text {number}\n\n[next](next)\n");
+        store(&server, &format!("guide/a/{number}"), text.as_bytes());
+        assert!(shown().contains(&format!("<h1>Text {number}</h1>")));
+        assert!(page(&server, &format!("{target}?version={number}")).contains("This is version"));
+        assert_eq!(shown(), shown());
+    }
+    // So it is with what the page says of others: where its links lead, its files, and who links to it.
+    assert!(shown().contains("<sup>missing</sup>"));
+    store(&server, "guide/next/0", b"[back](a)");
+    assert!(!shown().contains("<sup>missing</sup>"));
+    wait_until("the link back is known", || shown().contains("Linked from"));
+    let made = ask(&server, "PUT", "/+attachments/guide/a/x.png", &[], b"\x89PNG");
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert!(shown().contains("/+attachments/guide/a/x.png"));
+    // The links are those of the server that was asked.
+    let below = ask_with(("X-Outside-URL", "https://e.example/pre"));
+    assert!(html(&below, target).contains("href=\"/pre/article/guide/next\""), "{}", below.text());
+    assert!(!shown().contains("/pre/"));
+    ask(&server, "POST", "/article/guide/a/6?rename=guide/b", &[], b"");
+    assert_eq!(server.client.get_with(target, &[BROWSER]).status, 308);
+    assert!(page(&server, "/article/guide/b").contains("<h1>Text 5</h1>"));
+    ask(&server, "DELETE", "/article/guide/b/7", &[], b"");
+    assert_eq!(server.client.get_with("/article/guide/b", &[BROWSER]).status, 410);
+}
+
+#[test]
+fn a_page_that_not_everybody_may_read_is_not_kept() {
+    let server = wiki_with(|config| config.article.acl_read = account::Acl::nobody());
+    store(&server, "hidden/0", b"# Quiet\n");
+    for _ in 0..5 {
+        let response = server.client.get_with("/article/hidden", &[BROWSER, ROOT]);
+        assert!(html(&response, "as root").contains("Quiet"));
+        assert_eq!(server.client.get_with("/article/hidden", &[BROWSER]).status, 401);
+    }
+    assert_eq!(kept(&server), 0.0);
 }
 
 #[test]
