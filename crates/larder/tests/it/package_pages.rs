@@ -50,6 +50,23 @@ fn a_page_is_kept_until_its_package_changes() {
     wait_until("the new version is shown", || shown().contains("1.0-2"));
 }
 
+/// So is the list without a search.
+#[test]
+fn the_list_is_kept_until_packages_change() {
+    let dump = catalogue::small();
+    let server = TestServer::serving(&dump);
+    let kept = || server.metric("larder_pages_from_memory_total");
+    let first = page(&server, "/packages/");
+    assert_eq!((page(&server, "/packages/"), kept()), (first.clone(), 1.0));
+    // A search has another list.
+    assert_ne!(page(&server, "/packages/?K=attest"), first);
+    assert_ne!(page(&server, "/packages/?K=attest"), first);
+    assert_eq!(kept(), 1.0);
+    let dump = String::from_utf8(dump).expect("JSON");
+    server.replace_source(dump.replace("\"1.0-1\"", "\"1.0-2\"").as_bytes());
+    wait_until("the new version is listed", || page(&server, "/packages/").contains("1.0-2"));
+}
+
 #[test]
 fn a_package_with_what_is_known_of_it() {
     let server = small();

@@ -3,6 +3,8 @@
 //!
 //! query -> [`Search`] -> a part of the snapshot -> a template. What is copied is one page of the list.
 
+use std::sync::Arc;
+
 use askama::Template;
 use aur::{By, Filter, Listed, Order, Part, Snapshot, Wanted};
 use axum::response::Response;
@@ -12,8 +14,9 @@ use reply::Reply;
 
 use super::package::{Day, Row, published};
 use crate::app::App;
+use crate::cache::finished_pages::MadeOf;
 use crate::http::error::HttpError;
-use crate::http::people::{self, Audience, Site};
+use crate::http::people::{self, Audience, Keeping, Site};
 use crate::http::respond::{Conditions, respond};
 
 /// Packages on a page, as aurweb has them.
@@ -256,6 +259,13 @@ pub(in crate::http) async fn browse_packages(
     head: &Parts,
 ) -> Result<Response, HttpError> {
     let published = published(app)?;
+    let site = Site::of(app, head);
+    // Most look at the first part of all packages.
+    let keeping = Keeping::of(head, site.root_url(), MadeOf::Packages(Arc::downgrade(&published)));
+    let kept = keeping.as_ref().and_then(|it| it.find(app, head, Audience::Everybody));
+    if let Some(kept) = kept {
+        return Ok(kept);
+    }
     let search = Search::parse(head.uri.query().unwrap_or_default());
     let (asked, snapshot) = (search.clone(), published.snapshot.clone());
     let listing = app.cpu_pool.run(move || asked.answer(&snapshot));
@@ -289,10 +299,13 @@ pub(in crate::http) async fn browse_packages(
             .then(|| to(search.offset + search.per_page)),
         packages: listed.packages.into_iter().map(Row::from).collect(),
         day: Day::of_time(published.modified_at),
-        site: Site::of(app, head),
+        site,
         search,
     };
-    Ok(people::send(&page, head, Audience::Everybody).await)
+    Ok(match keeping {
+        Some(keeping) => keeping.send(app, &page, head, Audience::Everybody).await,
+        None => people::send(&page, head, Audience::Everybody).await,
+    })
 }
 
 /// A package of a feed.
