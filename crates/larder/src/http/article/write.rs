@@ -4,52 +4,36 @@
 //! acknowledged. A writer who was overtaken gets what the latest revision is, and where both are text,
 //! a proposal of both changes merged.
 
+mod outcome;
+mod received;
+
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use account::{Object, Principal, Scope};
 use article::{
-    Announced, ArticleName, Change, Content as Facts, ContentType, Delete, DifferenceError,
-    DifferenceLimits, Inspector, Kind, Limits, Merge, MergeSides, NotMergeable, Put, Restore,
-    Revision, RevisionFacts, Side, WriteError, merge, render, resolve_base,
+    Announced, ArticleName, Change, ContentType, Delete, Limits, Put, Restore, Revision,
+    WriteError, resolve_base,
 };
 use axum::body::{Body, HttpBody as _};
-use axum::response::{IntoResponse, Response};
-use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt;
-use http::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH,
-    LOCATION,
-};
+use axum::response::Response;
+use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use record::Serial;
-use reply::Encoding;
-use resources::bodies::{Held, Holder};
-use state::stored::{Basis, Stored, WriteFailure};
-use store::{BlobError, SpooledBlob};
+use resources::bodies::Holder;
+use state::stored::{Basis, Stored};
 
-use super::comparing::{Waiting, computed};
+use self::outcome::overtaken;
+use self::received::{Received, check_framing, receive};
 use super::{parameters, parsed, read, text_of};
 use crate::app::App;
 use crate::cache::contents::Content;
 use crate::http::error::HttpError;
 use crate::http::{auth, body, negotiation, serial};
 
-/// What is escaped in a path, besides what is not ASCII.
-const PATH: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'#')
-    .add(b'<')
-    .add(b'>')
-    .add(b'?')
-    .add(b'`')
-    .add(b'%')
-    .add(b'{')
-    .add(b'}');
+pub(super) use self::outcome::{FailedWrite, Written, answered, refused, written};
+pub(super) use self::received::{check_whole, unwritable};
 
 /// Which version a write was made from, as its request says.
 #[derive(Default)]
@@ -73,50 +57,6 @@ pub(super) struct NewText {
     pub(super) holder: Option<Holder>,
 }
 
-/// A write that is kept and visible.
-pub(super) struct Written {
-    pub(super) name: ArticleName,
-    pub(super) facts: Arc<RevisionFacts>,
-    pub(super) serial: Serial,
-    may_read: bool,
-    shows_names: bool,
-}
-
-/// A write that is not.
-pub(super) enum FailedWrite {
-    /// By the rules of articles.
-    Refused(Box<Refused>),
-    /// Otherwise.
-    Failed(HttpError),
-}
-
-/// A write that the rules of articles forbid, and what its writer gets to know.
-pub(super) struct Refused {
-    pub(super) error: WriteError,
-    /// Both changes in one text.
-    pub(super) merge: Option<Merge>,
-    /// The state that it was checked against.
-    serial: Serial,
-    may_read: bool,
-    shows_names: bool,
-}
-
-/// What a writer may read: the article, and every other name that it has or had. In a wiki that is not open to everybody,
-/// answers to writes name no other; those to reads do.
-type Sight = (bool, bool);
-
-impl From<HttpError> for FailedWrite {
-    fn from(error: HttpError) -> FailedWrite {
-        FailedWrite::Failed(error)
-    }
-}
-
-impl From<WriteFailure> for FailedWrite {
-    fn from(failure: WriteFailure) -> FailedWrite {
-        FailedWrite::Failed(failure.into())
-    }
-}
-
 impl Base {
     pub(super) fn of(headers: &HeaderMap, version: Option<Revision>) -> Base {
         let listed = |name| negotiation::listed(headers, name).map(Cow::into_owned);
@@ -131,17 +71,6 @@ impl Base {
         let (if_match, if_none_match) = (self.if_match.as_deref(), self.if_none_match.as_deref());
         resolve_base(&stored.articles, name, self.version, if_match, if_none_match)
     }
-}
-
-/// A body that has arrived.
-struct Received {
-    /// Its blob, until that is kept.
-    staged: Option<SpooledBlob>,
-    facts: Facts,
-    /// The bytes, where there are few enough to be merged.
-    bytes: Option<Bytes>,
-    /// The memory that they take.
-    held: Option<Arc<Held>>,
 }
 
 /// PUT and POST: a new text; `version` is that in the path, where there is one. `?restore=N` takes the text of that
@@ -349,113 +278,8 @@ fn bad(error: impl std::fmt::Display) -> HttpError {
     HttpError::bad_request(error.to_string())
 }
 
-/// What of a body waits in memory for the spool.
-const SPOOL_BYTES: usize = 256 << 10;
-
 /// What clients send that were not told what they send.
 const UNSAID: &str = "application/x-www-form-urlencoded";
-
-/// 413, with the word for programs.
-fn too_large(app: &App, size: impl std::fmt::Display) -> HttpError {
-    let bytes_max = app.config.article.body_bytes_max;
-    let detail =
-        format!("an article of {size} bytes is too large: at most {bytes_max} are allowed");
-    let code = [("code".to_owned(), "too_large".into())];
-    HttpError::too_large(detail).with(code.into_iter().collect())
-}
-
-/// Refuses a body for what its headers say of it: nothing of it is read.
-fn check_framing(app: &App, headers: &HeaderMap) -> Result<(), HttpError> {
-    check_whole(headers)?;
-    if let Some(announced) =
-        body::announced(headers).filter(|&it| it > app.config.article.body_bytes_max)
-    {
-        return Err(too_large(app, announced));
-    }
-    Ok(())
-}
-
-/// Refuses a body that is only a part of the content (`Content-Range`), or that has an encoding.
-pub(super) fn check_whole(headers: &HeaderMap) -> Result<(), HttpError> {
-    let encoding = text_of(headers, CONTENT_ENCODING);
-    if let Some(encoding) = encoding.filter(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
-        let detail =
-            format!("a body in the encoding `{encoding}` is not taken: expected it as it is");
-        return Err(HttpError::unsupported(detail));
-    }
-    if headers.contains_key(CONTENT_RANGE) {
-        return Err(bad(
-            "part of a body cannot be stored: the whole was expected, without `Content-Range`",
-        ));
-    }
-    Ok(())
-}
-
-/// Takes the body in, piece by piece: into a blob that is not kept yet. A media type that is not known is `guessed`,
-/// unless that is of text and the body is not.
-async fn receive(
-    app: &App,
-    holder: Option<Holder>,
-    known: Option<&str>,
-    guessed: Option<&ContentType>,
-    body: Body,
-) -> Result<Received, HttpError> {
-    let bytes_max = app.config.article.body_bytes_max;
-    if let Some(known) = known {
-        ContentType::parse(known).map_err(bad)?;
-    }
-    let mut upload = app.store.blobs.begin(bytes_max);
-    let mut inspector = Inspector::new();
-    let merged_bytes_max =
-        usize::try_from(app.config.article.merge_bytes_max).unwrap_or(usize::MAX);
-    let mut text = Some(BytesMut::new());
-    let mut held = holder.map(|holder| app.bodies.begin(holder)).transpose()?;
-    let mut received_bytes = 0;
-    let mut pieces = body.into_data_stream();
-    while let Some(piece) = pieces.next().await {
-        let piece =
-            piece.map_err(|error| bad(format!("the body did not arrive whole: {error}")))?;
-        inspector.update(&piece);
-        received_bytes += piece.len();
-        let spool_bytes = received_bytes.min(SPOOL_BYTES);
-        // What grows is allocated anew with twice the room.
-        let text_bytes = 2 * received_bytes;
-        let has_room = |held: &mut Option<Held>, bytes| {
-            held.as_mut().is_none_or(|held| held.hold(bytes).is_ok())
-        };
-        match &mut text {
-            Some(kept)
-                if received_bytes <= merged_bytes_max
-                    && has_room(&mut held, spool_bytes + text_bytes) =>
-            {
-                kept.extend_from_slice(&piece)
-            }
-            // It is kept all the same, and is not merged.
-            _ => {
-                text = None;
-                if let Some(held) = &mut held {
-                    held.hold(spool_bytes)?;
-                }
-            }
-        }
-        upload.write(piece).await.map_err(|error| match error {
-            BlobError::TooLarge { .. } => too_large(app, format_args!("more than {bytes_max}")),
-            error => unwritable(error),
-        })?;
-    }
-    let staged = upload.stage().await.map_err(unwritable)?;
-    let is_text = inspector.is_text();
-    let fits = |guessed: &&ContentType| is_text || !guessed.essence().starts_with("text/");
-    let content_type = known.or(guessed.filter(fits).map(ContentType::as_str));
-    let facts = inspector.finish(staged.digest, content_type).map_err(bad)?;
-    let bytes = text.map(BytesMut::freeze);
-    Ok(Received { staged: Some(staged), facts, bytes, held: held.map(Arc::new) })
-}
-
-pub(super) fn unwritable(error: BlobError) -> HttpError {
-    tracing::error!(%error, "a content cannot be kept");
-    HttpError::unavailable("the content cannot be kept now; nothing was written", 5)
-}
 
 /// Checks, commits, and checks again where another write came first. Whether `writer` may write, and what the request
 /// said of its base, is looked at again, too: both are conditions of the moment of the commit.
@@ -504,192 +328,4 @@ async fn commit(
     let ((revision, may_read), serial) = deciding.await?;
     let sight = (may_read, read::is_open(app));
     written(app, name, revision, serial.unwrap_or_default(), sight)
-}
-
-/// A write that is kept and visible.
-pub(super) fn written(
-    app: &App,
-    name: &ArticleName,
-    revision: Revision,
-    serial: Serial,
-    (may_read, shows_names): Sight,
-) -> Result<Written, FailedWrite> {
-    let stored = auth::stored(app)?;
-    // The article may have got another name in between. Its writer is told of the one that the write was for.
-    let facts = stored.articles.revision_written_as(name, revision).cloned();
-    let lost = || HttpError::internal("the write is kept, but cannot be shown");
-    let (name, facts) = (name.clone(), facts.ok_or_else(lost)?);
-    Ok(Written { name, facts, serial, may_read, shows_names })
-}
-
-/// The answer to a write.
-pub(super) fn answered(outcome: Result<Written, FailedWrite>) -> Result<Response, HttpError> {
-    match outcome {
-        Ok(written) => Ok(written.into_response()),
-        Err(FailedWrite::Refused(refused)) => Ok(refused.into_response()),
-        Err(FailedWrite::Failed(error)) => Err(error),
-    }
-}
-
-impl Written {
-    /// The new revision, as its writer may see it.
-    pub(super) fn rendered(&self) -> Bytes {
-        match self.may_read {
-            true => render::revision(&self.name, &self.facts, &|_| self.shows_names),
-            false => render::blind_revision(&self.name, &self.facts),
-        }
-    }
-}
-
-impl IntoResponse for Written {
-    fn into_response(self) -> Response {
-        let body = self.rendered();
-        let Written { name, facts, serial, may_read, .. } = self;
-        let status = if facts.is_deleted() { StatusCode::OK } else { StatusCode::CREATED };
-        let mut response = (status, body).into_response();
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let path = utf8_percent_encode(name.as_str(), PATH);
-        let location = format!("/article/{path}/{}", facts.revision);
-        if let Ok(location) = HeaderValue::try_from(location) {
-            headers.insert(LOCATION, location);
-        }
-        let is_restored = matches!(facts.kind, Kind::Restored { .. });
-        if !facts.is_deleted()
-            && (may_read || !is_restored)
-            && let Ok(etag) = HeaderValue::try_from(facts.tag.header_value(Encoding::Identity))
-        {
-            headers.insert(ETAG, etag);
-        }
-        serial::insert(headers, serial);
-        response
-    }
-}
-
-pub(super) fn refused(
-    error: WriteError,
-    merge: Option<Merge>,
-    stored: &Stored,
-    (may_read, shows_names): Sight,
-) -> FailedWrite {
-    let serial = stored.serial;
-    FailedWrite::Refused(Box::new(Refused { error, merge, serial, may_read, shows_names }))
-}
-
-/// A write that is refused with its text at hand: it is compared with what came first, for who may read that.
-async fn overtaken(
-    app: &App,
-    stored: &Stored,
-    mut error: WriteError,
-    received: Option<&Received>,
-    may_read: bool,
-) -> FailedWrite {
-    let sight = (may_read, read::is_open(app));
-    let Some(received) = received else { return refused(error, None, stored, sight) };
-    if let WriteError::Precondition(stale) = &mut error {
-        stale.has_same_content = stale.latest.content() == Some(&received.facts);
-    }
-    let merge = if may_read { propose(app, stored, &error, received).await } else { None };
-    refused(error, merge, stored, sight)
-}
-
-impl Refused {
-    /// What it says to this writer.
-    pub(super) fn detail(&self) -> String {
-        if self.may_read { self.error.to_string() } else { self.error.blind() }
-    }
-
-    pub(super) fn status(&self) -> StatusCode {
-        match self.error {
-            WriteError::Stale(_)
-            | WriteError::Future { .. }
-            | WriteError::AlreadyExists(_)
-            | WriteError::Deleted(_)
-            | WriteError::Renamed(_)
-            | WriteError::NameTaken { .. }
-            | WriteError::TooManyVersions { .. }
-            | WriteError::Full { .. } => StatusCode::CONFLICT,
-            WriteError::Precondition(_) => StatusCode::PRECONDITION_FAILED,
-            WriteError::NotFound { .. } | WriteError::NothingToRestore { .. } => {
-                StatusCode::NOT_FOUND
-            }
-            WriteError::BaseMissing { .. } => StatusCode::PRECONDITION_REQUIRED,
-            WriteError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            WriteError::Text { .. } | WriteError::SameName { .. } => StatusCode::BAD_REQUEST,
-            WriteError::Unreadable { .. } | WriteError::UnreadableAttachments { .. } => {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }
-        }
-    }
-
-    /// Who may not read gets to know the version to start from, no more.
-    fn into_response(self) -> Response {
-        let Refused { error, merge, serial, may_read, shows_names } = &self;
-        let mut members = render::refusal(error, merge.as_ref(), &|_| *shows_names);
-        if !may_read {
-            members.retain(|name, _| !matches!(name.as_str(), "latest" | "same_content" | "merge"));
-        }
-        let mut response =
-            HttpError::refused(self.status(), self.detail()).with(members).into_response();
-        let headers = response.headers_mut();
-        if let Some(stale) = error.stale()
-            && *may_read
-            && !stale.latest.is_deleted()
-            && let Ok(etag) =
-                HeaderValue::try_from(stale.latest.tag.header_value(Encoding::Identity))
-        {
-            headers.insert(ETAG, etag);
-        }
-        serial::insert(headers, *serial);
-        response
-    }
-}
-
-/// Both changes in one text, for a writer who was overtaken.
-async fn propose(
-    app: &App,
-    stored: &Stored,
-    error: &WriteError,
-    received: &Received,
-) -> Option<Merge> {
-    let (stale, text) = (error.stale()?, received.bytes.clone()?);
-    let base = stored.articles.revision(&stale.name, stale.base).cloned();
-    let latest = stale.latest.clone();
-    let limits = DifferenceLimits::default();
-    let bytes_max = app.config.article.merge_bytes_max;
-    let sizes = [base.as_ref(), Some(&latest)].into_iter().flatten();
-    let sizes = sizes.filter_map(|facts| Some(facts.content()?.size_bytes));
-    if let Some(bytes) = sizes.max().filter(|&bytes| bytes > bytes_max) {
-        let (bytes, bytes_max) = (bytes as usize, bytes_max as usize);
-        let error = DifferenceError::Bytes { bytes, bytes_max };
-        return Some(Merge::NotMergeable(NotMergeable::TooLarge(error)));
-    }
-    let name = stale.name.clone();
-    let is_textual = received.facts.content_type.is_textual();
-    // Its memory counts until the merge has ended, even if the client leaves.
-    let held = received.held.clone();
-    let load = async {
-        let base_bytes = bytes_of(app, base.as_deref()).await?;
-        let latest_bytes = bytes_of(app, Some(&latest)).await?;
-        Ok::<_, HttpError>((base.clone(), base_bytes, latest.clone(), latest_bytes))
-    };
-    let merging =
-        computed(Waiting::Writer, load, move |(base, base_bytes, latest, latest_bytes)| {
-            let _held = held;
-            let base = base.as_ref().filter(|facts| !facts.is_deleted());
-            let base = base.map(|facts| Side::of(&name, facts, &base_bytes));
-            let revision = latest.revision;
-            let latest = (!latest.is_deleted()).then(|| Side::of(&name, &latest, &latest_bytes));
-            let refused = Side { name: &name, revision, bytes: &text, is_textual };
-            merge(MergeSides { base, latest, refused }, &limits)
-        });
-    merging.await.ok()
-}
-
-/// The text of a revision; nothing for a deletion.
-async fn bytes_of(app: &App, facts: Option<&RevisionFacts>) -> Result<Bytes, HttpError> {
-    match facts.and_then(|facts| facts.content()) {
-        Some(content) => read::bytes(app, content).await,
-        None => Ok(Bytes::new()),
-    }
 }
