@@ -26,33 +26,33 @@
 //! time: a write into a bucket that was put in the place of the right one is not acknowledged.
 
 mod cache;
+mod connect;
+mod notes;
 
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::{
-    BackoffConfig, ClientConfigKey, Error, GetOptions, GetRange, ObjectMeta, ObjectStore,
-    ObjectStoreExt as _, PutPayload, RetryConfig, WriteMultipart,
+    Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutPayload,
+    WriteMultipart,
 };
 use record::{Digest, Hasher};
 
+use super::BlobEntry;
 use super::directory::Swept;
 use super::error::{BlobError, FailureKind, SPOOL, blocking};
-use super::highest_serial;
-use super::identity::{self, StoreIdentity};
+use super::identity::StoreIdentity;
 use super::reader::BlobStream;
 use super::spool::CHUNK_BYTES;
 use super::sweep::is_young;
-use super::{BlobEntry, LAYOUT, s3_settings};
 
 pub use self::cache::{ObjectCache, Trimmed};
 
@@ -78,20 +78,6 @@ pub(super) enum Upload {
     Object(Arc<Objects>, Digest, u64),
 }
 
-/// Retries of one request, after the first attempt; 5xx answers and lost connections are retried.
-const RETRIES_MAX: usize = 5;
-/// Waiting before a retry, at first and at most.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// No retry begins later than this after the first attempt.
-const RETRY_TIME_MAX: Duration = Duration::from_secs(60);
-/// Settings that the environment may override: a connection, a pause within an answer (or the time
-/// to take in a whole part), a whole request.
-const TIMEOUTS: [(ClientConfigKey, &str); 3] = [
-    (ClientConfigKey::ConnectTimeout, "5 seconds"),
-    (ClientConfigKey::ReadTimeout, "60 seconds"),
-    (ClientConfigKey::Timeout, "1 hour"),
-];
-
 /// Larger blobs are uploaded in parts; S3 wants at least 5 MiB in each but the last.
 const PART_BYTES: u64 = 8 << 20;
 /// S3 takes at most 10,000 parts.
@@ -114,164 +100,6 @@ const ROUNDS_MAX: u32 = 4;
 const BUSY_WAIT: Duration = Duration::from_millis(100);
 
 impl Objects {
-    /// Connects, and prepares the prefix or recognizes it; only the latter if it `must_exist`. `settings` are
-    /// `AWS_…` variables.
-    pub(super) async fn open(
-        bucket: &str,
-        prefix: &str,
-        settings: impl IntoIterator<Item = (String, String)>,
-        must_exist: bool,
-    ) -> Result<Objects, BlobError> {
-        let (init_backoff, max_backoff) = BACKOFF;
-        let retry = RetryConfig {
-            backoff: BackoffConfig { init_backoff, max_backoff, base: 2.0 },
-            max_retries: RETRIES_MAX,
-            retry_timeout: RETRY_TIME_MAX,
-        };
-        let mut builder = AmazonS3Builder::new().with_retry(retry);
-        for (key, value) in TIMEOUTS {
-            builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
-        }
-        for (name, value) in settings {
-            if name.starts_with("AWS_")
-                && !value.is_empty()
-                && let Ok(key) = name.to_ascii_lowercase().parse()
-            {
-                builder = builder.with_config(key, value);
-            }
-        }
-        s3_settings::check(&builder)?;
-        let endpoint = s3_settings::endpoint(&builder);
-        let has_no_credentials = s3_settings::has_none(&builder);
-        let store = builder
-            .with_bucket_name(bucket)
-            // A sweep deletes one at a time, and not every store knows the bulk request.
-            .with_disable_bulk_delete(true)
-            .build()
-            .map_err(|error| BlobError::Settings(error.to_string()))?;
-        if has_no_credentials {
-            s3_settings::check_role(&store).await?;
-        }
-        let prefix = match prefix {
-            "" => String::new(),
-            prefix => format!("{prefix}/"),
-        };
-        let name = format!("s3://{bucket}/");
-        let (bound, is_away) = (Mutex::default(), AtomicBool::new(false));
-        let objects = Objects { store: Arc::new(store), name, prefix, bound, is_away };
-        let prepared = objects.prepare_version(must_exist).await;
-        prepared.map_err(|error| s3_settings::explained(error, bucket, endpoint.as_deref()))?;
-        Ok(objects)
-    }
-
-    async fn prepare_version(&self, must_exist: bool) -> Result<(), BlobError> {
-        let key = self.key("VERSION");
-        let failed = |action| {
-            move |error| BlobError::object(action, self.place(&self.key("VERSION")), error)
-        };
-        match self.store.get(&key).await {
-            Ok(found) => {
-                let place = self.place(&key);
-                let mut chunks = found.into_stream();
-                // Somebody else's object may be large.
-                let first = chunks.try_next().await.map_err(failed("read"))?.unwrap_or_default();
-                match first == LAYOUT.as_bytes() {
-                    true => Ok(()),
-                    false => Err(super::unknown_layout(place, &first)),
-                }
-            }
-            Err(Error::NotFound { .. }) if must_exist => match self.identity().await? {
-                Some(_) => Ok(()),
-                None => Err(BlobError::Absent { place: self.place(&key) }),
-            },
-            Err(Error::NotFound { .. }) => {
-                let payload = PutPayload::from_static(LAYOUT.as_bytes());
-                self.store.put(&key, payload).await.map_err(failed("write"))?;
-                Ok(())
-            }
-            Err(error) => Err(failed("read")(error)),
-        }
-    }
-
-    /// The store that the blobs belong to now; none if nobody has named it yet.
-    pub(super) async fn identity(&self) -> Result<Option<StoreIdentity>, BlobError> {
-        let key = self.key(identity::NAME);
-        let line = self.read_line(&key).await?;
-        line.map(|line| StoreIdentity::from_line(&line, &self.place(&key))).transpose()
-    }
-
-    /// The content of a small object; `None` if it does not exist.
-    async fn read_line(&self, key: &Path) -> Result<Option<Bytes>, BlobError> {
-        let failed = |error| BlobError::object("read", self.place(key), error);
-        let mut chunks = match self.store.get(key).await {
-            Err(Error::NotFound { .. }) => return Ok(None),
-            found => found.map_err(failed)?.into_stream(),
-        };
-        // Somebody else's object may be large.
-        Ok(Some(chunks.try_next().await.map_err(failed)?.unwrap_or_default()))
-    }
-
-    /// What is noted of the records' serial; none if nothing is.
-    pub(super) async fn read_serial(&self) -> Result<Option<Vec<u8>>, BlobError> {
-        let line = self.read_line(&self.key(highest_serial::NAME)).await?;
-        let bytes_max = highest_serial::LINE_BYTES_MAX as usize;
-        Ok(line.map(|line| line[..line.len().min(bytes_max)].to_vec()))
-    }
-
-    pub(super) async fn write_serial(&self, line: String) -> Result<(), BlobError> {
-        let key = self.key(highest_serial::NAME);
-        let written = self.store.put(&key, line.into_bytes().into()).await;
-        written.map_err(|error| BlobError::object("write", self.place(&key), error))?;
-        Ok(())
-    }
-
-    /// The store that the blobs must belong to, if there is one.
-    pub(super) fn bound(&self) -> Option<StoreIdentity> {
-        self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Names the store that the blobs belong to: if they have no name yet, or with `is_replacing` in place of the one they have.
-    pub(super) async fn adopt(
-        &self,
-        identity: &StoreIdentity,
-        is_replacing: bool,
-    ) -> Result<(), BlobError> {
-        let key = self.key(identity::NAME);
-        if is_replacing || self.identity().await?.is_none() {
-            let written = self.store.put(&key, identity.to_line().into_bytes().into()).await;
-            written.map_err(|error| BlobError::object("write", self.place(&key), error))?;
-        }
-        identity.check(self.identity().await?.as_ref(), &self.place(&key))
-    }
-
-    /// From now on the blobs must be those of the store `identity`, as they are now.
-    pub(super) async fn bind(&self, identity: &StoreIdentity) -> Result<(), BlobError> {
-        identity.check(self.identity().await?.as_ref(), &self.place(&self.key(identity::NAME)))?;
-        *self.bound.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity.clone());
-        Ok(())
-    }
-
-    /// That the blobs are those of the store that this is bound to.
-    ///
-    /// # Errors
-    /// [`BlobError::Away`], or what the object store says.
-    pub(super) async fn check_identity(&self) -> Result<(), BlobError> {
-        let Some(bound) = self.bound() else { return Ok(()) };
-        let found = self.identity().await;
-        let place = self.place(&self.key(identity::NAME));
-        let checked = found.and_then(|found| bound.check(found.as_ref(), &place));
-        self.is_away.store(checked.is_err(), Ordering::Relaxed);
-        checked
-    }
-
-    /// [`Objects::check_identity`] if it failed the last time.
-    async fn check_identity_if_away(&self) -> Result<(), BlobError> {
-        match self.is_away.load(Ordering::Relaxed) {
-            true => self.check_identity().await,
-            false => Ok(()),
-        }
-    }
-
     /// Uploads a blob, durably.
     pub(super) async fn persist(
         self: Arc<Objects>,
