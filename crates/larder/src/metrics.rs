@@ -3,6 +3,8 @@
 //! goaurrpc's names stay as they are, because dashboards ask for them; Larder's own names begin with `larder_`. The counters
 //! of requests are looked up beforehand: no label is hashed on the hot path.
 
+mod counters;
+mod maker;
 pub(crate) mod rates;
 mod times;
 
@@ -10,14 +12,14 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use aur::{Asked, By, Kind, QueryError};
 use http::{Method, StatusCode};
-use prometheus::core::Collector;
 use prometheus::{
     Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry, TextEncoder,
+    IntGaugeVec, Registry, TextEncoder,
 };
 use resources::cpu_pool;
 use state::stored;
 
+use self::maker::{Maker, metrics, value};
 use crate::changes;
 use crate::endpoint::{Endpoint, Surface};
 
@@ -51,90 +53,6 @@ impl RefreshResult {
             RefreshResult::Failed => "failed",
         }
     }
-}
-
-/// A metric that the table below makes.
-trait Metric: Collector + Clone + Sized + 'static {
-    /// A label, or the bound of a bucket.
-    type Part;
-
-    fn new(opts: Opts, parts: &[Self::Part]) -> prometheus::Result<Self>;
-}
-
-macro_rules! kinds {
-    ($($Kind:ty: $Part:ty = |$opts:ident, $parts:pat_param| $made:expr;)+) => {
-        $(impl Metric for $Kind {
-            type Part = $Part;
-
-            fn new($opts: Opts, $parts: &[$Part]) -> prometheus::Result<Self> {
-                $made
-            }
-        })+
-    };
-}
-
-kinds! {
-    IntCounter: () = |opts, _| IntCounter::with_opts(opts);
-    IntGauge: () = |opts, _| IntGauge::with_opts(opts);
-    Gauge: () = |opts, _| Gauge::with_opts(opts);
-    Histogram: f64 = |opts, bounds| {
-        Histogram::with_opts(HistogramOpts::from(opts).buckets(bounds.to_vec()))
-    };
-    IntCounterVec: &'static str = |opts, labels| IntCounterVec::new(opts, labels);
-    IntGaugeVec: &'static str = |opts, labels| IntGaugeVec::new(opts, labels);
-}
-
-/// Makes metrics, and registers them.
-struct Maker(Registry);
-
-impl Maker {
-    fn metric<M: Metric>(&self, name: &str, help: &str, parts: &[M::Part]) -> M {
-        self.registered(M::new(Opts::new(name, help.trim_start()), parts))
-    }
-
-    fn registered<C: Collector + Clone + 'static>(&self, metric: prometheus::Result<C>) -> C {
-        let metric = metric.expect("metric names and labels are valid");
-        self.0.register(Box::new(metric.clone())).expect("metric names are unique");
-        metric
-    }
-}
-
-/// A struct of metrics, which are made in the order of the table.
-///
-/// A line is `field: Type = "name" [labels or bounds of buckets];` and its doc comment is the help text; or
-/// `field: Type => expression;`, where the expression may use the maker and the fields above it.
-macro_rules! metrics {
-    (
-        $(#[doc = $struct_doc:literal])+
-        pub struct $Struct:ident, made by $make:ident {
-            $(
-                $(#[doc = $doc:literal])+
-                $vis:vis $field:ident: $Type:ty
-                    $(= $name:literal $([$($part:expr),+ $(,)?])?)? $(=> $made:expr)?;
-            )+
-        }
-    ) => {
-        $(#[doc = $struct_doc])+
-        pub struct $Struct {
-            $($(#[doc = $doc])+ $vis $field: $Type,)+
-        }
-
-        impl $Struct {
-            fn made($make: &Maker) -> Self {
-                $(let $field: $Type =
-                    value!($make, concat!($($doc),+), $(= $name [$($($part),+)?])? $(=> $made)?);)+
-                Self { $($field,)+ }
-            }
-        }
-    };
-}
-
-/// The value of a line of the table.
-macro_rules! value {
-    ($make:ident, $help:expr, = $name:literal [$($part:expr),*]) => {
-        $make.metric($name, $help, &[$($part),*])
-    };
-    ($make:ident, $help:expr, => $made:expr) => { $made };
 }
 
 metrics! {
@@ -172,7 +90,7 @@ metrics! {
             ),
         )));
         /// Connections, as the network layer counts them.
-        pub connections: net::Counters => connections(make);
+        pub connections: net::Counters => counters::connections(make);
         /// 1 where packages of the AUR are served, 0 where there is no source or they are switched off.
         pub aur_enabled: IntGauge = "larder_aur_enabled";
         /// Packages in the served snapshot.
@@ -195,7 +113,7 @@ metrics! {
         /// The last commit that is served.
         pub store_serial: IntGauge = "larder_store_serial";
         /// Writes, as they are committed.
-        pub commits: stored::Commits => commits(make);
+        pub commits: stored::Commits => counters::commits(make);
         /// Time since a look at the store whose outcome is served: what was written before it is seen, what was written
         /// since may not be.
         pub store_lag_seconds: Gauge = "larder_store_lag_seconds";
@@ -229,9 +147,9 @@ metrics! {
         /// token, login, disabled, malformed, no_password, admin_key.
         login_failures: IntCounterVec = "larder_login_failures_total" ["reason"];
         /// Passwords, as they are checked.
-        pub passwords: passwords::Counters => passwords(make, &login_failures);
+        pub passwords: passwords::Counters => counters::passwords(make, &login_failures);
         /// Who follows a feed of changes.
-        pub subscribers: changes::Counters => subscribers(make);
+        pub subscribers: changes::Counters => counters::subscribers(make);
         /// Deliveries to webhooks, by their name and result: ok, failed.
         webhook_deliveries: IntCounterVec = "larder_webhook_deliveries_total" ["webhook", "result"];
         /// Webhooks that nothing can be delivered to now.
@@ -241,7 +159,7 @@ metrics! {
         /// Pages for people that were rendered for somebody before.
         pub pages_from_memory: IntCounter = "larder_pages_from_memory_total";
         /// Computations, as their threads count them.
-        pub cpu_pool: cpu_pool::Counters => computations(make);
+        pub cpu_pool: cpu_pool::Counters => counters::computations(make);
     }
 }
 
@@ -335,132 +253,6 @@ impl Metrics {
     /// Counts a delivery that failed.
     pub(crate) fn webhook_failed(&self, name: &str) {
         self.webhook_deliveries.with_label_values(&[name, "failed"]).inc();
-    }
-}
-
-fn subscribers(make: &Maker) -> changes::Counters {
-    changes::Counters {
-        open: make.metric("larder_changes_subscribers", "Clients that follow a feed of changes now.", &[]),
-        refused: make.metric(
-            "larder_changes_subscribers_refused_total",
-            "Clients that were not let follow a feed of changes because there were too many, in all or of one address.",
-            &[],
-        ),
-        events: make.metric(
-            "larder_changes_events_total",
-            "Events sent to clients that follow a feed of changes.",
-            &[],
-        ),
-    }
-}
-
-fn connections(make: &Maker) -> net::Counters {
-    net::Counters {
-        connections_open: make.metric("larder_http_connections_open", "Connections open now.", &[]),
-        connections_accepted: make.metric(
-            "larder_http_connections_accepted_total",
-            "Connections let in.",
-            &[],
-        ),
-        connections_refused: make.metric(
-            "larder_http_connections_refused_total",
-            "Connections closed at once because there are too many, in all or of one client.",
-            &[],
-        ),
-        connections_memory: make.metric(
-            "larder_http_connections_memory_bytes",
-            "Memory that connections take, as limits.connections_memory_bytes_max counts it.",
-            &[],
-        ),
-        connections_out_of_room: make.metric(
-            "larder_http_connections_out_of_memory_total",
-            "Requests refused and connections closed because the memory for connections was taken.",
-            &[],
-        ),
-        connections_cut: make.metric(
-            "larder_http_connections_cut_total",
-            "Connections cut off because a client took too long.",
-            &[],
-        ),
-        http2_floods: make.metric(
-            "larder_http2_floods_total",
-            "HTTP/2 connections closed because their clients reset or broke too many streams.",
-            &[],
-        ),
-        tls_errors: make.metric("larder_tls_errors_total", "TLS handshakes that failed.", &[]),
-        accept_errors: make.metric(
-            "larder_http_accept_errors_total",
-            "Errors of accepting connections.",
-            &[],
-        ),
-    }
-}
-
-fn commits(make: &Maker) -> stored::Commits {
-    let failures: IntCounterVec = make.metric(
-        "larder_store_commit_failures_total",
-        "Writes that the database did not take: overtaken by another one (and decided anew), refused for what they are, failed for its state.",
-        &["reason"],
-    );
-    stored::Commits {
-        seconds: make.metric(
-            "larder_store_commit_seconds",
-            "Time that the database took for a write that it took.",
-            &[0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0],
-        ),
-        overtaken: failures.with_label_values(&["overtaken"]),
-        refused: failures.with_label_values(&["refused"]),
-        failed: failures.with_label_values(&["failed"]),
-    }
-}
-
-fn passwords(make: &Maker, login_failures: &IntCounterVec) -> passwords::Counters {
-    let throttled: IntCounterVec = make.metric(
-        "larder_logins_throttled_total",
-        "Passwords that were not checked because too many wrong ones were tried, by what was used up: client_and_account, client, account.",
-        &["by"],
-    );
-    passwords::Counters {
-        waiting: make.metric("larder_passwords_waiting", "Passwords that wait to be hashed.", &[]),
-        refused: make.metric(
-            "larder_passwords_refused_total",
-            "Passwords that were not hashed because too many waited.",
-            &[],
-        ),
-        wrong: login_failures.with_label_values(&["wrong_password"]),
-        wrong_again: login_failures.with_label_values(&["wrong_password_again"]),
-        throttled: passwords::Bound::ALL.map(|bound| throttled.with_label_values(&[bound.name()])),
-        episodes: make.metric(
-            "larder_logins_throttled",
-            "Clients, accounts and pairs of them whose wrong passwords are throttled now.",
-            &[],
-        ),
-    }
-}
-
-fn computations(make: &Maker) -> cpu_pool::Counters {
-    cpu_pool::Counters {
-        queue_length: make.metric(
-            "larder_cpu_pool_queue_length",
-            "Computations that wait for a thread.",
-            &[],
-        ),
-        busy_threads: make.metric("larder_cpu_pool_busy_threads", "Threads that compute.", &[]),
-        seconds: make.metric(
-            "larder_cpu_pool_seconds",
-            "Time that a computation took once it had begun.",
-            &[0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0],
-        ),
-        refused: make.metric(
-            "larder_cpu_pool_refused_total",
-            "Computations refused because too many were waiting.",
-            &[],
-        ),
-        abandoned: make.metric(
-            "larder_cpu_pool_abandoned_total",
-            "Computations given up by their clients before they began.",
-            &[],
-        ),
     }
 }
 
