@@ -1,0 +1,73 @@
+//! `larder import-wheels`: a folder of files.
+
+use super::*;
+
+#[test]
+fn a_folder_of_wheels_is_taken_over() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let place = Place(directory.path());
+    let export = testdata().join("export");
+    let wheels = directory.path().join("wheels");
+    fs::create_dir_all(wheels.join("more")).expect("a directory");
+    let files = [
+        (
+            "alice/dev/hello-world/1.0/Hello.World-1.0-py3-none-any.whl",
+            "Hello.World-1.0-py3-none-any.whl",
+        ),
+        ("alice/dev/hello-world/1.0/Hello.World-1.0.tar.gz", "more/Hello.World-1.0.tar.gz"),
+        ("bob/prod/base/1.0/base-1.0-py3-none-any.whl", "more/base-1.0-py3-none-any.whl"),
+    ];
+    for (from, to) in files {
+        fs::copy(export.join(from), wheels.join(to)).expect("a copy");
+        let file = fs::File::options().append(true).open(wheels.join(to)).expect("a file");
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000);
+        file.set_modified(at).expect("a time");
+    }
+    fs::write(wheels.join("index.html"), "a page").expect("a file");
+    fs::write(wheels.join("other-1.0.tar.gz"), "no archive").expect("a file");
+    fs::copy(export.join(files[2].0), wheels.join("base-2.0-py3-none-any.whl")).expect("a copy");
+
+    place.check("import-wheels wheels --index carol/dev", 1, "`--create` makes it, and its user");
+    assert!(!directory.path().join("data").exists(), "a slip makes no store");
+    let line = "import-wheels wheels --index carol/dev --create --json";
+    let rehearsed = place.run_with(&format!("{line} --dry-run"), "");
+    assert_eq!(
+        report(&rehearsed)["files"],
+        json!({"imported": 3, "already_there": 0, "not_imported": 2})
+    );
+    let done = place.run_with(line, "");
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.stderr.contains("made the user `root` with the password in `"), "{done:?}");
+    let first = report(&done);
+    assert_eq!(first["files"], json!({"imported": 3, "already_there": 0, "not_imported": 2}));
+    let failures = first["failures"].to_string();
+    for part in ["other-1.0.tar.gz", "not a whole tar.gz archive", "base-2.0-py3-none-any.whl"] {
+        assert!(failures.contains(part), "{part}: {failures}");
+    }
+    let passed_over = "1 file skipped, neither wheels nor source archives: index.html";
+    assert!(first["notes"].to_string().contains(passed_over), "{first}");
+    place.check("import-wheels wheels/index.html --index carol/dev", 1, "is a file: the folder");
+
+    // The bad ones are gone, one is new with old bytes elsewhere: what is there stays.
+    fs::remove_file(wheels.join("other-1.0.tar.gz")).expect("a file");
+    fs::remove_file(wheels.join("base-2.0-py3-none-any.whl")).expect("a file");
+    let done = place.run_with(line, "");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(
+        report(&done)["files"],
+        json!({"imported": 0, "already_there": 3, "not_imported": 0})
+    );
+    assert_eq!(report(&done)["verified"], 3);
+    place.check("verify", 0, "no faults");
+
+    let server = serve(directory);
+    let release = get(&server.client, "/carol/dev/hello-world/1.0");
+    assert_eq!(release["result"]["summary"], "A greeting");
+    assert_eq!(release["result"]["requires_dist"], json!(["base (>=1)"]), "the wheel's, too");
+    let links = release["result"]["+links"].as_array().expect("links").clone();
+    assert_eq!(links.len(), 2);
+    assert_eq!(
+        links[0]["log"],
+        json!([{"what": "upload", "who": "carol", "when": [2020, 9, 13, 12, 26, 40], "dst": "carol/dev"}])
+    );
+}
