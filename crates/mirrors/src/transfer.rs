@@ -270,12 +270,12 @@ fn clear_partial(to: &Path) -> io::Result<()> {
     }
 }
 
-/// The files of a page, and their metadata: where pages link them, and what they are in the cache.
+/// The files of a page, and their metadata: their links in one spelling, and what they are in the cache.
 fn orders(mirror: &Mirror, page: &UpstreamPage) -> Vec<(String, Order)> {
     let each = page.files.iter().flat_map(|file| [(file, false), (file, true)]);
     each.filter_map(|(file, is_metadata)| {
         let end = if is_metadata { ".metadata" } else { "" };
-        Some((format!("{}{end}", file.link()), Order::of(mirror, file, is_metadata)?))
+        Some((format!("{}{end}", file.canonical_link()), Order::of(mirror, file, is_metadata)?))
     })
     .collect()
 }

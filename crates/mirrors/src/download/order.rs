@@ -25,7 +25,7 @@ impl Order {
         let mut url = Url::parse(&file.url).ok()?;
         let upload_time = file.upload_time.clone();
         if !is_metadata {
-            let key = mirror.key(&format!("file/{}", file.link()));
+            let key = mirror.key(&format!("file/{}", file.canonical_link()));
             let name = name_of(mirror, &url);
             let (size_bytes, hashes) = (file.size_bytes, file.hashes.clone());
             let is_unsized = mirror.fills_sizes && size_bytes.is_none();
@@ -33,7 +33,7 @@ impl Order {
             return Some(Order { key, name, url, size_bytes, hashes, upload_time, unsized_file });
         }
         let metadata = file.core_metadata.as_ref()?;
-        let key = mirror.key(&format!("file/{}.metadata", file.link()));
+        let key = mirror.key(&format!("file/{}.metadata", file.canonical_link()));
         url.set_path(&format!("{}.metadata", url.path()));
         let hashes = match metadata {
             CoreMetadata::Sha256(digits) => vec![("sha256".into(), digits.clone())],

@@ -281,7 +281,8 @@ fn html(merged: &MergedPage<'_>, files: &[Link<'_>], lead: &str) -> String {
     for file in files {
         push_escaped(&mut page, file.stage.as_str());
         page.push_str(" <a href=\"");
-        page.push_str(&file.href);
+        // An upstream's spelling of its URL may have `&`.
+        push_escaped(&mut page, &file.href);
         // A link has room for one digest: the strongest that installers know.
         let named = |name: &str| file.hashes.iter().find(|(it, _)| *it == name);
         let hash =
@@ -361,9 +362,9 @@ fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
     for (position, file) in files.iter().enumerate() {
         page.push_str(if position == 0 { "{\"filename\":" } else { ",{\"filename\":" });
         push_json(&mut page, file.filename);
-        page.push_str(",\"url\":\"");
-        page.push_str(&file.href);
-        page.push_str("\",\"hashes\":{");
+        page.push_str(",\"url\":");
+        push_json(&mut page, &file.href);
+        page.push_str(",\"hashes\":{");
         for (position, (name, digits)) in file.hashes.iter().enumerate() {
             page.push_str(if position == 0 { "" } else { "," });
             push_json(&mut page, name);

@@ -6,7 +6,8 @@
 //! | `+f/{3 digits}/{13 digits}/{filename}` | files with a SHA-256, as devpi has them |
 //! | `+e/{scheme_host_path}/{filename}` | files without a digest, as devpi has them |
 //!
-//! Pages link the first form. A file whose URL does not fit into it (a query, a name that differs from the URL's last
+//! Pages link the first form, spelled as upstream spells it: `%2B` and `+` stay what they are, and both lead to the file. A file
+//! whose URL does not fit into it (a query, a name that differs from the URL's last
 //! segment) is linked by one of the others. `.metadata` after any of them means the file's metadata.
 
 use std::fmt::Write as _;
@@ -122,7 +123,7 @@ fn directory_of(file: &UpstreamFile) -> Option<String> {
     Some(text.chars().map(|one| if is_plain(one) { one } else { '_' }).collect())
 }
 
-/// The link of the file at this place, or of its metadata, if the place alone tells.
+/// The [canonical link](UpstreamFile::canonical_link) of the file at this place, or of its metadata, if the place alone tells.
 pub fn link_of(place: &Place<'_>) -> Option<String> {
     match place {
         Place::Upstream(path) => Some(joined(path)),
@@ -139,8 +140,17 @@ fn joined(parts: &[String]) -> String {
 }
 
 impl UpstreamFile {
-    /// Where pages link it, below its mirror: a relative URL.
+    /// Where pages link it, below its mirror: a relative URL. What follows `+upstream/` is spelled as in upstream's URL, byte for
+    /// byte, so that replacing the prefix in a lock file gives upstream's URL.
     pub fn link(&self) -> String {
+        match (segments(self), self.url.split_once("://")) {
+            (Some(_), Some((_, rest))) => format!("+upstream/{rest}"),
+            _ => self.devpi_link(),
+        }
+    }
+
+    /// The same in one spelling, whichever upstream has: what the file is found by in a cache.
+    pub fn canonical_link(&self) -> String {
         segments(self).map_or_else(|| self.devpi_link(), |parts| joined(&parts))
     }
 

@@ -9,6 +9,7 @@ mod one_name;
 mod prefetch;
 mod prefetch_by_server;
 mod sizes;
+mod spelling;
 mod transfer;
 
 use std::io::Write as _;
