@@ -493,6 +493,17 @@ impl Mirrors {
         (Some(writing), old)
     }
 
+    /// What upstream has confirmed, with the serial that it has now.
+    fn with_serial(&self, known: Arc<Known>, serial: Option<u64>) -> Arc<Known> {
+        match known.page() {
+            Some(page) if page.last_serial < serial => {
+                let page = UpstreamPage { last_serial: serial, ..(**page).clone() };
+                known.with_page(page, self.next_version()).into()
+            }
+            _ => known,
+        }
+    }
+
     /// Notes what upstream said, in memory and on disk. `theirs` is what another process knows of it.
     async fn take(
         self: &Arc<Mirrors>,
@@ -524,6 +535,10 @@ impl Mirrors {
             let before = old.as_ref().filter(|_| mirror.fills_sizes).and_then(|old| old.page());
             Arc::make_mut(page).keep_found_sizes(before.map(|page| &**page));
         }
+        let old = old.map(|old| match fetched.content {
+            None => self.with_serial(old, fetched.serial),
+            Some(_) => old,
+        });
         let is_same = match (&fetched.content, old.as_ref().map(|old| &old.content)) {
             (None, _) => true,
             (Some(Content::Names(new)), Some(Content::Names(old))) => new == old,

@@ -70,6 +70,7 @@ pub struct Page {
     /// By which records of malware and vulnerabilities it was made.
     judged: Option<Judged>,
     hidden_files: u64,
+    last_serial: Option<u64>,
     reply: Reply,
     body: EncodedBody,
     tags: PerEncoding<Box<str>>,
@@ -343,7 +344,7 @@ impl Page {
         order: &ResolutionOrder<'_>,
         request: PageRequest<'_>,
     ) -> Page {
-        let Rendered { reply, expires_at, hidden_files, judged } = rendered;
+        let Rendered { reply, expires_at, hidden_files, judged, last_serial } = rendered;
         let at_latest = if judged.is_some() { SOME_TIME } else { NEVER };
         let tag = |encoding| {
             let etag = reply.etag.map(|etag| etag.header_value(encoding));
@@ -355,11 +356,17 @@ impl Page {
             expires_at_microseconds: expires_at.map_or(at_latest, Timestamp::as_microsecond),
             judged,
             hidden_files,
+            last_serial,
             body: EncodedBody::new(reply.body.clone()),
             tags: PerEncoding::from_fn(tag),
             readers: order.readers().into(),
             reply,
         }
+    }
+
+    /// The upstream's serial of the page, if it is the page of a mirror itself.
+    pub fn last_serial(&self) -> Option<u64> {
+        self.last_serial
     }
 
     /// Whether a policy leaves out a file for a time, or asked what is known of malware and vulnerabilities.

@@ -56,6 +56,8 @@ pub struct Rendered {
     /// By which records of malware and vulnerabilities that was decided: when others count, the page is out of date. `None`: by
     /// none.
     pub judged: Option<Judged>,
+    /// The upstream's serial of the page, if it is the page of a mirror itself.
+    pub last_serial: Option<u64>,
 }
 
 impl Rendered {
@@ -65,6 +67,7 @@ impl Rendered {
             expires_at: hidden.until(),
             hidden_files: hidden.files(),
             judged: None,
+            last_serial: None,
         }
     }
 
@@ -374,8 +377,16 @@ fn push_meta_locations(page: &mut String, locations: &Locations) {
 }
 
 /// The beginning of a page as JSON: the version, the name, and the places of the project.
-fn push_json_head(page: &mut String, project: &str, locations: &Locations) {
+fn push_json_head(
+    page: &mut String,
+    project: &str,
+    locations: &Locations,
+    last_serial: Option<u64>,
+) {
     _ = write!(page, "{{\"meta\":{{\"api-version\":\"{API_VERSION}\"");
+    if let Some(serial) = last_serial {
+        _ = write!(page, ",\"_last-serial\":{serial}");
+    }
     push_urls(page, "tracks", &locations.tracks);
     _ = write!(page, "}},\"name\":\"{project}\"");
     push_urls(page, "alternate-locations", &locations.alternates);
@@ -418,7 +429,7 @@ fn project_json(
     prefixes: &Prefixes,
 ) -> String {
     let mut page = String::with_capacity(512 + 512 * files.len());
-    push_json_head(&mut page, project, about.locations);
+    push_json_head(&mut page, project, about.locations, None);
     push_status(&mut page, about.status);
     push_hidden(&mut page, about.hidden);
     page.push_str(",\"versions\":[");

@@ -34,6 +34,8 @@ pub struct UpstreamPage {
     pub status: Option<(StatusMarker, Option<Box<str>>)>,
     /// Where else the project is (PEP 708).
     pub locations: Locations,
+    /// Upstream's serial of this page (PEP 691's `_last-serial`); never 0.
+    pub last_serial: Option<u64>,
     /// The versions that upstream names, in its order; empty if it names none.
     pub versions: Vec<Box<str>>,
     /// The files, in upstream's order.

@@ -234,9 +234,11 @@ fn answer(mut stream: TcpStream, state: &State) -> io::Result<()> {
     let mut head = format!("HTTP/1.1 {} Scripted\r\nConnection: close\r\n", offer.status);
     if let Some(etag) = &offer.etag {
         if *etag == known {
+            let own = offer.headers.iter().filter(|line| line.starts_with("X-"));
+            let own: String = own.map(|line| format!("{line}\r\n")).collect();
             return write!(
                 stream,
-                "HTTP/1.1 304 Not Modified\r\nETag: {etag}\r\nConnection: close\r\n\r\n"
+                "HTTP/1.1 304 Not Modified\r\nETag: {etag}\r\n{own}Connection: close\r\n\r\n"
             );
         }
         head.push_str(&format!("ETag: {etag}\r\n"));

@@ -43,6 +43,7 @@ impl Mirrors {
             value.filter(|value| value.len() <= 500).map(str::to_owned)
         };
         let serial = text(X_PYPI_LAST_SERIAL).and_then(|text| text.parse().ok());
+        let serial = serial.filter(|serial: &u64| *serial > 0);
         if response.status() == StatusCode::NOT_MODIFIED {
             return match old {
                 Some(_) => Ok(Answer { page: None, etag: None, last_modified: None, serial }),
@@ -93,6 +94,7 @@ impl Mirrors {
                 Subject::Project(_) => {
                     UpstreamPage::parse(&content_type, &body, &url).map(|mut page| {
                         say_metadata(&mut page, provides_metadata);
+                        page.last_serial = serial.or(page.last_serial);
                         Content::Page(Some(page.into()))
                     })
                 }

@@ -68,6 +68,7 @@ impl Mirrors {
                 let mut page = page.ok()?;
                 let seen_at = Timestamp::from_millisecond(head.confirmed_at).unwrap_or_default();
                 page.fill_first_seen(seen_at);
+                page.last_serial = page.last_serial.or(head.serial);
                 Content::Page(Some(page.into()))
             }
         };

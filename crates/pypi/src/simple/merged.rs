@@ -40,6 +40,17 @@ pub struct MergedPage<'page> {
     pub judge: Option<&'page Judge<'page>>,
 }
 
+impl MergedPage<'_> {
+    /// The upstream's serial of what the page shows: of a mirror's own page alone. A page of several stages changes without it, and so
+    /// does one whose files a policy judges.
+    fn last_serial(&self) -> Option<u64> {
+        match (self.order.stages(), self.upstream, self.judge) {
+            ([stage], [only], None) if stage.config().is_mirror() => only.page.last_serial,
+            _ => None,
+        }
+    }
+}
+
 /// The files of a page, and what a policy hides of them.
 struct Shown<'page> {
     files: Vec<Link<'page>>,
@@ -109,7 +120,8 @@ pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) ->
             html(merged, &shown.files, &lead)
         }
     };
-    Rendered::of(form, text, &shown.hidden).until(merged.judge)
+    let rendered = Rendered::of(form, text, &shown.hidden).until(merged.judge);
+    Rendered { last_serial: merged.last_serial(), ..rendered }
 }
 
 /// Whether a version that upstream names can be compared: an upstream that names others has no list to rely on.
@@ -334,7 +346,7 @@ fn hidden_versions<'page>(shown: &'page Shown<'_>) -> BTreeSet<ReleaseKey<'page>
 fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
     let files = &shown.files;
     let mut page = String::with_capacity(512 + 600 * files.len());
-    push_json_head(&mut page, merged.project.as_str(), &locations(merged));
+    push_json_head(&mut page, merged.project.as_str(), &locations(merged), merged.last_serial());
     push_status(&mut page, status_of(merged));
     push_hidden(&mut page, &shown.hidden);
     page.push_str(",\"versions\":[");

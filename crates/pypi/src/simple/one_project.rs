@@ -53,7 +53,7 @@ pub fn of_one_project<'page>(
 /// Whether this is the answer of an upstream without a list of projects, and nothing in it tells that there is such a project: no
 /// file, no version, no status, no other place. It is worth no more than a 404.
 fn says_nothing(part: &FromUpstream<'_>) -> bool {
-    let UpstreamPage { status, locations, versions, files } = part.page;
+    let UpstreamPage { status, locations, last_serial: _, versions, files } = part.page;
     let has_no_list = part.mirror.config().mirror().and_then(|it| it.mirror_no_project_list);
     has_no_list.unwrap_or_default()
         && status.is_none()

@@ -218,7 +218,13 @@ pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
     let [tracks, alternates] =
         [&head.tracks, &head.alternates].map(|urls| urls.iter().map(String::as_str));
     let locations = Locations::read(base, tracks, alternates);
-    Ok(UpstreamPage { status, locations, versions: Vec::new(), files: files.all()? })
+    Ok(UpstreamPage {
+        status,
+        locations,
+        last_serial: None,
+        versions: Vec::new(),
+        files: files.all()?,
+    })
 }
 
 fn file(anchor: &Anchor, base: &Url) -> Option<UpstreamFile> {

@@ -36,6 +36,8 @@ struct WirePage<'text> {
 pub(super) struct Meta<'text> {
     #[serde(rename = "api-version", borrow)]
     api_version: Cow<'text, str>,
+    #[serde(rename = "_last-serial", default, skip_serializing_if = "Flat::is_null")]
+    last_serial: Flat<0>,
     #[serde(default, skip_serializing_if = "Urls::is_empty")]
     tracks: Urls,
     /// Where some have them, although the interface has them beside `meta`.
@@ -291,6 +293,7 @@ pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
     Ok(UpstreamPage {
         status,
         locations: Locations::read(base, tracks, alternates),
+        last_serial: page.meta.last_serial.0.as_u64().filter(|serial| *serial > 0),
         versions: page.versions.into_iter().filter_map(text).collect(),
         files: files.all()?,
     })
@@ -391,6 +394,7 @@ pub(super) fn written(page: &UpstreamPage) -> Vec<u8> {
     let page = WirePage {
         meta: Meta {
             api_version: "1.4".into(),
+            last_serial: Flat(page.last_serial.map_or(Value::Null, Value::from)),
             tracks: Urls::of(&page.locations.tracks),
             alternates: Urls::default(),
         },

@@ -372,6 +372,7 @@ proptest! {
         });
         let page = UpstreamPage {
             status: Some((StatusMarker::Archived, reason.as_deref().and_then(one_line))),
+            last_serial: files.len().try_into().ok().filter(|it| *it > 0),
             locations: Locations {
                 tracks: names.iter().take(1).map(|it| format!("https://a.example/{}/", it.0).into()).collect(),
                 alternates: names.iter().skip(1).take(1).map(|it| format!("https://b.example/{}/", it.0).into()).collect(),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use axum::response::Response;
-use http::header::{CACHE_CONTROL, WARNING};
+use http::header::{CACHE_CONTROL, HeaderName, WARNING};
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use mirrors::{FinishedKey, Found, Known, Stale, UpstreamError};
@@ -30,6 +30,9 @@ const STALE: HeaderValue =
 const WARNING_STALE: HeaderValue = HeaderValue::from_static("110 larder \"Response is Stale\"");
 const WARNING_OFFLINE: HeaderValue =
     HeaderValue::from_static("112 larder \"Disconnected Operation\"");
+
+/// The upstream's serial of a page, as clients that mirror an index ask for it.
+const X_PYPI_LAST_SERIAL: HeaderName = HeaderName::from_static("x-pypi-last-serial");
 
 /// A mirror, and what is known of it.
 pub(in crate::http::python) type Heard<'stage> = (&'stage Arc<Stage>, Arc<Known>);
@@ -81,7 +84,7 @@ pub(super) async fn page(
     };
     if ask.head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS) {
         let made = tokio::task::block_in_place(|| render(Links::Absolute(&ask.root_url)));
-        let Some(Rendered { reply, .. }) = made else { return missing() };
+        let Some(Rendered { reply, last_serial, .. }) = made else { return missing() };
         let is_public = order.readers().is_empty();
         let conditions = Conditions::of(&ask.head.method, &ask.head.headers);
         let mut response = respond_now(reply, StatusCode::OK, &conditions);
@@ -89,7 +92,7 @@ pub(super) async fn page(
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(wanted.content_type));
         headers.insert(http::header::VARY, wanted.varies());
         headers.insert(CACHE_CONTROL, if is_public { PUBLIC } else { PRIVATE });
-        return Ok(marked(response, stale));
+        return Ok(marked(with_serial(response, last_serial), stale));
     }
     let mirrors = &ask.app.mirrors;
     let finished = match mirrors.finished(&key, stamp, &versions) {
@@ -122,7 +125,16 @@ pub(super) async fn page(
     if !page.body().has(encoding) {
         tokio::task::block_in_place(|| page.body().form(encoding));
     }
-    Ok(marked(respond(&ask.head.headers, page, wanted, encoding), stale))
+    let response = respond(&ask.head.headers, page, wanted, encoding);
+    Ok(marked(with_serial(response, page.last_serial()), stale))
+}
+
+/// The response, with the upstream's serial of the page.
+fn with_serial(mut response: Response, serial: Option<u64>) -> Response {
+    if let Some(serial) = serial {
+        response.headers_mut().insert(X_PYPI_LAST_SERIAL, serial.into());
+    }
+    response
 }
 
 /// The response, marked as not confirmed if it is not.
