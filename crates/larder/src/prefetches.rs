@@ -111,6 +111,14 @@ impl Prefetches {
         Ok(prefetch)
     }
 
+    /// Forgets this lock of a mirror that is gone, unless another mirror with its name has begun one.
+    pub(crate) fn forget_this(&self, mirror: &StageName, prefetch: &Arc<Prefetch>) {
+        let mut last = lock(&self.last);
+        if last.get(mirror).is_some_and(|it| Arc::ptr_eq(it, prefetch)) {
+            last.remove(mirror);
+        }
+    }
+
     /// Forgets the lock of a mirror that is gone, and ends it.
     pub(crate) fn forget(&self, mirror: &StageName) {
         if let Some(last) = lock(&self.last).remove(mirror) {

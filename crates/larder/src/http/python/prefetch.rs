@@ -4,8 +4,8 @@
 //! which asks for each file as a client of the sender's would: policies, hashes and shared downloads are those of every request.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use account::{Portion, Principal};
@@ -111,9 +111,11 @@ pub(super) async fn start_prefetch(
         head: bare(&ask.head),
         principal,
         stage: stage.name().clone(),
+        prefetch: begun.clone(),
         opened: AtomicUsize::new(0),
+        lost: OnceLock::new(),
     };
-    tokio::spawn(run(index, begun.clone(), lock.wanted));
+    tokio::spawn(run(index, lock.wanted));
     Ok(said(StatusCode::ACCEPTED, Some(&begun)))
 }
 
@@ -229,11 +231,7 @@ fn described(prefetch: Option<&Prefetch>) -> Value {
 }
 
 /// Fetches everything, unless the mirror goes, goes offline, or who asked may not any more.
-fn run(
-    index: OwnIndex,
-    prefetch: Arc<Prefetch>,
-    wanted: Vec<Wanted>,
-) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+fn run(index: OwnIndex, wanted: Vec<Wanted>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     /// Ends it however the work ends.
     struct Ending(Arc<Prefetch>);
     impl Drop for Ending {
@@ -242,7 +240,7 @@ fn run(
         }
     }
     Box::pin(async move {
-        let ending = Ending(prefetch);
+        let ending = Ending(index.prefetch.clone());
         let prefetch = &ending.0;
         let index = Arc::new(index);
         let fetching = async {
@@ -253,11 +251,16 @@ fn run(
                 })
                 .buffer_unordered(AT_ONCE);
             while let Some((fetched, problems)) = running.next().await {
+                // A file that failed for this reason is no problem of its own, and the next ones would fail for it too.
+                if let Some(why) = index.lost.get() {
+                    return Some(why.clone());
+                }
                 prefetch.note(fetched, problems);
             }
+            None
         };
         let stopped = tokio::select! {
-            () = fetching => None,
+            why = fetching => why,
             () = prefetch.stop.cancelled() => Some("somebody stopped it".to_owned()),
             why = index.ended() => Some(why),
         };
@@ -280,8 +283,12 @@ struct OwnIndex {
     head: Parts,
     principal: Principal,
     stage: StageName,
+    /// What is told of it.
+    prefetch: Arc<Prefetch>,
     /// Files that were asked for.
     opened: AtomicUsize,
+    /// Why nothing more is to be fetched, once that is so.
+    lost: OnceLock<String>,
 }
 
 impl OwnIndex {
@@ -301,13 +308,17 @@ impl OwnIndex {
     /// Who asks, as of now, and the mirror.
     ///
     /// # Errors
-    /// Why nothing more is to be fetched.
+    /// Why nothing more is to be fetched, which [`Self::lost`] then says.
     fn still(&self) -> Result<(Principal, Arc<Stage>), String> {
+        self.current().inspect_err(|why| drop(self.lost.set(why.clone())))
+    }
+
+    fn current(&self) -> Result<(Principal, Arc<Stage>), String> {
         let basis =
             self.app.live_store.basis(&self.principal).map_err(|error| error.to_string())?;
         let stage = basis.stored().index.stage(self.stage.as_str());
         let Some(stage) = stage.filter(|stage| stage.config().is_mirror()) else {
-            self.app.prefetches.forget(&self.stage);
+            self.app.prefetches.forget_this(&self.stage, &self.prefetch);
             return Err("the mirror is gone".to_owned());
         };
         if let Some(why) = offline(&self.app, stage) {
