@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use account::AclEntry;
 use anyhow::Context;
 use audit::Audit;
 use config::{Config, DEMO_UPSTREAM_HOST};
@@ -334,5 +335,10 @@ impl App {
     pub fn begin_shutdown(&self) {
         self.is_stopping.store(true, Relaxed);
         self.changes.closing.cancel();
+    }
+
+    /// Whether everybody may read articles.
+    pub(crate) fn articles_are_open(&self) -> bool {
+        self.config.article.acl_read.entries().contains(&AclEntry::Everybody)
     }
 }

@@ -8,6 +8,7 @@ mod action;
 mod actions;
 pub mod admin;
 pub(crate) mod article;
+mod assets;
 mod aur;
 mod auth;
 mod body;
@@ -24,6 +25,7 @@ mod negotiation;
 mod osv;
 mod outside;
 mod pages;
+mod parameters;
 mod path;
 mod people;
 mod python;
@@ -254,7 +256,7 @@ async fn answer(
         Endpoint::ShowSearch => Box::pin(pages::show_search(app, head)).await?,
         Endpoint::Suggest => Box::pin(pages::suggest(app, head)).await?,
         Endpoint::ShowStatus => Box::pin(pages::show_status(app, head)).await,
-        Endpoint::ShowAsset => Box::pin(pages::show_asset(head)).await?,
+        Endpoint::ShowAsset => Box::pin(assets::show_asset(head)).await?,
         Endpoint::ShowDocs => Box::pin(pages::show_docs(app, head)).await,
         Endpoint::ShowAurDocs | Endpoint::ShowOldAurDocs => {
             Box::pin(pages::show_aur_docs(app, head)).await

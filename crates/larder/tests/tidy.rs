@@ -1,4 +1,4 @@
-//! Rules that a compiler does not know: which crate may use which, no circle of modules within a crate, a module doc in every
+//! Rules that a compiler does not know: which crate may use which, no circle of modules, a module doc in every
 //! file, and no path of the machine that a file was written on.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -204,63 +204,107 @@ fn rust_files(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The modules that `text`, without its tests, names by a path from the root of its crate.
-fn named_modules(text: &str) -> BTreeSet<String> {
+/// The path of a module within its crate: `["http", "article"]`. The root is empty.
+type Module = Vec<String>;
+
+/// The files of a crate that are modules, without the root and without tests.
+fn modules(source: &Path) -> BTreeMap<Module, PathBuf> {
+    let of = |path: &PathBuf| -> Module {
+        let inner = path.strip_prefix(source).expect("a file of the crate").with_extension("");
+        inner.iter().map(|part| part.to_str().expect("text").to_owned()).collect()
+    };
+    let is_code = |module: &Module| {
+        let is_root = matches!(&module[..], [name] if name == "lib" || name == "main");
+        !is_root && !module.iter().any(|part| part == "tests")
+    };
+    let files = rust_files(source).into_iter().map(|path| (of(&path), path));
+    files.filter(|(module, _)| is_code(module)).collect()
+}
+
+/// Those of `modules` that `text`, the source of `module` without its tests, names by a path of `crate`, `super` or `self`.
+fn named_modules(
+    text: &str,
+    module: &Module,
+    modules: &BTreeMap<Module, PathBuf>,
+) -> BTreeSet<Module> {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     let text = lines.collect::<Vec<_>>().join("\n");
-    let is_of_name = |it: char| it.is_alphanumeric() || it == '_';
-    let first_name = |text: &str| text.split(|it| !is_of_name(it)).next().unwrap_or("").to_owned();
+    let parent = &module[..module.len() - 1];
     let mut named = BTreeSet::new();
-    for (at, path) in text.match_indices("crate::") {
-        if text[..at].ends_with(is_of_name) {
-            continue;
-        }
-        let rest = &text[at + path.len()..];
-        let Some(list) = rest.strip_prefix('{') else {
-            named.insert(first_name(rest));
-            continue;
-        };
-        let mut depth = 1;
-        let mut is_start = true;
-        for (at, it) in list.char_indices() {
-            if is_start && depth == 1 && is_of_name(it) {
-                named.insert(first_name(&list[at..]));
-                is_start = false;
-            }
-            match it {
-                '{' => depth += 1,
-                '}' if depth == 1 => break,
-                '}' => depth -= 1,
-                ',' if depth == 1 => is_start = true,
-                _ => {}
+    for (start, base) in [("crate::", &[][..]), ("super::", parent), ("self::", &module[..])] {
+        for (at, _) in text.match_indices(start) {
+            let before = text[..at].chars().next_back();
+            // Within a path it stands for something else.
+            if !before.is_some_and(|it| it.is_alphanumeric() || it == '_' || it == ':') {
+                follow(base.to_vec(), &text[at + start.len()..], modules, &mut named);
             }
         }
     }
     named
 }
 
-/// What each module at the top of a crate uses of the others.
-fn used_modules(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
-    let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for path in rust_files(source) {
-        let inner = path.strip_prefix(source).expect("a file of the crate");
-        let top = inner.components().next().expect("a name").as_os_str().to_string_lossy();
-        let module = top.trim_end_matches(".rs").to_owned();
-        let is_root = matches!(top.as_ref(), "lib.rs" | "main.rs");
-        let is_test = inner.iter().any(|part| part == "tests" || part == "tests.rs");
-        if is_root || is_test {
-            continue;
+/// Adds the modules that a path, or each of a list of paths, names when it begins in the module `base`.
+fn follow(
+    mut base: Module,
+    path: &str,
+    modules: &BTreeMap<Module, PathBuf>,
+    named: &mut BTreeSet<Module>,
+) {
+    let path = path.trim_start();
+    if let Some(list) = path.strip_prefix('{') {
+        let (mut depth, mut start) = (0, 0);
+        for (at, it) in list.char_indices() {
+            match it {
+                '{' => depth += 1,
+                '}' if depth > 0 => depth -= 1,
+                ',' | '}' if depth == 0 => {
+                    follow(base.clone(), &list[start..at], modules, named);
+                    start = at + 1;
+                    if it == '}' {
+                        return;
+                    }
+                }
+                _ => {}
+            }
         }
-        let text = fs::read_to_string(&path).expect("text");
-        let is_top = inner.components().count() == 1;
-        // At the top, `super` is the root of the crate.
-        let text = if is_top { text.replace("super::", "crate::") } else { text };
-        used.entry(module).or_default().extend(named_modules(&text));
+        return;
     }
-    let modules: BTreeSet<String> = used.keys().cloned().collect();
-    for (module, used) in &mut used {
-        used.retain(|it| it != module && modules.contains(it));
+    let end = path.find(|it: char| !(it.is_alphanumeric() || it == '_')).unwrap_or(path.len());
+    let (name, rest) = path.split_at(end);
+    if name == "super" {
+        base.pop();
+    } else {
+        base.push(name.to_owned());
+        if !modules.contains_key(&base) {
+            // An item of the module before it.
+            base.pop();
+            named.insert(base);
+            return;
+        }
+    }
+    match rest.strip_prefix("::") {
+        Some(rest) => follow(base, rest, modules, named),
+        None => _ = named.insert(base),
+    }
+}
+
+/// For each module with modules in it: what each of these, with all that is in it, uses of the others.
+fn used_modules(source: &Path) -> BTreeMap<Module, BTreeMap<String, BTreeSet<String>>> {
+    let modules = modules(source);
+    let mut used: BTreeMap<Module, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
+    for (module, path) in &modules {
+        let text = fs::read_to_string(path).expect("text");
+        for other in named_modules(&text, module, &modules) {
+            let common = module.iter().zip(&other).take_while(|(one, other)| one == other).count();
+            // A module may use what is in it, and the other way round.
+            let (Some(one), Some(other)) = (module.get(common), other.get(common)) else {
+                continue;
+            };
+            let siblings = used.entry(module[..common].to_vec()).or_default();
+            siblings.entry(one.clone()).or_default().insert(other.clone());
+            siblings.entry(other.clone()).or_default();
+        }
     }
     used
 }
@@ -284,12 +328,22 @@ fn circle(used: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
 }
 
 #[test]
-fn modules_of_a_crate_use_each_other_in_one_direction() {
-    let of = |text: &str| named_modules(text).into_iter().collect::<Vec<_>>().join(" ");
-    assert_eq!(
-        of("use crate::{a::{x, y}, b, c as d};\nfn f() { crate::e::g() } // crate::no"),
-        "a b c e"
-    );
+fn modules_use_each_other_in_one_direction() {
+    let of = |text: &str| -> BTreeSet<String> {
+        let module = |path: &str| path.split("::").map(str::to_owned).collect::<Module>();
+        let known =
+            ["a", "a::b", "a::b::c", "d", "d::e"].map(|path| (module(path), PathBuf::new()));
+        let named = named_modules(text, &module("a::b"), &BTreeMap::from(known));
+        named.iter().map(|module| module.join("::")).collect()
+    };
+    let check = |text: &str, expected: &[&str]| {
+        assert_eq!(of(text), expected.iter().copied().map(str::to_owned).collect(), "{text}");
+    };
+    check("use crate::{d::{e::{X, y}, Z}, a as other};", &["a", "d", "d::e"]);
+    check("use super::{Item, super::d::e};\nuse self::c::Item;", &["a", "a::b::c", "d::e"]);
+    check("use crate::a::b::c;\nfn f() { crate::d::g() } // crate::no", &["a::b::c", "d"]);
+    check("use other::d::e; use my_crate::d;", &[]);
+
     let used = |edges: &[(&str, &str)]| {
         let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (module, other) in edges {
@@ -302,10 +356,15 @@ fn modules_of_a_crate_use_each_other_in_one_direction() {
     let found = circle(&used(&[("a", "b"), ("b", "c"), ("c", "b")]));
     assert_eq!(found, Some(vec!["b".to_owned(), "c".to_owned()]));
 
+    let mut levels = 0;
     for name in FLOORS.into_iter().flatten() {
-        let found = circle(&used_modules(&root().join("crates").join(name).join("src")));
-        assert_eq!(found, None, "modules of crates/{name} use each other in a circle");
+        for (module, used) in used_modules(&root().join("crates").join(name).join("src")) {
+            let module = [vec![(*name).to_owned()], module].concat().join("::");
+            assert_eq!(circle(&used), None, "modules of {module} use each other in a circle");
+            levels += 1;
+        }
     }
+    assert!(levels > 40, "{levels} modules have modules that use each other");
 }
 
 #[test]

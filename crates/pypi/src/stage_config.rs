@@ -9,6 +9,7 @@
 
 mod edit;
 mod settings;
+mod table;
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,8 @@ use account::{Acl, AclEntry};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
-use self::settings::{Settings, TOX_RESULTS, defaults, edited};
+use self::settings::{Settings, edited};
+use self::table::{TOX_RESULTS, defaults};
 use crate::policy::{Measure, Pin, ProjectPlace};
 use crate::upstream::Locations;
 use crate::{Policy, StageName};

@@ -8,6 +8,7 @@
 mod adopt;
 mod backup;
 mod copy;
+mod flaw;
 mod migrate;
 mod progress;
 mod restore;

@@ -41,8 +41,8 @@ use record::Digest;
 pub use self::error::{BlobError, FailureKind};
 pub use self::identity::{StoreIdentity, StoreIdentityError};
 pub use self::location::{BlobLocation, LocationError};
-pub use self::object::{ObjectCache, Trimmed};
-pub use self::reader::{BlobReader, BlobStream};
+pub use self::object::{BlobStream, ObjectCache, Trimmed};
+pub use self::reader::BlobReader;
 pub use self::sweep::SweepReport;
 
 use self::damage::DamageLog;

@@ -3,12 +3,14 @@
 //! reading: name -> snapshot -> contents in memory -> response; writing: body -> blob -> change ->
 //! commit -> response. Who may is looked at first, before a byte of a body is read.
 
+mod attached;
 mod attachments;
 pub(crate) mod call;
 mod comparing;
 mod diff;
 mod pages;
 mod read;
+mod reading;
 mod redirect;
 mod rename;
 mod search;
@@ -26,12 +28,13 @@ use percent_encoding::percent_decode_str;
 use super::error::HttpError;
 use super::forms::see_other;
 use super::options;
+use super::parameters::parameters;
 use super::words::in_path;
 use crate::app::App;
 use crate::endpoint::{Endpoint, Place, Tree};
 
-pub(super) use attachments::answer_attachment;
-pub(super) use read::{is_open, list_articles, read_article_now};
+pub(super) use attached::answer_attachment;
+pub(super) use read::{list_articles, read_article_now};
 
 /// Everything under `/article/`. Slashes are part of a name, so the path is parsed here, and not by the table.
 pub(super) async fn answer(
@@ -140,42 +143,4 @@ fn parse_path(path: &str) -> Result<ArticlePath, HttpError> {
 /// The value of a header as text; what is not UTF-8 is replaced.
 fn text_of(headers: &HeaderMap, name: http::HeaderName) -> Option<std::borrow::Cow<'_, str>> {
     Some(String::from_utf8_lossy(headers.get(name)?.as_bytes()))
-}
-
-/// The parameters of a query, each at most once, and none but these.
-pub(super) fn parameters<const COUNT: usize>(
-    query: Option<&str>,
-    names: [&'static str; COUNT],
-) -> Result<[Option<String>; COUNT], HttpError> {
-    let mut values = [const { None }; COUNT];
-    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-        let bad = |what: &str| {
-            let expected = if COUNT == 0 {
-                "none".to_owned()
-            } else {
-                format!("any of: {}", names.join(", "))
-            };
-            let detail = format!("the parameter `{name}` {what}, expected {expected}");
-            HttpError::bad_request(detail)
-        };
-        let at = names.iter().position(|known| *known == name).ok_or_else(|| bad("is unknown"))?;
-        if values[at].replace(value.into_owned()).is_some() {
-            return Err(bad("is given twice"));
-        }
-    }
-    Ok(values)
-}
-
-/// A parameter as a number or whatever else is read from text.
-pub(super) fn parsed<T: std::str::FromStr>(
-    name: &str,
-    value: Option<String>,
-    expected: &str,
-) -> Result<Option<T>, HttpError> {
-    let Some(value) = value else { return Ok(None) };
-    value.parse().map(Some).map_err(|_| {
-        let detail =
-            format!("`{value}` is no value of the parameter `{name}`: expected {expected}");
-        HttpError::bad_request(detail)
-    })
 }

@@ -21,8 +21,8 @@ use reply::Reply;
 use serde_json::{Map, Value, json};
 use state::security;
 
-use super::article::{is_open, parameters, parsed};
 use super::error::HttpError;
+use super::parameters::{parameters, parsed};
 use super::respond::{Conditions, respond};
 use super::{auth, serial};
 use crate::app::App;
@@ -148,7 +148,7 @@ async fn reader(app: &App, headers: &HeaderMap, surface: Followed) -> Result<Pri
         return Ok(Principal::Anonymous);
     }
     let principal = auth::principal(app, headers).await?;
-    if surface == Followed::Articles && !is_open(app) && principal.identity().is_none() {
+    if surface == Followed::Articles && !app.articles_are_open() && principal.identity().is_none() {
         let object = Object::Articles("");
         return Err(auth::denied(&principal, Scope::ArticleRead, object, "read articles", ""));
     }

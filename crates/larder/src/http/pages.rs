@@ -3,13 +3,13 @@
 //! request -> [`Site`], what is on, and a bounded look at the snapshots -> a template -> response. A page is made when it is
 //! asked for, so that no read and no write has to keep it right; it shows only what everybody may read.
 
-mod assets;
 mod docs;
 mod find;
 mod home;
 mod package;
 mod package_past;
 mod packages;
+mod shown;
 mod status;
 
 use std::sync::LazyLock;
@@ -24,7 +24,6 @@ use super::people::{self, Audience, Site};
 use super::respond::{Conditions, respond};
 use crate::app::App;
 
-pub(super) use assets::{SCRIPT, STYLE, show_asset};
 pub(super) use find::{show_search, suggest};
 pub(super) use home::show_home;
 pub(super) use package::{show_maintainer, show_package, show_package_base};

@@ -21,10 +21,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reply::Reply;
 use serde::Deserialize;
 
-use super::article;
+use super::assets::{SCRIPT, STYLE};
 use super::error::HttpError;
 use super::outside::root_url;
-use super::pages::{SCRIPT, STYLE};
 use super::respond::{Conditions, respond, respond_kept, respond_now};
 use crate::app::App;
 use crate::cache::finished_pages::{FinishedPage, MadeOf};
@@ -117,7 +116,7 @@ impl Site {
         let shows = Shows {
             packages: config.aur.enabled,
             projects: config.python.enabled,
-            articles: config.article.enabled && article::is_open(app),
+            articles: config.article.enabled && app.articles_are_open(),
         };
         Site::at(root_url, shows)
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::settings::{EVERYBODY, TOX_RESULTS, cut, setting, shown};
+use super::table::{EVERYBODY, TOX_RESULTS, setting};
 
 /// A requested change to a configuration, or the requested configuration of a new stage.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,4 +162,14 @@ impl Operation {
             | Operation::Drop(key) => key,
         }
     }
+}
+
+/// A value in a message: a text without quotes, shortened if it is long.
+pub(super) fn shown(value: &Value) -> String {
+    cut(&value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+}
+
+/// A text in a message, shortened if it is long.
+pub(super) fn cut(text: &str) -> String {
+    text.chars().take(200).collect()
 }

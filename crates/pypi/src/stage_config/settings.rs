@@ -6,14 +6,15 @@ use std::str::FromStr;
 use account::{Acl, AclEntry};
 use serde_json::{Value, json};
 
-use super::edit::Operation;
+use super::edit::{Operation, cut, shown};
+use super::table::{COOLDOWN_DAYS, EVERYBODY, TOX_RESULTS, ValueType, defaults, setting};
 use super::{
     ConfigEdit, ConfigError, MirrorMerge, MirrorSettings, StageConfig, StageKind, UploadSettings,
     WhitelistInheritance, without_credentials,
 };
 use crate::policy::{
-    COOLDOWN_DAYS_MAX, Exception, Measure, NamePattern, OPERATORS, Pin, ProjectPlace, Quarantine,
-    Rule, RuleError,
+    COOLDOWN_DAYS_MAX, Exception, Measure, NamePattern, Pin, ProjectPlace, Quarantine, Rule,
+    RuleError,
 };
 use crate::{Policy, ProjectName, StageName};
 
@@ -25,146 +26,8 @@ pub(super) struct Settings {
     pub(super) strangers_add_test_results: bool,
 }
 
-/// The type of a setting's value, which decides its normal form.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum ValueType {
-    Boolean,
-    /// Not negative.
-    Number,
-    Text,
-    Url,
-    Inheritance,
-    /// Which of several mirrors count.
-    Merge,
-    Json,
-    /// A time, or a day in UTC.
-    Time,
-    /// What a policy does about known malware or vulnerabilities.
-    Measure,
-    AclList,
-    BaseList,
-    ProjectList,
-    /// Projects with the bases that they come from.
-    PinList,
-    /// Projects with URLs of other places of theirs.
-    PlaceList,
-    /// Names of projects and their starts.
-    NameList,
-    /// Rules of a policy.
-    RuleList,
-    /// Rules with reasons. A text is one item, since a reason may have commas.
-    QuarantineList,
-    /// Exceptions from a policy, with their ends and reasons; a text is one item.
-    ExceptionList,
-}
-
-impl ValueType {
-    fn is_list(self) -> bool {
-        use ValueType::{AclList, BaseList, NameList, PinList, PlaceList, ProjectList, RuleList};
-        matches!(self, AclList | BaseList | ProjectList | PinList | PlaceList | NameList | RuleList)
-            || self.has_reasons()
-    }
-
-    /// Whether its items are rules with something after them.
-    fn has_reasons(self) -> bool {
-        matches!(self, ValueType::QuarantineList | ValueType::ExceptionList)
-    }
-
-    /// The items of a list that is written as one text.
-    fn items_of_text(self, text: &str) -> Vec<&str> {
-        match self {
-            form if form.has_reasons() => vec![text.trim()],
-            // The commas of `name>=1,<2` separate nothing.
-            ValueType::RuleList => {
-                let mut items = Vec::new();
-                let mut start = 0;
-                for (at, _) in text.match_indices(',') {
-                    if !text[at + 1..].trim_start().starts_with(OPERATORS) {
-                        items.push(text[start..at].trim());
-                        start = at + 1;
-                    }
-                }
-                items.push(text[start..].trim());
-                items
-            }
-            _ => text.split(',').map(str::trim).collect(),
-        }
-    }
-}
-
-const BOTH: [(&str, ValueType); 14] = [
-    ("volatile", ValueType::Boolean),
-    ("acl_read", ValueType::AclList),
-    ("title", ValueType::Text),
-    ("description", ValueType::Text),
-    ("custom_data", ValueType::Json),
-    (COOLDOWN_DAYS, ValueType::Number),
-    ("policy_cutoff", ValueType::Time),
-    ("policy_cooldown_except", ValueType::NameList),
-    ("policy_allow", ValueType::RuleList),
-    ("policy_deny", ValueType::RuleList),
-    ("policy_quarantine", ValueType::QuarantineList),
-    ("policy_malware", ValueType::Measure),
-    ("policy_vulnerabilities", ValueType::Measure),
-    ("policy_exceptions", ValueType::ExceptionList),
-];
-
-const COOLDOWN_DAYS: &str = "policy_cooldown_days";
-
-const STAGE: [(&str, ValueType); 11] = [
-    ("acl_upload", ValueType::AclList),
-    (TOX_RESULTS, ValueType::AclList),
-    ("bases", ValueType::BaseList),
-    ("mirror_whitelist", ValueType::ProjectList),
-    ("mirror_whitelist_inheritance", ValueType::Inheritance),
-    ("base_pins", ValueType::PinList),
-    ("mirror_merge", ValueType::Merge),
-    ("project_tracks", ValueType::PlaceList),
-    ("project_alternate_locations", ValueType::PlaceList),
-    ("retention_versions", ValueType::Number),
-    ("retention_days", ValueType::Number),
-];
-
-const MIRROR: [(&str, ValueType); 9] = [
-    ("mirror_url", ValueType::Url),
-    ("mirror_cache_expiry", ValueType::Number),
-    ("mirror_ignore_serial_header", ValueType::Boolean),
-    ("mirror_no_project_list", ValueType::Boolean),
-    ("mirror_use_external_urls", ValueType::Boolean),
-    ("mirror_provides_core_metadata", ValueType::Boolean),
-    ("mirror_offline", ValueType::Boolean),
-    ("mirror_fill_sizes", ValueType::Boolean),
-    ("mirror_web_url_fmt", ValueType::Text),
-];
-
-/// The setting with this name, and the name as a constant.
-pub(super) fn setting(key: &str, is_mirror: bool) -> Option<(&'static str, ValueType)> {
-    let own = if is_mirror { &MIRROR[..] } else { &STAGE[..] };
-    BOTH.iter().chain(own).find(|(name, _)| *name == key).copied()
-}
-
-pub(super) fn defaults(name: &StageName, is_mirror: bool) -> BTreeMap<&'static str, Value> {
-    let mut values = BTreeMap::from([("volatile", json!(true)), ("acl_read", json!([EVERYBODY]))]);
-    if !is_mirror {
-        values.extend([
-            ("acl_upload", json!([name.user()])),
-            // It has a default, but that is the server's.
-            (TOX_RESULTS, Value::Null),
-            ("bases", json!([])),
-            ("mirror_whitelist", json!([])),
-            ("mirror_whitelist_inheritance", json!("intersection")),
-        ]);
-    }
-    values
-}
-
-pub(super) const EVERYBODY: &str = ":ANONYMOUS:";
-
 /// Every user.
 const USERS: &str = ":AUTHENTICATED:";
-
-/// Who may add test results; the values do not include it unless somebody has set it.
-pub(super) const TOX_RESULTS: &str = "acl_toxresult_upload";
 
 /// Settings that old clients and exports send for mirrors, where they have no effect; devpi accepts them too.
 const PASSED_OVER: [&str; 4] = ["bases", "acl_upload", "mirror_whitelist", "pypi_whitelist"];
@@ -479,16 +342,6 @@ fn items(value: Option<&Value>) -> Vec<String> {
 fn items_of(value: &Value) -> Vec<String> {
     let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
     items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-/// A value in a message: a text without quotes, shortened if it is long.
-pub(super) fn shown(value: &Value) -> String {
-    cut(&value.as_str().map_or_else(|| value.to_string(), str::to_owned))
-}
-
-/// A text in a message, shortened if it is long.
-pub(super) fn cut(text: &str) -> String {
-    text.chars().take(200).collect()
 }
 
 impl Settings {

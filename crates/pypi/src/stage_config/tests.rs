@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::settings::shown;
+use super::edit::shown;
 use super::*;
 
 fn name() -> StageName {

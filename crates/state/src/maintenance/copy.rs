@@ -13,6 +13,7 @@ use serde::Serialize;
 use store::blobs::Verdict;
 use store::{BlobError, BlobStore};
 
+use super::flaw::{damaged, write_keys, wrong_size};
 use super::{AT_ONCE_MAX, Progress, blob_name};
 use crate::named_blobs::Named;
 
@@ -20,19 +21,19 @@ use crate::named_blobs::Named;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Loss {
     /// The blob.
-    #[serde(serialize_with = "super::verify::as_text")]
+    #[serde(serialize_with = "super::flaw::as_text")]
     pub digest: Digest,
     /// Why.
     pub flaw: String,
     /// Some of the keys of the records that name it.
-    #[serde(serialize_with = "super::verify::as_texts")]
+    #[serde(serialize_with = "super::flaw::as_texts")]
     pub named_by: Vec<Key>,
 }
 
 impl std::fmt::Display for Loss {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{} {}", blob_name(&self.digest), self.flaw)?;
-        super::verify::write_keys(formatter, &self.named_by)
+        write_keys(formatter, &self.named_by)
     }
 }
 
@@ -131,10 +132,6 @@ pub(super) async fn carry(
     carried.lost.sort_by_key(|loss| loss.digest);
     progress.end();
     Ok(carried)
-}
-
-pub(super) fn wrong_size(found: u64, expected: u64) -> String {
-    format!("has {found} bytes, but {expected} were expected")
 }
 
 /// A blob of the target, as it was listed.
@@ -247,8 +244,4 @@ async fn copy(
     }
     staged.persist().await?;
     Ok(BlobResult::Copied { size_bytes })
-}
-
-pub(super) fn damaged(found: &Digest) -> String {
-    format!("is damaged: its bytes have the digest {found}")
 }

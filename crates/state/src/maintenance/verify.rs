@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 use store::blobs::Verdict;
 use store::{BlobError, BlobStore, Intake, Store};
 
-use super::copy::{damaged, wrong_size};
+use super::flaw::{as_text, as_texts, damaged, write_keys, wrong_size};
 use super::{AT_ONCE_MAX, Progress, blob_name};
 use crate::identity::{self, Older};
 use crate::named_blobs::{Named, blobs_of_body, who_names};
@@ -92,29 +92,6 @@ impl fmt::Display for Fault {
             }
         }
     }
-}
-
-/// `; named by …`, if anybody is known to.
-pub(super) fn write_keys(formatter: &mut fmt::Formatter<'_>, keys: &[Key]) -> fmt::Result {
-    for (number, key) in keys.iter().enumerate() {
-        let before = if number == 0 { "; named by" } else { "," };
-        write!(formatter, "{before} `{key}`")?;
-    }
-    Ok(())
-}
-
-pub(super) fn as_text<S: Serializer>(
-    value: &impl fmt::Display,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
-}
-
-pub(super) fn as_texts<S: Serializer>(
-    values: &[impl fmt::Display],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(values.iter().map(ToString::to_string))
 }
 
 fn as_number<S: Serializer>(serial: &Serial, serializer: S) -> Result<S::Ok, S::Error> {

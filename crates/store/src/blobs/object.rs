@@ -38,6 +38,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use futures_util::stream::BoxStream;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{
@@ -50,9 +51,11 @@ use super::BlobEntry;
 use super::directory::Swept;
 use super::error::{BlobError, FailureKind, SPOOL, blocking};
 use super::identity::StoreIdentity;
-use super::reader::BlobStream;
 use super::spool::CHUNK_BYTES;
 use super::sweep::is_young;
+
+/// Bytes as they are read; nothing follows an error.
+pub type BlobStream = BoxStream<'static, Result<Bytes, BlobError>>;
 
 pub use self::cache::{ObjectCache, Trimmed};
 

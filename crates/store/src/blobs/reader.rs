@@ -6,18 +6,14 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::stream::BoxStream;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::{Digest, Hasher};
 
 use super::Verdict;
 use super::damage::{DamageLog, Stamp};
 use super::error::{BlobError, blocking};
-use super::object::Objects;
+use super::object::{BlobStream, Objects};
 use super::spool::CHUNK_BYTES;
-
-/// Bytes as they are read; nothing follows an error.
-pub type BlobStream = BoxStream<'static, Result<Bytes, BlobError>>;
 
 /// One blob, opened. From a directory it can be read to its end even if it is swept meanwhile.
 #[derive(Clone)]

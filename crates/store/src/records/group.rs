@@ -11,6 +11,9 @@ use super::error::CommitError;
 use super::rows::State;
 use super::seen::Seen;
 
+/// An outcome for each batch of a group, with the serial after it; or why all of them failed.
+pub(super) type GroupOutcome = Result<(Vec<Result<Serial, CommitError>>, Serial), CommitError>;
+
 /// How the keys of a group are before it.
 pub(super) struct States<'a> {
     /// The serial of the latest commit.

@@ -22,12 +22,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{Cause, CommitError, OpenError, commit_error, open_error};
-use super::group::{self, Plan, Row};
+use super::group::{self, GroupOutcome, Plan, Row};
 use super::reader::within;
 use super::rows::{self, SERIAL};
 use super::seen::Seen;
 use super::wake::{self, Wake};
-use super::writer::GroupOutcome;
 
 /// The steps from nothing to today's layout; a step is never changed once released.
 const STEPS: [&str; 1] = [include_str!("schema/postgres/0001_records.sql")];
@@ -404,7 +403,7 @@ impl Restore {
     }
 
     pub(super) async fn store_state(&mut self) -> Result<(i64, bool), sqlx::Error> {
-        let row = sqlx::query(super::restore::STORE_STATE).fetch_one(&mut self.connection).await?;
+        let row = sqlx::query(rows::STORE_STATE).fetch_one(&mut self.connection).await?;
         Ok((row.try_get(0)?, row.try_get(1)?))
     }
 

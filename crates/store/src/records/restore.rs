@@ -10,10 +10,6 @@ use super::group::Row;
 use super::read::{Sink, Stop};
 use super::{Engine, Records, postgres, sqlite};
 
-/// The serial, and whether there are rows.
-pub(super) const STORE_STATE: &str = "\
-    SELECT serial, EXISTS (SELECT 1 FROM larder_records) FROM larder_store WHERE id = 1";
-
 /// Records that are written at once.
 const CHUNK_RECORDS_MAX: usize = 1024;
 /// Bytes of bodies that are written at once, unless a single one has more.

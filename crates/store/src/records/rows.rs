@@ -15,6 +15,10 @@ pub(super) const RECORDS_AFTER: &str = "\
 pub(super) const RECORD: &str = "\
     SELECT key, serial, body, blobs FROM larder_records WHERE key = $1";
 
+/// The serial of the latest commit, and whether there are rows.
+pub(super) const STORE_STATE: &str = "\
+    SELECT serial, EXISTS (SELECT 1 FROM larder_records) FROM larder_store WHERE id = 1";
+
 /// The serial of the latest commit.
 pub(super) const SERIAL: &str = "SELECT serial FROM larder_store WHERE id = 1";
 

@@ -19,11 +19,10 @@ use tokio::time::Instant;
 use super::error::{
     Cause, CommitError, Damage, OpenError, ReadError, Rewound, commit_error, is_damage, open_error,
 };
-use super::group::{self, Plan, Row, States};
+use super::group::{self, GroupOutcome, Plan, Row, States};
 use super::rows;
 use super::seen::Seen;
 use super::watch::{Alarm, Stamp, Watch};
-use super::writer::GroupOutcome;
 
 type Sqlite = sqlx::Sqlite;
 
@@ -398,7 +397,7 @@ impl Restore {
     }
 
     pub(super) async fn store_state(&mut self) -> Result<(i64, bool), sqlx::Error> {
-        let row = sqlx::query(super::restore::STORE_STATE).fetch_one(&mut self.connection).await?;
+        let row = sqlx::query(rows::STORE_STATE).fetch_one(&mut self.connection).await?;
         Ok((row.try_get(0)?, row.try_get(1)?))
     }
 

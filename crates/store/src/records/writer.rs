@@ -10,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::error::CommitError;
+use super::group::GroupOutcome;
 use super::seen::Seen;
 use super::wake::Wake;
 use super::{postgres, sqlite};
@@ -21,9 +22,6 @@ pub(super) struct Request {
     /// Its share of the queue's bytes, given back once it is answered.
     pub(super) room: OwnedSemaphorePermit,
 }
-
-/// An outcome for each batch of a group, with the serial after it; or why all of them failed.
-pub(super) type GroupOutcome = Result<(Vec<Result<Serial, CommitError>>, Serial), CommitError>;
 
 /// The side of a database that writes.
 pub(super) enum Writer {

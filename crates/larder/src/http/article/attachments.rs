@@ -1,58 +1,38 @@
-//! `/+attachments/{article}/{file}`: the files of an article.
+//! Changes of the files of an article.
 //!
-//! read: path -> article and file -> right to the article -> bytes by range.
-//! write: bytes, spooled -> change, checked against the state -> blob stored -> commit -> visible -> acknowledged.
-//!
-//! The right to read an article covers its files, and the right to write it covers changes of them. How a file is sent depends on
-//! its name alone; a browser shows it in a sandbox, where nothing in it runs.
+//! bytes, spooled -> change, checked against the state -> blob stored -> commit -> visible -> acknowledged. The right to write an
+//! article covers changes of its files.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use account::{Object, Principal};
+use account::Principal;
 use article::{
     ArticleName, Attachment, AttachmentError, AttachmentLimits, AttachmentName, AttachmentWrite,
-    Attachments, CheckedAttachment, Condition, render,
+    CheckedAttachment, Condition, render,
 };
 use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
-use http::header::{
-    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY,
-    CONTENT_TYPE, ETAG, LOCATION, X_CONTENT_TYPE_OPTIONS,
-};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, LOCATION};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use record::Serial;
 use resources::bodies::Holder;
 use state::stored::{Stored, WriteFailure};
-use store::blobs::Verdict;
 use store::{BlobError, SpooledBlob};
 
-use super::pages::Shown;
+use super::reading;
 use super::write::{self, Base};
-use super::{pages, parameters, read, redirect};
 use crate::app::App;
-use crate::http::conditional::{Wanted, content_range, names_tag, unsatisfiable, wanted};
 use crate::http::error::HttpError;
-use crate::http::respond::blob_range;
+use crate::http::parameters::parameters;
 use crate::http::words::in_path;
-use crate::http::{auth, body, people, serial};
-
-/// A browser may show the file, and nothing else. Styles are allowed because browsers style the page that shows a picture.
-const SANDBOX: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
+use crate::http::{auth, body, serial};
 
 /// Bytes of a file that wait in memory for the spool.
 const SPOOL_BYTES: usize = 256 << 10;
-
-/// What is below `/+attachments/`.
-struct Place {
-    article: ArticleName,
-    /// The file; `None` for the list of files.
-    file: Option<AttachmentName>,
-}
 
 /// Why a file is not stored or removed.
 pub(super) enum Failed {
@@ -116,7 +96,7 @@ impl Failed {
     /// The answer for this writer. Without the right to read the article, it says nothing about files that the writer did not name.
     fn told(self, app: &App, writer: &Principal, article: &ArticleName) -> HttpError {
         match self {
-            Failed::Refused(error) if !read::may_read(app, writer, article) => {
+            Failed::Refused(error) if !reading::may_read(app, writer, article) => {
                 let members = render::attachment_refusal(&error, false);
                 HttpError::refused(status(&error), error.blind()).with(members)
             }
@@ -135,30 +115,6 @@ impl From<Failed> for HttpError {
     }
 }
 
-impl Place {
-    fn of(path: &str) -> Result<Place, HttpError> {
-        let bad = |error: &dyn std::fmt::Display| HttpError::bad_request(error.to_string());
-        let rest = path.strip_prefix("/+attachments/").unwrap_or_default();
-        let decoded = |text| {
-            let text = percent_decode_str(text).decode_utf8();
-            text.map_err(|_| bad(&format_args!("`{path}` is not UTF-8 after percent-decoding")))
-        };
-        // The slash between them is that of the path, as everywhere else. An encoded one is part of a name.
-        let Some((article, file)) = rest.rsplit_once('/') else {
-            let detail = format!(
-                "`{path}` lacks the name of a file: `{path}/` lists those of the article, `{path}/FILE` is one of them"
-            );
-            return Err(HttpError::not_found(detail));
-        };
-        let article = ArticleName::parse(&decoded(article)?).map_err(|error| bad(&error))?;
-        let file = match file {
-            "" => None,
-            file => Some(AttachmentName::parse(&decoded(file)?).map_err(|error| bad(&error))?),
-        };
-        Ok(Place { article, file })
-    }
-}
-
 /// The path of a file, or with an empty name of the list, below the prefix of this server.
 pub(super) fn path(article: &ArticleName, file: &str) -> String {
     format!("/+attachments/{}/{}", in_path(article.as_str()), in_path(file))
@@ -173,179 +129,13 @@ pub(super) fn limits(app: &App) -> AttachmentLimits {
     }
 }
 
-/// Answers every method.
-pub(in crate::http) async fn answer_attachment(
-    app: &Arc<App>,
-    head: &Parts,
-    body: Body,
-) -> Result<Response, HttpError> {
-    let place = Place::of(head.uri.path())?;
-    match (&head.method, place.file) {
-        (&Method::PUT, Some(file)) => put(app, head, place.article, file, body).await,
-        (&Method::DELETE, Some(file)) => delete(app, head, place.article, file).await,
-        (&Method::POST, None) => pages::change_attachments(app, head, &place.article, body).await,
-        (&Method::GET | &Method::HEAD, file) => get(app, head, &place.article, file).await,
-        (method, file) => {
-            let allow = match file {
-                Some(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
-                None => "GET, HEAD, POST, OPTIONS",
-            };
-            Err(HttpError::method_not_allowed(method, head.uri.path(), allow))
-        }
-    }
-}
-
-/// GET and HEAD of a file, or of the list.
-async fn get(
-    app: &Arc<App>,
-    head: &Parts,
-    name: &ArticleName,
-    file: Option<AttachmentName>,
-) -> Result<Response, HttpError> {
-    let object = Object::Article(name.as_str());
-    let (app, stored, principal) = read::admitted(app.clone(), head, object).await?;
-    let shown = Shown { app: &app, stored: &stored, head, principal: &principal };
-    let answer = match file {
-        Some(file) => send(&shown, name, &file).await,
-        None => list(&shown, name).await,
-    };
-    // Even a 404 depends on the state of the store: the next write may add the file.
-    Ok(answer.unwrap_or_else(|error| read::from_store(&app, &stored, error.into_response())))
-}
-
-/// Redirects from the files of an old name to those of the new one.
-///
-/// # Errors
-/// 404 and 410 if there is no article, or the sender may not read the one at the new name.
-pub(super) fn moved(
-    shown: &Shown<'_>,
-    name: &ArticleName,
-    file: &str,
-) -> Result<Option<Response>, HttpError> {
-    let article = shown.stored.articles.article(name);
-    let article = article.ok_or_else(|| HttpError::unknown_article(name))?;
-    let Some(to) = article.redirect() else {
-        let latest = article.latest().map(|latest| read::content_of(name, latest));
-        return latest.transpose().map(|_| None);
-    };
-    if !read::may_read(shown.app, shown.principal, to) {
-        return Err(redirect::hidden(name));
-    }
-    redirect::sent_on(shown, to, &path(to, file)).map(Some)
-}
-
-/// The list of an article's files. If their record cannot be read, the answer is an error and not an empty list: a client that
-/// keeps copies would remove them.
-fn readable<'stored>(
-    stored: &'stored Stored,
-    name: &ArticleName,
-) -> Result<Option<&'stored Attachments>, HttpError> {
-    let attachments = stored.articles.attachments(name).map(|all| &**all);
-    if attachments.is_some_and(Attachments::is_unreadable) {
-        return Err(AttachmentError::Unreadable { article: name.clone() }.into());
-    }
-    Ok(attachments)
-}
-
-async fn list(shown: &Shown<'_>, name: &ArticleName) -> Result<Response, HttpError> {
-    let &Shown { app, stored, head, .. } = shown;
-    parameters::<0>(head.uri.query(), [])?;
-    if let Some(response) = moved(shown, name, "")? {
-        return Ok(read::from_store(app, stored, response));
-    }
-    let attachments = readable(stored, name)?;
-    if people::wants_page(&head.headers) {
-        return pages::show_attachments(shown, name).await;
-    }
-    let body = render::attachments(name, attachments);
-    read::json(app, head, stored, body).await
-}
-
-async fn send(
-    shown: &Shown<'_>,
-    name: &ArticleName,
-    file: &AttachmentName,
-) -> Result<Response, HttpError> {
-    let &Shown { app, stored, head, .. } = shown;
-    if let Some(response) = moved(shown, name, file.as_str())? {
-        return Ok(read::from_store(app, stored, response));
-    }
-    parameters::<0>(head.uri.query(), [])?;
-    let found = readable(stored, name)?.and_then(|all| all.file(file.as_str()));
-    let found = found.ok_or_else(|| {
-        let (article, name) = (name.clone(), file.clone());
-        HttpError::from(AttachmentError::NoFile { article, name })
-    })?;
-    let etag = format!("\"{}\"", found.tag());
-    let request = &head.headers;
-    let mut response = if names_tag(request, &etag) == Some(true) {
-        StatusCode::NOT_MODIFIED.into_response()
-    } else {
-        let size_bytes = found.size_bytes;
-        // A date does not tell two files apart that came in one second, so none is sent, and none matches.
-        let never = std::time::SystemTime::UNIX_EPOCH;
-        let (start, end, status) = match wanted(request, &etag, never, size_bytes) {
-            Wanted::Whole => (0, size_bytes, StatusCode::OK),
-            Wanted::Part { start, end } => (start, end, StatusCode::PARTIAL_CONTENT),
-            Wanted::Unsatisfiable => {
-                return Ok(read::from_store(app, stored, unsatisfiable(size_bytes)));
-            }
-        };
-        let blob = app.store.blobs.open_blob(found.digest).await.map_err(unreadable)?;
-        let blob = blob.ok_or_else(|| {
-            app.store.blobs.note(found.digest, Verdict::Missing);
-            HttpError::lost("attachment")
-        })?;
-        if blob.size_bytes() != size_bytes {
-            let (digest, expected) = (found.digest, size_bytes);
-            tracing::error!(%digest, expected, found = blob.size_bytes(), "an attachment is cut in the store");
-            return Err(HttpError::damaged("attachment"));
-        }
-        let mut response = blob_range(&blob, start..end);
-        *response.status_mut() = status;
-        if status == StatusCode::PARTIAL_CONTENT {
-            content_range(response.headers_mut(), start, end, size_bytes);
-        }
-        response
-    };
-    insert_headers(response.headers_mut(), found, read::is_open(app));
-    serial::insert(response.headers_mut(), stored.serial);
-    Ok(response)
-}
-
-fn insert_headers(headers: &mut HeaderMap, file: &Attachment, is_open: bool) {
-    let sent = file.name.sent_as();
-    let disposition = if sent.is_inline { "inline" } else { "attachment" };
-    let name = utf8_percent_encode(file.name.as_str(), NON_ALPHANUMERIC);
-    let disposition = format!("{disposition}; filename*=UTF-8''{name}");
-    for (name, value) in [(ETAG, format!("\"{}\"", file.tag())), (CONTENT_DISPOSITION, disposition)]
-    {
-        if let Ok(value) = HeaderValue::try_from(value) {
-            headers.insert(name, value);
-        }
-    }
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(sent.media_type));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
-    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    headers.insert(CACHE_CONTROL, read::caching(is_open, false));
-}
-
-fn unreadable(error: BlobError) -> HttpError {
-    tracing::error!(%error, "an attachment cannot be read");
-    if matches!(error, BlobError::Damaged { .. }) {
-        return HttpError::damaged("attachment");
-    }
-    HttpError::unavailable("the attachment cannot be read now; it has been logged", 5)
-}
-
 /// The preconditions of a request.
 fn condition(headers: &HeaderMap) -> Condition {
     let Base { if_match, if_none_match, .. } = Base::of(headers, None);
     Condition::Headers { if_match, if_none_match }
 }
 
-async fn put(
+pub(super) async fn put(
     app: &Arc<App>,
     head: &Parts,
     article: ArticleName,
@@ -362,7 +152,7 @@ async fn put(
     }
     let write = written_by(&writer, article, name, condition(&head.headers));
     let announced = body::announced(&head.headers);
-    let may_read = read::may_read(app, &writer, &write.article);
+    let may_read = reading::may_read(app, &writer, &write.article);
     match admit(app, &writer, &write, announced).await {
         // The file may be sent again because the first answer was lost. Read the body to say so in the refusal.
         Err(Failed::Refused(error)) if may_read && may_be_same(&error, announced) => {}
@@ -405,7 +195,7 @@ fn may_be_same(error: &AttachmentError, announced: Option<u64>) -> bool {
     error.current().is_some_and(|current| announced == Some(current.size_bytes))
 }
 
-async fn delete(
+pub(super) async fn delete(
     app: &Arc<App>,
     head: &Parts,
     article: ArticleName,

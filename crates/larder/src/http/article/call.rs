@@ -17,7 +17,7 @@ use state::stored::Stored;
 use super::rename::{self, NewName};
 use super::search::HITS;
 use super::write::{self, Base, FailedWrite, NewText, Written};
-use super::{read, redirect, search};
+use super::{reading, redirect, search};
 use crate::app::App;
 use crate::http::error::HttpError;
 
@@ -46,7 +46,7 @@ async fn reader(
     let checked = ArticleName::parse(name);
     // Who may not read is told so before what is wrong with the name.
     let object = checked.as_ref().map_or(Object::Articles(name), |it| Object::Article(it.as_str()));
-    let principal = read::reader(app, headers, object).await?;
+    let principal = reading::reader(app, headers, object).await?;
     Ok((checked.map_err(bad)?, principal))
 }
 
@@ -54,7 +54,7 @@ async fn reader(
 fn check_name(app: &App, article: &Article, principal: &Principal) -> Result<(), HttpError> {
     let name = &article.name;
     let Some(to) = article.redirect() else { return Ok(()) };
-    Err(match read::may_read(app, principal, to) {
+    Err(match reading::may_read(app, principal, to) {
         true => HttpError::gone(format!("`{name}` is `{to}` now: ask for that")),
         false => redirect::hidden(name),
     })
@@ -77,7 +77,7 @@ pub(crate) async fn latest_version(
     if article.is_deleted() {
         answer["deleted"] = true.into();
     }
-    if let Some(to) = article.redirect().filter(|to| read::may_read(app, &principal, to)) {
+    if let Some(to) = article.redirect().filter(|to| reading::may_read(app, &principal, to)) {
         answer["redirect_to"] = to.as_str().into();
     }
     Ok(answer.to_string().into())
@@ -98,9 +98,9 @@ pub(crate) async fn revision(
     if let Some(article) = stored.articles.article(&name) {
         check_name(app, article, &principal)?;
     }
-    let names = |other: &ArticleName| read::may_read(app, &principal, other);
-    let facts = read::revision(stored, &name, version.map(Revision))?;
-    let content = read::content_of(&name, facts)?;
+    let names = |other: &ArticleName| reading::may_read(app, &principal, other);
+    let facts = reading::revision(stored, &name, version.map(Revision))?;
+    let content = reading::content_of(&name, facts)?;
     if content.size_bytes > bytes_max as u64 {
         let detail = format!(
             "`{name}` has {} bytes, more than the {bytes_max} that an action answers: `/article/{name}` has them",
@@ -108,7 +108,7 @@ pub(crate) async fn revision(
         );
         return Err(HttpError::too_large(detail));
     }
-    let bytes = read::bytes(app, content).await?;
+    let bytes = reading::bytes(app, content).await?;
     if bytes.len() <= INLINE_BYTES_MAX {
         return Ok(with_content(&render::revision(&name, facts, &names), &bytes));
     }
@@ -145,15 +145,15 @@ pub(crate) async fn history(
     (before, limit): (Option<u32>, Option<u32>),
 ) -> Result<Bytes, HttpError> {
     let (name, principal) = reader(app, headers, name).await?;
-    let limit = limit.map_or(read::PAGE.0, |limit| limit as usize);
-    if !(1..=read::PAGE.1).contains(&limit) {
-        return Err(bad(format!("`limit` is {limit}, expected 1 to {}", read::PAGE.1)));
+    let limit = limit.map_or(reading::PAGE.0, |limit| limit as usize);
+    if !(1..=reading::PAGE.1).contains(&limit) {
+        return Err(bad(format!("`limit` is {limit}, expected 1 to {}", reading::PAGE.1)));
     }
     let article =
         stored.articles.article(&name).ok_or_else(|| HttpError::unknown_article(&name))?;
     check_name(app, article, &principal)?;
     let versions = stored.articles.history(&name, before.map(Revision), limit);
-    let names = |other: &ArticleName| read::may_read(app, &principal, other);
+    let names = |other: &ArticleName| reading::may_read(app, &principal, other);
     Ok(render::history(article, &versions, &names))
 }
 
@@ -169,14 +169,14 @@ pub(crate) async fn search(
     (prefix, limit): (Option<String>, Option<u32>),
 ) -> Result<Bytes, HttpError> {
     let prefix = prefix.unwrap_or_default();
-    let principal = read::reader(app, headers, Object::Articles(&prefix)).await?;
+    let principal = reading::reader(app, headers, Object::Articles(&prefix)).await?;
     let limit = limit.map_or(HITS.0, |limit| limit as usize);
     if !(1..=HITS.1).contains(&limit) {
         return Err(bad(format!("`limit` is {limit}, expected 1 to {}", HITS.1)));
     }
     let state = (&stored.articles, stored.serial);
     let hits = search::search(app, state, text, limit, prefix).await?;
-    let names = |other: &ArticleName| read::may_read(app, &principal, other);
+    let names = |other: &ArticleName| reading::may_read(app, &principal, other);
     Ok(search::rendered(&hits, &names))
 }
 

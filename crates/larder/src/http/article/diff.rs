@@ -11,10 +11,10 @@ use reply::Reply;
 use state::stored::Stored;
 
 use super::comparing::{Waiting, computed};
-use super::read::{bytes, from_store, revision};
-use super::{parameters, parsed};
+use super::reading::{bytes, from_store, revision};
 use crate::app::App;
 use crate::http::error::HttpError;
+use crate::http::parameters::{parameters, parsed};
 use crate::http::respond::{Conditions, respond};
 
 /// `/article/{name}/diff?from=&to=`

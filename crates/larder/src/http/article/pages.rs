@@ -16,15 +16,15 @@ use account::{Object, Principal};
 use article::{Article, ArticleName, Content as Facts, Kind, Revision, RevisionFacts};
 use askama::Template;
 use axum::response::Response;
-use http::request::Parts;
 use markup::{Format, Options, Rendered};
 use state::stored::Stored;
 
-use super::read::{PAGE, bytes, check_reader, content_of, revision};
-use super::{is_open, parameters, parsed, write};
+use super::reading::{PAGE, Reading, bytes, check_reader, content_of, revision};
+use super::write;
 use crate::app::App;
 use crate::cache::finished_pages::MadeOf;
 use crate::http::error::HttpError;
+use crate::http::parameters::{parameters, parsed};
 use crate::http::people::{self, Audience, Keeping, Site};
 use crate::http::rendered::{Key, rendered, rendered_once};
 use crate::http::words::{self, Time, in_path};
@@ -53,17 +53,9 @@ fn admit_editor(app: &App, principal: &Principal, name: &ArticleName) -> Result<
     check_reader(app, principal, Object::Article(name.as_str()))
 }
 
-/// What is shown, and to whom.
-pub(super) struct Shown<'a> {
-    pub(super) app: &'a App,
-    pub(super) stored: &'a Stored,
-    pub(super) head: &'a Parts,
-    pub(super) principal: &'a Principal,
-}
-
-impl Shown<'_> {
+impl Reading<'_> {
     fn audience(&self) -> Audience {
-        if is_open(self.app) { Audience::Everybody } else { Audience::Reader }
+        if self.app.articles_are_open() { Audience::Everybody } else { Audience::Reader }
     }
 
     fn site(&self) -> Site {
@@ -74,7 +66,7 @@ impl Shown<'_> {
     fn keeping(&self, site: &Site) -> Option<Keeping> {
         let index = Arc::downgrade(&self.app.article_texts.snapshot().index);
         let made_of = MadeOf::Articles(self.stored.articles.changed_at(), index);
-        Keeping::of(self.head, site.root_url(), made_of).filter(|_| is_open(self.app))
+        Keeping::of(self.head, site.root_url(), made_of).filter(|_| self.app.articles_are_open())
     }
 
     async fn send(&self, page: &impl Template) -> Response {
@@ -145,7 +137,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn of(shown: &Shown<'_>, article: &Article, facts: &'a RevisionFacts) -> Line<'a> {
+    fn of(shown: &Reading<'_>, article: &Article, facts: &'a RevisionFacts) -> Line<'a> {
         let other = |what: &str, name: &ArticleName| match may_read(shown, name.as_str()) {
             true => format!("renamed {what} {name}"),
             false => "renamed".to_owned(),
@@ -177,7 +169,7 @@ pub(super) fn format(content: &Facts) -> Option<Format> {
 
 /// An article as a page: the latest version, or with `?version=` another one.
 pub(super) async fn show_article(
-    shown: &Shown<'_>,
+    shown: &Reading<'_>,
     name: &ArticleName,
     facts: &Arc<RevisionFacts>,
     format: Format,
@@ -242,7 +234,7 @@ pub(super) async fn show_article(
 }
 
 /// The articles that link to this one and that the principal may read, and whether there are more than are shown.
-fn linking(shown: &Shown<'_>, name: &ArticleName) -> (Vec<(String, String)>, bool) {
+fn linking(shown: &Reading<'_>, name: &ArticleName) -> (Vec<(String, String)>, bool) {
     let articles = &shown.stored.articles;
     // For who may not read the nearer article of a link, the link leads there all the same.
     let is_there = |near: &str| {
@@ -287,7 +279,7 @@ struct HistoryPage<'a> {
 
 /// `/article/{name}/history`, as a page.
 pub(super) async fn show_history(
-    shown: &Shown<'_>,
+    shown: &Reading<'_>,
     name: &ArticleName,
 ) -> Result<Response, HttpError> {
     let [before, limit] = parameters(shown.head.uri.query(), ["before", "limit"])?;
@@ -321,7 +313,7 @@ pub(super) fn named_version<'stored>(
 }
 
 /// Whether the principal may read this article, too.
-fn may_read(shown: &Shown<'_>, name: &str) -> bool {
+fn may_read(shown: &Reading<'_>, name: &str) -> bool {
     let readers = &shown.app.config.article.acl_read;
     readers.admits(shown.principal, account::Scope::ArticleRead, Object::Article(name))
 }

@@ -4,13 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use account::{AclEntry, Object, Principal, Scope};
+use account::Object;
 use article::{
-    ArticleName, ArticlePath, Content as Facts, ListQuery, Revision, RevisionFacts, Target, render,
+    ArticleName, ArticlePath, Content as Facts, ListQuery, RevisionFacts, Target, render,
 };
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
     IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE, VARY, X_CONTENT_TYPE_OPTIONS,
@@ -19,27 +18,29 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use net::Answered;
 use record::Serial;
-use reply::{Encoding, Reply};
+use reply::Encoding;
 use state::stored::Stored;
 
-use super::pages::{self, Shown as Page};
+use super::pages;
+use super::reading::{
+    PAGE, Reading, admitted, caching, content_of, from_store, json, load, lost, may_read, revision,
+    unreadable,
+};
 use super::search::{HITS, rendered, search};
-use super::{diff, parameters, parsed, redirect};
+use super::{diff, redirect};
 use crate::app::App;
 use crate::cache::contents::{Content, Head};
 use crate::http::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use crate::http::error::HttpError;
 use crate::http::negotiation::{accepted_encoding, has_any, has_known_tag, listed};
+use crate::http::parameters::{parameters, parsed};
 use crate::http::path::decoded;
 use crate::http::people;
-use crate::http::respond::{Conditions, blob_range, respond};
-use crate::http::{auth, serial};
+use crate::http::respond::blob_range;
+use crate::http::serial;
 
 /// The revision of the body, for clients that want no more than its number.
 const X_ARTICLE_VERSION: HeaderName = HeaderName::from_static("x-article-version");
-
-/// A page of a list or a history, where the request names no other size, and at most.
-pub(super) const PAGE: (usize, usize) = (100, 1_000);
 
 /// An article is somebody's text: a page made of it may not act as this server's.
 const SANDBOX: &str = "sandbox allow-downloads allow-forms allow-popups allow-scripts";
@@ -62,7 +63,7 @@ const INERT: [&str; 10] = [
 /// follows `/article/`.
 pub(in crate::http) fn read_article_now(app: &App, head: &Parts, rest: &str) -> Option<Answered> {
     if head.uri.query().is_some()
-        || !is_open(app)
+        || !app.articles_are_open()
         || has_any(&head.headers, [&RANGE, &IF_MODIFIED_SINCE, &serial::X_LARDER_SERIAL])
     {
         return None;
@@ -93,11 +94,6 @@ fn found<'stored>(
     Some((facts, false))
 }
 
-/// Whether everybody may read.
-pub(in crate::http) fn is_open(app: &App) -> bool {
-    app.config.article.acl_read.entries().contains(&AclEntry::Everybody)
-}
-
 /// Answers GET and HEAD for a page of an article.
 pub(super) async fn read_article(
     app: Arc<App>,
@@ -106,7 +102,7 @@ pub(super) async fn read_article(
 ) -> Result<Response, HttpError> {
     let object = Object::Article(path.name.as_str());
     let (app, stored, principal) = admitted(app, head, object).await?;
-    let shown = Page { app: &app, stored: &stored, head, principal: &principal };
+    let shown = Reading { app: &app, stored: &stored, head, principal: &principal };
     if let Some(answer) = redirect::answer(&shown, &path) {
         return Ok(from_store(&app, &stored, answer.unwrap_or_else(HttpError::into_response)));
     }
@@ -129,8 +125,8 @@ pub(super) async fn read_article(
 }
 
 /// The page for people, where there is one. A version has none under its number: its bytes are there for everybody.
-async fn page(shown: &Page<'_>, path: &ArticlePath) -> Result<Option<Response>, HttpError> {
-    let &Page { stored, head, .. } = shown;
+async fn page(shown: &Reading<'_>, path: &ArticlePath) -> Result<Option<Response>, HttpError> {
+    let &Reading { stored, head, .. } = shown;
     Ok(match path.target {
         Target::Version(_) => None,
         Target::History => Some(pages::show_history(shown, &path.name).await?),
@@ -155,113 +151,6 @@ fn is_raw(head: &Parts) -> bool {
     matches!(head.uri.query(), Some("raw" | "raw="))
 }
 
-/// The state to answer from, and who reads, for a request that may.
-pub(super) async fn admitted(
-    app: Arc<App>,
-    head: &Parts,
-    object: Object<'_>,
-) -> Result<(Arc<App>, Arc<Stored>, Principal), HttpError> {
-    serial::wait_for_seen(&app, &head.headers).await?;
-    // Where everybody may read, nobody has to say who they are.
-    let principal =
-        if is_open(&app) { Principal::Anonymous } else { auth::principal_of(&app, head).await? };
-    check_reader(&app, &principal, object)?;
-    let stored = auth::stored(&app)?;
-    Ok((app, stored, principal))
-}
-
-/// Who reads, if they may.
-///
-/// # Errors
-/// 401 and 403.
-pub(super) async fn reader(
-    app: &App,
-    headers: &HeaderMap,
-    object: Object<'_>,
-) -> Result<Principal, HttpError> {
-    let principal =
-        if is_open(app) { Principal::Anonymous } else { auth::principal(app, headers).await? };
-    check_reader(app, &principal, object)?;
-    Ok(principal)
-}
-
-/// Lets those pass who may read.
-///
-/// # Errors
-/// 401 and 403.
-pub(super) fn check_reader(
-    app: &App,
-    principal: &Principal,
-    object: Object<'_>,
-) -> Result<(), HttpError> {
-    if is_open(app) {
-        return Ok(());
-    }
-    let readers = ("article.acl_read", &app.config.article.acl_read);
-    auth::admit(readers, principal, Scope::ArticleRead, object, "read articles")
-}
-
-/// Whether this writer may read as well.
-pub(super) fn may_read(app: &App, principal: &Principal, name: &ArticleName) -> bool {
-    let object = Object::Article(name.as_str());
-    app.config.article.acl_read.admits(principal, Scope::ArticleRead, object)
-}
-
-/// How long an answer may be kept, and by whom. What not everybody may read is nobody's but the asker's, who
-/// is asked again each time who they are.
-pub(super) fn caching(is_open: bool, is_immutable: bool) -> HeaderValue {
-    HeaderValue::from_static(match (is_open, is_immutable) {
-        (true, true) => "max-age=31536000, immutable",
-        (true, false) => "no-cache",
-        (false, _) => "private, no-cache",
-    })
-}
-
-/// An answer that is to be asked for again, with the serial that it was made from.
-pub(super) fn from_store(app: &App, stored: &Stored, mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, caching(is_open(app), false));
-    people::insert_vary(headers);
-    serial::insert(headers, stored.serial);
-    response
-}
-
-pub(super) fn revision<'stored>(
-    stored: &'stored Stored,
-    name: &ArticleName,
-    revision: Option<Revision>,
-) -> Result<&'stored Arc<RevisionFacts>, HttpError> {
-    let article = stored.articles.article(name).ok_or_else(|| HttpError::unknown_article(name))?;
-    let latest = article.highest();
-    let found = match revision {
-        None => article.latest(),
-        Some(revision) => article.revision(revision),
-    };
-    found.ok_or_else(|| {
-        let wanted = revision.unwrap_or(latest);
-        HttpError::not_found(format!("`{name}` has no version {wanted}: its latest is {latest}"))
-    })
-}
-
-/// What a revision consists of.
-pub(super) fn content_of<'facts>(
-    name: &ArticleName,
-    facts: &'facts RevisionFacts,
-) -> Result<&'facts Facts, HttpError> {
-    facts.content().ok_or_else(|| {
-        let (version, author, at) = (facts.revision, &facts.author, facts.at);
-        if facts.redirect().is_some() {
-            return HttpError::gone(format!(
-                "what was `{name}` before was renamed as version {version}, by {author} at {at}"
-            ));
-        }
-        HttpError::gone(format!(
-            "`{name}` was deleted as version {version}, by {author} at {at}; earlier versions are \
-                 at `/article/{name}/history`"
-        ))
-    })
-}
-
 async fn body(
     app: &App,
     stored: &Stored,
@@ -277,7 +166,8 @@ async fn body(
     };
     let facts = revision(stored, &path.name, asked)?;
     let content_facts = content_of(&path.name, facts)?;
-    let shown = Shown { facts, content: content_facts, is_latest, is_open: is_open(app) };
+    let shown =
+        Shown { facts, content: content_facts, is_latest, is_open: app.articles_are_open() };
     let etag = facts.tag.header_value(Encoding::Identity);
     let modified_at = SystemTime::from(facts.at);
     let tells = || !is_latest || is_newest(stored, &path.name, facts);
@@ -349,39 +239,6 @@ fn dated(request: &HeaderMap, tells: impl FnOnce() -> bool) -> Cow<'_, HeaderMap
         request.remove(RANGE);
     }
     Cow::Owned(request)
-}
-
-/// The content, from memory or from the store.
-async fn load(app: &App, facts: &Facts) -> Result<Arc<Content>, HttpError> {
-    if let Some(content) = app.contents.at_hand(&facts.digest) {
-        return Ok(content);
-    }
-    let content = app.contents.load(&app.store.blobs, &facts.digest).await.map_err(unreadable)?;
-    content.ok_or_else(|| lost(app, facts))
-}
-
-/// All bytes of a content, which the caller knows to be few enough.
-pub(super) async fn bytes(app: &App, facts: &Facts) -> Result<Bytes, HttpError> {
-    if app.contents.keeps(facts.size_bytes) {
-        return Ok(load(app, facts).await?.body().identity().clone());
-    }
-    let bytes = app.store.blobs.bytes(facts.digest, facts.size_bytes).await.map_err(unreadable)?;
-    bytes.ok_or_else(|| lost(app, facts))
-}
-
-fn unreadable(error: store::BlobError) -> HttpError {
-    tracing::error!(%error, "a content cannot be read");
-    if matches!(error, store::BlobError::Damaged { .. }) {
-        return HttpError::damaged("content");
-    }
-    HttpError::unavailable("the content cannot be read from the store now; it has been logged", 5)
-}
-
-/// The answer where a content that a record names is not in the store, which is counted.
-pub(super) fn lost(app: &App, facts: &Facts) -> HttpError {
-    app.store.blobs.note(facts.digest, store::blobs::Verdict::Missing);
-    tracing::error!(digest = %facts.digest, "a content is missing from the store");
-    HttpError::lost("content")
 }
 
 /// A revision that is being shown.
@@ -508,8 +365,8 @@ impl Shown<'_> {
 }
 
 /// `/article/{name}/history`
-async fn history(shown: &Page<'_>, name: &ArticleName) -> Result<Response, HttpError> {
-    let &Page { app, stored, head, principal } = shown;
+async fn history(shown: &Reading<'_>, name: &ArticleName) -> Result<Response, HttpError> {
+    let &Reading { app, stored, head, principal } = shown;
     let [before, limit] = parameters(head.uri.query(), ["before", "limit"])?;
     let before = parsed("before", before, "a version")?;
     let article = stored.articles.article(name).ok_or_else(|| HttpError::unknown_article(name))?;
@@ -528,7 +385,7 @@ pub(in crate::http) async fn list_articles(
     let prefix = given.as_ref().ok().and_then(|[prefix, ..]| prefix.as_deref());
     let listed = Object::Articles(prefix.unwrap_or_default());
     let (app, stored, principal) = admitted(app.clone(), head, listed).await?;
-    let shown = Page { app: &app, stored: &stored, head, principal: &principal };
+    let shown = Reading { app: &app, stored: &stored, head, principal: &principal };
     let [prefix, q, after, limit, deleted, text] = given?;
     // A form sends the field that is empty, too.
     if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
@@ -557,12 +414,12 @@ pub(in crate::http) async fn list_articles(
 
 /// `/articles?text=`, for a request that may read what begins with `prefix`.
 async fn search_articles(
-    shown: &Page<'_>,
+    shown: &Reading<'_>,
     prefix: &str,
     text: &str,
     limit: Option<String>,
 ) -> Result<Response, HttpError> {
-    let &Page { app, stored, head, principal } = shown;
+    let &Reading { app, stored, head, principal } = shown;
     let limit = size(limit, HITS)?;
     let state = (&stored.articles, stored.serial);
     let hits = search(app, state, text, limit, prefix.to_owned()).await?;
@@ -586,15 +443,4 @@ fn size(limit: Option<String>, (usual, most): (usize, usize)) -> Result<usize, H
     }
     let detail = format!("`{limit}` is no value of the parameter `limit`: expected {expected}");
     Err(HttpError::bad_request(detail))
-}
-
-pub(super) async fn json(
-    app: &App,
-    head: &Parts,
-    stored: &Stored,
-    body: Bytes,
-) -> Result<Response, HttpError> {
-    let reply = Reply::tagged("application/json", body);
-    let conditions = Conditions::of(&head.method, &head.headers);
-    Ok(from_store(app, stored, respond(reply, StatusCode::OK, conditions).await))
 }

@@ -7,14 +7,16 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, LOCATION, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode};
 
-use super::pages::Shown;
-use super::read::may_read;
+use super::reading::{Reading, may_read};
 use crate::http::error::HttpError;
 use crate::http::people::Site;
 use crate::http::words::in_path;
 
 /// 308 to the new name, if the article that had this one, or this version of it, was renamed.
-pub(super) fn answer(shown: &Shown<'_>, path: &ArticlePath) -> Option<Result<Response, HttpError>> {
+pub(super) fn answer(
+    shown: &Reading<'_>,
+    path: &ArticlePath,
+) -> Option<Result<Response, HttpError>> {
     let articles = &shown.stored.articles;
     let article = articles.article(&path.name)?;
     let has = |to: &ArticleName, version| {
@@ -46,7 +48,7 @@ pub(super) fn hidden(name: &ArticleName) -> HttpError {
 
 /// 308 to a path of the article `to`, with the query of the request.
 pub(super) fn sent_on(
-    shown: &Shown<'_>,
+    shown: &Reading<'_>,
     to: &ArticleName,
     path: &str,
 ) -> Result<Response, HttpError> {

@@ -15,11 +15,12 @@ use jiff::Timestamp;
 use record::Digest;
 use state::stored::Stored;
 
+use super::reading;
 use super::write::{self, Base, FailedWrite, Written};
-use super::{parameters, read};
 use crate::app::App;
 use crate::http::auth;
 use crate::http::error::HttpError;
+use crate::http::parameters::parameters;
 
 /// Blobs that are touched at the same time.
 const TOUCHED_AT_ONCE: usize = 8;
@@ -94,7 +95,7 @@ pub(super) async fn rename(
 fn admit(app: &App, principal: &Principal, new: &NewName) -> Result<(), HttpError> {
     for name in [&new.name, &new.to] {
         write::admit(app, principal, name)?;
-        read::check_reader(app, principal, Object::Article(name.as_str()))?;
+        reading::check_reader(app, principal, Object::Article(name.as_str()))?;
     }
     Ok(())
 }

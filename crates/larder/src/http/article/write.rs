@@ -26,10 +26,11 @@ use state::stored::{Basis, Stored};
 
 use self::outcome::overtaken;
 use self::received::{Received, check_framing, receive};
-use super::{parameters, parsed, read, text_of};
+use super::{reading, text_of};
 use crate::app::App;
 use crate::cache::contents::Content;
 use crate::http::error::HttpError;
+use crate::http::parameters::{parameters, parsed};
 use crate::http::{auth, body, negotiation, serial};
 
 pub(super) use self::outcome::{FailedWrite, Written, answered, refused, written};
@@ -160,16 +161,16 @@ async fn restore(
 ) -> Result<Written, FailedWrite> {
     auth::admit_to_disk(app, writer).await?;
     let stored = auth::stored(app)?;
-    let may_read = read::may_read(app, writer, &name);
+    let may_read = reading::may_read(app, writer, &name);
     if let Err(error) = base.resolve(&stored, &name) {
-        return Err(refused(error, None, &stored, (may_read, read::is_open(app))));
+        return Err(refused(error, None, &stored, (may_read, app.articles_are_open())));
     }
     // Its blob gets a new name-giver, so that no sweep takes it before.
     let content = stored.articles.revision(&name, from).and_then(|facts| facts.content());
     if let Some(content) = content
         && !app.store.blobs.touch(content.digest).await.map_err(unwritable)?
     {
-        return Err(read::lost(app, content).into());
+        return Err(reading::lost(app, content).into());
     }
     drop(stored);
     let (author, at) = (author(writer), Timestamp::now());
@@ -192,8 +193,8 @@ pub(super) async fn store(
     let NewText { name, base, content_type, comment, body, holder } = new;
     auth::admit_to_disk(app, writer).await?;
     let stored = auth::stored(app)?;
-    let may_read = read::may_read(app, writer, &name);
-    let sight = (may_read, read::is_open(app));
+    let may_read = reading::may_read(app, writer, &name);
+    let sight = (may_read, app.articles_are_open());
     let (revision, failed) = match base.resolve(&stored, &name) {
         Ok(revision) => (revision, None),
         // A client that named the revision it saw is shown the conflict: what is there now, and its own text.
@@ -219,7 +220,7 @@ pub(super) async fn store(
     let received = receive(app, holder, known, guessed.as_ref(), body).await?;
     if let Some(error) = failed {
         let basis = app.live_store.basis(writer)?;
-        let may_read = read::may_read(app, check_writer(app, &basis, &name)?, &name);
+        let may_read = reading::may_read(app, check_writer(app, &basis, &name)?, &name);
         return Err(overtaken(app, basis.stored(), error, Some(&received), may_read).await);
     }
     let content = received.facts.clone();
@@ -297,7 +298,7 @@ async fn commit(
     let (staged, received, change) = (&staged, received.as_ref(), &change);
     let patience = app.config.store.wait_for_serial;
     let deciding = app.live_store.decided_async(writer, patience, |basis| async move {
-        let may_read = read::may_read(app, check_writer(app, &basis, name)?, name);
+        let may_read = reading::may_read(app, check_writer(app, &basis, name)?, name);
         let stored = basis.stored();
         let checked = base.resolve(stored, name);
         let checked = checked.and_then(|base| change(base).check(&stored.articles, &limits(app)));
@@ -326,6 +327,6 @@ async fn commit(
         Ok::<_, FailedWrite>((Some(checked.batch), (checked.revision, may_read)))
     });
     let ((revision, may_read), serial) = deciding.await?;
-    let sight = (may_read, read::is_open(app));
+    let sight = (may_read, app.articles_are_open());
     written(app, name, revision, serial.unwrap_or_default(), sight)
 }

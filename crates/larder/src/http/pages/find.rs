@@ -21,7 +21,6 @@ use serde_json::json;
 use state::stored::Stored;
 
 use crate::app::App;
-use crate::http::article::is_open;
 use crate::http::auth;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
@@ -238,7 +237,7 @@ impl Question {
         let may_read = |name: &ArticleName| admits(Object::Article(name.as_str()));
         let having = match is_long {
             true => {
-                let is_shown = (!is_open(&self.app)).then_some(&may_read as _);
+                let is_shown = (!self.app.articles_are_open()).then_some(&may_read as _);
                 Hits::find(texts, state, text, self.limit, is_shown).articles
             }
             false => Vec::new(),

@@ -16,7 +16,6 @@ use pypi::policy::shown_versions;
 use state::stored::Stored;
 
 use crate::app::App;
-use crate::http::article;
 use crate::http::people::{self, Audience, Site};
 
 /// Indexes and articles in a list.
@@ -196,7 +195,7 @@ fn indexes(stored: &Stored) -> Indexes {
 }
 
 fn readable(app: &App, stored: &Stored) -> Readable {
-    let is_open = article::is_open(app);
+    let is_open = app.articles_are_open();
     let articles = &stored.articles;
     let first = FIRST_ARTICLES.iter().filter_map(|name| articles.article_named(name));
     let others = articles.articles().take(LOOKED_AT_MAX);

@@ -2,7 +2,6 @@
 //! one person, under aurweb's URLs. All of it is in the snapshot; each list is bounded, and says how long it is.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use askama::Template;
 use aur::{By, Details, Filter, Order, Part, Snapshot, Summary, Wanted};
@@ -14,6 +13,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::package_past::Past;
+use super::shown::{Day, Named};
 use crate::app::App;
 use crate::cache::finished_pages::MadeOf;
 use crate::http::changes::Histories;
@@ -43,48 +43,6 @@ const OF_PERSON_MAX: usize = 250;
 pub(super) fn published(app: &App) -> Result<Arc<AurPublished>, HttpError> {
     let published = app.aur.snapshot_full();
     published.ok_or_else(|| HttpError::unavailable("the packages of the AUR are being read", 2))
-}
-
-/// A day, and the time of it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Day {
-    /// For programs.
-    pub(super) iso: String,
-    /// As `2026-01-02`.
-    pub(super) day: String,
-    /// As `2026-01-02 03:04`.
-    pub(super) minute: String,
-}
-
-impl Day {
-    /// None for what is no time.
-    pub(super) fn of(seconds: i64) -> Option<Day> {
-        let time = Timestamp::from_second(seconds).ok()?;
-        Some(Day {
-            iso: time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            day: time.strftime("%Y-%m-%d").to_string(),
-            minute: time.strftime("%Y-%m-%d %H:%M").to_string(),
-        })
-    }
-
-    pub(super) fn of_time(time: SystemTime) -> Day {
-        let time = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
-        Day::of(time.as_second()).unwrap_or_default()
-    }
-}
-
-/// Something with a page.
-#[derive(Clone, Debug)]
-pub(super) struct Named {
-    pub(super) name: String,
-    /// Its name in a path.
-    pub(super) path: String,
-}
-
-impl From<String> for Named {
-    fn from(name: String) -> Named {
-        Named { path: people::in_path(&name), name }
-    }
 }
 
 /// A package in a list.

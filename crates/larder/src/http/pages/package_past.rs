@@ -5,7 +5,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 
-use super::package::{Day, Named};
+use super::shown::{Day, Named};
 
 /// Days after which new hands are no news.
 const LATELY_DAYS: i64 = 30;

@@ -12,7 +12,8 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use reply::Reply;
 
-use super::package::{Day, Row, published};
+use super::package::{Row, published};
+use super::shown::Day;
 use crate::app::App;
 use crate::cache::finished_pages::MadeOf;
 use crate::http::error::HttpError;

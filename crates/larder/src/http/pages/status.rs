@@ -6,7 +6,7 @@ use askama::Template;
 use axum::response::Response;
 use http::request::Parts;
 
-use super::package::Day;
+use super::shown::Day;
 use crate::app::App;
 use crate::endpoint::Surface;
 use crate::http::people::{self, Audience, Site};

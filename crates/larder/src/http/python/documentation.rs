@@ -22,10 +22,10 @@ use resources::turns::Turns;
 
 use super::ask::Ask;
 use super::project::{in_one_spelling, readable};
+use super::reply;
 use super::rights::About;
 use super::route::Route;
 use super::write::Refused;
-use super::{reply, simple};
 use crate::app::App;
 use crate::cache::open_zips::{COPY_BYTES_MAX, Unopened, Zip};
 use crate::http::conditional::is_current;
@@ -72,7 +72,7 @@ pub(super) async fn show_documentation(ask: &Ask, route: &Route) -> Result<Respo
             // The links of the page count from its directory.
             Some(_) if !is_directory => {
                 let path = format!("{}/", ask.path);
-                return Err(Refused::from(simple::redirect(ask, &path)));
+                return Err(Refused::from(reply::redirect(ask, &path)));
             }
             Some(at) => (at, index),
             None => return Err(missing(format!("The documentation has no page {joined}."))),

@@ -28,12 +28,10 @@ use store::{BlobError, BlobReader};
 
 use super::ask::Ask;
 use super::policy::{self, Given};
-use super::project::{admit, admit_to_file};
 use super::reply;
-use super::rights::{About, remover, tester};
+use super::rights::{About, admit, admit_to_file, remover, tester};
 use super::route::FilePath;
-use super::stages::refused;
-use super::write::{Refused, committed, whole_body};
+use super::write::{Refused, committed, refused, whole_body};
 use crate::http::auth;
 use crate::http::body::{BodyError, Shape, parsed};
 use crate::http::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};

@@ -9,8 +9,7 @@ use http::{HeaderValue, StatusCode};
 use pypi::{Filename, ResolutionOrder, Version};
 
 use super::ask::Ask;
-use super::project::admit;
-use super::rights::About;
+use super::rights::{About, admit};
 use super::route::{FilePath, Route};
 use super::simple::mirrored::{failed, mirrors_of_one_project};
 use super::write::Refused;

@@ -16,49 +16,23 @@ use jiff::Timestamp;
 use pypi::change::remove;
 use pypi::devpi::{self, MetadataBytes, View};
 use pypi::policy::Hidden;
-use pypi::{Judge, ProjectName, ResolutionOrder, Shown, Stage, VersionView};
+use pypi::{Judge, ProjectName, ResolutionOrder, Shown, VersionView};
 use serde_json::Value;
 use serde_json::json;
 use state::release_metadata;
 use tokio::sync::mpsc;
 
 use super::ask::Ask;
-use super::rights::{About, check_file_reader, check_reader, remover};
+use super::rights::{About, admit, no_stage, remover};
 use super::route::Project;
-use super::stages::refused;
-use super::write::{Refused, committed};
-use super::{policy, reply, simple};
+use super::write::{Refused, committed, refused};
+use super::{policy, reply};
 use crate::app::App;
 use crate::http::error::HttpError;
 
 /// Metadata that is read, and versions that are written, at a time: a project with more is sent in portions, so
 /// that thousands of long descriptions are never in memory together.
 const AT_ONCE: usize = 16;
-
-/// Refuses senders who may not read all that these stages show.
-pub(super) async fn admit(
-    ask: &Ask,
-    order: &ResolutionOrder<'_>,
-    about: About<'_>,
-) -> Result<(), HttpError> {
-    let Some(own) = order.stages().first() else { return Ok(()) };
-    if order.stages().iter().all(|stage| stage.config().is_public()) {
-        return Ok(());
-    }
-    check_reader(&ask.principal().await?, order, about.of(own).portion())
-}
-
-/// Refuses a client that may not read a file of the stage.
-pub(super) async fn admit_to_file(
-    ask: &Ask,
-    stage: &Stage,
-    about: About<'_>,
-) -> Result<(), HttpError> {
-    if stage.config().is_public() {
-        return Ok(());
-    }
-    check_file_reader(&ask.stored, &ask.principal().await?, stage, about)
-}
 
 /// The stages that answer for `stage`, for somebody who may read them all.
 pub(super) async fn readable<'ask>(
@@ -77,11 +51,6 @@ pub(super) async fn readable<'ask>(
     Ok(order)
 }
 
-/// There is no such stage.
-pub(super) fn no_stage(stage: &str) -> Refused {
-    HttpError::unknown_stage(stage).into()
-}
-
 /// What a project is called here, or where it is found under that name.
 fn normalized<'ask>(ask: &Ask, project: &'ask Project) -> Result<&'ask ProjectName, Refused> {
     in_one_spelling(ask, project, || no_project(&project.as_sent))
@@ -97,7 +66,7 @@ pub(super) fn in_one_spelling<'ask>(
     if project.is_normalized() {
         return Ok(name);
     }
-    Err(Refused::from(simple::redirect(ask, &ask.path_with(2, name.as_str()))))
+    Err(Refused::from(reply::redirect(ask, &ask.path_with(2, name.as_str()))))
 }
 
 fn no_project(project: &str) -> Refused {

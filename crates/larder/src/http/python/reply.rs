@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, VARY};
 use http::{HeaderValue, Method, StatusCode};
 use hyper::ext::ReasonPhrase;
 use pypi::devpi;
@@ -17,6 +17,10 @@ use crate::http::people::{self, Site};
 
 /// Without a parameter: devpi's client compares it as a whole.
 pub(super) const JSON: &str = "application/json";
+
+/// What a page differs by where `Accept` leaves HTML to us: people get another one than installers do.
+pub(super) const VARIES: HeaderValue =
+    HeaderValue::from_static("Accept, User-Agent, Accept-Encoding");
 
 /// Most characters of a message.
 const MESSAGE_CHARS_MAX: usize = 1_000;
@@ -128,4 +132,15 @@ pub(super) fn typed(
     content_type: &'static str,
 ) -> Response {
     (status, [(CONTENT_TYPE, HeaderValue::from_static(content_type))], body.into()).into_response()
+}
+
+/// Sends the client to another path of this server, with the query that it sent.
+pub(super) fn redirect(ask: &Ask, path: &str) -> Response {
+    let query = ask.head.uri.query().map_or_else(String::new, |query| format!("?{query}"));
+    let mut response = StatusCode::FOUND.into_response();
+    if let Ok(location) = HeaderValue::try_from(format!("{}{path}{query}", ask.root_url)) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response.headers_mut().insert(VARY, VARIES);
+    response
 }

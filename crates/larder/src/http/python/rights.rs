@@ -9,7 +9,6 @@ use pypi::{FileLookup, ProjectName, ResolutionOrder, Stage, StageConfig, StageNa
 use state::stored::Stored;
 
 use super::ask::Ask;
-use super::project::no_stage;
 use super::reply;
 use super::route::FilePath;
 use super::write::Refused;
@@ -267,4 +266,34 @@ pub(super) fn no_replacing(filename: &str) -> String {
 pub(super) fn not_listed(principal: &Principal, list: &str, stage: &StageName) -> String {
     let name = principal.user_name().map_or("nobody", |name| name.as_str());
     format!("`{name}` is not in `{list}` of {stage}")
+}
+
+/// Refuses senders who may not read all that these stages show.
+pub(super) async fn admit(
+    ask: &Ask,
+    order: &ResolutionOrder<'_>,
+    about: About<'_>,
+) -> Result<(), HttpError> {
+    let Some(own) = order.stages().first() else { return Ok(()) };
+    if order.stages().iter().all(|stage| stage.config().is_public()) {
+        return Ok(());
+    }
+    check_reader(&ask.principal().await?, order, about.of(own).portion())
+}
+
+/// Refuses a client that may not read a file of the stage.
+pub(super) async fn admit_to_file(
+    ask: &Ask,
+    stage: &Stage,
+    about: About<'_>,
+) -> Result<(), HttpError> {
+    if stage.config().is_public() {
+        return Ok(());
+    }
+    check_file_reader(&ask.stored, &ask.principal().await?, stage, about)
+}
+
+/// There is no such stage.
+pub(super) fn no_stage(stage: &str) -> Refused {
+    HttpError::unknown_stage(stage).into()
 }

@@ -27,9 +27,9 @@ use state::stored::Stored;
 use store::BlobError;
 
 use super::ask::Ask;
-use super::project::{no_stage, readable};
+use super::project::readable;
 use super::reply;
-use super::rights::{About, check_reader};
+use super::rights::{About, check_reader, no_stage};
 use super::write::{Refused, whole_body};
 use crate::app::App;
 use crate::http::error::HttpError;

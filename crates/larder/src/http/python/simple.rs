@@ -6,8 +6,7 @@ use ::reply::Encoding;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, LOCATION, USER_AGENT,
-    VARY,
+    ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, USER_AGENT, VARY,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -17,8 +16,7 @@ use net::Answered;
 use pypi::{Links, NoPage, Page, PageForm, PageRequest, ProjectName, ResolutionOrder};
 
 use super::ask::{Ask, is_installer};
-use super::project::admit;
-use super::rights::{About, refused_reader};
+use super::rights::{About, admit, refused_reader};
 use super::route::Project;
 use super::write::Refused;
 use super::{insert_headers, reply};
@@ -31,8 +29,6 @@ use crate::http::serial;
 /// With it, whatever its value, links are absolute.
 const X_DEVPI_ABSOLUTE_URLS: HeaderName = HeaderName::from_static("x-devpi-absolute-urls");
 
-/// What a page differs by where `Accept` leaves HTML to us: people get another one than installers do.
-const VARIES: HeaderValue = HeaderValue::from_static("Accept, User-Agent, Accept-Encoding");
 /// What a page differs by whose form `Accept` names. Most installers do, and their caches share it.
 const VARIES_BY_ACCEPT: HeaderValue = HeaderValue::from_static("Accept, Accept-Encoding");
 
@@ -92,7 +88,7 @@ impl Wanted {
     }
 
     fn varies(&self) -> HeaderValue {
-        if self.varies_by_agent { VARIES } else { VARIES_BY_ACCEPT }
+        if self.varies_by_agent { reply::VARIES } else { VARIES_BY_ACCEPT }
     }
 
     /// By `Accept` and its weights; HTML where nothing else is asked for. The error: a version of the API that
@@ -161,13 +157,13 @@ pub(super) async fn show_simple_page(
         let start = ask.path.trim_end_matches('/');
         let start = start.rfind('/').map_or("", |at| &start[..at]);
         let slash = if has_slash { "/" } else { "" };
-        return Ok(redirect(ask, &format!("{start}/{name}{slash}")));
+        return Ok(reply::redirect(ask, &format!("{start}/{name}{slash}")));
     }
     // People are sent to where the page's links are right by themselves.
     let is_simple = ask.path.contains("/+simple/") || ask.path.contains("/%2Bsimple/");
     let Ok(wanted) = Wanted::of(&ask.head.headers) else { return Ok(not_acceptable(ask)) };
     if is_simple && !has_slash && wanted.form == PageForm::Human {
-        return Ok(redirect(ask, &format!("{}/", ask.path)));
+        return Ok(reply::redirect(ask, &format!("{}/", ask.path)));
     }
     page(ask, stage, Some(name), wanted).await
 }
@@ -189,7 +185,7 @@ pub(super) async fn refresh_page(
     let Some(name) = &project.name else { return Ok(no_project(ask, project)) };
     mirrored::refresh(ask, stage, name).await?;
     let names: Vec<&str> = ask.path.split('/').take(3).collect();
-    Ok(redirect(ask, &format!("{}/+simple/{name}/", names.join("/"))))
+    Ok(reply::redirect(ask, &format!("{}/+simple/{name}/", names.join("/"))))
 }
 
 /// `POST` where only pages are: some upload to the URL that they install from.
@@ -293,16 +289,6 @@ fn respond(request: &HeaderMap, page: &Page, wanted: &Wanted, encoding: Encoding
     }
     headers.insert(VARY, wanted.varies());
     headers.insert(CACHE_CONTROL, if page.is_public() { PUBLIC } else { PRIVATE });
-    response
-}
-
-pub(super) fn redirect(ask: &Ask, path: &str) -> Response {
-    let query = ask.head.uri.query().map_or_else(String::new, |query| format!("?{query}"));
-    let mut response = StatusCode::FOUND.into_response();
-    if let Ok(location) = HeaderValue::try_from(format!("{}{path}{query}", ask.root_url)) {
-        response.headers_mut().insert(LOCATION, location);
-    }
-    response.headers_mut().insert(VARY, VARIES);
     response
 }
 

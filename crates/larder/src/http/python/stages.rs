@@ -7,11 +7,11 @@ use http::StatusCode;
 use jiff::Timestamp;
 use pypi::change::stage as change;
 use pypi::devpi::{self, IndexConfig};
-use pypi::{ChangeError, ConfigEdit, Refusal, StageConfig, StageName};
+use pypi::{ChangeError, ConfigEdit, StageConfig, StageName};
 
 use super::ask::Ask;
 use super::rights::{check_bases, check_keeper, unreadable};
-use super::write::{Refused, committed_and_noted, json_body};
+use super::write::{Refused, committed_and_noted, json_body, refused};
 use super::{policy, reply};
 use crate::http::auth;
 use crate::http::body::{Json, JsonBound};
@@ -29,22 +29,6 @@ pub(super) async fn show_api(ask: &Ask, stage: &str) -> Result<Response, Refused
     }
     let config = devpi::api_config(&ask.root_url, &principal, found.map(|stage| &**stage));
     Ok(reply::result(StatusCode::OK, "apiconfig", config, None))
-}
-
-/// The status that devpi gives a refusal.
-pub(super) fn status(error: &ChangeError) -> StatusCode {
-    match error.refusal() {
-        Refusal::Invalid => StatusCode::BAD_REQUEST,
-        Refusal::Forbidden => StatusCode::FORBIDDEN,
-        Refusal::NotFound => StatusCode::NOT_FOUND,
-        Refusal::Gone => StatusCode::GONE,
-        Refusal::Conflict => StatusCode::CONFLICT,
-    }
-}
-
-/// A change that a rule forbids, as a message of the API.
-pub(super) fn refused(error: ChangeError) -> Refused {
-    Refused::rule(status(&error), error)
 }
 
 pub(super) fn named(stage: &str) -> Result<StageName, Refused> {

@@ -10,8 +10,7 @@ use pypi::ResolutionOrder;
 use serde_json::json;
 
 use super::ask::{Ask, below};
-use super::project::{admit, admit_to_file};
-use super::rights::About;
+use super::rights::{About, admit, admit_to_file};
 use super::route::Route;
 use super::write::Refused;
 use super::{SERVER_VERSION_TEXT, reply};

@@ -26,10 +26,10 @@ use state::stored::{Basis, Stored, WriteFailure};
 use store::{BlobError, SpooledBlob};
 
 use super::ask::Ask;
+use super::reply;
 use super::rights::{About, cause, no_replacing, not_listed};
 use super::route::Route;
-use super::write::decided;
-use super::{reply, stages};
+use super::write::{self, decided};
 use crate::http::auth;
 use crate::http::body::{self, BodyError, announced, client};
 use crate::http::error::HttpError;
@@ -97,7 +97,7 @@ fn bad(error: impl std::fmt::Display) -> Refused {
 }
 
 fn refused(error: pypi::ChangeError) -> Refused {
-    Refused::Upload(stages::status(&error), error.to_string())
+    Refused::Upload(write::status(&error), error.to_string())
 }
 
 /// `POST /{user}/{index}/` with a form.

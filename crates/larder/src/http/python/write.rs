@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
 use http::StatusCode;
+use pypi::{ChangeError, Refusal};
 use record::Batch;
 use state::stored::{Basis, WriteFailure};
 use store::CommitError;
@@ -86,6 +87,22 @@ impl Refused {
     pub(super) fn conflict(message: impl Display) -> Refused {
         Refused::rule(StatusCode::CONFLICT, message)
     }
+}
+
+/// The status that devpi gives a refusal.
+pub(super) fn status(error: &ChangeError) -> StatusCode {
+    match error.refusal() {
+        Refusal::Invalid => StatusCode::BAD_REQUEST,
+        Refusal::Forbidden => StatusCode::FORBIDDEN,
+        Refusal::NotFound => StatusCode::NOT_FOUND,
+        Refusal::Gone => StatusCode::GONE,
+        Refusal::Conflict => StatusCode::CONFLICT,
+    }
+}
+
+/// A change that a rule forbids, as a message of the API.
+pub(super) fn refused(error: ChangeError) -> Refused {
+    Refused::rule(status(&error), error)
 }
 
 /// A body as JSON, whatever it says it is; devpi's clients do not always say.

@@ -21,8 +21,7 @@ use super::project::readable;
 use super::reply;
 use super::rights::{About, keeper, remover};
 use super::route::{FilePath, Project};
-use super::stages::refused;
-use super::write::{self, Refused, committed, optional_json_body};
+use super::write::{self, Refused, committed, optional_json_body, refused};
 use crate::http::auth;
 use crate::http::body::JsonBound;
 

@@ -20,7 +20,8 @@ use state::stored::Stored;
 use store::SpooledBlob;
 
 use super::super::attachments::{self, Done, Failed};
-use super::{Place, Shown, admit_editor};
+use super::super::reading::Reading;
+use super::{Place, admit_editor};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::forms::{self, TOKEN_FIELD, Undue};
@@ -100,10 +101,10 @@ impl File {
 
 /// `GET /+attachments/{article}/` for a browser, for somebody who may read the article, which is there.
 pub(in super::super) async fn show_attachments(
-    shown: &Shown<'_>,
+    shown: &Reading<'_>,
     name: &ArticleName,
 ) -> Result<Response, HttpError> {
-    let &Shown { app, head, .. } = shown;
+    let &Reading { app, head, .. } = shown;
     let sender = forms::logged_in(app, head).await.ok();
     let sender = sender.filter(|(_, principal)| may_change(app, principal, name));
     let Some((session, _)) = sender else {
@@ -121,7 +122,7 @@ fn may_change(app: &App, principal: &Principal, name: &ArticleName) -> bool {
 }
 
 fn page<'a>(
-    shown: &Shown<'_>,
+    shown: &Reading<'_>,
     name: &'a ArticleName,
     form: String,
     problem: String,
@@ -221,7 +222,7 @@ pub(in super::super) async fn change_attachments(
     else {
         return Err(HttpError::refused(status, problem));
     };
-    let shown = Shown { app, stored: &stored, head, principal: &principal };
+    let shown = Reading { app, stored: &stored, head, principal: &principal };
     let page = page(&shown, name, forms::token(app, &session)?, problem, is_logged_out);
     Ok(people::send_once(&page, head, status).await)
 }

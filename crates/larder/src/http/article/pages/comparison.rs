@@ -9,9 +9,10 @@ use markup::{Block, Cell, Comparison};
 
 use super::super::comparing::{Waiting, computed};
 use super::super::diff::{Sides, Textual};
-use super::super::{parameters, parsed};
-use super::{Place, Shown};
+use super::super::reading::Reading;
+use super::Place;
 use crate::http::error::HttpError;
+use crate::http::parameters::{parameters, parsed};
 use crate::http::people::Site;
 use crate::http::words::{self, in_path};
 
@@ -45,7 +46,7 @@ enum ComparisonResult {
 
 /// The comparison that the query asks for, as a page.
 pub(in super::super) async fn show_difference(
-    shown: &Shown<'_>,
+    shown: &Reading<'_>,
     name: &ArticleName,
 ) -> Result<Response, HttpError> {
     let [from, to, view] = parameters(shown.head.uri.query(), ["from", "to", "view"])?;

@@ -15,9 +15,9 @@ use http::request::Parts;
 use markup::{Format, Options, Rendered};
 use record::Serial;
 
-use super::super::read::{self, bytes};
+use super::super::reading::{self, Reading, bytes};
 use super::super::write::{self, Base, FailedWrite, NewText};
-use super::{BYTES_MAX, Place, Shown, admit_editor, attachments, link};
+use super::{BYTES_MAX, Place, admit_editor, attachments, link};
 use crate::app::App;
 use crate::http::auth;
 use crate::http::error::HttpError;
@@ -213,7 +213,7 @@ impl Editing<'_> {
 
     /// The text of a version, if a form can have it.
     async fn text_of(&self, facts: &RevisionFacts) -> Result<String, HttpError> {
-        let content = read::content_of(self.name, facts)?;
+        let content = reading::content_of(self.name, facts)?;
         let unusable = |reason: &str| {
             let detail = format!(
                 "`{}` cannot be changed in a browser: {reason}; a PUT to `/article/{0}` replaces it",
@@ -237,7 +237,7 @@ impl Editing<'_> {
         draft: &Draft,
     ) -> Result<Arc<Rendered>, HttpError> {
         let stored = auth::stored(self.app)?;
-        let shown = Shown { app: self.app, stored: &stored, head: self.head, principal };
+        let shown = Reading { app: self.app, stored: &stored, head: self.head, principal };
         let site = shown.site();
         let resolve = |link: &str| link::resolve(&shown, self.name, site.prefix(), link);
         let format = Format::of_media_type(&self.media_type(&stored.articles, draft));
@@ -415,7 +415,7 @@ impl Editing<'_> {
         let form = sender.map(|(session, _)| forms::token(self.app, session)).transpose()?;
         let renamed = article.and_then(|article| article.redirect());
         let may_know = |to: &&ArticleName| {
-            sender.is_some_and(|(_, principal)| read::may_read(self.app, principal, to))
+            sender.is_some_and(|(_, principal)| reading::may_read(self.app, principal, to))
         };
         let renamed = renamed.filter(may_know);
         let page = EditPage {

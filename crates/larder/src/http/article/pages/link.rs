@@ -6,12 +6,13 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::super::attachments;
-use super::{Shown, may_read};
+use super::super::reading::Reading;
+use super::may_read;
 use crate::http::words::in_path;
 
 /// The target of a relative link in the article `name`.
 pub(super) fn resolve(
-    shown: &Shown<'_>,
+    shown: &Reading<'_>,
     name: &ArticleName,
     prefix: &str,
     link: &str,
@@ -35,7 +36,7 @@ pub(super) fn resolve(
 }
 
 /// The file of the article that a link names.
-fn attached(shown: &Shown<'_>, name: &ArticleName, prefix: &str, link: &str) -> Option<Target> {
+fn attached(shown: &Reading<'_>, name: &ArticleName, prefix: &str, link: &str) -> Option<Target> {
     let attachments = shown.stored.articles.attachments(name)?;
     let file = link.strip_prefix("./").unwrap_or(link);
     let file = file.split(['?', '#']).next().unwrap_or_default();
@@ -46,7 +47,7 @@ fn attached(shown: &Shown<'_>, name: &ArticleName, prefix: &str, link: &str) -> 
     Some(if file.is_picture() { Target::Picture(place) } else { Target::Page(place) })
 }
 
-fn found(shown: &Shown<'_>, prefix: &str, url: &Url) -> Option<Target> {
+fn found(shown: &Reading<'_>, prefix: &str, url: &Url) -> Option<Target> {
     if url.host_str() != Some("here.invalid") {
         return None;
     }

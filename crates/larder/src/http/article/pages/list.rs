@@ -5,7 +5,8 @@ use article::{Article, ListQuery, Page};
 use askama::Template;
 use axum::response::Response;
 
-use super::{Place, Shown};
+use super::super::reading::Reading;
+use super::Place;
 use crate::http::people::Site;
 use crate::http::words::{self, Time, in_path};
 use crate::published::article_texts::Hits;
@@ -58,7 +59,7 @@ impl<'a> Item<'a> {
 
 /// This page of the list.
 pub(in super::super) async fn show_list(
-    shown: &Shown<'_>,
+    shown: &Reading<'_>,
     query: &ListQuery<'_>,
     page: &Page,
 ) -> Response {
@@ -88,7 +89,7 @@ pub(in super::super) async fn show_list(
 
 /// What a search for words found.
 pub(in super::super) async fn show_hits(
-    shown: &Shown<'_>,
+    shown: &Reading<'_>,
     prefix: &str,
     text: &str,
     hits: &Hits,

@@ -18,7 +18,7 @@ use state::stored::{Stored, WriteFailure};
 use super::received::Received;
 use crate::app::App;
 use crate::http::article::comparing::{Waiting, computed};
-use crate::http::article::read;
+use crate::http::article::reading;
 use crate::http::error::HttpError;
 use crate::http::{auth, serial};
 
@@ -159,7 +159,7 @@ pub(super) async fn overtaken(
     received: Option<&Received>,
     may_read: bool,
 ) -> FailedWrite {
-    let sight = (may_read, read::is_open(app));
+    let sight = (may_read, app.articles_are_open());
     let Some(received) = received else { return refused(error, None, stored, sight) };
     if let WriteError::Precondition(stale) = &mut error {
         stale.has_same_content = stale.latest.content() == Some(&received.facts);
@@ -264,7 +264,7 @@ async fn propose(
 /// The text of a revision; nothing for a deletion.
 async fn bytes_of(app: &App, facts: Option<&RevisionFacts>) -> Result<Bytes, HttpError> {
     match facts.and_then(|facts| facts.content()) {
-        Some(content) => read::bytes(app, content).await,
+        Some(content) => reading::bytes(app, content).await,
         None => Ok(Bytes::new()),
     }
 }

@@ -18,9 +18,8 @@ use crate::http::conditional::{Wanted, content_range, is_current, unsatisfiable,
 use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
 use crate::http::python::policy::{self, Given};
-use crate::http::python::project::{admit, admit_to_file};
 use crate::http::python::reply;
-use crate::http::python::rights::About;
+use crate::http::python::rights::{About, admit, admit_to_file};
 use crate::http::python::route::FilePath;
 use crate::http::python::simple::mirrored::{failed, mirrors_of_one_project};
 use crate::http::python::write;

@@ -19,9 +19,9 @@ use pypi::{
 use super::super::ask::Ask;
 use super::super::policy;
 use super::super::project::{in_one_spelling, metadata, readable};
+use super::super::reply;
 use super::super::rights::About;
 use super::super::route::Project;
-use super::super::simple;
 use super::super::write::Refused;
 use super::described::Described;
 use crate::cache::finished_pages::MadeOf;
@@ -231,7 +231,7 @@ async fn show(
         // What a mirror has is not known before it was asked: the page for installers does.
         if wanted.is_none() && !mirrors.asked.is_empty() {
             let names: Vec<&str> = ask.path.split('/').take(3).collect();
-            return Ok(simple::redirect(ask, &format!("{}/+simple/{name}/", names.join("/"))));
+            return Ok(reply::redirect(ask, &format!("{}/+simple/{name}/", names.join("/"))));
         }
         return Err(missing().into());
     };

@@ -19,9 +19,8 @@ use super::{PRIVATE, PUBLIC, Wanted, X_DEVPI_ABSOLUTE_URLS, respond};
 use crate::http::error::HttpError;
 use crate::http::negotiation::accepted_encoding;
 use crate::http::python::ask::Ask;
-use crate::http::python::project::admit;
 use crate::http::python::reply as answer;
-use crate::http::python::rights::{About, refused_reader};
+use crate::http::python::rights::{About, admit, refused_reader};
 use crate::http::respond::{Conditions, respond_now};
 
 /// For what upstream has not confirmed in time: nobody keeps it.

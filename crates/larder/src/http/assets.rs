@@ -12,8 +12,8 @@ use http::{HeaderValue, StatusCode};
 use reply::Reply;
 use sha2::{Digest as _, Sha256};
 
-use crate::http::error::HttpError;
-use crate::http::respond::{Conditions, respond};
+use super::error::HttpError;
+use super::respond::{Conditions, respond};
 
 /// A path under which something else will never be.
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
@@ -22,22 +22,22 @@ const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000,
 const NAME_DIGITS: usize = 16;
 
 /// A file of all pages.
-pub(in crate::http) struct Asset {
+pub(super) struct Asset {
     /// Below the root of this server, without the slash at its start.
-    pub(in crate::http) path: String,
+    pub(super) path: String,
     /// As `integrity` and a policy name it: `sha256-` and the digest in base64.
-    pub(in crate::http) integrity: String,
+    pub(super) integrity: String,
     reply: Reply,
 }
 
 /// How all pages look.
-pub(in crate::http) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
-    Asset::new("css", "text/css; charset=utf-8", include_str!("../../pages/style.css"))
+pub(super) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new("css", "text/css; charset=utf-8", include_str!("../pages/style.css"))
 });
 
 /// What pages do beyond what a browser does by itself. Every page works without it.
-pub(in crate::http) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
-    Asset::new("js", "text/javascript; charset=utf-8", include_str!("../../pages/script.js"))
+pub(super) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new("js", "text/javascript; charset=utf-8", include_str!("../pages/script.js"))
 });
 
 impl Asset {
@@ -56,7 +56,7 @@ impl Asset {
 ///
 /// # Errors
 /// 404 for another file than the two of this version.
-pub(in crate::http) async fn show_asset(head: &Parts) -> Result<Response, HttpError> {
+pub(super) async fn show_asset(head: &Parts) -> Result<Response, HttpError> {
     let path = head.uri.path();
     let assets = [&*STYLE, &*SCRIPT];
     let asset = assets.into_iter().find(|asset| path.strip_prefix('/') == Some(&asset.path));
