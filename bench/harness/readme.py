@@ -26,6 +26,13 @@ def write(out):
     README.write_text(before + BEGIN + "\n" + "\n".join(figures()) + "\n" + END + after, encoding="utf-8")
 
 
+def write_with_results(out):
+    """Writes RESULTS.md anew, too: for the other scripts than bench/run, whose figures it sums up."""
+    if Path(out).resolve() == HERE:
+        report.write(report.read(HERE / "results.json"), HERE, quick=False)
+    write(out)
+
+
 def figures():
     """What stands there, line by line."""
     results, python, follow = report.read(HERE / "results.json"), report_python.read(HERE / "python.json"), report.kept("follow.json")
