@@ -2,7 +2,8 @@
 //!
 //! [`Gate`]: has anything changed? -> [`settled`]: no push is under way -> then, in one consistent snapshot,
 //!
-//! - the first time, and now and then, [`Catalogue`]: all tables -> a dump in a spool file -> [`News::Dump`]
+//! - the first time, and now and then, [`Catalogue`] after [`Catalogue`], a thousand packages each, until all tables are read -> a dump
+//!   in a spool file -> [`News::Dump`]
 //! - else [`Held`]: which package bases differ? -> [`Catalogue`] of these alone -> [`News::Changes`]
 //!
 //! The database is only read. An error drops the connection; the next poll connects again, and whatever was served stays. What was
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use aur::Changes;
 use sqlx::mysql::MySqlConnectOptions;
-use sqlx::{ConnectOptions, Connection, MySqlConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, MySqlConnection, Row as _};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{News, SourceError, SourceOptions, Update};
@@ -28,9 +29,10 @@ mod url;
 
 pub use url::DatabaseUrl;
 
-use catalogue::{Catalogue, begin, end};
+use catalogue::{Catalogue, begin, each, end};
 use digests::Held;
 use gate::{Gate, Tables};
+use spool::DumpWriter;
 
 /// How often the database is asked whether anything has changed.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -159,16 +161,19 @@ impl DatabaseWatch {
     async fn connect(&mut self) -> Result<MySqlConnection, SourceError> {
         let options: MySqlConnectOptions = self.url.options().clone();
         let options = options.disable_statement_logging();
+        let bound = self.options.connect_timeout;
         let connecting = async {
             let mut connection = MySqlConnection::connect_with(&options).await?;
-            sqlx::raw_sql(
-                "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET NAMES utf8mb4",
+            let session = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET NAMES utf8mb4";
+            each(
+                &mut connection,
+                &[session.to_owned(), gate::SESSION.to_owned()],
+                bound,
+                |_, _| Ok(()),
             )
-            .execute(&mut connection)
             .await?;
             Ok(connection)
         };
-        let bound = self.options.connect_timeout;
         let connection = self.within(bound, "connecting", connecting).await?;
         // What happened without a connection, nobody has seen.
         self.gate = Gate::default();
@@ -213,9 +218,20 @@ impl DatabaseWatch {
             None if is_waiting => Tables::default().and("Packages"),
             None => Tables::ALL,
         };
-        self.gate.reading(tables);
         let settling = settled(connection, self.last_package);
-        self.within(bound + QUIET_WAIT_MAX, "waiting for pushes to end", settling).await?;
+        let has_waited =
+            self.within(bound + QUIET_WAIT_MAX, "waiting for pushes to end", settling).await?;
+        let tables = match has_waited {
+            // What has moved meanwhile is read at once, and not again.
+            true => {
+                let asking = self.gate.look(connection);
+                let moved = timeout(bound, asking).await;
+                let moved = moved.map_err(|_| self.timed_out("asking for changes", bound))?;
+                tables.and_all(moved.map_err(|error| self.failed(&error))?.unwrap_or_default())
+            }
+            false => tables,
+        };
+        self.gate.reading(tables);
         match self.held.take() {
             Some(held) if !reads_all => {
                 // Until it is held again, for those who give up on the way.
@@ -235,38 +251,26 @@ impl DatabaseWatch {
         connection: &mut MySqlConnection,
     ) -> Result<Option<News>, SourceError> {
         self.is_all_wanted = true;
-        let stall = self.options.body_stall_timeout;
         let started_at = Instant::now();
-        let (catalogue, held) = loop {
-            let reading = async {
-                let now = begin(connection).await?;
-                let catalogue = Catalogue::read(connection, stall, now, None).await?;
-                let held = Held::see(connection, stall, &catalogue).await?;
-                end(connection).await?;
-                Ok((catalogue, held))
-            };
+        let (read, held) = loop {
             let bound = self.options.transfer_time_max;
-            let (catalogue, held) = self.within(bound, "reading the tables", reading).await?;
-            let has_lost = self.held.as_ref().is_some_and(|before| before.has_lost(&catalogue));
+            let reading = self.read_everything(connection);
+            let (read, held) = timeout(bound, reading)
+                .await
+                .map_err(|_| self.timed_out("reading the tables", bound))??;
+            let has_lost = self.held.as_ref().is_some_and(|before| before.has_lost(&held));
             if !has_lost || started_at.elapsed() >= self.options.emptied_wait {
-                break (catalogue, held);
+                break (read, held);
             }
             sleep(EMPTIED_LOOK_INTERVAL.min(self.options.emptied_wait)).await;
         };
         let now = Instant::now();
-        let last_package =
-            self.last_package.unwrap_or_else(|| catalogue.last_package() - RECENT_PACKAGES);
-        self.note_recent(&catalogue, last_package, now);
-        self.last_package = Some(catalogue.last_package());
-        let origin = self.url.to_string();
-        let (directory, bytes_max) = (self.spool_dir.clone(), self.options.dump_bytes_max);
-        let fingerprint = self.fingerprint.clone();
-        let spooling = tokio::task::spawn_blocking(move || {
-            spool::write(&catalogue, &directory, bytes_max, origin, fingerprint)
-        });
-        let (arrival, digest) = spooling
-            .await
-            .map_err(|error| self.unmade(&format!("the dump cannot be made: {error}")))??;
+        self.recent.retain(|_, at| now - *at < RECENT);
+        self.recent.extend(read.recent.into_iter().map(|base| (base, now)));
+        self.last_package = Some(read.last_package);
+        let (origin, fingerprint) = (self.url.to_string(), self.fingerprint.clone());
+        let (arrival, digest) =
+            read.dump.finish(read.now, held.empty_bases(), origin, fingerprint)?;
         (self.read_at, self.read_all_at) = (Some(now), Some(now));
         self.held = Some(held);
         self.is_all_wanted = false;
@@ -279,6 +283,42 @@ impl DatabaseWatch {
         self.handed_out = digest;
         (self.is_handed_out, self.were_changes) = (true, false);
         Ok(Some(News::Dump(arrival)))
+    }
+
+    /// Reads all tables in one transaction, some packages at a time.
+    async fn read_everything(
+        &self,
+        connection: &mut MySqlConnection,
+    ) -> Result<(ReadEverything, Held), SourceError> {
+        let failed = |error| self.failed(&error);
+        let stall = self.options.body_stall_timeout;
+        let now = begin(connection).await.map_err(failed)?;
+        let mut held = Held::see(connection, stall, now).await.map_err(failed)?;
+        let known_package = match self.last_package {
+            Some(last) => last,
+            None => last_package(connection).await.map_err(failed)? - RECENT_PACKAGES,
+        };
+        let mut dump = DumpWriter::create(&self.spool_dir, self.options.dump_bytes_max)?;
+        let (mut last_package, mut recent) = (0, Vec::new());
+        loop {
+            let part = Catalogue::read_after(connection, stall, now, last_package);
+            let part = part.await.map_err(failed)?;
+            if part.packages.is_empty() {
+                break;
+            }
+            held.count(&part);
+            last_package = part.last_package();
+            let is_new = |package: &&catalogue::Package| package.id > known_package;
+            recent.extend(part.packages.iter().filter(is_new).map(|package| package.base));
+            let origin = self.url.to_string();
+            let writing =
+                tokio::task::spawn_blocking(move || dump.write(&part, &origin).map(|()| dump));
+            dump = writing
+                .await
+                .map_err(|error| self.unmade(&format!("the dump cannot be made: {error}")))??;
+        }
+        end(connection).await.map_err(failed)?;
+        Ok((ReadEverything { now, last_package, recent, dump }, held))
     }
 
     /// Reads the bases that differ from those that are `held`, as far as these tables tell.
@@ -306,7 +346,7 @@ impl DatabaseWatch {
             }
             difference.see_beside(connection, stall, tables).await?;
             let bases: Vec<i64> = difference.bases.iter().copied().collect();
-            let part = Catalogue::read(connection, stall, now, Some(&bases)).await?;
+            let part = Catalogue::read(connection, stall, now, &bases).await?;
             end(connection).await?;
             Ok(Some((difference, part)))
         };
@@ -394,6 +434,16 @@ impl DatabaseWatch {
     }
 }
 
+/// What was read of all tables.
+struct ReadEverything {
+    /// The database's clock, in Unix seconds.
+    now: i64,
+    last_package: i64,
+    /// Bases with packages that are newer than the last read.
+    recent: Vec<i64>,
+    dump: DumpWriter,
+}
+
 /// Of bases that have lost all packages, those that are shown as they were; `since` has when each was first seen so.
 fn left_for_later(
     since: &mut HashMap<i64, Instant>,
@@ -406,30 +456,37 @@ fn left_for_later(
     since.keys().copied().collect()
 }
 
-/// Waits until nothing has been added for a while to packages with a higher number than `last_package`.
-async fn settled(
-    connection: &mut MySqlConnection,
-    last_package: Option<i64>,
-) -> Result<(), sqlx::Error> {
-    const STATE: &str = "SELECT CONCAT_WS(' ', \
-         (SELECT COUNT(*) FROM Packages WHERE ID > ?), \
+/// The highest number of a package.
+async fn last_package(connection: &mut MySqlConnection) -> Result<i64, sqlx::Error> {
+    let query = "SELECT CAST(COALESCE(MAX(ID), 0) AS SIGNED) FROM Packages";
+    sqlx::raw_sql(query).fetch_one(connection).await?.try_get(0)
+}
+
+/// Waits until nothing has been added for a while to packages with a higher number than `last`; returns whether it had to wait.
+async fn settled(connection: &mut MySqlConnection, last: Option<i64>) -> Result<bool, sqlx::Error> {
+    let last = match last {
+        Some(last) => last,
+        None => last_package(connection).await? - RECENT_PACKAGES,
+    };
+    let state = format!(
+        "SELECT CONCAT_WS(' ', \
+         (SELECT COUNT(*) FROM Packages WHERE ID > {last}), \
          (SELECT COALESCE(MAX(ID), 0) FROM Packages), \
-         (SELECT COUNT(*) FROM PackageDepends WHERE PackageID > ?), \
-         (SELECT COUNT(*) FROM PackageRelations WHERE PackageID > ?), \
-         (SELECT COUNT(*) FROM PackageGroups WHERE PackageID > ?), \
-         (SELECT COUNT(*) FROM PackageLicenses WHERE PackageID > ?))";
-    let highest = "SELECT CAST(COALESCE(MAX(ID), 0) AS SIGNED) FROM Packages";
-    let highest: i64 = sqlx::query_scalar(highest).fetch_one(&mut *connection).await?;
-    let last = last_package.unwrap_or(highest - RECENT_PACKAGES);
+         (SELECT COUNT(*) FROM PackageDepends WHERE PackageID > {last}), \
+         (SELECT COUNT(*) FROM PackageRelations WHERE PackageID > {last}), \
+         (SELECT COUNT(*) FROM PackageGroups WHERE PackageID > {last}), \
+         (SELECT COUNT(*) FROM PackageLicenses WHERE PackageID > {last}))"
+    );
     let started_at = Instant::now();
     let mut quiet = Quiet::default();
+    let mut has_waited = false;
     loop {
-        let query =
-            sqlx::query_scalar(STATE).bind(last).bind(last).bind(last).bind(last).bind(last);
-        let state: String = query.fetch_one(&mut *connection).await?;
+        let query = sqlx::raw_sql(AssertSqlSafe(state.clone()));
+        let state: String = query.fetch_one(&mut *connection).await?.try_get(0)?;
         if quiet.is_settled(state, started_at.elapsed()) {
-            return Ok(());
+            return Ok(has_waited);
         }
+        has_waited = true;
         sleep(QUIET_LOOK_INTERVAL).await;
     }
 }

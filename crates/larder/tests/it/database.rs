@@ -311,7 +311,7 @@ fn changes_of_a_large_catalogue_are_the_same_as_a_new_start() {
     wait_until("all changes to be seen", || answers(&server) == expected);
     // Each server has read all tables once, at its start: the changes were read base by base.
     let reads = "SELECT COUNT(*) FROM general_log WHERE user_host LIKE '%larder%' AND command_type <> 'Prepare' \
-        AND argument LIKE '%FROM PackageDepends'";
+        AND argument LIKE '%Name FROM PackageBases ORDER BY ID'";
     assert_eq!(database.query("mysql", reads).trim(), "2");
     let published = server.app.aur.snapshot_full().expect("a snapshot");
     assert!(published.snapshot.changed_count() > 0);
@@ -550,8 +550,8 @@ fn views_in_place_of_tables_are_compared_seldom() {
     let server = following(&database);
     let count = |pattern: &str| statements(&database, pattern);
     let comparisons = || {
-        count("%FROM PackageBases WHERE %GROUP BY ID DIV %")
-            + count("%FROM Users GROUP BY ID DIV %")
+        count("%FROM PackageBases WHERE TRUE GROUP BY ID DIV %")
+            + count("%FROM Users WHERE TRUE GROUP BY ID DIV %")
     };
     wait_until("some polls", || count("%FROM information_schema.TABLE_STATISTICS%") > 24);
     let (compared, polls) = (comparisons(), count("%FROM information_schema.TABLE_STATISTICS%"));

@@ -1,7 +1,8 @@
 //! [`Catalogue`]: what one consistent snapshot of the database says about packages, or about some of them, compactly.
 //!
 //! A dozen plain selects, each over one table or with the table of its names, are read row by row; rows are put together
-//! here, and not by the server. Lists keep the order of their rows, which is that of the recipe.
+//! here, and not by the server. Lists keep the order of their rows, which is that of the recipe. Selects that do not depend on each
+//! other are sent together.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -9,10 +10,10 @@ use std::time::Duration;
 use aur::fold;
 use futures_util::TryStreamExt;
 use sqlx::mysql::MySqlRow;
-use sqlx::{AssertSqlSafe, MySqlConnection, Row};
+use sqlx::{AssertSqlSafe, Either, MySqlConnection, Row};
 use tokio::time::timeout;
 
-/// A statement that reads rows of all packages or bases, or of some.
+/// A statement that reads rows of some packages or bases.
 struct Select {
     rows: &'static str,
     /// The column with the numbers of packages or bases, and what comes before a condition about it.
@@ -74,19 +75,29 @@ const REQUESTS: Select = Select {
 };
 
 /// How many numbers one statement may have.
-const NUMBERS_MAX: usize = 500;
+pub(super) const NUMBERS_MAX: usize = 500;
+/// How many packages are read at once where all are.
+pub(super) const PACKAGES_AT_ONCE: usize = 1000;
 
 impl Select {
-    /// The statements that read the rows of these packages or bases; of all without numbers.
-    fn statements(&self, numbers: Option<&[i64]>) -> Vec<String> {
+    /// The statements that read the rows of these packages or bases.
+    fn of<'a>(&self, numbers: &'a [i64]) -> impl Iterator<Item = String> + use<'a, '_> {
         let Select { rows, owner, end } = self;
-        let Some(numbers) = numbers else { return vec![format!("{rows}{end}")] };
-        let some = |numbers: &[i64]| {
-            let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
-            format!("{rows}{owner} IN ({}){end}", numbers.join(","))
-        };
-        numbers.chunks(NUMBERS_MAX).map(some).collect()
+        let some = move |numbers| format!("{rows}{owner}{}{end}", in_numbers(numbers));
+        numbers.chunks(NUMBERS_MAX).map(some)
     }
+
+    /// The statement that reads the rows of the packages with these numbers and all between.
+    fn between(&self, first: i64, last: i64) -> String {
+        let Select { rows, owner, end } = self;
+        format!("{rows}{owner} BETWEEN {first} AND {last}{end}")
+    }
+}
+
+/// A condition about a column: that it has one of these numbers.
+pub(super) fn in_numbers(numbers: &[i64]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
+    format!(" IN ({})", numbers.join(","))
 }
 
 /// The lists of a package, in the order of a dump.
@@ -271,7 +282,7 @@ impl Lists {
     }
 }
 
-/// All of it.
+/// All of it, of some packages.
 pub(super) struct Catalogue {
     pub(super) bases: HashMap<i64, Base>,
     /// By rising number.
@@ -308,16 +319,6 @@ impl Catalogue {
         counts
     }
 
-    /// Names of bases without a package.
-    pub(super) fn empty_bases(&self) -> Vec<String> {
-        let mut empty: HashMap<i64, &str> =
-            self.bases.iter().map(|(id, base)| (*id, base.name.as_str())).collect();
-        for package in &self.packages {
-            empty.remove(&package.base);
-        }
-        empty.into_values().map(str::to_owned).collect()
-    }
-
     /// Nothing, at this time of the database.
     pub(super) fn empty(now: i64) -> Catalogue {
         Catalogue {
@@ -330,16 +331,71 @@ impl Catalogue {
         }
     }
 
-    /// Reads these bases with their packages, or all, in the transaction of the connection. The next row may take up to `stall`.
+    /// Reads these bases with their packages, in the transaction of the connection. The next row may take up to `stall`.
     pub(super) async fn read(
         connection: &mut MySqlConnection,
         stall: Duration,
         now: i64,
-        bases: Option<&[i64]>,
+        bases: &[i64],
     ) -> Result<Catalogue, sqlx::Error> {
         let mut catalogue = Catalogue::empty(now);
-        for statement in BASES.statements(bases) {
-            each(connection, statement, stall, |row| {
+        let packages = PACKAGES.of(bases).map(|statement| (Kind::Packages, statement));
+        let statements = packages.chain(of_bases(bases)).collect();
+        catalogue.take_all(connection, stall, statements).await?;
+        catalogue.packages.sort_by_key(|package| package.id);
+        let packages: Vec<i64> = catalogue.packages.iter().map(|package| package.id).collect();
+        let parts = PARTS.into_iter().flat_map(|(kind, select)| {
+            select.of(&packages).map(move |statement| (kind, statement))
+        });
+        catalogue.take_all(connection, stall, parts.collect()).await?;
+        catalogue.sort();
+        Ok(catalogue)
+    }
+
+    /// Reads the first packages whose number is higher than `after`, with their bases: none, if that was the last one.
+    pub(super) async fn read_after(
+        connection: &mut MySqlConnection,
+        stall: Duration,
+        now: i64,
+        after: i64,
+    ) -> Result<Catalogue, sqlx::Error> {
+        let mut catalogue = Catalogue::empty(now);
+        let packages =
+            format!("{} WHERE ID > {after} ORDER BY ID LIMIT {PACKAGES_AT_ONCE}", PACKAGES.rows);
+        catalogue.take_all(connection, stall, vec![(Kind::Packages, packages)]).await?;
+        let (Some(first), Some(last)) = (catalogue.packages.first(), catalogue.packages.last())
+        else {
+            return Ok(catalogue);
+        };
+        let (first, last) = (first.id, last.id);
+        let mut bases: Vec<i64> = catalogue.packages.iter().map(|package| package.base).collect();
+        bases.sort_unstable();
+        bases.dedup();
+        let parts = PARTS.into_iter().map(|(kind, select)| (kind, select.between(first, last)));
+        let statements = parts.chain(of_bases(&bases)).collect();
+        catalogue.take_all(connection, stall, statements).await?;
+        catalogue.sort();
+        Ok(catalogue)
+    }
+
+    fn sort(&mut self) {
+        self.package_lists.sort();
+        self.base_lists.sort();
+    }
+
+    async fn take_all(
+        &mut self,
+        connection: &mut MySqlConnection,
+        stall: Duration,
+        statements: Vec<(Kind, String)>,
+    ) -> Result<(), sqlx::Error> {
+        let (kinds, statements): (Vec<Kind>, Vec<String>) = statements.into_iter().unzip();
+        each(connection, &statements, stall, |at, row| self.take(kinds[at], row)).await
+    }
+
+    fn take(&mut self, kind: Kind, row: &MySqlRow) -> Result<(), sqlx::Error> {
+        match kind {
+            Kind::Bases => {
                 let base = Base {
                     name: row.try_get(1)?,
                     votes: row.try_get(2)?,
@@ -352,83 +408,77 @@ impl Catalogue {
                     submitter: row.try_get(9)?,
                     packager: row.try_get(10)?,
                 };
-                catalogue.bases.insert(row.try_get(0)?, base);
-                Ok(())
-            })
-            .await?;
-        }
-        for statement in PACKAGES.statements(bases) {
-            each(connection, statement, stall, |row| {
-                catalogue.packages.push(Package {
-                    id: row.try_get(0)?,
-                    base: row.try_get(1)?,
-                    name: row.try_get(2)?,
-                    version: row.try_get(3)?,
-                    description: row.try_get(4)?,
-                    url: row.try_get(5)?,
-                });
-                Ok(())
-            })
-            .await?;
-        }
-        catalogue.packages.sort_by_key(|package| package.id);
-        let packages: Option<Vec<i64>> =
-            bases.map(|_| catalogue.packages.iter().map(|package| package.id).collect());
-        let packages = packages.as_deref();
-        let lists = &mut catalogue.package_lists;
-        for (select, first, types) in [(DEPENDS, DEPENDS_LIST, 4), (RELATIONS, RELATIONS_LIST, 3)] {
-            for statement in select.statements(packages) {
-                each(connection, statement, stall, |row| match row.try_get::<i64, _>(1)? {
-                    // Types that a later aurweb may add.
-                    kind if !(1..=types).contains(&kind) => Ok(()),
-                    kind => {
-                        let list = first + kind as u8 - 1;
-                        let description =
-                            if list == OPT_DEPENDS_LIST { row.try_get(4)? } else { None };
-                        let (owner, text) = (row.try_get(0)?, row.try_get(2)?);
-                        lists.push_row(owner, list, text, row.try_get(3)?, description)
-                    }
-                })
-                .await?;
+                self.bases.insert(row.try_get(0)?, base);
             }
-        }
-        for (select, list) in [(GROUPS, GROUPS_LIST), (LICENSES, LICENSES_LIST)] {
-            for statement in select.statements(packages) {
-                each(connection, statement, stall, |row| {
-                    lists.push(row.try_get(0)?, list, row.try_get(1)?)
-                })
-                .await?;
+            Kind::Packages => self.packages.push(Package {
+                id: row.try_get(0)?,
+                base: row.try_get(1)?,
+                name: row.try_get(2)?,
+                version: row.try_get(3)?,
+                description: row.try_get(4)?,
+                url: row.try_get(5)?,
+            }),
+            Kind::Related { first, types } => {
+                let of_type: i64 = row.try_get(1)?;
+                // Types that a later aurweb may add.
+                if !(1..=types).contains(&of_type) {
+                    return Ok(());
+                }
+                let list = first + of_type as u8 - 1;
+                let description = if list == OPT_DEPENDS_LIST { row.try_get(4)? } else { None };
+                let (owner, text) = (row.try_get(0)?, row.try_get(2)?);
+                self.package_lists.push_row(owner, list, text, row.try_get(3)?, description)?;
             }
-        }
-        lists.sort();
-        let lists = &mut catalogue.base_lists;
-        for (select, list) in [(KEYWORDS, 0), (COMAINTAINERS, 1)] {
-            for statement in select.statements(bases) {
-                each(connection, statement, stall, |row| {
-                    lists.push(row.try_get(0)?, list, row.try_get(1)?)
-                })
-                .await?;
+            Kind::PackageList(list) => {
+                self.package_lists.push(row.try_get(0)?, list, row.try_get(1)?)?;
             }
+            Kind::BaseList(list) => self.base_lists.push(row.try_get(0)?, list, row.try_get(1)?)?,
+            Kind::Requests => drop(self.requests.insert(row.try_get(0)?, row.try_get(1)?)),
         }
-        lists.sort();
-        for statement in REQUESTS.statements(bases) {
-            each(connection, statement, stall, |row| {
-                catalogue.requests.insert(row.try_get(0)?, row.try_get(1)?);
-                Ok(())
-            })
-            .await?;
-        }
-        Ok(catalogue)
+        Ok(())
     }
+}
+
+/// What rows are about.
+#[derive(Clone, Copy)]
+enum Kind {
+    Bases,
+    Packages,
+    /// Dependencies or relations: the list of the first type, and how many types there are.
+    Related {
+        first: u8,
+        types: i64,
+    },
+    PackageList(u8),
+    BaseList(u8),
+    Requests,
+}
+
+/// What belongs to packages.
+const PARTS: [(Kind, &Select); 4] = [
+    (Kind::Related { first: DEPENDS_LIST, types: 4 }, &DEPENDS),
+    (Kind::Related { first: RELATIONS_LIST, types: 3 }, &RELATIONS),
+    (Kind::PackageList(GROUPS_LIST), &GROUPS),
+    (Kind::PackageList(LICENSES_LIST), &LICENSES),
+];
+
+/// The statements that read bases, and what belongs to them beside packages.
+fn of_bases(bases: &[i64]) -> impl Iterator<Item = (Kind, String)> {
+    [
+        (Kind::Bases, &BASES),
+        (Kind::BaseList(0), &KEYWORDS),
+        (Kind::BaseList(1), &COMAINTAINERS),
+        (Kind::Requests, &REQUESTS),
+    ]
+    .into_iter()
+    .flat_map(move |(kind, select)| select.of(bases).map(move |statement| (kind, statement)))
 }
 
 /// Begins a transaction that sees one state of all tables; returns the database's clock, in Unix seconds.
 pub(super) async fn begin(connection: &mut MySqlConnection) -> Result<i64, sqlx::Error> {
-    sqlx::raw_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-        .execute(&mut *connection)
-        .await?;
-    let now = "SELECT CAST(UNIX_TIMESTAMP() AS SIGNED)";
-    sqlx::query_scalar(now).fetch_one(&mut *connection).await
+    let begin = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY; \
+         SELECT CAST(UNIX_TIMESTAMP() AS SIGNED)";
+    sqlx::raw_sql(begin).fetch_one(&mut *connection).await?.try_get(0)
 }
 
 /// Ends it.
@@ -436,21 +486,29 @@ pub(super) async fn end(connection: &mut MySqlConnection) -> Result<(), sqlx::Er
     sqlx::raw_sql("COMMIT").execute(&mut *connection).await.map(drop)
 }
 
-/// Hands the rows of `query` to `take`, one after another.
+/// Sends statements together, and hands their rows to `take`, one after another, each with the place of its statement.
 pub(super) async fn each(
     connection: &mut MySqlConnection,
-    query: String,
+    statements: &[String],
     stall: Duration,
-    mut take: impl FnMut(&MySqlRow) -> Result<(), sqlx::Error>,
+    mut take: impl FnMut(usize, &MySqlRow) -> Result<(), sqlx::Error>,
 ) -> Result<(), sqlx::Error> {
-    // Made of constants and numbers. Most are not sent again.
-    let mut rows = sqlx::query(AssertSqlSafe(query.clone())).persistent(false).fetch(connection);
+    if statements.is_empty() {
+        return Ok(());
+    }
+    // Made of constants and numbers.
+    let query = AssertSqlSafe(statements.join("; "));
+    let mut results = sqlx::raw_sql(query).fetch_many(connection);
+    let mut at = 0;
     loop {
-        let next = timeout(stall, rows.try_next()).await.map_err(|_| {
+        let next = timeout(stall, results.try_next()).await.map_err(|_| {
+            let query = statements.get(at).map_or("", String::as_str);
             sqlx::Error::Protocol(format!("the next row took longer than {stall:?} in: {query}"))
         })?;
         match next? {
-            Some(row) => take(&row)?,
+            Some(Either::Right(row)) => take(at, &row)?,
+            // The end of a statement's rows.
+            Some(Either::Left(_)) => at += 1,
             None => return Ok(()),
         }
     }
@@ -462,14 +520,18 @@ mod tests {
 
     #[test]
     fn statements_have_few_numbers_each() {
-        assert_eq!(PACKAGES.statements(None).len(), 1);
-        let statements = REQUESTS.statements(Some(&[1, 20]));
+        let statements: Vec<String> = REQUESTS.of(&[1, 20]).collect();
         assert!(
             statements[0]
                 .ends_with("IS NOT NULL AND PackageBaseID IN (1,20) GROUP BY PackageBaseID")
         );
-        assert_eq!(REQUESTS.statements(Some(&[7; 501])).len(), 2);
-        assert!(REQUESTS.statements(Some(&[])).is_empty());
+        assert_eq!(REQUESTS.of(&[7; 501]).count(), 2);
+        assert_eq!(REQUESTS.of(&[]).count(), 0);
+        let between = LICENSES.between(3, 9);
+        assert!(
+            between
+                .ends_with(" WHERE p.PackageID BETWEEN 3 AND 9 ORDER BY p.PackageID, p.LicenseID")
+        );
     }
 
     #[test]

@@ -1,31 +1,31 @@
 //! [`Held`]: what the last read saw of each package base, as digests, and with them which bases differ now.
 //!
-//! MariaDB does not tell which rows a commit has changed. So the server adds up a checksum of each row, for 64 bases at a time, and
-//! sends a few thousand sums; only for sums that differ are those of single bases asked for, and only of bases that differ are rows
-//! read. A table is looked at only if the gate says that it has moved.
+//! MariaDB does not tell which rows a commit has changed. So the server adds up a checksum of each row, for 4096 bases at a time, and
+//! sends a few dozen sums. Only where one differs are those of 64 bases asked for, then those of single bases, and only of bases that
+//! differ are rows read. A table is looked at only if the gate says that it has moved.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 use std::time::Duration;
 
 use sqlx::{MySqlConnection, Row as _};
 
-use super::catalogue::{Catalogue, ROW_COUNTS, each};
+use super::catalogue::{Catalogue, NUMBERS_MAX, ROW_COUNTS, each, in_numbers};
 use super::gate::Tables;
 
-/// How many neighbouring numbers share a sum.
-const CHUNK: i64 = 64;
+/// How many neighbouring numbers share a sum: more and more exact ones are asked for.
+const GROUPS: [i64; 3] = [4096, 64, 1];
 
-/// If more sums differ than this, all single bases are asked for at once.
-const CHUNKS_MAX: usize = 64;
+/// If more sums differ than this, the more exact ones are asked for of all numbers at once.
+const RANGES_MAX: usize = 64;
 
-/// What no rows add up to: the chunk differs next time.
+/// What no rows add up to: it differs next time.
 const NO_SUM: i64 = -1;
 
-/// Rows that belong to a base, and the checksum of one of them.
+/// Rows with the number of their owner, and the checksum of one of them.
 struct Rows {
     table: &'static str,
-    /// The column with the number of the base.
+    /// The column with the number of the base; of users, with their own.
     owner: &'static str,
     /// Everything that answers are made of, with a sign for NULL where a column may be that.
     row: &'static str,
@@ -33,11 +33,11 @@ struct Rows {
 }
 
 /// Popularity decays without a change of a row: [`Held::compare`] looks at it by the clock.
-const ROWS: [Rows; 5] = [
+const ROWS: [Rows; 6] = [
     Rows {
         table: "PackageBases",
         owner: "ID",
-        row: "ID, Name, NumVotes, Popularity, PopularityUpdated, COALESCE(OutOfDateTS, '-'), SubmittedTS, ModifiedTS, \
+        row: "ID, Name, NumVotes, Popularity, UNIX_TIMESTAMP(PopularityUpdated), COALESCE(OutOfDateTS, '-'), SubmittedTS, ModifiedTS, \
               COALESCE(SubmitterUID, '-'), COALESCE(MaintainerUID, '-'), COALESCE(PackagerUID, '-')",
         condition: "TRUE",
     },
@@ -65,105 +65,156 @@ const ROWS: [Rows; 5] = [
         row: "ID",
         condition: "Status = 0 AND ClosedTS IS NULL AND PackageBaseID IS NOT NULL",
     },
+    Rows { table: "Users", owner: "ID", row: "ID, Username", condition: "TRUE" },
 ];
 const PACKAGES: usize = 1;
+/// Their names are the rows of no base.
+const USERS: usize = 5;
 
-/// The names of users, which are the rows of no base.
-const USERS: &str = "SELECT CAST(ID DIV 64 AS SIGNED), \
-     CAST(SUM(CRC32(CONCAT_WS('\\n', ID, Username))) AS SIGNED) FROM Users GROUP BY ID DIV 64";
+/// How bases name users: a column with the number of a base, its table, and one with the number of a user.
+const NAMED_USERS: [(&str, &str, &str); 4] = [
+    ("ID", "PackageBases", "MaintainerUID"),
+    ("ID", "PackageBases", "SubmitterUID"),
+    ("ID", "PackageBases", "PackagerUID"),
+    ("PackageBaseID", "PackageComaintainers", "UsersID"),
+];
+
+/// The checksum of a row. It is added up as a DOUBLE, which costs the server less than a DECIMAL, and is exact for two million rows.
+fn sum(row: &str) -> String {
+    format!("CAST(SUM(CRC32(CONCAT_WS('\\n', {row})) + 0e0) AS SIGNED)")
+}
 
 impl Rows {
-    fn sum(&self) -> String {
-        format!("CAST(SUM(CRC32(CONCAT_WS('\\n', {}))) AS SIGNED)", self.row)
-    }
-
-    /// The sum of each chunk.
-    fn chunks(&self) -> String {
+    /// The sums of each `size` neighbours; only of those in a range of numbers, if there is one.
+    fn sums(&self, size: i64, range: Option<&Range<i64>>) -> String {
         let Rows { table, owner, condition, .. } = self;
-        format!(
-            "SELECT CAST({owner} DIV {CHUNK} AS SIGNED), {} FROM {table} WHERE {condition} GROUP BY {owner} DIV {CHUNK}",
-            self.sum()
-        )
-    }
-
-    /// The sums of these bases.
-    fn some_owners(&self, bases: &[i64]) -> String {
-        let Rows { table, owner, condition, .. } = self;
-        let numbers: Vec<String> = bases.iter().map(i64::to_string).collect();
-        format!(
-            "SELECT CAST({owner} AS SIGNED), {} FROM {table} WHERE {condition} AND {owner} IN ({}) GROUP BY {owner}",
-            self.sum(),
-            numbers.join(",")
-        )
-    }
-
-    /// The sum of each base; only of those in a range of numbers, if there is one.
-    fn owners(&self, range: Option<Range<i64>>) -> String {
-        let Rows { table, owner, condition, .. } = self;
+        let group = if size == 1 { (*owner).to_owned() } else { format!("{owner} DIV {size}") };
         let range = range.map_or_else(String::new, |range| {
             format!(" AND {owner} >= {} AND {owner} < {}", range.start, range.end)
         });
         format!(
-            "SELECT CAST({owner} AS SIGNED), {} FROM {table} WHERE {condition}{range} GROUP BY {owner}",
-            self.sum()
+            "SELECT CAST({group} AS SIGNED), {} FROM {table} WHERE {condition}{range} GROUP BY {group} ORDER BY NULL",
+            sum(self.row)
         )
+    }
+
+    /// The sums of these owners.
+    fn some_sums(&self, owners: &[i64]) -> String {
+        let Rows { table, owner, condition, .. } = self;
+        let (sum, numbers) = (sum(self.row), in_numbers(owners));
+        format!(
+            "SELECT CAST({owner} AS SIGNED), {sum} FROM {table} WHERE {condition} AND {owner}{numbers} \
+             GROUP BY {owner} ORDER BY NULL"
+        )
+    }
+
+    /// Which owners have other sums than those that are held, and which: none, if they have no rows.
+    async fn compare(
+        &self,
+        connection: &mut MySqlConnection,
+        stall: Duration,
+        held: &Sums,
+    ) -> Result<Changed, sqlx::Error> {
+        let mut ranges: Option<Vec<Range<i64>>> = None;
+        let mut differ = Vec::new();
+        for size in GROUPS {
+            let statements: Vec<String> = match &ranges {
+                None => vec![self.sums(size, None)],
+                Some(ranges) => ranges.iter().map(|range| self.sums(size, Some(range))).collect(),
+            };
+            let mut found = pairs(connection, &statements, stall).await?;
+            found.sort_unstable();
+            differ = different(&held.grouped(size, ranges.as_deref()), &found);
+            if differ.is_empty() {
+                break;
+            }
+            let range = |(group, _): &(i64, Option<i64>)| group * size..(group + 1) * size;
+            ranges = (differ.len() <= RANGES_MAX).then(|| differ.iter().map(range).collect());
+        }
+        Ok(differ.into_iter().collect())
     }
 }
 
-/// The sums of one kind of rows.
+/// The sums of some owners; none for those that have no rows.
+type Changed = BTreeMap<i64, Option<i64>>;
+
+/// Owners with the sums of their rows, by rising number.
 #[derive(Debug, Default)]
-struct Sums {
-    owners: BTreeMap<i64, i64>,
-    chunks: HashMap<i64, i64>,
-}
+struct Sums(Vec<(i64, i64)>);
 
 impl Sums {
-    /// Sets the sums of some bases; those without rows have none.
-    fn replace(&mut self, sums: impl Iterator<Item = (i64, Option<i64>)>) {
-        for (owner, sum) in sums {
-            if self.owners.get(&owner).copied() == sum {
-                continue;
+    fn of(&self, owner: i64) -> Option<i64> {
+        let at = self.0.binary_search_by_key(&owner, |(owner, _)| *owner).ok()?;
+        Some(self.0[at].1)
+    }
+
+    /// The sums of each `size` neighbours, by rising number; only of those in these ranges of numbers, if there are any.
+    fn grouped(&self, size: i64, ranges: Option<&[Range<i64>]>) -> Vec<(i64, i64)> {
+        let all = i64::MIN..i64::MAX;
+        let mut groups: Vec<(i64, i64)> = Vec::new();
+        for range in ranges.unwrap_or(std::slice::from_ref(&all)) {
+            let start = self.0.partition_point(|(owner, _)| *owner < range.start);
+            let within = self.0[start..].iter().take_while(|(owner, _)| *owner < range.end);
+            for (owner, sum) in within {
+                let group = owner.div_euclid(size);
+                match groups.last_mut() {
+                    Some((last, total)) if *last == group => *total = total.wrapping_add(*sum),
+                    _ => groups.push((group, *sum)),
+                }
             }
-            match sum {
-                Some(sum) => drop(self.owners.insert(owner, sum)),
-                None => drop(self.owners.remove(&owner)),
+        }
+        groups
+    }
+
+    fn set(&mut self, changed: &Changed) {
+        let mut new = Vec::new();
+        for (owner, sum) in changed {
+            match (self.0.binary_search_by_key(owner, |(owner, _)| *owner), sum) {
+                (Ok(at), Some(sum)) => self.0[at].1 = *sum,
+                (Err(_), Some(sum)) => new.push((*owner, *sum)),
+                (_, None) => {}
             }
-            let chunk = owner.div_euclid(CHUNK);
-            if self.chunks.get(&chunk) == Some(&NO_SUM) {
-                continue;
-            }
-            let all =
-                self.owners.range(range(chunk)).map(|(_, sum)| *sum).reduce(i64::wrapping_add);
-            match all {
-                Some(sum) => drop(self.chunks.insert(chunk, sum)),
-                None => drop(self.chunks.remove(&chunk)),
-            }
+        }
+        if changed.values().any(Option::is_none) {
+            self.0.retain(|(owner, _)| changed.get(owner) != Some(&None));
+        }
+        if !new.is_empty() {
+            self.0.extend(new);
+            self.0.sort();
         }
     }
 }
 
-/// Sums that differ from those that are held.
-#[derive(Debug)]
-struct NewSums {
-    rows: usize,
-    /// The sums of some chunks; those without rows are missing in the second field.
-    chunks: Vec<(i64, Option<i64>)>,
-    owners: BTreeMap<i64, i64>,
+/// The names of bases: those of the first read, together in one text, and what has become of some since.
+#[derive(Debug, Default)]
+struct Names {
+    text: String,
+    /// Numbers of bases, ascending, with where their names end.
+    ends: Vec<(i64, usize)>,
+    changed: BTreeMap<i64, Option<Box<str>>>,
 }
 
-/// The sums of all bases that are read, in a table that was not compared.
-#[derive(Debug)]
-struct Beside {
-    rows: usize,
-    owners: BTreeMap<i64, i64>,
+impl Names {
+    fn push(&mut self, base: i64, name: &str) {
+        self.text.push_str(name);
+        self.ends.push((base, self.text.len()));
+    }
+
+    fn of(&self, base: i64) -> Option<&str> {
+        if let Some(changed) = self.changed.get(&base) {
+            return changed.as_deref();
+        }
+        let at = self.ends.binary_search_by_key(&base, |(base, _)| *base).ok()?;
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before].1);
+        Some(&self.text[start..self.ends[at].1])
+    }
 }
 
 /// What the last read saw.
 #[derive(Debug)]
 pub(super) struct Held {
     sums: [Sums; ROWS.len()],
-    users: HashMap<i64, i64>,
-    names: BTreeMap<i64, Box<str>>,
+    names: Names,
     /// How many rows tables had when all of them were read.
     rows: [usize; ROW_COUNTS],
     /// The database's clock when popularities were last looked at, in Unix seconds.
@@ -171,13 +222,16 @@ pub(super) struct Held {
 }
 
 /// What differs from that.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Difference {
     /// The numbers of bases that may differ.
     pub(super) bases: BTreeSet<i64>,
-    sums: Vec<NewSums>,
-    beside: Vec<Beside>,
-    users: Option<HashMap<i64, i64>>,
+    /// New sums, by the place of their rows in [`ROWS`].
+    sums: Vec<(usize, Changed)>,
+    /// The sums of all bases that are read, in tables that were not compared.
+    beside: BTreeMap<usize, Changed>,
+    /// The sums of the users that these bases name, if their table was not compared.
+    users: BTreeMap<i64, i64>,
     decayed_at: Option<i64>,
 }
 
@@ -193,35 +247,73 @@ impl Difference {
         compared: Tables,
     ) -> Result<(), sqlx::Error> {
         let bases: Vec<i64> = self.bases.iter().copied().collect();
-        if bases.is_empty() {
-            return Ok(());
-        }
+        let mut statements: Vec<(usize, String)> = Vec::new();
         for (at, rows) in ROWS.iter().enumerate().filter(|(_, rows)| !compared.has(rows.table)) {
-            let owners = pairs(connection, rows.some_owners(&bases), stall).await?;
-            self.beside.push(Beside { rows: at, owners: owners.into_iter().collect() });
+            for bases in bases.chunks(NUMBERS_MAX) {
+                match at {
+                    USERS => statements.extend(named_users(bases).map(|query| (at, query))),
+                    _ => statements.push((at, rows.some_sums(bases))),
+                }
+            }
+            if at != USERS {
+                let none = bases.iter().map(|base| (*base, None));
+                self.beside.insert(at, none.collect());
+            }
         }
-        Ok(())
+        let (of, statements): (Vec<usize>, Vec<String>) = statements.into_iter().unzip();
+        each(connection, &statements, stall, |at, row| {
+            let (owner, sum) = (row.try_get(0)?, row.try_get(1)?);
+            match self.beside.get_mut(&of[at]) {
+                Some(beside) => drop(beside.insert(owner, Some(sum))),
+                None => drop(self.users.insert(owner, sum)),
+            }
+            Ok(())
+        })
+        .await
     }
 }
 
 impl Held {
-    /// Sees everything: what `catalogue` was read of, in the same transaction.
+    /// Sees everything, in the transaction in which all tables are read; `now` is its time.
     pub(super) async fn see(
         connection: &mut MySqlConnection,
         stall: Duration,
-        catalogue: &Catalogue,
+        now: i64,
     ) -> Result<Held, sqlx::Error> {
         let mut sums: [Sums; ROWS.len()] = Default::default();
-        for (sums, rows) in sums.iter_mut().zip(&ROWS) {
-            for (owner, sum) in pairs(connection, rows.owners(None), stall).await? {
-                sums.owners.insert(owner, sum);
-                *sums.chunks.entry(owner.div_euclid(CHUNK)).or_default() += sum;
-            }
+        let statements: Vec<String> = ROWS.iter().map(|rows| rows.sums(1, None)).collect();
+        each(connection, &statements, stall, |at, row| {
+            sums[at].0.push((row.try_get(0)?, row.try_get(1)?));
+            Ok(())
+        })
+        .await?;
+        for sums in &mut sums {
+            sums.0.sort();
+            sums.0.shrink_to_fit();
         }
-        let users = pairs(connection, USERS.to_owned(), stall).await?.into_iter().collect();
-        let names = catalogue.bases.iter().map(|(id, base)| (*id, base.name.as_str().into()));
-        let rows = catalogue.row_counts();
-        Ok(Held { sums, users, names: names.collect(), rows, decayed_at: catalogue.now })
+        let mut names = Names::default();
+        let query = "SELECT CAST(ID AS SIGNED), Name FROM PackageBases ORDER BY ID".to_owned();
+        each(connection, &[query], stall, |_, row| {
+            names.push(row.try_get(0)?, row.try_get(1)?);
+            Ok(())
+        })
+        .await?;
+        names.text.shrink_to_fit();
+        names.ends.shrink_to_fit();
+        Ok(Held { sums, names, rows: [0; ROW_COUNTS], decayed_at: now })
+    }
+
+    /// Counts the rows of `part`, which is one part of all that was read.
+    pub(super) fn count(&mut self, part: &Catalogue) {
+        for (count, more) in self.rows.iter_mut().zip(part.row_counts()) {
+            *count += more;
+        }
+    }
+
+    /// Names of bases without a package, by rising number.
+    pub(super) fn empty_bases(&self) -> Vec<String> {
+        let names = self.names.ends.iter().filter(|(base, _)| !self.had_packages(*base));
+        names.filter_map(|(base, _)| self.name(*base)).map(str::to_owned).collect()
     }
 
     /// Which bases differ in these tables. With `now`, the database's clock, also those whose popularity has decayed since.
@@ -232,47 +324,20 @@ impl Held {
         tables: Tables,
         now: Option<i64>,
     ) -> Result<Difference, sqlx::Error> {
-        let mut difference = Difference {
-            bases: BTreeSet::new(),
-            sums: Vec::new(),
-            beside: Vec::new(),
-            users: None,
-            decayed_at: now,
-        };
+        let mut difference = Difference { decayed_at: now, ..Difference::default() };
         for (at, rows) in ROWS.iter().enumerate().filter(|(_, rows)| tables.has(rows.table)) {
-            let sums = &self.sums[at];
-            let found: HashMap<i64, i64> =
-                pairs(connection, rows.chunks(), stall).await?.into_iter().collect();
-            let chunks: Vec<(i64, Option<i64>)> = different(&sums.chunks, &found)
-                .map(|chunk| (chunk, found.get(&chunk).copied()))
-                .collect();
-            if chunks.is_empty() {
-                continue;
-            }
-            let mut owners = BTreeMap::new();
-            if chunks.len() > CHUNKS_MAX {
-                owners.extend(pairs(connection, rows.owners(None), stall).await?);
-            } else {
-                for (chunk, _) in &chunks {
-                    let query = rows.owners(Some(range(*chunk)));
-                    owners.extend(pairs(connection, query, stall).await?);
+            let changed = rows.compare(connection, stall, &self.sums[at]).await?;
+            let owners: Vec<i64> = changed.keys().copied().collect();
+            match at {
+                USERS => {
+                    let naming: Vec<String> =
+                        owners.chunks(NUMBERS_MAX).flat_map(bases_naming).collect();
+                    let bases = pairs(connection, &naming, stall).await?;
+                    difference.bases.extend(bases.into_iter().map(|(base, _)| base));
                 }
+                _ => difference.bases.extend(owners),
             }
-            for (chunk, _) in &chunks {
-                let (before, now) = (sums.owners.range(range(*chunk)), owners.range(range(*chunk)));
-                let (before, now): (HashMap<_, _>, HashMap<_, _>) =
-                    (before.map(copied).collect(), now.map(copied).collect());
-                difference.bases.extend(different(&before, &now));
-            }
-            difference.sums.push(NewSums { rows: at, chunks, owners });
-        }
-        if tables.has("Users") {
-            let found: HashMap<i64, i64> =
-                pairs(connection, USERS.to_owned(), stall).await?.into_iter().collect();
-            for chunk in different(&self.users, &found) {
-                difference.bases.extend(of_users(connection, stall, range(chunk)).await?);
-            }
-            difference.users = Some(found);
+            difference.sums.push((at, changed));
         }
         if let Some(now) = now {
             let then = self.decayed_at;
@@ -281,30 +346,28 @@ impl Held {
                  ({now} - CAST(UNIX_TIMESTAMP(PopularityUpdated) AS SIGNED)) DIV 86400 <> \
                  ({then} - CAST(UNIX_TIMESTAMP(PopularityUpdated) AS SIGNED)) DIV 86400"
             );
-            difference.bases.extend(numbers(pairs(connection, query, stall).await?));
+            let bases = pairs(connection, &[query], stall).await?;
+            difference.bases.extend(bases.into_iter().map(|(base, _)| base));
         }
         Ok(difference)
     }
 
     /// Whether the base had a package at the last read.
     pub(super) fn had_packages(&self, base: i64) -> bool {
-        self.sums[PACKAGES].owners.contains_key(&base)
+        self.sums[PACKAGES].of(base).is_some()
     }
 
-    /// Whether `catalogue`, which was read of all tables, lacks what cannot go in the daily course of things without a push or a migration
+    /// Whether `now`, which was seen later of all tables, lacks what cannot go in the daily course of things without a push or a migration
     /// that is under way: all packages of a base that is there, or all rows of a table.
-    pub(super) fn has_lost(&self, catalogue: &Catalogue) -> bool {
-        let mut empty: HashSet<i64> = catalogue.bases.keys().copied().collect();
-        for package in &catalogue.packages {
-            empty.remove(&package.base);
-        }
-        self.rows.iter().zip(catalogue.row_counts()).any(|(before, now)| *before > 0 && now == 0)
-            || empty.into_iter().any(|base| self.had_packages(base))
+    pub(super) fn has_lost(&self, now: &Held) -> bool {
+        let mut bases = now.names.ends.iter().map(|(base, _)| *base);
+        self.rows.iter().zip(now.rows).any(|(before, now)| *before > 0 && now == 0)
+            || bases.any(|base| !now.had_packages(base) && self.had_packages(base))
     }
 
     /// The name that the base had at the last read.
     pub(super) fn name(&self, base: i64) -> Option<&str> {
-        self.names.get(&base).map(|name| &**name)
+        self.names.of(base)
     }
 
     /// What differs has been read, as `part`, except for some bases: they will differ again.
@@ -314,95 +377,70 @@ impl Held {
         part: &Catalogue,
         except: &HashSet<i64>,
     ) {
-        for NewSums { rows, chunks, mut owners } in difference.sums {
-            let sums = &mut self.sums[rows];
-            for (chunk, sum) in chunks {
-                let before: Vec<i64> =
-                    sums.owners.range(range(chunk)).map(|(owner, _)| *owner).collect();
-                for owner in before.into_iter().filter(|owner| !except.contains(owner)) {
-                    sums.owners.remove(&owner);
-                }
-                let is_done = !range(chunk).any(|owner| except.contains(&owner));
-                match sum {
-                    _ if !is_done => drop(sums.chunks.insert(chunk, NO_SUM)),
-                    Some(sum) => drop(sums.chunks.insert(chunk, sum)),
-                    None => drop(sums.chunks.remove(&chunk)),
-                }
+        for (at, mut changed) in difference.sums.into_iter().chain(difference.beside) {
+            if at != USERS {
+                changed.retain(|base, _| !except.contains(base));
             }
-            owners.retain(|owner, _| !except.contains(owner));
-            sums.owners.append(&mut owners);
+            self.sums[at].set(&changed);
         }
-        for Beside { rows, owners } in difference.beside {
-            let read = difference.bases.iter().filter(|id| !except.contains(id));
-            self.sums[rows].replace(read.map(|id| (*id, owners.get(id).copied())));
-        }
-        if let Some(users) = difference.users {
-            self.users = users;
-        }
+        // If such a name goes back to what it was before its table is compared, it has to differ all the same: what was read has it.
+        let users = difference.users.into_iter();
+        let others = users.filter(|(user, sum)| self.sums[USERS].of(*user) != Some(*sum));
+        let others: Changed = others.map(|(user, _)| (user, Some(NO_SUM))).collect();
+        self.sums[USERS].set(&others);
         if let Some(now) = difference.decayed_at {
             self.decayed_at = now;
         }
         for id in difference.bases.iter().filter(|id| !except.contains(id)) {
-            match part.bases.get(id) {
-                Some(base) => drop(self.names.insert(*id, base.name.as_str().into())),
-                None => drop(self.names.remove(id)),
+            let name = part.bases.get(id).map(|base| base.name.as_str());
+            if self.name(*id) != name {
+                self.names.changed.insert(*id, name.map(Box::from));
             }
         }
     }
 }
 
-fn range(chunk: i64) -> Range<i64> {
-    chunk * CHUNK..(chunk + 1) * CHUNK
-}
-
-fn copied((owner, sum): (&i64, &i64)) -> (i64, i64) {
-    (*owner, *sum)
-}
-
-fn numbers(pairs: Vec<(i64, i64)>) -> impl Iterator<Item = i64> {
-    pairs.into_iter().map(|(number, _)| number)
-}
-
-/// The keys whose values differ.
-fn different<'a>(
-    before: &'a HashMap<i64, i64>,
-    now: &'a HashMap<i64, i64>,
-) -> impl Iterator<Item = i64> + 'a {
-    let changed = now.iter().filter(|(key, sum)| before.get(key) != Some(sum));
-    let gone = before.iter().filter(|(key, _)| !now.contains_key(key));
-    changed.chain(gone).map(|(key, _)| *key)
+/// The keys whose values differ, with the values that they have now, if any. Both are in the order of their keys.
+fn different(before: &[(i64, i64)], now: &[(i64, i64)]) -> Vec<(i64, Option<i64>)> {
+    let (mut before, mut now) = (before.iter().peekable(), now.iter().peekable());
+    let mut different = Vec::new();
+    while let Some(key) = before.peek().into_iter().chain(now.peek()).map(|(key, _)| *key).min() {
+        let [old, new] = [&mut before, &mut now]
+            .map(|pairs| pairs.next_if(|(other, _)| *other == key).map(|(_, value)| *value));
+        if old != new {
+            different.push((key, new));
+        }
+    }
+    different
 }
 
 /// The bases that users with these numbers maintain, have submitted, have pushed last, or help with.
-async fn of_users(
-    connection: &mut MySqlConnection,
-    stall: Duration,
-    users: Range<i64>,
-) -> Result<Vec<i64>, sqlx::Error> {
-    let (start, end) = (users.start, users.end);
-    let mut bases = Vec::new();
-    for (column, table, user) in [
-        ("ID", "PackageBases", "MaintainerUID"),
-        ("ID", "PackageBases", "SubmitterUID"),
-        ("ID", "PackageBases", "PackagerUID"),
-        ("PackageBaseID", "PackageComaintainers", "UsersID"),
-    ] {
-        let query = format!(
-            "SELECT CAST({column} AS SIGNED), 0 FROM {table} WHERE {user} >= {start} AND {user} < {end}"
-        );
-        bases.extend(numbers(pairs(connection, query, stall).await?));
-    }
-    Ok(bases)
+fn bases_naming(users: &[i64]) -> impl Iterator<Item = String> {
+    NAMED_USERS.into_iter().map(move |(base, table, user)| {
+        let numbers = in_numbers(users);
+        format!("SELECT CAST({base} AS SIGNED), 0 FROM {table} WHERE {user}{numbers}")
+    })
+}
+
+/// Users that these bases name, with the sums of their rows.
+fn named_users(bases: &[i64]) -> impl Iterator<Item = String> {
+    NAMED_USERS.into_iter().map(move |(base, table, user)| {
+        let (sum, numbers) = (sum("u.ID, u.Username"), in_numbers(bases));
+        format!(
+            "SELECT CAST(u.ID AS SIGNED), {sum} FROM (SELECT DISTINCT {user} AS ID FROM {table} WHERE {base}{numbers}) n \
+             JOIN Users u ON u.ID = n.ID GROUP BY u.ID ORDER BY NULL"
+        )
+    })
 }
 
 /// Rows of two numbers.
 async fn pairs(
     connection: &mut MySqlConnection,
-    query: String,
+    statements: &[String],
     stall: Duration,
 ) -> Result<Vec<(i64, i64)>, sqlx::Error> {
     let mut pairs = Vec::new();
-    each(connection, query, stall, |row| {
+    each(connection, statements, stall, |_, row| {
         pairs.push((row.try_get(0)?, row.try_get(1)?));
         Ok(())
     })
@@ -416,66 +454,58 @@ mod tests {
 
     fn held(owners: &[(i64, i64)]) -> Held {
         let mut sums: [Sums; ROWS.len()] = Default::default();
-        for &(owner, sum) in owners {
-            sums[0].owners.insert(owner, sum);
-            *sums[0].chunks.entry(owner / CHUNK).or_default() += sum;
-        }
-        Held {
-            sums,
-            users: HashMap::new(),
-            names: BTreeMap::new(),
-            rows: [0; ROW_COUNTS],
-            decayed_at: 0,
-        }
+        sums[0] = Sums(owners.to_vec());
+        Held { sums, names: Names::default(), rows: [0; ROW_COUNTS], decayed_at: 0 }
     }
 
-    /// Expects what is held after these sums of a chunk were found, with base 70 left for later.
+    /// Expects what is held after these sums were found, with base 70 left for later.
     #[track_caller]
-    fn check(found: &[(i64, i64)], owners: &[(i64, i64)], chunk: Option<i64>) {
+    fn check(changed: &[(i64, Option<i64>)], owners: &[(i64, i64)], groups: &[(i64, i64)]) {
         let mut held = held(&[(1, 10), (70, 5), (71, 6)]);
-        let sum = (!found.is_empty()).then(|| found.iter().map(|(_, sum)| sum).sum());
-        let new =
-            NewSums { rows: 0, chunks: vec![(1, sum)], owners: found.iter().copied().collect() };
-        let difference = Difference {
-            bases: BTreeSet::new(),
-            sums: vec![new],
-            beside: Vec::new(),
-            users: None,
-            decayed_at: None,
-        };
+        let changed = changed.iter().copied().collect();
+        let difference = Difference { sums: vec![(0, changed)], ..Difference::default() };
         held.learn(difference, &Catalogue::empty(0), &HashSet::from([70]));
-        let sums = &held.sums[0];
-        assert_eq!(sums.owners.iter().map(copied).collect::<Vec<_>>(), owners);
-        assert_eq!((sums.chunks.get(&0), sums.chunks.get(&1).copied()), (Some(&10), chunk));
+        assert_eq!(held.sums[0].0, owners);
+        assert_eq!(held.sums[0].grouped(64, None), groups);
     }
 
     #[test]
     fn a_base_that_was_left_for_later_differs_again() {
-        check(&[(70, 8), (71, 9)], &[(1, 10), (70, 5), (71, 9)], Some(NO_SUM));
-        check(&[(71, 9)], &[(1, 10), (70, 5), (71, 9)], Some(NO_SUM));
-        check(&[], &[(1, 10), (70, 5)], Some(NO_SUM));
+        let later = [(1, 10), (70, 5), (71, 9)];
+        check(&[(70, Some(8)), (71, Some(9))], &later, &[(0, 10), (1, 14)]);
+        check(&[(70, None), (71, Some(9))], &later, &[(0, 10), (1, 14)]);
+        check(&[(70, None), (71, None)], &[(1, 10), (70, 5)], &[(0, 10), (1, 5)]);
     }
 
     #[test]
     fn sums_of_bases_that_were_read_are_replaced() {
-        let mut sums = held(&[(1, 10), (2, 5), (70, 7)]).sums.into_iter().next().expect("sums");
-        sums.replace(
-            [(1, Some(11)), (2, None), (3, Some(2)), (70, None), (200, Some(4))].into_iter(),
-        );
-        assert_eq!(sums.owners.iter().map(copied).collect::<Vec<_>>(), [(1, 11), (3, 2), (200, 4)]);
-        assert_eq!(sums.chunks, HashMap::from([(0, 13), (3, 4)]));
-        // A base of this chunk was left for later: it has to differ again.
-        sums.chunks.insert(0, NO_SUM);
-        sums.replace([(1, Some(12))].into_iter());
-        assert_eq!(sums.chunks[&0], NO_SUM);
+        let mut sums = Sums(vec![(1, 10), (2, 5), (70, 7)]);
+        let changed = [(1, Some(11)), (2, None), (3, Some(2)), (70, None), (9000, Some(4))];
+        sums.set(&changed.into_iter().collect());
+        assert_eq!(sums.0, [(1, 11), (3, 2), (9000, 4)]);
+        assert_eq!(sums.grouped(64, None), [(0, 13), (140, 4)]);
+        assert_eq!(sums.grouped(1, Some(&[2..4, 64..9001])), [(3, 2), (9000, 4)]);
+        assert_eq!((sums.of(3), sums.of(70)), (Some(2), None));
     }
 
     #[test]
     fn keys_that_differ() {
-        let sums = |pairs: &[(i64, i64)]| pairs.iter().copied().collect::<HashMap<_, _>>();
-        let mut found: Vec<i64> =
-            different(&sums(&[(1, 1), (2, 2), (3, 3)]), &sums(&[(1, 1), (2, 0), (4, 4)])).collect();
-        found.sort_unstable();
-        assert_eq!(found, [2, 3, 4]);
+        let before = [(1, 1), (2, 2), (3, 3), (9, 9)];
+        let now = [(0, 5), (1, 1), (2, 0), (4, 4)];
+        let found = [(0, Some(5)), (2, Some(0)), (3, None), (4, Some(4)), (9, None)];
+        assert_eq!(different(&before, &now), found);
+        assert_eq!(different(&now, &now), []);
+        assert_eq!(different(&[], &[(1, 2)]), [(1, Some(2))]);
+    }
+
+    #[test]
+    fn names_are_those_of_the_last_read() {
+        let mut names = Names::default();
+        for (base, name) in [(2, "two"), (5, ""), (9, "nine")] {
+            names.push(base, name);
+        }
+        names.changed.extend([(9, None), (11, Some("eleven".into()))]);
+        let found = [1, 2, 5, 9, 11].map(|base| names.of(base));
+        assert_eq!(found, [None, Some("two"), Some(""), None, Some("eleven")]);
     }
 }

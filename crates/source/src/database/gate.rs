@@ -17,6 +17,8 @@ use std::time::Duration;
 use sqlx::{MySqlConnection, Row as _};
 use tokio::time::Instant;
 
+use super::catalogue::each;
+
 /// The shortest time between two reads for one move.
 const AGAIN_MIN: Duration = Duration::from_millis(250);
 /// How long after a move commits of other tables still cause reads.
@@ -52,11 +54,14 @@ const COMMITS: &str = "SELECT CAST((SELECT VARIABLE_VALUE FROM information_schem
      WHERE VARIABLE_NAME = 'HANDLER_COMMIT') - (SELECT VARIABLE_VALUE FROM information_schema.SESSION_STATUS \
      WHERE VARIABLE_NAME = 'HANDLER_COMMIT') AS SIGNED)";
 
-/// Tables and what is known of each.
-const TIMES: &str = "SELECT TABLE_NAME, COALESCE(CONCAT_WS(' ', CREATE_TIME, UPDATE_TIME), '') \
+/// Tables and what is known of each, in one text: nothing is to be done if it is the same as before.
+const TIMES: &str = "SELECT GROUP_CONCAT(TABLE_NAME, '=', COALESCE(CONCAT_WS(' ', CREATE_TIME, UPDATE_TIME), '') SEPARATOR ';') \
      FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()";
-const COUNTS: &str = "SELECT TABLE_NAME, CAST(ROWS_CHANGED AS CHAR) \
+const COUNTS: &str = "SELECT GROUP_CONCAT(TABLE_NAME, '=', ROWS_CHANGED SEPARATOR ';') \
      FROM information_schema.TABLE_STATISTICS WHERE TABLE_SCHEMA = DATABASE()";
+
+/// So that these texts are whole, whatever the server's settings are.
+pub(super) const SESSION: &str = "SET SESSION group_concat_max_len = 1000000";
 
 /// Some of the tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +76,12 @@ impl Tables {
 
     /// These, and one more.
     pub(super) fn and(self, name: &str) -> Tables {
-        Tables(self.0 | Tables::of(|at| NAMES[at] == name).0)
+        self.and_all(Tables::of(|at| NAMES[at] == name))
+    }
+
+    /// These, and those.
+    pub(super) fn and_all(self, others: Tables) -> Tables {
+        Tables(self.0 | others.0)
     }
 
     /// Whether one of them has rows that belong to packages, apart from the packages themselves.
@@ -87,7 +97,33 @@ impl Tables {
 }
 
 /// A value for each table; empty if the table has none.
-type Values = [String; NAMES.len()];
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Values {
+    text: String,
+    values: [String; NAMES.len()],
+}
+
+impl Values {
+    /// The tables whose values are other ones now.
+    fn take(&mut self, text: String) -> Tables {
+        if text == self.text {
+            return Tables::default();
+        }
+        let mut values: [String; NAMES.len()] = Default::default();
+        for (name, value) in text.split(';').filter_map(|table| table.split_once('=')) {
+            if let Some(at) = NAMES.iter().position(|other| *other == name) {
+                value.clone_into(&mut values[at]);
+            }
+        }
+        let moved = Tables::of(|at| self.values[at] != values[at]);
+        *self = Values { text, values };
+        moved
+    }
+
+    fn has_any(&self) -> bool {
+        self.values.iter().any(|value| !value.is_empty())
+    }
+}
 
 /// What was seen last.
 #[derive(Debug, Default)]
@@ -120,30 +156,30 @@ impl Gate {
         &mut self,
         connection: &mut MySqlConnection,
     ) -> Result<Option<Tables>, sqlx::Error> {
-        let counts = values(connection, COUNTS).await?;
-        let is_counting = counts.iter().any(|count| !count.is_empty());
-        let has_counted = self.counts != counts;
+        let (is_first, was_counting) = (self.asked_times_at.is_none(), self.counts.has_any());
         let is_warm = self.last_move().is_some_and(|at| at.elapsed() <= AGAIN_MAX);
-        let times = match self.asked_times_at {
-            Some(at)
-                if is_counting && !has_counted && !is_warm && at.elapsed() < TIMES_INTERVAL =>
-            {
-                None
-            }
-            _ => Some(values(connection, TIMES).await?),
-        };
+        let is_time = self.asked_times_at.is_none_or(|at| at.elapsed() >= TIMES_INTERVAL);
+        let mut statements = vec![COUNTS];
+        if is_warm || is_time || !was_counting {
+            statements.push(TIMES);
+        }
+        if is_warm {
+            statements.push(LOG_POSITION);
+        }
+        let mut texts = texts(connection, &statements).await?.into_iter();
+        let mut moved = self.counts.take(texts.next().flatten().unwrap_or_default());
+        let mut times = texts.next();
+        let mut log = texts.next();
+        if times.is_none() && (moved != Tables::default() || !self.counts.has_any()) {
+            times = self::texts(connection, &[TIMES]).await?.into_iter().next();
+        }
         let now = Instant::now();
-        let is_first = self.asked_times_at.is_none();
-        let moved = Tables::of(|at| {
-            self.counts[at] != counts[at]
-                || times.as_ref().is_some_and(|times| self.times[at] != times[at])
-        });
-        self.counts = counts;
         if let Some(times) = times {
-            self.times = times;
+            moved.0 |= self.times.take(times.unwrap_or_default()).0;
             self.asked_times_at = Some(now);
         }
-        let is_blind = !is_counting && !self.times.iter().any(|time| says_when(time));
+        let is_blind =
+            !self.counts.has_any() && !self.times.values.iter().any(|time| says_when(time));
         for at in (0..NAMES.len()).filter(|at| moved.0 >> at & 1 == 1) {
             self.moved_at[at] = Some(now);
         }
@@ -157,7 +193,10 @@ impl Gate {
             return Ok(Some(Tables::ALL));
         };
         if moved != Tables::default() || is_blind || now - moved_at <= AGAIN_MAX {
-            self.ask_for_commits(connection).await?;
+            if log.is_none() {
+                log = self::texts(connection, &[LOG_POSITION]).await?.into_iter().next();
+            }
+            self.ask_for_commits(connection, log.flatten()).await?;
         }
         if self.unseen != Tables::default() {
             return Ok(Some(Tables(self.unseen.0 | self.moved_within(TIMES_RESOLUTION, now).0)));
@@ -181,35 +220,38 @@ impl Gate {
         self.moved_at.iter().flatten().max().copied()
     }
 
-    /// Notes whether somebody has committed something. The log moves for other reasons, too, such as the server's own tidying.
+    /// Notes whether somebody has committed something, if the `log` has moved. It moves for other reasons, too, such as the server's own
+    /// tidying.
     async fn ask_for_commits(
         &mut self,
         connection: &mut MySqlConnection,
+        log: Option<String>,
     ) -> Result<(), sqlx::Error> {
-        let log = sqlx::query_scalar(LOG_POSITION).fetch_optional(&mut *connection).await?;
         if log.is_some() && log == self.log {
             return Ok(());
         }
         self.log = log;
-        let commits: Option<i64> = sqlx::query_scalar(COMMITS).fetch_one(&mut *connection).await?;
+        let commits = sqlx::raw_sql(COMMITS).fetch_one(&mut *connection).await?;
+        let commits: Option<i64> = commits.try_get(0)?;
         self.is_open |= commits.is_none() || commits != self.commits;
         self.commits = commits;
         Ok(())
     }
 }
 
-async fn values(
+/// What statements say that have one text each, or none.
+async fn texts(
     connection: &mut MySqlConnection,
-    query: &'static str,
-) -> Result<Values, sqlx::Error> {
-    let mut values = Values::default();
-    for row in sqlx::query(query).fetch_all(&mut *connection).await? {
-        let name: String = row.try_get(0)?;
-        if let Some(at) = NAMES.iter().position(|other| *other == name) {
-            values[at] = row.try_get(1)?;
-        }
-    }
-    Ok(values)
+    statements: &[&str],
+) -> Result<Vec<Option<String>>, sqlx::Error> {
+    let mut texts = vec![None; statements.len()];
+    let statements: Vec<String> = statements.iter().map(|&text| text.to_owned()).collect();
+    each(connection, &statements, Duration::MAX, |at, row| {
+        texts[at] = row.try_get(0)?;
+        Ok(())
+    })
+    .await?;
+    Ok(texts)
 }
 
 /// Whether the times of a table are two: date and time of its creation, date and time of its last change.
@@ -243,6 +285,20 @@ mod tests {
         assert!(!says_when("2026-01-01 10:00:00"));
         assert!(says_when("2026-01-01 10:00:00 2026-01-01 11:00:00"));
         assert!(!says_when(""));
+    }
+
+    #[test]
+    fn tables_whose_values_are_others_have_moved() {
+        let mut values = Values::default();
+        assert_eq!(values.take(String::new()), Tables::default());
+        let moved = values.take("Users=1;Sessions=5;Packages=2026-01-01 10:00:00".to_owned());
+        assert_eq!(moved, Tables::default().and("Users").and("Packages"));
+        let moved = values.take("Packages=2026-01-01 10:00:00;Users=2;Sessions=6".to_owned());
+        assert_eq!(moved, Tables::default().and("Users"));
+        assert!(values.has_any());
+        let moved = values.take(String::new());
+        assert_eq!(moved, Tables::default().and("Users").and("Packages"));
+        assert!(!values.has_any());
     }
 
     #[test]

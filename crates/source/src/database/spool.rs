@@ -1,14 +1,16 @@
-//! Writes a [`Catalogue`] as a dump: `packages-meta-ext-v1.json` as aurweb's exporter writes it, with the popularity of
+//! Writes [`Catalogue`]s as a dump: `packages-meta-ext-v1.json` as aurweb's exporter writes it, with the popularity of
 //! today and the number of open requests.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
+use tempfile::TempPath;
 
 use super::catalogue::{BASE_LISTS, Base, Catalogue, LISTS, OPT_DEPENDS_LIST, Package};
 use crate::SourceError;
@@ -21,64 +23,92 @@ const DAY_SECONDS: i64 = 86_400;
 /// Bytes of what is only shown to those who ask for it by name, of one package.
 const UNSHOWN_BYTES_MAX: usize = 64 << 10;
 
-/// Writes the dump to a spool file in `directory`; returns it with a digest of all that it says.
-pub(super) fn write(
-    catalogue: &Catalogue,
-    directory: &Path,
+/// A dump that is written to a spool file, part by part.
+pub(super) struct DumpWriter {
+    out: BufWriter<File>,
+    path: TempPath,
+    directory: PathBuf,
+    bytes: u64,
     bytes_max: u64,
-    origin: String,
-    source_fingerprint: String,
-) -> Result<(Arrival, String), SourceError> {
-    let unwritten = |cause| SourceError::Write { path: directory.to_owned(), cause };
-    let spool = spool_file(directory).map_err(unwritten)?;
-    let (file, path) = spool.into_parts();
-    let mut out = BufWriter::with_capacity(256 << 10, &file);
-    let mut hasher = Sha256::new();
-    let mut bytes = 0;
-    let mut record = Vec::new();
-    let mut tails = HashMap::new();
-    let mut separator: &[u8] = b"[\n";
-    for package in &catalogue.packages {
-        // The foreign key sees to it that there is one.
-        let Some(base) = catalogue.bases.get(&package.base) else { continue };
-        record.clear();
-        record.extend_from_slice(separator);
-        separator = b",\n";
-        write_record(catalogue, package, base, &mut tails, &mut record).map_err(unwritten)?;
-        bytes += record.len() as u64;
-        if bytes > bytes_max {
-            return Err(SourceError::TooLarge { origin, bytes_max });
-        }
-        hasher.update(&record);
-        out.write_all(&record).map_err(unwritten)?;
+    hasher: Sha256,
+    record: Vec<u8>,
+}
+
+impl DumpWriter {
+    /// Begins a dump of at most `bytes_max` in `directory`.
+    pub(super) fn create(directory: &Path, bytes_max: u64) -> Result<DumpWriter, SourceError> {
+        let directory = directory.to_owned();
+        let spool = spool_file(&directory)
+            .map_err(|cause| SourceError::Write { path: directory.clone(), cause })?;
+        let (file, path) = spool.into_parts();
+        let out = BufWriter::with_capacity(256 << 10, file);
+        let (hasher, record) = (Sha256::new(), Vec::new());
+        Ok(DumpWriter { out, path, directory, bytes: 0, bytes_max, hasher, record })
     }
-    let end: &[u8] = if catalogue.packages.is_empty() { b"[\n]" } else { b"\n]" };
-    out.write_all(end).map_err(unwritten)?;
-    bytes += end.len() as u64;
-    hasher.update(end);
-    let bases = catalogue.empty_bases();
-    // They are not in the dump, and a change among them counts all the same.
-    let mut sorted: Vec<&String> = bases.iter().collect();
-    sorted.sort();
-    sorted.iter().for_each(|name| hasher.update(format!("\n{name}")));
-    out.flush().map_err(unwritten)?;
-    drop(out);
-    let metadata = file.metadata().map_err(unwritten)?;
-    let arrival = Arrival {
-        origin,
-        bytes,
-        // Of most changes the tables do not say when they were made.
-        modified_at: time(catalogue.now),
-        path: path.to_path_buf(),
-        file: Arc::new(file),
-        stamp: Stamp::of(&metadata),
-        source_fingerprint,
-        validators: Validators::default(),
-        sha256: None,
-        kind: ArrivalKind::Spooled(path),
-        bases,
-    };
-    Ok((arrival, hex::encode(hasher.finalize())))
+
+    /// Writes the packages of `part`, which come after those before.
+    pub(super) fn write(&mut self, part: &Catalogue, origin: &str) -> Result<(), SourceError> {
+        let mut tails = HashMap::new();
+        for package in &part.packages {
+            // The foreign key sees to it that there is one.
+            let Some(base) = part.bases.get(&package.base) else { continue };
+            self.record.clear();
+            self.record.extend_from_slice(if self.bytes == 0 { b"[\n" } else { b",\n" });
+            write_record(part, package, base, &mut tails, &mut self.record)
+                .map_err(|cause| self.unwritten(cause))?;
+            self.put()?;
+            if self.bytes > self.bytes_max {
+                let (origin, bytes_max) = (origin.to_owned(), self.bytes_max);
+                return Err(SourceError::TooLarge { origin, bytes_max });
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the dump, which is of this time and has these names of bases beside it; returns it with a digest of all that it says.
+    pub(super) fn finish(
+        mut self,
+        now: i64,
+        bases: Vec<String>,
+        origin: String,
+        source_fingerprint: String,
+    ) -> Result<(Arrival, String), SourceError> {
+        self.record.clear();
+        self.record.extend_from_slice(if self.bytes == 0 { b"[\n]" } else { b"\n]" });
+        self.put()?;
+        // They are not in the dump, and a change among them counts all the same.
+        let mut sorted: Vec<&String> = bases.iter().collect();
+        sorted.sort();
+        sorted.iter().for_each(|name| self.hasher.update(format!("\n{name}")));
+        let unwritten = |cause| SourceError::Write { path: self.directory.clone(), cause };
+        let file = self.out.into_inner().map_err(|error| unwritten(error.into_error()))?;
+        let metadata = file.metadata().map_err(unwritten)?;
+        let arrival = Arrival {
+            origin,
+            bytes: self.bytes,
+            // Of most changes the tables do not say when they were made.
+            modified_at: time(now),
+            path: self.path.to_path_buf(),
+            file: Arc::new(file),
+            stamp: Stamp::of(&metadata),
+            source_fingerprint,
+            validators: Validators::default(),
+            sha256: None,
+            kind: ArrivalKind::Spooled(self.path),
+            bases,
+        };
+        Ok((arrival, hex::encode(self.hasher.finalize())))
+    }
+
+    fn put(&mut self) -> Result<(), SourceError> {
+        self.bytes += self.record.len() as u64;
+        self.hasher.update(&self.record);
+        self.out.write_all(&self.record).map_err(|cause| self.unwritten(cause))
+    }
+
+    fn unwritten(&self, cause: io::Error) -> SourceError {
+        SourceError::Write { path: self.directory.clone(), cause }
+    }
 }
 
 /// A time of the database's clock.

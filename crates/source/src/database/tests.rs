@@ -6,7 +6,7 @@ use super::*;
 
 /// Two bases; the number of the last package is so high that the others do not count as new.
 const ROWS: &str = "
-    INSERT INTO Users VALUES (1, 'anna');
+    INSERT INTO Users VALUES (1, 'anna'), (2, 'bert');
     INSERT INTO PackageBases (ID, Name, NumVotes, Popularity, PopularityUpdated, SubmittedTS, ModifiedTS, MaintainerUID)
         VALUES (1, 'yogurt', 3, 1.5, CURRENT_TIMESTAMP, 100, 200, 1), (2, 'spoon', 0, 0, CURRENT_TIMESTAMP, 100, 200, NULL);
     INSERT INTO Packages VALUES (11, 1, 'yogurt', '1-1', NULL, NULL), (1000, 2, 'spoon', '1-1', NULL, NULL);
@@ -37,8 +37,8 @@ fn sent(database: &MariaDb, end: &str) -> u32 {
     database.query("mysql", &query).trim().parse().expect("a number")
 }
 
-/// The end of a statement that reads all dependencies.
-const ALL_DEPENDS: &str = "FROM PackageDepends";
+/// The end of a statement that is sent once whenever all tables are read.
+const ALL_TABLES: &str = "Name FROM PackageBases ORDER BY ID";
 
 fn text_of(news: Option<News>) -> String {
     match news {
@@ -58,8 +58,7 @@ async fn what_was_there_for_a_moment_is_read_again() {
     let stall = Duration::from_secs(60);
     let mut connection = watch.connect().await.expect("a connection");
     let now = begin(&mut connection).await.expect("a transaction");
-    let all = Catalogue::read(&mut connection, stall, now, None).await.expect("all tables");
-    let mut held = Held::see(&mut connection, stall, &all).await.expect("sums");
+    let mut held = Held::see(&mut connection, stall, now).await.expect("sums");
     end(&mut connection).await.expect("the end");
     let only = |name: &str| Tables::default().and(name);
     for (committed, compared, meanwhile, table, taken_back) in [
@@ -77,6 +76,20 @@ async fn what_was_there_for_a_moment_is_read_again() {
             "PackageBases",
             "UPDATE PackageBases SET OutOfDateTS = NULL WHERE ID = 1",
         ),
+        (
+            "UPDATE PackageBases SET NumVotes = 5 WHERE ID = 1",
+            "PackageBases",
+            "UPDATE Users SET Username = 'hanna' WHERE ID = 1",
+            "Users",
+            "UPDATE Users SET Username = 'anna' WHERE ID = 1",
+        ),
+        (
+            "DELETE FROM PackageKeywords",
+            "PackageKeywords",
+            "INSERT INTO PackageComaintainers VALUES (2, 1, 1); UPDATE Users SET Username = 'robert' WHERE ID = 2",
+            "Users",
+            "UPDATE Users SET Username = 'bert' WHERE ID = 2",
+        ),
     ] {
         // Only one of the tables had moved when somebody looked.
         database.execute("aur", committed);
@@ -86,7 +99,7 @@ async fn what_was_there_for_a_moment_is_read_again() {
         let compare = held.compare(&mut connection, stall, compared, None);
         let mut difference = compare.await.expect("a difference");
         difference.see_beside(&mut connection, stall, compared).await.expect("sums");
-        let part = Catalogue::read(&mut connection, stall, now, Some(&[1])).await.expect("a base");
+        let part = Catalogue::read(&mut connection, stall, now, &[1]).await.expect("a base");
         end(&mut connection).await.expect("the end");
         assert_eq!(difference.bases.iter().copied().collect::<Vec<_>>(), [1]);
         held.learn(difference, &part, &HashSet::new());
@@ -95,7 +108,7 @@ async fn what_was_there_for_a_moment_is_read_again() {
         begin(&mut connection).await.expect("a transaction");
         let compare = held.compare(&mut connection, stall, only(table), None);
         let difference = compare.await.expect("a difference");
-        let part = Catalogue::read(&mut connection, stall, now, Some(&[1])).await.expect("a base");
+        let part = Catalogue::read(&mut connection, stall, now, &[1]).await.expect("a base");
         end(&mut connection).await.expect("the end");
         assert_eq!(difference.bases.iter().copied().collect::<Vec<_>>(), [1], "{taken_back}");
         held.learn(difference, &part, &HashSet::new());
@@ -126,10 +139,10 @@ async fn rows_that_are_gone_for_a_moment_are_waited_for() {
         ),
     ] {
         database.execute("aur", away);
-        let before = sent(&database, ALL_DEPENDS);
+        let before = sent(&database, ALL_TABLES);
         let restoring = async {
             // The second read has found that the first one was not believed.
-            while sent(&database, ALL_DEPENDS) < before + 2 {
+            while sent(&database, ALL_TABLES) < before + 2 {
                 sleep(Duration::from_millis(50)).await;
             }
             database.execute("aur", back);
@@ -172,7 +185,7 @@ async fn all_tables_are_read_after_some_intervals() {
         assert!(!text.contains("cream"), "{text}");
         watch.accepted();
     }
-    assert_eq!(sent(&database, ALL_DEPENDS), 1);
+    assert_eq!(sent(&database, ALL_TABLES), 1);
     watch.set_interval(Duration::from_millis(10));
     // Others that are still new may be read again meanwhile.
     loop {
@@ -183,7 +196,7 @@ async fn all_tables_are_read_after_some_intervals() {
         watch.accepted();
         sleep(Duration::from_millis(10)).await;
     }
-    assert!(sent(&database, ALL_DEPENDS) >= 2);
+    assert!(sent(&database, ALL_TABLES) >= 2);
 }
 
 /// Each day takes something of a popularity, without a change of a row: the database says of which bases.
@@ -195,8 +208,8 @@ async fn popularities_of_another_day_are_read_again() {
     let mut connection = watch.connect().await.expect("a connection");
     let stall = Duration::from_secs(60);
     let now = begin(&mut connection).await.expect("a time");
-    let catalogue = Catalogue::read(&mut connection, stall, now, None).await.expect("rows");
-    let held = Held::see(&mut connection, stall, &catalogue).await.expect("sums");
+    let catalogue = Catalogue::read(&mut connection, stall, now, &[1]).await.expect("rows");
+    let held = Held::see(&mut connection, stall, now).await.expect("sums");
     let updated = catalogue.bases[&1].popularity_updated;
     for (seconds, expected) in [
         (0, &[][..]),
@@ -211,7 +224,7 @@ async fn popularities_of_another_day_are_read_again() {
     }
     // What is read of it is the popularity of that day.
     let later = now + 86_400 * 9;
-    let part = Catalogue::read(&mut connection, stall, later, Some(&[1])).await.expect("rows");
+    let part = Catalogue::read(&mut connection, stall, later, &[1]).await.expect("rows");
     let records = spool::records(&part, &HashSet::new()).expect("records");
     let records = String::from_utf8(records).expect("text");
     assert!(records.contains("\"Popularity\":1.250622,"), "{records}");
