@@ -4,12 +4,11 @@
 //! [`Snapshot::difference_from`]. Facts have a digest for each field, so that a later process knows which of them changed
 //! although it has no earlier snapshot. Popularity is no difference: it decays every day for all packages.
 
-use postings::DocId;
 use twox_hash::XxHash3_64;
 
 use crate::field::Field;
 use crate::record::{Record, first_member};
-use crate::snapshot::{SMALL, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::unshown;
 
 /// What is to be known of a package to tell later what has changed.
@@ -130,17 +129,10 @@ impl Snapshot {
         Some(facts(self.record(self.find(name)?)))
     }
 
-    /// Whether `other` has this package as it is here, by a look at the segments alone.
-    fn is_shared(&self, doc: DocId, other: &Snapshot) -> bool {
-        doc.0 < SMALL
-            && std::ptr::eq(self.large(), other.large())
-            && other.overlay().is_none_or(|overlay| !overlay.gone.has(doc))
-    }
-
     /// What is different here from `before`: first what is there now, by name, then what is gone, by name.
     pub fn differences(&self, before: &Snapshot) -> Vec<Difference> {
         let mut found = Vec::new();
-        for doc in self.docs().filter(|doc| !self.is_shared(*doc, before)) {
+        for doc in self.docs_not_shared_with(before) {
             let new = self.record(doc);
             let name = text(new.name()).unwrap_or_default();
             let Some(old) = before.find(&name).map(|doc| before.record(doc)) else {
@@ -176,7 +168,7 @@ impl Snapshot {
                 });
             }
         }
-        for doc in before.docs().filter(|doc| !before.is_shared(*doc, self)) {
+        for doc in before.docs_not_shared_with(self) {
             let old = before.record(doc);
             if self.find(&text(old.name()).unwrap_or_default()).is_none() {
                 found.push(Difference {

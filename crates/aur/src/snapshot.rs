@@ -133,9 +133,22 @@ impl Snapshot {
 
     /// The packages in name order.
     pub(crate) fn docs(&self) -> impl Iterator<Item = DocId> {
+        self.docs_with(0..self.large.package_count())
+    }
+
+    /// The packages in name order, without those of a shared large segment that `other` has, too: work for what has changed since that was
+    /// built, and not for all packages.
+    pub(crate) fn docs_not_shared_with(&self, other: &Snapshot) -> impl Iterator<Item = DocId> {
+        let is_shared = Arc::ptr_eq(&self.large, &other.large);
+        let gone_there = other.overlay().filter(|_| is_shared).map(|over| over.gone.to_vec());
+        let all = if is_shared { 0..0 } else { 0..self.large.package_count() };
+        self.docs_with(gone_there.into_iter().flatten().map(|doc| doc.0).chain(all))
+    }
+
+    /// These packages of the large segment, ascending, as far as they are part of the snapshot, and those of the small one, in name order.
+    fn docs_with(&self, large: impl Iterator<Item = u32>) -> impl Iterator<Item = DocId> {
         let over = self.overlay();
-        let large = (0..self.large.package_count())
-            .filter(move |&doc| over.is_none_or(|over| !over.gone.has(DocId(doc))));
+        let large = large.filter(move |&doc| over.is_none_or(|over| !over.gone.has(DocId(doc))));
         let small = 0..over.map_or(0, |over| over.small.package_count());
         let places = over.map_or(&[][..], |over| &over.places[..]);
         Merged { large: large.peekable(), small: small.peekable(), places }.map(DocId)

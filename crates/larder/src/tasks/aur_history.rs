@@ -24,9 +24,13 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     loop {
         let next = published.borrow_and_update().clone();
         if let Some(next) = next {
+            // All packages are looked at, or those of a large segment that is let go of.
+            let is_large = history.is_none() || next.snapshot.changed_count() == 0;
             let noting = note(&app, &mut history, next);
             let Some(outcome) = shutdown.run_until_cancelled(noting).await else { break };
-            memory::give_back();
+            if is_large {
+                memory::give_back();
+            }
             match outcome {
                 Ok(()) => {
                     if has_failed {
