@@ -16,6 +16,7 @@ NGINX_RATIO_MIN = 0.95
 NGINX_CPU_RATIO_MAX = 1.15
 DEVPI_RATIO_MIN = 550
 DEVPI_GZIP_RATIO_MIN = 1500
+MIRROR_RATIO_MIN = 0.95
 MILLION_BYTES_MAX = 700e6
 MILLION_SECONDS_MAX = 10.0
 # The mean answer under load, header included, beside the body that was seen before: outside these it is another answer.
@@ -44,7 +45,7 @@ def data(results, section):
 def works(results):
     """All works that were compared by wrk, in the order of the table."""
     found = {}
-    for section in ("page", "file", "large", "connections", "many"):
+    for section in ("page", "file", "large", "mirror", "connections", "many"):
         found |= (data(results, section) or {}).get("works", {})
     return found
 
@@ -95,6 +96,12 @@ def targets(results):
             add(f"{'a release file' if kind == 'own' else 'a file of a mirror'} of {length} MB: CPU per request",
                 f"≤ {NGINX_CPU_RATIO_MAX} × nginx", ratio(work, "nginx", "cpu_us"), lambda it: f"{it:.2f} ×",
                 lambda it: it <= NGINX_CPU_RATIO_MAX)
+    for kind, title in (("mirror", "a mirror's page"), ("policy", "a mirror's page, with a policy that hides a file")):
+        for form in ("html", "json", "json_gzip"):
+            larder = [all_works[work]["servers"]["larder"]["per_second"]
+                      for work in (f"warm_{kind}_{form}", f"warm_own_{form}") if work in all_works]
+            add(f"{title}, {TITLES[form]}: requests/s", f"≥ {MIRROR_RATIO_MIN} × own page", larder[0] / larder[1] if larder else None,
+                lambda it: f"{it:.2f} ×", lambda it: it >= MIRROR_RATIO_MIN)
     million = data(results, "million")
     resident = million and max(million["median"]["rss"], million["median"]["rss_rested"])
     size = f"{million['files']:,} release files in {million['projects']:,} projects" if million else "a million release files"
