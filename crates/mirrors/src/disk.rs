@@ -432,6 +432,11 @@ impl Writing {
         Ok(())
     }
 
+    /// Where in the file the next bytes go.
+    pub(super) fn file_bytes(&self) -> u64 {
+        HEAD_BYTES + self.written
+    }
+
     /// The content so far, to be read from its beginning. Blocks.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use super::disk::{EntryFile, Head, Key};
 use super::known::Subject;
 use super::shared::{CONTENT_BYTES_MAX, Kind};
-use super::sink::{PIECE_BYTES, Sink};
+use super::sink::Sink;
 use super::upstream::{Pace, UpstreamError, chunk};
 use super::{Mirror, Mirrors, blocking, lock, milliseconds, turn};
 
@@ -397,10 +397,11 @@ impl Mirrors {
                     None => too_large(),
                 });
             }
-            if piece.len() >= PIECE_BYTES || (is_end && !piece.is_empty()) {
-                let bytes = piece.split().freeze();
+            let bytes = if is_end { piece.len() } else { sink.bytes_to_write(piece.len()) };
+            if bytes > 0 {
+                let bytes = piece.split_to(bytes).freeze();
+                written += bytes.len() as u64;
                 sink = blocking(move || sink.append(&bytes)).await?;
-                written = arrived;
                 progress.send_modify(|it| it.written = written);
             }
             if is_end {

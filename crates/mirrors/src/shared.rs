@@ -29,7 +29,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{timeout, timeout_at};
 
 use super::disk::{Disk, HEAD_BYTES, Head, Key, Writing, parsed_head};
-use super::sink::{PIECE_BYTES, Sink};
+use super::sink::Sink;
 use super::{Mirror, Mirrors, blocking, lock};
 
 /// Pages and lists that are fetched at once, and files: those do not wait for these.
@@ -331,10 +331,9 @@ impl Shared {
                 arrived += next.len() as u64;
                 piece.extend_from_slice(&next);
             }
-            if arrived <= content_bytes
-                && (piece.len() >= PIECE_BYTES || (is_end && !piece.is_empty()))
-            {
-                let bytes = piece.split().freeze();
+            let bytes = if is_end { piece.len() } else { sink.bytes_to_write(piece.len()) };
+            if arrived <= content_bytes && bytes > 0 {
+                let bytes = piece.split_to(bytes).freeze();
                 sink = blocking(move || sink.append(&bytes)).await.ok()?;
             }
             if is_end {

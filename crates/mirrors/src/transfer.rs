@@ -556,7 +556,8 @@ impl Mirrors {
         let mut sink = Sink { writing, sha256: record::Hasher::new(), extra };
         let (mut piece, mut left) = (vec![0; PIECE_BYTES], size_bytes);
         while left > 0 {
-            let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
+            let wanted = sink.bytes_to_write(PIECE_BYTES);
+            let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(wanted);
             file.read_exact(&mut piece[..wanted])?;
             sink = sink.append(&piece[..wanted])?;
             left -= wanted as u64;

@@ -502,7 +502,7 @@ impl Upload {
     /// [`BlobError::TooLarge`] as soon as the bytes are more than allowed; otherwise what the disk
     /// says. After an error nothing is left of the upload, and every later call is
     /// [`BlobError::Abandoned`]; so it is after a call whose future was dropped before its end.
-    pub async fn write(&mut self, bytes: Bytes) -> Result<(), BlobError> {
+    pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), BlobError> {
         if self.is_broken {
             return Err(BlobError::Abandoned);
         }
@@ -514,12 +514,16 @@ impl Upload {
             return Err(BlobError::TooLarge { bytes_max: self.bytes_max });
         }
         self.size_bytes = size_bytes;
-        if self.pending.len() + bytes.len() < CHUNK_BYTES {
-            // Copied, because a small piece may be a slice that keeps a large buffer in memory.
-            self.pending.extend_from_slice(&bytes);
-            return Ok(());
+        let missing = CHUNK_BYTES - self.pending.len();
+        if bytes.len() >= missing {
+            // What is written in whole chunks is in few large pieces in the system's cache: it is sent from there with less work.
+            self.pending.extend_from_slice(&bytes.split_to(missing));
+            let chunks = bytes.split_to(bytes.len() / CHUNK_BYTES * CHUNK_BYTES);
+            self.spool(chunks).await?;
         }
-        self.spool(bytes).await
+        // Copied, because a small piece may be a slice that keeps a large buffer in memory.
+        self.pending.extend_from_slice(&bytes);
+        Ok(())
     }
 
     /// Moves the pending bytes, and `bytes` after them, to the spool.

@@ -79,6 +79,27 @@ async fn a_place_that_is_no_directory_is_named() {
     }
 }
 
+/// The system keeps a file that is written so in few large pieces.
+#[tokio::test]
+async fn an_upload_is_written_in_whole_chunks() {
+    let place = Place::directory().await;
+    let bytes = sample(33, 4 * CHUNK + 5);
+    let mut upload = place.store.begin(ALL);
+    let mut at = 0;
+    for piece in [1, CHUNK - 2, 2, 2 * CHUNK + 3, 4, CHUNK - 3] {
+        upload.write(bytes.slice(at..at + piece)).await.expect("to write");
+        at += piece;
+        let spooled: u64 = std::fs::read_dir(place.root().join("tmp"))
+            .expect("a directory")
+            .map(|entry| entry.expect("an entry").metadata().expect("metadata").len())
+            .sum();
+        assert_eq!(spooled, (at / CHUNK * CHUNK) as u64, "of {at} bytes");
+    }
+    assert_eq!(at, bytes.len());
+    let staged = upload.stage().await.expect("to stage");
+    assert_eq!((staged.digest, staged.size_bytes), (Digest::of(&bytes), at as u64));
+}
+
 /// This test is run again, as a child, by those that kill it.
 const CHILD: &str = "LARDER_TEST_BLOBS_CHILD";
 
