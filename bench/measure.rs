@@ -1,18 +1,20 @@
-//! Measures the engine alone, without a server: `measure DUMP [QUERY|@FILE ..]`.
+//! Measures the engine alone, without a server: `measure DUMP [QUERY|@FILE|gzip:QUERY|gzip:@FILE ..]`.
 //!
 //! Prints the CPU time of building a snapshot, the resident memory after that, and the mean CPU time of each query. A
 //! file has one query a line; they are asked in turn over and over, so that none finds its data in the processor's
-//! caches. Even CPU time varies with the other load on the machine. The instructions that are counted for every
+//! caches. With `gzip:` before it, each answer is compressed as well. Even CPU time varies with the other load on the machine. The instructions that are counted for every
 //! change are those of the `workload` example, see bench/README.md.
 
 use std::fs::File;
 use std::time::Duration;
 
 use aur::{Answer, DumpLimits, Params, PathParams};
+use reply::Encoding;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().expect("usage: measure DUMP [QUERY|@FILE ..]");
+    let path =
+        arguments.next().expect("usage: measure DUMP [QUERY|@FILE|gzip:QUERY|gzip:@FILE ..]");
     let started = cpu_time();
     let file = File::open(&path).expect("the dump can be opened");
     let snapshot = aur::dump::read(file, &DumpLimits::default()).expect("a good dump");
@@ -30,19 +32,26 @@ fn main() {
         }
     }
     for argument in arguments {
-        let (queries, rounds) = match argument.strip_prefix('@') {
+        let (is_gzip, asked) = match argument.strip_prefix("gzip:") {
+            Some(asked) => (true, asked),
+            None => (false, argument.as_str()),
+        };
+        let (queries, rounds) = match asked.strip_prefix('@') {
             Some(path) => {
                 let text = std::fs::read_to_string(path).expect("a file of queries");
                 (text.lines().map(str::to_owned).collect(), 10)
             }
-            None => (vec![argument.clone()], 2_000),
+            None => (vec![asked.to_owned()], 2_000),
         };
         let started = cpu_time();
         let mut body_bytes = 0;
         for _ in 0..rounds {
             for query in &queries {
                 let params = Params::from_query(PathParams::default(), Some(query));
-                body_bytes += Answer::to(params, &snapshot, false, 5_000).reply.body.len();
+                let params = if is_gzip { params.outlined() } else { params };
+                let reply = Answer::to(params, &snapshot, false, 5_000).reply;
+                let encoding = if is_gzip { Encoding::Gzip } else { Encoding::Identity };
+                body_bytes += reply.encoded(encoding).len();
             }
         }
         let count = rounds * queries.len();

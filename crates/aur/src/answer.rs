@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use postings::DocId;
-use reply::{Etag, Reply};
+use reply::{Etag, Outline, Reply};
 
 use crate::error::QueryError;
 use crate::field::{By, Mode};
@@ -14,7 +14,7 @@ use crate::needles::{Needles, WORDS_MAX};
 use crate::outside::Outside;
 use crate::params::{Arg, Params};
 use crate::query::{Asked, Kind, Query, Refusal, Version};
-use crate::record::Shape;
+use crate::record::{Notes, Repetitions, Shape};
 use crate::searched::Searched;
 use crate::sheet::Sheet;
 use crate::snapshot::Snapshot;
@@ -202,8 +202,11 @@ fn answer(packages: &impl Searched, query: &Query, results_max: usize) -> Answer
             if found.len() > results_max {
                 return too_many(query);
             }
-            let (json, etag) = render(packages, query, &found);
-            return Answer::finish_tagged(json, etag, JSON, callback, outcome);
+            let (json, etag, outline) = render_outlined(packages, query, &found);
+            let mut answer = Answer::finish_tagged(json, etag, JSON, callback, outcome);
+            // The places are those of the JSON itself.
+            answer.reply.outline = outline.filter(|_| callback.is_none());
+            return answer;
         }
         Kind::Suggest
         | Kind::OpensearchSuggest
@@ -327,8 +330,28 @@ fn suggest(packages: &impl Searched, query: &Query) -> Vec<u8> {
     json
 }
 
+/// The packages as JSON, its entity tag, and its outline if the query asks for it.
+fn render_outlined(
+    packages: &impl Searched,
+    query: &Query,
+    found: &[DocId],
+) -> (Bytes, Etag, Option<Outline>) {
+    if !query.is_outlined {
+        let (json, etag) = render(packages, query, found, &mut ());
+        return (json, etag, None);
+    }
+    let mut notes = Repetitions::in_records(found.len());
+    let (json, etag) = render(packages, query, found, &mut notes);
+    (json, etag, Some(notes.finish()))
+}
+
 /// The packages as JSON, and its entity tag.
-fn render(packages: &impl Searched, query: &Query, found: &[DocId]) -> (Bytes, Etag) {
+fn render(
+    packages: &impl Searched,
+    query: &Query,
+    found: &[DocId],
+    notes: &mut impl Notes,
+) -> (Bytes, Etag) {
     let (type_, shape, version) = match (query.kind, query.version) {
         (Kind::Info, Version::V5) => ("multiinfo", Shape::Info, 5),
         (Kind::Info, Version::V6) => ("multiinfo", Shape::Version6, 6),
@@ -357,7 +380,7 @@ fn render(packages: &impl Searched, query: &Query, found: &[DocId]) -> (Bytes, E
             if is_long {
                 determined_by.extend_from_slice(&packages.digest(doc).to_le_bytes());
             }
-            packages.record(doc).render(shape, &mut json);
+            packages.record(doc).render_noting(shape, &mut json, notes);
             json.push(b",");
         }
     }

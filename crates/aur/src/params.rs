@@ -70,6 +70,8 @@ pub struct Params {
     pub(crate) single: usize,
     /// The error in a JSON body; it is reported before any other.
     pub(crate) malformed: Option<QueryError>,
+    /// See [`Params::outlined`].
+    pub(crate) is_outlined: bool,
 }
 
 impl Params {
@@ -116,6 +118,12 @@ impl Params {
         }
         params.take_path(path);
         params
+    }
+
+    /// The same question, for an answer that will be compressed: if it is a list of packages, it says where it repeats itself
+    /// ([`reply::Reply::outline`]).
+    pub fn outlined(self) -> Params {
+        Params { is_outlined: true, ..self }
     }
 
     fn take_path(&mut self, path: PathParams) {

@@ -82,6 +82,8 @@ pub struct Query {
     pub(crate) single: usize,
     pub(crate) callback: Option<String>,
     pub(crate) asked: Asked,
+    /// The answer gets an outline: see [`Params::outlined`].
+    pub(crate) is_outlined: bool,
     /// What upstream does not have, if anything is asked for that. Apart, as nearly all queries ask for nothing of it.
     refinement: Option<Box<Refinement>>,
 }
@@ -186,9 +188,19 @@ impl Query {
             Kind::Info => by.unwrap_or(By::Name),
             _ => by.unwrap_or(By::NameDesc),
         };
-        let Params { args, single, given: options, mode: mode_name, .. } = params;
-        let mut query =
-            Query { version, kind, by, mode, args, single, callback, asked, refinement: None };
+        let Params { args, single, given: options, mode: mode_name, is_outlined, .. } = params;
+        let mut query = Query {
+            version,
+            kind,
+            by,
+            mode,
+            args,
+            single,
+            callback,
+            asked,
+            is_outlined,
+            refinement: None,
+        };
         let refuse = |error, detail: Option<String>, callback| Refusal {
             error,
             version: given,

@@ -16,6 +16,7 @@ use serde::de::IgnoredAny;
 use crate::field::Field;
 use crate::package::{Integer, Number, Package, Text, Texts};
 
+pub(crate) use self::render::{Notes, Repetitions};
 pub(crate) use self::writer::RecordWriter;
 
 /// The path of a package's snapshot archive on the AUR, up to the package base; `.tar.gz` follows that.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Read, Write as _};
 
-use aur::{Answer, Body, By, List, Params, PathParams, Snapshot, fold};
+use aur::{Answer, Body, By, List, Outcome, Params, PathParams, Snapshot, fold};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
@@ -261,6 +261,39 @@ proptest! {
             let answer = Answer::to(params, &snapshot, false, PLENTY);
             let answer = check_form(std::str::from_utf8(&answer.reply.body).expect("UTF-8"));
             prop_assert_eq!(names(&answer), expected, "{}", query);
+        }
+    }
+
+    /// An outline changes nothing of an answer, and its gzip is the answer.
+    #[test]
+    fn outlined_answers_are_the_same(records in catalogue(), recipes in needles()) {
+        let snapshot = load(&records);
+        let needles = recipes.iter().map(|recipe| recipe.needle(&records)).filter(|it| it.chars().count() > 1);
+        let mut questions: Vec<Params> = needles
+            .flat_map(|needle| ["5", "6"].map(|version| {
+                let path = PathParams { arg: Some(needle.clone()), ..PathParams::default() };
+                Params::from_query(path, Some(&format!("v={version}&type=search")))
+            }))
+            .collect();
+        let names: Vec<_> = records.iter().map(|record| ("arg[]", record.name.as_str())).collect();
+        let all = query_string(&names);
+        for rest in ["", "&callback=show"] {
+            questions.push(Params::from_query(PathParams::default(), Some(&format!("v=5&type=info&{all}{rest}"))));
+        }
+        for params in questions {
+            let plain = Answer::to(params.clone(), &snapshot, true, PLENTY);
+            let outlined = Answer::to(params.outlined(), &snapshot, true, PLENTY);
+            prop_assert!(plain.reply.outline.is_none());
+            prop_assert_eq!(&outlined.reply.body, &plain.reply.body);
+            prop_assert_eq!(outlined.reply.etag, plain.reply.etag);
+            prop_assert_eq!(outlined.outcome, plain.outcome);
+            let mut decoded = Vec::new();
+            let encoded = outlined.reply.encoded(reply::Encoding::Gzip);
+            flate2::read::GzDecoder::new(&encoded[..]).read_to_end(&mut decoded).expect("gzip");
+            prop_assert_eq!(decoded, &plain.reply.body[..]);
+            // What an info query found is listed by a JSON object, unless a callback is given.
+            let is_list = matches!(outlined.outcome, Outcome::Answered(_)) && outlined.reply.core.is_none();
+            prop_assert_eq!(outlined.reply.outline.is_some(), is_list);
         }
     }
 

@@ -1,23 +1,71 @@
 //! A record becomes an object of an answer: its values are copied between constant keys.
 
+use reply::Outline;
+
 use super::{KEPT_PLACES, Places, Record, SNAPSHOT_PREFIX, SNAPSHOT_SUFFIX, Shape, first_member};
 use crate::field::Field;
 use crate::sheet::Sheet;
 
+/// What is noted of the members of records while they are written.
+pub(crate) trait Notes {
+    /// A member of this field begins at this position of the answer.
+    fn member(&mut self, field: Field, at: usize);
+}
+
+/// Nothing is noted.
+impl Notes for () {
+    #[inline(always)]
+    fn member(&mut self, _: Field, _: usize) {}
+}
+
+/// Notes where each member probably begins as that of an earlier record does.
+pub(crate) struct Repetitions {
+    outline: Outline,
+    /// Where the last member of each field begins; the end of all positions for a field that had none.
+    last: [usize; Field::ALL.len()],
+}
+
+impl Repetitions {
+    /// For an answer with this many records.
+    pub(crate) fn in_records(count: usize) -> Repetitions {
+        let places = count.saturating_sub(1) * Field::SEARCH_COUNT;
+        let last = [usize::MAX; Field::ALL.len()];
+        Repetitions { outline: Outline::with_capacity(places), last }
+    }
+
+    pub(crate) fn finish(self) -> Outline {
+        self.outline
+    }
+}
+
+impl Notes for Repetitions {
+    #[inline(always)]
+    fn member(&mut self, field: Field, at: usize) {
+        self.outline.note(at, self.last[field as usize]);
+        self.last[field as usize] = at;
+    }
+}
+
 impl Record<'_> {
     /// Appends the package as a JSON object with the keys of `shape`.
     pub(crate) fn render(self, shape: Shape, out: &mut Sheet) {
+        self.render_noting(shape, out, &mut ());
+    }
+
+    /// As [`Record::render`]; also tells `notes` of the members.
+    #[inline(always)]
+    pub(crate) fn render_noting(self, shape: Shape, out: &mut Sheet, notes: &mut impl Notes) {
         // Each shape is compiled separately, so that a shape does not pay for the members that it leaves out.
         match shape {
-            Shape::Info => self.render_as(Shape::Info, out),
-            Shape::Search => self.render_as(Shape::Search, out),
-            Shape::Version6 => self.render_as(Shape::Version6, out),
-            Shape::Metadata => self.render_as(Shape::Metadata, out),
+            Shape::Info => self.render_as(Shape::Info, out, notes),
+            Shape::Search => self.render_as(Shape::Search, out, notes),
+            Shape::Version6 => self.render_as(Shape::Version6, out, notes),
+            Shape::Metadata => self.render_as(Shape::Metadata, out, notes),
         }
     }
 
     #[inline(always)]
-    fn render_as(self, shape: Shape, sheet: &mut Sheet) {
+    fn render_as(self, shape: Shape, sheet: &mut Sheet, notes: &mut impl Notes) {
         let count = if shape == Shape::Search { Field::SEARCH_COUNT } else { Field::SHOWN_COUNT };
         let places = self.places(count);
         let values_bytes: u32 = places.iter().map(|&(_, size)| size).sum();
@@ -25,16 +73,17 @@ impl Record<'_> {
         let (_, base_bytes) = places[Field::PackageBase.place()];
         // The name of the base may be written twice more often than it is stored.
         let bytes_max = CONSTANTS_BYTES + (values_bytes + 2 * name_bytes.max(base_bytes)) as usize;
+        let before = sheet.as_bytes().len();
         let out = sheet.room(bytes_max + SPAN_BYTES);
         // The other shapes have a fixed set of keys.
         if matches!(shape, Shape::Info | Shape::Version6)
             && places[const { Field::Others.place() }].1 > 0
         {
-            let written = render_with_others(self.values, places, shape, out);
+            let written = render_with_others(self.values, places, shape, out, before, notes);
             return sheet.written(written);
         }
         // No call below takes its address, so that it stays in registers.
-        let mut pen = Pen { values: self.values, places, shape, out, at: 0 };
+        let mut pen = Pen { values: self.values, places, shape, out, at: 0, before, notes };
         pen.member(Field::CheckDepends);
         pen.member(Field::CoMaintainers);
         pen.member(Field::Conflicts);
@@ -86,21 +135,31 @@ const CONSTANTS_BYTES: usize = {
 };
 
 /// Writes one object into a buffer that is large enough.
-struct Pen<'a> {
+struct Pen<'a, N> {
     values: &'a [u8],
     places: Places,
     shape: Shape,
     out: &'a mut [u8],
     at: usize,
+    /// The size of the answer before the object.
+    before: usize,
+    notes: &'a mut N,
 }
 
 /// Writes an object with members that are not known, each where its key belongs; returns its size in bytes.
 #[cold]
 #[inline(never)]
-fn render_with_others(values: &[u8], places: Places, shape: Shape, out: &mut [u8]) -> usize {
+fn render_with_others(
+    values: &[u8],
+    places: Places,
+    shape: Shape,
+    out: &mut [u8],
+    before: usize,
+    notes: &mut impl Notes,
+) -> usize {
     let (start, size) = places[Field::Others.place()];
     let others = &values[start as usize..][..size as usize];
-    let mut pen = Pen { values, places, shape, out, at: 0 };
+    let mut pen = Pen { values, places, shape, out, at: 0, before, notes };
     let mut rest = others;
     for field in Field::ALL {
         while let Some((key, bytes)) = first_member(rest)
@@ -118,7 +177,7 @@ fn render_with_others(values: &[u8], places: Places, shape: Shape, out: &mut [u8
     pen.at
 }
 
-impl Pen<'_> {
+impl<N: Notes> Pen<'_, N> {
     /// Writes `field` if the shape includes it.
     #[inline(always)]
     fn member(&mut self, field: Field) {
@@ -137,7 +196,7 @@ impl Pen<'_> {
             _ => self.places[place],
         };
         if field == Field::UrlPath {
-            self.constant(field.key().as_bytes());
+            self.key(field);
             self.constant(SNAPSHOT_PREFIX.as_bytes());
             // The value without its quotes.
             self.value(start + 1, size - 2);
@@ -146,13 +205,13 @@ impl Pen<'_> {
             if let Some(absent) = field.absent_value()
                 && self.shape != Shape::Version6
             {
-                self.constant(field.key().as_bytes());
+                self.key(field);
                 self.constant(absent.as_bytes());
             }
         } else if self.shape == Shape::Version6 && size == 1 && self.is_zero(start) {
             // Left out, like an empty value.
         } else {
-            self.constant(field.key().as_bytes());
+            self.key(field);
             if field == Field::Popularity
                 && self.shape == Shape::Metadata
                 && size == 1
@@ -174,6 +233,12 @@ impl Pen<'_> {
 
     fn is_zero(&self, start: u32) -> bool {
         self.values[start as usize] == b'0'
+    }
+
+    #[inline(always)]
+    fn key(&mut self, field: Field) {
+        self.notes.member(field, self.before + self.at);
+        self.constant(field.key().as_bytes());
     }
 
     #[inline(always)]

@@ -213,11 +213,12 @@ impl Refined {
 
     async fn finish(self, app: &Arc<App>, head: &Parts) -> Result<Finished, HttpError> {
         let Refined { params, standing } = self;
+        let conditions = Conditions::of(&head.method, &head.headers);
         if !params.may_add() {
             let snapshot = loaded(app)?.snapshot.clone();
             let known = Arc::default();
             let (answer, _) = Refined::answer(app, params, &standing, snapshot, known).await?;
-            return Ok(told(app, head, standing, answer));
+            return Ok(told(app, head, standing, answer, conditions));
         }
         // First the names of the packages, then what is known of them.
         let histories = Histories::open(app).await?;
@@ -226,7 +227,7 @@ impl Refined {
         let asking = Refined::answer(app, params.clone(), &standing, snapshot.clone(), known);
         let (answer, names) = asking.await?;
         if names.is_empty() {
-            return Ok(told(app, head, standing, answer));
+            return Ok(told(app, head, standing, answer, conditions));
         }
         let mut known = Known::new();
         for name in names {
@@ -235,7 +236,7 @@ impl Refined {
         }
         let (answer, _) =
             Refined::answer(app, params, &standing, snapshot, Arc::new(known)).await?;
-        Ok(told(app, head, standing, answer))
+        Ok(told(app, head, standing, answer, conditions))
     }
 
     /// Computes an answer with what is `known` of packages beside the snapshot, and the names of those of which something is wanted.
@@ -389,14 +390,22 @@ fn finish(app: &App, head: &Parts, asked: Standing, params: Params) -> Result<Fi
         .aur
         .snapshot()
         .ok_or_else(|| HttpError::unavailable("the catalogue of packages is not loaded yet", 2))?;
+    let conditions = Conditions::of(&head.method, &head.headers);
+    let params = if conditions.wants_gzip() { params.outlined() } else { params };
     let answer =
         Answer::to(params, &published.snapshot, asked.speaks_6, app.results_max.load(Relaxed));
     drop(published);
-    Ok(told(app, head, asked, answer))
+    Ok(told(app, head, asked, answer, conditions))
 }
 
 /// Counts an answer, and gives it its status.
-fn told(app: &App, head: &Parts, asked: Standing, answer: Answer) -> Finished {
+fn told(
+    app: &App,
+    head: &Parts,
+    asked: Standing,
+    answer: Answer,
+    conditions: Conditions,
+) -> Finished {
     let status = match answer.outcome {
         Outcome::Answered(question) => {
             app.metrics.answered(&head.method, question, answer.reply.body.len());
@@ -412,7 +421,6 @@ fn told(app: &App, head: &Parts, asked: Standing, answer: Answer) -> Finished {
         }
     };
     app.metrics.rpc_duration.observe(asked.asked_at.elapsed().as_secs_f64());
-    let conditions = Conditions::of(&head.method, &head.headers);
     Finished { answer, status, conditions, decision: asked.decision }
 }
 

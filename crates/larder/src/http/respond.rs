@@ -31,6 +31,11 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
+    /// Whether the body will be sent as gzip, if it is worth that.
+    pub(super) fn wants_gzip(&self) -> bool {
+        self.encoding == Encoding::Gzip
+    }
+
     pub(super) fn of(method: &Method, headers: &HeaderMap) -> Conditions {
         let is_safe = matches!(*method, Method::GET | Method::HEAD);
         let if_none_match = if is_safe { listed(headers, IF_NONE_MATCH) } else { None };
@@ -59,7 +64,7 @@ pub(super) fn takes_long(reply: &Reply, conditions: &Conditions) -> bool {
 
 /// The response for `reply`, encoded on this thread.
 pub(super) fn respond_now(reply: Reply, status: StatusCode, conditions: &Conditions) -> Response {
-    respond_with(&reply, status, conditions, |encoding| encoding.encode(&reply.body))
+    respond_with(&reply, status, conditions, |encoding| reply.encoded(encoding))
 }
 
 /// The response for a page that is kept; it is encoded once for all who ask for it.
