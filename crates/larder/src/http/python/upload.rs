@@ -287,15 +287,20 @@ async fn arrive(ask: &Ask, who: Option<UserName>, body: Body) -> Result<Arrived,
                 }
             }
             None => {
-                let mut text = Vec::new();
-                while let Some(piece) = field.chunk().await.map_err(broken)? {
-                    text_bytes += piece.len();
+                // A name is kept as its text is, and can be as long as a field's head.
+                let mut count = |bytes: usize| -> Result<(), Refused> {
+                    text_bytes += bytes;
                     if text_bytes > FIELD_BYTES_MAX {
                         return Err(bad(format_args!(
                             "the fields of the form have more than {FIELD_BYTES_MAX} bytes together"
                         )));
                     }
-                    hold(text_bytes, 0)?;
+                    Ok(hold(text_bytes, 0)?)
+                };
+                let mut text = Vec::new();
+                count(key.len())?;
+                while let Some(piece) = field.chunk().await.map_err(broken)? {
+                    count(piece.len())?;
                     text.extend_from_slice(&piece);
                 }
                 if fields.len() == FIELDS_MAX {

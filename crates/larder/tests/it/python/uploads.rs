@@ -83,6 +83,22 @@ fn what_has_no_end_is_refused() {
 }
 
 #[test]
+fn the_names_of_fields_count_as_their_texts_do() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let field = |at: usize| {
+        let name = format!("{at}{}", "x".repeat(63 << 10));
+        format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n\r\n")
+    };
+    let form: String = (0..66).map(field).chain(["--b--\r\n".to_owned()]).collect();
+    let ask = index.alice().json().with("Content-Type", "multipart/form-data; boundary=b");
+    let refused = ask.bytes("POST", "/alice/dev/", form.as_bytes());
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    let bound = "the fields of the form have more than 4194304 bytes together";
+    assert!(refused.text().contains(bound), "{}", refused.text());
+}
+
+#[test]
 fn metadata_that_nobody_could_read_back_is_refused() {
     let index = Index::start();
     index.stage("alice/dev", json!({}));
