@@ -32,6 +32,8 @@ const PACE_BYTES_MIN: u64 = 30 << 10;
 pub(super) const SMALL_PAGE_BYTES_MAX: usize = 512 << 10;
 /// Most redirects that are followed for one request.
 const REDIRECTS_MAX: usize = 5;
+/// Longest URL that a redirect leads to, in bytes: each link of a page is read with the page's URL.
+const URL_BYTES_MAX: usize = 8_000;
 
 /// Why upstream has not given what was asked for.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -219,6 +221,7 @@ impl Upstream {
             if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
                 let location = response.headers().get(LOCATION).and_then(|it| it.to_str().ok());
                 let next = location.and_then(|location| url.join(location).ok());
+                let next = next.filter(|next| next.as_str().len() <= URL_BYTES_MAX);
                 let next = next.filter(|next| {
                     // What was asked for with encryption is not taken without it.
                     next.scheme() == "https" || (next.scheme() == "http" && url.scheme() == "http")

@@ -232,10 +232,10 @@ impl UpstreamPage {
     /// The file at this place, and whether its metadata is meant rather than itself.
     pub fn file_at(&self, place: &Place<'_>) -> Option<(&UpstreamFile, bool)> {
         let found = |is_metadata| {
-            self.files
-                .iter()
-                .find(|file| place.is_of(file, is_metadata))
-                .map(|it| (it, is_metadata))
+            // Their URLs are read one by one, for every request.
+            let named = self.files.iter().filter(|file| place.is_named(file, is_metadata));
+            let mut named = named.take(SAME_NAME_MAX);
+            named.find(|file| place.is_of(file, is_metadata)).map(|it| (it, is_metadata))
         };
         found(false).or_else(|| found(true))
     }
@@ -308,6 +308,9 @@ pub(crate) fn place_of_project(base: &Url, text: &str) -> Option<Box<str>> {
     Some(String::from(url).into())
 }
 
+/// Files with one name that are told apart by their URLs; of further ones, none is found.
+const SAME_NAME_MAX: usize = 100;
+
 /// The files of a page while it is read.
 #[derive(Default)]
 struct Files {
@@ -322,15 +325,19 @@ impl Files {
     fn extend(&mut self, file: Option<UpstreamFile>) {
         let Some(file) = file else { return };
         self.memory_bytes += file.memory_bytes();
-        if self.memory_bytes <= Files::MEMORY_BYTES_MAX {
+        if !self.are_too_large() {
             self.files.push(file);
         }
     }
 
+    fn are_too_large(&self) -> bool {
+        self.memory_bytes > Files::MEMORY_BYTES_MAX
+    }
+
     fn all(self) -> Result<Vec<UpstreamFile>, PageError> {
-        match self.memory_bytes <= Files::MEMORY_BYTES_MAX {
-            true => Ok(self.files),
-            false => Err(PageError(format!(
+        match self.are_too_large() {
+            false => Ok(self.files),
+            true => Err(PageError(format!(
                 "its files take {} bytes of memory; at most {} were expected",
                 self.memory_bytes,
                 Files::MEMORY_BYTES_MAX

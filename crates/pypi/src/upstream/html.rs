@@ -32,6 +32,9 @@ pub(super) struct Head {
     anchors: usize,
 }
 
+/// Longest base of a page's links, in bytes: every link is read with it.
+const BASE_BYTES_MAX: usize = 2_000;
+
 /// The attributes that mean something. All others are dropped as they are read, however many a tag has.
 const ATTRIBUTES: [&str; 10] = [
     "href",
@@ -131,7 +134,8 @@ fn attribute(attributes: &Attributes, name: &str) -> Option<String> {
 /// Calls `take` with each link that has an `href`, in the page's order.
 ///
 /// # Errors
-/// [`PageError`] if the page has neither a link nor the version of the interface, as a page about an error.
+/// [`PageError`] if the page has neither a link nor the version of the interface, as a page about an error; or a base that is too
+/// long.
 pub(super) fn each_anchor(
     body: &[u8],
     take: &mut dyn FnMut(&Head, Anchor),
@@ -158,6 +162,12 @@ pub(super) fn each_anchor(
             Piece::LinkEnd => finish(&mut head, &mut open, take),
             Piece::Base(attributes) if head.base.is_none() => {
                 head.base = attribute(&attributes, "href");
+                let bytes = head.base.as_ref().map_or(0, String::len);
+                if bytes > BASE_BYTES_MAX {
+                    return Err(PageError(format!(
+                        "the base of its links has {bytes} bytes; at most {BASE_BYTES_MAX} were expected"
+                    )));
+                }
             }
             Piece::Base(_) => {}
             Piece::Meta(attributes) => {
@@ -208,8 +218,15 @@ fn finish(head: &mut Head, open: &mut Option<Anchor>, take: &mut dyn FnMut(&Head
 
 pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
     let mut files = Files::default();
+    let mut own: Option<Url> = None;
     let head = each_anchor(body, &mut |head, anchor| {
-        let own = head.base.as_ref().and_then(|text| base.join(text).ok());
+        // Nothing is read of the rest of a page that is refused.
+        if files.are_too_large() {
+            return;
+        }
+        if own.is_none() {
+            own = head.base.as_ref().and_then(|text| base.join(text).ok());
+        }
         files.extend(file(&anchor, own.as_ref().unwrap_or(base)));
     })?;
     let status = head.status.and_then(|text| {
@@ -282,5 +299,19 @@ mod tests {
         let expected = [("data-size", "0"), ("data-yanked", ""), ("href", "foo-1.0.tar.gz")];
         assert_eq!(anchor.attributes, expected.map(|(name, value)| (name, value.to_owned())));
         assert_eq!(anchor.text, "foo-1.0.tar.gz");
+    }
+
+    #[test]
+    fn a_base_that_each_link_would_repeat_is_short() {
+        let url = Url::parse("https://index.example/simple/foo/").expect("a URL");
+        let page_with = |base_bytes: usize| {
+            let base = format!("/f{}/", "/f".repeat(base_bytes / 2 - 1));
+            assert_eq!(base.len(), base_bytes + 1);
+            page(format!("<base href={base}><a href=foo-1.0.zip>foo</a>").as_bytes(), &url)
+        };
+        let files = page_with(BASE_BYTES_MAX - 2).expect("a page").files;
+        assert!(files[0].url.ends_with("/f/f/foo-1.0.zip"), "{}", files[0].url);
+        let refused = page_with(BASE_BYTES_MAX).expect_err("a byte too many").to_string();
+        assert!(refused.contains("2001 bytes; at most 2000"), "{refused}");
     }
 }

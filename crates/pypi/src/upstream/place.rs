@@ -53,33 +53,40 @@ impl<'path> Place<'path> {
 
     /// The last name of the path, without `.metadata`.
     pub fn filename(&self) -> &'path str {
-        let last = match self {
+        let last = self.last();
+        last.strip_suffix(METADATA).unwrap_or(last)
+    }
+
+    /// The last name of the path.
+    fn last(&self) -> &'path str {
+        match self {
             Place::Upstream(path) => path.last().map_or("", String::as_str),
             Place::Digest([_, _, filename]) => filename,
             Place::External([_, filename]) => filename,
-        };
-        last.strip_suffix(METADATA).unwrap_or(last)
+        }
+    }
+
+    /// Whether the name is that of the file, or of its metadata. This costs little.
+    pub(super) fn is_named(&self, file: &UpstreamFile, is_metadata: bool) -> bool {
+        let end = if is_metadata { METADATA } else { "" };
+        self.last().strip_suffix(end).is_some_and(|name| *name == *file.filename)
     }
 
     /// Whether the file, or its metadata, is at this place.
     pub(super) fn is_of(&self, file: &UpstreamFile, is_metadata: bool) -> bool {
-        let end = if is_metadata { METADATA } else { "" };
-        let is_name =
-            |name: &str| name.strip_suffix(end).is_some_and(|name| *name == *file.filename);
+        if !self.is_named(file, is_metadata) {
+            return false;
+        }
         match self {
             Place::Upstream(path) => {
-                let Some((last, start)) = path.split_last() else { return false };
-                is_name(last)
-                    && segments(file).is_some_and(|found| found[..found.len() - 1] == *start)
+                let Some((_, start)) = path.split_last() else { return false };
+                segments(file).is_some_and(|found| found[..found.len() - 1] == *start)
             }
-            Place::Digest([first, second, name]) => {
+            Place::Digest([first, second, _]) => {
                 let sha256 = file.sha256();
-                is_name(name)
-                    && sha256.is_some_and(|it| it[..3] == **first && it[3..16] == **second)
+                sha256.is_some_and(|it| it[..3] == **first && it[3..16] == **second)
             }
-            Place::External([directory, name]) => {
-                is_name(name) && directory_of(file).as_deref() == Some(*directory)
-            }
+            Place::External([directory, _]) => directory_of(file).as_deref() == Some(*directory),
         }
     }
 }

@@ -286,6 +286,20 @@ fn places_of_files() {
 }
 
 #[test]
+fn few_files_of_one_name_are_looked_through() {
+    let file = |at: usize| {
+        let url = format!("https://files.example/{at}/foo-1.0.tar.gz");
+        json!({"filename": "foo-1.0.tar.gz", "url": url, "hashes": {}})
+    };
+    let page = json_page((0..=SAME_NAME_MAX).map(file).collect());
+    let is_found = |at: usize| {
+        let path = path(&format!("files.example/{at}/foo-1.0.tar.gz"));
+        page.file_at(&Place::of_upstream(&path).expect("a place")).is_some()
+    };
+    assert_eq!((is_found(SAME_NAME_MAX - 1), is_found(SAME_NAME_MAX)), (true, false));
+}
+
+#[test]
 fn projects_of_filenames() {
     let check = |filename: &str, expected: &[&str]| {
         let found = projects_of(filename);

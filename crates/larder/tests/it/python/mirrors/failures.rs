@@ -104,6 +104,23 @@ fn an_older_state_of_upstream_is_not_taken() {
 }
 
 #[test]
+fn a_redirect_to_a_very_long_url_is_not_followed() {
+    let upstream = upstream_of(b"content");
+    let index = start();
+    mirror(&index, &upstream, json!({}));
+    let leads_to = |path: &str| {
+        let moved = Offer::status(302).with(&format!("Location: {path}"));
+        upstream.offer("/simple/foo/", moved);
+        json_page(index.client(), "alice/up", "foo")
+    };
+    let refused = leads_to(&format!("/moved/{}/", "x".repeat(8_000)));
+    assert_eq!(refused.status, 502, "{}", refused.text());
+    assert!(refused.text().contains("it redirects to no URL"), "{}", refused.text());
+    upstream.offer("/moved/foo/", page("foo", json!([])));
+    assert_eq!(leads_to("/moved/foo/").status, 200);
+}
+
+#[test]
 fn an_upstream_that_hangs_delays_no_other() {
     let hanging = Upstream::start();
     let names: Vec<String> = (0..70).map(|at| format!("p{at}")).collect();
