@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use pypi::Metadata;
 
-/// Most bytes of such a blob. An answer reads up to sixteen of them at once.
+/// Most bytes of such a blob. Answers read large ones in turn.
 pub const BYTES_MAX: u64 = 16 << 20;
 
 /// The metadata is too long to be read back.

@@ -1,34 +1,37 @@
 //! Projects and versions as JSON, over a stage and its bases; and removing them.
 
+mod metadata;
 mod mirrored;
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::io;
 
 use account::Principal;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use pypi::change::remove;
-use pypi::devpi::{self, MetadataBytes, View};
+use pypi::devpi::{self, View};
 use pypi::policy::Hidden;
 use pypi::{Judge, ProjectName, ResolutionOrder, Shown, VersionView};
+use resources::turns::Turn;
 use serde_json::Value;
 use serde_json::json;
-use state::release_metadata;
 use tokio::sync::mpsc;
+
+use self::metadata::Opened;
 
 use super::ask::Ask;
 use super::rights::{About, admit, no_stage, remover};
 use super::route::Project;
 use super::write::{Refused, committed, refused};
 use super::{policy, reply};
-use crate::app::App;
-use crate::http::error::HttpError;
+
+pub(super) use self::metadata::metadata;
 
 /// Metadata that is read, and versions that are written, at a time: a project with more is sent in portions, so
 /// that thousands of long descriptions are never in memory together.
@@ -115,10 +118,15 @@ pub(super) async fn show_project(
     let shown = Shown::of(&view, judge.as_ref());
     leave_out(&mut versions, shown.as_ref());
     let principal = ask.principal().await?;
+    let streamed = |principal| Ok(streamed(ask, principal, stage, name.clone(), is_alone));
     if versions.len() > AT_ONCE {
-        return Ok(streamed(ask, principal, stage, name.clone(), is_alone));
+        return streamed(principal);
     }
-    let metadata = metadata(&ask.app, &versions).await?;
+    let opened = Opened::of(&ask.app, &versions).await?;
+    if opened.is_large() && versions.len() > 1 {
+        return streamed(principal);
+    }
+    let metadata = opened.load().await?;
     let viewer = ask.view(&principal);
     let judge = judge.as_ref();
     let config = devpi::project_config(&versions, name, &ask.root_url, &metadata, viewer, judge);
@@ -169,15 +177,22 @@ fn streamed(
         let mut text = "{\n  \"result\": {".to_owned();
         let mut separator = "";
         let viewer = View { snapshot: &stored.index, principal: &principal, shows_all };
-        for portion in versions.chunks(AT_ONCE) {
-            let metadata = match metadata(&app, portion).await {
-                Ok(metadata) => metadata,
-                Err(_) => {
-                    // What was sent cannot be taken back, but it ends without its end.
-                    let error = std::io::Error::other("the metadata of a version cannot be read");
-                    let _ = sender.send(Err(error)).await;
-                    return;
-                }
+        let mut portions: VecDeque<_> = versions.chunks(AT_ONCE).collect();
+        while let Some(portion) = portions.pop_front() {
+            let opened = Opened::of(&app, portion).await;
+            if portion.len() > 1 && opened.as_ref().is_ok_and(Opened::is_large) {
+                portion.chunks(1).rev().for_each(|one| portions.push_front(one));
+                continue;
+            }
+            let loaded = match opened {
+                Ok(opened) => opened.load().await,
+                Err(error) => Err(error),
+            };
+            let Ok(metadata) = loaded else {
+                // What was sent cannot be taken back, but it ends without its end.
+                let error = io::Error::other("the metadata of a version cannot be read");
+                let _ = sender.send(Err(error)).await;
+                return;
             };
             for view in portion {
                 let version = Value::from(view.version.as_str());
@@ -189,7 +204,8 @@ fn streamed(
                 text.push_str(&format!("{separator}\n    {version}: {value}"));
                 separator = ",";
             }
-            if sender.send(Ok(Bytes::from(std::mem::take(&mut text)))).await.is_err() {
+            let piece = (Bytes::from(std::mem::take(&mut text)), metadata.into_turn());
+            if sender.send(Ok(piece)).await.is_err() {
                 return;
             }
         }
@@ -199,11 +215,25 @@ fn streamed(
         }
         text.push_str("\n}\n");
         // A client that has gone misses nothing.
-        let _ = sender.send(Ok(Bytes::from(text))).await;
+        let _ = sender.send(Ok((Bytes::from(text), None))).await;
     });
-    let mut response = Body::from_stream(received(receiver)).into_response();
+    let mut response = Body::from_stream(taken(receiver)).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(reply::JSON));
     response
+}
+
+/// The pieces of a body that come through a channel. The turn of each ends when the next one is asked for: the client has taken it.
+fn taken(
+    receiver: mpsc::Receiver<io::Result<(Bytes, Option<Turn>)>>,
+) -> impl stream::Stream<Item = io::Result<Bytes>> + Send {
+    stream::unfold((receiver, None), |(mut receiver, turn)| async move {
+        drop::<Option<Turn>>(turn);
+        let piece = receiver.recv().await?;
+        Some(match piece {
+            Ok((bytes, turn)) => (Ok(bytes), (receiver, turn)),
+            Err(error) => (Err(error), (receiver, None)),
+        })
+    })
 }
 
 /// What comes through a channel, as a body's pieces.
@@ -214,32 +244,6 @@ pub(super) fn received<T: Send + 'static>(
         let piece = receiver.recv().await?;
         Some((piece, receiver))
     })
-}
-
-/// The metadata of these versions. What is missing from the store is logged and left out.
-pub(super) async fn metadata(
-    app: &Arc<App>,
-    versions: &[VersionView<'_>],
-) -> Result<MetadataBytes, HttpError> {
-    let blobs = &app.store.blobs;
-    let reading = devpi::metadata_digests(versions).into_iter().map(|digest| async move {
-        let bytes = blobs.bytes(digest, release_metadata::BYTES_MAX).await.map_err(|error| {
-            tracing::error!(%error, "a release's metadata cannot be read");
-            HttpError::unavailable("the metadata cannot be read now; it has been logged", 5)
-        })?;
-        if bytes.is_none() {
-            tracing::error!(%digest, "a release's metadata is missing from the store");
-        }
-        Ok::<_, HttpError>((digest, bytes))
-    });
-    // Collected first: the futures borrow too much for the compiler to see through otherwise.
-    let reading: Vec<_> = reading.collect();
-    let mut found = stream::iter(reading).buffer_unordered(AT_ONCE);
-    let mut metadata = HashMap::new();
-    while let Some((digest, bytes)) = found.try_next().await? {
-        metadata.extend(bytes.map(|bytes| (digest, bytes)));
-    }
-    Ok(metadata)
 }
 
 /// `GET /{user}/{index}/{project}/{version}`

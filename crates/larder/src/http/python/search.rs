@@ -7,7 +7,7 @@
 
 mod xml_rpc;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use account::{Portion, Principal};
 use askama::Template;
@@ -20,9 +20,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pypi::policy::shown_versions;
 use pypi::{Judge, Project, ProjectName, ResolutionOrder, Shown, Stage, Version};
 use record::Digest;
+use resources::turns::Turns;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use state::release_metadata;
 use state::stored::Stored;
 use store::BlobError;
 
@@ -48,8 +48,16 @@ const WORDS_MAX: usize = 16;
 /// A query by XML-RPC.
 const XML_BYTES_MAX: usize = 64 << 10;
 
-/// Summaries that are read at a time.
+/// Metadata that is read for its summary at a time, for all searches together.
 const READ_AT_ONCE: usize = 16;
+
+/// Metadata with more bytes is not read for its summary.
+const METADATA_BYTES_MAX: u64 = 1 << 20;
+
+/// Characters of a summary that are shown. Indexes take no longer ones.
+const SUMMARY_CHARS_MAX: usize = 1_000;
+
+static READING: LazyLock<Turns> = LazyLock::new(|| Turns::new(READ_AT_ONCE));
 
 /// A project of a stage.
 struct Hit {
@@ -166,7 +174,8 @@ async fn summaries(app: &Arc<App>, hits: &[Hit]) -> Result<Vec<String>, HttpErro
         async move {
             let Some(digest) = metadata else { return Ok::<_, HttpError>(String::new()) };
             let blobs = &app.store.blobs;
-            let bytes = match blobs.bytes(digest, release_metadata::BYTES_MAX).await {
+            let _turn = READING.take().await;
+            let bytes = match blobs.bytes(digest, METADATA_BYTES_MAX).await {
                 // One release does not hide the others.
                 Err(BlobError::TooLarge { .. }) => None,
                 bytes => bytes.map_err(|error| {
@@ -175,7 +184,11 @@ async fn summaries(app: &Arc<App>, hits: &[Hit]) -> Result<Vec<String>, HttpErro
                 })?,
             };
             let said = bytes.and_then(|bytes| serde_json::from_slice::<Said>(&bytes).ok());
-            Ok(said.unwrap_or_default().summary)
+            let mut summary = said.unwrap_or_default().summary;
+            if let Some((end, _)) = summary.char_indices().nth(SUMMARY_CHARS_MAX) {
+                summary.truncate(end);
+            }
+            Ok(summary)
         }
     });
     let reading: Vec<_> = reading.collect();

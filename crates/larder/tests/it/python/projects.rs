@@ -93,6 +93,35 @@ fn a_project_with_many_versions_is_sent_in_portions() {
 }
 
 #[test]
+fn versions_with_much_metadata_are_sent_one_by_one() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let described = |version: &str, description: &str| {
+        let filename = format!("p-{version}.zip");
+        let upload = Upload::named("p", version, &filename, &sdist(version));
+        let upload = upload.set("description", description);
+        assert_eq!(index.alice().upload("alice/dev", &upload).status, 200);
+    };
+    let shown = || {
+        let shown = index.anybody().json().get("/alice/dev/p");
+        let is_whole = shown.find("content-length").is_some();
+        let project = result(&shown, "projectconfig");
+        let projects = project.as_object().expect("an object").clone();
+        let lengths = projects.iter().map(|(version, data)| {
+            format!("{version} {}", data["description"].as_str().map_or(0, str::len))
+        });
+        (is_whole, lengths.collect::<Vec<_>>().join(", "))
+    };
+    described("1.0", "short");
+    described("2.0", &"x".repeat(600 << 10));
+    assert_eq!(shown(), (true, "1.0 5, 2.0 614400".to_owned()));
+    described("3.0", &"x".repeat(600 << 10));
+    assert_eq!(shown(), (false, "1.0 5, 2.0 614400, 3.0 614400".to_owned()));
+    let one = result(&index.anybody().json().get("/alice/dev/p/3.0"), "versiondata");
+    assert_eq!(one["description"].as_str().map(str::len), Some(600 << 10));
+}
+
+#[test]
 fn what_is_removed_is_gone_and_not_unknown() {
     let index = Index::start();
     index.stage("alice/dev", json!({"acl_upload": ["alice", "bob"]}));

@@ -54,6 +54,22 @@ fn projects_by_their_names() {
 }
 
 #[test]
+fn summaries_take_little_memory() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let upload = |project: &str, summary: &str, description: &str| {
+        let upload = Upload::named(project, "1.0", &format!("{project}-1.0.zip"), &sdist(project));
+        let upload = upload.set("summary", summary).set("description", description);
+        assert_eq!(index.alice().upload("alice/dev", &upload).status, 200);
+    };
+    upload("web-long", &"é".repeat(2_000), "");
+    upload("web-much", "short", &"x".repeat(2 << 20));
+    let found = result(&index.anybody().json().get("/+search?query=web"), "search");
+    let summary = |at: usize| found["items"][at]["summary"].as_str().expect("a text").to_owned();
+    assert_eq!((summary(0), summary(1)), ("é".repeat(1_000), String::new()));
+}
+
+#[test]
 fn pip_search() {
     let index = searched();
     let call = |term: &str| {

@@ -1,0 +1,123 @@
+//! The metadata of versions, read for an answer within a bound for all answers together.
+//!
+//! versions -> their blobs, opened ([`Opened`]) -> a turn, if they are large -> their bytes ([`Loaded`]).
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use pypi::VersionView;
+use pypi::devpi::{self, MetadataBytes};
+use record::Digest;
+use resources::turns::{Turn, Turns};
+use state::release_metadata;
+use store::{BlobError, BlobReader};
+
+use super::AT_ONCE;
+use crate::app::App;
+use crate::http::error::HttpError;
+
+/// Versions that together have more bytes of metadata are large: hardly any project has that much, but anybody who may upload
+/// can make one.
+const SMALL_BYTES_MAX: u64 = 1 << 20;
+
+/// Metadata of large ones that is in memory, for all answers together; a release's own has at most 16 MiB.
+const LARGE_BYTES_MAX: u64 = 24 << 20;
+
+/// A turn for each piece of it.
+const TURN_BYTES: u64 = 1 << 20;
+
+static LARGE: LazyLock<Turns> =
+    LazyLock::new(|| Turns::new((LARGE_BYTES_MAX / TURN_BYTES) as usize));
+
+/// Metadata that is found and not yet read.
+pub(super) struct Opened {
+    blobs: Vec<(Digest, BlobReader)>,
+    bytes: u64,
+}
+
+/// Metadata in memory.
+pub(in super::super) struct Loaded {
+    bytes: MetadataBytes,
+    turn: Option<Turn>,
+}
+
+impl Deref for Loaded {
+    type Target = MetadataBytes;
+
+    fn deref(&self) -> &MetadataBytes {
+        &self.bytes
+    }
+}
+
+impl Loaded {
+    /// What an answer that is made of it holds until the client has taken it.
+    pub(super) fn into_turn(self) -> Option<Turn> {
+        self.turn
+    }
+}
+
+/// The metadata of these versions. What is missing from the store is logged and left out.
+pub(in super::super) async fn metadata(
+    app: &Arc<App>,
+    versions: &[VersionView<'_>],
+) -> Result<Loaded, HttpError> {
+    Opened::of(app, versions).await?.load().await
+}
+
+fn unreadable(error: BlobError) -> HttpError {
+    tracing::error!(%error, "a release's metadata cannot be read");
+    HttpError::unavailable("the metadata cannot be read now; it has been logged", 5)
+}
+
+impl Opened {
+    /// The metadata of these versions.
+    pub(super) async fn of(
+        app: &Arc<App>,
+        versions: &[VersionView<'_>],
+    ) -> Result<Opened, HttpError> {
+        let blobs = &app.store.blobs;
+        let opening = devpi::metadata_digests(versions).into_iter().map(|digest| async move {
+            let blob = blobs.open_blob(digest).await.map_err(unreadable)?;
+            if blob.is_none() {
+                tracing::error!(%digest, "a release's metadata is missing from the store");
+            }
+            Ok::<_, HttpError>((digest, blob))
+        });
+        // Collected first: the futures borrow too much for the compiler to see through otherwise.
+        let opening: Vec<_> = opening.collect();
+        let mut found = stream::iter(opening).buffer_unordered(AT_ONCE);
+        let mut opened = Opened { blobs: Vec::new(), bytes: 0 };
+        while let Some((digest, blob)) = found.try_next().await? {
+            let Some(blob) = blob else { continue };
+            // Of one version, as many bases as anybody likes may have metadata.
+            if opened.bytes + blob.size_bytes() > LARGE_BYTES_MAX && !opened.blobs.is_empty() {
+                tracing::warn!(%digest, "the metadata of a release is left out, since that of others beside it is large");
+                continue;
+            }
+            opened.bytes += blob.size_bytes();
+            opened.blobs.push((digest, blob));
+        }
+        Ok(opened)
+    }
+
+    /// Whether it is so much that an answer has it version by version.
+    pub(super) fn is_large(&self) -> bool {
+        self.bytes > SMALL_BYTES_MAX
+    }
+
+    /// Reads it.
+    pub(super) async fn load(self) -> Result<Loaded, HttpError> {
+        let turns = self.bytes.min(LARGE_BYTES_MAX).div_ceil(TURN_BYTES) as u32;
+        let turn = if self.is_large() { Some(LARGE.take_many(turns).await) } else { None };
+        let reading = self.blobs.into_iter().map(|(digest, blob)| async move {
+            let bytes = blob.bytes(release_metadata::BYTES_MAX).await.map_err(unreadable)?;
+            Ok::<_, HttpError>((digest, bytes))
+        });
+        let reading: Vec<_> = reading.collect();
+        let bytes: HashMap<_, _> =
+            stream::iter(reading).buffer_unordered(AT_ONCE).try_collect().await?;
+        Ok(Loaded { bytes, turn })
+    }
+}
