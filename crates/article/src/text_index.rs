@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub use self::document::{Document, Link, TEXT_BYTES_MAX};
 pub use self::question::{Question, WORDS_MAX};
-use self::segment::{Entry, Places, Ranked, Segment};
+use self::segment::{Entry, Ranked, Segment};
 use crate::ArticleName;
 
 /// Articles of segments that are merged at once: some milliseconds.
@@ -95,7 +95,7 @@ impl Best {
     }
 
     fn add(&mut self, one: Ranked) {
-        if one.order() < self.worst {
+        if one.order < self.worst {
             self.ranked.push(one);
             if self.ranked.len() > 4 * self.limit {
                 self.cut();
@@ -105,8 +105,8 @@ impl Best {
 
     fn cut(&mut self) {
         if let Some(last) = self.limit.checked_sub(1).filter(|last| *last < self.ranked.len()) {
-            let (_, worst, _) = self.ranked.select_nth_unstable_by_key(last, Ranked::order);
-            self.worst = worst.order();
+            let (_, worst, _) = self.ranked.select_nth_unstable_by_key(last, |one| one.order);
+            self.worst = worst.order;
         }
         self.ranked.truncate(self.limit);
     }
@@ -270,8 +270,8 @@ impl TextIndex {
             found.is_whole &= is_whole;
             best.extend(ranked.finish().into_iter().map(|one| {
                 let name = part.segment.name(one.doc()).clone();
-                let Places { name: in_name, title: in_title, text: in_text } = one.places;
-                (one.rank, Hit { name, in_name, in_title, in_text })
+                let [in_name, in_title, in_text] = one.places();
+                (one.rank(), Hit { name, in_name, in_title, in_text })
             }));
         }
         best.sort_unstable_by(|(rank, hit), (other_rank, other)| {

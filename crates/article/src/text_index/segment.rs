@@ -55,32 +55,32 @@ pub(super) struct Segment {
     lists: Box<[u32]>,
 }
 
-/// A document that a search found.
+/// A document that a search found. Most of them are only counted and compared, so this is two numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranked {
-    /// The better, the more.
-    pub(super) rank: u32,
-    doc: u32,
-    pub(super) places: Places,
+    /// Less than that of a document that is worse, or as good and has a later name.
+    pub(super) order: u64,
+    tally: Tally,
 }
 
 impl Ranked {
-    pub(super) fn doc(&self) -> usize {
-        self.doc as usize
+    fn new(rank: u32, doc: u32, tally: Tally) -> Ranked {
+        Ranked { order: u64::from(!rank) << 32 | u64::from(doc), tally }
     }
 
-    /// Less than that of a document that is worse, or as good and has a later name.
-    pub(super) fn order(&self) -> u64 {
-        u64::from(!self.rank) << 32 | u64::from(self.doc)
+    /// The better, the more.
+    pub(super) fn rank(self) -> u32 {
+        !((self.order >> 32) as u32)
     }
-}
 
-/// Where the words of a question stand.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Places {
-    pub(super) name: bool,
-    pub(super) title: bool,
-    pub(super) text: bool,
+    pub(super) fn doc(self) -> usize {
+        (self.order & u64::from(u32::MAX)) as usize
+    }
+
+    /// Where the words of the question stand: in the name, the title, the text.
+    pub(super) fn places(self) -> [bool; 3] {
+        [Tally::NAME, Tally::TITLE, Tally::TEXT].map(|at| self.tally.byte(at) != 0)
+    }
 }
 
 impl Entry {
@@ -194,34 +194,45 @@ impl Iterator for Postings<'_> {
     }
 }
 
-/// What is known of a document while a question is answered: a bit for each of its words.
-#[derive(Clone, Copy, Default)]
-struct Tally {
-    /// Words that are there.
-    found: u8,
-    /// Words that are there as they are, and not as the beginning of another one.
-    exact: u8,
-    name: u8,
-    title: u8,
-    /// Words that are in the text.
-    text: u8,
-    score: u8,
-}
+/// What is known of a document while a question is answered, in one number, so that a posting costs one addition: a byte each for
+/// the words that are there, those that are there as they are and not as the beginning of another one, and those that stand
+/// in the name, the title and the text, with a bit for each word; then the score.
+#[derive(Clone, Copy, Debug)]
+struct Tally(u64);
 
 impl Tally {
-    /// Adds the word with this bit.
-    fn add(&mut self, weight: u8, bit: u8) {
-        if weight & FOUND == 0 {
-            return;
-        }
-        let is_exact = weight & EXACT != 0;
-        let bit_if = |is: bool| if is { bit } else { 0 };
-        self.found |= bit;
-        self.exact |= bit_if(is_exact);
-        self.name |= bit_if(weight & IN_NAME != 0);
-        self.title |= bit_if(weight & IN_TITLE != 0);
-        self.text |= bit_if(weight & IN_TEXT != 0);
-        self.score += (weight & IN_TEXT) * 2 + u8::from(is_exact);
+    /// The bits of the words in name and title.
+    const PLACED: u64 = 0xff << Tally::NAME | 0xff << Tally::TITLE;
+    const EXACT: u32 = 8;
+    const NAME: u32 = 16;
+    const TITLE: u32 = 24;
+    const TEXT: u32 = 32;
+    const SCORE: u32 = 40;
+
+    /// What the word with this number adds, for each weight that it may have.
+    fn of_word(number: usize) -> [u64; 64] {
+        std::array::from_fn(|weight| {
+            let weight = weight as u8;
+            let bit_if = |is: u8, at: u32| u64::from(weight & is != 0) << at << number;
+            if weight & FOUND == 0 {
+                return 0;
+            }
+            let score = (weight & IN_TEXT) * 2 + u8::from(weight & EXACT != 0);
+            bit_if(FOUND, 0)
+                | bit_if(EXACT, Tally::EXACT)
+                | bit_if(IN_NAME, Tally::NAME)
+                | bit_if(IN_TITLE, Tally::TITLE)
+                | bit_if(IN_TEXT, Tally::TEXT)
+                | u64::from(score) << Tally::SCORE
+        })
+    }
+
+    fn byte(self, at: u32) -> u8 {
+        (self.0 >> at) as u8
+    }
+
+    fn has_all(self, all: u8) -> bool {
+        self.byte(0) == all
     }
 }
 
@@ -344,68 +355,83 @@ impl Segment {
         (first..last, true)
     }
 
-    /// Hands over the documents that have all words. False if there may be more.
+    /// Hands over the documents that have all words, in ascending order. False if there may be more.
     pub(super) fn search(&self, question: &Question, mut take: impl FnMut(Ranked)) -> bool {
-        let mut tallies: Vec<Tally> = Vec::new();
-        let mut is_whole = true;
-        let last = question.words.len().saturating_sub(1);
-        for (number, word) in question.words.iter().enumerate() {
-            let bit = 1_u8 << number;
-            let own = self.first_from(word);
-            let has_own = self.term(own) == Some(word);
-            let mut others = own..own;
-            if question.has_prefix && number == last {
-                let (range, is_all) = self.beginning(word);
-                is_whole &= is_all;
-                others = range;
-            }
-            if !has_own && others.is_empty() {
-                return is_whole;
-            }
-            tallies.resize(self.len(), Tally::default());
-            if others.is_empty() {
-                for (doc, weight) in self.postings(own) {
-                    tallies[doc].add(weight | FOUND | EXACT, bit);
-                }
-                continue;
-            }
-            // Several terms of one document count once.
-            let mut weights = vec![0_u8; self.len()];
-            if has_own {
-                for (doc, weight) in self.postings(own) {
-                    weights[doc] = weight | FOUND | EXACT;
-                }
-            }
-            for (doc, weight) in
-                others.filter(|at| !has_own || *at != own).flat_map(|at| self.postings(at))
-            {
-                let known = &mut weights[doc];
-                // A longer word does not change how often the word itself is in the text.
-                let counts = if *known & EXACT == 0 { u8::MAX } else { IN_NAME | IN_TITLE };
-                *known |= (weight | FOUND) & counts;
-            }
-            for (tally, weight) in tallies.iter_mut().zip(weights) {
-                tally.add(weight, bit);
-            }
-        }
+        let Some((last, before)) = question.words.split_last() else { return true };
         let count = question.words.len() as u8;
         let all = 1_u8.checked_shl(count.into()).unwrap_or(0).wrapping_sub(1);
-        for (doc, tally) in tallies.iter().enumerate().filter(|(_, tally)| tally.found == all) {
-            let is_name = tally.name == all && self.name_words[doc] == count;
-            let is_title = tally.title == all && self.title_words[doc] == count;
-            let is_exact = tally.exact == all;
-            let tier = match (is_name, is_title) {
-                (true, _) if is_exact => 6,
-                (_, true) if is_exact => 5,
-                (true, _) | (_, true) => 4,
-                _ if (tally.name | tally.title) == all => 2 + u32::from(is_exact),
-                _ => u32::from(tally.name | tally.title != 0),
-            };
-            let places =
-                Places { name: tally.name != 0, title: tally.title != 0, text: tally.text != 0 };
-            take(Ranked { rank: tier << 8 | u32::from(tally.score), doc: doc as u32, places });
+        let own =
+            |word: &str| Some(self.first_from(word)).filter(|at| self.term(*at) == Some(word));
+        // Of the words before the last one; empty if it is alone.
+        let mut tallies: Vec<u64> = Vec::new();
+        for (number, word) in before.iter().enumerate() {
+            let Some(own) = own(word) else { return true };
+            let adds = Tally::of_word(number);
+            tallies.resize(self.len(), 0);
+            for (doc, weight) in self.postings(own) {
+                tallies[doc] += adds[usize::from(weight | FOUND | EXACT)];
+            }
+        }
+        let adds = Tally::of_word(before.len());
+        let mut found = |doc: usize, weight: u8| {
+            let before = tallies.get(doc).copied().unwrap_or_default();
+            let tally = Tally(before + adds[usize::from(weight)]);
+            if tally.has_all(all) {
+                take(self.ranked(doc, tally, (all, count)));
+            }
+        };
+        let own = own(last);
+        let (others, is_whole) = match question.has_prefix {
+            true => self.beginning(last),
+            false => (0..0, true),
+        };
+        if others.clone().all(|at| Some(at) == own) {
+            let postings = own.into_iter().flat_map(|own| self.postings(own));
+            postings.for_each(|(doc, weight)| found(doc, weight | FOUND | EXACT));
+            return is_whole;
+        }
+        // Several terms of one document count once.
+        let mut weights = vec![0_u8; self.len()];
+        for at in others.filter(|at| Some(*at) != own) {
+            for (doc, weight) in self.postings(at) {
+                weights[doc] |= weight | FOUND;
+            }
+        }
+        if let Some(own) = own {
+            for (doc, weight) in self.postings(own) {
+                // A longer word does not change how often the word itself is in the text.
+                weights[doc] = weights[doc] & (IN_NAME | IN_TITLE) | weight | FOUND | EXACT;
+            }
+        }
+        for (doc, weight) in weights.into_iter().enumerate().filter(|(_, weight)| *weight != 0) {
+            found(doc, weight);
         }
         is_whole
+    }
+
+    /// A document with all words; these are `all`, and so many.
+    fn ranked(&self, doc: usize, tally: Tally, (all, count): (u8, u8)) -> Ranked {
+        let tier = match tally.0 & Tally::PLACED {
+            // Nearly all.
+            0 => 0,
+            _ => self.tier(doc, tally, (all, count)),
+        };
+        let rank = tier << 8 | u32::from(tally.byte(Tally::SCORE));
+        Ranked::new(rank, doc as u32, tally)
+    }
+
+    fn tier(&self, doc: usize, tally: Tally, (all, count): (u8, u8)) -> u32 {
+        let (name, title) = (tally.byte(Tally::NAME), tally.byte(Tally::TITLE));
+        let is_name = name == all && self.name_words[doc] == count;
+        let is_title = title == all && self.title_words[doc] == count;
+        let is_exact = tally.byte(Tally::EXACT) == all;
+        match (is_name, is_title) {
+            (true, _) if is_exact => 6,
+            (_, true) if is_exact => 5,
+            (true, _) | (_, true) => 4,
+            _ if (name | title) == all => 2 + u32::from(is_exact),
+            _ => u32::from(name | title != 0),
+        }
     }
 
     /// The documents with a link to `name` that `is_shown`, and whether these are all. The search stops when it has found more than
