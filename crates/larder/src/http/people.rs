@@ -26,7 +26,7 @@ use super::error::HttpError;
 use super::outside::root_url;
 use super::respond::{Conditions, respond, respond_kept, respond_now};
 use crate::app::App;
-use crate::cache::finished_pages::{FinishedPage, MadeOf};
+use crate::cache::finished_pages::MadeOf;
 
 const HTML: &str = "text/html; charset=utf-8";
 
@@ -217,15 +217,25 @@ pub(super) struct Keeping {
 impl Keeping {
     /// The page at `path`, which everybody may see. None with a query: there are too many of those.
     pub(super) fn of(head: &Parts, root_url: &str, made_of: MadeOf) -> Option<Keeping> {
-        let url = || format!("{root_url} {}", head.uri.path());
-        head.uri.query().is_none().then(|| Keeping { url: url(), made_of })
+        head.uri.query().is_none().then(|| Keeping::at(root_url, head.uri.path(), made_of))
+    }
+
+    /// What is at `path`, whatever the query.
+    pub(super) fn at(root_url: &str, path: &str, made_of: MadeOf) -> Keeping {
+        Keeping { url: format!("{root_url} {path}"), made_of }
     }
 
     /// The page, if it is at hand.
     pub(super) fn find(&self, app: &App, head: &Parts, audience: Audience) -> Option<Response> {
+        let conditions = Conditions::of(&head.method, &head.headers);
+        Some(finished(self.find_plain(app, &conditions)?, audience))
+    }
+
+    /// The same without the headers of pages, for what is none.
+    pub(super) fn find_plain(&self, app: &App, conditions: &Conditions) -> Option<Response> {
         let page = app.finished_pages.find(&self.url, &self.made_of)?;
         app.metrics.pages_from_memory.inc();
-        Some(respond_finished(&page, head, audience))
+        Some(respond_kept(&page, conditions))
     }
 
     /// Sends a page as [`send`] does, and keeps it.
@@ -238,20 +248,26 @@ impl Keeping {
     ) -> Response {
         match page.render() {
             Ok(html) => {
+                let conditions = Conditions::of(&head.method, &head.headers);
                 let reply = Reply::tagged(HTML, html);
-                match app.finished_pages.keep(self.url, self.made_of, &reply) {
-                    Some(page) => respond_finished(&page, head, audience),
-                    None => respond_long(reply, head, audience).await,
-                }
+                finished(self.send_plain(app, reply, conditions).await, audience)
             }
             Err(error) => HttpError::unrendered(&error).into_response(),
         }
     }
-}
 
-fn respond_finished(page: &FinishedPage, head: &Parts, audience: Audience) -> Response {
-    let conditions = Conditions::of(&head.method, &head.headers);
-    finished(respond_kept(page, &conditions), audience)
+    /// Sends what was rendered without the headers of pages, and keeps it.
+    pub(super) async fn send_plain(
+        self,
+        app: &App,
+        reply: Reply,
+        conditions: Conditions,
+    ) -> Response {
+        match app.finished_pages.keep(self.url, self.made_of, &reply) {
+            Some(page) => respond_kept(&page, &conditions),
+            None => respond(reply, StatusCode::OK, conditions).await,
+        }
+    }
 }
 
 /// [`send`] for a short page, which is compressed on this thread.

@@ -4,11 +4,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
-use aur::Snapshot;
+use aur::{Filter, Order, Part, Snapshot, Summary, Wanted};
 use source::KeptDumpFile;
 
 use crate::example::Example;
 use crate::published::lists::Lists;
+
+/// Packages that a feed names.
+const LATEST_MAX: usize = 100;
 
 /// What is served of the AUR: one snapshot and what was made of it, replaced together.
 pub struct AurPublished {
@@ -26,6 +29,15 @@ pub struct AurPublished {
     pub lists: Arc<Lists>,
     /// What people may try with it, found when a page first shows it.
     pub example: OnceLock<Example>,
+    /// The packages that its feeds name, found when one is first asked for.
+    pub latest: Latest,
+}
+
+/// The newest packages, and those that changed last.
+#[derive(Clone, Default)]
+pub struct Latest {
+    newest: OnceLock<Vec<Summary>>,
+    modified: OnceLock<Vec<Summary>>,
 }
 
 /// The dump that is downloaded beside a snapshot: none until the first one is kept.
@@ -48,5 +60,16 @@ impl AurPublished {
     /// What people may try with it.
     pub fn example(&self, results_max: usize) -> &Example {
         self.example.get_or_init(|| Example::of(&self.snapshot, results_max))
+    }
+
+    /// The newest packages or, by [`Order::LastModified`], those that changed last; the latest first, at most [`LATEST_MAX`]. The first
+    /// who asks for them waits some milliseconds.
+    pub fn latest(&self, order: Order) -> &[Summary] {
+        let list = match order {
+            Order::LastModified => &self.latest.modified,
+            _ => &self.latest.newest,
+        };
+        let part = Part { order, is_descending: true, offset: 0, limit: LATEST_MAX };
+        list.get_or_init(|| self.snapshot.browse(&Wanted::All, Filter::default(), part).packages)
     }
 }

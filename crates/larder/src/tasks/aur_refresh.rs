@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::{App, RefreshRequest, ReloadOutcome};
 use crate::memory;
 use crate::metrics::RefreshResult;
-use crate::published::aur_published::{AurPublished, KeptCell};
+use crate::published::aur_published::{AurPublished, KeptCell, Latest};
 use crate::published::lists::Lists;
 
 /// A dump that could not be kept is tried again this often, when the source is looked at.
@@ -265,6 +265,7 @@ impl Refresh {
             kept: KeptCell::default(),
             lists: Arc::new(Lists::default()),
             example: std::sync::OnceLock::new(),
+            latest: Latest::default(),
             snapshot,
         });
         self.app.aur.publish(published.clone());
@@ -332,6 +333,7 @@ impl Refresh {
             kept: KeptCell::default(),
             lists: Arc::default(),
             example: std::sync::OnceLock::new(),
+            latest: Latest::default(),
             snapshot,
         });
         if let Some(file) = before.kept.get() {
@@ -399,6 +401,7 @@ impl Refresh {
             kept: KeptCell::default(),
             lists: before.lists.clone(),
             example: before.example.clone(),
+            latest: before.latest.clone(),
             snapshot,
         });
         if let Some(file) = before.kept.get() {

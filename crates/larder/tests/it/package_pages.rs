@@ -211,6 +211,34 @@ fn feeds_of_the_newest_and_the_latest() {
     has(&server.get("/atom/modified").text(), &["2020-09-13T12:26:40Z"]);
 }
 
+/// A feed is written once for all who ask for it, whatever their query, and anew for packages that changed.
+#[test]
+fn a_feed_is_kept_until_packages_change() {
+    let dump = catalogue::small();
+    let server = TestServer::serving(&dump);
+    let kept = || server.metric("larder_pages_from_memory_total");
+    for target in ["/rss/", "/rss/modified", "/atom/", "/atom/modified"] {
+        let before = kept();
+        let first = server.get(target);
+        assert_eq!(kept(), before, "{target}");
+        let again = server.get(&format!("{target}?x={target}"));
+        assert_eq!((&again.body, again.header("etag")), (&first.body, first.header("etag")));
+        for name in ["content-type", "cache-control", "vary"] {
+            assert_eq!(again.header(name), first.header(name), "{target}: {name}");
+        }
+        assert_eq!(first.header("vary"), "Accept-Encoding", "{target}");
+        let known = server.client.get_with(target, &[("If-None-Match", first.header("etag"))]);
+        assert_eq!((known.status, kept()), (304, before + 2.0), "{target}");
+        // Its links begin as the URL that was asked for.
+        let other = server.client.get_with(target, &[("X-Outside-URL", "https://e.example/pre")]);
+        assert!(other.text().contains("https://e.example/pre/packages/"), "{target}");
+    }
+    let dump = String::from_utf8(dump).expect("JSON");
+    server.replace_source(dump.replace("\"1.0-1\"", "\"1.0-2\"").as_bytes());
+    wait_until("the new version is told", || server.get("/atom/").text().contains("1.0-2"));
+    assert!(server.get("/atom/modified").text().contains("1.0-2"));
+}
+
 /// Everything that strangers write into the AUR: as text, and nothing else.
 #[test]
 fn texts_of_strangers_stay_texts() {

@@ -9,7 +9,7 @@ use askama::Template;
 use aur::{By, Filter, Listed, Order, Part, Snapshot, Wanted};
 use axum::response::Response;
 use http::request::Parts;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, header};
 use reply::Reply;
 
 use super::package::{Row, published};
@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::cache::finished_pages::MadeOf;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Keeping, Site};
-use crate::http::respond::{Conditions, respond};
+use crate::http::respond::Conditions;
 
 /// Packages on a page, as aurweb has them.
 const PER_PAGE: [usize; 3] = [50, 100, 250];
@@ -28,9 +28,6 @@ const WORDS_CHARS_MAX: usize = 200;
 
 /// Packages that can be left out before a page; beyond them is nothing.
 const OFFSET_MAX: usize = 10_000_000;
-
-/// Packages in a feed.
-const FEED_MAX: usize = 100;
 
 /// What a search looks at: aurweb's letters, and beside them the words of the RPC.
 const FIELDS: [(&str, &str); 18] = [
@@ -324,9 +321,9 @@ struct Item {
 }
 
 impl Item {
-    fn of(package: aur::Summary, is_of_changes: bool) -> Item {
+    fn of(package: &aur::Summary, is_of_changes: bool) -> Item {
         let aur::Summary { first_submitted, last_modified, .. } = package;
-        let seconds = if is_of_changes { last_modified } else { first_submitted };
+        let seconds = if is_of_changes { *last_modified } else { *first_submitted };
         let time = jiff::Timestamp::from_second(seconds).unwrap_or_default();
         Item {
             path: people::in_path(&package.name),
@@ -368,7 +365,8 @@ struct Feed {
     items: Vec<Item>,
 }
 
-/// `/rss/`, `/rss/modified`, `/atom/` and `/atom/modified`: the newest packages, and those that changed last.
+/// `/rss/`, `/rss/modified`, `/atom/` and `/atom/modified`: the newest packages, and those that changed last. Which these are
+/// is found once for a snapshot, and a feed is written once for all who ask for it.
 ///
 /// # Errors
 /// 503 until the packages are loaded, and if too much is being computed.
@@ -377,21 +375,28 @@ pub(in crate::http) async fn feed_packages(app: &App, head: &Parts) -> Result<Re
     let path = head.uri.path();
     let is_of_changes = path.ends_with("/modified");
     let order = if is_of_changes { Order::LastModified } else { Order::FirstSubmitted };
-    let part = Part { order, is_descending: true, offset: 0, limit: FEED_MAX };
-    let snapshot = published.snapshot.clone();
-    let listing = app.cpu_pool.run(move || snapshot.browse(&Wanted::All, Filter::default(), part));
-    let listed = listing.await.map_err(HttpError::uncomputed)?;
-    let items = listed.packages.into_iter().map(|package| Item::of(package, is_of_changes));
-    let items: Vec<Item> = items.collect();
     let is_atom = path.starts_with("/atom");
+    let path = match (is_atom, is_of_changes) {
+        (true, true) => "/atom/modified",
+        (true, false) => "/atom/",
+        (false, true) => "/rss/modified",
+        (false, false) => "/rss/",
+    };
+    let root_url = Site::of(app, head).root_url().to_owned();
+    let keeping = Keeping::at(&root_url, path, MadeOf::Packages(Arc::downgrade(&published)));
+    let conditions = Conditions::of(&head.method, &head.headers);
+    if let Some(response) = keeping.find_plain(app, &conditions) {
+        return Ok(uncached(response));
+    }
+    let listed = published.clone();
+    let listing = app.cpu_pool.run(move || {
+        let items = listed.latest(order).iter().map(|package| Item::of(package, is_of_changes));
+        items.collect::<Vec<Item>>()
+    });
+    let items = listing.await.map_err(HttpError::uncomputed)?;
     let feed = Feed {
-        root_url: Site::of(app, head).root_url().to_owned(),
-        path: match (is_atom, is_of_changes) {
-            (true, true) => "/atom/modified",
-            (true, false) => "/atom/",
-            (false, true) => "/rss/modified",
-            (false, false) => "/rss/",
-        },
+        root_url,
+        path,
         title: if is_of_changes { "AUR Latest Modified Packages" } else { "AUR Newest Packages" },
         subtitle: if is_of_changes {
             "The latest modified packages in the AUR"
@@ -409,11 +414,14 @@ pub(in crate::http) async fn feed_packages(app: &App, head: &Parts) -> Result<Re
         ("application/rss+xml; charset=utf-8", Rss { feed: &feed }.render())
     };
     let xml = xml.map_err(|error| HttpError::unrendered(&error))?;
-    let conditions = Conditions::of(&head.method, &head.headers);
-    let mut response = respond(Reply::tagged(content_type, xml), StatusCode::OK, conditions).await;
+    Ok(uncached(keeping.send_plain(app, Reply::tagged(content_type, xml), conditions).await))
+}
+
+/// Has a cache ask each time whether this is still the latest.
+fn uncached(mut response: Response) -> Response {
     let caching = HeaderValue::from_static("no-cache");
     response.headers_mut().insert(header::CACHE_CONTROL, caching);
-    Ok(response)
+    response
 }
 
 #[cfg(test)]
