@@ -93,6 +93,10 @@ impl Door {
             return None;
         }
         let app = &self.app;
+        // Links of its page begin as the browser's URL does.
+        if head.uri.path().starts_with("/article/") && people::wants_page(&head.headers) {
+            head.extensions.insert(*peer);
+        }
         let quick = Quick::of(app, head.uri.path())?;
         let endpoint = quick.endpoint();
         let stopwatch = Stopwatch::start_sampled();

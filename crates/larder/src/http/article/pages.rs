@@ -16,6 +16,7 @@ use account::{Object, Principal};
 use article::{Article, ArticleName, Content as Facts, Kind, Revision, RevisionFacts};
 use askama::Template;
 use axum::response::Response;
+use http::request::Parts;
 use markup::{Format, Options, Rendered};
 use state::stored::Stored;
 
@@ -23,6 +24,7 @@ use super::reading::{PAGE, Reading, bytes, check_reader, content_of, revision};
 use super::write;
 use crate::app::App;
 use crate::cache::finished_pages::MadeOf;
+use crate::http::auth::session;
 use crate::http::error::HttpError;
 use crate::http::parameters::{parameters, parsed};
 use crate::http::people::{self, Audience, Keeping, Site};
@@ -60,13 +62,6 @@ impl Reading<'_> {
 
     fn site(&self) -> Site {
         Site::of(self.app, self.head)
-    }
-
-    /// Where the page is kept that everybody sees; None if somebody may not see it.
-    fn keeping(&self, site: &Site) -> Option<Keeping> {
-        let index = Arc::downgrade(&self.app.article_texts.snapshot().index);
-        let made_of = MadeOf::Articles(self.stored.articles.changed_at(), index);
-        Keeping::of(self.head, site.root_url(), made_of).filter(|_| self.app.articles_are_open())
     }
 
     async fn send(&self, page: &impl Template) -> Response {
@@ -167,6 +162,22 @@ pub(super) fn format(content: &Facts) -> Option<Format> {
     (content.size_bytes <= BYTES_MAX).then_some(format)
 }
 
+/// Where the page is kept that everybody sees; None if somebody may not see it.
+fn keeping(app: &App, head: &Parts, stored: &Stored, site: &Site) -> Option<Keeping> {
+    let index = Arc::downgrade(&app.article_texts.snapshot().index);
+    let made_of = MadeOf::Articles(stored.articles.changed_at(), index);
+    Keeping::of(head, site.root_url(), made_of).filter(|_| app.articles_are_open())
+}
+
+/// The page of an article as it was rendered for somebody else, if it still is what everybody sees. Not for who is logged in: what
+/// they have written in another process may have yet to arrive here.
+pub(super) fn kept(app: &App, head: &Parts, stored: &Stored) -> Option<Response> {
+    if session::shown(app, head).is_some() {
+        return None;
+    }
+    keeping(app, head, stored, &Site::of(app, head))?.find(app, head, Audience::Everybody)
+}
+
 /// An article as a page: the latest version, or with `?version=` another one.
 pub(super) async fn show_article(
     shown: &Reading<'_>,
@@ -177,7 +188,7 @@ pub(super) async fn show_article(
     let article = shown.article(name)?;
     let content = content_of(name, facts)?;
     let site = shown.site();
-    let keeping = shown.keeping(&site);
+    let keeping = keeping(shown.app, shown.head, shown.stored, &site);
     let kept = keeping.as_ref().and_then(|it| it.find(shown.app, shown.head, shown.audience()));
     if let Some(kept) = kept {
         return Ok(kept);
@@ -191,7 +202,7 @@ pub(super) async fn show_article(
         markup::render(&text, format, &options)
     };
     // Who may read everything sees the same links; for others it is made anew.
-    let text = if is_open(shown.app) {
+    let text = if shown.app.articles_are_open() {
         let place = format!("{format:?} {}/{name}", site.prefix());
         // A link to a file depends on the files of this article alone.
         let articles = &shown.stored.articles;

@@ -72,7 +72,7 @@ pub(in crate::http) fn read_article_now(app: &App, head: &Parts, rest: &str) -> 
     let stored = app.live_store.snapshot()?;
     let (facts, is_latest) = found(&stored, &rest)?;
     if is_latest && people::wants_page(&head.headers) {
-        return None;
+        return pages::kept(app, head, &stored).map(Answered::Now);
     }
     let content_facts = facts.content()?;
     let content = app.contents.at_hand(&content_facts.digest)?;
