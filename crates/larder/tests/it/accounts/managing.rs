@@ -334,6 +334,41 @@ fn whom_the_configuration_names_manages() {
     assert!(!own.contains("aria-label=\"Profile\"") && own.contains("/+account#password"), "{own}");
 }
 
+/// Each group is on one of the pages, however many there are.
+#[test]
+fn groups_are_shown_in_pages() {
+    let server = start();
+    let all: Vec<String> = (0..450).map(|number| format!("team-{number:03}")).collect();
+    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    for (user, groups) in [("alice", &all[..]), ("bob", &all[..1])] {
+        let body = br#"{"password": "staple"}"#;
+        let made = server.client.send("PUT", &format!("/{user}"), &[ROOT], body);
+        assert_eq!(made.status, 201, "{}", made.text());
+        let page = root.get(&format!("/+manage/users/{user}")).text();
+        let values = [("groups", &*groups.join(" ")), ("own", ROOT_PASSWORD)];
+        assert_eq!(root.submit(&page, "Groups", &values).status, 200);
+    }
+    let mut shown = Vec::new();
+    let mut next = Some(String::new());
+    while let Some(query) = next {
+        let page = root.get(&format!("/+manage/groups?{query}")).text();
+        let names = page.split("<dt>").skip(1).filter_map(|rest| rest.split('<').next());
+        let before = shown.len();
+        shown.extend(names.map(str::to_owned));
+        assert!((1..=200).contains(&(shown.len() - before)), "{page}");
+        let link = page.split_once("<a href=\"?").map(|(_, rest)| rest.split('"').next());
+        next = link.flatten().map(|query| query.replace("&#38;", "&"));
+    }
+    assert_eq!(shown, all);
+    let found = root.get("/+manage/groups?q=team-00&after=team-008").text();
+    assert_eq!(found.matches("<dt>").count(), 1, "{found}");
+    assert!(found.contains("<dt>team-009</dt>") && found.contains("value=\"team-00\""), "{found}");
+    let first = root.get("/+manage/groups?q=team-000").text();
+    assert!(first.contains("/users/alice\"") && first.contains("/users/bob\""), "{first}");
+    let none = root.get("/+manage/groups?q=%3Cb%3E").text();
+    assert!(none.contains("No user is in such a group") && !none.contains("<b>"), "{none}");
+}
+
 #[test]
 fn administrators_see_groups_and_make_tokens_for_others() {
     let server = start();
