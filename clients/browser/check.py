@@ -308,6 +308,8 @@ print("a line that is much longer than a phone is wide, and so has to break or t
 """
 # A picture of one dot, and endings of names that a browser could run what is in the file for.
 PICTURE = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=")
+# Nothing may be posted there.
+WEBHOOK = '[[webhook]]\nname = "nowhere"\nurl = "http://127.0.0.1:9/"\nsurface = "articles"\nsecret = "sixteen bytes, or more"\n'
 ATTACHED = [".html", ".svg", ".xhtml", ".js", ".pdf", ".png", ".txt", ".xml", ""]
 FORMATS = {"md": "text/markdown", "rst": "text/x-rst", "html": "text/html", "txt": "text/plain"}
 # What a page could do that nobody asked it for, if something of a text came to life.
@@ -593,7 +595,7 @@ def check_account(browser, base, password):
             expect(page.locator("main [role=status]")).to_contain_text("is revoked")
             watched.check("revoked", [422])
             for path in [
-                "/+manage", "/+manage/audit", "/+manage/groups", "/+manage/users/root", "/+manage/indexes/root/dev",
+                "/+manage", "/+manage/audit", "/+manage/groups", "/+manage/groups?q=x", "/+manage/webhooks", "/+manage/users/root", "/+manage/indexes/root/dev",
                 "/+manage/indexes/root/pypi", "/+manage/prefetch/root/pypi", "/+manage/releases/root/dev", "/+manage/releases/root/dev/text-attacks",
                 "/+manage/releases/root/dev/text-attacks?version=1.0",
             ]:
@@ -601,6 +603,10 @@ def check_account(browser, base, password):
                 for summary in page.locator("summary").all():
                     summary.click()
                 looked_at(path)
+            watched.open("/+manage/webhooks")
+            answer = submitted(page, "Webhook nowhere", [], "button[value=test]")
+            assert answer.status == 422, answer.status
+            looked_at("a webhook whose test is not taken", [422])
             watched.open("/+manage/prefetch/root/pypi")
             submitted(page, "Fetch ahead", [("lock", "not-there==1.0")])
             expect(page.locator("#last + p")).to_contain_text("releases")
@@ -720,9 +726,11 @@ def main():
     }
     everything = ["AUR packages", "Python projects", "Articles", "Actions"]
     off = [word for name in OFF for word in (f"--{name}-enabled", "false")]
+    webhooks = work / "webhooks.toml"
+    webhooks.write_text(WEBHOOK)
     python = {"/+search?query=larder": 200, "/nobody/none/+simple/": 404}
     servers = [
-        ("demo", ["--demo"], "Stop with Ctrl-C", pages | python | aur | {"/rpc/stats": 200, "/rpc": 200}, everything),
+        ("demo", ["--demo", "--changes-webhooks-file", str(webhooks)], "Stop with Ctrl-C", pages | python | aur | {"/rpc/stats": 200, "/rpc": 200}, everything),
         ("bare", [], '"message":"loaded the store"', pages | python, ["Actions"]),
         ("off", off, '"message":"loaded the store"', pages, []),
     ]

@@ -154,6 +154,8 @@ endpoints! {
         ManageRelease = Server "page": GET ["/+manage/releases/{user}/{index}/{project}"];
         ChangeReleaseByForm = Account "manage": POST ["/+manage/releases/{user}/{index}/{project}"];
         ManageAudit = Server "page": GET ["/+manage/audit"];
+        ManageWebhooks = Server "page": GET ["/+manage/webhooks"];
+        ChangeWebhookByForm = Account "manage": POST ["/+manage/webhooks"];
         ManagePrefetch = Server "page": GET ["/+manage/prefetch/{user}/{index}"];
         PrefetchByForm = Account "manage": POST ["/+manage/prefetch/{user}/{index}"];
         ChangeIndexByForm = Account "manage": POST ["/+manage/indexes/{user}/{index}"];

@@ -307,6 +307,8 @@ async fn answer(
         Endpoint::ListReleases => Box::pin(manage::list_releases(app, head)).await?,
         Endpoint::ManageRelease => Box::pin(manage::show_release(app, head)).await?,
         Endpoint::ChangeReleaseByForm => Box::pin(manage::change_release(app, head, body)).await?,
+        Endpoint::ManageWebhooks => Box::pin(manage::show_webhooks(app, head)).await?,
+        Endpoint::ChangeWebhookByForm => Box::pin(manage::change_webhook(app, head, body)).await?,
         Endpoint::ManageAudit => Box::pin(manage::show_audit(app, head)).await?,
         Endpoint::ChangeIndexByForm => Box::pin(manage::change_index(app, head, body)).await?,
         Endpoint::ListActions => Box::pin(actions::list_actions(app, head)).await,

@@ -19,6 +19,7 @@ use net::Egress;
 use reqwest::{Client, Url};
 use serde::Deserialize;
 use sha2::Sha256;
+use tokio::sync::Notify;
 
 use crate::changes::Followed;
 
@@ -47,7 +48,18 @@ pub(crate) struct Webhook {
     pub(crate) user: Option<UserName>,
     url: Url,
     secret: Secret,
-    trouble: Mutex<Option<DeliveryTrouble>>,
+    state: Mutex<State>,
+    wake: Notify,
+}
+
+/// How a webhook fares.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    /// Everything up to this position is delivered, or nothing that it may be told; None until its task has begun.
+    pub(crate) position: Option<String>,
+    /// When a delivery was last taken, since the start of the process.
+    pub(crate) delivered_at: Option<Timestamp>,
+    pub(crate) trouble: Option<DeliveryTrouble>,
 }
 
 /// Why nothing is delivered now.
@@ -55,8 +67,9 @@ pub(crate) struct Webhook {
 pub(crate) struct DeliveryTrouble {
     pub(crate) since: Timestamp,
     pub(crate) attempts: u32,
-    /// [`Failure::shown`].
-    pub(crate) text: String,
+    /// When the next attempt begins.
+    pub(crate) next_at: Timestamp,
+    pub(crate) failure: Failure,
 }
 
 /// Why an attempt failed.
@@ -64,7 +77,7 @@ pub(crate) struct DeliveryTrouble {
 pub(crate) struct Failure {
     /// What anybody may read, as `/readyz?verbose` shows it: it names neither the receiver nor the user.
     pub(crate) shown: String,
-    /// The whole of it, for the log.
+    /// The whole of it, for the log and for administrators.
     pub(crate) detail: String,
 }
 
@@ -129,7 +142,7 @@ impl Webhooks {
 
     /// Those that nothing can be delivered to now, with why.
     pub(crate) fn troubles(&self) -> impl Iterator<Item = (&str, DeliveryTrouble)> {
-        self.all.iter().filter_map(|webhook| Some((webhook.name.as_str(), webhook.trouble()?)))
+        self.all.iter().filter_map(|it| Some((it.name.as_str(), it.state().trouble?)))
     }
 
     /// Posts a body to a webhook. `delivery` is what it is called there.
@@ -164,29 +177,61 @@ impl Webhooks {
 }
 
 impl Webhook {
-    fn place(&self) -> MutexGuard<'_, Option<DeliveryTrouble>> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    fn place(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why nothing is delivered, if the last attempt failed.
-    pub(crate) fn trouble(&self) -> Option<DeliveryTrouble> {
+    /// How it fares.
+    pub(crate) fn state(&self) -> State {
         self.place().clone()
     }
 
-    /// Notes a failure, and answers how many there were in a row, and whether the one before was another one or none.
-    pub(crate) fn failed(&self, text: String) -> (u32, bool) {
-        let mut place = self.place();
-        let (since, before) =
-            place.as_ref().map_or((Timestamp::now(), 0), |last| (last.since, last.attempts));
+    /// Notes a failure, after which there is a pause: as long as `pause` says for so many failures in a row. Answers how many there
+    /// were, the pause, and whether the one before was another one or none.
+    pub(crate) fn failed(
+        &self,
+        failure: Failure,
+        pause: impl FnOnce(u32) -> Duration,
+    ) -> (u32, Duration, bool) {
+        let now = Timestamp::now();
+        let place = &mut self.place().trouble;
+        let (since, before) = place.as_ref().map_or((now, 0), |last| (last.since, last.attempts));
         let attempts = before.saturating_add(1);
-        let is_another = place.as_ref().is_none_or(|last| last.text != text);
-        *place = Some(DeliveryTrouble { since, attempts, text });
-        (attempts, is_another)
+        let is_another = place.as_ref().is_none_or(|last| last.failure.shown != failure.shown);
+        let pause = pause(attempts);
+        let next_at = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
+        *place = Some(DeliveryTrouble { since, attempts, next_at, failure });
+        (attempts, pause, is_another)
     }
 
     /// Notes that nothing is wrong, and answers whether something was.
     pub(crate) fn succeeded(&self) -> bool {
-        self.place().take().is_some()
+        self.place().trouble.take().is_some()
+    }
+
+    /// Notes that a delivery was taken.
+    pub(crate) fn delivered(&self) {
+        self.place().delivered_at = Some(Timestamp::now());
+    }
+
+    /// Notes where it is.
+    pub(crate) fn reached(&self, position: String) {
+        self.place().position = Some(position);
+    }
+
+    /// Ends the pause before the next attempt, if there is one.
+    pub(crate) fn try_now(&self) {
+        self.wake.notify_waiters();
+    }
+
+    /// Waits until the pause is over, or somebody ends it.
+    pub(crate) async fn pause(&self, pause: Duration) {
+        let _ = tokio::time::timeout(pause, self.wake.notified()).await;
+    }
+
+    /// Where it is posted to, without what may be a secret: scheme, host and port.
+    pub(crate) fn origin(&self) -> String {
+        self.url.origin().ascii_serialization()
     }
 }
 
@@ -245,8 +290,8 @@ fn checked(entry: Entry) -> anyhow::Result<Webhook> {
         }
         None => None,
     };
-    let (secret, trouble) = (Secret::new(secret), Mutex::new(None));
-    Ok(Webhook { name, surface, user, url, secret, trouble })
+    let (secret, state, wake) = (Secret::new(secret), Mutex::default(), Notify::new());
+    Ok(Webhook { name, surface, user, url, secret, state, wake })
 }
 
 /// As GitHub and others sign: HMAC-SHA256 of the body, in hexadecimal digits.
@@ -327,15 +372,21 @@ mod tests {
     fn trouble_is_noted_from_its_beginning() {
         let webhook = parse(GOOD).expect("a good file").remove(0);
         assert!(!webhook.succeeded());
-        let failed = |text: &str| webhook.failed(text.to_owned());
+        let failed = |text: &str| {
+            let pause = |attempts: u32| Duration::from_secs(attempts.into());
+            let (attempts, pause, is_another) = webhook.failed(text.into(), pause);
+            assert_eq!(pause, Duration::from_secs(attempts.into()));
+            (attempts, is_another)
+        };
         assert_eq!((failed("one"), failed("one")), ((1, true), (2, false)));
         // What is new is told, although it began earlier.
         assert_eq!(
             (failed("two"), failed("two"), failed("one")),
             ((3, true), (4, false), (5, true))
         );
-        let trouble = webhook.trouble().expect("trouble");
-        assert_eq!((trouble.attempts, trouble.text.as_str()), (5, "one"));
-        assert!(webhook.succeeded() && webhook.trouble().is_none());
+        let trouble = webhook.state().trouble.expect("trouble");
+        assert_eq!((trouble.attempts, trouble.failure.shown.as_str()), (5, "one"));
+        assert!(trouble.next_at > trouble.since);
+        assert!(webhook.succeeded() && webhook.state().trouble.is_none());
     }
 }

@@ -91,7 +91,7 @@ pub(super) async fn check_ready(app: &App, head: &Parts) -> Response {
                 "[!] webhook {name}: nothing is delivered since {}, after {}: {}",
                 trouble.since,
                 counted(trouble.attempts.into(), "attempt"),
-                trouble.text
+                trouble.failure.shown
             );
         }
         if let Some(free) = app.free_space.look().await {

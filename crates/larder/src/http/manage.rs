@@ -9,6 +9,7 @@ mod indexes;
 mod prefetch;
 mod releases;
 mod users;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -35,6 +36,7 @@ pub(super) use indexes::{change_index, create_index, show_index};
 pub(super) use prefetch::{change_prefetch, show_prefetch};
 pub(super) use releases::{change_release, list_releases, show_release};
 pub(super) use users::{change_user, create_user, show_user};
+pub(super) use webhooks::{change_webhook, show_webhooks};
 
 /// Size of a form of these pages: lists of a policy may be long.
 const FORM_BYTES_MAX: usize = 512 << 10;

@@ -57,6 +57,7 @@ async fn follow(app: &App, webhook: &Webhook) {
     let mut accounts = app.changes.accounts.subscribe();
     // What is to be told at the next delivery before anything else: why the position was of no use.
     let (mut at, mut is_lost) = begin(app, webhook, feed, &path).await;
+    webhook.reached(feed.position(at));
     let mut kept_at = tokio::time::Instant::now();
     loop {
         news.mark_unchanged();
@@ -81,6 +82,7 @@ async fn follow(app: &App, webhook: &Webhook) {
                     continue;
                 }
                 app.metrics.webhook_delivered(&webhook.name);
+                webhook.delivered();
                 if webhook.succeeded() {
                     tracing::info!(webhook = webhook.name, "changes are delivered again");
                 }
@@ -88,6 +90,7 @@ async fn follow(app: &App, webhook: &Webhook) {
             }
         };
         (at, is_lost) = (found.next, false);
+        webhook.reached(feed.position(at));
         if is_due {
             keep(app, webhook, &path, feed.position(at)).await;
             kept_at = tokio::time::Instant::now();
@@ -190,13 +193,32 @@ fn next(
 /// Notes a failure, and waits before the next attempt.
 async fn fail(app: &App, webhook: &Webhook, failure: Failure) {
     app.metrics.webhook_failed(&webhook.name);
-    let (attempts, is_another) = webhook.failed(failure.shown);
-    // A repeated failure is not logged; a different one is, since its detail is nowhere else.
+    let error = failure.detail.clone();
+    let (attempts, pause, is_another) = webhook.failed(failure, pause);
+    // A repeated failure is not logged.
     if is_another {
-        let error = failure.detail;
         tracing::warn!(webhook = webhook.name, attempts, error, "changes cannot be delivered");
     }
-    tokio::time::sleep(pause(attempts)).await;
+    webhook.pause(pause).await;
+}
+
+/// Posts a signed delivery without changes, which says that it is a test. It tells nothing of the position of the webhook,
+/// and changes none.
+///
+/// # Errors
+/// Why it did not arrive, or was not taken.
+pub(crate) async fn test(app: &App, webhook: &Webhook) -> Result<(), Failure> {
+    let now = Timestamp::now();
+    let position = webhook.state().position.ok_or("its task has not begun yet")?;
+    let body = json!({
+        "webhook": webhook.name,
+        "surface": webhook.surface.name(),
+        "test": true,
+        "changes": [],
+        "next": position,
+    });
+    let name = format!("{}/test-{}", webhook.name, now.as_millisecond());
+    app.webhooks.post(webhook, &name, body.to_string().into_bytes()).await
 }
 
 /// The time before the next attempt after so many: twice as long each time, and by chance up to half of that shorter, so

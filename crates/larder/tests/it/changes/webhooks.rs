@@ -11,6 +11,8 @@ use sha2::Sha256;
 use tempfile::TempDir;
 
 use super::*;
+use crate::browser::{Browser, encoded, form};
+use crate::server::ROOT_PASSWORD;
 use crate::wait_until;
 
 const SECRET: &str = "a secret of both sides";
@@ -164,6 +166,71 @@ fn changes_are_delivered_again_until_they_are_taken() {
     taken.dedup();
     assert_eq!(taken, expected);
     wait_until("the trouble to end", || !server.get("/readyz?verbose").text().contains("webhook"));
+}
+
+/// Administrators see how each webhook fares, test it, and have it tried again before its pause is over.
+#[test]
+fn administrators_see_webhooks_and_try_them() {
+    let (receiver, hooks) = (Receiver::start(200, None), tempfile::tempdir().expect("a directory"));
+    let server = start(|config| {
+        hooked(config, &hooks, &[("ci", of(&receiver), ""), ("other", of(&receiver), "")]);
+        config.egress_allow = vec!["127.0.0.1".parse().expect("a network")];
+    });
+    wait_until_begun(&server, "ci");
+    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let target = "/+manage/webhooks";
+    let page = root.get(target).text();
+    assert!(page.contains("nothing since the start") && !page.contains("Try now"), "{page}");
+    // The path of its URL may be a secret, too.
+    let origin = format!("<dd>http://{}</dd>", receiver.address);
+    assert!(page.contains(&origin) && !page.contains("/hook") && !page.contains(SECRET), "{page}");
+
+    let tested = root.submit(&page, "Webhook ci", &[("do", "test")]);
+    assert_eq!(tested.status, 200, "{}", tested.text());
+    assert!(tested.text().contains("A test was posted to ci, and taken."), "{}", tested.text());
+    let test = receiver.received().remove(0);
+    assert_eq!((&test.body["test"], &test.body["changes"]), (&json!(true), &json!([])));
+    assert!(test.headers["x-larder-delivery"].starts_with("ci/test-"), "{test:?}");
+    assert!(test.body["next"].is_string(), "{test:?}");
+
+    receiver.status.store(503, SeqCst);
+    let refused = root.submit(&page, "Webhook other", &[("do", "test")]);
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    assert!(refused.text().contains("it answered 503"), "{}", refused.text());
+    // A test is no delivery.
+    assert!(!server.get("/readyz?verbose").text().contains("webhook"));
+    index(&server, "PUT", "alice/dev", &json!({}));
+    // Each pause is twice as long as the one before.
+    let attempts = || receiver.received().iter().filter(|it| it.body["test"].is_null()).count();
+    wait_until("some attempts", || attempts() >= 2 * 3);
+    let page = root.get(target).text();
+    assert_eq!(page.matches("Nothing is delivered").count(), 2, "{page}");
+    assert!(page.contains("it answered 503") && page.contains("Try now"), "{page}");
+    receiver.status.store(200, SeqCst);
+    for name in ["ci", "other"] {
+        let tried = root.submit(&page, &format!("Webhook {name}"), &[("do", "try")]);
+        assert_eq!(tried.status, 200, "{}", tried.text());
+    }
+    wait_until("both are delivered to", || {
+        let page = root.get(target).text();
+        !page.contains("Nothing is delivered") && !page.contains("nothing since the start")
+    });
+
+    let page = root.get(target).text();
+    let unknown = root.submit(&page, "Webhook ci", &[("webhook", "none"), ("do", "test")]);
+    assert_eq!(unknown.status, 404, "{}", unknown.text());
+    assert_eq!(root.submit(&page, "Webhook ci", &[("do", "x")]).status, 400);
+    let forged = root.submit(&page, "Webhook ci", &[("form", "x"), ("do", "test")]);
+    assert_eq!(forged.status, 403, "{}", forged.text());
+    let made = server.client.send("PUT", "/ada", &[ROOT], br#"{"password": "staple"}"#);
+    assert_eq!(made.status, 201, "{}", made.text());
+    let mut ada = Browser::of(server.client, "ada", "staple");
+    assert_eq!(ada.get(target).status, 403);
+    let (_, fields) = form(&ada.get("/+account").text(), "Log out");
+    let mut fields = fields;
+    fields.extend([("webhook", "ci"), ("do", "test")].map(|(a, b)| (a.to_owned(), b.to_owned())));
+    assert_eq!(ada.post(target, &encoded(&fields)).status, 403);
+    assert_eq!(Browser::new(server.client).get(target).status, 401);
 }
 
 #[test]
