@@ -1,5 +1,5 @@
-//! `kill -9` of the real binary under write load: every acknowledged revision is there with its bytes, no
-//! other is, and the next start needs nobody's help.
+//! `kill -9` of the real binary under write load: every acknowledged revision and every acknowledged file of an article is there
+//! with its bytes, nothing is there by halves, and the next start needs nobody's help.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -94,13 +94,18 @@ fn name(writer: u32) -> String {
 }
 
 /// Sends one request and reads what comes; none if the server is gone.
-fn try_post(client: &Client, target: &str, body: &[u8]) -> Option<u16> {
+fn try_send(
+    client: &Client,
+    (method, target): (&str, &str),
+    condition: &str,
+    body: &[u8],
+) -> Option<u16> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(client.address).ok()?;
     stream.set_read_timeout(Some(crate::PATIENCE)).ok()?;
     let (name, value) = ROOT;
     let head = format!(
-        "POST {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{name}: {value}\r\nContent-Length: {}\r\n\r\n",
+        "{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{name}: {value}\r\n{condition}Content-Length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(&[head.as_bytes(), body].concat()).ok()?;
@@ -116,7 +121,7 @@ fn write_on(client: Client, writer: u32, from: u32, total: &AtomicU32) -> Writte
     let mut version = from;
     loop {
         let target = format!("/article/{}/{version}", name(writer));
-        match try_post(&client, &target, &body(writer, version + 1)) {
+        match try_send(&client, ("POST", &target), "", &body(writer, version + 1)) {
             Some(201) => {
                 version += 1;
                 total.fetch_add(1, Relaxed);
@@ -165,14 +170,126 @@ fn check_bytes(client: &Client, latest_of: &BTreeMap<u32, u32>, from: &BTreeMap<
     }
 }
 
-#[test]
-fn killed_under_load() {
-    let is_long = std::env::var_os("LARDER_TEST_LONG").is_some();
-    let rounds = if is_long { 200 } else { 5 };
+/// How often the process is killed.
+fn rounds() -> u32 {
+    if std::env::var_os("LARDER_TEST_LONG").is_some() { 200 } else { 5 }
+}
+
+/// A directory with the store of a server.
+fn initialized() -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let arguments = ["init", "--data-dir", "data", "--root-password", ROOT_PASSWORD];
     let output = larder(directory.path()).args(arguments).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    directory
+}
+
+/// What an attempt to upload writes: some of it in one piece, some in many.
+fn file(writer: u32, attempt: u32) -> Vec<u8> {
+    let marker = format!("file {writer}, attempt {attempt}\n").into_bytes();
+    match (writer + attempt) % 4 {
+        0 => [marker, noise(400_000)].concat(),
+        1 => [marker, noise(90_000)].concat(),
+        2 => marker.repeat(700),
+        _ => marker,
+    }
+}
+
+/// A writer's files.
+#[derive(Default)]
+struct Files {
+    attempts: u32,
+    /// The attempt that was acknowledged last, by the path.
+    there: BTreeMap<String, u32>,
+    /// The attempt that was under way when the server went.
+    open: Option<(String, u32)>,
+}
+
+/// Uploads one file after the other until the server is gone: each twice, so that a new one or another content is under way.
+fn upload_on(client: Client, writer: u32, mut files: Files, total: &AtomicU32) -> Files {
+    loop {
+        let attempt = files.attempts;
+        files.attempts += 1;
+        let path = format!("/+attachments/{}/{}.bin", name(writer), attempt / 2 % 40);
+        let is_there = files.there.contains_key(&path);
+        let condition = if is_there { "If-Match: *\r\n" } else { "If-None-Match: *\r\n" };
+        let expected = if is_there { 200 } else { 201 };
+        match try_send(&client, ("PUT", &path), condition, &file(writer, attempt)) {
+            Some(status) => {
+                assert_eq!(status, expected, "{path}");
+                files.there.insert(path, attempt);
+                total.fetch_add(1, Relaxed);
+            }
+            None => {
+                files.open = Some((path, attempt));
+                return files;
+            }
+        }
+    }
+}
+
+/// Every file that was acknowledged is there, whole; of the one that was under way, all or nothing; and no other.
+fn check_files(client: &Client, writer: u32, files: &mut Files) {
+    if let Some((path, attempt)) = files.open.take() {
+        let response = client.get(&path);
+        let is_new = response.status == 200 && response.body == file(writer, attempt);
+        let is_absent = response.status == 404 && !files.there.contains_key(&path);
+        if is_new {
+            files.there.insert(path, attempt);
+        } else {
+            assert!(is_absent || files.there.contains_key(&path), "{path}: {}", response.status);
+        }
+    }
+    for (path, attempt) in &files.there {
+        let response = client.get(path);
+        assert_eq!(response.status, 200, "{path}: {}", response.text());
+        assert!(response.body == file(writer, *attempt), "{path}, attempt {attempt}");
+    }
+    let target = format!("/+attachments/{}/", name(writer));
+    let list = client.get(&target).json();
+    assert_eq!(list["attachments"].as_array().map(Vec::len), Some(files.there.len()), "{target}");
+}
+
+#[test]
+fn killed_while_files_arrive() {
+    let rounds = rounds();
+    let directory = initialized();
+    let mut process = Victim::start(directory.path());
+    let mut files: Vec<Files> = Vec::new();
+    for writer in 0..WRITERS {
+        let target = format!("/article/{}/0", name(writer));
+        let made = try_send(&process.client, ("POST", &target), "", b"# An article\n");
+        assert_eq!(made, Some(201), "{target}");
+        files.push(Files::default());
+    }
+    let mut all = 0;
+    for round in 0..rounds {
+        let client = process.client;
+        let total = Arc::new(AtomicU32::new(0));
+        let writers = (0..WRITERS).zip(files).map(|(writer, files)| {
+            let total = total.clone();
+            std::thread::spawn(move || upload_on(client, writer, files, &total))
+        });
+        let writers: Vec<_> = writers.collect();
+        // At another moment of the work each time.
+        let after = 5 + round * 7 % 40;
+        wait_until("some files", || total.load(Relaxed) >= after);
+        std::thread::sleep(Duration::from_micros(u64::from(round * 137 % 5_000)));
+        drop(process);
+        files = writers.into_iter().map(|writer| writer.join().expect("a writer")).collect();
+        all += total.load(Relaxed);
+        process = Victim::start(directory.path());
+        for (writer, files) in (0..WRITERS).zip(&mut files) {
+            check_files(&process.client, writer, files);
+        }
+    }
+    println!("{rounds} kills, {all} acknowledged files");
+}
+
+#[test]
+fn killed_under_load() {
+    let rounds = rounds();
+    let directory = initialized();
     let mut latest_of: BTreeMap<u32, u32> = (0..WRITERS).map(|writer| (writer, 0)).collect();
     let mut all = 0;
     for round in 0..rounds {
