@@ -178,6 +178,22 @@ impl Mirrors {
         self.known(mirror, Subject::Project(name.clone()), is_forced).await
     }
 
+    /// What [`Mirrors::project`] finds, if that is in memory and upstream is asked nothing for it.
+    pub fn project_at_hand(&self, mirror: &Mirror, name: &ProjectName) -> Option<Arc<Known>> {
+        if self.offline_by(mirror).is_some() {
+            return None;
+        }
+        let fresh = |subject: Subject| {
+            let known = self.in_memory(mirror, &subject)?;
+            (self.standing(mirror, &known) == Standing::Fresh).then_some(known)
+        };
+        if !mirror.has_no_list {
+            let is_listed = fresh(Subject::List)?.names()?.contains(name.as_str());
+            is_listed.then_some(())?;
+        }
+        fresh(Subject::Project(name.clone()))
+    }
+
     /// The mirror's list of projects; `None` if it has none by its configuration.
     ///
     /// # Errors

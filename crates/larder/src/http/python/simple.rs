@@ -63,14 +63,19 @@ pub(in crate::http) fn show_simple_page_now(
     let stored = app.live_store.snapshot()?;
     let wanted = Wanted::of(&head.headers).ok()?;
     let request = PageRequest { stage, project, form: wanted.form, depth: 4 };
-    let page = app.pages.ready(&stored.index, request).filter(|page| page.is_public())?;
-    let encoding = accepted_encoding(&head.headers);
-    if !page.body().has(encoding) {
-        return None;
-    }
-    let mut response = respond(&head.headers, &page, &wanted, encoding);
+    let mut response = match app.pages.ready(&stored.index, request) {
+        Some(page) => respond_if_open(&head.headers, &page, &wanted)?,
+        None => mirrored::page_now(app, &head.headers, &stored, request, &wanted)?,
+    };
     insert_headers(response.headers_mut(), &stored);
     Some(Answered::Finished(response))
+}
+
+/// The response with a page that everybody may read, if it is there in the client's encoding.
+fn respond_if_open(request: &HeaderMap, page: &Page, wanted: &Wanted) -> Option<Response> {
+    let encoding = accepted_encoding(request);
+    let is_at_hand = page.is_public() && page.body().has(encoding);
+    is_at_hand.then(|| respond(request, page, wanted, encoding))
 }
 
 /// What a client wants to read.

@@ -7,15 +7,17 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use http::header::{CACHE_CONTROL, HeaderName, WARNING};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use mirrors::{FinishedKey, Found, Known, Stale, UpstreamError};
 use pypi::{
     FromUpstream, Judge, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName,
     Rendered, ResolutionOrder, Stage, StageName, merged_list, merged_page, of_one_project,
 };
+use state::stored::Stored;
 
-use super::{PRIVATE, PUBLIC, Wanted, X_DEVPI_ABSOLUTE_URLS, respond};
+use super::{PRIVATE, PUBLIC, Wanted, X_DEVPI_ABSOLUTE_URLS, respond, respond_if_open};
+use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::negotiation::accepted_encoding;
 use crate::http::python::ask::Ask;
@@ -50,6 +52,37 @@ fn failed_with(text: String, trouble: &UpstreamError) -> HttpError {
     }
 }
 
+/// The page of a stage with mirrors, if everybody may read it, it is finished, and upstream is asked nothing for it.
+pub(super) fn page_now(
+    app: &App,
+    headers: &HeaderMap,
+    stored: &Stored,
+    request: PageRequest<'_>,
+    wanted: &Wanted,
+) -> Option<Response> {
+    let order = ResolutionOrder::of(&stored.index, request.stage).filter(|it| it.has_mirror())?;
+    let project = ProjectName::parse(request.project).ok()?;
+    let mut versions = Vec::new();
+    for stage in order.mirrors_of(request.project).asked {
+        let Some(mirror) = app.mirrors.of(stage) else { continue };
+        versions.push(app.mirrors.project_at_hand(&mirror, &project)?.version);
+    }
+    let stamp = order.project_stamp(request.project);
+    let finished = app.mirrors.finished(&key(request), stamp, &versions)?;
+    let response = respond_if_open(headers, &finished.page, wanted)?;
+    Some(with_serial(response, finished.page.last_serial()))
+}
+
+/// Where the finished page is kept.
+fn key(request: PageRequest<'_>) -> FinishedKey {
+    FinishedKey {
+        stage: request.stage.into(),
+        project: request.project.into(),
+        form: request.form,
+        depth: request.depth,
+    }
+}
+
 /// The page of a stage with mirrors in its `order`.
 pub(super) async fn page(
     ask: &Ask,
@@ -70,12 +103,7 @@ pub(super) async fn page(
         project => order.project_stamp(project),
     };
     let versions: Vec<u64> = heard.iter().map(|(_, known)| known.version).collect();
-    let key = FinishedKey {
-        stage: request.stage.into(),
-        project: request.project.into(),
-        form: request.form,
-        depth: request.depth,
-    };
+    let key = key(request);
     let render = |links| rendered(order, project, request.form, &heard, &blocked, links);
     let missing = || {
         let none = NoPage::NoProject(request.project.to_owned());
