@@ -120,8 +120,8 @@ impl Params {
         params
     }
 
-    /// The same question, for an answer that will be compressed: if it is a list of packages, it says where it repeats itself
-    /// ([`reply::Reply::outline`]).
+    /// Asks that an answer with a list of packages says where it repeats itself ([`reply::Reply::outline`]), so that compressing
+    /// it takes less time.
     pub fn outlined(self) -> Params {
         Params { is_outlined: true, ..self }
     }

@@ -28,8 +28,8 @@ static STAND_IN: LazyLock<Bytes> = LazyLock::new(|| vec![0; PIECE_BYTES].into())
 /// The most that is queued at once.
 const PIECE_BYTES: usize = 2 << 20;
 
-/// Whether a piece is in the system's cache is asked once for so many bytes. Each question takes a microsecond: with one for
-/// every 128 KiB they were a tenth of what it takes to send a file.
+/// One question covers this many bytes: whether they are in the system's cache. A question takes about a microsecond, and one
+/// for every 128 KiB was a tenth of the work of sending a file.
 const PROBE_BYTES: usize = 512 << 10;
 
 /// The most that is read at once into the system's cache.

@@ -409,7 +409,7 @@ impl Segment {
         is_whole
     }
 
-    /// A document with all words; these are `all`, and so many.
+    /// The rank of a document that has all words of the question: `all` has a bit for each, `count` is their number.
     fn ranked(&self, doc: usize, tally: Tally, (all, count): (u8, u8)) -> Ranked {
         let tier = match tally.0 & Tally::PLACED {
             // Nearly all.

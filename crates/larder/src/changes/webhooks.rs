@@ -186,8 +186,8 @@ impl Webhook {
         self.place().clone()
     }
 
-    /// Notes a failure, after which there is a pause: as long as `pause` says for so many failures in a row. Answers how many there
-    /// were, the pause, and whether the one before was another one or none.
+    /// Notes a failure; `pause` gives the pause after a number of failures in a row. Returns that number, the pause, and whether
+    /// this failure differs from the one before it.
     pub(crate) fn failed(
         &self,
         failure: Failure,

@@ -231,7 +231,7 @@ impl Keeping {
         Some(finished(self.find_plain(app, &conditions)?, audience))
     }
 
-    /// The same without the headers of pages, for what is none.
+    /// The kept response without the headers of pages, for feeds.
     pub(super) fn find_plain(&self, app: &App, conditions: &Conditions) -> Option<Response> {
         let page = app.finished_pages.find(&self.url, &self.made_of)?;
         app.metrics.pages_from_memory.inc();

@@ -52,7 +52,7 @@ impl Deref for Loaded {
 }
 
 impl Loaded {
-    /// What an answer that is made of it holds until the client has taken it.
+    /// The turn, if there is one: the answer keeps it until the client has received everything.
     pub(super) fn into_turn(self) -> Option<Turn> {
         self.turn
     }
