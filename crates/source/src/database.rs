@@ -9,7 +9,7 @@
 //! The database is only read. An error drops the connection; the next poll connects again, and whatever was served stays. What was
 //! tried on a real MariaDB is in `docs/aur-database.md`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,7 +30,7 @@ mod url;
 pub use url::DatabaseUrl;
 
 use catalogue::{Catalogue, begin, each, end};
-use digests::Held;
+use digests::{Held, sums_of_parts};
 use gate::{Gate, Tables};
 use spool::DumpWriter;
 
@@ -56,6 +56,20 @@ const INTERVALS_UNTIL_ALL: u32 = 12;
 /// At the start, this many of the latest packages count as newer than the last read.
 const RECENT_PACKAGES: i64 = 100;
 
+/// A package base with packages that were new at this time.
+#[derive(Debug)]
+struct Recent {
+    at: Instant,
+    /// The sum of what belonged to its packages when they were read last, if it was asked for then.
+    parts: Option<i64>,
+}
+
+impl Recent {
+    fn new(at: Instant) -> Recent {
+        Recent { at, parts: None }
+    }
+}
+
 /// One database, with what is known of it between polls.
 #[derive(Debug)]
 pub(crate) struct DatabaseWatch {
@@ -71,8 +85,8 @@ pub(crate) struct DatabaseWatch {
     is_all_wanted: bool,
     /// The highest number of a package at the last read.
     last_package: Option<i64>,
-    /// Bases with packages that were new at this time.
-    recent: HashMap<i64, Instant>,
+    /// Bases with packages that were new a short time ago.
+    recent: HashMap<i64, Recent>,
     /// Bases that had no package any more at this time, and are shown with those that they had.
     emptied: HashMap<i64, Instant>,
     /// When all digests were compared.
@@ -265,8 +279,9 @@ impl DatabaseWatch {
             sleep(EMPTIED_LOOK_INTERVAL.min(self.options.emptied_wait)).await;
         };
         let now = Instant::now();
-        self.recent.retain(|_, at| now - *at < RECENT);
-        self.recent.extend(read.recent.into_iter().map(|base| (base, now)));
+        self.recent.retain(|_, recent| now - recent.at < RECENT);
+        self.recent.values_mut().for_each(|recent| recent.parts = None);
+        self.recent.extend(read.recent.into_iter().map(|base| (base, Recent::new(now))));
         self.last_package = Some(read.last_package);
         let (origin, fingerprint) = (self.url.to_string(), self.fingerprint.clone());
         let (arrival, digest) =
@@ -329,7 +344,7 @@ impl DatabaseWatch {
         tables: Tables,
         is_due: bool,
     ) -> Result<Option<News>, SourceError> {
-        self.recent.retain(|_, at| at.elapsed() < RECENT);
+        self.recent.retain(|_, recent| recent.at.elapsed() < RECENT);
         let recent: Vec<i64> = match tables.has_parts() {
             true => self.recent.keys().copied().collect(),
             false => Vec::new(),
@@ -339,7 +354,13 @@ impl DatabaseWatch {
             let now = begin(connection).await?;
             let mut difference =
                 held.compare(connection, stall, tables, is_due.then_some(now)).await?;
-            difference.bases.extend(recent);
+            let parts = match recent.is_empty() {
+                true => BTreeMap::new(),
+                false => sums_of_parts(connection, stall, &recent).await?,
+            };
+            let parts_of = |base: &i64| parts.get(base).copied().unwrap_or_default();
+            let has_other_parts = |base: &i64| self.recent[base].parts != Some(parts_of(base));
+            difference.bases.extend(recent.iter().copied().filter(has_other_parts));
             if difference.bases.len() > DIFFERENT_MAX {
                 end(connection).await?;
                 return Ok(None);
@@ -348,11 +369,13 @@ impl DatabaseWatch {
             let bases: Vec<i64> = difference.bases.iter().copied().collect();
             let part = Catalogue::read(connection, stall, now, &bases).await?;
             end(connection).await?;
-            Ok(Some((difference, part)))
+            let parts: Vec<(i64, i64)> =
+                recent.iter().map(|base| (*base, parts_of(base))).collect();
+            Ok(Some((difference, part, parts)))
         };
         let bound = self.options.transfer_time_max;
         let read = self.within(bound, "reading what has changed", reading).await?;
-        let Some((difference, part)) = read else {
+        let Some((difference, part, parts)) = read else {
             self.held = Some(held);
             return self.read_all(connection).await;
         };
@@ -361,6 +384,16 @@ impl DatabaseWatch {
             self.read_at = Some(now);
         }
         let last_package = self.last_package.unwrap_or(0);
+        for base in &difference.bases {
+            if let Some(recent) = self.recent.get_mut(base) {
+                recent.parts = None;
+            }
+        }
+        for (base, parts) in parts {
+            if let Some(recent) = self.recent.get_mut(&base) {
+                recent.parts = Some(parts);
+            }
+        }
         self.note_recent(&part, last_package, now);
         self.last_package = Some(last_package.max(part.last_package()));
 
@@ -403,9 +436,9 @@ impl DatabaseWatch {
 
     /// Notes the bases that have packages with a higher number than `last_package`.
     fn note_recent(&mut self, catalogue: &Catalogue, last_package: i64, now: Instant) {
-        self.recent.retain(|_, at| now - *at < RECENT);
+        self.recent.retain(|_, recent| now - recent.at < RECENT);
         for package in catalogue.packages.iter().filter(|package| package.id > last_package) {
-            self.recent.insert(package.base, now);
+            self.recent.insert(package.base, Recent::new(now));
         }
     }
 

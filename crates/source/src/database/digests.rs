@@ -19,6 +19,21 @@ const GROUPS: [i64; 3] = [4096, 64, 1];
 /// If more sums differ than this, the more exact ones are asked for of all numbers at once.
 const RANGES_MAX: usize = 64;
 
+/// The rows that belong to packages: table, and a row of it. They have no sums that are held, since aurweb never changes them on their own.
+const PARTS: [(&str, &str); 4] = [
+    (
+        "PackageDepends",
+        "t.PackageID, t.DepTypeID, t.DepName, COALESCE(CONCAT('+', t.DepCondition), '-'), COALESCE(CONCAT('+', t.DepArch), '-'), \
+         COALESCE(CONCAT('+', t.DepDesc), '-')",
+    ),
+    (
+        "PackageRelations",
+        "t.PackageID, t.RelTypeID, t.RelName, COALESCE(CONCAT('+', t.RelCondition), '-'), COALESCE(CONCAT('+', t.RelArch), '-')",
+    ),
+    ("PackageGroups", "t.PackageID, t.GroupID"),
+    ("PackageLicenses", "t.PackageID, t.LicenseID"),
+];
+
 /// What no rows add up to: it differs next time.
 const NO_SUM: i64 = -1;
 
@@ -107,82 +122,86 @@ impl Rows {
              GROUP BY {owner} ORDER BY NULL"
         )
     }
-
-    /// Which owners have other sums than those that are held, and which: none, if they have no rows.
-    async fn compare(
-        &self,
-        connection: &mut MySqlConnection,
-        stall: Duration,
-        held: &Sums,
-    ) -> Result<Changed, sqlx::Error> {
-        let mut ranges: Option<Vec<Range<i64>>> = None;
-        let mut differ = Vec::new();
-        for size in GROUPS {
-            let statements: Vec<String> = match &ranges {
-                None => vec![self.sums(size, None)],
-                Some(ranges) => ranges.iter().map(|range| self.sums(size, Some(range))).collect(),
-            };
-            let mut found = pairs(connection, &statements, stall).await?;
-            found.sort_unstable();
-            differ = different(&held.grouped(size, ranges.as_deref()), &found);
-            if differ.is_empty() {
-                break;
-            }
-            let range = |(group, _): &(i64, Option<i64>)| group * size..(group + 1) * size;
-            ranges = (differ.len() <= RANGES_MAX).then(|| differ.iter().map(range).collect());
-        }
-        Ok(differ.into_iter().collect())
-    }
 }
 
 /// The sums of some owners; none for those that have no rows.
 type Changed = BTreeMap<i64, Option<i64>>;
 
+/// A comparison of rows that is under way.
+struct Comparing {
+    /// The place of the rows in [`ROWS`].
+    at: usize,
+    /// The numbers among which owners differ; all, if it is not known.
+    ranges: Option<Vec<Range<i64>>>,
+    /// Owners, or groups of them, that have other sums than those that are held.
+    differ: Vec<(i64, Option<i64>)>,
+}
+
 /// Owners with the sums of their rows, by rising number.
 #[derive(Debug, Default)]
-struct Sums(Vec<(i64, i64)>);
+struct Sums {
+    sums: Vec<(i64, i64)>,
+    /// The sums of the largest groups: each comparison begins with these.
+    groups: Vec<(i64, i64)>,
+}
 
 impl Sums {
-    fn of(&self, owner: i64) -> Option<i64> {
-        let at = self.0.binary_search_by_key(&owner, |(owner, _)| *owner).ok()?;
-        Some(self.0[at].1)
+    fn new(mut sums: Vec<(i64, i64)>) -> Sums {
+        sums.sort();
+        sums.shrink_to_fit();
+        let groups = grouped(&sums, GROUPS[0], None);
+        Sums { sums, groups }
     }
 
-    /// The sums of each `size` neighbours, by rising number; only of those in these ranges of numbers, if there are any.
-    fn grouped(&self, size: i64, ranges: Option<&[Range<i64>]>) -> Vec<(i64, i64)> {
-        let all = i64::MIN..i64::MAX;
-        let mut groups: Vec<(i64, i64)> = Vec::new();
-        for range in ranges.unwrap_or(std::slice::from_ref(&all)) {
-            let start = self.0.partition_point(|(owner, _)| *owner < range.start);
-            let within = self.0[start..].iter().take_while(|(owner, _)| *owner < range.end);
-            for (owner, sum) in within {
-                let group = owner.div_euclid(size);
-                match groups.last_mut() {
-                    Some((last, total)) if *last == group => *total = total.wrapping_add(*sum),
-                    _ => groups.push((group, *sum)),
-                }
-            }
-        }
-        groups
+    fn of(&self, owner: i64) -> Option<i64> {
+        let at = self.sums.binary_search_by_key(&owner, |(owner, _)| *owner).ok()?;
+        Some(self.sums[at].1)
     }
 
     fn set(&mut self, changed: &Changed) {
-        let mut new = Vec::new();
+        let (mut new, mut is_gone) = (Vec::new(), false);
         for (owner, sum) in changed {
-            match (self.0.binary_search_by_key(owner, |(owner, _)| *owner), sum) {
-                (Ok(at), Some(sum)) => self.0[at].1 = *sum,
+            match (self.sums.binary_search_by_key(owner, |(owner, _)| *owner), sum) {
+                (Ok(at), Some(sum)) => {
+                    let before = std::mem::replace(&mut self.sums[at].1, *sum);
+                    let group = owner.div_euclid(GROUPS[0]);
+                    if let Ok(at) = self.groups.binary_search_by_key(&group, |(group, _)| *group) {
+                        let total = &mut self.groups[at].1;
+                        *total = total.wrapping_add(sum.wrapping_sub(before));
+                    }
+                }
                 (Err(_), Some(sum)) => new.push((*owner, *sum)),
-                (_, None) => {}
+                (Ok(_), None) => is_gone = true,
+                (Err(_), None) => {}
             }
         }
-        if changed.values().any(Option::is_none) {
-            self.0.retain(|(owner, _)| changed.get(owner) != Some(&None));
+        if is_gone {
+            self.sums.retain(|(owner, _)| changed.get(owner) != Some(&None));
         }
-        if !new.is_empty() {
-            self.0.extend(new);
-            self.0.sort();
+        if is_gone || !new.is_empty() {
+            self.sums.extend(new);
+            self.sums.sort();
+            self.groups = grouped(&self.sums, GROUPS[0], None);
         }
     }
+}
+
+/// The sums of each `size` neighbours, by rising number; only of those in these ranges of numbers, if there are any.
+fn grouped(sums: &[(i64, i64)], size: i64, ranges: Option<&[Range<i64>]>) -> Vec<(i64, i64)> {
+    let all = i64::MIN..i64::MAX;
+    let mut groups: Vec<(i64, i64)> = Vec::new();
+    for range in ranges.unwrap_or(std::slice::from_ref(&all)) {
+        let start = sums.partition_point(|(owner, _)| *owner < range.start);
+        let within = sums[start..].iter().take_while(|(owner, _)| *owner < range.end);
+        for (owner, sum) in within {
+            let group = owner.div_euclid(size);
+            match groups.last_mut() {
+                Some((last, total)) if *last == group => *total = total.wrapping_add(*sum),
+                _ => groups.push((group, *sum)),
+            }
+        }
+    }
+    groups
 }
 
 /// The names of bases: those of the first read, together in one text, and what has become of some since.
@@ -280,17 +299,10 @@ impl Held {
         stall: Duration,
         now: i64,
     ) -> Result<Held, sqlx::Error> {
-        let mut sums: [Sums; ROWS.len()] = Default::default();
-        let statements: Vec<String> = ROWS.iter().map(|rows| rows.sums(1, None)).collect();
-        each(connection, &statements, stall, |at, row| {
-            sums[at].0.push((row.try_get(0)?, row.try_get(1)?));
-            Ok(())
-        })
-        .await?;
-        for sums in &mut sums {
-            sums.0.sort();
-            sums.0.shrink_to_fit();
-        }
+        let statements = ROWS.iter().enumerate().map(|(at, rows)| (at, rows.sums(1, None)));
+        let mut sums: [Vec<(i64, i64)>; ROWS.len()] = Default::default();
+        pairs_of(connection, statements.collect(), stall, &mut sums).await?;
+        let sums = sums.map(Sums::new);
         let mut names = Names::default();
         let query = "SELECT CAST(ID AS SIGNED), Name FROM PackageBases ORDER BY ID".to_owned();
         each(connection, &[query], stall, |_, row| {
@@ -325,8 +337,8 @@ impl Held {
         now: Option<i64>,
     ) -> Result<Difference, sqlx::Error> {
         let mut difference = Difference { decayed_at: now, ..Difference::default() };
-        for (at, rows) in ROWS.iter().enumerate().filter(|(_, rows)| tables.has(rows.table)) {
-            let changed = rows.compare(connection, stall, &self.sums[at]).await?;
+        for Comparing { at, differ, .. } in self.changed(connection, stall, tables).await? {
+            let changed: Changed = differ.into_iter().collect();
             let owners: Vec<i64> = changed.keys().copied().collect();
             match at {
                 USERS => {
@@ -350,6 +362,44 @@ impl Held {
             difference.bases.extend(bases.into_iter().map(|(base, _)| base));
         }
         Ok(difference)
+    }
+
+    /// Which owners have other sums in these tables than those that are held, and which: none, if they have no rows. The tables are
+    /// asked together, so that the server is asked three times at most.
+    async fn changed(
+        &self,
+        connection: &mut MySqlConnection,
+        stall: Duration,
+        tables: Tables,
+    ) -> Result<Vec<Comparing>, sqlx::Error> {
+        let compared = (0..ROWS.len()).filter(|&at| tables.has(ROWS[at].table));
+        let mut comparing: Vec<Comparing> =
+            compared.map(|at| Comparing { at, ranges: None, differ: Vec::new() }).collect();
+        for size in GROUPS {
+            let mut statements = Vec::new();
+            for Comparing { at, ranges, .. } in &comparing {
+                match ranges {
+                    None => statements.push((*at, ROWS[*at].sums(size, None))),
+                    Some(ranges) => statements.extend(
+                        ranges.iter().map(|range| (*at, ROWS[*at].sums(size, Some(range)))),
+                    ),
+                }
+            }
+            let mut found: [Vec<(i64, i64)>; ROWS.len()] = Default::default();
+            pairs_of(connection, statements, stall, &mut found).await?;
+            for Comparing { at, ranges, differ } in &mut comparing {
+                let (sums, found) = (&self.sums[*at], &mut found[*at]);
+                found.sort_unstable();
+                *differ = match ranges {
+                    None if size == GROUPS[0] => different(&sums.groups, found),
+                    _ => different(&grouped(&sums.sums, size, ranges.as_deref()), found),
+                };
+                let range = |(group, _): &(i64, Option<i64>)| group * size..(group + 1) * size;
+                *ranges = (differ.len() <= RANGES_MAX).then(|| differ.iter().map(range).collect());
+            }
+            comparing.retain(|comparing| !comparing.differ.is_empty());
+        }
+        Ok(comparing)
     }
 
     /// Whether the base had a package at the last read.
@@ -400,6 +450,36 @@ impl Held {
     }
 }
 
+/// The sum of what belongs to the packages of each of these bases, of those that have any of it.
+pub(super) async fn sums_of_parts(
+    connection: &mut MySqlConnection,
+    stall: Duration,
+    bases: &[i64],
+) -> Result<BTreeMap<i64, i64>, sqlx::Error> {
+    let mut statements = Vec::new();
+    for (at, (table, row)) in PARTS.into_iter().enumerate() {
+        for bases in bases.chunks(NUMBERS_MAX) {
+            let (sum, numbers) = (sum(row), in_numbers(bases));
+            let query = format!(
+                "SELECT CAST(p.PackageBaseID AS SIGNED), {sum} FROM Packages p JOIN {table} t ON t.PackageID = p.ID \
+                 WHERE p.PackageBaseID{numbers} GROUP BY p.PackageBaseID ORDER BY NULL"
+            );
+            statements.push((at, query));
+        }
+    }
+    let mut found: [Vec<(i64, i64)>; PARTS.len()] = Default::default();
+    pairs_of(connection, statements, stall, &mut found).await?;
+    let mut sums: BTreeMap<i64, i64> = BTreeMap::new();
+    // A row of one table is no row of another.
+    for (factor, found) in [1, 3, 5, 7].into_iter().zip(found) {
+        for (base, sum) in found {
+            let total = sums.entry(base).or_default();
+            *total = total.wrapping_add(sum.wrapping_mul(factor));
+        }
+    }
+    Ok(sums)
+}
+
 /// The keys whose values differ, with the values that they have now, if any. Both are in the order of their keys.
 fn different(before: &[(i64, i64)], now: &[(i64, i64)]) -> Vec<(i64, Option<i64>)> {
     let (mut before, mut now) = (before.iter().peekable(), now.iter().peekable());
@@ -439,13 +519,26 @@ async fn pairs(
     statements: &[String],
     stall: Duration,
 ) -> Result<Vec<(i64, i64)>, sqlx::Error> {
-    let mut pairs = Vec::new();
-    each(connection, statements, stall, |_, row| {
-        pairs.push((row.try_get(0)?, row.try_get(1)?));
+    let statements = statements.iter().map(|statement| (0, statement.clone())).collect();
+    let mut pairs = [Vec::new()];
+    pairs_of(connection, statements, stall, &mut pairs).await?;
+    let [pairs] = pairs;
+    Ok(pairs)
+}
+
+/// Adds the rows of two numbers of each statement to the list at the place that comes with it.
+async fn pairs_of(
+    connection: &mut MySqlConnection,
+    statements: Vec<(usize, String)>,
+    stall: Duration,
+    lists: &mut [Vec<(i64, i64)>],
+) -> Result<(), sqlx::Error> {
+    let (places, statements): (Vec<usize>, Vec<String>) = statements.into_iter().unzip();
+    each(connection, &statements, stall, |at, row| {
+        lists[places[at]].push((row.try_get(0)?, row.try_get(1)?));
         Ok(())
     })
-    .await?;
-    Ok(pairs)
+    .await
 }
 
 #[cfg(test)]
@@ -454,7 +547,7 @@ mod tests {
 
     fn held(owners: &[(i64, i64)]) -> Held {
         let mut sums: [Sums; ROWS.len()] = Default::default();
-        sums[0] = Sums(owners.to_vec());
+        sums[0] = Sums::new(owners.to_vec());
         Held { sums, names: Names::default(), rows: [0; ROW_COUNTS], decayed_at: 0 }
     }
 
@@ -465,8 +558,8 @@ mod tests {
         let changed = changed.iter().copied().collect();
         let difference = Difference { sums: vec![(0, changed)], ..Difference::default() };
         held.learn(difference, &Catalogue::empty(0), &HashSet::from([70]));
-        assert_eq!(held.sums[0].0, owners);
-        assert_eq!(held.sums[0].grouped(64, None), groups);
+        assert_eq!(held.sums[0].sums, owners);
+        assert_eq!(grouped(&held.sums[0].sums, 64, None), groups);
     }
 
     #[test]
@@ -479,13 +572,28 @@ mod tests {
 
     #[test]
     fn sums_of_bases_that_were_read_are_replaced() {
-        let mut sums = Sums(vec![(1, 10), (2, 5), (70, 7)]);
+        let mut sums = Sums::new(vec![(70, 7), (1, 10), (2, 5)]);
         let changed = [(1, Some(11)), (2, None), (3, Some(2)), (70, None), (9000, Some(4))];
         sums.set(&changed.into_iter().collect());
-        assert_eq!(sums.0, [(1, 11), (3, 2), (9000, 4)]);
-        assert_eq!(sums.grouped(64, None), [(0, 13), (140, 4)]);
-        assert_eq!(sums.grouped(1, Some(&[2..4, 64..9001])), [(3, 2), (9000, 4)]);
+        assert_eq!(sums.sums, [(1, 11), (3, 2), (9000, 4)]);
+        assert_eq!(grouped(&sums.sums, 64, None), [(0, 13), (140, 4)]);
+        assert_eq!(grouped(&sums.sums, 1, Some(&[2..4, 64..9001])), [(3, 2), (9000, 4)]);
         assert_eq!((sums.of(3), sums.of(70)), (Some(2), None));
+    }
+
+    #[test]
+    fn the_largest_groups_are_those_of_the_sums() {
+        let mut sums = Sums::new(vec![(1, 10), (4095, 5), (4096, 7), (9000, 4)]);
+        for changed in [
+            vec![(1, Some(11)), (9000, Some(i64::MAX)), (5, None)],
+            vec![(4096, None), (9000, Some(i64::MIN))],
+            vec![(2, Some(3)), (20_000, Some(1)), (4095, Some(NO_SUM))],
+            vec![(1, None), (2, None), (4095, None)],
+        ] {
+            sums.set(&changed.iter().copied().collect());
+            assert_eq!(sums.groups, grouped(&sums.sums, GROUPS[0], None), "after {changed:?}");
+        }
+        assert_eq!(sums.groups, [(2, i64::MIN), (4, 1)]);
     }
 
     #[test]
