@@ -77,7 +77,6 @@ pub(crate) fn gzip(body: &[u8], outline: &Outline) -> Vec<u8> {
         bits.push(value.into(), count.into());
         bits.flush();
     }
-    // How much of the body is encoded, the place to look at, and the distance of the last match.
     let mut recent = Recent::for_places(outline.places.len());
     // How much of the body is encoded, the place to look at, and the distance of the last match.
     let (mut done, mut place, mut last) = (0, 0, 0);
