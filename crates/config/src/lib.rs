@@ -95,8 +95,8 @@ section! {
     pub struct Config = "" {
         /// Where to listen for HTTP: ADDRESS:PORT or unix:PATH; several are allowed.
         listen: Vec<ListenAddress> = "listen", Kind::Addresses, default "127.0.0.1:8080";
-        /// Directory for everything that larder stores. Without it: $STATE_DIRECTORY, else $XDG_DATA_HOME/larder,
-        /// else ~/.local/share/larder; with `demo` a directory larder-demo of its own in the same place.
+        /// Directory for everything that larder stores. Without it: $STATE_DIRECTORY, else $XDG_DATA_HOME/larder, else
+        /// ~/.local/share/larder; with `demo` a separate directory larder-demo in the same place.
         data_dir: PathBuf = "data_dir", Kind::Path, default "";
         /// Where users, articles and indexes are stored: sqlite:PATH, or postgres://USER:PASSWORD@HOST/DATABASE for several
         /// processes. Without it: records.db in the data directory.
@@ -125,10 +125,9 @@ section! {
         client_address_header: HeaderName = "client_address_header", Kind::Header, default "x-forwarded-for";
         /// URL under which users reach this server, for links and documentation.
         public_url: Option<String> = "public_url", Kind::Url, default "";
-        /// Networks, besides public addresses, that this server may connect to at the wish of others: of users, by
-        /// pushes to an internal index and by mirrors of one, of the server of `aur.source`, by redirects to
-        /// another host, and of the names of webhooks. Pushes, mirrors and webhooks do not use the proxy variables of the
-        /// environment. Other hosts that the configuration itself names need no entry.
+        /// Networks, besides public addresses, that this server may connect to for pushes, mirrors and webhooks, and
+        /// for redirects of `aur.source` to another host. Pushes, mirrors and webhooks do not use the proxy variables
+        /// of the environment. Other hosts that the configuration itself names need no entry.
         egress_allow: Vec<Network> = "egress_allow", Kind::Networks, default "";
         /// Worker threads; 0 means one per core.
         workers: usize = "workers", Kind::whole(0, 1024, "threads"), default "0";
@@ -210,7 +209,7 @@ section! {
 section! {
     /// The AUR surface: /rpc and the dumps, from one metadata file.
     pub struct Aur = "aur" {
-        /// Whether the surface is served. auto serves it where there is a source, or an earlier dump in the data
+        /// Whether the surface is served. auto serves it if there is a source, or an earlier dump in the data
         /// directory; true refuses to start without either.
         enabled: bool = "enabled", Kind::SwitchOrAuto, default "auto";
         /// Where the packages come from: path or http(s) URL of a packages-meta-ext-v1.json(.gz), or aurweb's own
@@ -218,7 +217,7 @@ section! {
         /// in the data directory is served.
         source: Option<AurSource> = "source", Kind::Source, default "";
         /// Where the AUR itself is, for links on pages: its git repositories and snapshots. Without it, the host of
-        /// source, where that is a URL.
+        /// source, if that is a URL.
         web_url: Option<String> = "web_url", Kind::Url, default "";
         /// How often the server polls a URL; it notices changed files and changes of a database within a second. It
         /// reads a database at least this often, and keeps its dump in the data directory at most this often.
@@ -297,8 +296,8 @@ section! {
         devpi_defaults: bool = "devpi_defaults", Kind::Switch, default "false";
         /// Who may create, change and delete users and stages, besides administrators. Without it, users may change their own.
         restrict_modify: Acl = "restrict_modify", Kind::Acl, default "";
-        /// Who may push releases to other servers, which makes this server send to the URL that they name; requests without
-        /// credentials never may.
+        /// Who may push releases to other servers: this server then sends to a URL that the user names. Never allowed
+        /// without credentials.
         acl_push_outside: Acl = "acl_push_outside", Kind::Acl, default ":AUTHENTICATED:";
         /// Size of one uploaded file.
         file_bytes_max: u64 = "file_bytes_max", Kind::whole(1_024, 1_099_511_627_776, "bytes"), default "8589934592";
@@ -316,28 +315,28 @@ section! {
         page_bytes_max: u64 = "page_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "268435456";
         /// Memory for finished lists of projects, including their compressed forms.
         list_bytes_max: u64 = "list_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "268435456";
-        /// How long a page of a mirror's upstream stays fresh, where the mirror itself does not say
+        /// How long a page of a mirror's upstream stays fresh, unless the mirror says so itself
         /// (`mirror_cache_expiry`).
         mirror_cache_expiry: Duration = "mirror_cache_expiry_seconds", Kind::seconds(0, 31_536_000), default "1800";
-        /// Disk for what mirrors have of their upstreams, in the directory `mirrors` of the data directory; what was not
-        /// used for longest goes first. A file larger than half of it is not mirrored.
+        /// Disk for pages and files of mirrors, in the directory `mirrors` of the data directory; what was not used for
+        /// longest goes first. A file larger than half of it is not mirrored.
         mirror_disk_bytes_max: u64 = "mirror_disk_bytes_max", Kind::whole(1_048_576, 1_125_899_906_842_624, "bytes"), default "21474836480";
-        /// Room in the object store (`store.blobs` at `s3://…`) for what mirrors fetched, so that processes on one store share it; what was
-        /// not used for longest goes first. With 0 each process fetches for itself; otherwise
-        /// whoever can write to the bucket can change what mirrors serve.
+        /// Room in the object store (`blobs` at `s3://…`) for pages and files of mirrors, so that processes on one
+        /// store share them; those that were not used for longest go first. With 0 each process fetches for itself;
+        /// otherwise anybody who can write to the bucket can change what mirrors serve.
         mirror_shared_bytes_max: u64 = "mirror_shared_bytes_max", Kind::whole(0, 1_125_899_906_842_624, "bytes"), default "0";
         /// Memory for pages of mirrors, finished ones included; the lists of projects of their upstreams come on top.
         mirror_memory_bytes_max: u64 = "mirror_memory_bytes_max", Kind::whole(1_048_576, 1_099_511_627_776, "bytes"), default "268435456";
-        /// Whether no upstream is asked: what mirrors have of them is served, and the rest is answered with 504. A
-        /// reload (SIGHUP) changes it; `mirror_offline` of an index does the same for one mirror.
+        /// Whether mirrors never ask their upstreams: the server serves the pages and files that they have, and answers
+        /// 504 for all others. A reload (SIGHUP) changes it; `mirror_offline` of an index does the same for one mirror.
         mirrors_offline: bool = "mirrors_offline", Kind::Switch, default "false";
         /// Disk for the audit log of policies, in the directory `audit` of the data directory; the oldest entries go first. 0: there
         /// is no log.
         audit_bytes_max: u64 = "audit_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "67108864";
         /// How many days entries stay in the audit log.
         audit_days_max: u32 = "audit_days_max", Kind::whole(1, 36_500, "days"), default "90";
-        /// Whether the audit log has files that were served where a policy counts, too, and not only what was refused or let pass
-        /// by an exception.
+        /// Whether the audit log also has files that were served under a policy, and not only those that were refused
+        /// or passed by an exception.
         audit_served: bool = "audit_served", Kind::Switch, default "false";
     }
 }
@@ -345,8 +344,9 @@ section! {
 section! {
     /// Known malware and vulnerabilities of Python packages: OSV records, for `/+osv/` and for the policies of indexes.
     pub struct Advisories = "advisories" {
-        /// Where the records come from: path or http(s) URL of a zip that has each in a JSON file, as OSV exports them for the
-        /// ecosystem PyPI. Without it, what `larder import-osv` brought counts, or the last good one in the data directory.
+        /// Where the records come from: path or http(s) URL of a zip with a JSON file for each record, as OSV exports
+        /// them for the ecosystem PyPI. Without it, the server uses the records of `larder import-osv`, or the last
+        /// good zip in the data directory.
         source: Option<BundleSource> = "source", Kind::Bundle, default "";
         /// How often the server asks a URL, with conditional requests; it notices a changed file within a second.
         refresh: Duration = "refresh_seconds", Kind::seconds(1, 604_800), default "3600";
@@ -362,7 +362,7 @@ section! {
         history_max: usize = "history_max", Kind::whole(1, 10_000_000, "changes"), default "20000";
         /// Clients that follow a feed at once, each on a connection that stays open; further ones get 503.
         subscribers_max: usize = "subscribers_max", Kind::whole(0, 1_000_000, "clients"), default "10000";
-        /// Of these, how many may come from one client address; further ones get 429.
+        /// Clients of one address that follow a feed at once; further ones get 429.
         subscribers_per_client_max: usize = "subscribers_per_client_max", Kind::whole(0, 1_000_000, "connections"), default "64";
         /// File of webhooks: URLs that the server posts changes to, each with a secret; docs/changes.md has its form. Read at
         /// the start.

@@ -14,8 +14,8 @@ pub fn docs() -> String {
     let mut page = String::from(
         "<!-- Made by `larder config docs` from crates/config/src/lib.rs: change it there. -->\n\
         # Configuration\n\n\
-        `larder serve` runs without any configuration. What can be set, can be set in three places, and the first one\n\
-        that has a value wins:\n\n\
+        `larder serve` runs without any configuration. You can set each value in three places, and the first one\n\
+        that has it wins:\n\n\
         1. a flag: `--aur-rate-limit 0`,\n\
         2. a variable of the environment: `LARDER_AUR_RATE_LIMIT=0` (an empty one counts as not set),\n\
         3. the file: `rate_limit = 0` below `[aur]`.\n\n\
