@@ -9,6 +9,7 @@ import hashlib
 import http.client
 import io
 import json
+import random
 import tarfile
 import time
 import uuid
@@ -34,6 +35,19 @@ def wheel(project, version):
         for path, text in members.items():
             archive.writestr(zipfile.ZipInfo(path, (2026, 1, 1, 0, 0, 0)), text)
     return f"{name}-{version}-py3-none-any.whl", buffer.getvalue()
+
+
+def large_wheel(megabytes):
+    """What makes wheels as `wheel` does, with so many megabytes in them that cannot be compressed."""
+    def make(project, version):
+        filename, content = wheel(project, version)
+        archive = io.BytesIO(content)
+        with zipfile.ZipFile(archive, "a") as opened:
+            bulk = random.Random(megabytes).randbytes(megabytes * 1_000_000)
+            opened.writestr(zipfile.ZipInfo("bulk.bin", (2026, 1, 1, 0, 0, 0)), bulk)
+        return filename, archive.getvalue()
+
+    return make
 
 
 def sdist(project, version):
@@ -89,10 +103,14 @@ class Index:
         parts.append(f"--{boundary}--\r\n".encode())
         self.ask("POST", path, b"".join(parts), {"Content-Type": f"multipart/form-data; boundary={boundary}"})
 
-    def page(self, path, headers, status=200):
+    def answer(self, path, headers):
+        """The response to one GET, whatever its status, and its body."""
         self.connection.request("GET", path, headers=headers)
         response = self.connection.getresponse()
-        body = response.read()
+        return response, response.read()
+
+    def page(self, path, headers, status=200):
+        response, body = self.answer(path, headers)
         if response.status != status:
             raise Trouble(f"{self.server.name}: GET {path}: {response.status} {body[:300]!r}")
         return response, body

@@ -118,7 +118,7 @@ def text(results):
              "in a stage over many bases; `wrk -t1`, medians of rounds in turn, load on the same machine. nginx serves the same bytes as "
              "static files; devpi-server has the same stages, NORA the same files in its one index.", "",
              *circumstances(results), "## Targets", "", *tables.target_table(targets(results))]
-    lines += throughput(results)
+    lines += throughput(results) + mirror_lines(results)
     lines += many_lines(results) + million_lines(results) + names_lines(results)
     return "\n".join(lines).rstrip().split("\n")
 
@@ -156,22 +156,12 @@ def throughput(results):
     lines = ["## Throughput", "",
              "Each cell: requests/s · CPU per request · p99; beside it, how many times as many requests/s larder answers. Ten connections "
              "unless the name says otherwise.", ""]
-    names = [name for name in ("nginx", "nora", "devpi") if any(name in facts["servers"] for facts in all_works.values())]
-    head = ["work", "bytes", "larder"]
-    for name in names:
-        head += [name, f"larder ÷ {name}"]
-    rows = []
-    for work, facts in all_works.items():
-        larder = facts["servers"]["larder"]
-        row = [work, f"{facts['bytes']:,}", cell(larder)]
-        for name in names:
-            other = facts["servers"].get(name)
-            row += [cell(other), ratio_text(larder["per_second"] / other["per_second"])] if other else ["–", "–"]
-        rows.append(row)
-    lines += table(head, rows)
+    beside = beside_mirrors(results)
+    lines += side_by_side({work: {**facts, "servers": {"larder": facts["servers"]["larder"]}} if work in beside else facts
+                           for work, facts in all_works.items()}, ("nginx", "nora", "devpi"))
     lines += tables.spread({work: facts["servers"] for work, facts in all_works.items()})
     others = [f"{work}: " + ", ".join(f"{name} {size:,}" for name, size in facts["sizes"].items() if name != "larder")
-              for work, facts in all_works.items() if len(facts.get("sizes", {})) > 1]
+              for work, facts in all_works.items() if len(set(facts.get("sizes", {}).values())) > 1]
     if others:
         lines += [f"Bytes of the peers' answers, which list the same files: {'; '.join(others)}.", ""]
     if memory := (data(results, "page") or {}).get("memory"):
@@ -186,6 +176,40 @@ def throughput(results):
                   f"p99 {write['p99_us'] / 1e3:.1f} ms, {write['errors']} errors; an upload takes {upload} "
                   f"(median of {write['uploads']}) and is on the page when it is acknowledged.", ""]
     return lines
+
+
+def side_by_side(all_works, peers):
+    """A table of works: larder's figures, those of each peer that was measured in some of them, and the ratio of requests/s."""
+    names = [name for name in peers if any(name in facts["servers"] for facts in all_works.values())]
+    head = ["work", "bytes", "larder"]
+    for name in names:
+        head += [name, f"larder ÷ {name}"]
+    rows = []
+    for work, facts in all_works.items():
+        larder = facts["servers"]["larder"]
+        row = [work, f"{facts['bytes']:,}", cell(larder)]
+        for name in names:
+            other = facts["servers"].get(name)
+            row += [cell(other), ratio_text(larder["per_second"] / other["per_second"])] if other else ["–", "–"]
+        rows.append(row)
+    return table(head, rows)
+
+
+def beside_mirrors(results):
+    """The works of a mirror, if other mirrors of the same upstream were measured in any of them as well."""
+    kept = (data(results, "mirror") or {}).get("works", {})
+    found = {work: facts for work, facts in kept.items() if work.startswith("warm_mirror_")}
+    return found if any(len(facts["servers"]) > 1 for facts in found.values()) else {}
+
+
+def mirror_lines(results):
+    beside = beside_mirrors(results)
+    if not beside:
+        return []
+    return ["## A mirror beside other mirrors", "",
+            "The page of the many files, and a wheel of 1 MB, as a mirror has them once they are there: devpi-server's own mirror and proxpi "
+            "(gunicorn, one process with two threads, as its container image starts it) have the same upstream, and were asked in the same "
+            "rounds. Cells as above; a dash: the peer has no such page.", "", *side_by_side(beside, ("devpi", "proxpi"))]
 
 
 def many_lines(results):
