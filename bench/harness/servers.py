@@ -53,6 +53,11 @@ class Server:
                 ticks += sum(int(field) for field in fields[11:15])
         return ticks / TICKS_PER_SECOND
 
+    def own_cpu_seconds(self):
+        """User and system time of the one process so far, to the nanosecond: what `cpu_seconds` reads counts in hundredths of a second."""
+        # clock_getcpuclockid(3), which Python lacks: the clock of what the scheduler gave to all threads of a process, ended ones too.
+        return time.clock_gettime_ns(~self.pid << 3 | 2) / 1e9
+
     def thread_seconds(self, name):
         """User and system time so far of the process's own threads called `name`."""
         ticks = 0
