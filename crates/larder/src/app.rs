@@ -46,9 +46,9 @@ const MAKING_WAITING_MAX: usize = 128;
 /// How a wished-for reload ended: whether the data was new, or why it failed.
 pub type ReloadOutcome = Result<bool, String>;
 
-/// The disks of the database and of the blobs, as far as they are of this machine.
+/// The disks of the database and of the blobs, where they are on this machine.
 fn free_space(config: &Config) -> FreeSpace {
-    // Spools are here, too, those of blobs that go elsewhere among them.
+    // Uploads are spooled in the data directory, even if blobs are stored elsewhere.
     let mut places = vec![config.data_dir.clone()];
     if let DatabaseLocation::Sqlite(file) = config.database() {
         places.extend(file.parent().map(PathBuf::from));
@@ -59,7 +59,7 @@ fn free_space(config: &Config) -> FreeSpace {
     FreeSpace::new(places, config.store.free_bytes_min)
 }
 
-/// What the refresh task can be asked.
+/// What other tasks and requests can ask of the refresh task.
 pub enum RefreshRequest {
     /// Look at the source now.
     Reload(oneshot::Sender<ReloadOutcome>),
@@ -75,7 +75,7 @@ pub struct App {
     pub aur: Live<AurPublished>,
     /// Users, articles and indexes, durable: records and blobs.
     pub store: Store,
-    /// What is published of the store, and the way of a write into it.
+    /// The published state of the store; writes go through it, too.
     pub live_store: LiveStore,
     /// Contents in memory.
     pub contents: Contents,
@@ -111,9 +111,9 @@ pub struct App {
     pub(crate) audit: Audit,
     /// Who did what, for the log.
     pub security: SecurityLog,
-    /// Threads for what is nothing but computing.
+    /// Threads for work that only computes.
     pub cpu_pool: CpuPool,
-    /// How many of these threads questions to the AUR may have.
+    /// How many of these threads questions to the AUR may use.
     pub(crate) refined: Share,
     /// Memory for the bodies of requests.
     pub bodies: Bodies,
@@ -135,7 +135,7 @@ pub struct App {
     pub rate_limiter: RateLimiter,
     /// Proxies whose word about their clients is taken.
     pub trusted: TrustedProxies,
-    /// Where users may have this process connect to.
+    /// Where this process may connect to on behalf of users.
     pub egress: Egress,
     /// Most packages in one answer; can be changed while running.
     pub results_max: AtomicUsize,
@@ -143,7 +143,7 @@ pub struct App {
     pub refresh_seconds: AtomicU64,
     /// By how many percent a dump may be smaller than the one that is served; can be changed while running.
     pub shrink_percent_max: AtomicU8,
-    /// Whether the AUR's surface is off for want of a source, rather than because somebody switched it off.
+    /// Whether the AUR's surface is off because no source is configured, rather than because an administrator switched it off.
     pub lacks_aur_source: bool,
     /// Why the last look at the source failed, if it did.
     pub aur_trouble: Mutex<Option<String>>,
@@ -276,7 +276,7 @@ impl App {
         self.results_max.load(Relaxed)
     }
 
-    /// Why the server is not ready: a line for each reason, none if it is.
+    /// Why the server is not ready: a line for each reason; empty if it is ready.
     pub fn obstacles(&self) -> Vec<String> {
         let mut obstacles = Vec::new();
         if self.is_stopping.load(Relaxed) {

@@ -1,4 +1,4 @@
-//! Caches within a budget: what is in them is calculated or read again when it is gone.
+//! Caches within a budget: an entry that was evicted is calculated or read again.
 
 pub(crate) mod archives;
 pub(crate) mod contents;

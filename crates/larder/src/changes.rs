@@ -58,9 +58,9 @@ pub(crate) struct Changes {
     pub(crate) accounts: watch::Sender<u64>,
     /// Who follows a feed now.
     pub(crate) subscribers: Arc<Subscribers>,
-    /// The AUR's snapshot as it was published last, for the history.
+    /// The AUR's snapshot that was published last, for the history.
     pub(crate) aur: watch::Sender<Option<Arc<AurPublished>>>,
-    /// The one of these that the history has taken in last.
+    /// The last of these snapshots that is in the history.
     pub(crate) aur_noted: watch::Sender<Weak<AurPublished>>,
     /// What is known of the AUR's packages, once it is open.
     pub(crate) aur_records: OnceLock<Records>,
@@ -95,7 +95,7 @@ impl Changes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) serial: Serial,
-    /// The first digits of what the history is called whose serial it is; unknown if a client gave the number alone.
+    /// The first digits of the name of the history that the serial belongs to; unknown if a client gave the serial alone.
     pub(crate) history: Option<Box<str>>,
 }
 
@@ -113,7 +113,7 @@ impl FromStr for Position {
     }
 }
 
-/// What a client has to be told whose position is not in the history.
+/// Why a client's position is of no use; the client is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
     /// The feed has nothing yet.
@@ -142,14 +142,14 @@ pub(crate) struct Feed {
     ring: Mutex<Ring>,
     /// The last serial that the feed knows.
     head: watch::Sender<Serial>,
-    /// The last serial with a change of this surface: nobody is woken for the others.
+    /// The last serial with a change of this surface; only such a serial wakes clients.
     news: watch::Sender<Serial>,
 }
 
 struct Ring {
-    /// What the history is called; empty until the feed is loaded.
+    /// The name of the history; empty until the feed is loaded.
     history: Box<str>,
-    /// By ascending serial; those of one serial come and go together.
+    /// By ascending serial; entries of one serial are added and dropped together.
     entries: VecDeque<Arc<Entry>>,
     /// Every change after this serial is in `entries`.
     oldest: Serial,
@@ -203,23 +203,23 @@ impl Feed {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins the feed: `history` is what its serials are called, and `drafts` are all changes after `oldest`.
+    /// Begins the feed: `history` is the name of its history, and `drafts` are all changes after `oldest`.
     pub(crate) fn load(&self, history: &str, oldest: Serial, head: Serial, drafts: Vec<Draft>) {
         let begin = |ring: &mut Ring| {
             ring.history = history.chars().take(HISTORY_CHARACTERS).collect();
             ring.entries.clear();
-            // Who is cut off within the first commit gets it again.
+            // A client that is cut off within the first commit gets that commit again.
             (ring.oldest, ring.head) = (oldest, oldest);
         };
         self.take(begin, head, drafts);
     }
 
-    /// Adds the changes of the serials up to `head`, by ascending serial. Nobody is waited for.
+    /// Adds the changes of the serials up to `head`, by ascending serial. Waits for no client.
     pub(crate) fn push(&self, head: Serial, drafts: Vec<Draft>) {
         self.take(|_| (), head, drafts);
     }
 
-    /// Prepares the ring and adds changes to it, in one step: nobody sees one without the other.
+    /// Prepares the ring and adds changes to it under one lock, so that no reader sees only the first step.
     fn take(&self, prepare: impl FnOnce(&mut Ring), head: Serial, drafts: Vec<Draft>) {
         let mut ring = self.ring();
         prepare(&mut ring);
@@ -236,7 +236,7 @@ impl Feed {
         }
     }
 
-    /// Where a client is that wants to know only of what comes.
+    /// The position of a client that wants only changes after now.
     pub(crate) fn now(&self) -> Result<Serial, Lost> {
         let ring = self.ring();
         if ring.history.is_empty() { Err(Lost::NotLoaded) } else { Ok(ring.head) }
@@ -258,7 +258,7 @@ impl Feed {
         }
     }
 
-    /// At least `count` entries after `serial`, or all of them, in whole commits.
+    /// At least `count` entries after `serial`, or all there are; never a part of a commit.
     pub(crate) fn after(&self, serial: Serial, count: usize) -> Result<Slice, Lost> {
         let ring = self.ring();
         if serial < ring.oldest {
@@ -277,8 +277,8 @@ impl Feed {
         Ok(Slice { entries, up_to, has_more })
     }
 
-    /// The last entries before this serial, or of all: at least `count`, or all of them, in whole commits and with
-    /// the newest first.
+    /// The last entries before `serial`, or of the whole history: at least `count`, or all there are; never a part of a commit,
+    /// newest first.
     pub(crate) fn before(&self, serial: Option<Serial>, count: usize) -> Vec<Arc<Entry>> {
         let ring = self.ring();
         let before = |serial| ring.entries.partition_point(|entry| entry.serial < serial);
@@ -317,7 +317,7 @@ impl Feed {
     }
 }
 
-/// How much of what a history is called is in a position: enough to tell it from any other.
+/// How many characters of a history's name are in a position: enough to tell it from any other.
 const HISTORY_CHARACTERS: usize = 8;
 
 fn position(serial: Serial, history: &str) -> String {
@@ -352,7 +352,7 @@ mod tests {
         feed
     }
 
-    /// The serials after this one, up to where, and whether there is more.
+    /// Compares the entries after a serial: their serials, the serial they reach, and whether there is more.
     #[track_caller]
     fn check(
         feed: &Feed,
@@ -409,7 +409,7 @@ mod tests {
         assert_eq!(feed.find(&ids[1].parse().expect("a position")), Ok(Serial(10)));
     }
 
-    /// What was there goes on being there for those who look while the feed begins again.
+    /// While the feed is loaded again, readers go on seeing its entries.
     #[test]
     fn a_feed_that_begins_again_is_never_seen_empty() {
         let feed = feed(9);

@@ -1,5 +1,5 @@
-//! The demonstration: a generated catalogue, written once per size and served like any dump, articles and small
-//! packages to look at, a mirror of an index of its own, and what to try with them.
+//! The demonstration: a generated catalogue, written once per size and served like any dump; articles and small packages to
+//! look at; a mirror with an index to mirror; and commands to try with them.
 
 pub(crate) mod articles;
 mod packages;
@@ -55,7 +55,7 @@ pub(crate) async fn fill(app: &App) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What to try with articles; writing, where the password of `root` is known.
+/// Commands to try with articles; those that write only if the password of `root` is known.
 fn articles_to_try(config: &Config, curl: &str, base: &str) -> String {
     if !config.article.enabled {
         return String::new();
@@ -71,7 +71,7 @@ fn articles_to_try(config: &Config, curl: &str, base: &str) -> String {
     }
 }
 
-/// What to try with the Python index; uploading, where the password of `root` is known.
+/// Commands to try with the Python index; those that upload only if the password of `root` is known.
 fn python_to_try(config: &Config, base: &str) -> String {
     if !config.python.enabled {
         return String::new();
@@ -94,7 +94,7 @@ fn python_to_try(config: &Config, base: &str) -> String {
     }
 }
 
-/// What to try on a server that listens at `addresses`.
+/// Commands to try on a server that listens at `addresses`.
 pub(crate) fn what_to_try(config: &Config, addresses: &[ListenAddress]) -> String {
     let scheme = if config.tls.certificate.is_some() { "https" } else { "http" };
     let (base, curl) = match addresses.first() {

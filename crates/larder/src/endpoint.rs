@@ -48,13 +48,13 @@ impl Surface {
     }
 }
 
-/// Where paths are looked for.
+/// Which paths a path is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tree {
-    /// The main listener's own paths: compared as they are sent.
+    /// The main listener's own paths: compared without decoding.
     Main,
-    /// What is left of them, if the Python index is served: names, percent-decoded, below the prefix of the outside
-    /// URL; a slash at the end makes no difference.
+    /// All other paths of the main listener, if the Python index is served: names, percent-decoded, below the prefix of the
+    /// outside URL; a slash at the end makes no difference.
     Python,
     /// The admin listener.
     Admin,
@@ -92,7 +92,7 @@ macro_rules! endpoints {
                 }
             }
 
-            /// Where its paths are looked for.
+            /// The tree with its paths.
             pub const fn tree(self) -> Tree {
                 match self {
                     $($(Endpoint::$endpoint)|+ => Tree::$tree,)+
@@ -108,8 +108,8 @@ macro_rules! endpoints {
     };
 }
 
-// Where several endpoints have one method and path, the first is the usual one; what else a request says may make it another.
-// The order of the lines of a path is that of `Allow`.
+// Where several endpoints have one method and path, the first is the usual one; the rest of a request may select another.
+// `Allow` lists the methods of a path in the order of these lines.
 endpoints! {
     Main {
         // For people.
@@ -128,13 +128,13 @@ endpoints! {
         CheckReady = Server "health": GET ["/readyz", "/ready"];
         ShowVersion = Server "health": GET ["/version"];
         ShowMetrics = Server "metrics": GET ["/metrics", "/rpc/metrics"];
-        // Where nothing is, and the Python index is not served.
+        // Paths with nothing behind them, while the Python index is not served.
         FindNothing = Server "other":;
         // Tokens, for programs of users.
         ListTokens = Account "tokens": GET OPTIONS ["/+tokens"];
         CreateToken = Account "tokens_write": POST ["/+tokens"];
         RevokeToken = Account "tokens_write": DELETE OPTIONS ["/+tokens/{id}"];
-        // For people, in a browser: logging in, and what is theirs.
+        // For people, in a browser: logging in, their account and their tokens.
         ShowAccount = Server "page": GET ["/+account"];
         ShowLogIn = Server "page": GET ["/+account/login"];
         LogInByForm = Account "login": POST ["/+account/login"];
@@ -142,7 +142,7 @@ endpoints! {
         ChangePasswordByForm = Account "user_write": POST ["/+account/password"];
         CreateTokenByForm = Account "tokens_write": POST ["/+account/tokens"];
         RevokeTokenByForm = Account "tokens_write": POST ["/+account/tokens/revoke"];
-        // Users and indexes, for those who keep them.
+        // For people who manage users and indexes.
         ShowManagement = Server "page": GET ["/+manage"];
         CreateUserByForm = Account "manage": POST ["/+manage/users"];
         ManageUser = Server "page": GET ["/+manage/users/{user}"];
@@ -255,7 +255,7 @@ endpoints! {
             POST ["/{user}/{index}/+f/{directory}/{subdirectory}/{filename}", "/{user}/{index}/+f/{*}"];
         DeleteFile = Python "file_write":
             DELETE ["/{user}/{index}/+f/{directory}/{subdirectory}/{filename}", "/{user}/{index}/+f/{*}"];
-        // Files without a digest are those of mirrors.
+        // Files without a digest belong to mirrors.
         FindExternalFile = Python "file": GET ["/{user}/{index}/+e/{*}"];
         FindUpstreamFile = Python "file":
             GET ["/{user}/{index}/+upstream/{host}/{path}", "/{user}/{index}/+upstream/{*}"];
@@ -302,12 +302,12 @@ endpoints! {
     }
 }
 
-/// A path of the table, with what is there.
+/// A path of the table, with its endpoints.
 #[derive(Debug)]
 pub struct Place {
-    /// Where it is looked for.
+    /// The tree that it is in.
     pub tree: Tree,
-    /// As the table has it.
+    /// The path as the table writes it.
     pub path: &'static str,
     endpoints: Vec<(&'static str, Endpoint)>,
     allow: String,
@@ -318,7 +318,7 @@ pub struct Place {
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
     Word(&'static str),
-    /// One name, and what the table calls it.
+    /// One name; the value is the placeholder in the table.
     Name(&'static str),
     /// At least this many names.
     Rest(usize),
@@ -362,12 +362,13 @@ impl Place {
         Place { tree, path, endpoints: Vec::new(), allow: String::new(), parts: parts.collect() }
     }
 
-    /// All of them.
+    /// The places of all trees.
     pub fn all() -> &'static [Place] {
         &PLACES
     }
 
-    /// The first of the `tree` that these names are a path of; rather one that has the method, if it names each part.
+    /// The first place of the `tree` that the names match. If it does not have the method, a later place that has it and names
+    /// every part goes before it.
     pub fn find(tree: Tree, names: &[String], method: Option<&Method>) -> Option<&'static Place> {
         let mut found = PLACES.iter().filter(|place| place.tree == tree && place.matches(names));
         let first = found.next()?;
@@ -379,7 +380,7 @@ impl Place {
         Some(found.find(|place| has(place) && is_narrow(place)).unwrap_or(first))
     }
 
-    /// The place of the `tree` with this very path; that of names, by the path of the table.
+    /// The place of the `tree` whose path in the table is `path`, placeholders included; not for the Python index.
     pub fn named(tree: Tree, path: &str) -> Option<&'static Place> {
         static NAMED: LazyLock<HashMap<&str, &Place>> = LazyLock::new(|| {
             let places = PLACES.iter().filter(|place| place.tree != Tree::Python);
@@ -388,14 +389,14 @@ impl Place {
         NAMED.get(path).copied().filter(|place| place.tree == tree)
     }
 
-    /// What a method is for here; `HEAD` is for what `GET` is for.
+    /// The endpoint for a method; `HEAD` has that of `GET`.
     pub fn endpoint(&self, method: &Method) -> Option<Endpoint> {
         let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
         let of = |wanted: &str| self.endpoints.iter().find(|(method, _)| *method == wanted);
         of(method).or_else(|| of("ANY")).map(|(_, endpoint)| *endpoint)
     }
 
-    /// What is here first of all.
+    /// The first endpoint of this place in the table.
     pub fn first(&self) -> Endpoint {
         self.endpoints[0].1
     }
@@ -412,7 +413,7 @@ impl Place {
             let named: &[&str] = if *method == "GET" { &["GET", "HEAD"] } else { &[method] };
             methods.extend(named.iter().filter(|it| **it != "ANY"));
         }
-        // A question about the others.
+        // `OPTIONS` comes last: it only asks for the other methods.
         methods.sort_by_key(|method| *method == "OPTIONS");
         let mut seen = Vec::new();
         methods.retain(|method| {
@@ -424,7 +425,7 @@ impl Place {
         methods
     }
 
-    /// Whether these names are those of a path of this place. No name begins with `+` before a word does.
+    /// Whether these names are a path of this place. A name begins with `+` only after a word that does.
     fn matches(&self, names: &[String]) -> bool {
         let mut is_below_word = false;
         for (at, part) in self.parts.iter().enumerate() {

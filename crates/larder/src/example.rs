@@ -31,7 +31,7 @@ struct FoundPackage {
 }
 
 impl Example {
-    /// One for this catalogue: some searches, milliseconds at most.
+    /// An example for this catalogue. It takes a few searches, milliseconds at most.
     pub fn of(snapshot: &Snapshot, results_max: usize) -> Example {
         let Some(middle) = snapshot.middle_name() else { return Example::default() };
         let words = WORDS.iter().copied().chain([middle.as_str()]);
@@ -41,7 +41,7 @@ impl Example {
             .unwrap_or(Example { word: String::new(), package: middle.clone() })
     }
 
-    /// That search, and the most voted for of what it finds.
+    /// Searches for `word` and takes the package with most votes.
     fn searched(snapshot: &Snapshot, word: &str, results_max: usize) -> Option<Example> {
         let query = form_urlencoded::Serializer::new(String::new())
             .extend_pairs([("v", "5"), ("type", "search"), ("arg", word)])

@@ -64,12 +64,12 @@ pub struct Door {
 }
 
 impl Door {
-    /// That of the main listeners.
+    /// The door of the main listeners.
     pub fn main(app: Arc<App>) -> Arc<Door> {
         Arc::new(Door { app, tree: Tree::Main })
     }
 
-    /// That of the admin listener.
+    /// The door of the admin listener.
     pub fn admin(app: Arc<App>) -> Arc<Door> {
         Arc::new(Door { app, tree: Tree::Admin })
     }
@@ -127,7 +127,7 @@ impl Door {
     }
 }
 
-/// What nearly all requests are for, with what their paths say. It is looked for before the table.
+/// The three kinds of paths that nearly all requests ask for. They are recognised before the table is searched.
 enum Quick<'path> {
     Question,
     Article(&'path str),
@@ -167,17 +167,17 @@ impl<'path> Quick<'path> {
     }
 }
 
-/// This server as a browser sees it, and where the browser is, so that it comes back there after logging in.
+/// This server as a browser sees it, and the page that the browser shows, so that it returns there after logging in.
 fn site_of_browser(app: &App, head: &Parts) -> Option<Site> {
     let site = Site::of_browser(app, head)?;
     let is_safe = matches!(head.method, Method::GET | Method::HEAD);
-    // One that remembers a password which does not hold any more sends it again until it is asked for another.
+    // A browser that remembers a password sends it, even if it is no longer valid, until the server asks for another one.
     let has_password = head.headers.contains_key(AUTHORIZATION);
     let comes_back = is_safe && !has_password && !python::is_installer(&head.headers);
     Some(if comes_back { site.at_place(&head.uri) } else { site })
 }
 
-/// Answers what is not in memory, whatever becomes of its handler.
+/// Answers what is not in memory, even if the handler panics.
 async fn answer_later(app: Arc<App>, tree: Tree, mut head: Parts, body: Body) -> Response {
     let stopwatch = Stopwatch::start();
     let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
@@ -211,8 +211,8 @@ async fn answer_later(app: Arc<App>, tree: Tree, mut head: Parts, body: Body) ->
     response
 }
 
-/// Finds the endpoint of a request to the main listener, notes it in `endpoint`, and has it answered. As in the Python
-/// index, each handler has an allocation of its own.
+/// Finds the endpoint of a request to the main listener, notes it in `endpoint`, and calls its handler. Each handler's future
+/// is boxed, so that requests to one handler do not take the memory of the largest.
 async fn answer(
     app: &Arc<App>,
     head: Parts,
@@ -226,7 +226,7 @@ async fn answer(
     *endpoint = place.first();
     match endpoint.surface() {
         Surface::Aur if !app.config.aur.enabled => return Ok(aur::is_off(app, &head)),
-        // Any page may ask these, as they change nothing.
+        // Pages of any origin may call these endpoints, as they change nothing.
         Surface::Aur | Surface::Server => {}
         _ => auth::refuse_foreign_pages(app, &head)?,
     }
@@ -346,7 +346,7 @@ async fn answer(
     })
 }
 
-/// What no path of the main tree is: the Python index has it, if anything does.
+/// Answers paths that are not in the main tree: from the Python index, if it is served.
 async fn answer_elsewhere(
     app: &Arc<App>,
     head: Parts,
@@ -418,7 +418,8 @@ fn place(app: &App, path: &str) -> Option<&'static Place> {
     exact.or_else(below).filter(|place| !is_of_user(app, place, path))
 }
 
-/// Whether a path of a page is that of a user who was made before there was such a page: their indexes stay where they are.
+/// Whether a page's path begins with the name of a user. Such users were made before the page existed; their indexes keep their
+/// URLs.
 fn is_of_user(app: &App, place: &Place, path: &str) -> bool {
     let is_later = matches!(
         place.first(),

@@ -47,14 +47,14 @@ pub struct Running {
     tls: Option<Arc<TlsReloader>>,
     tasks: JoinSet<()>,
     shutdown: CancellationToken,
-    /// What open requests need until they have ended: a write is acknowledged when the store's tail has seen it.
+    /// Tasks that open requests need until they have ended: a write is acknowledged when the store's tail has seen it.
     followers: JoinSet<()>,
     followers_stop: CancellationToken,
     /// The data directory is this server's alone, whichever surfaces are served.
     _lock: Arc<DataDirLock>,
 }
 
-/// Starts a server: everything that can fail for want of files, ports or rights fails here.
+/// Starts a server: if a file, a port or a right is missing, it fails here.
 ///
 /// # Errors
 /// What cannot be opened, bound or read, with its name.
@@ -270,8 +270,8 @@ pub async fn run(mut loaded: Loaded, handed_over: Vec<Listener>) -> anyhow::Resu
         _ = interrupt.recv() => None,
     };
     let Some(running) = running else {
-        // A database that answers slowly is no reason to be killed. But what is nearly done is better finished: a
-        // password may have been made, and not yet been shown.
+        // A slow database must not make an administrator kill the start. But a start that is nearly done should finish: it may
+        // have made a password that it has not shown yet.
         return match tokio::time::timeout(START_GRACE, starting).await {
             Ok(running) => {
                 running?.run_until(std::future::ready(())).await;

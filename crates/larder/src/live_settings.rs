@@ -77,10 +77,10 @@ impl LiveSetting {
         }
     }
 
-    /// Gives it another value. Who asks has checked the bounds; a value beyond those of its type becomes the largest.
+    /// Changes the value. The caller has checked the bounds; a value too large for the type becomes the largest.
     ///
     /// # Errors
-    /// The interval of a refresh, where nothing is refreshed: there is no source, or the server is stopping.
+    /// The interval of a refresh cannot be changed if nothing is refreshed: there is no source, or the server is stopping.
     pub(crate) async fn set(self, app: &App, value: u64) -> Result<(), String> {
         match self {
             LiveSetting::ResultsMax => {

@@ -15,7 +15,7 @@ pub(crate) fn give_back() {
     };
     for arena in 0..arenas {
         if let Err(error) = give_back_arena(arena as usize) {
-            // Nobody has allocated from this arena.
+            // No thread has allocated from this arena.
             tracing::trace!(arena, %error, "an arena has no pages");
         }
     }

@@ -31,7 +31,7 @@ const SIZE_BUCKETS: &[f64] = &[500.0, 1e3, 5e3, 1e4, 5e4, 1e5, 1e6, 2e6];
 /// Methods of questions; any other one counts as the first, and reaches no question.
 const METHODS: [&str; 3] = ["GET", "HEAD", "POST"];
 
-/// The values of `type` in a request: those of [`Kind`], and the older name of its first.
+/// The number of values of `type` in a request: all [`Kind`]s, and the older name of the first one.
 const TYPES_COUNT: usize = Kind::ALL.len() + 1;
 
 /// How a look at the source ended.
@@ -58,7 +58,7 @@ impl RefreshResult {
 metrics! {
     /// All metrics of one server.
     pub struct Metrics, made by make {
-        /// Where they are registered.
+        /// The registry of all metrics.
         registry: Registry => make.0.clone();
         /// Questions with nothing wrong in them, by method, type and field.
         rpc_requests: IntCounterVec = "rpc_requests" ["method", "type", "by"];
@@ -283,7 +283,7 @@ impl PythonMetrics {
         self.policy_refused.with_label_values(&[rule.as_str()]).inc();
     }
 
-    /// Takes over what the pages count themselves.
+    /// Copies the numbers that the pages and mirrors count themselves.
     pub(crate) fn update(&self, counts: pypi::PageCounts, mirrors: mirrors::Counts) {
         let _updating = self.updating.lock().unwrap_or_else(PoisonError::into_inner);
         let raise = |counter: &IntCounter, to: u64| {
@@ -337,13 +337,13 @@ impl Metrics {
             Kind::Info => &sizes.info,
             Kind::Search => &sizes.search,
             Kind::MaintainerSearch => &sizes.maintainer_search,
-            // goaurrpc leaves them out; a dashboard's mean would be another one with them.
+            // goaurrpc does not count these either; with them a dashboard's mean would change.
             _ => return,
         };
         size.observe(body_bytes as f64);
     }
 
-    /// Counts a question that finds more than one answer may have, besides its being refused.
+    /// Counts a question that is refused because it finds more packages than one answer may have.
     pub fn found_too_many(&self, method: &Method, asked: Asked, body_bytes: usize) {
         self.asked(method, asked);
         self.rpc_sizes.error.observe(body_bytes as f64);
@@ -460,7 +460,7 @@ impl Default for Metrics {
     }
 }
 
-/// Statuses have three digits; those of no known meaning share the last slot.
+/// Statuses have three digits; all unknown ones share the last slot.
 const STATUS_COUNT: usize = 600;
 
 fn empty_slots(count: usize) -> Vec<OnceLock<IntCounter>> {

@@ -1,5 +1,5 @@
-//! Locks whose files are fetched ahead into the caches of mirrors: one at a time for each mirror, in this process alone, and what
-//! became of the last one. A restart forgets them; what was fetched stays.
+//! Locks whose files are fetched ahead into the caches of mirrors, and how the last one of each mirror ended. Each mirror
+//! fetches one lock at a time, and this process knows only its own. A restart forgets them; fetched files stay.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 /// Locks that are fetched at once, of all mirrors together.
 const RUNNING_MAX: usize = 4;
 
-/// Mirrors of which the last lock is remembered.
+/// The number of mirrors whose last lock is remembered.
 const REMEMBERED_MAX: usize = 200;
 
 /// Problems of a lock that are kept; further ones are counted.
@@ -30,7 +30,7 @@ pub(crate) struct Prefetches {
 /// Why no lock is begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Busy {
-    /// One of this mirror is being fetched.
+    /// A lock of this mirror is being fetched.
     Mirror,
     /// [`RUNNING_MAX`] are.
     Process,
@@ -44,7 +44,7 @@ pub(crate) struct Prefetch {
     pub(crate) begun_at: Timestamp,
     /// Releases that the lock names.
     pub(crate) releases: usize,
-    /// Packages of it that come from elsewhere than an index.
+    /// Packages of the lock that do not come from an index.
     pub(crate) others: usize,
     /// Ends it.
     pub(crate) stop: CancellationToken,
@@ -56,9 +56,9 @@ pub(crate) struct Prefetch {
 pub(crate) struct Progress {
     /// Releases that were looked at.
     pub(crate) releases: usize,
-    /// What was fetched of them.
+    /// What was fetched of these releases.
     pub(crate) fetched: Fetched,
-    /// What was not fetched, and why: as it came.
+    /// What was not fetched, and why, in the order in which it happened.
     pub(crate) problems: Vec<String>,
     /// Problems that are not kept.
     pub(crate) problems_left_out: usize,
@@ -85,7 +85,7 @@ impl Prefetches {
         lock(&self.last).get(mirror).cloned()
     }
 
-    /// Begins another one.
+    /// Begins another lock.
     ///
     /// # Errors
     /// [`Busy`]
@@ -128,7 +128,7 @@ impl Prefetches {
 }
 
 impl Prefetch {
-    /// One that begins now.
+    /// A prefetch that begins now.
     pub(crate) fn new(by: String, releases: usize, others: usize, begun_at: Timestamp) -> Prefetch {
         let (stop, progress) = (CancellationToken::new(), Mutex::default());
         Prefetch { by, begun_at, releases, others, stop, progress }
@@ -139,7 +139,7 @@ impl Prefetch {
         lock(&self.progress).clone()
     }
 
-    /// Whether it is being fetched.
+    /// Whether the lock is being fetched.
     pub(crate) fn is_running(&self) -> bool {
         lock(&self.progress).end.is_none()
     }

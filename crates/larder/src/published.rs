@@ -1,4 +1,5 @@
-//! What is published beside the records of the store: each is replaced whole, or one change at a time, by a task of [`crate::tasks`].
+//! What is published beside the records of the store. Each has a task in [`crate::tasks`], which replaces it whole or applies
+//! one change at a time.
 
 pub(crate) mod advisories;
 pub(crate) mod article_texts;

@@ -245,8 +245,8 @@ fn lock(bucket: &Mutex<Bucket>) -> MutexGuard<'_, Bucket> {
     bucket.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// The place for the client's window: its present one, or a free one, or that of the least important other client.
-/// Also whether that place has a window of this client that is not over.
+/// The place for the client's window: its current window, or a free one, or that of the least important other client. Also
+/// whether the client's own window is there and not over.
 fn position(bucket: &Bucket, key: ClientKey, now: u64, window_milliseconds: u64) -> (usize, bool) {
     let own = bucket.iter().enumerate().find_map(|(index, place)| {
         let window = place.as_ref().filter(|window| window.key == key)?;

@@ -1,8 +1,8 @@
-//! [`rescue()`]: what a running server has in memory, written into a new store.
+//! [`rescue()`]: writes what a running server has in memory into a new store.
 //!
-//! the published state -> its records, serials and all -> a new `records.db`; the blobs that they name, from memory or
-//! from the store -> a new directory of blobs. For when the database was damaged or lost under the server: then memory
-//! may be the only place where acknowledged writes are left. Nothing of the damaged store is changed.
+//! the published state -> its records, serials and all -> a new `records.db`; the blobs that they name, from memory or from the
+//! store -> a new directory of blobs. It is for a database that was damaged or lost while the server ran: then acknowledged
+//! writes may be left in memory alone. Nothing of the damaged store is changed.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -27,10 +27,10 @@ const AT_ONCE_MAX: usize = 8;
 /// Blobs that are named one by one.
 const NAMED_MAX: usize = 100;
 
-/// What was rescued.
+/// The outcome of a rescue.
 #[derive(Clone, Debug)]
 pub(crate) struct Rescued {
-    /// Where to.
+    /// The new data directory.
     pub directory: PathBuf,
     /// The serial of the state.
     pub serial: Serial,
@@ -62,7 +62,7 @@ impl std::fmt::Display for Rescued {
 /// in the data directory.
 ///
 /// # Errors
-/// Nothing was loaded yet; what cannot be written. Blobs that cannot be had are no error but [`Rescued::lost`].
+/// Nothing was loaded yet; what cannot be written. Blobs that cannot be read are counted in [`Rescued::lost`] and are no error.
 pub(crate) async fn rescue(app: &App, directory: Option<PathBuf>) -> anyhow::Result<Rescued> {
     let stored = app.live_store.snapshot_full().context("the store was never loaded")?;
     let directory = directory.unwrap_or_else(|| free(&app.config.data_dir, stored.serial));

@@ -1,4 +1,4 @@
-//! What runs in the background.
+//! The background tasks of the server.
 
 pub mod advisories;
 pub mod article_texts;

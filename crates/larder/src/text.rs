@@ -1,7 +1,7 @@
 //! The words of a search.
 
-/// The words of a search, the first `count_max` different ones, longest first. A word within another one says nothing new and is left
-/// out.
+/// The first `count_max` different words of a search, longest first. A word that is part of another one is left out, as it
+/// excludes nothing.
 pub(crate) fn distinct_words(
     text: &str,
     count_max: usize,

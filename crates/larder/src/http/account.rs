@@ -1,7 +1,7 @@
-//! `/+account`: logging in with a browser, and what users keep of their own there: tokens, password, sessions.
+//! `/+account`: logging in with a browser, and a user's own tokens, password and sessions.
 //!
-//! form -> [`forms`](super::forms), who sent it -> what programs call -> a page, or on to one. Answers are for nobody but the
-//! browser that asked: none of them may be kept.
+//! form -> [`forms`](super::forms), who sent it -> the call that a program would make -> a page, or a redirect to one. Each
+//! answer is for the browser that asked alone, so none may be cached.
 
 mod log_in;
 mod own;

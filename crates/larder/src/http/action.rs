@@ -46,7 +46,7 @@ pub(crate) struct Definition {
     pub(crate) arguments: &'static [Argument],
     /// Example arguments, as JSON.
     pub(crate) example: &'static str,
-    /// Whether it changes anything; such an action refuses GET, as a mere link can send that.
+    /// Whether it changes anything; such an action refuses GET, because a link can send one.
     pub(crate) writes: bool,
     /// The code that answers.
     pub(crate) handler: Handler,

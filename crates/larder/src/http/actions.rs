@@ -29,10 +29,10 @@ use reply::Reply;
 
 const JSON: &str = "application/json";
 
-/// Most values in one request: arguments are few, but for lists of names.
+/// Values in one request at most: except for lists of names, arguments are few.
 const VALUES_MAX: usize = 50_000;
 
-/// What a text takes in a list of arguments, in bytes, beside itself; such a list may be doubled to grow.
+/// Bytes that a text takes in a list of arguments, besides its own; a list may double to grow.
 const ARGUMENT_BYTES: usize = 72;
 
 /// base64url, whether padded or not.
@@ -81,13 +81,13 @@ pub(super) fn in_query<'head>(
 
 /// The body, with memory for what its arguments become.
 async fn received(app: &App, head: &Parts, body: Body) -> Result<body::Received, HttpError> {
-    // Each action says for itself what credentials that do not hold mean; here they are nobody's.
+    // Invalid credentials count as anonymous here: each action decides itself how to answer them.
     let sender = auth::identified(app, &head.headers).await?.unwrap_or_default();
     let bytes_max = app.config.actions.body_bytes_max;
     let mut body = body::whole(app, head, &sender, body, bytes_max).await?;
     let values = Shape::of(&body).values();
     let calls_max = app.config.actions.per_request_max;
-    // What is no request is refused for that, and nothing is built of it.
+    // A body that is no valid request is refused for that reason first; parsing calls builds no values.
     if values > VALUES_MAX && Calls::parse(&body, RequestPart::Whole, calls_max).is_ok() {
         return Err(BodyError::TooMany { values_max: VALUES_MAX }.into());
     }

@@ -155,9 +155,9 @@ fn text(status: StatusCode, body: impl Into<String>) -> Response {
 
 /// One of goaurrpc's settings.
 struct Setting {
-    /// In a path.
+    /// Its name in a path.
     name: &'static str,
-    /// In goaurrpc's configuration.
+    /// Its name in goaurrpc's configuration.
     title: &'static str,
     kind: Kind,
 }
@@ -165,7 +165,7 @@ struct Setting {
 enum Kind {
     /// Can be changed, to 0 only if the flag says so.
     Live(LiveSetting, bool),
-    /// Cannot be changed: what is shown, and why.
+    /// A setting that cannot be changed: its value, and why.
     Fixed(fn(&App) -> Value, &'static str),
 }
 

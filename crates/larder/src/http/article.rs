@@ -75,7 +75,7 @@ pub(super) async fn answer(
     }
 }
 
-/// `/+edit/{article}`: the form for an article, and what it sends.
+/// `/+edit/{article}`: the form for an article, and its submission.
 pub(super) async fn edit_article(
     app: &Arc<App>,
     head: &Parts,
@@ -110,7 +110,7 @@ fn named_in_path(path: &str, start: &str) -> Result<ArticleName, HttpError> {
     ArticleName::parse(&rest).map_err(|error| HttpError::bad_request(error.to_string()))
 }
 
-/// `/+edit?name=…`: on to the form for the article of that name.
+/// `/+edit?name=…`: redirects to the form for the article of that name.
 pub(super) fn choose_article(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let [name] = parameters(head.uri.query(), ["name"])?;
     let name = name.unwrap_or_default();

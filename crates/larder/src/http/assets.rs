@@ -23,9 +23,9 @@ const NAME_DIGITS: usize = 16;
 
 /// A file of all pages.
 pub(super) struct Asset {
-    /// Below the root of this server, without the slash at its start.
+    /// Its path below the root of this server, without the leading slash.
     pub(super) path: String,
-    /// As `integrity` and a policy name it: `sha256-` and the digest in base64.
+    /// Its hash for `integrity` and for a policy: `sha256-` and the digest in base64.
     pub(super) integrity: String,
     reply: Reply,
 }
@@ -35,7 +35,7 @@ pub(super) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("css", "text/css; charset=utf-8", include_str!("../pages/style.css"))
 });
 
-/// What pages do beyond what a browser does by itself. Every page works without it.
+/// The script of the pages. Every page works without it.
 pub(super) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("js", "text/javascript; charset=utf-8", include_str!("../pages/script.js"))
 });
@@ -55,7 +55,7 @@ impl Asset {
 /// `/+static/{file}`
 ///
 /// # Errors
-/// 404 for another file than the two of this version.
+/// 404 for any file but the two of this version.
 pub(super) async fn show_asset(head: &Parts) -> Result<Response, HttpError> {
     let path = head.uri.path();
     let assets = [&*STYLE, &*SCRIPT];
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn assets_are_named_by_their_digests() {
-        // Of the empty text, as every table of SHA-256 has it.
+        // The well-known SHA-256 of the empty text.
         let empty = Asset::new("css", "text/css", "");
         assert_eq!(empty.path, "+static/larder-e3b0c44298fc1c14.css");
         assert_eq!(empty.integrity, "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");

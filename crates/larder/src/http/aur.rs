@@ -1,7 +1,6 @@
-//! `/rpc` and its older and younger names: questions about packages.
+//! `/rpc` and its aliases: questions about packages.
 //!
-//! The path, the query and the body become [`aur::Params`] by aurweb's rules; everything about
-//! what they mean is in the `aur` crate.
+//! The path, the query and the body become [`aur::Params`] by aurweb's rules; the `aur` crate knows what they mean.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,25 +31,25 @@ use crate::app::App;
 use crate::published::aur_published::AurPublished;
 use crate::rate_limit::Decision;
 
-/// A question with parameters that upstream does not have is given up after it has computed for so long. The time of its thread
-/// counts: others that have the processor cost it nothing.
+/// A question with parameters that upstream does not have is cancelled after this much CPU time of its thread; time in which
+/// other threads run does not count.
 const COMPUTING_MAX: Duration = Duration::from_millis(500);
 
 const METHODS: &str = "GET, HEAD, POST, OPTIONS";
 
-/// Answers of this size are made in memory that is used again for later ones.
+/// Answers of at least this size are made in memory that later ones reuse.
 const LARGE_BYTES: usize = 64 << 10;
 
 /// Most fields of a multipart form: the names of the largest batch, and some.
 const FORM_FIELDS_MAX: usize = 10_000;
 
-/// Most values in JSON, by its commas and brackets, of which the texts of other forms may have some, too.
+/// Values in JSON at most, counted by commas and brackets; texts of other forms may have some of these, too.
 const VALUES_MAX: usize = 20_000;
 
 /// How deep the JSON of a question may be nested: two levels have a meaning.
 const DEPTH_MAX: usize = 32;
 
-/// Answers everything under `/rpc`, `/rpc.php` and `/api` that has no endpoint of its own.
+/// Answers all paths under `/rpc`, `/rpc.php` and `/api` without an endpoint of their own.
 pub(super) async fn answer_question(
     app: &Arc<App>,
     head: &Parts,
@@ -87,8 +86,8 @@ pub(super) fn answer_question_now(app: &Arc<App>, head: &Parts, peer: ClientAddr
     }
 }
 
-/// Answers whatever is asked of the AUR where its packages are not served: with what is missing, so that nobody takes the AUR for
-/// empty or for down.
+/// Answers all questions to the AUR if its packages are not served: it says so, so that clients take the AUR neither for empty
+/// nor for down.
 pub(super) fn is_off(app: &App, head: &Parts) -> Response {
     let detail = match app.lacks_aur_source {
         true => {
@@ -118,7 +117,7 @@ pub(super) fn open_to_all(has_origin: bool, response: &mut HeaderMap) {
     }
 }
 
-/// What a browser asks before a request from another site: everything is allowed, as all is public.
+/// The answer to a CORS preflight: everything is allowed, as all is public.
 fn preflight() -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
@@ -150,7 +149,7 @@ struct Finished {
     decision: Decision,
 }
 
-/// Notes that the body of a large answer is nobody else's.
+/// Marks the body of a large answer as not shared with other answers.
 fn mark(response: &mut Response, is_large: bool) {
     if is_large {
         response.extensions_mut().insert(MadeForOne);
@@ -184,16 +183,16 @@ impl Finished {
     }
 }
 
-/// What became of a GET.
+/// The outcome of a GET.
 enum Reading {
     Done(Response),
-    /// Encoding the answer takes long enough for a thread of its own.
+    /// Encoding the answer takes so long that another thread does it.
     Long(Finished),
-    /// To find the answer may take long.
+    /// Finding the answer may take long.
     Refined(Box<Refined>),
 }
 
-/// What is known of packages beside what a snapshot has, by their names.
+/// Facts about packages that a snapshot does not have, by the packages' names.
 type Known = BTreeMap<String, serde_json::Map<String, serde_json::Value>>;
 
 /// A question with parameters that upstream does not have.
@@ -220,7 +219,7 @@ impl Refined {
             let (answer, _) = Refined::answer(app, params, &standing, snapshot, known).await?;
             return Ok(told(app, head, standing, answer, conditions));
         }
-        // First the names of the packages, then what is known of them.
+        // First finds the names of the packages, then the facts about them.
         let histories = Histories::open(app).await?;
         let snapshot = histories.published().snapshot.clone();
         let known = Arc::default();
@@ -239,7 +238,7 @@ impl Refined {
         Ok(told(app, head, standing, answer, conditions))
     }
 
-    /// Computes an answer with what is `known` of packages beside the snapshot, and the names of those of which something is wanted.
+    /// Computes an answer with the facts in `known`, and the names of packages whose facts are needed.
     async fn answer(
         app: &Arc<App>,
         params: Params,
@@ -290,7 +289,7 @@ fn computed() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// What is served of the AUR.
+/// The published state of the AUR.
 pub(super) fn loaded(app: &App) -> Result<Arc<AurPublished>, HttpError> {
     let published = app.aur.snapshot_full();
     published
@@ -384,7 +383,7 @@ fn admit(app: &App, head: &Parts, peer: ClientAddress) -> Result<AdmittedQuery, 
     Ok(AdmittedQuery { from_path, standing: Standing { speaks_6, decision, asked_at } })
 }
 
-/// Answers the question from the snapshot of this moment.
+/// Answers the question from the current snapshot.
 fn finish(app: &App, head: &Parts, asked: Standing, params: Params) -> Result<Finished, HttpError> {
     let published = app
         .aur
@@ -430,7 +429,7 @@ enum Path<'a> {
         params: PathParams,
         speaks_6: bool,
     },
-    /// The path that the client is sent to: this one without the slashes at its end.
+    /// A redirect to this path without its trailing slashes.
     Redirect(&'a str),
     Unknown,
 }
@@ -442,7 +441,7 @@ impl Path<'_> {
         let first = segments.next().unwrap_or_default();
         let is_api = first == "api";
         let Some(version) = segments.next() else {
-            // One slash at the end is as good as none, more are a slip.
+            // One trailing slash is ignored; more are a mistake.
             return if path.len() > trimmed.len() + 1 {
                 Path::Redirect(trimmed)
             } else {
@@ -516,7 +515,7 @@ fn check_count(count: usize) -> Result<(), HttpError> {
     Ok(())
 }
 
-/// The text fields of a multipart form. Files among them are read as text: nobody sends any.
+/// The text fields of a multipart form. Files are read as text, too: no client sends any.
 async fn multipart_fields(
     body: Bytes,
     boundary: String,

@@ -1,9 +1,9 @@
-//! Who a request comes from: credentials -> user or nobody, for every surface.
+//! Who sent a request: credentials -> a user or an anonymous sender, for every surface.
 //!
-//! `Authorization` (Basic with a password, a login or a token; Bearer with a token) and devpi's
-//! `X-Devpi-Auth`, which wins. [`principal`] refuses with 401 what was given and does not hold;
-//! [`identified`] says so, for a surface that takes its sender for nobody, as devpi does. Before all that,
-//! [`refuse_foreign_pages`] keeps out what a browser was made to send with the password that it remembers.
+//! `Authorization` (Basic with a password, a login or a token; Bearer with a token) and devpi's `X-Devpi-Auth`, which wins.
+//! [`principal`] refuses invalid credentials with 401; [`identified`] returns the error, for surfaces that treat such senders
+//! as anonymous, as devpi does. Before that, [`refuse_foreign_pages`] refuses requests that a foreign page made a browser send
+//! with its remembered password.
 
 mod origin;
 pub(super) mod session;
@@ -30,7 +30,7 @@ pub(super) use session::{Acting, Cookie, identified_of, principal_of};
 /// devpi's own header, which leaves `Authorization` to a proxy.
 pub(super) const X_DEVPI_AUTH: HeaderName = HeaderName::from_static("x-devpi-auth");
 
-/// What is published of the store.
+/// The published state of the store.
 ///
 /// # Errors
 /// 503 until the store has been read for the first time.
@@ -40,10 +40,10 @@ pub(super) fn stored(app: &App) -> Result<Arc<Stored>, HttpError> {
         .ok_or_else(|| HttpError::unavailable("the store is not loaded yet", 1))
 }
 
-/// Who a request comes from.
+/// The sender of a request.
 ///
 /// # Errors
-/// 401 for credentials that do not hold; 429 after too many wrong passwords; 503 while too many are being checked.
+/// 401 for invalid credentials; 429 after too many wrong passwords; 503 while too many are being checked.
 pub(super) async fn principal(app: &App, headers: &HeaderMap) -> Result<Principal, HttpError> {
     identified(app, headers).await?.map_err(HttpError::unauthorized)
 }
@@ -70,7 +70,7 @@ pub(super) async fn identified(
     }
 }
 
-/// Whose credentials these are; the inner error is why they do not hold.
+/// The owner of these credentials; the inner error says why they are not valid.
 ///
 /// # Errors
 /// As [`identified`].
@@ -152,10 +152,10 @@ pub(super) fn check_refused(app: &App, error: CheckRefused) -> HttpError {
     }
 }
 
-/// Who asks, as of the state that a write is decided on.
+/// The sender, as of the state that a write is decided on.
 ///
 /// # Errors
-/// 401 for credentials that held when the request came, and do no longer.
+/// 401 for credentials that were valid when the request came, and no longer are.
 pub(super) fn still(basis: &Basis) -> Result<&Principal, HttpError> {
     match basis.refusal() {
         None => Ok(basis.principal()),
@@ -163,10 +163,10 @@ pub(super) fn still(basis: &Basis) -> Result<&Principal, HttpError> {
     }
 }
 
-/// Lets those pass whom the list named `called` names.
+/// Admits principals on the list named `called`.
 ///
 /// # Errors
-/// 401 for nobody in particular, 403 for a user who may not.
+/// 401 for anonymous senders, 403 for users who may not.
 pub(super) fn admit(
     (called, list): (&str, &Acl),
     principal: &Principal,
@@ -181,7 +181,7 @@ pub(super) fn admit(
     Err(denied(principal, scope, object, purpose, &format!("`{name}` is not in `{called}`")))
 }
 
-/// Lets those pass who may write while the disk has as little room as it has now: everybody, or administrators alone.
+/// Admits principals who may write with as little free disk space as there is now: everybody, or only administrators.
 ///
 /// # Errors
 /// 507.
@@ -197,8 +197,8 @@ pub(super) async fn admit_to_disk(app: &App, principal: &Principal) -> Result<()
     Err(HttpError::disk_full(detail))
 }
 
-/// The answer to somebody who may not: 401 for nobody in particular; 403 for a user, with the cause: what their token
-/// lacks, else `reason`.
+/// The answer to a sender who lacks a right: 401 if anonymous; 403 for a user, with the cause: what their token lacks, else
+/// `reason`.
 pub(super) fn denied(
     principal: &Principal,
     scope: Scope,

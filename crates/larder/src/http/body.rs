@@ -1,8 +1,8 @@
 //! Request bodies: every one is read here, within a bound and the budget of [`resources::bodies`].
 //!
-//! headers -> refused by what they announce, before a byte is read -> pieces, each counted as it comes -> [`Received`]
-//! -> its [`Shape`], counted before anything is built of it -> JSON. Bodies that are streamed to the store
-//! count there for what of them is in memory.
+//! headers -> refused by what they announce, before a byte is read -> pieces, each counted as it comes -> [`Received`] -> its
+//! [`Shape`], counted before any value is built -> JSON. Of a body that is streamed to the store, only the bytes in memory
+//! count.
 
 mod shape;
 
@@ -27,13 +27,13 @@ pub(super) use self::shape::Shape;
 /// Room for a body at first; most are smaller.
 const FIRST_BYTES: usize = 1 << 10;
 
-/// Longer bodies are parsed on a thread of their own, so that no other request waits for them.
+/// Longer bodies are parsed on another thread, so that no other request waits for them.
 const INLINE_BYTES_MAX: usize = 256 << 10;
 
-/// When a client that found no room may come again.
+/// When a client that found no room may try again.
 const RETRY_SECONDS: u32 = 2;
 
-/// What an endpoint takes of JSON.
+/// The JSON that an endpoint accepts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JsonBound {
     /// Size of the body.
@@ -73,7 +73,7 @@ pub(super) enum BodyError {
     /// More values than the endpoint takes.
     #[error("the body has more than {values_max} values, the most that is accepted")]
     TooMany { values_max: usize },
-    /// It ended early.
+    /// The body ended early.
     #[error("the body did not arrive whole: {0}")]
     Broken(String),
     /// No JSON.
@@ -109,13 +109,13 @@ impl From<NoRoom> for HttpError {
     }
 }
 
-/// Who sends this request.
+/// The address that sent this request.
 pub(super) fn client(app: &App, head: &Parts) -> ClientAddress {
     let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
     ClientAddress::resolve(peer, &head.headers, &app.trusted)
 }
 
-/// Whose memory the body of a request counts as: that of the user who sends it, else that of the client.
+/// Whose budget a request's body counts in: that of the user who sends it, else that of the client.
 pub(super) fn holder(app: &App, head: &Parts, principal: &Principal) -> Holder {
     match principal.user_name() {
         Some(name) => Holder::User(name.clone()),
@@ -158,7 +158,7 @@ pub(super) async fn held(
     if announced.is_some_and(|bytes| bytes > bytes_max as u64) {
         return Err(BodyError::TooLarge { bytes_max });
     }
-    // What is announced is not believed: room grows with what comes, by doubling.
+    // The announced length is not trusted: room grows with the bytes that arrive, by doubling.
     let room_max = announced.map_or(bytes_max, |bytes| bytes as usize);
     let mut held = app.bodies.begin(holder)?;
     let mut bytes = BytesMut::new();
@@ -191,7 +191,7 @@ impl Received {
         (self.bytes, self.held)
     }
 
-    /// Holds this many bytes from now on, for it and what is made of it.
+    /// Holds `bytes` from now on, for the body and what is made of it.
     ///
     /// # Errors
     /// [`BodyError::NoRoom`].
@@ -199,7 +199,7 @@ impl Received {
         Ok(self.held.hold(bytes)?)
     }
 
-    /// Refuses more values, as JSON, than that; the memory for them is held from now on.
+    /// Refuses JSON with more than `values_max` values, and holds the memory for them.
     ///
     /// # Errors
     /// [`BodyError::TooMany`], [`BodyError::NoRoom`].
@@ -223,7 +223,7 @@ impl Received {
     }
 }
 
-/// Does this with a body of this many bytes: on a thread that may take long, and few at a time, if it is long.
+/// Parses a body of this many bytes: a long one on a thread that may take long, a few at a time.
 pub(super) async fn parsed<T: Send + 'static>(
     app: &App,
     bytes: usize,

@@ -91,7 +91,7 @@ pub(super) async fn show_changes_as_atom(
 ) -> Result<Response, HttpError> {
     auth::refuse_foreign_pages(app, head)?;
     let [surface] = parameters(head.uri.query(), ["surface"])?;
-    // Without a word about it: the first surface that is served.
+    // Without a surface in the request, the first that is served.
     let first = || Followed::ALL.into_iter().find(|surface| is_served(app, *surface));
     let surface = match surface {
         Some(surface) => parse_surface(app, &surface)?,
@@ -139,10 +139,10 @@ fn is_served(app: &App, surface: Followed) -> bool {
     }
 }
 
-/// Who asks. What they may read is looked at for each change.
+/// The sender. The right to read is checked for each change.
 ///
 /// # Errors
-/// 401 for credentials that do not hold, and where nobody without any may read.
+/// 401 for invalid credentials, and for anonymous senders who may read nothing.
 async fn reader(app: &App, headers: &HeaderMap, surface: Followed) -> Result<Principal, HttpError> {
     if surface == Followed::Aur {
         return Ok(Principal::Anonymous);
@@ -155,8 +155,8 @@ async fn reader(app: &App, headers: &HeaderMap, surface: Followed) -> Result<Pri
     Ok(principal)
 }
 
-/// The feed of a surface, with all that is served now: a commit comes to the feed shortly after it is published, and a client
-/// that was told of its write finds it here.
+/// The feed of a surface, up to the published state: the feed gets a commit shortly after it is published, and a client that
+/// was told of its write must find it here.
 async fn loaded(app: &App, surface: Followed) -> &Feed {
     let feed = app.changes.feed(surface);
     let served = match surface {
@@ -171,7 +171,7 @@ async fn loaded(app: &App, surface: Followed) -> &Feed {
             feed.reached(serial).await;
         }
     };
-    // Whether it has begun in time, the next look at it says.
+    // If this times out, the caller's look at the feed tells.
     let _ = tokio::time::timeout(app.config.store.wait_for_serial, waiting).await;
     feed
 }
@@ -187,7 +187,7 @@ async fn found(
     let mut outcome = feed.find(position);
     if outcome == Err(Lost::Ahead) && surface != Followed::Aur {
         let reached = feed.reached(position.serial);
-        // Whether it came in time, the second look says.
+        // If this times out, the second look tells.
         let _ = tokio::time::timeout(app.config.store.wait_for_serial, reached).await;
         outcome = feed.find(position);
         // Another process may have committed it, and this one has not read it yet.
@@ -249,7 +249,7 @@ async fn lines(
     let (mut at, mut left, mut has_more) = (from, limit, true);
     while has_more && left > 0 {
         let slice = feed.after(at, left).map_err(|lost| refused(feed, &lost, &at.to_string()))?;
-        // The state is no older than the slice, so that what a change says is there is there.
+        // The state is at least as new as the slice, so it has everything that the changes mention.
         let stored = auth::stored(app)?;
         for entry in &slice.entries {
             if let Some(event) = entry.for_reader(&app.config, &stored, principal) {

@@ -1,4 +1,4 @@
-//! What of a body is wanted: conditional requests by tag and date, and ranges (RFC 9110, 13 and 14).
+//! Which part of a body a client wants: conditional requests by tag and date, and ranges (RFC 9110, 13 and 14).
 //!
 //! For bodies with a strong tag that are sent as they are: files, and the contents of articles.
 
@@ -37,7 +37,7 @@ fn whole_seconds(time: SystemTime) -> SystemTime {
     })
 }
 
-/// What of a body is wanted.
+/// The part of a body that a client wants.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Whole,
@@ -67,7 +67,7 @@ pub(super) fn unsatisfiable(size_bytes: u64) -> Response {
     response
 }
 
-/// What of the body is wanted. Several ranges at once, and what cannot be understood, get it whole.
+/// Parses what the client wants. For several ranges, or a range that cannot be parsed, it is the whole body.
 pub(super) fn wanted(
     request: &HeaderMap,
     etag: &str,

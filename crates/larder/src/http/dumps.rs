@@ -101,13 +101,13 @@ async fn find(app: &App, name: &str) -> Result<Found, HttpError> {
         .map_err(too_many_wait)
 }
 
-/// 503: what is made for the others is at hand soon.
+/// 503: a file that others wait for is ready soon.
 fn too_many_wait(places: usize) -> HttpError {
     let detail = format!("{places} requests wait for files that are being made; try again soon");
     HttpError::unavailable(detail, 2)
 }
 
-/// `/packages.gz` and the other files: conditional, and in ranges.
+/// `/packages.gz` and the other files, with conditional requests and ranges.
 pub(super) async fn download_dump(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let name = head.uri.path().trim_start_matches('/');
     Ok(send(find(app, name).await?, &head.headers))
@@ -124,7 +124,7 @@ pub(super) async fn show_dump_digest(app: &App, head: &Parts) -> Result<Response
     Ok(response)
 }
 
-/// `/packages-meta-ext-v1.delta.gz?since=SHA256`: what makes the dump that is kept now of the one that the client has.
+/// `/packages-meta-ext-v1.delta.gz?since=SHA256`: the delta from the dump that the client has to the one that is kept now.
 pub(super) async fn download_delta(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
     let since = delta_since(head.uri.query())?;
     let is_gzip = head.uri.path().ends_with(Compressed::Gzip.extension());
@@ -154,13 +154,13 @@ pub(super) async fn download_delta(app: &Arc<App>, head: &Parts) -> Result<Respo
         }
     };
     let etag = format!("\"{}-{}\"", &since[..16], &made.to[..16]);
-    // It has no date of its own: only who has the delta itself is current.
+    // A delta has no date: only the tag says whether the client has it.
     let mut response = if names_tag(&head.headers, &etag) == Some(true) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         (StatusCode::OK, [(CONTENT_LENGTH, made.body.len())], made.body).into_response()
     };
-    // It is shared with a cache that may forget it before this client has read it.
+    // The cache may drop the body before this client has read it, so it counts for this client.
     response.extensions_mut().insert(MadeForOne);
     let headers = response.headers_mut();
     if let Ok(etag) = HeaderValue::from_str(&etag) {
@@ -245,7 +245,7 @@ fn part(download: &Download, start: u64, end: u64, status: StatusCode) -> Respon
     (status, [(CONTENT_LENGTH, end - start)], body).into_response()
 }
 
-/// The file in pieces, each read when the client has taken the one before.
+/// The file in pieces; each is read when the client has taken the one before.
 fn pieces(
     file: &FileReader,
     start: u64,

@@ -1,5 +1,5 @@
-//! Errors outside the surfaces' own envelopes: `application/problem+json` (RFC 9457). Their statuses are given here, by what
-//! is wrong.
+//! Errors outside the surfaces' own envelopes: `application/problem+json` (RFC 9457). This module alone gives statuses to
+//! errors.
 
 use std::fmt::Display;
 
@@ -17,7 +17,7 @@ pub struct HttpError {
     retry_after_seconds: Option<u32>,
     allow: Option<&'static str>,
     challenges: bool,
-    /// What a surface adds for programs.
+    /// Members that a surface adds for programs.
     members: Option<Box<Map<String, Value>>>,
 }
 
@@ -33,12 +33,12 @@ impl HttpError {
         }
     }
 
-    /// With the status that a surface gives its own refusal; `detail` names the bad value and what was expected.
+    /// A surface's own refusal and its status; `detail` names the bad value and what was expected.
     pub fn refused(status: StatusCode, detail: impl Into<String>) -> HttpError {
         HttpError::new(status, detail)
     }
 
-    /// 400: something is not what was expected.
+    /// 400: a value is not as expected.
     pub fn bad_request(detail: impl Into<String>) -> HttpError {
         HttpError::new(StatusCode::BAD_REQUEST, detail)
     }
@@ -58,12 +58,12 @@ impl HttpError {
         HttpError::not_found(format!("nothing is at `{path}`; `/docs` says what there is"))
     }
 
-    /// 404: there is no such stage, in devpi's words.
+    /// 404: the stage does not exist, in devpi's words.
     pub fn unknown_stage(stage: &str) -> HttpError {
         HttpError::not_found(format!("The stage {stage} could not be found."))
     }
 
-    /// 404: there is no such article.
+    /// 404: the article does not exist.
     pub fn unknown_article(name: impl Display) -> HttpError {
         HttpError::not_found(format!(
             "there is no article `{name}`; a POST to `/article/{name}/0` creates it"
@@ -80,7 +80,7 @@ impl HttpError {
         HttpError::new(StatusCode::GONE, detail)
     }
 
-    /// 413: more than is taken, or than is answered.
+    /// 413: the request, or its answer, would be too large.
     pub fn too_large(detail: impl Into<String>) -> HttpError {
         HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
     }
@@ -90,7 +90,7 @@ impl HttpError {
         HttpError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
     }
 
-    /// 416: the range lies outside of the body.
+    /// 416: the range is outside of the body.
     pub fn range_outside(detail: impl Into<String>) -> HttpError {
         HttpError::new(StatusCode::RANGE_NOT_SATISFIABLE, detail)
     }
@@ -100,7 +100,7 @@ impl HttpError {
         HttpError::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }
 
-    /// What became of a computation that has no result: 503 if there are too many, 500 if it failed.
+    /// A computation without a result: 503 if there are too many, 500 if it failed.
     pub(crate) fn uncomputed(error: PoolError) -> HttpError {
         match error {
             PoolError::Full { .. } | PoolError::Stopped => {
@@ -110,12 +110,12 @@ impl HttpError {
         }
     }
 
-    /// 500, for what was logged.
+    /// 500, for an error that was logged.
     pub fn internal(detail: impl Into<String>) -> HttpError {
         HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }
 
-    /// 500: the bytes of `what` are not those that were stored.
+    /// 500: `what` no longer has the bytes that were stored.
     pub fn damaged(what: &str) -> HttpError {
         HttpError::internal(format!("the {what} is damaged in the store; it has been logged"))
     }
@@ -142,7 +142,7 @@ impl HttpError {
         HttpError { members: Some(Box::new(members)), ..self }
     }
 
-    /// What it is answered with.
+    /// The status of the response.
     pub(super) fn status(&self) -> StatusCode {
         self.status
     }

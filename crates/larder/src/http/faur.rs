@@ -1,4 +1,4 @@
-//! `/packages?names=…`: what clients of faur ask, such as aura.
+//! `/packages?names=…`: questions of faur's clients, such as aura.
 //!
 //! names or words, and what they are -> [`aur::Snapshot::faur`] -> a bare array of records. Without `names` the path is a page.
 

@@ -1,7 +1,7 @@
-//! The forms of our pages: who sent one, what is in it, and that it was one of our own pages that sent it.
+//! The forms of our pages: who sent one, its fields, and whether one of our own pages sent it.
 //!
-//! request -> origin, media type, size -> session -> [`Fields`] -> token -> [`Posted`]. A form is carried out by what programs
-//! call: [`acting`] makes a request of theirs of it.
+//! request -> origin, media type, size -> session -> [`Fields`] -> token -> [`Posted`]. A form is carried out by the call that
+//! a program would make: [`acting`] makes that request.
 
 use account::{Credentials, Password, Principal, SessionText};
 use axum::body::Body;
@@ -46,7 +46,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Of the form `a=1&b=2`.
+    /// Parses `a=1&b=2`.
     ///
     /// # Errors
     /// 400 for text that is not UTF-8, and for more than [`FIELDS_MAX`] fields.
@@ -121,9 +121,9 @@ pub(super) struct Posted {
 /// Why a form that arrived is not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Undue {
-    /// Nobody is logged in.
+    /// The sender is not logged in.
     LoggedOut,
-    /// It lacks the token of the session, or has that of another one.
+    /// The form lacks the token of the session, or has another session's.
     Token,
 }
 
@@ -138,10 +138,10 @@ impl From<Undue> for HttpError {
     }
 }
 
-/// Reads a form that somebody sends who is logged in. Whether it may be carried out, the inner result says.
+/// Reads the form of a user who is logged in. The inner result says whether it may be carried out.
 ///
 /// # Errors
-/// 400, 413 and 415 for what is no such form.
+/// 400, 413 and 415 for a body that is no such form.
 pub(super) async fn received(
     app: &App,
     head: &Parts,
@@ -163,7 +163,7 @@ pub(super) async fn received(
     Ok((fields, if is_due { Ok((session, principal)) } else { Err(Undue::Token) }))
 }
 
-/// The session that a form came with, and whose it is; None if nobody is logged in.
+/// The session that a form came with, and its user; `None` if the sender is not logged in.
 ///
 /// # Errors
 /// 503 if the store is not loaded.
@@ -176,7 +176,7 @@ pub(super) fn sender(
     Ok(principal.map(|principal| (session, principal)))
 }
 
-/// Who asks for the page of a form: a user who is logged in. Others get 401, whose page has a link to log in.
+/// The user who asks for the page of a form. Senders who are not logged in get 401, whose page has a link to log in.
 ///
 /// # Errors
 /// 401.
@@ -193,7 +193,7 @@ pub(super) async fn logged_in(
 /// A form that may be carried out.
 ///
 /// # Errors
-/// 400, 413 and 415 for what is no such form; 401 and 403 as [`Undue`] says.
+/// 400, 413 and 415 for a body that is no such form; 401 and 403 as [`Undue`] says.
 pub(super) async fn posted(
     app: &App,
     head: &Parts,
@@ -227,7 +227,7 @@ pub(super) async fn proved_again(
     })
 }
 
-/// The form for logging in, which nobody's session is tied to.
+/// The form for logging in, which is not tied to a session.
 ///
 /// # Errors
 /// As [`posted`].
@@ -292,7 +292,7 @@ fn signed(app: &App, cookie: &[u8]) -> Result<String, HttpError> {
     Ok(secret.ok_or_else(none)?.form_token(cookie))
 }
 
-/// The token for the form for logging in, and the cookie that it is tied to, for a browser that has none.
+/// The token for the form for logging in, and, if the browser has none yet, the cookie that the token is tied to.
 ///
 /// # Errors
 /// 503, as [`token`].
@@ -323,7 +323,7 @@ pub(super) fn random<const COUNT: usize>() -> Result<[u8; COUNT], HttpError> {
     })
 }
 
-/// Where a browser goes on to: a path of this server; None for anything else.
+/// The path of this server that a browser goes to next; `None` for any other text.
 pub(super) fn next(text: &str) -> Option<&str> {
     // Browsers take `//` and `\` for the beginning of a host.
     let is_path = text.starts_with('/') && !text.starts_with("//");
@@ -331,7 +331,7 @@ pub(super) fn next(text: &str) -> Option<&str> {
     (is_path && text.len() <= NEXT_BYTES_MAX && text.bytes().all(is_plain)).then_some(text)
 }
 
-/// Sends the browser on to a path of this server, such as `/+account`, after what it asked for was done.
+/// Redirects the browser to a path of this server, such as `/+account`, after its form was carried out.
 pub(super) fn see_other(app: &App, head: &Parts, path: &str) -> Response {
     let root = root_url(app, &head.uri, &head.headers, &head.extensions);
     let prefix = root.split_once("://").and_then(|(_, rest)| Some(&rest[rest.find('/')?..]));
@@ -346,8 +346,8 @@ pub(super) fn see_other(app: &App, head: &Parts, path: &str) -> Response {
     response
 }
 
-/// Has the browser keep this session, and see no older state than this commit, nor than what it has seen already: what is refused
-/// made no commit.
+/// Keeps this session in the browser, which from now on sees no older state than this commit, or than what it has seen already:
+/// a refused form makes no commit.
 pub(super) fn keep_session(
     app: &App,
     head: &Parts,

@@ -1,4 +1,4 @@
-//! For operators and their machines: alive, ready, version, metrics.
+//! For operators and their monitoring: alive, ready, version, metrics.
 
 use std::fmt::Write;
 
@@ -144,7 +144,7 @@ pub(super) async fn show_metrics(app: &App) -> Response {
         .into_response()
 }
 
-/// Which OSV records count, how fresh they are, and what troubles their source.
+/// The number of OSV records that count, their age, and problems with their source.
 fn push_advisories(app: &App, body: &mut String) {
     if let Some(served) = app.advisories.served() {
         let advisories = &served.bundle.advisories;

@@ -1,7 +1,7 @@
-//! `/+manage`: users, indexes and releases for those who keep them, in a browser.
+//! `/+manage`: managing users, indexes and releases in a browser.
 //!
-//! form -> [`forms`], who sent it -> the call that a program would make, for that user -> its message, on a page. What
-//! somebody may is judged there, at the commit, and nowhere else; a page only leaves out what would be refused.
+//! form -> [`forms`], who sent it -> the call that a program would make, for that user -> its message, on a page. Only that
+//! call checks rights, at the commit; a page merely leaves out what would be refused.
 
 mod audit;
 mod groups;
@@ -47,7 +47,7 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Most users, and most indexes, on a page.
 const LINES_MAX: usize = 200;
 
-/// The name of an index in a path: the parts of it are escaped, not what is between them.
+/// The name of an index in a path: its two parts are escaped, the slash between them is not.
 fn stage_in_path(name: &pypi::StageName) -> String {
     name.as_str().split('/').map(in_path).collect::<Vec<_>>().join("/")
 }
@@ -61,7 +61,7 @@ fn named(head: &Parts, page: &str) -> Result<(String, String), HttpError> {
     Ok((stage_in_path(&name), name.to_string()))
 }
 
-/// What a call came to.
+/// The answer to a call.
 struct Answer {
     status: StatusCode,
     message: String,
@@ -80,7 +80,7 @@ impl Answer {
     }
 }
 
-/// What a program would be answered that asks this for `principal`.
+/// Makes the call that a program would make for `principal`.
 async fn call(
     app: &Arc<App>,
     head: &Parts,
@@ -121,14 +121,14 @@ fn check_on(app: &App, head: &Parts) -> Result<(), HttpError> {
     }
 }
 
-/// What somebody did just now, and how it went.
+/// The user's last form, and how it was answered.
 #[derive(Default)]
 struct Said {
     done: String,
     problem: String,
-    /// Whether a part of it was done all the same.
+    /// Whether the call failed, but did a part.
     is_partial: bool,
-    /// The text of a new token, which nobody sees again.
+    /// The text of a new token, which is shown only once.
     new_token: String,
 }
 
@@ -145,19 +145,19 @@ impl Said {
     }
 }
 
-/// Has the browser see what a call wrote, whichever process it asks next.
+/// Makes sure that the browser sees what a call wrote, whichever process it asks next.
 fn seen(app: &App, head: &Parts, response: &mut Response, posted: &Posted, serial: Serial) {
     forms::keep_session(app, head, response, &posted.session, serial);
 }
 
-/// What became of a wish to delete something.
+/// The outcome of a form that deletes.
 enum Deletion {
-    /// It is gone: the way back.
+    /// It was deleted; the browser goes back.
     Done(Response),
     Refused(Answer),
 }
 
-/// Deletes what is at `path`, if its name was typed once more; `typed` says so where it was not.
+/// Deletes what is at `path`, if its name was typed as confirmation; `typed` is the message if it was not.
 async fn delete(
     app: &Arc<App>,
     head: &Parts,

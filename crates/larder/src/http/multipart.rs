@@ -1,8 +1,8 @@
-//! [`FormReader`]: a multipart form field by field, with a bound on what stands between the fields.
+//! [`FormReader`]: reads a multipart form field by field, with a bound on the bytes between the fields.
 //!
-//! The caller bounds a field as it reads it, piece by piece. But the way to the next one is looked for in
-//! memory: up to the first boundary, and in a field's own head, nothing is handed out before all of it is there. So
-//! the bytes that come meanwhile are counted, one piece at a time, and the form is given up at [`HEAD_BYTES_MAX`].
+//! The caller bounds a field as it reads it, piece by piece. But the multipart parser looks for the next field in memory: it
+//! hands out nothing until it has everything up to the first boundary, or a field's whole head. So this counts the bytes that
+//! arrive meanwhile, one piece at a time, and gives the form up at [`HEAD_BYTES_MAX`].
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) enum FormError {
 }
 
 impl FormReader {
-    /// The form that these bytes are.
+    /// A reader of the form in these bytes.
     pub(super) fn new<E>(
         pieces: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
         boundary: String,
@@ -51,7 +51,7 @@ impl FormReader {
         FormReader { multipart: Multipart::new(counted, boundary), left }
     }
 
-    /// The next field; none at the end. The one before must have been read whole.
+    /// The next field; `None` at the end. The caller must have read the previous one to its end.
     ///
     /// # Errors
     /// [`FormError`].
@@ -110,8 +110,8 @@ mod tests {
     const PIECE_BYTES: usize = 16 << 10;
     const ENDLESS_BYTES: usize = 10 * PIECE_BYTES;
 
-    /// What becomes of a form that begins so and goes on with `x` for ever: `name=length`s of the fields until it
-    /// is refused, and why; and how many pieces of the rest were asked for.
+    /// Reads a form that begins with `start` and continues with `x` forever: `name=length` of each field, then why it is
+    /// refused; and at most how many pieces of the rest are read.
     async fn check(start: &str, expected: &str, pieces_max: usize) {
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = asked.clone();

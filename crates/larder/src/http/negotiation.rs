@@ -1,5 +1,5 @@
-//! What a request says about the answer it wants: the tags that the client has, and the encoding that it takes. Read
-//! here for every surface.
+//! What a request says about the answer it wants: the tags that the client has, and the encoding that it takes. For every
+//! surface.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use http::header::{ACCEPT_ENCODING, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName};
 use reply::Encoding;
 
-/// Whether one of these headers is there. Most requests have few headers, and looking at each is cheaper than looking up one.
+/// Whether the request has one of these headers. Most have few headers, and looking at each is cheaper than one lookup.
 pub(super) fn has_any<const N: usize>(headers: &HeaderMap, names: [&HeaderName; N]) -> bool {
     headers.keys().any(|name| names.contains(&name))
 }
@@ -25,7 +25,7 @@ pub(super) fn listed(headers: &HeaderMap, name: HeaderName) -> Option<Cow<'_, st
     Some(list)
 }
 
-/// The encoding that suits the client best, of those that answers are sent in.
+/// The encoding that the client prefers among those that answers are sent in.
 pub(super) fn accepted_encoding(request: &HeaderMap) -> Encoding {
     listed(request, ACCEPT_ENCODING)
         .map_or(Encoding::Identity, |accepted| Encoding::negotiate(&accepted))

@@ -1,10 +1,10 @@
 //! `/+osv/v1/…`: known malware and vulnerabilities, in the shape of OSV's API (<https://google.github.io/osv.dev/api/>).
 //!
-//! body -> [`Query`] -> [`Sought`] -> [`pypi::osv::Advisories::affecting`] -> identifiers, or whole records read from the bundle.
-//! Before the first bundle nothing is said to be harmless: the answer is 503.
+//! body -> [`Query`] -> [`Sought`] -> [`pypi::osv::Advisories::affecting`] -> identifiers, or whole records read from the
+//! bundle. Until the first bundle is read, the answer is 503, so that no package seems harmless.
 //!
-//! An answer has a bounded size. What does not fit is left for the next request, which sends `next_page_token` as `page_token`;
-//! it is the identifier of the last record that was sent, so it holds when a new bundle is published in between.
+//! An answer has a bounded size. The rest is left for the next request, which sends `next_page_token` as `page_token`; it is
+//! the identifier of the last record that was sent, so it holds when a new bundle is published in between.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ const COMPARISONS_MAX: usize = 50_000;
 const RECORDS_MAX: usize = 200;
 const RECORDS_BYTES_MAX: u64 = RECORD_BYTES_MAX;
 
-/// What stands before the identifier in a token, so that one without an identifier is a token, too.
+/// Prefix of the identifier in a token, so that a token without an identifier is not empty.
 const TOKEN_PREFIX: &str = "after:";
 
 /// A query. Members that are not known are passed over, as by OSV.
@@ -75,12 +75,12 @@ struct Batch<'text> {
     queries: Vec<Query<'text>>,
 }
 
-/// What a query is about.
+/// The package that a query is about.
 struct Sought {
-    /// `None`: a package of another ecosystem, or a commit, of which nothing is known.
+    /// `None` for a commit, or for a package of another ecosystem: no records are known for these.
     project: Option<ProjectName>,
     version: Option<Version>,
-    /// Only what comes after this identifier.
+    /// Only records after this identifier.
     after: String,
 }
 
@@ -88,7 +88,7 @@ struct Sought {
 #[derive(Debug)]
 struct Refusal {
     status: StatusCode,
-    /// gRPC's, as OSV has it.
+    /// gRPC's code, as OSV answers it.
     code: u8,
     message: String,
     retry_after_seconds: Option<u32>,
@@ -196,7 +196,7 @@ fn served(app: &App) -> Result<Arc<Served>, Refusal> {
 }
 
 async fn received(app: &App, head: &Parts, body: Body) -> Result<body::Received, Refusal> {
-    // Everybody may ask, and what is answered is the same for all.
+    // Everybody may ask and gets the same answer.
     let sender = Principal::default();
     let mut body = body::whole(app, head, &sender, body, BODY_BYTES_MAX)
         .await
@@ -260,8 +260,8 @@ impl Sought {
             }
             (None, _) => return Err(Refusal::invalid("Invalid query: `name` is missing.")),
         };
-        // What cannot be a name of a package is not known to be bad, as any other unknown one. But a record may be about all
-        // versions: of what cannot be one, nothing can be said.
+        // An invalid name is answered as any unknown package: nothing is known of it. But a record may affect all versions, so
+        // for an invalid version there is no answer.
         sought.project = ProjectName::normalize(&name).ok();
         if let Some(version) = version {
             sought.version = Some(Version::parse(&version).map_err(|_| {
@@ -272,7 +272,7 @@ impl Sought {
         Ok(sought)
     }
 
-    /// What affects it, after what was sent before.
+    /// The records that affect it, after those that were sent before.
     fn found<'own>(&'own self, known: &'own Advisories) -> impl Iterator<Item = &'own Advisory> {
         let project = self.project.as_ref();
         let found = project
@@ -283,7 +283,7 @@ impl Sought {
     }
 }
 
-/// What is used of a package URL.
+/// The parts of a package URL that are used.
 struct Purl {
     is_of_ecosystem: bool,
     name: String,
@@ -318,7 +318,7 @@ fn identifiers(known: &Advisories, all: &[Sought]) -> String {
         if compared <= COMPARISONS_MAX {
             compared += sought.project.as_ref().map_or(0, |project| known.comparisons(project));
         }
-        // The first of those with anything to compare is answered in any case.
+        // The first query with comparisons is answered in any case, so that a batch always gets on.
         if room == 0 || compared_before > 0 && compared > COMPARISONS_MAX {
             push_token(&mut text, &sought.after);
             text.push('}');

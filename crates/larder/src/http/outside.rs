@@ -1,4 +1,4 @@
-//! The URL that this server is known under outside, as a proxy says it: only those that are trusted are believed.
+//! The URL that this server has outside, as a trusted proxy says; other clients are not believed.
 
 use http::header::{HOST, HeaderName};
 use http::{Extensions, HeaderMap, Uri};
@@ -9,8 +9,8 @@ use crate::app::App;
 const X_OUTSIDE_URL: HeaderName = HeaderName::from_static("x-outside-url");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// What URLs of this server begin with, without a slash at the end: what a trusted proxy says, else what is configured,
-/// else what was asked for.
+/// The start of this server's URLs, without a trailing slash: what a trusted proxy says, else what is configured, else what the
+/// request says.
 pub(super) fn root_url(
     app: &App,
     uri: &Uri,
@@ -53,7 +53,7 @@ pub(super) fn outside_scheme<'head>(
     (is_believed && matches!(scheme, "http" | "https")).then_some(scheme)
 }
 
-/// The value of a header that comes once: of several, the proxy's own is not known.
+/// The value of a header that comes once; of several values, nobody knows which is the proxy's.
 fn only<'head>(headers: &'head HeaderMap, name: &HeaderName) -> Option<&'head str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

@@ -1,7 +1,7 @@
 //! Pages for people, and the OpenAPI document. They are part of the binary and need no other host.
 //!
-//! request -> [`Site`], what is on, and a bounded look at the snapshots -> a template -> response. A page is made when it is
-//! asked for, so that no read and no write has to keep it right; it shows only what everybody may read.
+//! request -> [`Site`], the surfaces that are on, and a bounded look at the snapshots -> a template -> response. A page is made
+//! on request, so no read or write has to keep it up to date; it shows only what everybody may read.
 
 mod docs;
 mod find;

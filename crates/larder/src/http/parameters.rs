@@ -1,8 +1,8 @@
-//! The parameters of a query, where none but those of the endpoint may be given.
+//! The parameters of a query; parameters that the endpoint does not have are refused.
 
 use super::error::HttpError;
 
-/// The parameters of a query, each at most once, and none but these.
+/// Parses the parameters of a query: only these, each at most once.
 pub(super) fn parameters<const COUNT: usize>(
     query: Option<&str>,
     names: [&'static str; COUNT],

@@ -6,7 +6,7 @@ use std::str::Utf8Error;
 use memchr::{memchr, memchr_iter};
 use percent_encoding::percent_decode_str;
 
-/// What is between the slashes, as `path.split('/')` gives it.
+/// The parts between the slashes, as `path.split('/')` gives them.
 pub(super) fn segments(path: &str) -> impl Iterator<Item = &str> {
     let mut start = 0;
     memchr_iter(b'/', path.as_bytes()).chain([path.len()]).map(move |end| {

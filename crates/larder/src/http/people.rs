@@ -1,8 +1,7 @@
-//! What all pages for people have: where their links lead, the headers that say what a browser may load and run for them
-//! and that no other page shows them in a frame, who else may be sent a page that was made, and the page that a browser gets
-//! for an error.
+//! Shared by all pages for people: where their links lead; headers that say what a browser may load and run and forbid frames;
+//! caching; and the page for an error.
 //!
-//! A handler asks [`wants_page`] where programs get something else at the same path, fills a template that extends
+//! If programs get something else at the same path, a handler first asks [`wants_page`]. It fills a template that extends
 //! `layout.html` and has a field `site`, and gives it to [`send`].
 
 use std::sync::LazyLock;
@@ -30,8 +29,8 @@ use crate::cache::finished_pages::MadeOf;
 
 const HTML: &str = "text/html; charset=utf-8";
 
-/// What a browser may do for a page. The one script is named by its digest, not by its place: files of strangers have places
-/// on this server, too.
+/// What a browser may do on a page. The one script is named by its digest, not by its path: this server also has files of
+/// strangers.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let policy = format!(
         "default-src 'none'; style-src 'self'; script-src '{}'; connect-src 'self'; img-src 'self' data:; \
@@ -44,23 +43,23 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
 /// An error that is made a page has a short text; a longer body is something else.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 
-/// For whom a page was made, which decides who may cache it.
+/// Who a page was made for, which decides who may cache it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Audience {
-    /// Everybody: nothing on it depends on who asks.
+    /// Everybody: nothing on the page depends on the reader.
     Everybody,
-    /// Those with the same rights: it shows, or leaves out, what only some may read.
+    /// Readers with the same rights: the page shows, or leaves out, something that only some may read.
     Reader,
 }
 
-/// The URL of this server as the client sees it, and what its navigation shows. Links and commands on a page begin with the
-/// URL.
+/// The URL of this server as the client sees it, which links and commands on a page begin with, and the contents of the
+/// navigation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Site {
     /// Without a slash at the end.
     root_url: String,
     shows: Shows,
-    /// The path and query that are asked for; None if one cannot come back there.
+    /// The path and query of the request; `None` if a browser cannot return there.
     place: Option<String>,
 }
 
@@ -73,7 +72,7 @@ pub(super) struct Shows {
 }
 
 impl Site {
-    /// As the head of a request has it.
+    /// As the head of a request says.
     pub(super) fn of(app: &App, head: &Parts) -> Site {
         Site::below(app, root_url(app, &head.uri, &head.headers, &head.extensions))
     }
@@ -83,13 +82,13 @@ impl Site {
         wants_page(&head.headers).then(|| Site::of(app, head))
     }
 
-    /// This site, on a page to which a browser comes back after logging in.
+    /// This site, for a page that a browser returns to after logging in.
     pub(super) fn at_place(self, uri: &http::Uri) -> Site {
         let place = uri.path_and_query().map_or(uri.path(), |it| it.as_str());
         Site { place: Some(place.to_owned()), ..self }
     }
 
-    /// Where one logs in, to come back here.
+    /// The link for logging in, which leads back here.
     pub(super) fn log_in(&self) -> String {
         let encoded = |place: &String| -> String {
             form_urlencoded::byte_serialize(place.as_bytes()).collect()
@@ -99,7 +98,7 @@ impl Site {
         format!("{}/+account/login{next}", self.prefix())
     }
 
-    /// Where one writes the article that was asked for; None if something else was.
+    /// The link for writing the article at this path; `None` if the path is not an article's.
     pub(super) fn write(&self) -> Option<String> {
         let name = self.place.as_ref()?.strip_prefix("/article/")?;
         let is_name = !name.is_empty() && !name.contains('?');
@@ -151,7 +150,7 @@ impl Site {
         version::VERSION
     }
 
-    /// What every URL of this server begins with, without a slash at the end.
+    /// The start of every URL of this server, without a trailing slash.
     pub(super) fn root_url(&self) -> &str {
         &self.root_url
     }
@@ -195,7 +194,7 @@ async fn respond_long(reply: Reply, head: &Parts, audience: Audience) -> Respons
     finished(respond(reply, StatusCode::OK, conditions).await, audience)
 }
 
-/// Sends a page that nobody may cache: it is about one user, or has the token of a form.
+/// Sends a page that must not be cached: it is about one user, or has the token of a form.
 pub(super) async fn send_once(page: &impl Template, head: &Parts, status: StatusCode) -> Response {
     let html = match page.render() {
         Ok(html) => html,
@@ -208,19 +207,19 @@ pub(super) async fn send_once(page: &impl Template, head: &Parts, status: Status
     response
 }
 
-/// A page that may be kept for those who come after: at which URL, and what it is made of.
+/// The place of a page in the cache: its URL, and what it is made of.
 pub(super) struct Keeping {
     url: String,
     made_of: MadeOf,
 }
 
 impl Keeping {
-    /// The page at `path`, which everybody may see. None with a query: there are too many of those.
+    /// The place of a page that everybody may see. `None` with a query: there are too many different ones.
     pub(super) fn of(head: &Parts, root_url: &str, made_of: MadeOf) -> Option<Keeping> {
         head.uri.query().is_none().then(|| Keeping::at(root_url, head.uri.path(), made_of))
     }
 
-    /// What is at `path`, whatever the query.
+    /// The place of the page at `path`, with any query.
     pub(super) fn at(root_url: &str, path: &str, made_of: MadeOf) -> Keeping {
         Keeping { url: format!("{root_url} {path}"), made_of }
     }
@@ -256,7 +255,7 @@ impl Keeping {
         }
     }
 
-    /// Sends what was rendered without the headers of pages, and keeps it.
+    /// Sends a body without the headers of pages, and keeps it.
     pub(super) async fn send_plain(
         self,
         app: &App,
@@ -291,7 +290,7 @@ fn finished(mut response: Response, audience: Audience) -> Response {
     response
 }
 
-/// Says who may cache an answer: only those for whom it was made.
+/// Says who may cache an answer: only those it was made for.
 pub(super) fn insert_caching(headers: &mut HeaderMap, audience: Audience) {
     let (caching, varies_by) = match audience {
         Audience::Everybody => ("no-cache", "Accept, Accept-Encoding"),
@@ -310,12 +309,12 @@ struct ErrorPage<'a> {
     status: u16,
     title: &'a str,
     detail: &'a str,
-    /// What one can do.
+    /// What the reader can do.
     advice: &'a str,
     retry_after_seconds: Option<u32>,
 }
 
-/// What one can do about an error of this kind.
+/// What the reader can do about an error of this kind.
 fn advice(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
@@ -393,13 +392,13 @@ pub(super) fn separated(number: usize) -> String {
     text
 }
 
-/// Whether a page for people is what is wanted most: browsers name HTML first, and programs do not.
+/// Whether the client prefers a page for people: browsers name HTML first, and programs do not.
 pub(super) fn wants_page(headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     accept.is_some_and(|accept| accept.starts_with("text/html"))
 }
 
-/// Says that the answer at this URL is another one for a browser: a cache that keeps it may not give it to everybody.
+/// Says that browsers get another answer at this URL, so that a cache does not give one answer to all clients.
 pub(super) fn insert_vary(headers: &mut HeaderMap) {
     let known = headers.get(VARY).and_then(|known| known.to_str().ok());
     let names = |known: &str| known.split(',').any(|it| it.trim().eq_ignore_ascii_case("accept"));
@@ -423,14 +422,14 @@ pub(super) fn is_problem(response: &Response) -> bool {
     is_problem && (response.status().is_client_error() || response.status().is_server_error())
 }
 
-/// What of an error's body is shown to people.
+/// The parts of an error's body that people see.
 #[derive(Deserialize)]
 struct Problem {
     detail: String,
 }
 
-/// A browser that is asked for a password in a window of its own shows no page with a link to our form. A scheme that it does
-/// not know it passes over.
+/// Challenges with a scheme that browsers do not know, so that they ignore it and show the page with a link to our form. With
+/// `Basic` they would open their own window for the password.
 pub(super) fn ask_by_form(site: &Site, response: &mut Response) {
     if response.status() == StatusCode::UNAUTHORIZED && site.place.is_some() {
         let challenge = HeaderValue::from_static("Cookie realm=\"larder\"");

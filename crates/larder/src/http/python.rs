@@ -1,7 +1,7 @@
-//! The Python index: devpi's URL space, and what installers and uploaders ask of it.
+//! The Python index: devpi's URL space, and the URLs of installers and uploaders.
 //!
-//! path -> [`route::Route`] -> (by the method) [`Endpoint`] -> handler -> response, with devpi's headers on every one. Whatever no other
-//! surface answers comes here: `/{user}/{index}/…` has no prefix of its own.
+//! path -> [`route::Route`] -> (by the method) [`Endpoint`] -> handler -> response, each with devpi's headers. All requests
+//! that no other surface answers come here: `/{user}/{index}/…` has no prefix.
 
 mod ask;
 mod audit;
@@ -50,7 +50,7 @@ pub(super) use self::simple::{show_simple_page_now, simple_page};
 pub(super) use self::stages::AsSeen;
 pub(super) use self::users::policy as user_policy;
 
-/// Which of devpi's protocols is spoken; its client refuses any other.
+/// The version of devpi's protocol; devpi's client refuses any other.
 const API_VERSION: HeaderValue = HeaderValue::from_static("2");
 /// The server whose behaviour this is.
 const SERVER_VERSION_TEXT: &str = "6.20.3";
@@ -110,19 +110,19 @@ pub(super) async fn answer(
     response
 }
 
-/// Whether pip or one of its kin asks: some of them name HTML first, as browsers do.
+/// Whether the client is pip or another installer: some of them name HTML first, as browsers do.
 pub(super) fn is_installer(headers: &HeaderMap) -> bool {
     let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
     agent.is_some_and(ask::is_installer)
 }
 
-/// Whether `/` is asked for as devpi's client does, rather than people.
+/// Whether a request for `/` is from devpi's client, rather than from a browser.
 pub(super) fn wants_users(app: &App, headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     app.config.python.enabled && accept.is_some_and(|accept| accept.contains("application/json"))
 }
 
-/// What decides between a page, JSON and what installers get.
+/// The headers that decide between a page, JSON and the form for installers.
 const BY_CLIENT: HeaderValue = HeaderValue::from_static("Accept, User-Agent");
 
 /// Whether browsers get a page where programs get JSON. For every refusal, they do.
@@ -141,7 +141,7 @@ fn has_page(endpoint: Endpoint) -> bool {
     )
 }
 
-/// What devpi sends with every response.
+/// The headers that devpi sends with every response.
 fn insert_headers(headers: &mut HeaderMap, stored: &Stored) {
     headers.insert(X_DEVPI_API_VERSION, API_VERSION);
     headers.insert(X_DEVPI_SERVER_VERSION, SERVER_VERSION);
@@ -153,8 +153,8 @@ fn insert_headers(headers: &mut HeaderMap, stored: &Stored) {
     headers.entry(X_DEVPI_SERIAL).or_insert_with(|| HeaderValue::from(stored.serial.0));
 }
 
-/// What answers each endpoint of this surface. Each handler has an allocation of its own: the largest of them takes many
-/// kilobytes, and every request would have to move as much.
+/// Calls the handler of an endpoint. Each handler's future is boxed: the largest takes many kilobytes, and every request would
+/// have to move as much.
 async fn dispatch(
     ask: &Ask,
     endpoint: Endpoint,
@@ -194,7 +194,7 @@ async fn dispatch(
         Endpoint::UploadFile => Box::pin(upload_or_push(ask, stage, body)).await,
         Endpoint::PushRelease => Box::pin(push::push_release(ask, stage, body)).await,
         Endpoint::DownloadFile => Box::pin(files::download_file(ask, stage, file)).await,
-        // Files without a digest are those of mirrors.
+        // Files without a digest belong to mirrors.
         Endpoint::FindExternalFile => {
             Box::pin(files::mirrored::find(ask, stage, file, Place::of_external(&file.names))).await
         }
@@ -263,8 +263,8 @@ fn wrong_method(ask: &Ask, route: &Route) -> Result<Response, Refused> {
     }
 }
 
-/// Which endpoint a `POST /{user}/{index}` is for, by what it says of its body: a form is an upload, XML a call, and
-/// everything else JSON, whatever it says it is.
+/// The endpoint of a `POST /{user}/{index}`, by its body: a form is an upload, XML a call, and anything else JSON, whatever its
+/// `Content-Type`.
 fn refined(ask: &Ask, endpoint: Endpoint) -> Endpoint {
     match media_type(ask).as_str() {
         _ if endpoint != Endpoint::UploadFile => endpoint,

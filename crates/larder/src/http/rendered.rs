@@ -1,7 +1,7 @@
-//! What strangers wrote, rendered for pages, and kept for a while: the same description is looked at again and again.
+//! Rendered texts of strangers for pages, cached, because the same description is read again and again.
 //!
-//! text and how it is shown -> [`markup::render`] on a thread that may take long -> [`Rendered`], found again by a key that
-//! says all that it was made of.
+//! text and how it is shown -> [`markup::render`] on a thread that may take long -> [`Rendered`], found again by a key of
+//! everything that it was made of.
 
 use std::convert::Infallible;
 use std::sync::{Arc, LazyLock};
@@ -12,18 +12,18 @@ use quick_cache::sync::Cache;
 use record::Digest;
 use tokio::sync::Semaphore;
 
-/// Memory for what was rendered, in bytes.
+/// Memory for rendered texts, in bytes.
 const BYTES_MAX: u64 = 8 << 20;
 
-/// What one takes beside its text, roughly, in bytes.
+/// Bytes that an entry takes besides its text, roughly.
 const ENTRY_BYTES: u64 = 300;
 
-/// What a text was rendered from: two that are the same have the same key.
+/// What a text was rendered from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    /// Of the bytes that hold the text.
+    /// The digest of the bytes with the text.
     pub(super) digest: Digest,
-    /// What else it depends on: where its links lead from, and the commit that says which of them lead to something.
+    /// What else the result depends on: where its links start from, and the commit that says which of them lead to something.
     pub(super) place: Option<(String, u64)>,
 }
 
@@ -38,7 +38,7 @@ impl Weighter<Key, Arc<Rendered>> for Weights {
     }
 }
 
-/// Texts that are rendered at the same time. Uploads have permits of their own: none waits for readers.
+/// Texts that are rendered at the same time. Uploads have their own permits, so none waits for readers.
 const RENDERED_AT_ONCE: usize = 2;
 
 static RENDERING: Semaphore = Semaphore::const_new(RENDERED_AT_ONCE);
@@ -56,7 +56,7 @@ pub(super) async fn rendered(key: Key, render: impl FnOnce() -> Rendered) -> Arc
     }
 }
 
-/// What `render` makes, for a text that differs from reader to reader and is not kept.
+/// Calls `render` for a text that differs from reader to reader and is not cached.
 pub(super) async fn rendered_once(render: impl FnOnce() -> Rendered) -> Arc<Rendered> {
     // Few are made at a time, as each may take milliseconds. It is never closed.
     let _permit = RENDERING.acquire().await;
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(made.get(), 2);
     }
 
-    /// Those who come while it is being made wait for it, although more could be made at the same time.
+    /// Tasks that come while a text is being rendered wait for it, even if more could be rendered at the same time.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn what_many_tasks_ask_for_at_once_is_rendered_once() {
         let key = Key { digest: Digest::of(b"asked for by many tasks"), place: None };
@@ -110,7 +110,7 @@ mod tests {
                     asking.fetch_add(1, SeqCst);
                     rendered(key, move || {
                         made.fetch_add(1, SeqCst);
-                        // Until the test has dropped the other end.
+                        // Waits until the test has dropped the other end.
                         let _ = wait.lock().expect("not poisoned").recv();
                         Rendered::default()
                     })

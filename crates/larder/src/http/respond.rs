@@ -1,4 +1,4 @@
-//! From a finished reply to a response: conditional GET and encodings, once for all surfaces.
+//! Makes a response of a finished reply: conditional GET and encodings, once for all surfaces.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -18,13 +18,13 @@ use store::BlobReader;
 use super::negotiation::{accepted_encoding, listed};
 use crate::cache::finished_pages::FinishedPage;
 
-/// Longer bodies are encoded on a thread of their own, so that no other request waits for them.
+/// Longer bodies are encoded on another thread, so that no other request waits for them.
 const ENCODED_INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// Room for the headers of nearly every answer, so that their map grows once.
 const HEADERS_MAX: usize = 8;
 
-/// What of a request decides how its reply is sent.
+/// The headers of a request that decide how its reply is sent.
 pub(super) struct Conditions {
     if_none_match: Option<String>,
     encoding: Encoding,
@@ -106,7 +106,7 @@ fn respond_with(
     response
 }
 
-/// A response with these bytes of a blob.
+/// A response with this range of a blob.
 pub(super) fn blob_range(blob: &BlobReader, range: Range<u64>) -> Response {
     let bytes = range.end - range.start;
     let file = blob.file_to_send(&range);

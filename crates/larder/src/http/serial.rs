@@ -1,8 +1,8 @@
-//! `X-Larder-Serial`: never reading older than what one has seen.
+//! `X-Larder-Serial`: a client never reads an older state than it has seen.
 //!
-//! Every response out of the store carries the serial that it was made from, or that it made (the Python index
-//! in `X-DEVPI-SERIAL`, as its clients know it). A client that sends one back, to this process or to another of the
-//! same store, is answered from that serial or a later one: the request waits until this process has it.
+//! Every response from the store carries the serial that it was made from, or that it made (the Python index in
+//! `X-DEVPI-SERIAL`, as its clients know it). If a client sends one back, to this process or another one of the same store, the
+//! request waits until this process has that serial.
 
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
@@ -14,7 +14,7 @@ use crate::app::App;
 /// The header, in both directions.
 pub(super) const X_LARDER_SERIAL: HeaderName = HeaderName::from_static("x-larder-serial");
 
-/// Waits until the published state is no older than what the request has seen.
+/// Waits until the published state is at least as new as what the client has seen.
 ///
 /// # Errors
 /// 400 for a value that is no serial; 503 if this process does not have it in time.

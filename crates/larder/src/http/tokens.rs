@@ -1,8 +1,8 @@
 //! `/+tokens`: the API tokens of the sender, and for administrators with `?user=` those of others.
 //!
-//! credentials -> principal -> [`UserPolicy`] -> change -> commit -> response. A token is shown once, in the
-//! answer to the request that made it; no answer may be kept by anybody on the way. A token that lacks the
-//! scope `user:admin` manages no tokens, nor does a limited one, and none makes a wider one than itself.
+//! credentials -> principal -> [`UserPolicy`] -> change -> commit -> response. A token is shown once, in the answer to the
+//! request that made it; no answer may be cached. A token without the scope `user:admin` manages no tokens, and neither does a
+//! limited one. No token makes one with more rights than its own.
 
 use account::{
     Forbidden, Lack, Object, Principal, Scope, Scopes, TokenId, TokenText, UserName, UserPolicy,
@@ -31,19 +31,19 @@ const BODY_BYTES_MAX: usize = 16 << 10;
 /// No setting moves whose tokens are whose business.
 const POLICY: UserPolicy = UserPolicy { strangers_create_users: false, modifiers: None };
 
-/// What a new token is to be, as somebody asks for it.
+/// The properties of a new token, as its owner asks for it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wish {
     /// `["article:write", …]`.
     scopes: Vec<String>,
-    /// As for `larder token create --expires`; never, without it.
+    /// As for `larder token create --expires`; `None` for a token that does not expire.
     expires: Option<String>,
-    /// What its owner notes about it.
+    /// The owner's note about it.
     #[serde(default)]
     comment: String,
-    /// What it is limited to: `["team/dev"]`, `["yourproject"]`, `["/docs/"]`. Not limited, without them; a list of
-    /// nothing is refused, as it would be taken for either.
+    /// What the token is limited to: `["team/dev"]`, `["yourproject"]`, `["/docs/"]`. If absent, it is not limited; an empty
+    /// list is refused, as it could be taken for either.
     indexes: Option<Vec<String>>,
     projects: Option<Vec<String>>,
     prefixes: Option<Vec<String>>,
@@ -135,7 +135,7 @@ pub(super) async fn revoke_token(app: &App, head: &Parts) -> Result<Response, Ht
     let text = head.uri.path().strip_prefix("/+tokens/").unwrap_or_default();
     let id = text.parse::<TokenText>().map(|token| token.id()).or_else(|_| text.parse());
     let id: TokenId = id.map_err(|error| HttpError::bad_request(error.to_string()))?;
-    // A user who may manage their own is not told which others there are.
+    // A user who may manage only their own tokens does not learn which other users exist.
     let own = principal.user_name().cloned().ok_or_else(unidentified)?;
     POLICY.manage_tokens(&principal, &own).map_err(|error| refused(&principal, &error))?;
     let ((), serial) = commit(app, &principal, |stored, principal| {
@@ -150,7 +150,7 @@ pub(super) async fn revoke_token(app: &App, head: &Parts) -> Result<Response, Ht
     Ok(answer(StatusCode::NO_CONTENT, None, serial))
 }
 
-/// Who asks: somebody.
+/// The sender, who must be a user.
 async fn asking(app: &App, head: &Parts) -> Result<Principal, HttpError> {
     serial::wait_for_seen(app, &head.headers).await?;
     let principal = auth::principal_of(app, head).await?;
@@ -164,7 +164,7 @@ fn unidentified() -> HttpError {
     HttpError::unauthorized("to manage tokens, a user and a password are needed")
 }
 
-/// Whose tokens are meant: those of `?user=`, else one's own.
+/// The user whose tokens are meant: that of `?user=`, else the sender.
 fn owner(head: &Parts, principal: &Principal) -> Result<UserName, HttpError> {
     let bad = |detail: String| HttpError::bad_request(detail);
     let mut owner = None;
@@ -181,7 +181,7 @@ fn owner(head: &Parts, principal: &Principal) -> Result<UserName, HttpError> {
     owner.or_else(|| principal.user_name().cloned()).ok_or_else(unidentified)
 }
 
-/// 403, with what a token lacks, or who may.
+/// 403, with what the token lacks, or who may.
 fn refused(principal: &Principal, error: &Forbidden) -> HttpError {
     let detail = match (principal.lack(Scope::UserAdmin, Object::Server), error) {
         (Some(Lack::Scope(scope)), _) => {
@@ -231,8 +231,8 @@ async fn wish(
     serde_json::from_slice(&bytes).map_err(|error| bad(&error))
 }
 
-/// Commits what `decide` makes of what is there for who asks, as of then; decided anew where another write came first:
-/// what it says of it, and the serial.
+/// Commits what `decide` makes of the newest state and the sender; it is called again if another write came first. Returns its
+/// result and the serial.
 async fn commit<T>(
     app: &App,
     proved: &Principal,

@@ -55,9 +55,9 @@ pub(super) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// What a stranger wrote, so that no character of it hides, moves or reorders what stands beside it: control characters are shown as
-/// their pictures, and those that are invisible or change the direction as their numbers: all that Unicode calls
-/// `Default_Ignorable_Code_Point`, the other ends of lines, and an empty Braille cell. Lines and tabs stay.
+/// A stranger's text in which no character hides, moves or reorders others: control characters are shown as their pictures, and
+/// those that are invisible or change the direction as their numbers: all that Unicode calls `Default_Ignorable_Code_Point`,
+/// the other ends of lines, and an empty Braille cell. Lines and tabs stay.
 pub(super) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -97,7 +97,7 @@ pub(super) fn visible_name(name: &str) -> String {
     visible(name).replace('\n', "\u{240a}").replace('\t', "\u{2409}")
 }
 
-/// Those whom a list names, for a sentence.
+/// The users and groups of a list, for a sentence.
 pub(super) fn people(list: &Acl) -> String {
     let named = list.entries().iter().map(|entry| match entry {
         AclEntry::Everybody => "everybody".to_owned(),

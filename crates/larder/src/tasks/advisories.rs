@@ -32,7 +32,8 @@ pub struct Refresh {
     has_failed_to_keep: bool,
 }
 
-/// Opens the source, and publishes what an earlier run kept; then a file, which is judged by that as if the server had not stopped.
+/// Opens the source, and publishes what an earlier run kept, then a file. A file is compared with what was kept, as if the
+/// server had not stopped.
 ///
 /// # Errors
 /// If there can be no HTTP client.
@@ -118,7 +119,7 @@ impl Refresh {
         }
     }
 
-    /// Publishes what an earlier run kept, if it kept anything.
+    /// Publishes the bundle that an earlier run kept, if there is one.
     async fn load_kept(&mut self) {
         let kept = self.kept.clone();
         let (stop, _stop_when_dropped) = stop_when_dropped();
@@ -145,7 +146,7 @@ impl Refresh {
         let kept = self.kept.clone();
         let (stop, _stop_when_dropped) = stop_when_dropped();
         let reading = tokio::task::spawn_blocking(move || {
-            // The copy is read, since nobody else writes to it: records are read from it later, too.
+            // Reads the copy: only this task writes to it, so records can be read from it later, too.
             let staged = kept.stage(&arrival).map_err(|error| error.to_string());
             let file = match &staged {
                 Ok(staged) => staged.file.try_clone(),
@@ -254,7 +255,8 @@ fn read(file: File, stop: &CancellationToken) -> Result<Bundle, BundleError> {
     Bundle::read(FileReader::from(file), bytes, |_, _| !stop.is_cancelled())
 }
 
-/// What stops the reading of a bundle, and what does so when it is dropped: a server that is told to stop waits for no reading.
+/// A token that stops the reading of a bundle, and a guard that cancels it when dropped, so that shutdown does not wait for a
+/// reading.
 fn stop_when_dropped() -> (CancellationToken, DropGuard) {
     let stop = CancellationToken::new();
     (stop.clone(), stop.drop_guard())

@@ -1,7 +1,7 @@
-//! Reads the texts of articles that are new, and publishes the index of all ([`crate::published::article_texts`]).
+//! Reads the texts of new and changed articles, and publishes the index of all texts ([`crate::published::article_texts`]).
 //!
-//! At the start it reads all of them, a few at a time, on threads of low priority; then those of each commit, at once. A text that
-//! cannot be read is tried again later; until then its article is found by name and title.
+//! At the start it reads all texts, a few at a time, on threads of low priority; then those of each commit, at once. A text
+//! that cannot be read is tried again later; until then its article is found by name and title.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,13 +37,13 @@ struct Indexing {
     /// The articles that are in it.
     seen: Snapshot,
     serial: record::Serial,
-    /// Those whose texts could not be read.
+    /// Articles whose texts could not be read.
     unread: BTreeSet<ArticleName>,
-    /// Those for whose texts there was no memory.
+    /// Articles whose texts found no room in memory.
     without_room: BTreeSet<ArticleName>,
 }
 
-/// An article that has changed, and what was read of it.
+/// An article that has changed, and the beginning of its text.
 #[derive(Clone)]
 struct Source {
     name: ArticleName,
@@ -110,7 +110,7 @@ async fn work(app: &Arc<App>) {
 /// A merge that runs on a thread of its own.
 type Merging = JoinHandle<std::thread::Result<Merged>>;
 
-/// Waits for the merge that runs; for ever if there is none. `None` if it failed.
+/// Waits for the running merge; forever if there is none. `None` if it failed.
 async fn finished(merging: &mut Option<Merging>) -> Option<Merged> {
     match merging {
         Some(merging) => merging.await.ok().and_then(Result::ok),
@@ -136,7 +136,7 @@ impl Indexing {
         });
     }
 
-    /// Indexes these articles as they are.
+    /// Indexes the current texts of these articles.
     async fn take(&mut self, app: &Arc<App>, articles: &Snapshot, names: &[ArticleName]) {
         let is_bulk = names.len() > CHUNK;
         let mut failed = None;
@@ -165,7 +165,7 @@ impl Indexing {
             if let Some(index) = indexed(app, self.index.clone(), sources, is_bulk).await {
                 self.index = Arc::new(index);
             }
-            // A merge may take as long as there are texts: none of the threads that compute for programs does it.
+            // A merge may take as long as there are texts, so it does not run on the threads that compute for programs.
             while is_bulk && let Some(merge) = self.index.wants_merge() {
                 match cpu_pool::apart(move || merge.run()).await {
                     Ok(merged) => self.index = Arc::new(self.index.with(merged)),
@@ -176,11 +176,11 @@ impl Indexing {
                 }
             }
             if is_bulk {
-                // What is there is found while the others are read.
+                // Searches find these texts while the others are read.
                 self.publish(app);
             }
         }
-        // One line, however many there are.
+        // One log line, however many failed.
         if let Some((name, error)) = failed {
             let count = self.unread.len();
             tracing::warn!(count, %name, error, "texts of articles cannot be read, and are not searched; the first of them");
@@ -210,7 +210,7 @@ async fn read(
     (Source { name, content, text }, failure)
 }
 
-/// The first bytes of a content; none if it is missing.
+/// The first bytes of a content; `None` if it is missing.
 async fn beginning(app: &App, content: &Content) -> Result<Option<Bytes>, BlobError> {
     let end = content.size_bytes.min(TEXT_BYTES_MAX as u64);
     if let Some(content) = app.contents.at_hand(&content.digest) {

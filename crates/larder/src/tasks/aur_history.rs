@@ -13,7 +13,7 @@ use crate::changes::Followed;
 use crate::changes::aur_history::AurHistory;
 use crate::memory;
 
-/// How long a failure is left alone, if no snapshot comes before.
+/// The pause after a failure, unless another snapshot is published earlier.
 const RETRY: Duration = Duration::from_secs(30);
 
 /// Runs until `shutdown`.

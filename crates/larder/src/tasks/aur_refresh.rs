@@ -25,7 +25,8 @@ use crate::published::lists::Lists;
 /// A dump that could not be kept is tried again this often, when the source is looked at.
 const KEEP_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Runs until `shutdown`, and then keeps what is to be kept. Without a source the last good dump of the data directory is served.
+/// Runs until `shutdown`, and keeps the last dump before it ends. Without a source it serves the kept dump of the data
+/// directory.
 pub async fn run(
     app: Arc<App>,
     mut kept: KeptDump,
@@ -42,11 +43,12 @@ pub async fn run(
 
 struct Refresh {
     app: Arc<App>,
-    /// Whether the last dump could not be kept; each spell of that is logged once.
+    /// Whether the last dump could not be kept: only the first failure in a row is logged.
     kept_failed: bool,
     /// When a dump was last kept.
     kept_at: Option<Instant>,
-    /// What is served and not kept yet: of a database, which may change every second, while a dump is large; or after a failure.
+    /// What is served and not kept yet: after a failure, or because the source is a database, which may change every second,
+    /// while a dump is large.
     unkept: Option<(Unkept, Arc<AurPublished>)>,
     merging: Option<Merging>,
 }
@@ -54,13 +56,13 @@ struct Refresh {
 /// Where the dump of a snapshot is.
 enum Unkept {
     Arrived(Arrival),
-    /// Still to be written, from the snapshot.
+    /// Nowhere yet: it is written from the snapshot.
     Changed(Update),
 }
 
 /// All of a snapshot is being put into one segment.
 struct Merging {
-    /// What is served now: the snapshot that is merged, after `since`. If something else is published, the outcome is of no use.
+    /// The snapshot that is merged, and that was served before `since`. If another one is published, the outcome is dropped.
     published: Arc<AurPublished>,
     /// What has changed since it began.
     since: Vec<Changes>,
@@ -85,7 +87,7 @@ impl Refresh {
         requests: &mut mpsc::Receiver<RefreshRequest>,
         shutdown: &CancellationToken,
     ) {
-        // A file is at hand, so it comes first; a URL may take its time or be down, so what is kept does.
+        // A file is at hand, so it is read first. A URL may be slow or down, so the kept dump is read first.
         let is_file =
             source.as_ref().is_some_and(|source| matches!(source.spec(), SourceSpec::File(_)));
         if is_file && let Some(source) = source {
@@ -120,7 +122,7 @@ impl Refresh {
                     }
                 }
                 (Some(RefreshRequest::Reload(outcome)), None) => {
-                    // Nobody may wait for the outcome.
+                    // The sender may no longer wait for the outcome.
                     let _ = outcome.send(Err("no source is configured".to_owned()));
                 }
                 (request, Some(source)) => {
@@ -178,7 +180,8 @@ impl Refresh {
                 self.app.metrics.refreshed(RefreshResult::Published);
                 let is_later = self.is_kept_later(source);
                 let unkept = match source.spec() {
-                    // What is kept of a database is always written from the snapshot: in one order, whichever way it was read.
+                    // The dump of a database is always written from the snapshot, so its order does not depend on how the
+                    // tables were read.
                     SourceSpec::Database(_) => Unkept::Changed(Update::whole(&arrival)),
                     _ => Unkept::Arrived(arrival),
                 };
@@ -290,7 +293,7 @@ impl Refresh {
         Ok((published, arrival))
     }
 
-    /// Publishes what is served with some package bases changed. True if anything differs.
+    /// Applies changed package bases to what is served, and publishes the result. True if anything differs.
     async fn take_changes(&mut self, source: &mut Source, mut update: Update) -> ReloadOutcome {
         let Some(before) = self.app.aur.snapshot_full() else {
             let problem = "changes of a database came before its packages".to_owned();
@@ -377,7 +380,7 @@ impl Refresh {
         self.merging = Some(Merging { published: published.clone(), since: Vec::new(), task });
     }
 
-    /// Publishes the same packages in one segment, if they are still what is served.
+    /// Publishes the merged snapshot, unless another snapshot was published meanwhile.
     fn take_merged(&mut self, merged: Result<Snapshot, JoinError>) {
         let Some(Merging { published: before, since, .. }) = self.merging.take() else { return };
         let mut snapshot = match merged {
@@ -464,14 +467,14 @@ impl Refresh {
         }
     }
 
-    /// Whether a dump from this source waits, since another one was kept a short time ago.
+    /// Whether to keep a dump of this source later, because the last one was kept a short time ago.
     fn is_kept_later(&self, source: &Source) -> bool {
         let interval = Duration::from_secs(self.app.refresh_seconds.load(Relaxed));
         matches!(source.spec(), SourceSpec::Database(_))
             && self.kept_at.is_some_and(|at| at.elapsed() < interval)
     }
 
-    /// Keeps what has waited for its time, or could not be kept a while ago, or `at_once`.
+    /// Keeps a dump that had to wait or failed to be kept, if its time has come; with `at_once` in any case.
     fn keep_late(&mut self, kept: &mut KeptDump, at_once: bool) {
         let interval = Duration::from_secs(self.app.refresh_seconds.load(Relaxed));
         let interval = if self.kept_failed { interval.min(KEEP_RETRY_INTERVAL) } else { interval };

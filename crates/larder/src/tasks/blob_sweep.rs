@@ -1,4 +1,4 @@
-//! Clears the store of records that belong to no stage, and of blobs that no record names, every now and then.
+//! Deletes records that belong to no stage, and blobs that no record names, at intervals.
 //!
 //! a pause of `store.sweep_seconds`, more or less -> what a deleted stage left behind -> [`maintenance::sweep`] ->
 //! metrics and a log line. Any number of processes may do so on one store: the sweep is safe beside writers and
@@ -38,7 +38,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     }
 }
 
-/// From half of `interval` to one and a half.
+/// A pause between half of `interval` and one and a half; `chance` is from 0 to 1.
 fn pause(interval: Duration, chance: f64) -> Duration {
     interval.mul_f64(0.5 + chance)
 }
@@ -92,12 +92,12 @@ pub async fn sweep(app: &App) {
     }
 }
 
-/// Removes the records of what came into a stage of the Python index while it was being deleted, so that nothing
-/// names its blobs any more.
+/// Removes records that were written into a stage of the Python index while it was being deleted, so that nothing names their
+/// blobs any more.
 async fn sweep_leftovers(app: &App) {
     // Not read yet, or never: then there is nothing to decide on.
     let Some(stored) = app.live_store.snapshot_full() else { return };
-    // It looks at every stage that ever was.
+    // Planning looks at every stage that ever existed.
     let looking =
         tokio::task::spawn_blocking(move || pypi::change::stage::sweep_leftovers(&stored.index));
     let batch = match looking.await {

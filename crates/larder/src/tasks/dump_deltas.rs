@@ -1,7 +1,7 @@
-//! Compares each dump that is kept with the one before, for those who fetch only what differs.
+//! Compares each dump that is kept with the one before, for clients that fetch only what differs.
 //!
-//! a kept dump -> [`Comparing::take`] -> the next one that was kept meanwhile, if any. A failure changes nothing but a log line and
-//! the answers to those who want a delta: they fetch the dump.
+//! a kept dump -> [`Comparing::take`] -> the next one that was kept meanwhile, if any. If it fails, it logs a line, and clients
+//! that ask for a delta fetch the whole dump.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::app::App;
 use crate::changes::deltas::Comparing;
 use crate::memory;
 
-/// Runs until no other dump will be kept, and has then compared the last one: else the next process would not know how the dumps
-/// of this one lead to it.
+/// Runs until no other dump will be kept. It compares the last dump before it ends, because the next process cannot tell how
+/// this process's dumps lead to it.
 pub async fn run(app: Arc<App>) {
     let mut kept = app.deltas.kept();
     let mut comparing = Comparing::default();

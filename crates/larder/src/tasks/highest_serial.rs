@@ -1,4 +1,4 @@
-//! Notes beside the blobs how far the records have come, so that a start tells an older copy of them.
+//! Notes beside the blobs how far the records have come, so that a start recognises an older copy of them.
 //!
 //! the serial that is published -> [`BlobStore::note_serial`](store::BlobStore::note_serial): every few minutes if it has
 //! grown, at the end of a server, and when the database is found to lack something. No write waits for it.
@@ -13,7 +13,7 @@ use crate::app::App;
 
 const INTERVAL: Duration = Duration::from_secs(300);
 
-/// How long it may take; an object store that does not answer keeps nobody.
+/// The timeout of a note: an object store that does not answer must not hold up the server.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs until `shutdown`.

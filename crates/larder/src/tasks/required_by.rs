@@ -25,7 +25,7 @@ const CHUNK: usize = 256;
 /// Metadata that is read at the same time.
 const READ_AT_ONCE: usize = 4;
 
-/// Metadata of more bytes is not looked at: nearly all of that is a description.
+/// Longer metadata is not read: nearly all of it is a description.
 const METADATA_BYTES_MAX: u64 = 4 << 20;
 
 /// Memory for the index. Beyond it, what projects require is left out. For a moment there are two: [`Indexing::compact`].
@@ -42,7 +42,7 @@ struct Indexing {
     index: pypi::RequiredBy,
     /// The projects that are in it.
     seen: Snapshot,
-    /// Those whose metadata could not be read.
+    /// Projects whose metadata could not be read.
     unread: BTreeMap<Place, Digest>,
     /// Whether all were looked at once.
     is_complete: bool,
@@ -132,10 +132,10 @@ impl Indexing {
             if self.index.is_loose() {
                 self.compact().await;
             }
-            // What is there is found while the others are read.
+            // What was read counts while the rest is read.
             self.publish(app);
         }
-        // One line, however many there are.
+        // One log line, however many failed.
         if let Some((project, error)) = failed {
             let count = self.unread.len();
             tracing::warn!(count, %project, %error, "the metadata of projects cannot be read, so what requires others is not known of them; the first of them");
@@ -168,7 +168,7 @@ impl Indexing {
     }
 }
 
-/// What the version requires that this metadata is of; nothing, if it is missing, too long, or no metadata.
+/// The requirements in this metadata; none if it is missing, too long, or not metadata.
 async fn required(app: &App, digest: Digest) -> Result<RequiredNames, BlobError> {
     let bytes: Bytes = match app.store.blobs.bytes(digest, METADATA_BYTES_MAX).await {
         Ok(Some(bytes)) => bytes,

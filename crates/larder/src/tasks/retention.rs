@@ -1,10 +1,9 @@
-//! Removes old versions from the stages of the Python index whose configuration says which, every now and then.
+//! Removes old versions from the stages of the Python index that have a retention rule, at intervals.
 //!
-//! a pause of `python.retention_interval_seconds` -> each stage's [`RetentionRule`] -> a plan on the state as it
-//! is -> one batch a stage -> metrics and a log line. Any number of processes may do so on one store: a batch
-//! names what it was decided on, so of two that meet one is committed, and the other finds nothing left to remove.
-//! What a rule would remove, `+retention?dry_run` tells; it never runs here before it is in a stage's
-//! configuration.
+//! a pause of `python.retention_interval_seconds` -> each stage's [`RetentionRule`] -> a plan on the state as it is -> one
+//! batch a stage -> metrics and a log line. Any number of processes may do so on one store: a batch names what it was decided
+//! on, so of two that meet one is committed, and the other finds nothing left to remove. `+retention?dry_run` tells what a rule
+//! would remove before it is in a stage's configuration.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,7 +22,7 @@ const FIRST_PAUSE_MAX: Duration = Duration::from_secs(600);
 /// How many removed versions a log line names.
 const NAMED_MAX: usize = 10;
 
-/// Runs until `shutdown`; at once back if nothing is to be removed by itself.
+/// Runs until `shutdown`; returns at once if retention or the Python index is switched off.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let interval = app.config.python.retention_interval;
     if interval.is_zero() || !app.config.python.enabled {
@@ -34,7 +33,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
         if shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
             return;
         }
-        // Cut off anywhere, a stage is as it was or as its rule wants it.
+        // It may be cancelled anywhere: each stage is then either unchanged or as its rule wants it.
         if shutdown.run_until_cancelled(apply(&app)).await.is_none() {
             return;
         }
@@ -42,8 +41,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     }
 }
 
-/// Applies every stage's rule once. A stage that cannot be changed is logged, and does not keep the others from
-/// being changed.
+/// Applies every stage's rule once. If a stage cannot be changed, that is logged, and the others are still changed.
 pub async fn apply(app: &App) {
     // Not read yet, or never: then there is nothing to decide on.
     let Some(stored) = app.live_store.snapshot_full() else { return };
@@ -71,7 +69,7 @@ pub async fn apply(app: &App) {
     }
 }
 
-/// What was removed from one stage by the rule that it has by now.
+/// Applies the stage's current rule; returns what it removed.
 async fn apply_to(app: &App, name: &StageName) -> anyhow::Result<Vec<Removal>> {
     let removals = Mutex::new(Vec::new());
     let removed = &removals;

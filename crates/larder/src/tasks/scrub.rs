@@ -1,9 +1,9 @@
 //! Reads every blob that a record names once in `store.scrub_seconds`, and compares it with its digest.
 //!
-//! a part of the digests -> those that records name -> each read, at a steady and bounded pace -> what is missing or
-//! damaged is in [`BlobStore::damaged`](store::BlobStore::damaged), hence in a metric and in `/readyz?verbose`. Disks
-//! lose bits without a word: what nobody asks for would otherwise be found damaged when it is needed. Each round
-//! begins at another place, so that a process that is often restarted comes by everything as well.
+//! a part of the digests -> those that records name -> each read, at a steady and bounded pace -> what is missing or damaged is
+//! in [`BlobStore::damaged`](store::BlobStore::damaged), and so in a metric and in `/readyz?verbose`. Disks lose bits silently:
+//! without this, damage in a blob that is rarely read would be found only when it is needed. Each round begins at another
+//! place, so that a process that is often restarted also reaches every blob.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Follows the store: serials -> records -> the next state of every surface -> publish.
 //!
-//! The first look loads everything; each later one takes what was committed since, by this process or by
-//! another. A store that cannot be read changes nothing but a log line, a metric and
-//! [`LiveStore::trouble`](stored::LiveStore::trouble); nor does one that fell back behind what was read of it, until this process is started again.
+//! The first look loads everything; each later one takes what was committed since, by this process or by another. If the store
+//! cannot be read, the published state stays; a log line, a metric and [`LiveStore::trouble`](stored::LiveStore::trouble) tell
+//! of it. So it is if the store has fallen back behind what was read of it, until this process is restarted.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::tasks::highest_serial;
 /// Shortest and longest wait after a failure.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// How often the store is looked at while nothing is told of it: that it is lost, nobody tells.
+/// How often the store is looked at without a notification: a lost store sends none.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Runs until `shutdown`.
@@ -60,8 +60,8 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                 }
                 if is_first || serial > before {
                     app.metrics.store_serial.set(i64::try_from(serial.0).unwrap_or(i64::MAX));
-                    // Before, so that who is told of a change finds that it counts; and after, as requests may have seen the
-                    // state before meanwhile.
+                    // Called before publishing, so that a client that learns of a change finds it in force; and after it,
+                    // because requests may have read the old state in between.
                     app.mirrors.follow(&follower.state().stored.index);
                     live_store.publish(follower.state().stored.clone());
                     app.mirrors.follow(&follower.state().stored.index);
@@ -107,13 +107,13 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                          damaged; a backup can be restored"
                     ));
                 }
-                // A database that was away may come back without its latest commits: that is news again. And one that
-                // is away after that has not got them back.
+                // After an outage the database may have lost its latest commits; that is logged as well. A further outage does
+                // not bring them back.
                 let was_rewound = is_rewound;
                 is_rewound |= matches!(error, ReadError::Rewound(_));
                 if is_rewound && !was_rewound {
-                    // The next start must find out that something is missing, whatever it finds. The note comes before the
-                    // log line: an operator who reads that line may restart at once.
+                    // The next start must notice that something is missing, whatever state the database is in then. The note
+                    // comes before the log line: an operator who reads that line may restart at once.
                     highest_serial::note_up_to(&app, before).await;
                 }
                 app.metrics.store_is_rewound.set(is_rewound.into());
@@ -136,7 +136,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     }
 }
 
-/// Waits for the index that is being built; for ever if there is none.
+/// Waits for the index that is being built; forever if there is none.
 async fn finished(
     indexing: &mut Option<JoinHandle<article::SearchIndex>>,
 ) -> Result<article::SearchIndex, JoinError> {

@@ -55,7 +55,7 @@ async fn follow(app: &App, webhook: &Webhook) {
     let path = app.config.data_dir.join(DIRECTORY).join(format!("{}.position", webhook.name));
     let mut news = feed.subscribe();
     let mut accounts = app.changes.accounts.subscribe();
-    // What is to be told at the next delivery before anything else: why the position was of no use.
+    // `is_lost` makes the next delivery tell the webhook to start over, because its position was of no use.
     let (mut at, mut is_lost) = begin(app, webhook, feed, &path).await;
     webhook.reached(feed.position(at));
     let mut kept_at = tokio::time::Instant::now();
@@ -106,7 +106,7 @@ async fn follow(app: &App, webhook: &Webhook) {
     }
 }
 
-/// Where to begin: at the position that was kept, or else now. Whether that one was lost.
+/// Where to begin, and whether the kept position was lost. Without a usable position it begins now.
 async fn begin(app: &App, webhook: &Webhook, feed: &Feed, path: &Path) -> (Serial, bool) {
     loop {
         let kept = match tokio::fs::read_to_string(path).await {
@@ -127,7 +127,7 @@ async fn begin(app: &App, webhook: &Webhook, feed: &Feed, path: &Path) -> (Seria
                 let found = position.map_err(|()| Lost::OfAnother).and_then(|it| feed.find(&it));
                 return found.map_or((now, true), |serial| (serial, false));
             }
-            // From here on nothing is missed.
+            // From this position on, no change is missed.
             None => {
                 keep(app, webhook, path, feed.position(now)).await;
                 return (now, false);
@@ -136,7 +136,7 @@ async fn begin(app: &App, webhook: &Webhook, feed: &Feed, path: &Path) -> (Seria
     }
 }
 
-/// What to deliver after `at`, with an empty body if that is nothing, and whether there is more.
+/// The delivery after `at`, with an empty body if there is nothing to tell, and whether there is more.
 fn next(
     app: &App,
     webhook: &Webhook,
@@ -202,8 +202,8 @@ async fn fail(app: &App, webhook: &Webhook, failure: Failure) {
     webhook.pause(pause).await;
 }
 
-/// Posts a signed delivery without changes, which says that it is a test. It tells nothing of the position of the webhook,
-/// and changes none.
+/// Posts a signed delivery without changes, which says that it is a test. It neither contains nor changes the position of the
+/// webhook.
 ///
 /// # Errors
 /// Why it did not arrive, or was not taken.
@@ -221,19 +221,19 @@ pub(crate) async fn test(app: &App, webhook: &Webhook) -> Result<(), Failure> {
     app.webhooks.post(webhook, &name, body.to_string().into_bytes()).await
 }
 
-/// The time before the next attempt after so many: twice as long each time, and by chance up to half of that shorter, so
-/// that webhooks which failed together do not come together again.
+/// The pause after this many attempts: it doubles each time, and is shortened at random by up to half, so that webhooks which
+/// failed together do not retry together.
 fn pause(attempts: u32) -> Duration {
     let longest =
         RETRY_FIRST.saturating_mul(1 << attempts.saturating_sub(1).min(16)).min(RETRY_MAX);
     let mut chance = [0; 2];
-    // Without chance it is the longest.
+    // If there are no random bytes, the pause is not shortened.
     let _ = getrandom::fill(&mut chance);
     longest - longest.mul_f64(f64::from(u16::from_le_bytes(chance)) / f64::from(u16::MAX) / 2.0)
 }
 
-/// Keeps the position until that succeeds: what was delivered would be told again after a restart, and what a new
-/// webhook has yet to be told would be missed.
+/// Keeps the position, and retries until that succeeds. Otherwise, after a restart, delivered changes would be sent again, and
+/// a new webhook would miss changes.
 async fn keep(app: &App, webhook: &Webhook, path: &Path, position: String) {
     loop {
         let (path, text) = (path.to_owned(), position.clone());
@@ -257,7 +257,7 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let aside: PathBuf = path.with_extension("position.tmp");
     let mut file = std::fs::File::create(&aside)?;
     std::io::Write::write_all(&mut file, text.as_bytes())?;
-    // Half a position after a power failure would be none.
+    // A position that is cut short by a power failure would be useless.
     file.sync_all()?;
     std::fs::rename(aside, path)?;
     // The name must last, too: without it a webhook begins with what happens then.

@@ -17,7 +17,7 @@ use crate::http::error::HttpError;
 use crate::http::forms;
 use crate::http::people::{self, Site};
 
-/// Where a browser goes on to that was on the way to nowhere else.
+/// Where a browser goes after logging in, unless it was on its way to another page.
 const HOME: &str = "/+account";
 
 #[derive(Template)]
@@ -28,7 +28,7 @@ struct LogInPage<'a> {
     /// A path to go on to.
     next: &'a str,
     name: &'a str,
-    /// What went wrong before.
+    /// Why the last attempt failed.
     problem: &'a str,
 }
 
@@ -41,7 +41,7 @@ pub(in crate::http) async fn show_log_in(app: &App, head: &Parts) -> Result<Resp
     page(app, head, (next, ""), "", StatusCode::OK).await
 }
 
-/// The form for who is not logged in.
+/// The form for logging in.
 pub(super) async fn page(
     app: &App,
     head: &Parts,
@@ -73,7 +73,7 @@ pub(in crate::http) async fn log_in(
         auth::failed(app, Some(name), "malformed");
         return again(wrong).await;
     };
-    // As for devpi's clients: a login does not make a longer one, and a token is no password.
+    // As for devpi's clients: neither a login nor a token opens a session; only a password does.
     let Credentials::Password { .. } = credentials else {
         auth::failed(app, Some(name), "no_password");
         return again("A token is no password: a browser logs in with the password of its user.")
@@ -89,8 +89,8 @@ pub(in crate::http) async fn log_in(
     Ok(response)
 }
 
-/// Opens a session for a user who just gave their password. The one that the browser showed before ends: nobody who planted
-/// a session there, or saw it, has the new one.
+/// Opens a session for a user who just gave their password, and ends the one that the browser sent: an attacker who planted or
+/// saw that one cannot use the new one.
 pub(super) async fn open(
     app: &App,
     principal: &Principal,
@@ -119,7 +119,7 @@ pub(in crate::http) async fn log_out(
     body: Body,
 ) -> Result<Response, HttpError> {
     let (fields, sender) = forms::received(app, head, body, FORM_BYTES_MAX).await?;
-    // Who is not logged in any more need not be told so.
+    // Logging out without being logged in is no error.
     let sender = match sender {
         Err(forms::Undue::LoggedOut) => None,
         sender => Some(sender?),

@@ -20,7 +20,7 @@ use crate::http::people::{self, Site};
 use crate::http::tokens;
 use crate::http::words::Time;
 
-/// The scopes that one chooses from, with what they are for.
+/// The scopes that users choose from, with what they are for.
 pub(in crate::http) const SCOPES: [(Scope, &str); 8] = [
     (Scope::ArticleRead, "read articles"),
     (Scope::ArticleWrite, "read and write articles"),
@@ -71,12 +71,12 @@ struct Choice {
     is_chosen: bool,
 }
 
-/// What became of a form, and what was in it, to be sent again.
+/// How a form was answered, and its fields, so that it can be sent again.
 #[derive(Default)]
 struct Said {
     done: String,
     problem: String,
-    /// The text of a new token, which nobody sees again.
+    /// The text of a new token, which is shown only once.
     new_token: String,
     comment: String,
     expires: String,
@@ -106,7 +106,7 @@ impl Said {
     }
 }
 
-/// `/+account`: the page of who is logged in, else the form for that.
+/// `/+account`: the page of a user who is logged in, else the form for logging in.
 pub(in crate::http) async fn show_account(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let session = session::shown(app, head);
     if let Some(session) = session
@@ -183,7 +183,7 @@ async fn again(
     page(app, head, &posted.session, &posted.principal, said, status).await
 }
 
-/// What `/+tokens` is asked by a form for a token.
+/// The JSON that a form for a token asks of `/+tokens`.
 ///
 /// # Errors
 /// 400 for a field that is there twice.

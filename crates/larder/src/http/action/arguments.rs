@@ -105,7 +105,7 @@ macro_rules! arguments {
 }
 pub(super) use arguments;
 
-/// The arguments of one call as they were sent: JSON that has not been parsed yet.
+/// The arguments of one call as they were sent: JSON that is not parsed yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arguments<'request>(&'request RawValue);
 

@@ -25,7 +25,7 @@ pub(super) const ACTIONS: &[Definition] = &[
     },
 ];
 
-/// With a larger number a single call would keep a core busy for seconds.
+/// A larger number would keep a core busy for seconds.
 const N_MAX: u32 = 45;
 
 arguments! {

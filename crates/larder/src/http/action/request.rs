@@ -131,7 +131,7 @@ pub(super) fn cause_and_place(error: &serde_json::Error) -> (String, String) {
     (cause, place)
 }
 
-/// What was expected, in JSON's terms and not in Rust's.
+/// What was expected, in terms of JSON instead of Rust.
 fn plain(expected: &str) -> Cow<'_, str> {
     match expected {
         "u32" => Cow::Borrowed("a whole number from 0 to 4294967295"),

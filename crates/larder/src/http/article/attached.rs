@@ -1,7 +1,7 @@
-//! `/+attachments/{article}/{file}`: what is asked, and the answers to those who read.
+//! `/+attachments/{article}/{file}`: parsing requests, and answering those that read.
 //!
-//! path -> article and file -> right to the article -> bytes by range. How a file is sent depends on its name alone; a browser shows
-//! it in a sandbox, where nothing in it runs.
+//! path -> article and file -> right to the article -> bytes by range. How a file is sent depends on its name alone; a browser
+//! shows it in a sandbox, where no script in it runs.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use crate::http::{people, serial};
 /// A browser may show the file, and nothing else. Styles are allowed because browsers style the page that shows a picture.
 const SANDBOX: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
 
-/// What is below `/+attachments/`.
+/// The part of a path below `/+attachments/`.
 struct Place {
     article: ArticleName,
     /// The file; `None` for the list of files.
@@ -172,7 +172,7 @@ async fn send(
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         let size_bytes = found.size_bytes;
-        // A date does not tell two files apart that came in one second, so none is sent, and none matches.
+        // A date has whole seconds and cannot tell two files of one second apart, so none is sent, and none matches.
         let never = std::time::SystemTime::UNIX_EPOCH;
         let (start, end, status) = match wanted(request, &etag, never, size_bytes) {
             Wanted::Whole => (0, size_bytes, StatusCode::OK),

@@ -69,7 +69,7 @@ impl From<AttachmentError> for Failed {
 }
 
 impl From<AttachmentError> for HttpError {
-    /// For somebody who may read the article.
+    /// For a sender who may read the article.
     fn from(error: AttachmentError) -> HttpError {
         let status = status(&error);
         HttpError::refused(status, error.to_string()).with(render::attachment_refusal(&error, true))
@@ -106,7 +106,7 @@ impl Failed {
 }
 
 impl From<Failed> for HttpError {
-    /// For somebody who may read the article.
+    /// For a sender who may read the article.
     fn from(failed: Failed) -> HttpError {
         match failed {
             Failed::Refused(error) => error.into(),
@@ -115,7 +115,7 @@ impl From<Failed> for HttpError {
     }
 }
 
-/// The path of a file, or with an empty name of the list, below the prefix of this server.
+/// The path of a file below the prefix of this server; with an empty name, that of the list.
 pub(super) fn path(article: &ArticleName, file: &str) -> String {
     format!("/+attachments/{}/{}", in_path(article.as_str()), in_path(file))
 }

@@ -1,7 +1,7 @@
-//! Articles for callers that are no HTTP requests of their own: the actions.
+//! Articles for callers that are not HTTP requests themselves: the actions.
 //!
-//! Rights, refusals and texts are those of the HTTP requests. Readers name the state that they read, since all calls of a request
-//! share one.
+//! Rights, refusals and texts are those of the HTTP requests. Callers pass the state that they read, because all calls of a
+//! request share one.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::{reading, redirect, search};
 use crate::app::App;
 use crate::http::error::HttpError;
 
-/// Larger contents become JSON on a thread of their own, so that no other request waits for them.
+/// Longer contents become JSON on another thread, so that no other request waits for them.
 const INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// A new revision, as an action describes it.
@@ -44,13 +44,13 @@ async fn reader(
     name: &str,
 ) -> Result<(ArticleName, Principal), HttpError> {
     let checked = ArticleName::parse(name);
-    // Who may not read is told so before what is wrong with the name.
+    // The right to read is checked first: senders without it learn nothing of the name.
     let object = checked.as_ref().map_or(Object::Articles(name), |it| Object::Article(it.as_str()));
     let principal = reading::reader(app, headers, object).await?;
     Ok((checked.map_err(bad)?, principal))
 }
 
-/// Refuses a name whose article has another one now: an answer has no redirect that could be followed.
+/// Refuses a name whose article was renamed: an action's result cannot redirect.
 fn check_name(app: &App, article: &Article, principal: &Principal) -> Result<(), HttpError> {
     let name = &article.name;
     let Some(to) = article.redirect() else { return Ok(()) };

@@ -26,16 +26,16 @@ const LOADING_MAX: Duration = Duration::from_secs(20);
 static COMPARING: LazyLock<Share> = LazyLock::new(|| Share::new(COMPARED_AT_ONCE, WAITING_MAX));
 static MERGING: LazyLock<Share> = LazyLock::new(|| Share::new(MERGED_AT_ONCE, WAITING_MAX));
 
-/// Who waits for the work.
+/// Who waits for a comparison or a merge.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waiting {
     /// Somebody who reads a comparison: it is made on a thread of low priority.
     Reader,
-    /// Somebody whose change must be merged with another one.
+    /// A writer whose change must be merged with another one.
     Writer,
 }
 
-/// What `work` makes of what `load` reads.
+/// Runs `work` on what `load` reads.
 ///
 /// # Errors
 /// Those of `load`; 503 if too many wait already, or if it takes too long to read the texts.
@@ -60,7 +60,7 @@ where
     })
 }
 
-/// A place, a turn, and what was read in it.
+/// Takes a place and a turn, and then loads.
 async fn in_turn<Loaded>(
     share: &Share,
     loading_max: Duration,

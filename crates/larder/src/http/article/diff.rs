@@ -47,7 +47,7 @@ pub(super) async fn diff(
     Ok(from_store(app, stored, respond(reply, StatusCode::OK, conditions).await))
 }
 
-/// The revision that `to` was made from; none if that was a redirect.
+/// The revision that `to` was made from; `NONE` if that was a redirect.
 fn begun_from(stored: &Stored, name: &ArticleName, to: &RevisionFacts) -> Revision {
     let article = stored.articles.article(name);
     let first = article.and_then(|article| article.revisions().next());
@@ -72,7 +72,7 @@ pub(super) struct Sides<'stored> {
 }
 
 impl<'stored> Sides<'stored> {
-    /// Without `to`, the latest revision; without `from`, the one that it was made from.
+    /// By default, `to` is the latest revision, and `from` the one that it was made from.
     ///
     /// # Errors
     /// 404, and 413 if they have more than `bytes_max` together.

@@ -37,7 +37,7 @@ pub(super) use edit::{edit, show_edit};
 pub(super) use list::{show_hits, show_list};
 pub(super) use rename::{rename, show_rename};
 
-/// Bytes of a content that is shown as a page; a longer one is sent as it is.
+/// Bytes of a content that is shown as a page; a longer one is sent unrendered.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Articles that link to one, as its page names them.
@@ -46,7 +46,7 @@ const LINKING_MAX: usize = 50;
 /// Old names of an article for which links are looked for.
 const OLD_NAMES_MAX: usize = 20;
 
-/// Refuses senders who may not both read and write an article: its forms show what it has now.
+/// Refuses senders who may not both read and write an article: its forms show its text.
 ///
 /// # Errors
 /// 401 and 403.
@@ -75,7 +75,7 @@ impl Reading<'_> {
     }
 }
 
-/// Where a name is: the lists of those that begin alike, and its last part.
+/// A name in the hierarchy: the lists of names above it, and its last part.
 struct Place {
     above: Vec<(String, String)>,
 }
@@ -156,21 +156,21 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The format that a content is shown in as a page; `None` for those that are sent as they are.
+/// The format of a content that is shown as a page; `None` if it is sent unrendered.
 pub(super) fn format(content: &Facts) -> Option<Format> {
     let format = Format::of_media_type(content.content_type.as_str())?;
     (content.size_bytes <= BYTES_MAX).then_some(format)
 }
 
-/// Where the page is kept that everybody sees; None if somebody may not see it.
+/// The place in the cache of the page that everybody sees; `None` if articles are not open to everybody.
 fn keeping(app: &App, head: &Parts, stored: &Stored, site: &Site) -> Option<Keeping> {
     let index = Arc::downgrade(&app.article_texts.snapshot().index);
     let made_of = MadeOf::Articles(stored.articles.changed_at(), index);
     Keeping::of(head, site.root_url(), made_of).filter(|_| app.articles_are_open())
 }
 
-/// The page of an article as it was rendered for somebody else, if it still is what everybody sees. Not for who is logged in: what
-/// they have written in another process may have yet to arrive here.
+/// The cached page of an article, if it is up to date. Not for users who are logged in: this process may not have read yet what
+/// they have just written in another.
 pub(super) fn kept(app: &App, head: &Parts, stored: &Stored) -> Option<Response> {
     if session::shown(app, head).is_some() {
         return None;
@@ -201,7 +201,7 @@ pub(super) async fn show_article(
             Options { heading_level: 2, resolve: &resolve, wiki_links: true, takes_title: true };
         markup::render(&text, format, &options)
     };
-    // Who may read everything sees the same links; for others it is made anew.
+    // If everybody may read all articles, everybody sees the same links; else the page is rendered for each reader.
     let text = if shown.app.articles_are_open() {
         let place = format!("{format:?} {}/{name}", site.prefix());
         // A link to a file depends on the files of this article alone.
@@ -213,7 +213,7 @@ pub(super) async fn show_article(
     } else {
         rendered_once(render).await
     };
-    // HTML says what it is called where nobody sees it; of other texts, the first line need not be a title.
+    // HTML names its title in its head. Other texts have none there, and their first line need not be one.
     let own = content.title.as_deref().filter(|_| format == Format::Html);
     let title = text.title.as_deref().or(own).unwrap_or(name.as_str()).to_owned();
     let (linking, is_linked_more) = linking(shown, name);
@@ -247,7 +247,7 @@ pub(super) async fn show_article(
 /// The articles that link to this one and that the principal may read, and whether there are more than are shown.
 fn linking(shown: &Reading<'_>, name: &ArticleName) -> (Vec<(String, String)>, bool) {
     let articles = &shown.stored.articles;
-    // For who may not read the nearer article of a link, the link leads there all the same.
+    // A link leads to the nearer article even if the reader may not read it.
     let is_there = |near: &str| {
         let article = articles.article_named(near);
         let is_something = |it: &Arc<Article>| !it.is_deleted() || it.redirect().is_some();
@@ -259,7 +259,7 @@ fn linking(shown: &Reading<'_>, name: &ArticleName) -> (Vec<(String, String)>, b
     let texts = shown.app.article_texts.snapshot();
     let (found, mut is_more) = texts.index.linking_to(name, LINKING_MAX, is_there, is_shown);
     let mut found: BTreeSet<ArticleName> = found.into_iter().collect();
-    // What links to an old name is led here.
+    // Links to an old name are redirected here.
     let old = articles.redirects_to(name).map(|(old, _)| old);
     let mut old =
         old.filter(|old| articles.article(old).is_some_and(|it| it.redirect() == Some(name)));

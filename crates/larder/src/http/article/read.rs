@@ -42,7 +42,7 @@ use crate::http::serial;
 /// The revision of the body, for clients that want no more than its number.
 const X_ARTICLE_VERSION: HeaderName = HeaderName::from_static("x-article-version");
 
-/// An article is somebody's text: a page made of it may not act as this server's.
+/// Anybody may have written an article: a page of it must not act as this server's.
 const SANDBOX: &str = "sandbox allow-downloads allow-forms allow-popups allow-scripts";
 
 /// Media types that no browser makes a page with scripts of: they need no sandbox.
@@ -80,8 +80,8 @@ pub(in crate::http) fn read_article_now(app: &App, head: &Parts, rest: &str) -> 
     Some(Answered::Finished(revision.whole(&head.headers, &content, stored.serial)))
 }
 
-/// The revision that a path names in its one spelling, and whether as the latest. Nothing is checked: a name
-/// that is found is one, and none ends as the pages of an article do.
+/// The revision that a path in its canonical spelling names, and whether as the latest. It is looked up unchecked: only valid
+/// names are found, and none ends like a page of an article.
 fn found<'stored>(
     stored: &'stored Stored,
     rest: &str,
@@ -120,11 +120,11 @@ pub(super) async fn read_article(
         Target::History => history(&shown, &path.name).await,
         Target::Diff => diff::diff(&app, &stored, head, &path.name).await,
     };
-    // What is not there, or not there any more, may be there after the next write.
+    // A write may add what is missing now, so caches must revalidate the error.
     Ok(answer.unwrap_or_else(|error| from_store(&app, &stored, error.into_response())))
 }
 
-/// The page for people, where there is one. A version has none under its number: its bytes are there for everybody.
+/// The page for people, if there is one. `…/{version}` has none: everybody gets its bytes.
 async fn page(shown: &Reading<'_>, path: &ArticlePath) -> Result<Option<Response>, HttpError> {
     let &Reading { stored, head, .. } = shown;
     Ok(match path.target {
@@ -223,7 +223,7 @@ fn is_newest(stored: &Stored, name: &ArticleName, latest: &RevisionFacts) -> boo
     revisions.is_none_or(|all| all.rev().skip(1).all(is_earlier))
 }
 
-/// The conditions of a request; without those by date where a date tells nothing (RFC 9110, 8.8.2.2).
+/// The conditions of a request, without those by date if the date does not decide (RFC 9110, 8.8.2.2).
 fn dated(request: &HeaderMap, tells: impl FnOnce() -> bool) -> Cow<'_, HeaderMap> {
     let is_date = |value: &HeaderValue| !value.as_bytes().ends_with(b"\"");
     let is_dated_part = request.get(IF_RANGE).is_some_and(is_date);
@@ -263,7 +263,7 @@ impl Shown<'_> {
         response
     }
 
-    /// All headers of such a response: made once for a revision and a state of the store.
+    /// All headers of a response with this revision, made once for each state of the store.
     fn headers(&self, encoding: Encoding, content: &Content, serial: Serial) -> HeaderMap {
         let place = content.head(encoding);
         let known = place.load();
@@ -309,7 +309,7 @@ impl Shown<'_> {
         let mut response = StatusCode::NOT_MODIFIED.into_response();
         let headers = response.headers_mut();
         self.insert_headers(headers, encoding, content, serial);
-        // What describes the body is known to who has it (RFC 9110, 15.4.5).
+        // A client that has the body knows the headers that describe it (RFC 9110, 15.4.5).
         for name in [
             CONTENT_TYPE,
             CONTENT_ENCODING,
@@ -381,7 +381,7 @@ pub(in crate::http) async fn list_articles(
     head: &Parts,
 ) -> Result<Response, HttpError> {
     let given = parameters(head.uri.query(), ["prefix", "q", "after", "limit", "deleted", "text"]);
-    // Who may not read is told so before what is wrong with the question.
+    // The right to read is checked before the query.
     let prefix = given.as_ref().ok().and_then(|[prefix, ..]| prefix.as_deref());
     let listed = Object::Articles(prefix.unwrap_or_default());
     let (app, stored, principal) = admitted(app.clone(), head, listed).await?;

@@ -1,5 +1,5 @@
-//! What every way to read an article shares: who may, the state that is answered from, revisions and their contents, and what
-//! answers say of how long they hold.
+//! Shared by all ways to read an article: the right to read, the state that is answered from, revisions and their contents, and
+//! caching.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::http::{auth, people, serial};
 /// A page of a list or a history, where the request names no other size, and at most.
 pub(super) const PAGE: (usize, usize) = (100, 1_000);
 
-/// A request that reads articles: the state that answers it, and who asks.
+/// A request that reads articles: the state that answers it, and its sender.
 pub(super) struct Reading<'a> {
     pub(super) app: &'a App,
     pub(super) stored: &'a Stored,
@@ -37,7 +37,7 @@ pub(super) async fn admitted(
     object: Object<'_>,
 ) -> Result<(Arc<App>, Arc<Stored>, Principal), HttpError> {
     serial::wait_for_seen(&app, &head.headers).await?;
-    // Where everybody may read, nobody has to say who they are.
+    // If everybody may read, credentials are not checked.
     let principal = if app.articles_are_open() {
         Principal::Anonymous
     } else {
@@ -48,7 +48,7 @@ pub(super) async fn admitted(
     Ok((app, stored, principal))
 }
 
-/// Who reads, if they may.
+/// The sender, if they may read.
 ///
 /// # Errors
 /// 401 and 403.
@@ -66,7 +66,7 @@ pub(super) async fn reader(
     Ok(principal)
 }
 
-/// Lets those pass who may read.
+/// Admits senders who may read.
 ///
 /// # Errors
 /// 401 and 403.
@@ -88,8 +88,8 @@ pub(super) fn may_read(app: &App, principal: &Principal, name: &ArticleName) -> 
     app.config.article.acl_read.admits(principal, Scope::ArticleRead, object)
 }
 
-/// How long an answer may be kept, and by whom. What not everybody may read is nobody's but the asker's, who
-/// is asked again each time who they are.
+/// How long an answer may be cached, and by whom. If not everybody may read, only the sender's browser may, and it revalidates
+/// each time, so that the right is checked again.
 pub(super) fn caching(is_open: bool, is_immutable: bool) -> HeaderValue {
     HeaderValue::from_static(match (is_open, is_immutable) {
         (true, true) => "max-age=31536000, immutable",
@@ -98,7 +98,7 @@ pub(super) fn caching(is_open: bool, is_immutable: bool) -> HeaderValue {
     })
 }
 
-/// An answer that is to be asked for again, with the serial that it was made from.
+/// An answer that caches must revalidate, with the serial that it was made from.
 pub(super) fn from_store(app: &App, stored: &Stored, mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, caching(app.articles_are_open(), false));
@@ -107,7 +107,7 @@ pub(super) fn from_store(app: &App, stored: &Stored, mut response: Response) -> 
     response
 }
 
-/// A list as JSON, with a tag of its own and the serial of the state.
+/// A list as JSON, with its tag and the serial of the state.
 pub(super) async fn json(
     app: &App,
     head: &Parts,
@@ -119,7 +119,7 @@ pub(super) async fn json(
     Ok(from_store(app, stored, respond(reply, StatusCode::OK, conditions).await))
 }
 
-/// The revision of this number, or the latest one.
+/// The revision with this number, or the latest one.
 ///
 /// # Errors
 /// 404.
@@ -140,10 +140,10 @@ pub(super) fn revision<'stored>(
     })
 }
 
-/// What a revision consists of.
+/// The content of a revision.
 ///
 /// # Errors
-/// 410 for one that says that the article was deleted or renamed.
+/// 410 for a revision that deleted or renamed the article.
 pub(super) fn content_of<'facts>(
     name: &ArticleName,
     facts: &'facts RevisionFacts,

@@ -1,6 +1,6 @@
-//! Old names: an article that was renamed is found under the new name, and so are the pages and versions that it had before.
+//! Old names: a renamed article is found under its new name, and so are its pages and earlier versions.
 //!
-//! The new name is told only to those who may read it.
+//! Only senders who may read the article at its new name learn that name.
 
 use article::{ArticleName, ArticlePath, Target};
 use axum::response::{IntoResponse, Response};
@@ -12,7 +12,7 @@ use crate::http::error::HttpError;
 use crate::http::people::Site;
 use crate::http::words::in_path;
 
-/// 308 to the new name, if the article that had this one, or this version of it, was renamed.
+/// 308 to the new name, if the article was renamed after it, or this version of it, had this name.
 pub(super) fn answer(
     shown: &Reading<'_>,
     path: &ArticlePath,
@@ -41,7 +41,7 @@ pub(super) fn answer(
     })
 }
 
-/// The answer to somebody who may not read the new name.
+/// The answer to senders who may not read the article at its new name.
 pub(super) fn hidden(name: &ArticleName) -> HttpError {
     HttpError::gone(format!("`{name}` has another name now, which you may not read"))
 }

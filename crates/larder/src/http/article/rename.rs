@@ -1,6 +1,6 @@
 //! Renaming articles: the rights to both names, the blobs of all versions kept alive, and the commit.
 //!
-//! Who renames has to be able to read and to write under both names: otherwise a new name would show what the old one hides.
+//! The sender must be able to read and write under both names: otherwise a new name could reveal what the old one hides.
 
 use std::collections::BTreeSet;
 use std::future::ready;
@@ -57,7 +57,7 @@ pub(super) struct NewName {
 /// Renames an article for `writer`.
 ///
 /// # Errors
-/// What refuses or prevents it. 401 and 403 also for who may not read or write under one of both names.
+/// What refuses or prevents it. 401 and 403 also if the writer may not read or write under one of the names.
 pub(super) async fn rename(
     app: &Arc<App>,
     writer: &Principal,
@@ -79,7 +79,7 @@ pub(super) async fn rename(
     let digests = checked.batch.writes.iter().flat_map(|write| write.blobs.iter().copied());
     touch(app, digests.collect()).await?;
     drop(stored);
-    // What is written in between is young, or makes the base another.
+    // Blobs written since then are young already; new revisions make the base stale.
     let patience = app.config.store.wait_for_serial;
     let deciding = app.live_store.decided(writer, patience, |basis| {
         admit(app, auth::still(basis)?, &new)?;
@@ -91,7 +91,7 @@ pub(super) async fn rename(
     write::written(app, &new.to, revision, serial.unwrap_or_default(), (true, true))
 }
 
-/// Lets those pass who may read and write under both names.
+/// Admits principals who may read and write under both names.
 fn admit(app: &App, principal: &Principal, new: &NewName) -> Result<(), HttpError> {
     for name in [&new.name, &new.to] {
         write::admit(app, principal, name)?;

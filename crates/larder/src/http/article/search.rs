@@ -11,8 +11,8 @@ use crate::published::article_texts::Hits;
 /// Articles in an answer, where the request names no other number, and at most.
 pub(super) const HITS: (usize, usize) = (20, 100);
 
-/// What a search finds among articles whose names begin with `prefix`, on a thread for computations, so that programs that read
-/// do not wait for it.
+/// Searches articles whose names begin with `prefix`, on a thread for computations, so that programs that read do not wait for
+/// it.
 ///
 /// # Errors
 /// 503 if too much is being computed.
@@ -33,7 +33,7 @@ pub(super) async fn search(
     finding.await.map_err(HttpError::uncomputed)
 }
 
-/// What was found, as JSON.
+/// The hits, as JSON.
 pub(super) fn rendered(hits: &Hits, names: render::Names<'_>) -> Bytes {
     render::found(&hits.articles, hits.count, hits.is_complete, names)
 }

@@ -1,8 +1,7 @@
-//! Writing articles: new texts, deletions, and taking either back.
+//! Writing articles: new texts, deletions, and undoing either.
 //!
-//! body -> blob, staged -> change, checked against the snapshot -> blob kept -> commit -> visible ->
-//! acknowledged. A writer who was overtaken gets what the latest revision is, and where both are text,
-//! a proposal of both changes merged.
+//! body -> blob, staged -> change, checked against the snapshot -> blob kept -> commit -> visible -> acknowledged. If another
+//! write came first, the writer gets the latest revision and, if both are texts, a proposal of both changes merged.
 
 mod outcome;
 mod received;
@@ -36,12 +35,12 @@ use crate::http::{auth, body, negotiation, serial};
 pub(super) use self::outcome::{FailedWrite, Written, answered, refused, written};
 pub(super) use self::received::{check_whole, unwritable};
 
-/// Which version a write was made from, as its request says.
+/// The version that a write was made from, as its request says.
 #[derive(Default)]
 pub(super) struct Base {
     /// The version in the path.
     pub(super) version: Option<Revision>,
-    /// The values of the headers of these names.
+    /// The values of the headers with these names.
     pub(super) if_match: Option<String>,
     pub(super) if_none_match: Option<String>,
 }
@@ -54,7 +53,7 @@ pub(super) struct NewText {
     pub(super) content_type: Option<String>,
     pub(super) comment: String,
     pub(super) body: Body,
-    /// Whose memory the body takes; none: it is in memory already, and counted.
+    /// Whose memory budget the body counts in; `None` if the body is in memory and counted already.
     pub(super) holder: Option<Holder>,
 }
 
@@ -74,8 +73,8 @@ impl Base {
     }
 }
 
-/// PUT and POST: a new text; `version` is that in the path, where there is one. `?restore=N` takes the text of that
-/// version instead of the body.
+/// PUT and POST: a new text; `version` is the one in the path, if any. `?restore=N` takes the text of that version instead of
+/// the body.
 pub(super) async fn put(
     app: &Arc<App>,
     head: &Parts,
@@ -197,14 +196,14 @@ pub(super) async fn store(
     let sight = (may_read, app.articles_are_open());
     let (revision, failed) = match base.resolve(&stored, &name) {
         Ok(revision) => (revision, None),
-        // A client that named the revision it saw is shown the conflict: what is there now, and its own text.
+        // A client that named the revision it saw is shown the conflict: the latest text, and its own.
         Err(error) => match error.stale().map(|stale| stale.base) {
             Some(revision) if may_read && revision != Revision::NONE => (revision, Some(error)),
             _ => return Err(refused(error, None, &stored, sight)),
         },
     };
     let (author, at) = (author(writer), Timestamp::now());
-    // What is refused whatever its content is, need not arrive first.
+    // What can be refused without the content is refused before the body arrives.
     let announced = Announced { name: &name, base: revision, author: &author, comment: &comment };
     if let Err(error) = announced.check(&stored.articles, &limits(app))
         && error.stale().is_none()
@@ -214,7 +213,7 @@ pub(super) async fn store(
     let base_type = stored.articles.revision(&name, revision).and_then(|facts| facts.content());
     let base_type = base_type.map(|content| content.content_type.clone());
     drop(stored);
-    // What was said counts, then what the text was before, then what its name ends in.
+    // The media type: the one of the request, else the one of the base, else the one of the name's extension.
     let known = content_type.as_deref().or(base_type.as_ref().map(ContentType::as_str));
     let guessed = article::of_name(&name).filter(|_| known.is_none());
     let received = receive(app, holder, known, guessed.as_ref(), body).await?;
@@ -257,7 +256,7 @@ pub(super) fn check_writer<'basis>(
     Ok(principal)
 }
 
-/// Lets those pass who may write the article.
+/// Admits principals who may write the article.
 ///
 /// # Errors
 /// 401 and 403.
@@ -279,11 +278,11 @@ fn bad(error: impl std::fmt::Display) -> HttpError {
     HttpError::bad_request(error.to_string())
 }
 
-/// What clients send that were not told what they send.
+/// The media type that clients such as curl send by default.
 const UNSAID: &str = "application/x-www-form-urlencoded";
 
-/// Checks, commits, and checks again where another write came first. Whether `writer` may write, and what the request
-/// said of its base, is looked at again, too: both are conditions of the moment of the commit.
+/// Checks and commits, again whenever another write came first. Each time it also checks whether `writer` may write, and the
+/// base that the request named: both must hold at the commit.
 async fn commit(
     app: &Arc<App>,
     writer: &Principal,

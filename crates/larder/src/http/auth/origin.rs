@@ -1,8 +1,8 @@
 //! Requests that a page of another origin makes a browser send.
 //!
-//! A browser adds the password that it remembers to every request that a page causes, also to those of foreign pages. It says where
-//! the page is from, though: in `Sec-Fetch-Site`, or, where it is older or the page came without TLS, in `Origin`. Other
-//! clients send neither.
+//! A browser adds the password that it remembers to every request that a page causes, also to those of foreign pages. But it
+//! names the page's origin: in `Sec-Fetch-Site`, or, if it is older or the page came without TLS, in `Origin`. Other clients
+//! send neither.
 
 use http::header::{HOST, HeaderName, ORIGIN};
 use http::request::Parts;
@@ -13,10 +13,10 @@ use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::outside::outside_url;
 
-/// What a browser says of the page that made it send a request.
+/// The relation of the page that caused a request to this server.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Refuses with 403 what a page of another origin makes a browser send, unless it changes nothing.
+/// Refuses with 403 requests that a page of another origin makes a browser send, unless they change nothing.
 pub(in crate::http) fn refuse_foreign_pages(app: &App, request: &Parts) -> Result<(), HttpError> {
     if !matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS) {
         let head = &request.headers;
@@ -35,7 +35,7 @@ pub(in crate::http) fn refuse_foreign_pages(app: &App, request: &Parts) -> Resul
     Ok(())
 }
 
-/// What tells that a request was made by a page of another origin than `own`: hosts, or URLs with one.
+/// The origin of the page that made a request, if it is not one of `own`: hosts, or URLs with one.
 fn foreign_origin(head: &HeaderMap, own: &[Option<&str>]) -> Option<String> {
     let shown = |name: HeaderName| {
         let value = String::from_utf8_lossy(head.get(&name)?.as_bytes());
@@ -43,7 +43,7 @@ fn foreign_origin(head: &HeaderMap, own: &[Option<&str>]) -> Option<String> {
     };
     let origin = shown(ORIGIN);
     match (shown(SEC_FETCH_SITE), &origin) {
-        // `none`: somebody, rather than a page.
+        // `none`: a person caused the request, not a page.
         (Some(site), _) if matches!(site.as_str(), "same-origin" | "none") => None,
         (Some(site), _) => {
             let origin = origin.as_deref().unwrap_or("unknown");

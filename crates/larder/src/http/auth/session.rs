@@ -1,8 +1,8 @@
-//! The sessions of browsers: what their cookies say, and where these count.
+//! The sessions of browsers: their cookies, and where these count.
 //!
-//! A browser sends its cookies with whatever any page makes it send. So the cookie of a session says who asks in two places
-//! only: in a GET or HEAD for a page or for something that one of our own pages asks for, which changes nothing, and in the forms
-//! of [`crate::http::forms`], which have a token that no other page knows. No other request of a program is answered by it.
+//! A browser sends its cookies with every request that any page causes. So the cookie of a session identifies the sender in two
+//! cases only: in a GET or HEAD for a page, or by one of our own pages, which changes nothing; and in the forms of
+//! [`crate::http::forms`], which have a token that no other page knows. For any other request it does not count.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,8 +22,8 @@ use crate::http::outside::root_url;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The cookies of this server. Where it is reached by TLS, their names begin with `__Host-`, so that a browser takes them from
-/// this very host alone, and none of the others counts.
+/// The cookies of this server. Over TLS their names begin with `__Host-`, so that browsers accept them from this host alone; no
+/// other cookie counts then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum Cookie {
     /// The session, the last commit that it has seen, and our signature of both.
@@ -44,14 +44,14 @@ impl Cookie {
 
     /// Its value, as a request shows it.
     pub(in crate::http) fn shown<'head>(self, app: &App, head: &'head Parts) -> Option<&'head str> {
-        // Nearly all requests have none.
+        // Fast path: nearly all requests have no cookies.
         if !head.headers.contains_key(COOKIE) {
             return None;
         }
         value(&head.headers, self.name(is_secure(app, head)))
     }
 
-    /// The header that makes a browser keep it for so long. Zero seconds: forget it.
+    /// The `Set-Cookie` header that keeps the cookie for this many seconds; zero deletes it.
     pub(in crate::http) fn set(
         self,
         app: &App,
@@ -111,8 +111,8 @@ pub(in crate::http) fn cookie(
     Cookie::Session.set(app, head, &value, app.config.users.login.as_secs())
 }
 
-/// The commit in what follows a session, if this server wrote it there: anybody can write a number that never comes, and each
-/// of their requests would wait for it.
+/// The commit in what follows a session, if this server signed it. Otherwise a client could write a number that never comes,
+/// and each of its requests would wait for it.
 fn seen(app: &App, session: &SessionText, text: &str) -> Option<Serial> {
     let (seen, mac) = text.split_once('.')?;
     let seen = Serial(seen.parse().ok()?);
@@ -127,8 +127,8 @@ pub(in crate::http) fn seen_already(app: &App, head: &Parts, session: &SessionTe
     sent.and_then(|(_, text)| seen(app, session, text)).unwrap_or_default()
 }
 
-/// Waits until this process has what the browser has seen. After a wait in vain, as where the store came back from a backup,
-/// the cookie to send, so that the next request does not wait again.
+/// Waits until this process has what the browser has seen. If it never comes, because the store was restored from a backup,
+/// returns a cookie to send, so that the next request does not wait again.
 async fn catch_up(
     app: &App,
     head: &Parts,
@@ -169,8 +169,7 @@ pub(in crate::http) struct Counting {
 #[derive(Clone)]
 pub(in crate::http) struct Acting(pub(in crate::http) Principal);
 
-/// Notes the session of a browser that asks for something to look at; `is_page`: for a page. Waits until this process has what
-/// the browser has seen.
+/// Notes the session of a browser's GET or HEAD; `is_page`: for a page. Waits until this process has what the browser has seen.
 pub(in crate::http) async fn note(app: &App, head: &mut Parts, is_page: bool) -> Option<Counting> {
     let is_safe = matches!(head.method, Method::GET | Method::HEAD);
     // A proxy asks there on behalf of other programs, which may not know of forms with tokens.
@@ -207,8 +206,8 @@ impl Counting {
     }
 }
 
-/// Who sent a request to a path for people and programs: the owner of its credentials, else of the session. A session that has ended
-/// has no owner.
+/// Who sent a request to a path for people and programs: the owner of its credentials, else of the session. A session that has
+/// ended has no owner.
 ///
 /// # Errors
 /// As [`identified`].
@@ -233,12 +232,12 @@ pub(in crate::http) async fn identified_of(
 /// Who sent a request, as [`identified_of`].
 ///
 /// # Errors
-/// 401 for credentials that do not hold; 429 after too many wrong passwords; 503 while too many are being checked.
+/// 401 for invalid credentials; 429 after too many wrong passwords; 503 while too many are being checked.
 pub(in crate::http) async fn principal_of(app: &App, head: &Parts) -> Result<Principal, HttpError> {
     identified_of(app, head).await?.map_err(HttpError::unauthorized)
 }
 
-/// Whose session this is; None if it has ended.
+/// The owner of this session; `None` if it has ended.
 ///
 /// # Errors
 /// 503 until the store is loaded.

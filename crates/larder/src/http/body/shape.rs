@@ -1,6 +1,6 @@
 //! [`Shape`]: how many values a body has as JSON and how deep they are nested, counted without building any.
 
-/// Numbers of what JSON is made of.
+/// The numbers of JSON's parts in a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::http) struct Shape {
     objects: usize,
@@ -11,14 +11,14 @@ pub(in crate::http) struct Shape {
     pub(in crate::http) depth: usize,
 }
 
-/// What an object, an array and any other value take at most in memory, in bytes: the first node of a map, the first
-/// allocation of a list, a place in either with the least allocation of a text. A place may be doubled for growth.
+/// Bytes that an object, an array and any other value take at most: the first node of a map, the first allocation of a list, a
+/// place in either with the least allocation of a text. A place may double for growth.
 const OBJECT_BYTES: usize = 704;
 const ARRAY_BYTES: usize = 160;
 const SCALAR_BYTES: usize = 96;
 
 impl Shape {
-    /// The numbers of these bytes, whether they are JSON or not: never less than JSON would have that begins like them.
+    /// Counts the parts of these bytes, whether they are JSON or not: never fewer than in JSON that begins like them.
     pub(in crate::http) fn of(bytes: &[u8]) -> Shape {
         let mut shape = Shape { scalars: 1, ..Shape::default() };
         let mut depth = 0_usize;
@@ -47,7 +47,7 @@ impl Shape {
         self.objects + self.arrays + self.scalars
     }
 
-    /// What a tree of these values takes at most in memory, if the body has this many bytes.
+    /// Bytes that a tree of these values takes at most in memory, if the body has `body_bytes`.
     pub(in crate::http) fn memory_bytes(&self, body_bytes: usize) -> usize {
         self.objects * OBJECT_BYTES
             + self.arrays * ARRAY_BYTES

@@ -12,11 +12,11 @@ use crate::changes::{Feed, Followed};
 /// Most entries in a feed.
 const ENTRIES_MAX: usize = 100;
 
-/// What stays as it is in the path of a link.
+/// Characters that stay as they are in the path of a link.
 const PATH: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/').remove(b'+');
 
-/// The latest changes that this client may read. `root`: what URLs of this server begin with.
+/// The latest changes that this client may read; `root` is the start of this server's URLs.
 pub(super) fn render(
     app: &App,
     feed: &Feed,
@@ -42,7 +42,7 @@ pub(super) fn render(
     });
     for change in visible.take(ENTRIES_MAX) {
         let text = |member: &str| change[member].as_str().unwrap_or_default();
-        // What has no time of its own came before what is newer.
+        // An entry without a time came before the newer one.
         if let Some(own) = change["time"].as_str() {
             time = own.to_owned();
         }
@@ -52,7 +52,7 @@ pub(super) fn render(
         let path = utf8_percent_encode(&path, PATH).to_string();
         let mut id =
             format!("urn:larder:{history}:{name}:{}:{}:{path}", change["serial"], text("type"));
-        // By the time that the record of an article's files is read, several may have changed, and one of them twice.
+        // When the record of an article's files is read, several may have changed, and one of them twice.
         if let Some(file) = change["file"].as_str() {
             id.push(':');
             id.extend(utf8_percent_encode(file, PATH));

@@ -1,7 +1,7 @@
-//! `/aur/history`: who maintained packages and when, for one package or for many at once.
+//! `/aur/history`: who maintained packages and when, for one package or many.
 //!
-//! names, and maybe since when -> the records of the history -> what is known of each. A helper that is about to update asks
-//! for all that it would build, and gets those that changed hands lately.
+//! names, and maybe since when -> the records of the history -> the history of each. An AUR helper asks before an update for
+//! all packages that it would build, and gets those that changed hands lately.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ struct History<'app> {
 
 impl History<'_> {
     /// # Errors
-    /// 503 while packages are served that the history has not taken in: it would call those safe that have just changed hands.
+    /// 503 while the history lacks packages that are served: it would report one that has just changed hands as safe.
     async fn open(app: &App) -> Result<History<'_>, HttpError> {
         let published = noted(app).await.ok_or_else(|| {
             let detail = "the history has not taken in the packages that are served now";
@@ -102,8 +102,8 @@ impl History<'_> {
         Ok(History { records, published, began_at })
     }
 
-    /// What is known of a package, with its name as it is spelled. Any case of letters finds one that is there; one that
-    /// is gone needs its own.
+    /// The history of a package, with its name in the AUR's spelling. A package that exists is found in any case of letters; a
+    /// deleted one only in its own.
     async fn package<'name>(
         &self,
         name: &'name str,
@@ -118,7 +118,7 @@ impl History<'_> {
     }
 }
 
-/// What is known of packages that are served.
+/// The history of packages that are served.
 pub(in crate::http) struct Histories<'app>(History<'app>);
 
 impl Histories<'_> {
@@ -128,7 +128,7 @@ impl Histories<'_> {
         History::open(app).await.map(Histories)
     }
 
-    /// The history, if it has taken in these packages: a page does not wait for that.
+    /// The history, if it already has these packages; a page does not wait for that.
     pub(in crate::http) async fn now<'app>(
         app: &'app App,
         published: &Arc<AurPublished>,
@@ -159,7 +159,7 @@ impl Histories<'_> {
     }
 }
 
-/// What is served of the AUR, as soon as the history has taken it in; none if that takes too long.
+/// The published state of the AUR, as soon as the history has it; `None` if that takes too long.
 async fn noted(app: &App) -> Option<Arc<AurPublished>> {
     let mut noted = app.changes.aur_noted.subscribe();
     let catching_up = async {
@@ -181,12 +181,12 @@ fn unreadable(error: anyhow::Error) -> HttpError {
     HttpError::unavailable("the history of packages cannot be read now; it has been logged", 5)
 }
 
-/// What is asked of many packages.
+/// A question about many packages.
 #[derive(Debug, PartialEq, Eq)]
 struct Question {
     /// Each once, in their order.
     names: Vec<String>,
-    /// Only those that changed hands then or later.
+    /// Only packages that changed hands then or later.
     since: Option<Timestamp>,
 }
 

@@ -1,7 +1,7 @@
 //! Server-sent events: a position in a feed that moves on as the client reads.
 //!
-//! A client that waits has its position and a few words of memory; the events are those of the feed, shared by all. A
-//! slow client is not waited for: once its position has left the history, its stream ends with the event `start-over`.
+//! A waiting client takes its position and a few words of memory; all clients share the events of the feed. Nothing waits for a
+//! slow client: once its position has left the history, its stream ends with the event `start-over`.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -32,10 +32,10 @@ struct Follower {
     at: Serial,
     ready: VecDeque<Bytes>,
     news: watch::Receiver<Serial>,
-    /// Of clients with credentials: whether these hold may change with every user and token.
+    /// For clients with credentials: any change of users and tokens may make them invalid.
     accounts: Option<watch::Receiver<u64>>,
     place: Subscription,
-    /// When the client is sent a sign of life, if nothing comes before.
+    /// When to send a keep-alive, if there is no event before.
     alive_at: Instant,
     /// Whether there was more to look at the last time.
     has_more: bool,
@@ -75,7 +75,7 @@ pub(super) fn stream(
 }
 
 impl Follower {
-    /// What to send next; nothing at the end.
+    /// The next bytes to send; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(frame) = self.ready.pop_front() {
@@ -87,7 +87,7 @@ impl Follower {
             }
             match (self.ready.is_empty(), self.has_more) {
                 (false, _) => {}
-                // Nothing of that was for this client; others have their turn before more is looked at.
+                // None of these changes was for this client; other tasks get a turn before it looks at more.
                 (true, true) => tokio::task::yield_now().await,
                 (true, false) => self.wait().await?,
             }

@@ -1,7 +1,7 @@
 //! `/+manage/audit`: the audit log of policies, for administrators, and of one index for those who may change it.
 //!
-//! query -> what a program would be answered at `/+audit`, or at `/{user}/{index}/+audit` -> a page. Who may read what, and which
-//! filters there are, is decided there.
+//! query -> the answer of `/+audit`, or of `/{user}/{index}/+audit`, for programs -> a page. These check the rights and know
+//! the filters.
 
 use ::audit::Query;
 
@@ -18,7 +18,7 @@ struct AuditPage {
     is_administrator: bool,
     index: String,
     event: String,
-    /// Names of other filters, with labels and what is chosen.
+    /// The names of the other filters, with labels and the chosen values.
     filters: Vec<(&'static str, &'static str, String)>,
     entries: Vec<Line>,
     /// The query of the page of older entries.
@@ -99,7 +99,7 @@ pub(in crate::http) async fn show_audit(
         query.extend_pairs(chosen.iter().filter(|(name, _)| !skipped.contains(&name.as_str())));
         query
     };
-    // Of one index, those may read it who may change it; of all, administrators.
+    // Administrators may read the whole log; others that of an index which they may change.
     let path = match index.split_once('/') {
         Some((user, name)) if !is_administrator => {
             let path = format!("/{}/{}/+audit", in_path(user), in_path(name));

@@ -19,7 +19,7 @@ struct IndexPage {
     path: String,
     is_mirror: bool,
     is_volatile: bool,
-    /// Whether the reader may see what is in it, and it is not a mirror: who owns an index may not be among those who read it.
+    /// Whether the index is no mirror and the reader may see its releases: the owner of an index may lack the right to read it.
     has_releases: bool,
     settings: Vec<Setting>,
     quarantine: Vec<String>,
@@ -71,7 +71,7 @@ impl Setting {
         Setting { key: key.to_owned(), text, kind }
     }
 
-    /// What a field says, as the API takes it.
+    /// The value of a field, as the API takes it.
     fn value(&self, text: &str) -> Result<Value, HttpError> {
         Ok(match self.kind {
             Kind::Flag => json!(text == "yes"),
@@ -87,10 +87,11 @@ impl Setting {
     }
 }
 
-/// What a form changes of these settings.
+/// The changes of a form to these settings.
 ///
 /// # Errors
-/// 409 where somebody else changed the same ones since the page was loaded; 422 for what is not JSON where it has to be.
+/// 409 if somebody else has changed the same settings since the page was loaded; 422 for a value that has to be JSON and is
+/// not.
 fn edit_of(
     fields: &forms::Fields,
     current: &serde_json::Map<String, Value>,
@@ -99,8 +100,8 @@ fn edit_of(
     let plain = |text: &str| text.replace("\r\n", "\n").replace('\r', "\n");
     let mut edit = serde_json::Map::new();
     for key in fields.names().filter_map(|name| name.strip_prefix("was.")) {
-        // Only what this form changes is sent: what somebody else changed meanwhile stays, and so does what a page does not
-        // show, such as credentials in a URL.
+        // Only changed fields are sent. So changes by others in the meantime stay, and values that a page does not show, such
+        // as credentials in a URL.
         let was = fields.maybe(&format!("was.{key}"))?.map(plain);
         let is = fields.maybe(&format!("is.{key}"))?.map(plain);
         let Some((was, is)) = was.zip(is).filter(|(was, is)| was != is) else { continue };
@@ -118,7 +119,7 @@ fn edit_of(
     Ok(Value::Object(edit))
 }
 
-/// What a rule for old versions removes, or removed.
+/// What a retention rule removes, or removed.
 struct Retention {
     is_dry: bool,
     versions: String,
@@ -198,7 +199,7 @@ pub(in crate::http) async fn create_index(
     super::page(app, head, (&posted.session, &posted.principal), said, status).await
 }
 
-/// Whether a setting says who may do what: such a right lasts longer than the session that gave it.
+/// Whether a setting is a list of rights: a right that is given this way outlasts the session.
 fn is_list_of_rights(key: impl AsRef<str>) -> bool {
     key.as_ref().starts_with("acl_")
 }
@@ -243,7 +244,7 @@ async fn settings(
     match answer.value.get("result") {
         Some(Value::Object(settings)) if answer.is_done() => {
             let mut settings = settings.clone();
-            // What every index can have is there to be filled in.
+            // Settings that every index has are shown as empty fields.
             for key in ["title", "description"] {
                 settings.entry(key).or_insert_with(|| json!(""));
             }
@@ -300,7 +301,7 @@ pub(in crate::http) async fn change_index(
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
     let (fields, principal) = (&posted.fields, &posted.principal);
     let url = format!("/{path}");
-    // Who may not see the page changes nothing from it, and is not told afterwards that they may not.
+    // The right to see the page is checked first: without it, nothing is changed.
     let (seen_config, current) = settings(app, head, principal, (&path, &name)).await?;
     let patch = |edit: Value| {
         let url = url.clone();
@@ -407,7 +408,7 @@ pub(in crate::http) async fn change_index(
     let (said, status) = Said::of(&answer, done);
     let sender = (&posted.session, &posted.principal);
     let mut response = match page(app, head, sender, (said, retention), status).await {
-        // Who changed it so that they may not see it any more.
+        // The sender gave up the right to see the page.
         Err(_) if answer.is_done() => forms::see_other(app, head, "/+manage"),
         shown => shown?,
     };

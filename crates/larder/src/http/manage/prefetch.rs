@@ -11,7 +11,7 @@ use crate::http::forms::TOKEN_FIELD;
 use crate::http::multipart::FormReader;
 use crate::http::{body, words};
 
-/// Size of a form: a lock, and what is around it.
+/// Bytes of a form: a lock, and the rest of the form.
 const BYTES_MAX: usize = python::LOCK_BYTES_MAX + (64 << 10);
 
 /// Fields of a form.
@@ -46,7 +46,7 @@ struct Last {
 }
 
 impl Last {
-    /// As the API describes it; `None` if there was none.
+    /// Parses the API's description; `None` if there was no prefetch.
     fn of(result: &Value) -> Option<Last> {
         let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
         let number = |key: &str| result[key].as_u64().unwrap_or_default();
@@ -112,7 +112,7 @@ async fn page(
     Ok(people::send_once(&page, head, status).await)
 }
 
-/// What a form says.
+/// The fields of a form.
 #[derive(Default)]
 struct Arrived {
     act: String,
@@ -157,7 +157,7 @@ pub(in crate::http) async fn change_prefetch(
     page(app, head, (&session, &principal), said, status).await
 }
 
-/// Reads the form. What was uploaded counts, else what was pasted.
+/// Reads the form. An uploaded lock wins over a pasted one.
 async fn arrived(
     app: &App,
     head: &Parts,
@@ -189,7 +189,7 @@ async fn arrived(
         match called.as_str() {
             TOKEN_FIELD => arrived.token = text(),
             "do" => arrived.act = text(),
-            // Browsers send the field of a file that nobody chose, too, empty.
+            // If no file was chosen, browsers send the field empty.
             "file" if !filename.is_empty() => {
                 (arrived.filename, arrived.lock) = (filename, content);
             }

@@ -1,7 +1,7 @@
-//! `/+manage/releases/{user}/{index}` and that with a project: yanking, pushing and removing releases and their files.
+//! `/+manage/releases/{user}/{index}` and `…/{project}`: yanking, pushing and removing releases and their files.
 //!
-//! form -> the call that a program would make -> the page again. A user who may read an index may push from it; versions that a policy
-//! hides, and the names of files, are shown to those alone who may remove them.
+//! form -> the call that a program would make -> the page again. A user who may read an index may push from it. Versions that a
+//! policy hides, and names of files, are shown only to users who may remove them.
 
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ impl Named {
         stage_in_path(&self.stage)
     }
 
-    /// The stage, for somebody who may read it; for others there is none.
+    /// The stage, for a user who may read it; for others it does not exist.
     fn stage<'stored>(
         &self,
         stored: &'stored Stored,
@@ -141,7 +141,7 @@ impl Named {
     }
 }
 
-/// A project, and what of it somebody sees.
+/// A project, and the part of it that the reader may see.
 struct Seen<'stored> {
     project: &'stored Arc<Project>,
     versions: Vec<&'stored str>,
@@ -327,7 +327,7 @@ pub(in crate::http) async fn change_release(
     Ok(response)
 }
 
-/// What a form comes to: the call of a program, what has to be typed before, and what is said after.
+/// What a form asks for: the call of a program, the text to type as confirmation, and the message afterwards.
 struct Order {
     method: Method,
     path: String,
@@ -339,7 +339,7 @@ struct Order {
 fn order(app: &App, named: &Named, posted: &Posted) -> Result<Order, HttpError> {
     let (fields, principal) = (&posted.fields, &posted.principal);
     let stored = auth::stored(app)?;
-    // Who may not see the page changes nothing from it, and is not told what is there.
+    // The right to see the page is checked first: without it, nothing is changed, and nothing of the project is told.
     let seen = named.project(named.stage(&stored, principal)?, principal)?;
     let name = named.project.as_ref().map(ToString::to_string).unwrap_or_default();
     let project = format!("/{}/{}", named.stage_path(), in_path(&name));

@@ -29,11 +29,11 @@ struct UserPage {
     is_disabled: bool,
     has_password: bool,
     tokens: usize,
-    /// Those that the reader may revoke.
+    /// The tokens that the reader may revoke.
     token_lines: Vec<TokenLine>,
     sessions: usize,
     is_administrator: bool,
-    /// Those of a new token, with what they are for; none where the reader may not make one.
+    /// The scopes for a new token, with what they are for; empty if the reader may not make one.
     scopes: Vec<(&'static str, &'static str)>,
     said: Said,
 }
@@ -94,7 +94,7 @@ pub(in crate::http) async fn show_user(
     page(app, head, &name, (&session, &principal), Said::default(), StatusCode::OK).await
 }
 
-/// Who may look at this page: the user, administrators, and whom the configuration has change users.
+/// Who may look at this page: the user, administrators, and those whom the configuration lets change users.
 fn check_keeper(app: &App, principal: &Principal, name: &UserName) -> Result<(), HttpError> {
     let is_own = principal.acts_for(name, Scope::UserAdmin, Object::Server);
     if is_own || python::user_policy(app).modify_user(principal, name).is_ok() {
@@ -172,7 +172,7 @@ pub(in crate::http) async fn change_user(
     let name = named(head)?;
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
     let (fields, principal) = (&posted.fields, &posted.principal);
-    // Who may not see the page changes nothing from it, and is not told afterwards that they may not.
+    // The right to see the page is checked first: without it, nothing is changed.
     check_keeper(app, principal, &name)?;
     let path = format!("/{}", in_path(name.as_str()));
     let is_own = principal.user_name() == Some(&name);
@@ -262,7 +262,7 @@ pub(in crate::http) async fn change_user(
     let (said, status) = Said::of(&answer, done);
     let said = Said { new_token, ..said };
     let sender = (&posted.session, &posted.principal);
-    // Who disables themselves is logged out.
+    // Users who disable themselves are logged out.
     if auth::session::known(app, &posted.session)?.is_none() {
         return Ok(forms::see_other(app, head, "/+account/login"));
     }
@@ -271,7 +271,7 @@ pub(in crate::http) async fn change_user(
     Ok(response)
 }
 
-/// What administrators alone change.
+/// A change that only administrators may make.
 #[derive(Clone)]
 enum Change {
     Groups(BTreeSet<GroupName>),

@@ -85,7 +85,7 @@ fn queries() {
     assert!(sought(&json!([])).is_err() && sought(&json!({"package": 1})).is_err());
 }
 
-/// Asks again with the tokens of the answers until there are none, as clients do; returns how often, and all identifiers.
+/// Sends the tokens of the answers until there are none, as clients do; returns the number of requests, and all identifiers.
 fn all(known: &Advisories, queries: &[Value]) -> (usize, Vec<Vec<String>>) {
     let mut found = vec![Vec::new(); queries.len()];
     let mut pending: Vec<(usize, Value)> = queries.iter().cloned().enumerate().collect();
@@ -128,7 +128,7 @@ fn an_answer_is_bounded_and_tokens_lead_to_the_rest() {
     let many = vec![query("foo", "1"); 8];
     let (asked, found) = all(&known, &many);
     assert!(asked > 1 && found.iter().all(|ids| ids.len() == 1001), "{asked}");
-    // None of it is affected, but all of it has to be looked at.
+    // No package is affected, but all have to be compared.
     let many = vec![query("foo", "2"); 120];
     let (asked, found) = all(&known, &many);
     assert!(asked > 1 && found.iter().all(Vec::is_empty), "{asked}");

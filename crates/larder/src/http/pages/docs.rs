@@ -12,7 +12,7 @@ use crate::http::people::Site;
 /// The OpenAPI document of what everybody asks.
 pub(super) const OPENAPI: &str = include_str!("../../pages/openapi.json");
 
-/// That of the admin listener.
+/// The OpenAPI document of the admin listener.
 pub(super) const ADMIN_OPENAPI: &str = include_str!("../../pages/admin-openapi.json");
 
 /// The paths of each section, as HTML: they are the same on every server.
@@ -26,7 +26,7 @@ pub(super) struct Documentation {
     pub(super) reference: &'static Reference,
 }
 
-/// What is on.
+/// What this server has switched on.
 pub(super) struct Here {
     aur: bool,
     lacks_aur_source: bool,
@@ -92,7 +92,7 @@ fn rendered(operations: Vec<Operation>) -> String {
     Operations { operations }.render().expect("a template without conditions renders")
 }
 
-/// A path, and what it answers.
+/// A path, and its answer.
 struct Operation {
     path: String,
     /// Paths that answer the same.
@@ -103,7 +103,7 @@ struct Operation {
 struct Method {
     name: String,
     summary: Vec<Piece>,
-    /// Of the query.
+    /// The parameters of the query.
     parameters: Vec<String>,
 }
 

@@ -1,9 +1,8 @@
-//! `/search` and `/search/suggest`: one question to every surface, and what they find, in groups.
+//! `/search` and `/search/suggest`: one question to every surface, and the results in groups.
 //!
-//! The work for a question is bounded: packages are found through the snapshot's indexes; names of projects are looked through
-//! up to a number; articles are found by the start of their names, and longer words through the indexes over names and titles, and
-//! over texts.
-//! Only what the asker may read is found, or counted.
+//! The work for a question is bounded: packages come from the snapshot's indexes; a bounded number of projects' names is
+//! scanned; articles are found by the start of their names, and longer words through the indexes over names and titles, and
+//! over texts. Only what the sender may read is found or counted.
 
 use std::sync::Arc;
 
@@ -34,22 +33,22 @@ const QUERY_CHARS_MAX: usize = 200;
 /// Different words of a question that are looked for in names of projects.
 const WORDS_MAX: usize = 16;
 
-/// What a group of the page shows.
+/// The most results that a group of the page shows.
 const SHOWN: usize = 10;
 
-/// What a group of the suggestions shows.
+/// The most results that a group of the suggestions shows.
 const SUGGESTED: usize = 5;
 
 /// Names of projects that are looked through for a question: some milliseconds.
 const PROJECTS_LOOKED_AT_MAX: usize = 250_000;
 
-/// Articles whose right to be read is looked at for a question.
+/// Articles for which a question checks the right to read.
 const ARTICLES_LOOKED_AT_MAX: usize = 200;
 
 /// Shorter questions find articles by the start of their names alone: nearly all titles have the letter `e`.
 const ARTICLE_WORD_CHARS_MIN: usize = 3;
 
-/// What a surface finds.
+/// The results of one surface.
 struct Group {
     id: &'static str,
     title: &'static str,
@@ -60,16 +59,16 @@ struct Group {
     all: String,
 }
 
-/// One of them.
+/// A result.
 struct Item {
     name: String,
     /// Its path, below the prefix of this server.
     path: String,
     /// Its version, or the index that it is in.
     note: String,
-    /// What it says of itself.
+    /// Its description.
     text: String,
-    /// Something that one has to know.
+    /// A warning for the reader.
     warning: &'static str,
 }
 
@@ -87,7 +86,7 @@ impl Found {
     }
 }
 
-/// A question, and who asks.
+/// A question, and who sends it.
 struct Question {
     app: Arc<App>,
     text: String,
@@ -101,7 +100,7 @@ impl Question {
         let mut pairs = form_urlencoded::parse(query.as_bytes());
         let text = pairs.find_map(|(name, value)| (name == "q").then_some(value));
         let text = text.unwrap_or_default().trim().chars().take(QUERY_CHARS_MAX).collect();
-        // Until the store is there, nobody is known, and what is in it is not found.
+        // Until the store is loaded, credentials cannot be checked, and nothing of it is found.
         let principal = match app.live_store.snapshot().is_some() {
             true => auth::identified_of(app, head).await?.unwrap_or_default(),
             false => Principal::Anonymous,
@@ -109,17 +108,17 @@ impl Question {
         Ok(Question { app: app.clone(), text, principal, limit })
     }
 
-    /// What is asked, and what each surface finds that is served: on a thread for computations, so that programs do not wait for it.
+    /// The question, and the results of each surface: found on a thread for computations, so that programs do not wait for it.
     async fn answer(self) -> Result<(String, Vec<Group>), HttpError> {
         let app = self.app.clone();
-        // As it is: who types does not wait for the last commit's texts.
+        // The index as it is: someone who types does not wait for the texts of the last commit.
         let texts = app.article_texts.snapshot();
         let finding = app.cpu_pool.run(move || (self.groups(&texts), self.text));
         let (groups, text) = finding.await.map_err(HttpError::uncomputed)?;
         Ok((text, groups))
     }
 
-    /// What each surface finds that is served.
+    /// The results of each surface that is served.
     fn groups(&self, texts: &Texts) -> Vec<Group> {
         if self.text.is_empty() {
             return Vec::new();
@@ -158,8 +157,8 @@ impl Question {
         })
     }
 
-    /// Projects of the stages that the asker may read: the one of this name, those that begin with it, those that have all words in
-    /// their name.
+    /// Projects of the stages that the sender may read: the one with this name, those whose names begin with it, those whose
+    /// names have all words.
     fn projects(&self, stored: &Stored) -> Group {
         let normal = |word: &str| word.to_lowercase().replace(['_', '.'], "-");
         let words = distinct_words(&self.text, WORDS_MAX, normal);
@@ -210,14 +209,14 @@ impl Question {
             id: "projects",
             title: "Python projects",
             items: items.collect(),
-            // Beyond what is looked through there may be more.
+            // If not all were looked at, the number is not known.
             count: (looked_at < PROJECTS_LOOKED_AT_MAX).then(|| people::separated(count)),
             all: format!("/+search?{}", pair("query", &self.text)),
         }
     }
 
-    /// Articles that the asker may read: the one of this name, those that begin with it, those that have it in name or title, those
-    /// that have its words in their texts. None where they may read none.
+    /// Articles that the sender may read: the one with this name, those whose names begin with it, those with the words in name
+    /// or title, those with the words in their texts. `None` if the sender may read none.
     fn articles(&self, stored: &Stored, texts: &Texts) -> Option<Group> {
         let acl = &self.app.config.article.acl_read;
         let admits = |object: Object<'_>| acl.admits(&self.principal, Scope::ArticleRead, object);

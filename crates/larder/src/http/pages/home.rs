@@ -1,4 +1,4 @@
-//! `/`: what is on this server, how to point a client at it, and forms that find something that is there.
+//! `/`: what is on this server, how to point a client at it, and forms with examples that find something.
 //!
 //! It shows only what everybody may read, also to users who may read more, and looks at a bounded number of things.
 
@@ -21,16 +21,16 @@ use crate::http::people::{self, Audience, Site};
 /// Indexes and articles in a list.
 const SHOWN: usize = 8;
 
-/// What is looked through for such a list; what comes after that is found by searching.
+/// How many a list looks through; a search finds the rest.
 const LOOKED_AT_MAX: usize = 1_000;
 
 /// Characters of a title.
 const TITLE_CHARS_MAX: usize = 80;
 
-/// Articles that one reads first, if they are there.
+/// Articles that readers start with, if they exist.
 const FIRST_ARTICLES: [&str; 5] = ["welcome", "home", "index", "start", "readme"];
 
-/// The smallest action, as it stands in a request.
+/// The smallest action, as a request has it.
 const HELLO: &str = r#"{"example.hello_world":{}}"#;
 
 /// What is not encoded in the names of a path.
@@ -70,7 +70,7 @@ enum Aur {
 struct Packages {
     /// How many, with separators.
     packages: String,
-    /// Of the data.
+    /// The date of the data.
     date: String,
     word: String,
     /// A package's name in a path.
@@ -159,7 +159,7 @@ fn packages(app: &App) -> Aur {
     })
 }
 
-/// The indexes that strangers may install from: those whose bases they may read, too.
+/// The indexes that anonymous clients may install from: they may read the bases, too.
 fn indexes(stored: &Stored) -> Indexes {
     let (index, stranger) = (&stored.index, Principal::Anonymous);
     let mut open = index.stages().take(LOOKED_AT_MAX).filter(|stage| {
@@ -220,7 +220,7 @@ fn in_path(name: &str) -> String {
     utf8_percent_encode(name, &SEGMENTS).to_string()
 }
 
-/// As much of a text as fits a line; nothing of an empty one.
+/// The beginning of a text that fits on a line; `None` if it is empty.
 fn shortened(text: &str) -> Option<String> {
     let text = text.trim();
     if text.is_empty() {

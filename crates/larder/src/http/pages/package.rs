@@ -1,5 +1,5 @@
-//! `/packages/{package}`, `/pkgbase/{base}` and `/account/{maintainer}`: what is known of one package, of one base and of
-//! one person, under aurweb's URLs. All of it is in the snapshot; each list is bounded, and says how long it is.
+//! `/packages/{package}`, `/pkgbase/{base}` and `/account/{maintainer}`: a package, a base and a person, under aurweb's URLs.
+//! All of it is in the snapshot; each list is bounded and shows its length.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ const PROVIDERS_MAX: usize = 3;
 /// Packages that are named for needing one, of each kind.
 const DEPENDENTS_MAX: usize = 20;
 
-/// Names that a package provides, of which it is looked who needs them.
+/// Provided names of a package whose dependents are looked up.
 const PROVIDED_MAX: usize = 20;
 
 /// Packages of a person that are shown at once.
@@ -72,7 +72,7 @@ impl From<Summary> for Row {
     }
 }
 
-/// A popularity with two decimals, which is all that one compares.
+/// A popularity with two decimals, which is enough to compare packages.
 fn rounded(popularity: &str) -> String {
     popularity.parse::<f64>().map_or_else(|_| popularity.to_owned(), |it| format!("{it:.2}"))
 }
@@ -85,7 +85,7 @@ fn named(head: &Parts, start: &str) -> Result<String, HttpError> {
     name.map(|name| name.into_owned()).map_err(|_| HttpError::nothing_at(path))
 }
 
-/// Where the AUR itself is: its git repositories and snapshots. None if nothing tells.
+/// The URL of the AUR with its git repositories and snapshots; `None` if it is not known.
 fn aur_url(app: &App) -> Option<String> {
     if let Some(url) = &app.config.aur.web_url {
         return Some(url.trim_end_matches('/').to_owned());
@@ -95,7 +95,7 @@ fn aur_url(app: &App) -> Option<String> {
     Some(source.origin().ascii_serialization())
 }
 
-/// Where the AUR has the sources of a base as an archive.
+/// The AUR's path to a base's sources as an archive.
 fn snapshot_path(base: &str) -> String {
     format!("/cgit/aur.git/snapshot/{}.tar.gz", people::in_path(base))
 }
@@ -109,11 +109,11 @@ fn harmless(url: &str) -> Option<&str> {
 /// A dependency, and what of the AUR it may be.
 struct Dependency {
     name: Named,
-    /// Whether there is a package of this name.
+    /// Whether a package with this name exists.
     is_here: bool,
     /// The condition on its version.
     condition: String,
-    /// What it is for.
+    /// The stated purpose of an optional dependency.
     purpose: String,
     providers: Vec<Named>,
     providers_more: usize,
@@ -230,7 +230,7 @@ struct PackagePage {
     snapshot_path: String,
     /// Whether the name stands for itself in a shell.
     is_plain: bool,
-    /// None while the history has not taken in what is served.
+    /// `None` while the history lacks the packages that are served.
     past: Option<Past>,
 }
 
@@ -269,7 +269,7 @@ pub(in crate::http) async fn show_package(app: &App, head: &Parts) -> Result<Res
                 Some(histories) => histories.members(&page.name.name).await.ok(),
                 None => None,
             };
-            // Without its history, the page is not yet what it will be.
+            // Without its history the page is incomplete and is not kept.
             keeping = keeping.filter(|_| members.is_some());
             if let Some(members) = members.filter(|members| !members.is_empty()) {
                 page.past = Some(Past::of(&members, Timestamp::now()));
@@ -390,7 +390,7 @@ fn package_page(app: &App, site: Site, snapshot: &Snapshot, details: Details) ->
     }
 }
 
-/// Whether a name is one that pacman allows, and thus nothing else in a shell.
+/// Whether pacman allows the name, which then has no characters that are special in a shell.
 fn is_plain(name: &str) -> bool {
     let is_sign = |c: char| c.is_ascii_alphanumeric() || matches!(c, '@' | '.' | '_' | '+' | '-');
     !name.is_empty() && !name.starts_with('-') && name.chars().all(is_sign)
@@ -406,7 +406,7 @@ struct BasePage {
     aur_url: Option<String>,
 }
 
-/// What all packages of a base have.
+/// The facts that all packages of a base share.
 struct About {
     maintainer: Option<Named>,
     co_maintainers: Vec<Named>,
@@ -459,7 +459,7 @@ pub(in crate::http) async fn show_package_base(
     Ok(people::send(&page, head, Audience::Everybody).await)
 }
 
-/// What somebody does for packages of one kind.
+/// What a person does for packages of one kind.
 struct OfPerson {
     id: &'static str,
     title: &'static str,
@@ -476,7 +476,7 @@ struct PersonPage {
     person: Person,
 }
 
-/// What the packages say of somebody.
+/// What the packages say of a person.
 struct Person {
     name: String,
     parts: Vec<OfPerson>,

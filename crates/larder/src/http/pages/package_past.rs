@@ -1,6 +1,6 @@
-//! What the history knows of a package, for its page: who maintained it and when, and since when its versions are known.
+//! The history of a package, for its page: its maintainers with dates, and since when its versions are known.
 //!
-//! members of the answer of `/aur/history/{package}` -> [`Past`]. Whether it changed hands lately is said in words.
+//! members of the answer of `/aur/history/{package}` -> [`Past`], which says in words whether it changed hands lately.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
@@ -18,27 +18,27 @@ const LINES_MAX: usize = 20;
 pub(super) struct Past {
     /// Since when there is a history.
     pub(super) known_since: Option<Day>,
-    /// What to look out for, if it changed hands lately.
+    /// A warning, if it changed hands lately.
     pub(super) warning: Option<Warning>,
-    /// Who maintained it, newest first.
+    /// Its maintainers, newest first.
     pub(super) maintainers: Vec<Maintained>,
     /// Its versions, newest first.
     pub(super) versions: Vec<Seen>,
     pub(super) more_versions: usize,
 }
 
-/// It changed hands lately.
+/// The package changed hands lately.
 pub(super) struct Warning {
     pub(super) since: Day,
-    /// Who has it now; nobody, if it is an orphan.
+    /// The maintainer now; `None` if it is an orphan.
     pub(super) now: Option<String>,
     pub(super) before: String,
-    /// Whether nobody had it in between.
+    /// Whether it was an orphan in between.
     pub(super) was_orphan: bool,
 }
 
 pub(super) struct Maintained {
-    /// Nobody, while it was an orphan.
+    /// `None` while it was an orphan.
     pub(super) who: Option<Named>,
     pub(super) from: Option<Day>,
     /// Until now, if it is missing.
@@ -79,7 +79,7 @@ impl Past {
             from: since.and_then(Day::of),
             until: None,
         }];
-        // Where one ends before the next begins, nobody had it.
+        // Between two maintainers' times, it was an orphan.
         let mut next_from = since;
         for entry in earlier.iter().take(LINES_MAX) {
             let until = seconds(&entry["Until"]);

@@ -20,7 +20,7 @@ use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Keeping, Site};
 use crate::http::respond::Conditions;
 
-/// Packages on a page, as aurweb has them.
+/// Packages on a page: aurweb's choices.
 const PER_PAGE: [usize; 3] = [50, 100, 250];
 
 /// Characters of a search that are looked for.
@@ -29,7 +29,7 @@ const WORDS_CHARS_MAX: usize = 200;
 /// Packages that can be left out before a page; beyond them is nothing.
 const OFFSET_MAX: usize = 10_000_000;
 
-/// What a search looks at: aurweb's letters, and beside them the words of the RPC.
+/// The fields that a search looks at: aurweb's letters, and the RPC's words for them.
 const FIELDS: [(&str, &str); 18] = [
     ("nd", "Name and description"),
     ("n", "Name"),
@@ -51,7 +51,7 @@ const FIELDS: [(&str, &str); 18] = [
     ("b", "Package base"),
 ];
 
-/// What it is sorted by: aurweb's letter, the name, whether the greatest come first unless somebody says otherwise.
+/// The orders of a list: aurweb's letter, the name, whether it is descending by default.
 const ORDERS: [(&str, &str, Order, bool); 5] = [
     ("p", "Popularity", Order::Popularity, true),
     ("v", "Votes", Order::Votes, true),
@@ -60,7 +60,7 @@ const ORDERS: [(&str, &str, Order, bool); 5] = [
     ("n", "Name", Order::Name, false),
 ];
 
-/// What is asked for.
+/// A search, as a URL asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Search {
     words: String,
@@ -75,7 +75,7 @@ struct Search {
 }
 
 impl Search {
-    /// Of the query of a URL. What is not understood is left out, as in aurweb: links of years ago still lead somewhere.
+    /// Parses the query of a URL. As in aurweb, what cannot be parsed is left out, so that old links still work.
     fn parse(query: &str) -> Search {
         let mut search = Search {
             words: String::new(),
@@ -122,7 +122,7 @@ impl Search {
         search
     }
 
-    /// As the query of a URL; what is as usual is left out.
+    /// The query of a URL, without defaults.
     fn query(&self) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         let (letter, _, _, is_descending) = ORDERS[self.order];
@@ -188,13 +188,13 @@ fn alone(packages: Vec<aur::Summary>) -> Listed {
     Listed { count: packages.len(), packages }
 }
 
-/// A choice, or a link to another one.
+/// A choice, or a link to another choice.
 struct Choice {
     value: &'static str,
     label: &'static str,
     is_chosen: bool,
     query: String,
-    /// For those who sort by it: which way.
+    /// Whether a sorted column is in descending order.
     is_descending: bool,
 }
 
@@ -208,7 +208,7 @@ struct Packages {
     /// How many are found, with separators.
     count: String,
     is_one: bool,
-    /// The places of the first and the last one that are shown, from 1.
+    /// The positions of the first and the last package shown, from 1.
     first: String,
     last: String,
     packages: Vec<Row>,
@@ -223,7 +223,7 @@ impl Packages {
         self.search.words.is_empty() && self.search.filter == Filter::default()
     }
 
-    /// What a new search keeps of this one: how the list is sorted and cut.
+    /// The parts of this search that a new one keeps: the order and the number of packages on a page.
     fn kept(&self) -> Vec<(&'static str, String)> {
         let Search { order, is_descending, per_page, .. } = &self.search;
         let sorting = Search {
@@ -338,7 +338,7 @@ impl Item {
     }
 }
 
-/// A text without what no XML may have, not even escaped.
+/// A text without the characters that XML cannot have, not even escaped.
 fn in_xml(text: &str) -> String {
     let is_fit = |c: &char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}') || *c == '\n';
     text.chars().filter(is_fit).collect()
@@ -365,8 +365,8 @@ struct Feed {
     items: Vec<Item>,
 }
 
-/// `/rss/`, `/rss/modified`, `/atom/` and `/atom/modified`: the newest packages, and those that changed last. Which these are
-/// is found once for a snapshot, and a feed is written once for all who ask for it.
+/// `/rss/`, `/rss/modified`, `/atom/` and `/atom/modified`: the newest packages, and those that changed last. They are found
+/// once for a snapshot, and a feed is rendered once for all who ask for it.
 ///
 /// # Errors
 /// 503 until the packages are loaded, and if too much is being computed.
@@ -417,7 +417,7 @@ pub(in crate::http) async fn feed_packages(app: &App, head: &Parts) -> Result<Re
     Ok(uncached(keeping.send_plain(app, Reply::tagged(content_type, xml), conditions).await))
 }
 
-/// Has a cache ask each time whether this is still the latest.
+/// Makes caches revalidate each time.
 fn uncached(mut response: Response) -> Response {
     let caching = HeaderValue::from_static("no-cache");
     response.headers_mut().insert(header::CACHE_CONTROL, caching);

@@ -1,4 +1,4 @@
-//! What the pages of packages show in many places: days, and names that lead to a page.
+//! Parts that many pages of packages show: days, and names that link to a page.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::http::people;
 
-/// A day, and the time of it.
+/// A day with its time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Day {
     /// For programs.
@@ -18,7 +18,7 @@ pub(super) struct Day {
 }
 
 impl Day {
-    /// None for what is no time.
+    /// `None` if it is no valid time.
     pub(super) fn of(seconds: i64) -> Option<Day> {
         let time = Timestamp::from_second(seconds).ok()?;
         Some(Day {

@@ -1,4 +1,4 @@
-//! [`Ask`]: a request of this surface, and what is asked of it again and again.
+//! [`Ask`]: a request of this surface, and what several steps need of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,22 +16,22 @@ use crate::http::error::HttpError;
 use crate::http::outside::root_url;
 use crate::http::{auth, serial};
 
-/// What pip and its kin call themselves; they get pages for machines at the URLs of people.
+/// How pip and other installers begin their `User-Agent`; they get pages for machines at the URLs of people.
 const INSTALLERS: [&str; 5] = ["distribute/", "setuptools/", "pip/", "pex/", "uv/"];
 
 /// A request, with the state that it is answered from.
 pub(super) struct Ask {
     pub(super) app: Arc<App>,
     pub(super) head: Parts,
-    /// The path below the prefix that the outside knows this server under; one slash at its start.
+    /// The path below the outside prefix of this server; one leading slash.
     pub(super) path: String,
-    /// What is published of the store, taken once.
+    /// The published state of the store, taken once.
     pub(super) stored: Arc<Stored>,
-    /// What everybody's URLs of this server begin with, without a slash at the end.
+    /// The start of this server's URLs, without a trailing slash.
     pub(super) root_url: String,
-    /// The last commit that this request made; zero: none.
+    /// The last commit of this request; zero if there is none.
     written: Arc<AtomicU64>,
-    /// What its credentials are worth, once somebody wanted to know: a password is hashed once.
+    /// The outcome of checking the credentials, once it was needed: a password is hashed only once.
     proved: OnceCell<Result<Principal, String>>,
 }
 
@@ -61,7 +61,7 @@ impl Ask {
         self.head.headers.get(name)?.to_str().ok()
     }
 
-    /// What is accepted; everything, where nothing is said.
+    /// The value of `Accept`; `*/*` if there is none.
     pub(super) fn accept(&self) -> &str {
         self.header(ACCEPT).unwrap_or("*/*")
     }
@@ -83,7 +83,7 @@ impl Ask {
             || (accept.contains("application/vnd.pypi.simple.") && !self.wants_json())
     }
 
-    /// Whether this is pip or one of its kin.
+    /// Whether the client is pip or another installer.
     pub(super) fn is_installer(&self) -> bool {
         self.header(USER_AGENT).is_some_and(is_installer)
     }
@@ -101,8 +101,7 @@ impl Ask {
         pairs.find_map(|(key, value)| (key == name).then(|| value.into_owned()))
     }
 
-    /// The path with another name at `position`, counted from 0 after the leading slash; `name` goes into it as
-    /// it is.
+    /// The path with `name` at `position`, counted from 0 after the leading slash; `name` is not escaped.
     pub(super) fn path_with(&self, position: usize, name: &str) -> String {
         let names = self.path.split('/').enumerate();
         let names: Vec<&str> =
@@ -110,7 +109,7 @@ impl Ask {
         names.join("/")
     }
 
-    /// Who asks; credentials that do not hold are those of nobody, as with devpi.
+    /// The sender; with invalid credentials they count as anonymous, as with devpi.
     ///
     /// # Errors
     /// 503 while too many passwords are being checked.
@@ -118,7 +117,7 @@ impl Ask {
         Ok(self.identified().await?.clone().unwrap_or_default())
     }
 
-    /// Who asks. The inner error says why the credentials are not valid.
+    /// The sender. The inner error says why the credentials are not valid.
     ///
     /// # Errors
     /// 503 while too many passwords are being checked.
@@ -126,13 +125,13 @@ impl Ask {
         self.proved.get_or_try_init(|| auth::identified_of(&self.app, &self.head)).await
     }
 
-    /// What somebody sees of users and stages; with devpi's defaults, what everybody sees there.
+    /// What the principal sees of users and stages; with devpi's defaults, everybody sees the same.
     pub(super) fn view<'view>(&'view self, principal: &'view Principal) -> View<'view> {
         let shows_all = self.app.config.python.devpi_defaults;
         View { snapshot: &self.stored.index, principal, shows_all }
     }
 
-    /// What a write of this request is decided on now: its sender as of the newest state.
+    /// The basis for a write of this request: its sender as of the newest state.
     ///
     /// # Errors
     /// 503 while too many passwords are being checked.
@@ -141,7 +140,7 @@ impl Ask {
     }
 }
 
-/// Whether this is what pip or one of its kin calls itself.
+/// Whether this is the `User-Agent` of pip or another installer.
 pub(super) fn is_installer(user_agent: &str) -> bool {
     user_agent.split(' ').any(|word| INSTALLERS.iter().any(|name| word.starts_with(name)))
 }

@@ -38,7 +38,7 @@ pub(super) async fn show_audit(ask: &Ask, stage: &str) -> Result<Response, Refus
     let query = if stage.is_empty() { query } else { query.about(stage) };
     let (app, stored) = (ask.app.clone(), ask.stored.clone());
     let turns = app.audit.queries().clone();
-    // Who may change a base learns that its files were asked for by way of an index that they may not read, but not by whom.
+    // A user who may change a base sees that its files were requested through an index that they may not read, but not by whom.
     let (is_everything, asked) = (stage.is_empty(), stage.to_owned());
     let may_read = move |name: &str| {
         let found = stored.index.stage(name);

@@ -1,7 +1,8 @@
-//! Documentation: pages out of the zip that was uploaded with a release.
+//! Documentation: pages of the zip that was uploaded with a release.
 //!
-//! path -> the nearest stage's zip, out of [`crate::cache::open_zips`] -> one member, as it is unpacked, a piece whenever the client takes one. Nothing is unpacked to disk, a zip that leads elsewhere or is a bomb is refused when it is uploaded
-//! and again here, and a page may not act as this server's: it is somebody's.
+//! path -> the nearest stage's zip, out of [`crate::cache::open_zips`] -> one member, as it is unpacked, a piece whenever the
+//! client takes one. Nothing is unpacked to disk. A zip with paths outside of itself, or a zip bomb, is refused at the upload
+//! and again here. Strangers wrote the pages, so a page must not act as this server's.
 
 use std::io;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ use crate::http::error::HttpError;
 /// Members up to this size are unpacked at once; larger ones as the client reads them.
 const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
 
-/// What a thread unpacks of a larger member before it is free for another one, in bytes.
+/// Bytes of a larger member that a thread unpacks before it is free for another one.
 const PIECE_BYTES: u64 = 256 << 10;
 
 /// Most bytes of one member.
@@ -81,8 +82,8 @@ pub(super) async fn show_documentation(ask: &Ask, route: &Route) -> Result<Respo
     send(ask, docs, zip, at, &name, is_public).await
 }
 
-/// The documentation that `version` names: of that version, of the newest that has any, or of the newest of these
-/// that is no pre-release; out of the nearest stage.
+/// The documentation that `version` names, of the nearest stage: that of this version; with `latest`, of the newest version
+/// that has any; with `stable`, of the newest of these that is no pre-release.
 fn documented<'view>(versions: &[VersionView<'view>], version: &str) -> Option<&'view ReleaseFile> {
     let docs_of = |view: &VersionView<'view>| {
         view.parts.iter().find_map(|part| {
@@ -155,7 +156,7 @@ async fn send(
             headers.insert(name, value);
         }
     }
-    // It may be replaced at any time, and `latest` moves on.
+    // The documentation may be replaced at any time, and `latest` moves on.
     let caching = match is_public {
         true => "max-age=0, must-revalidate",
         false => "private, max-age=0, must-revalidate",
@@ -223,7 +224,7 @@ fn pieces(
     })
 }
 
-/// By the name's end.
+/// The media type, by the name's extension.
 fn content_type(name: &str) -> String {
     let guessed = mime_guess::from_path(name).first_or_octet_stream();
     let is_text = guessed.type_() == "text" || guessed.subtype() == "javascript";
@@ -255,7 +256,7 @@ mod tests {
         }
         let whole: Vec<Bytes> = page().try_collect().await.expect("it is whole");
         assert!(whole.concat() == bytes);
-        // They, too, come to their end.
+        // The slow readers get their whole page, too.
         for page in slow {
             let rest: Vec<Bytes> = page.try_collect().await.expect("it is whole");
             assert!(rest.concat() == bytes[PIECE_BYTES as usize..]);

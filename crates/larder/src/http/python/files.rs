@@ -1,4 +1,4 @@
-//! Release files, and the other files under `+f`: by range, cacheable for ever, or gone.
+//! Release files, and the other files under `+f`: by range, cacheable forever, or gone.
 
 pub(super) mod mirrored;
 
@@ -38,21 +38,21 @@ use crate::http::conditional::{Wanted, content_range, is_current, unsatisfiable,
 use crate::http::error::HttpError;
 use crate::http::respond::blob_range;
 
-/// What nginx takes for: send this file of an internal location instead.
+/// nginx sends the file at the internal location in this header instead of the body.
 const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
 
 /// A file never changes under its URL.
 const FOR_EVER: &str = "max-age=365000000, immutable, public";
 const FOR_EVER_PRIVATE: &str = "max-age=365000000, immutable, private";
 
-/// What is beside a file may change.
+/// For the files beside a release file, which may change.
 const CHANGING: &str = "max-age=0, must-revalidate";
 const CHANGING_PRIVATE: &str = "private, max-age=0, must-revalidate";
 
-/// Of a file that the stage had; devpi's text.
+/// Devpi's text for a file that the stage once had.
 const REMOVED: &str = "file existed, deleted in later serial";
 
-/// How deep the JSON of a test result may be nested; Python's reader gives up not much later.
+/// How deep the JSON of a test result may be nested; Python's parser fails at a depth little above that.
 const TOX_RESULT_DEPTH_MAX: usize = 128;
 
 /// `/{user}/{index}/+f/{abc}/{0123456789abc}/{filename}`
@@ -93,8 +93,8 @@ pub(super) async fn download_file(
             Some(digest) => Ok(provenance(ask, &file, *digest, is_public).await?),
             None => none(),
         },
-        // What the stage itself has removed, a base may still have: pages of a stage with a policy link all files below the
-        // stage. Otherwise nothing links there any more, and 410 says what has become of the file, as devpi does.
+        // A base may still have a file that the stage itself removed: pages of a stage with a policy link all files below the
+        // stage. Without a policy nothing links there any more, and 410 says that the file was removed, as devpi does.
         FileLookup::Gone if !has_policy(ask, stage) => {
             Ok(reply::refusal(ask, StatusCode::GONE, REMOVED))
         }
@@ -115,13 +115,13 @@ pub(super) async fn download_file(
     }
 }
 
-/// Whether the stage, or one that it inherits from, has a policy.
+/// Whether the stage, or one of its bases, has a policy.
 fn has_policy(ask: &Ask, stage: &Stage) -> bool {
     let order = ResolutionOrder::of(&ask.stored.index, stage.name().as_str());
     order.is_some_and(|order| order.has_policy())
 }
 
-/// A file of one of the bases, as pages of a stage with a policy link them; `None` if no base has it.
+/// A file of one of the bases, linked below this stage because the stage has a policy; `None` if no base has it.
 async fn inherited(
     ask: &Ask,
     stage: &Stage,
@@ -143,7 +143,7 @@ async fn inherited(
         };
         admit(ask, &order, About::Project(Some(project))).await?;
         let view = order.project(project.as_str());
-        // A nearer file of this name hides it.
+        // A nearer file with this name hides it.
         let Some(part) = view.as_ref().and_then(|view| view.part_with(file.filename())) else {
             continue;
         };
@@ -183,7 +183,7 @@ async fn inherited(
     Ok(None)
 }
 
-/// The provenance of a file. It may come, and change, while the file stays.
+/// The provenance of a file. It may be added or changed after the file.
 async fn provenance(
     ask: &Ask,
     file: &ReleaseFile,
@@ -233,7 +233,7 @@ pub(super) async fn add_tox_result(
     let (stage, shown) = (found.name(), format!("{}/+f/{}", found.name(), path.joined()));
     let missing = || refused(ChangeError::NoReleaseFile { path: shown.clone() });
     let (directory, filename) = path.place().ok_or_else(missing)?;
-    // What is not there is told before the body is taken.
+    // A missing file is reported before the body is read.
     let is_release = |lookup: &FileLookup| matches!(lookup, FileLookup::Found { file, .. } if file.role() == FileRole::Release);
     if !is_release(&found.file(directory, filename)) {
         return Err(missing());
@@ -272,12 +272,12 @@ pub(super) async fn add_tox_result(
         Ok((Some(batch), path))
     })
     .await?;
-    // As in a link, the digest is beside the path.
+    // As in a link, the digest follows the path.
     let path = format!("{path}#sha256={}", blob.digest);
     Ok(reply::result(StatusCode::OK, "toxresultpath", path, None))
 }
 
-/// Whether these bytes are JSON of a moderate depth; nothing is built of it.
+/// Whether these bytes are JSON of a moderate depth; no value is built.
 fn is_flat_json(bytes: &[u8]) -> bool {
     Shape::of(bytes).depth <= TOX_RESULT_DEPTH_MAX
         && serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
@@ -289,8 +289,8 @@ enum Source {
     Store(BlobReader),
 }
 
-/// Where a proxy in front finds the blob, if it is to send files itself and they lie in a directory. Others could do
-/// nothing with the place.
+/// Where a trusted proxy finds the blob, if it is to send files itself and they are in a directory. Other clients could not use
+/// the location.
 fn accelerated(ask: &Ask, digest: &Digest) -> Option<String> {
     if !Peer::is_trusted(&ask.head.extensions, &ask.app.trusted) {
         return None;
@@ -412,7 +412,7 @@ async fn send(
     Ok(response)
 }
 
-/// By the name's end, as Python's `mimetypes` has it; a file is never interpreted here.
+/// The media type by the name's extension, as Python's `mimetypes` has it; this server never looks into the file.
 fn content_type(filename: &str) -> &'static str {
     let name = filename.to_ascii_lowercase();
     let types = [

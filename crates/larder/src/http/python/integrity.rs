@@ -1,6 +1,6 @@
-//! Provenance of files (PEP 740) at the URL that PyPI's integrity API has.
+//! Provenance of files (PEP 740) at the URL of PyPI's integrity API.
 //!
-//! project, version, filename -> the nearest file -> its provenance, as `+f/…/{filename}.provenance` has it; of a file of a
+//! project, version, filename -> the nearest file -> its provenance, as at `+f/…/{filename}.provenance`; for a file of a
 //! mirror, a redirect to where its upstream says that it is. Nothing here verifies a signature.
 
 use axum::response::{IntoResponse, Response};

@@ -1,7 +1,7 @@
-//! Files that a policy refuses: judged here for downloads, and answered with the reason.
+//! Files that a policy refuses: checked here for downloads, and answered with the reason.
 //!
-//! 403, never 401: installers go on to another index or stop at once, and nobody is asked for a password. The reason is in
-//! the body and in the reason phrase, which is all that pip shows.
+//! 403, never 401: installers go on to another index or stop at once, and do not ask for a password. The reason is in the body
+//! and in the reason phrase, which is all that pip shows.
 
 use account::{Principal, UserName};
 use audit::{Entry, Event};
@@ -21,7 +21,7 @@ use super::ask::Ask;
 use super::reply;
 use crate::http::error::HttpError;
 
-/// Why what was found in a stage itself is not given out; `None` if it is.
+/// Why a file of the stage itself is not sent; `None` if it is.
 pub(super) fn refusal_of_own(stage: &Stage, found: &FileLookup) -> Option<Refused> {
     let (FileLookup::Found { file, project, is_quarantined }
     | FileLookup::CoreMetadata { file, project, is_quarantined }
@@ -38,7 +38,7 @@ pub(super) fn refusal_of_own(stage: &Stage, found: &FileLookup) -> Option<Refuse
     judge(stage, stage, project)?.refusal_of_own(stage.name(), file)
 }
 
-/// The judge of what `asked` gives out of `holder` now.
+/// The judge for files of `holder` that `asked` sends now.
 pub(super) fn judge<'stages>(
     asked: &'stages Stage,
     holder: &'stages Stage,
@@ -57,7 +57,7 @@ pub(super) fn quarantine_of_upstream(mirror: &Stage, page: &UpstreamPage) -> Opt
     }
 }
 
-/// Why a file of an upstream's page is not given out. An upstream's own quarantine counts without a policy, too, as on pages.
+/// Why a file of an upstream's page is not sent. As on pages, an upstream's own quarantine counts even without a policy.
 pub(super) fn refusal_of_upstream(
     asked: &Stage,
     mirror: &Stage,
@@ -69,14 +69,14 @@ pub(super) fn refusal_of_upstream(
     quarantine_of_upstream(mirror, page).or_else(judged)
 }
 
-/// A file that is given out.
+/// A file that is sent.
 pub(super) enum Given<'file> {
     Own(&'file ReleaseFile),
     Upstreams(&'file UpstreamFile),
 }
 
-/// Notes in the audit log that a file is given out where a policy counts: by an exception or with a warning
-/// always, else if the log has that.
+/// Notes in the audit log that a file is sent where a policy counts: by an exception or with a warning always, otherwise if the
+/// log is configured so.
 pub(super) async fn note_given(
     ask: &Ask,
     asked: &Stage,
@@ -89,7 +89,7 @@ pub(super) async fn note_given(
     }
 }
 
-/// What [`note_given`] notes, if anything.
+/// The entries of [`note_given`], if any.
 pub(super) async fn entries_of_given(
     ask: &Ask,
     asked: &Stage,
@@ -126,7 +126,7 @@ pub(super) async fn entries_of_given(
     if found.is_empty() {
         return Vec::new();
     }
-    // Credentials that cannot be looked at now are those of nobody.
+    // If the credentials cannot be checked now, the sender counts as anonymous.
     let principal = ask.principal().await.ok();
     let who = principal.as_ref().and_then(|principal| principal.user_name());
     found
@@ -137,8 +137,8 @@ pub(super) async fn entries_of_given(
         .collect()
 }
 
-/// What the audit log has of a change that the sender of this request makes to the policy of an index: nothing if it stays what
-/// it is. `None`: there is no such index, or it has no policy.
+/// The audit log's entries for a change that this sender makes to the policy of an index: none if the policy stays the same.
+/// `None` if the index does not exist, or has no policy.
 pub(super) fn entries_of_change(
     ask: &Ask,
     principal: &Principal,
@@ -182,7 +182,7 @@ async fn note(
     rule: Option<RuleName>,
     reason: String,
 ) {
-    // Credentials that cannot be looked at now are those of nobody.
+    // If the credentials cannot be checked now, the sender counts as anonymous.
     let principal = ask.principal().await.ok();
     let who = principal.as_ref().and_then(|principal| principal.user_name());
     ask.app.audit.note(entry(ask, who, event, index, what, rule, reason));
@@ -210,7 +210,7 @@ fn entry(
     }
 }
 
-/// The answer to a request for a file, or for a version, that is refused; the audit log has it.
+/// Refuses a request for a file or a version, and notes it in the audit log.
 pub(super) async fn refused(ask: &Ask, what: &str, refused: &Refused) -> Response {
     let (rule, reason) = (Some(refused.rule), refused.reason.clone());
     note(ask, Event::Refused, &refused.stage, what, rule, reason).await;

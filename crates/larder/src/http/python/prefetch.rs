@@ -1,7 +1,7 @@
-//! `/{user}/{index}/+prefetch`: the files of a lock, fetched into a mirror's cache by this process, in the background.
+//! `/{user}/{index}/+prefetch`: this process fetches the files of a lock into a mirror's cache, in the background.
 //!
 //! lock -> [`Lock`] -> [`Prefetches`](crate::prefetches::Prefetches), one at a time for each mirror -> [`mirrors::prefetch`],
-//! which asks for each file as a client of the sender's would: policies, hashes and shared downloads are those of every request.
+//! which asks for each file as the sender's client would: policies, hashes and shared downloads are those of every request.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -36,7 +36,7 @@ use crate::http::body::parsed;
 use crate::http::error::HttpError;
 use crate::prefetches::{Busy, Prefetch, shortened};
 
-/// What somebody may not, as they are told.
+/// The purpose, as a refusal names it.
 const PURPOSE: &str = "fetching files ahead";
 
 /// Size of a lock; that of a project with a thousand dependencies has about 3 MB.
@@ -50,7 +50,7 @@ const VALUE_BYTES: usize = 120;
 const RELEASES_MAX: usize = 5_000;
 const FILES_MAX: usize = 20_000;
 
-/// Releases that are looked at at once; the files of each come one after the other.
+/// Releases that are fetched at the same time; the files of each come one after the other.
 const AT_ONCE: usize = 4;
 
 /// How often it is looked whether the mirror, and the right of who asked, are still there.
@@ -159,7 +159,7 @@ async fn received(ask: &Ask, principal: &Principal, body: Body) -> Result<Lock, 
     Ok(lock)
 }
 
-/// Refuses an index whose files nobody can fetch ahead.
+/// Refuses an index whose files cannot be fetched ahead.
 fn check_source(app: &App, stage: &Stage) -> Result<(), Refused> {
     let name = stage.name();
     let Some(mirror) = app.mirrors.of(stage) else {
@@ -187,7 +187,7 @@ fn offline(app: &App, stage: &Stage) -> Option<&'static str> {
     is_offline.then_some("its upstream is not asked (mirror_offline=true)")
 }
 
-/// The head of a request, with nothing that would change what it is answered.
+/// The head of a request, without anything that would change the answer.
 fn bare(head: &Parts) -> Parts {
     let mut bare = head.clone();
     bare.headers = HeaderMap::new();
@@ -203,7 +203,7 @@ fn said(status: StatusCode, prefetch: Option<&Prefetch>) -> Response {
     reply::result(status, "prefetch", described(prefetch), None)
 }
 
-/// What programs are told of it.
+/// The state of a prefetch, as JSON for programs.
 fn described(prefetch: Option<&Prefetch>) -> Value {
     let Some(prefetch) = prefetch else { return json!({"state": "none"}) };
     let progress = prefetch.progress();
@@ -251,7 +251,7 @@ fn run(index: OwnIndex, wanted: Vec<Wanted>) -> Pin<Box<dyn Future<Output = ()> 
                 })
                 .buffer_unordered(AT_ONCE);
             while let Some((fetched, problems)) = running.next().await {
-                // A file that failed for this reason is no problem of its own, and the next ones would fail for it too.
+                // If the whole prefetch ends, the file is no problem of its own: the next ones would fail for the same reason.
                 if let Some(why) = index.lost.get() {
                     return Some(why.clone());
                 }
@@ -283,16 +283,16 @@ struct OwnIndex {
     head: Parts,
     principal: Principal,
     stage: StageName,
-    /// What is told of it.
+    /// The prefetch that reports on it.
     prefetch: Arc<Prefetch>,
     /// Files that were asked for.
     opened: AtomicUsize,
-    /// Why nothing more is to be fetched, once that is so.
+    /// Why the prefetch ends early, once it does.
     lost: OnceLock<String>,
 }
 
 impl OwnIndex {
-    /// Waits until the rest is not to be fetched; returns why.
+    /// Waits until the prefetch has to end early; returns why.
     async fn ended(&self) -> String {
         loop {
             tokio::select! {
@@ -305,10 +305,10 @@ impl OwnIndex {
         }
     }
 
-    /// Who asks, as of now, and the mirror.
+    /// The sender, as of now, and the mirror.
     ///
     /// # Errors
-    /// Why nothing more is to be fetched, which [`Self::lost`] then says.
+    /// Why the prefetch ends early, which [`Self::lost`] then holds.
     fn still(&self) -> Result<(Principal, Arc<Stage>), String> {
         self.current().inspect_err(|why| drop(self.lost.set(why.clone())))
     }
@@ -331,7 +331,7 @@ impl OwnIndex {
         Ok((principal.clone(), stage.clone()))
     }
 
-    /// What a client of who began it is answered that asks for this file.
+    /// The answer that the sender's client would get for this file.
     async fn response(&self, url: &str) -> Result<Response, String> {
         let (principal, _) = self.still()?;
         let mut head = self.head.clone();
@@ -340,7 +340,7 @@ impl OwnIndex {
         head.extensions.insert(Acting(principal));
         let asked = Ask::new(self.app.clone(), head, Arc::default()).await;
         let mut ask = asked.map_err(|error| error.detail().to_owned())?;
-        // It has no prefix, whatever this server is called from outside.
+        // The path has no prefix, whatever the outside URL of this server is.
         ask.path = path;
         let route = Route::parse(&ask.path, Some(&Method::GET));
         let route = route.ok_or_else(|| format!("`{}` is no path of a file", ask.path))?;
@@ -371,7 +371,7 @@ impl Index for OwnIndex {
         let mirrors = &self.app.mirrors;
         let mirror: Option<Arc<Mirror>> = mirrors.of(&stage);
         let mirror = mirror.ok_or("the mirror has no upstream")?;
-        // All that upstream has: what a policy hides is refused by name, with its rule, when it is asked for.
+        // All files of upstream: for a file that a policy hides, the refusal names the rule.
         let page = mirrors.page_to_judge_by(&mirror, project).await;
         let page = page.map_err(|trouble| trouble.to_string())?;
         let page = page.ok_or("the upstream has no such project")?;

@@ -37,7 +37,7 @@ pub(super) use self::metadata::metadata;
 /// that thousands of long descriptions are never in memory together.
 const AT_ONCE: usize = 16;
 
-/// The stages that answer for `stage`, for somebody who may read them all.
+/// The stages that answer for `stage`, if the sender may read all of them.
 pub(super) async fn readable<'ask>(
     ask: &'ask Ask,
     stage: &str,
@@ -54,7 +54,7 @@ pub(super) async fn readable<'ask>(
     Ok(order)
 }
 
-/// What a project is called here, or where it is found under that name.
+/// The name of a project here, or a redirect to the normalized name.
 fn normalized<'ask>(ask: &Ask, project: &'ask Project) -> Result<&'ask ProjectName, Refused> {
     in_one_spelling(ask, project, || no_project(&project.as_sent))
 }
@@ -104,7 +104,7 @@ pub(super) async fn show_project(
         if let Some(response) = mirrored::project(ask, &order, name).await? {
             return Ok(response);
         }
-        // What only a base has is there, with nothing of this index's own.
+        // A project of a base alone exists, but with no releases of this index.
         let all = readable(ask, stage, false, About::Project(project.name.as_ref())).await?;
         return match all.project(name.as_str()) {
             Some(_) if is_alone => {
@@ -135,14 +135,14 @@ pub(super) async fn show_project(
     Ok(reply::result(StatusCode::OK, "projectconfig", config, said))
 }
 
-/// Leaves out the versions of which all files are refused.
+/// Leaves out the versions whose files are all refused.
 fn leave_out(versions: &mut Vec<VersionView<'_>>, shown: Option<&Shown<'_>>) {
     if let Some(shown) = shown {
         versions.retain(|view| shown.refusal_of(view.version.as_str()).is_none());
     }
 }
 
-/// What is hidden, in words.
+/// The hidden versions, in words.
 fn said(shown: Option<&Shown<'_>>) -> String {
     shown.map(|shown| sentences(shown.hidden())).unwrap_or_default()
 }
@@ -189,7 +189,7 @@ fn streamed(
                 Err(error) => Err(error),
             };
             let Ok(metadata) = loaded else {
-                // What was sent cannot be taken back, but it ends without its end.
+                // What was sent cannot be taken back, but the client sees that the body is cut short.
                 let error = io::Error::other("the metadata of a version cannot be read");
                 let _ = sender.send(Err(error)).await;
                 return;
@@ -199,7 +199,7 @@ fn streamed(
                 let judge = judge.as_ref();
                 let value =
                     devpi::version_data(view, &project, &root_url, &metadata, viewer, judge);
-                // No text has a line feed of its own: JSON escapes them.
+                // JSON escapes line feeds in texts, so all that are left are indentation.
                 let value = format!("{value:#}").replace('\n', "\n    ");
                 text.push_str(&format!("{separator}\n    {version}: {value}"));
                 separator = ",";
@@ -222,7 +222,8 @@ fn streamed(
     response
 }
 
-/// The pieces of a body that come through a channel. The turn of each ends when the next one is asked for: the client has taken it.
+/// The pieces of a body that come through a channel. Each piece's turn ends when the next one is asked for: then the client has
+/// taken it.
 fn taken(
     receiver: mpsc::Receiver<io::Result<(Bytes, Option<Turn>)>>,
 ) -> impl stream::Stream<Item = io::Result<Bytes>> + Send {
@@ -236,7 +237,7 @@ fn taken(
     })
 }
 
-/// What comes through a channel, as a body's pieces.
+/// The items of a channel, as a body's pieces.
 pub(super) fn received<T: Send + 'static>(
     receiver: mpsc::Receiver<T>,
 ) -> impl stream::Stream<Item = T> + Send {

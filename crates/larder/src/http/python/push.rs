@@ -1,8 +1,8 @@
-//! Pushes: a release of a stage, into another stage or to an index elsewhere.
+//! Pushes: a release of a stage, into another stage or to another server's index.
 //!
-//! Into a stage it is one commit, or nothing; no byte is copied, since files are named by their content.
-//! Elsewhere ([`external`]) it is one upload after another, and the answer says how each went. As with devpi, what is
-//! to be pushed is looked for first, then where it goes, then whether the sender may push there.
+//! A push into a stage is one commit, or nothing; no byte is copied, since files are named by their content. An external push
+//! ([`external`]) is one upload after another, and the answer says how each went. As with devpi, the release is looked for
+//! first, then the target, and then the right to push there is checked.
 
 mod external;
 
@@ -43,7 +43,7 @@ pub(super) async fn push_release(ask: &Ask, stage: &str, body: Body) -> Result<R
     let json = json_body(ask, &principal, body, BOUND).await?;
     let bad = |error| Refused::bad_request(error);
     let order = PushOrder::parse(json.value, source).map_err(bad)?;
-    // The body may have taken its time: who may not read any more, pushes nothing.
+    // The body may have taken long: the right to read is checked again.
     let basis = ask.basis().await?;
     let stored = basis.stored();
     let name = ProjectName::normalize(&order.name).ok();
@@ -132,7 +132,7 @@ fn check_target(
     }))
 }
 
-/// Refuses to push what the source does not give out, as a request for the file is refused.
+/// Refuses to push files that a policy refuses, with the answer of a download.
 async fn check_withheld(
     ask: &Ask,
     found: &PushSource<'_>,
@@ -146,7 +146,7 @@ async fn check_withheld(
     }
 }
 
-/// What the audit log has of files that are pushed where a policy counts: as of a download of them.
+/// The audit log's entries for pushed files where a policy counts: those of downloads.
 async fn entries_of_pushed(ask: &Ask, found: &PushSource<'_>, content: PushContent) -> Vec<Entry> {
     let mut entries = Vec::new();
     for file in found.release_files(content) {
@@ -157,7 +157,7 @@ async fn entries_of_pushed(ask: &Ask, found: &PushSource<'_>, content: PushConte
     entries
 }
 
-/// What forbids a push; a file that stays as it is, is in the reason phrase as well.
+/// The answer to a forbidden push; if a file would be replaced, the reason phrase names it as well.
 fn told(error: ChangeError) -> Refused {
     let mut response = reply::message(status(&error), &error.to_string());
     if matches!(error, ChangeError::FileExists { .. }) {
@@ -166,7 +166,7 @@ fn told(error: ChangeError) -> Refused {
     Refused::from(response)
 }
 
-/// 401, as devpi gives it to everybody who may not push.
+/// 401, devpi's answer to everybody who may not push.
 fn unauthorized(text: String) -> Refused {
     let mut response = reply::message(StatusCode::UNAUTHORIZED, &text);
     let challenge = HeaderValue::from_static("Basic realm=\"pypi\"");
@@ -174,7 +174,7 @@ fn unauthorized(text: String) -> Refused {
     Refused::from(response)
 }
 
-/// Makes what a batch names young, so that it is not swept before it is committed.
+/// Touches the blobs of a batch, so that they are not swept before the commit.
 async fn touch(ask: &Ask, batch: &Batch) -> Result<(), HttpError> {
     let blobs = &ask.app.store.blobs;
     let digests: Vec<_> = batch.writes.iter().flat_map(|write| write.blobs.clone()).collect();

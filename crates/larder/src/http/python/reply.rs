@@ -15,10 +15,10 @@ use super::ask::Ask;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Site};
 
-/// Without a parameter: devpi's client compares it as a whole.
+/// Without a parameter: devpi's client compares the whole value.
 pub(super) const JSON: &str = "application/json";
 
-/// What a page differs by where `Accept` leaves HTML to us: people get another one than installers do.
+/// For a page in HTML by default, rather than by `Accept`: people get another one than installers do.
 pub(super) const VARIES: HeaderValue =
     HeaderValue::from_static("Accept, User-Agent, Accept-Encoding");
 
@@ -40,7 +40,7 @@ pub(super) fn message(status: StatusCode, message: &str) -> Response {
     typed(status, devpi::message(&shortened(message)), JSON)
 }
 
-/// As much of a message as is sent: it repeats what came, which may be long.
+/// Cuts a message to a bounded length: it repeats input, which may be long.
 fn shortened(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(MESSAGE_CHARS_MAX) {
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
@@ -48,7 +48,7 @@ fn shortened(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A refusal of what people may ask for: an envelope for those who accept JSON, else a short page.
+/// A refusal at a URL that people may open: an envelope for clients that accept JSON, else a short page.
 pub(super) fn refusal(ask: &Ask, status: StatusCode, text: &str) -> Response {
     if ask.wants_json() {
         return message(status, text);
@@ -61,7 +61,7 @@ pub(super) fn refused(ask: &Ask, error: &HttpError) -> Response {
     refusal(ask, error.status(), error.detail())
 }
 
-/// A refusal of somebody who may not, as devpi gives it to everybody alike, known or not; with its `cause`, if any.
+/// A refusal for lack of a right: as with devpi, the same for anonymous senders and users; with its `cause`, if any.
 pub(super) fn forbidden(ask: &Ask, purpose: &str, cause: &str) -> Response {
     let text = format!("Unauthorized: {purpose} failed permission check{cause}");
     if ask.wants_json() {
@@ -71,8 +71,8 @@ pub(super) fn forbidden(ask: &Ask, purpose: &str, cause: &str) -> Response {
     page(ask, StatusCode::FORBIDDEN, &text)
 }
 
-/// An error of the server itself, with its headers; for those who accept JSON, in devpi's envelope, which is the only one
-/// that its client shows the text of.
+/// An error of the server itself, with its headers; clients that accept JSON get devpi's envelope, the only one whose text
+/// devpi's client shows.
 pub(super) fn failure(ask: &Ask, error: HttpError) -> Response {
     if !ask.wants_json() {
         return error.into_response();
@@ -99,7 +99,7 @@ pub(super) fn upload_refusal(ask: &Ask, status: StatusCode, text: &str) -> Respo
     response
 }
 
-/// Puts a text into the status line (HTTP/1.1 only): what a header cannot carry is left out, and so is what is too long, since
+/// Sets the reason phrase (HTTP/1.1 only). Characters that a header cannot have are left out, and a long text is cut, since
 /// clients refuse long lines.
 pub(super) fn set_reason(response: &mut Response, text: &str) {
     let text = text.chars().take(MESSAGE_CHARS_MAX);
@@ -117,7 +117,7 @@ fn page(ask: &Ask, status: StatusCode, text: &str) -> Response {
         return typed(status, body, "text/plain; charset=UTF-8");
     }
     let site = Site::below(&ask.app, &*ask.root_url);
-    // Who logs in comes back here.
+    // After logging in, the browser returns here.
     let is_safe = matches!(ask.head.method, Method::GET | Method::HEAD);
     let site = if is_safe { site.at_place(&ask.head.uri) } else { site };
     let html = people::error_page(&site, status, text, None);
@@ -134,7 +134,7 @@ pub(super) fn typed(
     (status, [(CONTENT_TYPE, HeaderValue::from_static(content_type))], body.into()).into_response()
 }
 
-/// Sends the client to another path of this server, with the query that it sent.
+/// Redirects the client to another path of this server, with the query that it sent.
 pub(super) fn redirect(ask: &Ask, path: &str) -> Response {
     let query = ask.head.uri.query().map_or_else(String::new, |query| format!("?{query}"));
     let mut response = StatusCode::FOUND.into_response();

@@ -1,6 +1,6 @@
-//! Who may do what to a stage: judged when a request comes, so that nobody sends a body in vain, and judged again,
-//! by the same functions, on the [`Basis`](state::stored::Basis) of each write. A refusal names its cause where that
-//! tells nothing new: what a token lacks, or the list that a user is not on.
+//! Who may do what to a stage: checked when a request comes, before a body is sent, and again, by the same functions, on the
+//! [`Basis`](state::stored::Basis) of each write. A refusal names its cause if that reveals nothing: what a token lacks, or the
+//! list that a user is not on.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::http::auth;
 use crate::http::error::HttpError;
 
-/// What of a stage a request is about: a token may be limited to some of its projects.
+/// The part of a stage that a request is about: a token may be limited to some projects.
 #[derive(Clone, Copy)]
 pub(super) enum About<'ask> {
     /// The stage itself, its list of projects, all projects together.
@@ -33,12 +33,12 @@ pub(super) enum About<'ask> {
 pub(super) enum OfProject {
     Whole,
     Project(ProjectName),
-    /// Unknown: it is not read yet, its name is not valid, or there is no such file.
+    /// Unknown: the name is not read yet, or not valid, or there is no such file.
     Unnamed,
 }
 
 impl About<'_> {
-    /// The project that it is of, as of this stage.
+    /// The project, as of this stage.
     pub(super) fn of(self, stage: &Stage) -> OfProject {
         let project = match self {
             About::Whole => return OfProject::Whole,
@@ -65,7 +65,7 @@ impl OfProject {
     }
 }
 
-/// Whether this is somebody who may make, change and remove the stage.
+/// Whether the principal may create, change and remove the stage.
 pub(in crate::http) fn may_keep(app: &App, principal: &Principal, stage: &StageName) -> bool {
     let keepers = &app.config.python.restrict_modify;
     if keepers.entries().is_empty() {
@@ -108,7 +108,7 @@ pub(super) fn check_keeper(
     Err(Refused::forbidden(text))
 }
 
-/// Who may change a stage, as a part of a sentence.
+/// Those who may change a stage, as a part of a sentence.
 fn keepers(ask: &Ask, stage: &StageName) -> String {
     match ask.app.config.python.restrict_modify.entries().is_empty() {
         true => format!("only `{}` and administrators may", stage.user()),
@@ -116,7 +116,7 @@ fn keepers(ask: &Ask, stage: &StageName) -> String {
     }
 }
 
-/// The stage, for somebody who may remove from it; `purpose` is what for.
+/// The stage, if the sender may remove releases from it; `purpose` is for the refusal.
 pub(super) fn remover<'stored>(
     ask: &Ask,
     stored: &'stored Stored,
@@ -136,7 +136,7 @@ pub(super) fn remover<'stored>(
     Err(Refused::from(reply::forbidden(ask, purpose, &cause)))
 }
 
-/// The stage, for somebody who may make, change and remove it.
+/// The stage, if the sender may create, change and remove it.
 pub(super) fn keeper<'stored>(
     ask: &Ask,
     stored: &'stored Stored,
@@ -153,7 +153,7 @@ pub(super) fn keeper<'stored>(
     Err(Refused::from(reply::forbidden(ask, purpose, &cause)))
 }
 
-/// The stage, for somebody who may read it and add test results to it.
+/// The stage, if the sender may read it and add test results to it.
 pub(super) fn tester<'stored>(
     ask: &Ask,
     stored: &'stored Stored,
@@ -175,7 +175,7 @@ pub(super) fn tester<'stored>(
     Err(Refused::forbidden(text))
 }
 
-/// The stage itself, for somebody who may read it; its bases do not count.
+/// The stage itself, if the sender may read it; its bases do not count.
 pub(super) fn readable<'stored>(
     stored: &'stored Stored,
     principal: &Principal,
@@ -190,7 +190,7 @@ pub(super) fn readable<'stored>(
     }
 }
 
-/// Refuses senders who may not read all that these stages show. The refusal names no base.
+/// Refuses senders who may not read all of these stages. The refusal names no base.
 pub(super) fn check_reader(
     principal: &Principal,
     order: &ResolutionOrder<'_>,
@@ -202,7 +202,7 @@ pub(super) fn check_reader(
     Err(refused_reader(principal, order.stages().first().map(|own| &***own), portion))
 }
 
-/// The answer to somebody who may not read a stage, or one of its bases.
+/// The answer to senders who may not read a stage, or one of its bases.
 pub(super) fn refused_reader(
     principal: &Principal,
     own: Option<&Stage>,
@@ -232,7 +232,7 @@ pub(super) fn check_file_reader(
     }
 }
 
-/// The answer to somebody who may not read this stage.
+/// The answer to principals who may not read this stage.
 pub(super) fn unreadable(principal: &Principal, stage: &Stage, portion: Portion<'_>) -> HttpError {
     let (list, object) = (not_listed(principal, "acl_read", stage.name()), stage.object(portion));
     auth::denied(principal, Scope::PythonRead, object, "read this index", &list)
@@ -256,7 +256,7 @@ pub(super) fn cause(
     if ask.app.config.python.devpi_defaults { String::new() } else { format!(": {}", list()) }
 }
 
-/// What somebody is told whose token may add files, where a file of this name has other contents.
+/// The refusal for a token that may only add files, if a file with this name has other contents.
 pub(super) fn no_replacing(filename: &str) -> String {
     let lack = account::Lack::Scope(Scope::PythonAdmin);
     format!("no permission to replace {filename}: it is there with other contents, and {lack}")
@@ -268,7 +268,7 @@ pub(super) fn not_listed(principal: &Principal, list: &str, stage: &StageName) -
     format!("`{name}` is not in `{list}` of {stage}")
 }
 
-/// Refuses senders who may not read all that these stages show.
+/// Refuses senders who may not read all of these stages.
 pub(super) async fn admit(
     ask: &Ask,
     order: &ResolutionOrder<'_>,
@@ -293,7 +293,7 @@ pub(super) async fn admit_to_file(
     check_file_reader(&ask.stored, &ask.principal().await?, stage, about)
 }
 
-/// There is no such stage.
+/// The stage does not exist.
 pub(super) fn no_stage(stage: &str) -> Refused {
     HttpError::unknown_stage(stage).into()
 }

@@ -1,4 +1,4 @@
-//! [`Route`]: what a path of this surface is of, each name of it parsed once, before anything is looked up.
+//! [`Route`]: the place of a path of this surface, with each name parsed once, before anything is looked up.
 
 use http::Method;
 use pypi::{Directory, ProjectName};
@@ -6,7 +6,7 @@ use pypi::{Directory, ProjectName};
 use crate::endpoint::{Place, Tree};
 use crate::http::path;
 
-/// What a path is of, with its names, percent-decoded. A name that the path does not have is empty.
+/// A path's place in the table and its names, percent-decoded. A name that the path does not have is empty.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Route {
     pub(super) place: &'static Place,
@@ -27,13 +27,13 @@ pub(super) struct Project {
 }
 
 impl Project {
-    /// Whether it is sent in the one spelling that its pages have.
+    /// Whether it is written in the canonical spelling.
     pub(super) fn is_normalized(&self) -> bool {
         self.name.as_ref().is_some_and(|name| name.as_str() == self.as_sent)
     }
 }
 
-/// The names of paths that those of a file follow.
+/// The words in paths that a file's names follow.
 const ABOVE_FILES: [&str; 7] = ["+f", "+e", "+upstream", "+doc", "+d", "+toxresults", "+contents"];
 
 /// The names after one of [`ABOVE_FILES`].
@@ -74,9 +74,9 @@ impl FilePath {
 }
 
 impl Route {
-    /// Reads a path whose leading slashes are one; a slash at its end makes no difference. With a method, the route is
-    /// one that has it, if there is one. None for what has no place here: an escaped slash or bytes that are not UTF-8
-    /// within a name, dots for a name, or more names than any route has.
+    /// Parses a path whose leading slashes are one; a trailing slash makes no difference. With a method, routes that have it go
+    /// first. `None` for a path without a place here: an escaped slash or bytes that are not UTF-8 within a name, dots for a
+    /// name, or more names than any route has.
     pub(super) fn parse(path: &str, method: Option<&Method>) -> Option<Route> {
         let rest = path.strip_prefix('/')?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -105,14 +105,14 @@ impl Route {
         })
     }
 
-    /// The stage in the path; none for `+api`, which all clients may read to find out where to log in.
+    /// The stage in the path; `None` for `+api`, which all clients may read to find out where to log in.
     pub(super) fn stage(&self) -> Option<&str> {
         let has_stage = !self.stage.is_empty() && !self.place.path.ends_with("/+api");
         has_stage.then_some(self.stage.as_str())
     }
 }
 
-/// A name of a path: one that a path can hold.
+/// A decoded name; `None` if a path cannot have it.
 fn decoded(segment: &str) -> Option<String> {
     let name = path::decoded(segment).ok()?;
     let is_name = !name.is_empty()

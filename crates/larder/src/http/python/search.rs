@@ -1,9 +1,7 @@
-//! Searching projects by their names: over all stages, as a page or JSON, and over one stage by XML-RPC, as
-//! `pip search` asks.
+//! Searching projects by name: over all stages, as a page or JSON, and over one stage by XML-RPC, for `pip search`.
 //!
-//! A scan: the names of the projects of every stage that the asker may read are looked through, until the page
-//! is full. A hundred thousand names take some milliseconds, on a thread for computations; nothing has to be
-//! kept up to date for it.
+//! It scans the names of all projects that the sender may read, until the page is full. A hundred thousand names take some
+//! milliseconds, on a thread for computations; no index has to be kept up to date.
 
 mod xml_rpc;
 
@@ -39,7 +37,7 @@ use crate::text::distinct_words;
 /// Results on one page, and in one answer by XML-RPC.
 const PAGE: usize = 100;
 
-/// Pages that can be turned to: nobody reads further, and each is a scan from the start.
+/// Pages at most: readers do not go further, and each is a scan from the start.
 const PAGES_MAX: usize = 50;
 
 /// Different words of one query.
@@ -68,7 +66,7 @@ struct Hit {
 }
 
 impl Hit {
-    /// With the newest of these versions.
+    /// A hit with the newest of these versions.
     fn of(stage: &Stage, name: &ProjectName, project: &Project, versions: Vec<&str>) -> Hit {
         let versions = versions.into_iter();
         let newest = versions.filter_map(|text| Version::parse(text).ok()).max();
@@ -125,7 +123,7 @@ pub(super) async fn search(ask: &Ask) -> Result<Response, Refused> {
     Ok(html(ask, &query, page, has_more, &hits, &summaries).await)
 }
 
-/// Whether there is a page to turn to: what is behind the last one is not promised.
+/// Whether there is a next page; after the last allowed one there is none.
 fn has_next(page: usize) -> bool {
     page < PAGES_MAX
 }
@@ -143,7 +141,7 @@ fn scan(
     let stages = stored.index.stages().filter(|stage| stage.may_read(principal, Portion::Unnamed));
     let projects = stages.flat_map(|stage| stage.projects().map(move |it| (stage, it)));
     let named = projects.filter(|(_, (name, _))| has_all(name.as_str(), words));
-    // A token may be limited to some of them.
+    // A token may be limited to some projects.
     let is_readable = |stage: &Stage, name: &str| stage.may_read(principal, Portion::Project(name));
     let readable = named.filter(|(stage, (name, _))| is_readable(stage, name.as_str()));
     let now = Timestamp::now();
@@ -160,14 +158,14 @@ fn scan(
     (hits, found.next().is_some())
 }
 
-/// What of a release's metadata is shown: nothing is built of the rest, which may be long.
+/// The metadata that is shown: the rest may be long and is not built.
 #[derive(Default, Deserialize)]
 struct Said {
     #[serde(default)]
     summary: String,
 }
 
-/// What each hit says of itself; empty where it says nothing.
+/// The summary of each hit; empty if it has none.
 async fn summaries(app: &Arc<App>, hits: &[Hit]) -> Result<Vec<String>, HttpError> {
     let reading = hits.iter().map(|hit| {
         let metadata = hit.metadata;
@@ -176,7 +174,7 @@ async fn summaries(app: &Arc<App>, hits: &[Hit]) -> Result<Vec<String>, HttpErro
             let blobs = &app.store.blobs;
             let _turn = READING.take().await;
             let bytes = match blobs.bytes(digest, METADATA_BYTES_MAX).await {
-                // One release does not hide the others.
+                // One bad release does not fail the search.
                 Err(BlobError::TooLarge { .. }) => None,
                 bytes => bytes.map_err(|error| {
                     tracing::error!(%error, "a release's metadata cannot be read");
@@ -199,7 +197,7 @@ async fn summaries(app: &Arc<App>, hits: &[Hit]) -> Result<Vec<String>, HttpErro
 const SEGMENT: AsciiSet =
     NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'@').remove(b'/');
 
-/// Where a project's JSON is, below the root.
+/// The path of a project's JSON, below the root.
 fn path(hit: &Hit) -> String {
     let stage = utf8_percent_encode(&hit.stage, &SEGMENT);
     format!("{stage}/{}", utf8_percent_encode(&hit.project, &SEGMENT))
@@ -286,7 +284,7 @@ fn xml(body: String) -> Response {
     reply::typed(StatusCode::OK, body, "text/xml; charset=UTF-8")
 }
 
-/// Of each project of these stages the nearest.
+/// The nearest hit for each project of these stages.
 fn inherited(order: &ResolutionOrder<'_>, query: &xml_rpc::Query) -> Vec<Hit> {
     let terms: Vec<Vec<String>> = query.terms.iter().map(|term| words(term)).collect();
     let terms: Vec<Vec<String>> = terms.into_iter().filter(|words| !words.is_empty()).collect();
@@ -304,7 +302,7 @@ fn inherited(order: &ResolutionOrder<'_>, query: &xml_rpc::Query) -> Vec<Hit> {
         let shown = Shown::of(&view, Judge::of(order, name, now).as_ref());
         let is_shown =
             |version: &&str| shown.as_ref().is_none_or(|shown| shown.refusal_of(version).is_none());
-        // The nearest stage of which something is shown.
+        // The nearest stage with something to show.
         view.parts().iter().find_map(|part| {
             let versions: Vec<&str> =
                 part.project.versions().into_iter().filter(is_shown).collect();

@@ -26,16 +26,16 @@ use crate::http::negotiation::{accepted_encoding, has_any, has_known_tag};
 use crate::http::respond::{Conditions, respond_now};
 use crate::http::serial;
 
-/// With it, whatever its value, links are absolute.
+/// With this header, whatever its value, links are absolute.
 const X_DEVPI_ABSOLUTE_URLS: HeaderName = HeaderName::from_static("x-devpi-absolute-urls");
 
-/// What a page differs by whose form `Accept` names. Most installers do, and their caches share it.
+/// For pages whose form `Accept` names. Most installers name it, and can share a cache.
 const VARIES_BY_ACCEPT: HeaderValue = HeaderValue::from_static("Accept, Accept-Encoding");
 
 /// Room for the headers of a page and those of devpi, so that their map grows once.
 const HEADERS_MAX: usize = 12;
 
-/// An upload is to be seen at once, so every use is asked for; the answer is mostly 304.
+/// An upload must be visible at once, so caches revalidate each time; the answer is mostly 304.
 const PUBLIC: HeaderValue = HeaderValue::from_static("max-age=0, must-revalidate");
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=0, must-revalidate");
 
@@ -78,11 +78,11 @@ fn respond_if_open(request: &HeaderMap, page: &Page, wanted: &Wanted) -> Option<
     is_at_hand.then(|| respond(request, page, wanted, encoding))
 }
 
-/// What a client wants to read.
+/// The form of a page that a client wants.
 struct Wanted {
     form: PageForm,
     content_type: &'static str,
-    /// The form was left to us, and depends on who asks.
+    /// `Accept` leaves the form to us, and it depends on the `User-Agent`.
     varies_by_agent: bool,
 }
 
@@ -96,8 +96,8 @@ impl Wanted {
         if self.varies_by_agent { reply::VARIES } else { VARIES_BY_ACCEPT }
     }
 
-    /// By `Accept` and its weights; HTML where nothing else is asked for. The error: a version of the API that
-    /// does not exist here, and nothing else, is asked for.
+    /// By the weights in `Accept`; HTML if nothing else is asked for. An error if only a version of the API is asked for that
+    /// does not exist here.
     fn of(headers: &HeaderMap) -> Result<Wanted, ()> {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let accept = text(ACCEPT).unwrap_or("*/*");
@@ -178,7 +178,7 @@ fn no_project(ask: &Ask, project: &Project) -> Response {
     reply::refusal(ask, StatusCode::NOT_FOUND, &text)
 }
 
-/// `POST` of `…/refresh`: to the page; what is in a stage is always fresh, and upstreams of mirrors are asked anew.
+/// `POST` of `…/refresh`: redirects to the page. A stage is always fresh; upstreams of mirrors are asked again.
 pub(super) async fn refresh_page(
     ask: &Ask,
     stage: &str,
@@ -221,17 +221,17 @@ async fn page(
     let page = match pages.ready(index, request) {
         Some(page) => Ok(page),
         None => {
-            // Pages with a mirror among their stages are never among these.
+            // These pages have no mirror among their stages.
             if let Some(order) = ResolutionOrder::of(index, stage).filter(|it| it.has_mirror()) {
                 return Ok(mirrored::page(ask, &order, project, request, &wanted).await?);
             }
-            // Making one may take long: other requests of this thread move on to another.
+            // Making a page may take long: other tasks of this thread move to another.
             tokio::task::block_in_place(|| pages.page(index, request))
         }
     };
     let page = match page {
         Ok(page) => page,
-        // Who may not read is not told what is there.
+        // Senders who may not read the stage do not learn whether the project exists.
         Err(none @ NoPage::NoProject(_)) => {
             if let Some(order) = ResolutionOrder::of(index, stage) {
                 admit(ask, &order, About::Project(project)).await?;

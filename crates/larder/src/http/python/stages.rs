@@ -53,7 +53,7 @@ pub(super) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refus
     Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
 }
 
-/// What a form for the settings of a stage was made from: they are changed if they are still that.
+/// The settings that a form was made from: the form is applied only if they are still the same.
 #[derive(Clone)]
 pub(in crate::http) struct AsSeen(pub(in crate::http) StageConfig);
 
@@ -93,7 +93,7 @@ pub(super) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<R
         }
         let (mut batch, config) = change::create(&stored.index, &name, &edit).map_err(refused)?;
         check_bases(basis.principal(), None, &config)?;
-        // Not for a user who is removed at this moment.
+        // The user must not be deleted meanwhile.
         batch = batch.check(account::user_key(&user), record::Expected::Present);
         let after = config.policy.as_deref();
         let noted = policy::entries_of_change(ask, basis.principal(), &name, None, after);

@@ -1,4 +1,4 @@
-//! What the server says of itself, and whether somebody may read a URL, for a proxy that asks first.
+//! The server's status, and whether a client may read a URL, for a proxy that asks first.
 
 use account::{Object, Scope};
 use axum::response::{IntoResponse, Response};
@@ -24,7 +24,7 @@ pub(super) async fn show_server_status(ask: &Ask) -> Result<Response, Refused> {
     let app = &ask.app;
     let sees_all = app.config.python.devpi_defaults
         || ask.principal().await?.is_administrator(Scope::ServerAdmin, Object::Server);
-    // Where it listens inside is its administrators' business.
+    // Only administrators see the address that it listens at.
     let (host, port) = match app.config.listen.first().filter(|_| sees_all) {
         Some(ListenAddress::Tcp(address)) => (address.ip().to_string(), address.port()),
         Some(ListenAddress::Unix(path)) => (format!("unix:{}", path.display()), 0),
@@ -69,9 +69,9 @@ fn seconds(time: Timestamp) -> f64 {
 /// `/+authcheck`, with the URL in `X-Original-URI`: 200 if the client may read it. 401 for an anonymous client, so that
 /// a browser asks for a password, but 403 for devpi's client, which would log out.
 ///
-/// The URL is judged by every path that it may stand for: as it is, and below the prefix of each URL that this server is
-/// known under. A client that may not read one of them is refused, so a header that a client sends through a
-/// proxy can only make the answer stricter.
+/// The URL is checked by every path that it may mean: as it is, and below the prefix of each outside URL of this server. A
+/// client that may not read one of them is refused, so a header that a client sends through a proxy can only make the answer
+/// stricter.
 pub(super) async fn check_access(ask: &Ask) -> Result<Response, Refused> {
     let forbidden = |cause: &str| {
         let cause = if ask.app.config.python.devpi_defaults { "" } else { cause };
@@ -80,9 +80,9 @@ pub(super) async fn check_access(ask: &Ask) -> Result<Response, Refused> {
     let mut uris = ask.head.headers.get_all(X_ORIGINAL_URI).iter();
     let uri = match (uris.next(), uris.next()) {
         (None, _) => return Ok(StatusCode::OK.into_response()),
-        // Bytes beyond ASCII are legal in a query; in a name they become one that nothing has.
+        // Bytes beyond ASCII are legal in a query; in a name they become a character that no name has.
         (Some(uri), None) => String::from_utf8_lossy(uri.as_bytes()),
-        // One of them is the proxy's, and which is not known.
+        // One of them is the proxy's, but nobody knows which.
         (Some(_), Some(_)) => return forbidden(": `X-Original-URI` was sent twice"),
     };
     let path = path_of(&uri);
@@ -113,7 +113,7 @@ fn path_of(uri: &str) -> &str {
     whole.map_or(path, |rest| rest.find('/').map_or("/", |at| &rest[at..]))
 }
 
-/// Whether the sender may read what a path leads to. The next handler answers for what does not exist.
+/// Checks whether the sender may read what is at a path. If it does not exist, the next handler says so.
 async fn may_read(ask: &Ask, route: &Route) -> Result<(), HttpError> {
     let Some(name) = route.stage() else { return Ok(()) };
     let index = &ask.stored.index;

@@ -1,7 +1,7 @@
-//! The test results of a release file, as devpi-web shows them: a list, and one with what its commands wrote.
+//! The test results of a release file, as devpi-web shows them: a list, and a single result with the output of its commands.
 //!
-//! path -> the nearest stage that has the file -> the bytes of its results, newest first -> [`ToxReport`]s -> a page,
-//! or JSON. A result that is not tox's, or that is too long to be read for a page, is a link to its file.
+//! path -> the nearest stage that has the file -> the bytes of its results, newest first -> [`ToxReport`]s -> a page, or JSON.
+//! A result that is not tox's, or is too long for a page, is shown as a link to its file.
 
 use askama::Template;
 use axum::response::Response;
@@ -25,11 +25,11 @@ use crate::http::people::{self, Audience, Site};
 /// Results in one list: the newest.
 const RESULTS_MAX: usize = 100;
 
-/// What is read for one page, in bytes and in values of JSON; the results after that are links.
+/// Bytes and JSON values that are read for one page; further results are links.
 const BYTES_MAX: u64 = 8 << 20;
 const VALUES_MAX: usize = 50_000;
 
-/// A result, and what it says where that is known.
+/// A result, with its report if it could be read.
 struct Shown<'snapshot> {
     file: &'snapshot ReleaseFile,
     url: String,
@@ -92,12 +92,12 @@ struct ToxPage<'a> {
     title: &'a str,
     /// The list: one line for each environment of a result.
     lines: Vec<Line<'a>>,
-    /// What is shown alone.
+    /// The result that is shown alone.
     details: Option<&'a [Shown<'a>]>,
 }
 
 impl ToxPage<'_> {
-    /// The commands of an environment, with what they are called and what is said where there are none.
+    /// The commands of an environment by phase, with the phase's label and a text for a phase without commands.
     fn phases<'run>(
         &self,
         run: &'run ToxEnvironment,
@@ -141,7 +141,7 @@ async fn read<'snapshot>(
             }
             None => None,
         };
-        // Some megabytes of JSON: other requests of this thread move on to another.
+        // Some megabytes of JSON: other tasks of this thread move to another.
         let report = bytes.and_then(|bytes| {
             tokio::task::block_in_place(|| {
                 values_left = values_left.checked_sub(Shape::of(&bytes).values())?;

@@ -1,8 +1,8 @@
 //! Uploads: forms with release files, registrations and documentation.
 //!
-//! who -> fields -> bytes, spooled and digested as they come -> digests and archive checked -> kept -> one commit
-//! -> visible in every page -> acknowledged. What is refused is refused before a byte of it is kept. An upload's
-//! refusal is in the reason phrase as well, where older clients look for it.
+//! who -> fields -> bytes, spooled and digested as they come -> digests and archive checked -> kept -> one commit -> visible in
+//! every page -> acknowledged. Every refusal comes before a byte is kept. It is in the reason phrase as well, where older
+//! clients look for it.
 
 use account::{Portion, Principal, Scope, UserName};
 use axum::body::Body;
@@ -39,14 +39,13 @@ use crate::http::multipart::{self, FormReader};
 const FIELDS_MAX: usize = 10_000;
 const FIELD_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes of fields that are files and not kept, such as signatures.
+/// Bytes of files in a form that are ignored, such as signatures.
 const IGNORED_BYTES_MAX: usize = 32 << 20;
 
-/// How often a field's bytes are in memory at a time, with what becomes of them: the form, the release's metadata, its
-/// JSON, and the blob.
+/// Copies of a field's bytes in memory at a time: the form, the release's metadata, its JSON, and the blob.
 const COPIES: usize = 5;
 
-/// What else a form takes while it comes: what stands between fields, and the spool's next chunk.
+/// Other memory of an arriving form: the bytes between fields, and the spool's next chunk.
 const FORM_BYTES: usize = multipart::HEAD_BYTES_MAX;
 const SPOOL_BYTES: usize = 256 << 10;
 
@@ -125,7 +124,7 @@ pub(super) async fn upload_file(
     }
 }
 
-/// Whether the body is said to be a form.
+/// Whether `Content-Type` says that the body is a form.
 pub(super) fn is_form(ask: &Ask) -> bool {
     let content_type = ask.header(CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
     ["multipart/form-data", "application/x-www-form-urlencoded"]
@@ -133,7 +132,7 @@ pub(super) fn is_form(ask: &Ask) -> bool {
         .any(|form| content_type.starts_with(form))
 }
 
-/// 405 for what has no uploads, with where they go: the index was forgotten in the URL, or a project is too much in it.
+/// 405 for a path without uploads, with the right URL: the index is missing in this one, or a project is too much.
 pub(super) fn no_uploads(ask: &Ask, route: &Route) -> Response {
     let root = &ask.root_url;
     let (what, example) = match (route.user.as_str(), route.stage.as_str()) {
@@ -164,7 +163,7 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     let name = found.name().clone();
     auth::admit_to_disk(&ask.app, &principal).await?;
     let arrived = arrive(ask, principal.user_name().cloned(), body).await?;
-    // Nothing is looked into for somebody who has lost the right while the body came.
+    // The right is checked again: it may have been lost while the body came.
     admitted(ask, &name, About::NotYetKnown).await?;
     let fields = arrived.fields.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let form = UploadForm::read(fields, arrived.content.is_some()).map_err(bad)?;
@@ -181,7 +180,7 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     }
 }
 
-/// What is there now, for somebody who may upload into that stage.
+/// The newest state, if the sender may upload into that stage.
 async fn admitted(ask: &Ask, stage: &StageName, about: About<'_>) -> Result<Basis, Refused> {
     let basis = ask.basis().await?;
     admit(ask, &basis, stage, about).await?;
@@ -205,8 +204,8 @@ async fn admit(
     Ok(())
 }
 
-/// Refuses senders who may not upload. With credentials that are refused for this `reason`, the sender counts as anonymous, and
-/// some stages let anybody upload.
+/// Refuses senders who may not upload. A sender whose credentials are refused for this `reason` counts as anonymous, and some
+/// stages let everybody upload.
 fn check_uploader(
     ask: &Ask,
     stage: &Stage,
@@ -337,7 +336,7 @@ fn unwritable(error: BlobError, bytes_max: u64) -> Refused {
     HttpError::unavailable("the file cannot be kept now; nothing was written", 5).into()
 }
 
-/// Registers a release, or replaces what is known of it.
+/// Registers a release, or replaces its metadata.
 async fn submit(ask: &Ask, stage: &StageName, form: &UploadForm) -> Result<Response, Refused> {
     let version = form.version.as_ref().ok_or_else(|| bad("invalid metadata: no version"))?;
     let metadata = form.metadata.clone().with_empty_fields();
@@ -376,7 +375,7 @@ async fn file(
     };
     let mut is_opened = true;
     let filename = match form.filename(&content.filename, &version) {
-        // Such a file says nothing of itself that installers would understand.
+        // No installer knows such a file, so it is not opened.
         Err(_) if ask.app.config.python.devpi_defaults => {
             is_opened = false;
             form.filename_for_devpi(&content.filename, &version)
@@ -411,7 +410,7 @@ async fn file(
         role: if is_release { FileRole::Release } else { FileRole::Docs },
         digest: digests.sha256,
         size_bytes: digests.size_bytes,
-        // Installers go by what a wheel itself says.
+        // Installers use the wheel's own metadata.
         requires_python: match &inside.metadata {
             Some(metadata) => metadata.requires_python(),
             None => form.metadata.requires_python().filter(|_| is_release),
@@ -423,7 +422,7 @@ async fn file(
         at: Timestamp::now(),
         log: &[],
     };
-    // A conflict is told before anything is kept; by what is there now, since the body may have taken its time.
+    // A conflict is reported before anything is kept, on the newest state, since the body may have taken long.
     let first = admitted(ask, stage, about).await?;
     check_adding(&first, &upload)?;
     if change::is_kept(&first.stored().index, &upload).map_err(refused)? {
@@ -452,8 +451,8 @@ async fn file(
     Ok(if deciding.await? { identical() } else { accepted() })
 }
 
-/// Refuses credentials that may add, and would replace. Where the stage keeps what it has, nobody replaces anything:
-/// that is the decision's business.
+/// Refuses a token that may only add files, if the upload would replace one. If nobody may replace files in this stage, the
+/// decision refuses the upload instead.
 fn check_adding(basis: &Basis, upload: &change::FileUpload<'_>) -> Result<(), Refused> {
     let stored = basis.stored();
     let stage = stored.index.stage(upload.stage.as_str());
@@ -480,15 +479,15 @@ fn latest(stored: &Stored, stage: &StageName, project: &str) -> Option<Version> 
     versions.first().map(|view| view.version.clone())
 }
 
-/// What a release file says of itself.
+/// The facts inside a release file.
 #[derive(Default)]
 struct Inside {
     metadata: Option<Metadata>,
-    /// The very bytes, of a wheel: installers read them beside it.
+    /// The original bytes of a wheel's metadata: installers read them beside the wheel.
     core_metadata: Option<Bytes>,
 }
 
-/// Opens the archive, on a thread that may take long: what it says of itself must agree with the form.
+/// Opens the archive, on a thread that may take long, and checks that its metadata agrees with the form.
 async fn inspected(
     ask: &Ask,
     form: &UploadForm,
@@ -500,7 +499,7 @@ async fn inspected(
     let looking =
         move || inspect(FileReader::from(opened), size_bytes, &name, &ArchiveLimits::default());
     let facts = ask.app.bodies.parsing.run(looking).await;
-    // devpi looks into nothing, and its own tests upload what is no archive.
+    // devpi does not open files, and its own tests upload files that are no archives.
     if matches!(facts, Err(ArchiveError::Unreadable { .. })) && ask.app.config.python.devpi_defaults
     {
         return Ok(Inside::default());
@@ -540,7 +539,7 @@ fn unfit(error: ArchiveError) -> Refused {
     }
 }
 
-/// What is known of the release, with what came with this file: stored, and named.
+/// The stored metadata of the release merged with that of this file, as a stored blob.
 async fn merged(
     ask: &Ask,
     stored: &Stored,
@@ -566,7 +565,7 @@ async fn read_metadata(ask: &Ask, digest: Digest) -> Result<Metadata, Refused> {
         HttpError::unavailable("the release's metadata cannot be read now", 5)
     })?;
     let json = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    // What is lost is said anew by this upload.
+    // If the stored metadata is lost, this upload replaces it.
     Ok(json.and_then(|json| Metadata::from_json(&json).ok()).unwrap_or_default())
 }
 
@@ -579,7 +578,7 @@ async fn put(ask: &Ask, bytes: Bytes) -> Result<Digest, Refused> {
     Ok(blob.map_err(|error| unwritable(error, 0))?.digest)
 }
 
-/// What twine and devpi's client take for success: 200, without a body.
+/// The success that twine and devpi's client expect: 200, without a body.
 fn accepted() -> Response {
     Response::new(Body::empty())
 }

@@ -26,10 +26,11 @@ use crate::http::auth;
 use crate::http::body::{Json, JsonBound};
 use crate::http::error::HttpError;
 
-/// A user: a description and custom data of 64 KiB each, some of it escaped, with the indexes that old clients send back.
+/// A user's body: a description and custom data of 64 KiB each, some of it escaped, with the indexes that old clients send
+/// back.
 const BOUND: JsonBound = JsonBound { bytes_max: 256 << 10, values_max: 20_000 };
 
-/// What a new user sends who registers without credentials: there are no indexes yet, and little else.
+/// The body of a user who registers without credentials: there are no indexes yet, and little else.
 const STRANGER_BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 200 };
 
 /// A login: a name and a password.
@@ -57,8 +58,8 @@ fn known(user: &str) -> Result<UserName, Refused> {
     user.parse().map_err(|_| Refused::unknown_user(user))
 }
 
-/// What somebody may not, with its cause: what their token lacks, or who may. Where the server answers as
-/// devpi does, devpi's messages are unchanged; devpi has no tokens.
+/// The refusal of a user change, with its cause: what the token lacks, or who may. With `devpi_defaults`, devpi's messages are
+/// unchanged; devpi has no tokens.
 fn forbidden(ask: &Ask, principal: &Principal, error: Forbidden) -> Refused {
     let python = &ask.app.config.python;
     let text = match principal.lack(Scope::UserAdmin, Object::Server) {
@@ -74,7 +75,7 @@ fn forbidden(ask: &Ask, principal: &Principal, error: Forbidden) -> Refused {
     Refused::forbidden(text)
 }
 
-/// Who may, as a part of a sentence; `is_restricted`: `python.restrict_modify` is set.
+/// Those who may, as a part of a sentence; `is_restricted`: `python.restrict_modify` is set.
 fn who_may(error: &Forbidden, is_restricted: bool) -> String {
     let only_named =
         || "only whom `python.restrict_modify` names and administrators may".to_owned();
@@ -97,7 +98,7 @@ fn who_may(error: &Forbidden, is_restricted: bool) -> String {
 /// `GET /{user}`
 pub(super) async fn show_user(ask: &Ask, user: &str) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
-    // Nobody asked for JSON who looks for something else here: the server answers as elsewhere.
+    // A client that looks for something else here did not ask for JSON: it gets the usual answer.
     let missing = || HttpError::not_found(format!("no user '{user}'"));
     let name: UserName = user.parse().map_err(|_| missing())?;
     let view = ask.view(&principal);
@@ -106,7 +107,7 @@ pub(super) async fn show_user(ask: &Ask, user: &str) -> Result<Response, Refused
     Ok(reply::result(StatusCode::OK, "userconfig", config, None))
 }
 
-/// What a body says of a user, and the JSON whose memory it takes.
+/// The user edit in a body, and the JSON that holds its memory.
 async fn edit(
     ask: &Ask,
     principal: &Principal,
@@ -145,7 +146,7 @@ pub(super) async fn create_user(ask: &Ask, user: &str, body: Body) -> Result<Res
     let policy = policy(&ask.app);
     let may_create = policy.create_user(&principal, &name);
     let may_create = may_create.map_err(|error| forbidden(ask, &principal, error));
-    // With devpi, the first refusal says that the user exists already.
+    // With `devpi_defaults`, the first refusal says that the user exists already.
     if !ask.app.config.python.devpi_defaults {
         may_create?;
     } else if ask.stored.accounts.user(&name).is_some() {
@@ -172,7 +173,7 @@ pub(super) async fn create_user(ask: &Ask, user: &str, body: Body) -> Result<Res
         }
     })
     .await?;
-    // The client sent all of this, so nothing is left out.
+    // The client itself sent all of this, so nothing is left out.
     let view = View { shows_all: true, ..ask.view(&principal) };
     let config = UserConfig { user: &user, view };
     Ok(reply::result(StatusCode::CREATED, "userconfig", config, None))
@@ -184,11 +185,11 @@ pub(super) async fn modify_user(ask: &Ask, user: &str, body: Body) -> Result<Res
     if ask.app.config.python.devpi_defaults && ask.stored.accounts.user(&name).is_none() {
         return Err(Refused::unknown_user(&name));
     }
-    // Who may change nothing of this user need not send what.
+    // Senders who may change nothing of this user are refused before the body.
     let principal = ask.principal().await?;
     may_change_something(ask, &principal, &name)?;
     auth::admit_to_disk(&ask.app, &principal).await?;
-    // What it changes says who may.
+    // The right that is needed depends on the body.
     let (edit, _json) = edit(ask, &principal, body, false).await?;
     let basis = ask.basis().await?;
     check_editor(ask, &basis, &name, &edit)?;
@@ -212,7 +213,7 @@ pub(super) async fn modify_user(ask: &Ask, user: &str, body: Body) -> Result<Res
     Ok(reply::message(StatusCode::OK, "user updated"))
 }
 
-/// Lets those pass who may change the profile of that user, or at least the password.
+/// Whether the principal may change that user's profile, or at least the password.
 fn may_change_something(ask: &Ask, principal: &Principal, name: &UserName) -> Result<(), Refused> {
     let policy = policy(&ask.app);
     let user = ask.stored.accounts.user(name);
@@ -287,7 +288,7 @@ pub(super) async fn delete_user(ask: &Ask, user: &str) -> Result<Response, Refus
     Ok(reply::message(StatusCode::OK, &format!("user '{name}' deleted")))
 }
 
-/// What a login gives, for the password that was shown a moment ago.
+/// The answer to a login, after the password was checked.
 fn proxy_auth(app: &App, user: &User) -> Result<Value, HttpError> {
     let stored = auth::stored(app)?;
     let Some(secret) = stored.accounts.login_secret() else {

@@ -1,5 +1,5 @@
-//! What every write of this surface does: a body read within bounds, a change decided, committed, and decided
-//! again where another write came first.
+//! Shared by all writes of this surface: reading a body within bounds, deciding on a change, committing it, and deciding again
+//! if another write came first.
 
 use std::fmt::Display;
 use std::future::{Future, ready};
@@ -21,7 +21,7 @@ use super::reply;
 use crate::http::body::{self, BodyError, Json, JsonBound, Received};
 use crate::http::error::HttpError;
 
-/// A write that a rule forbids is answered as devpi words it; one that fails, as the server words its own errors.
+/// A refusal by a rule is worded as devpi does; a failure as the server words its own errors.
 pub(super) enum Refused {
     /// A rule.
     Rule(Box<Response>),
@@ -58,12 +58,12 @@ impl From<WriteFailure> for Refused {
 
 /// Refusals with a message of the API.
 impl Refused {
-    /// With the status that a rule has.
+    /// A refusal with the rule's status.
     pub(super) fn rule(status: StatusCode, message: impl Display) -> Refused {
         Refused::from(reply::message(status, &message.to_string()))
     }
 
-    /// 400: something is not what was expected.
+    /// 400: a value is not as expected.
     pub(super) fn bad_request(message: impl Display) -> Refused {
         Refused::rule(StatusCode::BAD_REQUEST, message)
     }
@@ -78,7 +78,7 @@ impl Refused {
         Refused::rule(StatusCode::NOT_FOUND, message)
     }
 
-    /// 404: there is no such user.
+    /// 404: the user does not exist.
     pub(super) fn unknown_user(user: impl Display) -> Refused {
         Refused::not_found(format_args!("no user '{user}'"))
     }
@@ -131,10 +131,10 @@ pub(super) async fn optional_json_body(
     if body.is_empty() { Ok(None) } else { Ok(Some(body.json(bound.values_max)?)) }
 }
 
-/// How much white space may come before what a body begins with.
+/// White space at most before the first byte of a body.
 const PEEKED_BYTES_MAX: usize = 4 << 10;
 
-/// The first byte of a body that is not white space, and the whole body. None: it has none so soon.
+/// The first byte of a body that is not white space, and the whole body. `None` if it begins with more white space than that.
 pub(super) async fn peeked(body: Body) -> (Option<u8>, Body) {
     let mut pieces = body.into_data_stream();
     let mut seen = Vec::new();
@@ -190,8 +190,8 @@ impl From<WriteFailure> for Uncommitted {
     }
 }
 
-/// [`committed`], for what the audit log has to have: `decide` also gives the entries, which are noted if the batch is
-/// committed, and if nobody can tell whether it is, as when the client leaves meanwhile.
+/// [`committed`] with entries for the audit log, which `decide` gives as well. They are noted if the batch is committed, and if
+/// that is unknown, for example because the client left meanwhile.
 pub(super) async fn committed_and_noted<T>(
     ask: &Ask,
     mut decide: impl FnMut(&Basis) -> Result<(Option<Batch>, Vec<Entry>, T), Refused>,
@@ -210,7 +210,7 @@ where
     let held = Mutex::new(Pending::new(&ask.app.audit));
     let set = |entries| held.lock().unwrap_or_else(|it| it.into_inner()).set(entries);
     let outcome = decided(ask, |basis: Arc<Basis>| {
-        // What was decided before was not written.
+        // The earlier decision was not committed.
         set(Vec::new());
         let (deciding, set) = (decide(basis), &set);
         async move {
@@ -243,8 +243,8 @@ where
     }
 }
 
-/// Decides on the state as it is, commits, and returns what was decided once everybody sees it. `decide` judges
-/// whether the sender may, and gives what to commit, if anything; it is called again where another write came first.
+/// Decides on the current state, commits, and returns the decision once everybody sees it. `decide` checks the right and gives
+/// a batch to commit, if any; it is called again if another write came first.
 pub(super) async fn decided<T, E: From<HttpError> + From<WriteFailure>, D>(
     ask: &Ask,
     decide: impl FnMut(Arc<Basis>) -> D,
@@ -268,7 +268,7 @@ mod tests {
 
     use super::*;
 
-    /// What `pieces` begin with, and that nothing of them is lost.
+    /// Compares the first byte of `pieces`, and that no byte is lost.
     async fn check(pieces: &[&'static str], expected: Option<u8>) {
         let body = pieces
             .iter()

@@ -1,8 +1,8 @@
-//! Yanking (PEP 592), what a project's owner says of its future (PEP 792), and removing old versions by a rule:
-//! devpi has none of it, so these URLs are this server's own.
+//! Yanking (PEP 592), the status of projects (PEP 792), and removing old versions by a rule. devpi has none of it, so these
+//! URLs are this server's own.
 //!
-//! `POST` with an optional `{"reason": "…"}` yanks, `DELETE` takes that back. What a body says may be said in the URL
-//! as well: `?reason=…`.
+//! `POST` with an optional `{"reason": "…"}` yanks, `DELETE` takes that back. A member of a body may be a parameter of the URL
+//! instead: `?reason=…`.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -25,10 +25,10 @@ use super::write::{self, Refused, committed, optional_json_body, refused};
 use crate::http::auth;
 use crate::http::body::JsonBound;
 
-/// A reason, every character of it escaped, and the words around it.
+/// A reason with every character escaped, and the JSON around it.
 const BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 100 };
 
-/// What somebody may not, as they are told.
+/// The purpose, as a refusal names it.
 const RETENTION: &str = "removing old versions";
 
 /// `/{user}/{index}/{project}/{version}/+yank`
@@ -70,7 +70,7 @@ pub(super) async fn yank_file(
     let (directory, filename) = path.place().ok_or_else(missing)?;
     let reason = reason(ask, body).await?;
     decided(ask, |basis| {
-        // Looked up anew each time: it may be replaced meanwhile.
+        // Looked up for each decision: the release may be replaced meanwhile.
         let stored = basis.stored();
         let name = stage.name().as_str();
         let stage = remover(ask, stored, basis.principal(), name, about, PURPOSE)?;
@@ -110,7 +110,7 @@ fn bad(error: impl std::fmt::Display) -> Refused {
     Refused::bad_request(error)
 }
 
-/// The members of a body, which may be missing; no others than these. Each may be a parameter of the URL instead.
+/// The members of a body, which may be missing; only the `known` ones. Each may be a parameter of the URL instead.
 async fn members(ask: &Ask, body: Body, known: &[&str]) -> Result<Map<String, Value>, Refused> {
     let principal = ask.principal().await?;
     let mut object =
@@ -151,7 +151,7 @@ fn reason_in(object: &Map<String, Value>) -> Result<Option<String>, Refused> {
     Ok(Some(reason.clone()))
 }
 
-/// Why something is yanked; none: it no longer is.
+/// Why something is yanked; `None` if that is taken back.
 async fn reason(ask: &Ask, body: Body) -> Result<Option<String>, Refused> {
     if ask.head.method == Method::DELETE {
         return Ok(None);
@@ -217,8 +217,8 @@ fn status_result(status: &ProjectStatus) -> Response {
     reply::result(StatusCode::OK, "projectstatus", result, None)
 }
 
-/// `POST /{user}/{index}/+retention`: removes what the stage's rule, or the one in the body, says; with
-/// `?dry_run` only says what that would be.
+/// `POST /{user}/{index}/+retention`: removes versions by the stage's rule, or by the one in the body; with `?dry_run` it only
+/// reports them.
 pub(super) async fn apply_retention(
     ask: &Ask,
     stage: &str,
@@ -257,7 +257,7 @@ pub(super) async fn apply_retention(
     Ok(reply::result(StatusCode::OK, "retention", result, None))
 }
 
-/// The rule that was applied, and what it removed, or would if it were not for `is_dry`.
+/// The rule that was applied, and the versions that it removed, or with `is_dry` would remove.
 async fn retained(
     ask: &Ask,
     name: &StageName,
@@ -278,7 +278,7 @@ async fn retained(
     .await
 }
 
-/// The stage's rule, or the one that was sent, and what it removes.
+/// The stage's rule, or the one that was sent, and the versions that it removes.
 fn planned(
     index: &pypi::Snapshot,
     name: &StageName,

@@ -30,7 +30,7 @@ use crate::http::people::{self, Site};
 use crate::http::words::{self, Time, in_path};
 use crate::http::{auth, body};
 
-/// Fields of a form beside its file, and their bytes together.
+/// The number of fields of a form besides its file, and their bytes together.
 const FIELDS_MAX: usize = 8;
 const FIELD_BYTES_MAX: usize = 16 << 10;
 
@@ -42,7 +42,7 @@ const CHANGES_MAX: usize = 20;
 struct AttachmentsPage<'a> {
     site: Site,
     place: Place,
-    /// The token of the forms; empty for who may not change anything.
+    /// The token of the forms; empty if the reader may not change anything.
     form: String,
     name: &'a str,
     path: String,
@@ -63,11 +63,11 @@ pub(super) struct File {
     pub(super) author: String,
     /// Its tag, which the forms for it name.
     tag: String,
-    /// What shows it, or links to it, in Markdown.
+    /// Markdown that shows the file, or links to it.
     pub(super) markdown: String,
 }
 
-/// What was done with a file.
+/// An earlier change of a file.
 struct Past {
     at: Time,
     author: String,
@@ -99,7 +99,7 @@ impl File {
     }
 }
 
-/// `GET /+attachments/{article}/` for a browser, for somebody who may read the article, which is there.
+/// `GET /+attachments/{article}/` for a browser. The article exists, and the sender may read it.
 pub(in super::super) async fn show_attachments(
     shown: &Reading<'_>,
     name: &ArticleName,
@@ -151,7 +151,7 @@ fn page<'a>(
     }
 }
 
-/// What a form says, and the file that it has.
+/// The fields of a form, and its file.
 #[derive(Default)]
 struct Arrived {
     act: String,
@@ -216,7 +216,7 @@ pub(in super::super) async fn change_attachments(
     };
     let stored = auth::stored(app)?;
     let principal = sender.as_ref().map(|(_, principal)| principal.clone()).unwrap_or_default();
-    // Only senders who may read and write the article are told about it.
+    // Others must not learn whether the article exists.
     let is_there = stored.articles.latest(name).is_some_and(|latest| !latest.is_deleted());
     let Some((session, _)) = sender.filter(|_| is_there && may_change(app, &principal, name))
     else {

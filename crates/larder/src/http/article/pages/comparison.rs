@@ -1,4 +1,4 @@
-//! `/article/{name}/diff` for people: two versions side by side, or one under the other.
+//! `/article/{name}/diff` for people: two versions side by side, or one below the other.
 
 use std::borrow::Cow;
 
@@ -116,7 +116,7 @@ fn compared(from: &Textual, to: &Textual) -> ComparisonResult {
 }
 
 impl DifferencePage<'_> {
-    /// The lines of a change one under the other: those that went, then those that came.
+    /// The lines of a change, one below the other: first the removed ones, then the added ones.
     fn in_turn<'a>(&self, old: &'a [Cell], new: &'a [Cell]) -> Vec<(bool, &'a Cell)> {
         let gone = old.iter().map(|cell| (false, cell));
         gone.chain(new.iter().map(|cell| (true, cell))).collect()

@@ -1,4 +1,4 @@
-//! `/+edit/{article}`: writing an article in a browser, with a preview, and what to do when somebody else was first.
+//! `/+edit/{article}`: writing an article in a browser, with a preview, and resolving conflicts.
 //!
 //! form -> the text, with the version that it was made from -> [`mod@write`], as for programs -> the article; or the
 //! form again, with the text as it was sent. No text is lost: not when the session has ended, not when the write is refused.
@@ -29,7 +29,7 @@ use crate::http::words::{Time, in_path};
 /// Size of the form: each byte of a text takes three there at most.
 const FORM_BYTES_MAX: usize = 3 * BYTES_MAX as usize + (64 << 10);
 
-/// The media types that one chooses from.
+/// The media types that writers choose from.
 const TYPES: [(&str, &str); 4] = [
     ("text/markdown", "Markdown"),
     ("text/x-rst", "reStructuredText"),
@@ -73,29 +73,29 @@ struct Conflict {
     author: String,
     comment: String,
     at: Time,
-    /// What they wrote; None if they deleted it, or it is no text.
+    /// The other writer's text; `None` if they deleted the article, or it is no text.
     theirs: Option<String>,
-    /// What was to be saved.
+    /// The text that this writer wants to save.
     yours: String,
     /// The version that both were made from.
     base: Revision,
     merged: Merged,
 }
 
-/// What is in the form, to be saved next.
+/// The text in the form, to be saved next.
 enum Merged {
     /// Both changes, which do not overlap.
     Clean,
     /// Both texts, with marks around the places that both changed: this many.
     Marked(usize),
-    /// What was sent, for this reason.
+    /// The text as it was sent, and why it was not merged.
     Not(String),
 }
 
 /// A text as a form has it.
 struct Draft {
     base: Revision,
-    /// Empty where the form deletes the article: nobody typed a text then.
+    /// Empty if the form deletes the article.
     text: String,
     comment: String,
     media_type: Option<String>,
@@ -115,7 +115,7 @@ impl Draft {
         })?;
         let media_type = fields.maybe("type")?.filter(|text| !text.is_empty()).map(str::to_owned);
         let is_deleting = fields.maybe("do")? == Some("delete");
-        // A form has ends of lines of its own.
+        // Browsers send line ends as CRLF.
         let text = match is_deleting {
             true => String::new(),
             false => fields.one("text")?.replace("\r\n", "\n"),
@@ -158,7 +158,7 @@ struct Outcome {
     conflict: Option<Conflict>,
 }
 
-/// `POST /+edit/{article}`: a preview, a new version, or none any more.
+/// `POST /+edit/{article}`: previews a text, saves it, or deletes the article.
 pub(in crate::http) async fn edit(
     app: &Arc<App>,
     head: &Parts,
@@ -198,7 +198,7 @@ pub(in crate::http) async fn edit(
 }
 
 impl Editing<'_> {
-    /// The form for what is there now.
+    /// The form with the latest text.
     async fn latest(&self) -> Result<Draft, HttpError> {
         let stored = auth::stored(self.app)?;
         let article = stored.articles.article(self.name);
@@ -247,7 +247,7 @@ impl Editing<'_> {
         Ok(rendered_once(render).await)
     }
 
-    /// What the text is written in: what the form says, else what the article is, else what its name ends in.
+    /// The media type of the text: the one in the form, else the article's, else the one of the name's extension.
     fn media_type(&self, articles: &article::Snapshot, draft: &Draft) -> String {
         let of_base = || {
             let facts = articles.article(self.name)?.latest_with_content()?;
@@ -255,7 +255,7 @@ impl Editing<'_> {
         };
         let of_name = || article::of_name(self.name).map(|it| it.as_str().to_owned());
         let base = of_base();
-        // The form names no parameters such as a charset: those of the article stay.
+        // The form has no parameters such as a charset: those of the article stay.
         let same = base.as_ref().filter(|base| {
             let essence = base.split(';').next().unwrap_or_default().trim();
             draft.media_type.as_deref().is_none_or(|said| said.eq_ignore_ascii_case(essence))
@@ -264,7 +264,7 @@ impl Editing<'_> {
         said.unwrap_or_else(|| TYPES[0].0.to_owned())
     }
 
-    /// Deletes the article. If it has a newer version than the one that was seen, that is shown instead.
+    /// Deletes the article. If a newer version exists than the sender saw, shows that instead.
     async fn delete(&self, sender: Sender<'_>, draft: Draft) -> Result<Response, HttpError> {
         let (session, principal) = sender;
         let deleting =
@@ -286,7 +286,7 @@ impl Editing<'_> {
         let (session, principal) = sender;
         let stored = auth::stored(self.app)?;
         let content_type = Some(self.media_type(&stored.articles, &draft));
-        // Who wrote lines that end as on Windows gets them back.
+        // A text whose lines ended as on Windows keeps these line ends.
         let base = stored.articles.revision(self.name, draft.base).cloned();
         drop(stored);
         let base_text = match base.filter(|base| !base.is_deleted()) {
@@ -360,7 +360,7 @@ impl Editing<'_> {
         Ok(response)
     }
 
-    /// The form again, with the text as it was sent, and what is wrong.
+    /// The form again, with the text as it was sent and the problem.
     async fn problem(
         &self,
         sender: Sender<'_>,
@@ -396,7 +396,7 @@ impl Editing<'_> {
         status: StatusCode,
     ) -> Result<Response, HttpError> {
         let stored = auth::stored(self.app)?;
-        // Nothing is told of the article but to those who may read and write it.
+        // Only senders who may read and write the article are told about it.
         let is_admitted = sender
             .is_some_and(|(_, principal)| admit_editor(self.app, principal, self.name).is_ok());
         let article: Option<&Arc<Article>> =

@@ -1,4 +1,4 @@
-//! Where a link in an article leads: to its own files, and to other articles by their names, from where the article is.
+//! Resolves the links in an article: to its own files, and to other articles by their names, relative to the article.
 
 use article::{ArticleName, ArticlePath, AttachmentName, Target as Page};
 use markup::Target;
@@ -26,7 +26,7 @@ pub(super) fn resolve(
     if !matches!(near, Some(Target::Missing(_))) || link.starts_with(['/', '.']) {
         return near;
     }
-    // A name as it is, as in `[[guide/start]]`.
+    // A plain name, as in `[[guide/start]]`.
     let root = Url::parse(&format!("http://here.invalid{prefix}/article/")).ok()?;
     let far = found(shown, prefix, &root.join(link).ok()?);
     match far {
@@ -60,7 +60,7 @@ fn found(shown: &Reading<'_>, prefix: &str, url: &Url) -> Option<Target> {
     let fragment = url.fragment().and_then(markup::fragment_id);
     let fragment = fragment.map(|id| format!("#{id}")).unwrap_or_default();
     let below = url.path().strip_prefix(prefix).and_then(|path| path.strip_prefix("/article/"));
-    // Who writes `/article/…` means this server, whatever its paths begin with outside.
+    // `/article/…` means this server, even if its paths have a prefix outside.
     let rest = below.or_else(|| url.path().strip_prefix("/article/"));
     let Some(rest) = rest else { return Some(Target::Page(format!("{}{more}", url.path()))) };
     let place = format!("{prefix}/article/{rest}");

@@ -35,7 +35,7 @@ struct Item<'a> {
     author: &'a str,
     is_deleted: bool,
     is_redirect: bool,
-    /// Where the words of a search are.
+    /// Where the words of a search were found.
     found_in: String,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// This page of the list.
+/// One page of the list.
 pub(in super::super) async fn show_list(
     shown: &Reading<'_>,
     query: &ListQuery<'_>,
@@ -87,7 +87,7 @@ pub(in super::super) async fn show_list(
     shown.send(&page).await
 }
 
-/// What a search for words found.
+/// The results of a search for words.
 pub(in super::super) async fn show_hits(
     shown: &Reading<'_>,
     prefix: &str,

@@ -41,7 +41,7 @@ struct RenamePage<'a> {
     problem: String,
 }
 
-/// What the form has.
+/// The fields of the form.
 struct Draft {
     base: Revision,
     to: String,
@@ -124,7 +124,7 @@ impl Renaming<'_> {
         rename::rename(self.app, principal, new).await
     }
 
-    /// The form again where the session has ended, or the form is of another one.
+    /// The form again, because the session has ended, or the form belongs to another one.
     async fn undue(&self, draft: &Draft, undue: Undue) -> Result<Response, HttpError> {
         let problem = match undue {
             Undue::LoggedOut => {

@@ -1,4 +1,5 @@
-//! What a write came to: it is visible, or it is refused, and a writer who was overtaken gets a proposal of both changes merged.
+//! The outcome of a write: it is visible, or it is refused; if another write came first, with a proposal of both changes
+//! merged.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::http::article::reading;
 use crate::http::error::HttpError;
 use crate::http::{auth, serial};
 
-/// What is escaped in a path, besides what is not ASCII.
+/// ASCII that is escaped in a path.
 const PATH: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -63,8 +64,8 @@ pub(in crate::http::article) struct Refused {
     shows_names: bool,
 }
 
-/// What a writer may read: the article, and every other name that it has or had. In a wiki that is not open to everybody,
-/// answers to writes name no other; those to reads do.
+/// Whether a writer may read the article, and every other name that it has or had. Unless everybody may read all articles,
+/// answers to writes name no other name; answers to reads do.
 pub(super) type Sight = (bool, bool);
 
 impl From<HttpError> for FailedWrite {
@@ -88,7 +89,7 @@ pub(in crate::http::article) fn written(
     (may_read, shows_names): Sight,
 ) -> Result<Written, FailedWrite> {
     let stored = auth::stored(app)?;
-    // The article may have got another name in between. Its writer is told of the one that the write was for.
+    // The article may have been renamed in between. The answer names the revision by the name that was written to.
     let facts = stored.articles.revision_written_as(name, revision).cloned();
     let lost = || HttpError::internal("the write is kept, but cannot be shown");
     let (name, facts) = (name.clone(), facts.ok_or_else(lost)?);
@@ -151,7 +152,7 @@ pub(in crate::http::article) fn refused(
     FailedWrite::Refused(Box::new(Refused { error, merge, serial, may_read, shows_names }))
 }
 
-/// A write that is refused with its text at hand: it is compared with what came first, for who may read that.
+/// Refuses a write whose text is at hand: if the writer may read the article, the answer compares it with the latest text.
 pub(super) async fn overtaken(
     app: &App,
     stored: &Stored,
@@ -169,7 +170,7 @@ pub(super) async fn overtaken(
 }
 
 impl Refused {
-    /// What it says to this writer.
+    /// The text of the refusal for this writer.
     pub(in crate::http::article) fn detail(&self) -> String {
         if self.may_read { self.error.to_string() } else { self.error.blind() }
     }
@@ -197,7 +198,7 @@ impl Refused {
         }
     }
 
-    /// Who may not read gets to know the version to start from, no more.
+    /// Writers who may not read learn only the version to start from.
     fn into_response(self) -> Response {
         let Refused { error, merge, serial, may_read, shows_names } = &self;
         let mut members = render::refusal(error, merge.as_ref(), &|_| *shows_names);

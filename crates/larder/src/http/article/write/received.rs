@@ -22,13 +22,13 @@ pub(super) struct Received {
     /// Its blob, until that is kept.
     pub(super) staged: Option<SpooledBlob>,
     pub(super) facts: Facts,
-    /// The bytes, where there are few enough to be merged.
+    /// The bytes, if they are few enough to be merged.
     pub(super) bytes: Option<Bytes>,
     /// The memory that they take.
     pub(super) held: Option<Arc<Held>>,
 }
 
-/// What of a body waits in memory for the spool.
+/// Bytes of a body that wait in memory for the spool.
 const SPOOL_BYTES: usize = 256 << 10;
 
 /// 413, with the word for programs.
@@ -40,7 +40,7 @@ fn too_large(app: &App, size: impl std::fmt::Display) -> HttpError {
     HttpError::too_large(detail).with(code.into_iter().collect())
 }
 
-/// Refuses a body for what its headers say of it: nothing of it is read.
+/// Refuses a body by its headers, before any of it is read.
 pub(super) fn check_framing(app: &App, headers: &HeaderMap) -> Result<(), HttpError> {
     check_whole(headers)?;
     if let Some(announced) =
@@ -94,7 +94,7 @@ pub(super) async fn receive(
         inspector.update(&piece);
         received_bytes += piece.len();
         let spool_bytes = received_bytes.min(SPOOL_BYTES);
-        // What grows is allocated anew with twice the room.
+        // A growing buffer doubles its allocation.
         let text_bytes = 2 * received_bytes;
         let has_room = |held: &mut Option<Held>, bytes| {
             held.as_mut().is_none_or(|held| held.hold(bytes).is_ok())
@@ -106,7 +106,7 @@ pub(super) async fn receive(
             {
                 kept.extend_from_slice(&piece)
             }
-            // It is kept all the same, and is not merged.
+            // The text is stored anyway, but cannot be merged.
             _ => {
                 text = None;
                 if let Some(held) = &mut held {

@@ -1,5 +1,5 @@
-//! Files of mirrors: below `+upstream`, and below devpi's `+f` and `+e`; also of mirrors among the bases of a stage. What a
-//! policy refuses is not given out.
+//! Files of mirrors, and of mirrors among the bases of a stage: below `+upstream`, and below devpi's `+f` and `+e`. A file that
+//! a policy refuses is not sent.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use crate::http::python::route::FilePath;
 use crate::http::python::simple::mirrored::{failed, mirrors_of_one_project};
 use crate::http::python::write;
 
-/// For a file whose digest upstream does not name: it may change under its URL.
+/// For a file without a digest from upstream: it may change under its URL.
 const CHANGING: HeaderValue = HeaderValue::from_static("max-age=0, must-revalidate");
 const CHANGING_PRIVATE: HeaderValue =
     HeaderValue::from_static("private, max-age=0, must-revalidate");
 
-/// What is at this place below a stage, which may be none or no mirror.
+/// Answers for a place below a stage; the stage may not exist, or not be a mirror.
 pub(in crate::http::python) async fn find(
     ask: &Ask,
     stage: &str,
@@ -44,7 +44,7 @@ pub(in crate::http::python) async fn find(
     }
 }
 
-/// What is at this place, for somebody who may read the stage.
+/// Answers for a place, if the sender may read the stage.
 pub(super) async fn answered(
     ask: &Ask,
     stage: &Stage,
@@ -75,8 +75,8 @@ fn none(ask: &Ask) -> Response {
     reply::refusal(ask, StatusCode::NOT_FOUND, "no such file")
 }
 
-/// What of a mirror among the bases is at this place, as pages of a stage with a policy link it. Upstream is not asked for
-/// what the stage's pages would not ask it for.
+/// The file of a mirror among the bases, as pages of a stage with a policy link it. It asks upstream only what the stage's
+/// pages would ask, too.
 async fn inherited(ask: &Ask, stage: &Stage, place: Place<'_>) -> Result<Response, HttpError> {
     let order = ResolutionOrder::of(&ask.stored.index, stage.name().as_str());
     let Some(order) = order.filter(|order| order.has_mirror()) else { return Ok(none(ask)) };
@@ -88,7 +88,7 @@ async fn inherited(ask: &Ask, stage: &Stage, place: Place<'_>) -> Result<Respons
         if own.is_some_and(|own| own.part_with(place.filename()).is_some()) {
             continue;
         }
-        // The nearest that has anything of the project counts in any case: it needs no other to be known.
+        // The nearest mirror that has the project counts in any case: that does not depend on any other.
         let asked = order.mirrors_of(project.as_str()).asked;
         let mut counting: Option<Vec<&Arc<Stage>>> = None;
         for (position, mirror) in asked.into_iter().enumerate() {
@@ -120,15 +120,15 @@ async fn inherited(ask: &Ask, stage: &Stage, place: Place<'_>) -> Result<Respons
     trouble.map_or_else(|| Ok(none(ask)), Err)
 }
 
-/// What an upstream's page and the policies say of a place.
+/// What an upstream's page and the policies say about a place.
 enum Listed {
-    /// It has this file there, which may be given out.
+    /// The file is on the page, and the policies let it pass.
     Given(JudgedFile),
-    /// It has one, and a policy refuses it.
+    /// The file is on the page, and a policy refuses it.
     Refused(Box<Response>),
-    /// It has another file with this name.
+    /// The page has another file with this name.
     Hidden,
-    /// It has none.
+    /// The page has no such file.
     Absent,
 }
 
@@ -138,11 +138,11 @@ struct JudgedFile {
     is_metadata: bool,
 }
 
-/// What is to be given out.
+/// The file to send.
 enum Wished<'path> {
-    /// What upstream has at this place.
+    /// Upstream's file at this place.
     At(Place<'path>),
-    /// This.
+    /// This judged file.
     Judged(JudgedFile),
 }
 
@@ -181,7 +181,7 @@ async fn listed(
     })
 }
 
-/// What a mirror has of this.
+/// Asks the mirror for this file.
 async fn given(
     ask: &Ask,
     stage: &Stage,
@@ -270,7 +270,7 @@ async fn send(
     Ok(response)
 }
 
-/// A response with these bytes of a file.
+/// A response with this range of a file.
 fn body_of(source: Source, range: Range<u64>) -> Response {
     let file = source.file_to_send(&range);
     let body = Body::from_stream(source.stream(range.start, Some(range.end)));

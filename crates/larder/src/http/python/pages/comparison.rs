@@ -1,10 +1,10 @@
-//! `/{user}/{index}/{project}/{version}/+compare?with=`: what changed between two versions: in the metadata, in which members an archive
-//! has, and in the text of one of them.
+//! `/{user}/{index}/{project}/{version}/+compare?with=`: the changes between two versions: of the metadata, of an archive's
+//! members, and of the text of one member.
 //!
-//! Of each version one file is compared, with its like: a source archive with a source archive, a wheel with the one of the same
-//! tags. Members are the same if their digests are; their names are compared without the release's own directory, which has the version
-//! in its name, and only without that one, so that no member can stand in for another.
-//! Only a few comparisons go on at once, and what takes long is done on another thread ([`crate::cache::archives`]).
+//! One file of each version is compared: a source archive with a source archive, a wheel with a wheel of the same tags. Members
+//! are the same if their digests are; their names are compared without the release's own directory, which has the version in
+//! its name. No other part of a name is removed, so that a member is not compared with a different one. Only a few comparisons
+//! run at once, and long work runs on another thread ([`crate::cache::archives`]).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -37,7 +37,7 @@ const FILES: usize = 200;
 struct ComparisonPage<'a> {
     site: Site,
     stage: &'a str,
-    /// Of the project.
+    /// The path of the project.
     path: String,
     name: &'a str,
     old: &'a str,
@@ -65,14 +65,14 @@ enum FilesFound {
     Not(String),
 }
 
-/// What two texts came to.
+/// The outcome of comparing two texts.
 enum Texts {
     Same,
     Different { comparison: Comparison, counts: String, is_cut: bool },
     Not(String),
 }
 
-/// Which members differ.
+/// The members that differ.
 #[derive(Default)]
 struct Lists {
     added: Vec<Line>,
@@ -80,7 +80,7 @@ struct Lists {
     changed: Vec<Line>,
     more: usize,
     same: usize,
-    /// Those of the same size that were not read: there is too much to unpack, or they are damaged.
+    /// Members of the same size that were not read: there is too much to unpack, or they are damaged.
     unread: usize,
     is_cut: bool,
 }
@@ -88,7 +88,7 @@ struct Lists {
 struct Line {
     name: String,
     size: String,
-    /// Where it can be looked at.
+    /// The query of the page with its comparison.
     query: Option<String>,
 }
 
@@ -115,7 +115,7 @@ pub(in super::super) async fn compare_releases(
         }
         None => pairs.first(),
     };
-    // Whoever waits for it holds nothing yet.
+    // While it waits for its turn, the request holds no archive.
     let _place = ask.app.archives.comparison().await.map_err(unread)?;
     let files = match pair {
         Some((old_file, new_file)) => {
@@ -163,7 +163,8 @@ fn query(with: &str, file: &str, members: Option<(usize, usize)>) -> String {
     query.finish()
 }
 
-/// What files have to have in common to be compared: the kind and, of wheels, the tags. None of those that are not opened.
+/// The properties that two files share if they are compared: the kind and, for wheels, the tags. `None` for files that are not
+/// opened.
 fn likeness(filename: &str) -> Option<(FileKind, Vec<&str>)> {
     let name = Filename::parse(filename).ok().filter(pypi::archive::is_archive)?;
     let tags = match name.kind() {
@@ -176,7 +177,7 @@ fn likeness(filename: &str) -> Option<(FileKind, Vec<&str>)> {
     Some((name.kind(), tags))
 }
 
-/// The new files, each with the old one that it takes the place of.
+/// The new files, each with the old file that it replaces.
 fn pairs<'a>(
     old_files: &[&'a ReleaseFile],
     new_files: &[&'a ReleaseFile],
@@ -232,7 +233,7 @@ async fn described(ask: &Ask, version: &VersionView<'_>) -> Result<Option<String
     Ok(Some(text))
 }
 
-/// Most bytes of two texts that are compared: that of [`compare`], which is told what it would say without them.
+/// Bytes of two compared texts together at most: the bound of [`compare`], checked before the texts are made visible.
 const TEXTS_BYTES_MAX: usize = 1 << 20;
 
 async fn compared_texts(
@@ -255,7 +256,7 @@ async fn compared_texts(
     archives.work(move || texts_of(&old, &new, is_cut)).await.map_err(unread)
 }
 
-/// What two texts that differ come to.
+/// Compares two texts that differ.
 fn texts_of(old: &str, new: &str, is_cut: bool) -> Texts {
     let (old, new) = (visible(old), visible(new));
     if old == new {
@@ -319,7 +320,7 @@ async fn compared_files(
     Ok(FilesFound::Lists(comparing.await.map_err(unread)?))
 }
 
-/// Where a member is: in a directory that a release calls after itself, or elsewhere.
+/// Where a member is: in a directory that is named after the release, or elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Place {
     /// `foo-1.0/` of a source archive.
@@ -331,7 +332,7 @@ enum Place {
     Elsewhere,
 }
 
-/// A member's name below the directory that the release `own` calls after itself; any other name as it is.
+/// A member's name below the directory that is named after the release `own`; any other name is unchanged.
 fn canonical<'a>(name: &'a str, own: &str, is_source: bool) -> (&'a str, Place) {
     let (is_own, elsewhere) = (|name: &str| folded(name) == own, (name, Place::Elsewhere));
     let Some((top, rest)) = name.split_once('/') else { return elsewhere };
@@ -364,7 +365,7 @@ fn named<'a>(
     let own = folded(&stem[..end.unwrap_or(stem.len())]);
     let members = contents.members.iter().enumerate();
     let members = members.filter(|(_, member)| member.is_file || member.link.is_some());
-    // Of several with one name, the last one is what an installer leaves there.
+    // If several members have one name, an installer leaves the last one.
     let full = |member: &'a ContentsMember| member.name.strip_prefix("./").unwrap_or(&member.name);
     let last: HashMap<&str, (usize, &ContentsMember)> =
         members.map(|(at, member)| (full(member), (at, member))).collect();
@@ -374,13 +375,13 @@ fn named<'a>(
     }
     let one_of = |name: &'a str| {
         let canonical = canonical(name, &own, is_source);
-        // Where two names meet, each stands for itself: none of them hides the other.
+        // If two members would get one name, both keep their full names, so that neither hides the other.
         if met[&canonical] == 1 { canonical } else { (name, Place::Elsewhere) }
     };
     last.into_iter().map(|(name, member)| (one_of(name), member)).collect()
 }
 
-/// The members of two archives with these names, compared.
+/// Compares the members of two archives.
 fn lists(
     (old, old_file): (&Contents, &str),
     (new, new_file): (&Contents, &str),
@@ -492,7 +493,7 @@ mod tests {
             (names(&found.changed), names(&found.added), found.same),
             (vec!["p-2/setup.py"], vec!["zz/setup.py"], 1)
         );
-        // Also beside the directory of the release, and in one that is called like it.
+        // A member outside of the release's directory, and one in a directory that looks like it.
         let new = contents(&[("p-2/setup.py", "evil"), ("setup.py", "good"), ("P_2/a", "a")]);
         let found = lists((&old, "p-1.tar.gz"), (&new, "p-2.tar.gz"), "1");
         assert_eq!(names(&found.changed), ["p-2/setup.py"]);

@@ -1,7 +1,7 @@
-//! `/{user}/{index}/{project}/{version}/+contents/{filename}`: what is in a wheel or a source archive, and one of its members.
+//! `/{user}/{index}/{project}/{version}/+contents/{filename}`: the members of a wheel or a source archive, and one of them.
 //!
-//! path -> the file, as a download gives it out -> its members, out of [`crate::cache::archives`] -> a page. A member is asked for by its
-//! number, as its name may be anything; names and texts are shown so that no character of them hides.
+//! path -> the file, as for a download -> its members, out of [`crate::cache::archives`] -> a page. A URL names a member by its
+//! number, as its name may be anything; names and texts are shown so that no character is invisible.
 
 use askama::Template;
 use axum::response::Response;
@@ -22,7 +22,7 @@ const MEMBERS: usize = 500;
 struct ContentsPage<'a> {
     site: Site,
     stage: &'a str,
-    /// Of the project.
+    /// The path of the project.
     path: String,
     name: &'a str,
     version: &'a str,
@@ -33,7 +33,7 @@ struct ContentsPage<'a> {
     members: Vec<Member>,
     previous: Option<usize>,
     next: Option<usize>,
-    /// Whether the archive has more than what was read of it.
+    /// Whether the archive has more members than were read.
     is_cut: bool,
     /// Why it cannot be looked into.
     trouble: Option<String>,

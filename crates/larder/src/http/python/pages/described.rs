@@ -1,4 +1,4 @@
-//! What a release says of itself, in a form that a page can hold: everything in it is somebody's.
+//! A release's description of itself, in a form that a page can hold: strangers wrote all of it.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const LINE_CHARS_MAX: usize = 400;
 #[derive(Default)]
 pub(super) struct Described {
     pub(super) summary: String,
-    /// Labels with what they say.
+    /// Labels and values.
     pub(super) facts: Vec<(&'static str, String)>,
     pub(super) links: Vec<Link>,
     pub(super) requires: Vec<Requirement>,
@@ -37,7 +37,7 @@ pub(super) struct Link {
     pub(super) url: Option<String>,
 }
 
-/// A requirement, with the path of the project where this index has it.
+/// A requirement, with the path of the project if this index has it.
 pub(super) struct Requirement {
     pub(super) text: String,
     pub(super) path: Option<String>,
@@ -58,7 +58,7 @@ fn outside(url: &str) -> Option<String> {
 }
 
 impl Described {
-    /// Of the nearest index that has the version.
+    /// The description in the nearest index that has the version.
     pub(super) async fn of(
         shown: &VersionView<'_>,
         bytes: &MetadataBytes,
@@ -82,7 +82,7 @@ impl Described {
         if !matches!(text.trim(), "" | "UNKNOWN") {
             let key = Key { digest, place: None };
             let content_type = metadata.text("description_content_type");
-            // Without a type it is reStructuredText, by the specification of the metadata.
+            // The specification of the metadata says that a description without a type is reStructuredText.
             let format = match content_type.trim() {
                 "" => Format::RestructuredText,
                 named => Format::of_media_type(named).unwrap_or(Format::Plain),

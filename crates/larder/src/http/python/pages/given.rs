@@ -1,4 +1,4 @@
-//! A version and its files, for pages about what is in them: judged as a download is, by the reader's rights and by policy.
+//! A version and its files, for pages about their contents: checked as a download is, by the reader's rights and by policy.
 
 use jiff::Timestamp;
 use pypi::{
@@ -15,7 +15,7 @@ use super::super::write::Refused;
 use crate::cache::archives::{ArchiveFile, Unread};
 use crate::http::error::HttpError;
 
-/// A project, for somebody who may read it.
+/// A project that the sender may read.
 pub(super) struct Readable<'ask> {
     pub(super) order: ResolutionOrder<'ask>,
     pub(super) name: &'ask ProjectName,
@@ -64,7 +64,7 @@ impl<'ask> Readable<'ask> {
         })
     }
 
-    /// The first release files of a version that are given out, nearest first.
+    /// The first release files of a version that no policy refuses, nearest first.
     pub(super) fn files(
         &self,
         version: &VersionView<'ask>,
@@ -87,7 +87,7 @@ impl<'ask> Readable<'ask> {
         given.take(files_max).map(|(_, file)| &**file).collect()
     }
 
-    /// The file of a version with this name, as a download gives it out. The audit log has it, as it has a download.
+    /// The file of a version with this name, as for a download. The audit log gets the entry of a download.
     pub(super) async fn file(
         &self,
         ask: &Ask,
@@ -117,7 +117,7 @@ impl<'ask> Readable<'ask> {
     }
 }
 
-/// What its archive is called.
+/// How to read the file as an archive.
 pub(super) fn archive_of(file: &ReleaseFile) -> Result<ArchiveFile, Refused> {
     let filename = pypi::Filename::parse(file.filename());
     let filename = filename.map_err(|error| HttpError::not_found(error.to_string()))?;
@@ -140,7 +140,7 @@ pub(super) fn unread(unread: Unread) -> Refused {
     error.into()
 }
 
-/// The text of a member: none if it is not text. A character that was cut off at the end is left out.
+/// The text of a member; `None` if it is not text. A character that was cut off at the end is left out.
 pub(super) fn text_of(bytes: &[u8], is_cut: bool) -> Option<&str> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,

@@ -1,5 +1,4 @@
-//! `/{user}/{index}` for people: what it inherits, who may do what, its projects, how to point a client at it, and what came
-//! last.
+//! `/{user}/{index}` for people: its bases, who may do what, its projects, how to point a client at it, and the last uploads.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -40,7 +39,7 @@ struct IndexPage<'a> {
     may_read: bool,
     may_modify: bool,
     bases: Vec<Base<'a>>,
-    /// Whether somebody who may read the index itself may not read all that it inherits.
+    /// Whether the reader may read the index itself, but not all of its bases.
     is_closed_below: bool,
     facts: Vec<Fact>,
     query: String,
@@ -106,7 +105,7 @@ pub(in super::super) async fn show_index(ask: &Ask, stage: &str) -> Result<Respo
     let query = ask.parameter("q").unwrap_or_default();
     let after = ask.parameter("after");
     let site = Site::below(&ask.app, &*ask.root_url);
-    // Looking at all projects of a large index takes a while: other requests of this thread move on to another.
+    // Looking at all projects of a large index takes a while: other tasks of this thread move to another.
     let (projects, next, uploads, hidden) = tokio::task::block_in_place(|| {
         if !may_read {
             return (Vec::new(), None, Vec::new(), 0);
@@ -155,7 +154,7 @@ fn bases<'a>(order: &ResolutionOrder<'a>, view: View<'_>) -> Vec<Base<'a>> {
     named.collect()
 }
 
-/// A page of the index's own projects, and what the next one is after.
+/// A page of the index's own projects, and the name that the next page follows.
 fn projects<'a>(
     stage: &'a Arc<Stage>,
     query: &str,

@@ -1,5 +1,5 @@
-//! `/{user}/{index}/{project}` and that with a version, for people: what it is, how to install it, its files, where they
-//! come from, and what hides what.
+//! `/{user}/{index}/{project}` and `…/{version}`, for people: its description, how to install it, its files, where they come
+//! from, and which files hide others.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -46,7 +46,7 @@ struct ProjectPage<'a> {
     /// Whether a version was asked for, rather than the project.
     is_release: bool,
     is_prerelease: bool,
-    /// The version that is shown without asking, if this is another one.
+    /// The version that is shown by default, if this is another one.
     newest: Option<String>,
     yanked: Option<String>,
     status: Option<Status<'a>>,
@@ -55,12 +55,12 @@ struct ProjectPage<'a> {
     more_files: usize,
     hidden: Vec<Hidden<'a>>,
     quarantined_in: Vec<&'a str>,
-    /// What a policy holds back, in words.
+    /// What a policy withholds, in words.
     held_back: Vec<String>,
-    /// Which of the files it warns of, in words.
+    /// The files that a policy warns of, in words.
     warned: Vec<String>,
     documentation: Option<String>,
-    /// Those that the shown one can be compared with, and its path.
+    /// The versions that the shown one can be compared with, and the path for that.
     others: Vec<String>,
     version_path: String,
     versions: Vec<Version<'a>>,
@@ -68,11 +68,11 @@ struct ProjectPage<'a> {
     all_versions: Option<usize>,
     origins: Vec<Origin<'a>>,
     required_by: RequiredBy,
-    /// Whether the reader may yank and remove what this index has of it.
+    /// Whether the reader may yank and remove releases of it in this index.
     is_managed: bool,
     asked_mirrors: Vec<&'a str>,
     blocked_mirrors: Vec<&'a str>,
-    /// Where else the project is.
+    /// The other places of the project.
     locations: Locations,
 }
 
@@ -94,7 +94,7 @@ struct File<'a> {
     sha256: String,
     requires_python: &'a str,
     metadata: Option<String>,
-    /// Where one looks into it.
+    /// The page with the file's contents.
     contents: Option<String>,
     provenance: Option<String>,
     yanked: Option<&'a str>,
@@ -107,7 +107,7 @@ struct Hidden<'a> {
     name: &'a str,
     stage: &'a str,
     by: &'a str,
-    /// Whether it is the same file.
+    /// Whether the bytes are the same.
     is_same: bool,
 }
 
@@ -135,7 +135,7 @@ struct Origin<'a> {
 struct RequiredBy {
     /// Paths, names, and indexes.
     listed: Vec<(String, String, String)>,
-    /// What is to be said of the others.
+    /// A remark about those that are not shown.
     rest: &'static str,
     more: String,
     is_judged: bool,
@@ -176,7 +176,7 @@ impl ProjectPage<'_> {
         self.stage.split_once('/').map_or(self.stage, |(user, _)| user)
     }
 
-    /// What `pip install` is told.
+    /// The argument of `pip install`.
     fn requirement(&self) -> String {
         match self.is_release && !self.version.is_empty() {
             true => format!("{}=={}", self.name, self.version),
@@ -228,14 +228,14 @@ async fn show(
     let view = ask.view(&principal);
     let mirrors = order.mirrors_of(name.as_str());
     let Some(found) = order.project(name.as_str()) else {
-        // What a mirror has is not known before it was asked: the page for installers does.
+        // A mirror's projects are not known before it was asked; the page for installers asks.
         if wanted.is_none() && !mirrors.asked.is_empty() {
             let names: Vec<&str> = ask.path.split('/').take(3).collect();
             return Ok(reply::redirect(ask, &format!("{}/+simple/{name}/", names.join("/"))));
         }
         return Err(missing().into());
     };
-    // What a policy refuses is not listed either.
+    // Files that a policy refuses are not listed.
     let judge = Judge::of(&order, name, Timestamp::now());
     let judge = judge.as_ref();
     let mut versions = found.versions();
@@ -330,7 +330,7 @@ async fn show(
         locations: found.locations(name.as_str()),
         site,
     };
-    // What a policy lets pass depends on the time.
+    // With a policy the page depends on the time.
     Ok(match keeping.filter(|_| judge.is_none() && !page.required_by.is_judged) {
         Some(keeping) => keeping.send(&ask.app, &page, &ask.head, Audience::Reader).await,
         None => people::send(&page, &ask.head, Audience::Reader).await,
@@ -360,7 +360,7 @@ fn quarantined<'a>(found: &ProjectView<'a>) -> Vec<&'a str> {
     parts.map(|part| part.stage.name().as_str()).collect()
 }
 
-/// The files of a version, nearest first, and those that have the name of a nearer one.
+/// The files of a version, nearest first, and those hidden by a nearer file of the same name.
 fn files<'a>(
     shown: &VersionView<'a>,
     name: &ProjectName,
@@ -440,7 +440,7 @@ fn files<'a>(
     (files, hidden)
 }
 
-/// What policies warn of among the files of a version, each as its nearest index has it.
+/// The files of a version that policies warn of, each as in its nearest index.
 fn warnings(shown: &VersionView<'_>, judge: Option<&Judge<'_>>) -> Warnings {
     let mut warnings = Warnings::default();
     let Some(judge) = judge.filter(|judge| judge.may_note()) else { return warnings };
@@ -490,7 +490,7 @@ fn listed<'a>(
     versions: &[VersionView<'a>],
     shown: &str,
 ) -> Vec<Version<'a>> {
-    // One look at all files, however many versions there are.
+    // One pass over all files, however many versions there are.
     let mut counted: HashMap<(&str, &str), (usize, Timestamp)> = HashMap::new();
     for part in found.parts() {
         for file in part.project.release_files() {
@@ -521,7 +521,7 @@ fn listed<'a>(
     versions.iter().map(line).collect()
 }
 
-/// The indexes that have some of it, if it is not the one that was asked alone.
+/// The indexes that have parts of the project; empty if it is only the one that was asked.
 fn origins<'a>(found: &ProjectView<'a>, view: View<'_>) -> Vec<Origin<'a>> {
     let parts = found.parts().iter().filter(|part| view.sees(part.stage));
     let origins = parts.map(|part| {

@@ -1,4 +1,4 @@
-//! `/{user}` for people: who that is, and the indexes that one may see.
+//! `/{user}` for people: the user, and the indexes that the reader may see.
 
 use account::UserName;
 use askama::Template;
@@ -27,7 +27,7 @@ struct Index<'a> {
     name: &'a str,
     path: String,
     title: &'a str,
-    /// What it is, in a few words.
+    /// A description in a few words.
     about: String,
 }
 

@@ -18,14 +18,13 @@ use super::AT_ONCE;
 use crate::app::App;
 use crate::http::error::HttpError;
 
-/// Versions that together have more bytes of metadata are large: hardly any project has that much, but anybody who may upload
-/// can make one.
+/// Versions with more metadata than this are large: few projects have that much, but anybody who may upload can make one.
 const SMALL_BYTES_MAX: u64 = 1 << 20;
 
 /// Metadata of large ones that is in memory, for all answers together; a release's own has at most 16 MiB.
 const LARGE_BYTES_MAX: u64 = 24 << 20;
 
-/// A turn for each piece of it.
+/// Bytes of metadata for each turn.
 const TURN_BYTES: u64 = 1 << 20;
 
 static LARGE: LazyLock<Turns> =
@@ -58,7 +57,7 @@ impl Loaded {
     }
 }
 
-/// The metadata of these versions. What is missing from the store is logged and left out.
+/// The metadata of these versions. A blob that is missing from the store is logged and left out.
 pub(in super::super) async fn metadata(
     app: &Arc<App>,
     versions: &[VersionView<'_>],
@@ -91,7 +90,7 @@ impl Opened {
         let mut opened = Opened { blobs: Vec::new(), bytes: 0 };
         while let Some((digest, blob)) = found.try_next().await? {
             let Some(blob) = blob else { continue };
-            // Of one version, as many bases as anybody likes may have metadata.
+            // Any number of bases may have metadata for one version.
             if opened.bytes + blob.size_bytes() > LARGE_BYTES_MAX && !opened.blobs.is_empty() {
                 tracing::warn!(%digest, "the metadata of a release is left out, since that of others beside it is large");
                 continue;
@@ -102,7 +101,7 @@ impl Opened {
         Ok(opened)
     }
 
-    /// Whether it is so much that an answer has it version by version.
+    /// Whether there is so much that an answer is sent version by version.
     pub(super) fn is_large(&self) -> bool {
         self.bytes > SMALL_BYTES_MAX
     }

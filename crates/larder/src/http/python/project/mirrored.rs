@@ -45,21 +45,20 @@ struct MirrorPages {
     heard: Vec<(Arc<Stage>, Arc<Known>)>,
 }
 
-/// What is shown of it.
+/// The versions and files to show.
 #[derive(Default)]
 struct Plan {
     /// The versions, newest first, and where the files of each end.
     versions: Vec<(Box<str>, usize)>,
     /// The place of each file: the mirror, and the file on its page.
     files: Vec<(u32, u32)>,
-    /// What is left out.
+    /// The files that are left out.
     hidden: Hidden,
-    /// Why the first of these is.
+    /// Why the first of these is left out.
     refused: Option<Refused>,
 }
 
-/// The pages, what is shown of them, and whether that they are confirmed. `None` if no mirror has the project. `wanted`: only
-/// this version.
+/// The pages, the plan, and whether the pages are confirmed. `None` if no mirror has the project. `wanted`: only this version.
 async fn planned(
     ask: &Ask,
     order: &ResolutionOrder<'_>,
@@ -97,8 +96,8 @@ impl MirrorPages {
         self.heard.get(mirror)?.1.page().map(|page| &**page)
     }
 
-    /// Below which index a file of this mirror is linked: the one that was asked, if it has a policy, so that this counts for
-    /// the link.
+    /// The index that links a file of this mirror: the one that was asked, if it has a policy, so that a download is judged by
+    /// it.
     fn linked(&self, mirror: usize) -> &Stage {
         if self.asked.config().policy.is_some() { &self.asked } else { &self.heard[mirror].0 }
     }
@@ -168,7 +167,7 @@ impl MirrorPages {
         (version.to_owned(), data.into())
     }
 
-    /// The text of the files of the plan from this one on, with what is around them, and where the next portion begins.
+    /// Renders the plan's files from `from` on as text; returns that, and where the next portion begins.
     fn portion(&self, plan: &Plan, from: usize, is_whole: bool) -> (String, usize) {
         let to = plan.files.len().min(from + AT_ONCE);
         let mut text = String::new();
@@ -208,7 +207,8 @@ fn version_of(file: &UpstreamFile, project: &ProjectName) -> Option<Version> {
     Filename::parse(&file.filename).ok()?.split(Some(project))?.version
 }
 
-/// Whether a file with this name may be of the version: it is written there, but for the `+`, which wheels write otherwise.
+/// Whether a file with this name may belong to the version: the name contains it, except for the `+`, which wheels write
+/// differently.
 fn may_have_version(filename: &str, wanted: &str) -> bool {
     wanted.split('+').all(|part| filename.contains(part))
 }
@@ -279,7 +279,7 @@ fn streamed(
         let sent = send(&app, made, is_whole, &said, &sender).await;
         drop(place);
         if let Err(error) = sent {
-            // Half of it must not look whole. A client that has gone misses nothing.
+            // The error makes sure that half an answer does not look whole. A client that has left misses nothing.
             _ = sender.send(Err(error)).await;
         }
     });
@@ -332,7 +332,7 @@ async fn hand_over(
     sent.map_err(gone)
 }
 
-/// How long a reader may take for the next portion, who has taken so long for one.
+/// How long a reader may take for the next portion, if it took `taken` for one.
 fn patience_after(patience: Duration, taken: Duration) -> Duration {
     (patience.saturating_sub(taken) + PORTION_PACE).min(PORTION_TIMEOUT)
 }

@@ -1,10 +1,10 @@
-//! Pushes to an index elsewhere, by the upload API that all indexes have.
+//! Pushes to another server's index, by the upload API that all indexes have.
 //!
-//! stored metadata -> form -> registration (where it is asked for), files, documentation, one after the other. A
-//! refused registration ends it, and so does a server that does not answer; after a refused file the others still go,
-//! since they may be the ones that are missing there. Bytes are streamed from the store; redirects are not followed, so
-//! that the password goes where the order says and nowhere else. Connections go where [`Egress`] admits them, and of an
-//! answer only its status and reason are told: a push is no way to read what only this machine can reach.
+//! stored metadata -> form -> registration (if requested), files, documentation, one after the other. The push ends if the
+//! registration is refused, or if the server does not answer; after a refused file the others are still sent, since they may be
+//! missing there. Bytes are streamed from the store; redirects are not followed, so that the password goes only to the URL of
+//! the order. Connections go where [`Egress`] admits them, and of an answer only status and reason are reported: a push cannot
+//! read what only this machine can reach.
 
 use std::time::Duration;
 
@@ -32,18 +32,17 @@ use crate::http::python::reply;
 use crate::http::python::rights;
 use crate::http::python::write::Refused;
 
-/// Largest provenance that is read: attestations, and what is around them.
+/// Largest provenance that is read: attestations and their envelope.
 const PROVENANCE_BYTES_MAX: u64 = 1 << 20;
 
-/// Time to connect, and time without a byte in either direction until the push is given up. A file may take as long
-/// as it takes.
+/// Timeout to connect, and timeout without a byte in either direction. The whole upload has none.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What is told of an answer's reason at most, in characters.
+/// Characters of an answer's reason that are reported at most.
 const REASON_CHARS_MAX: usize = 200;
 
-/// Where the uploads go.
+/// The server that uploads go to.
 pub(super) struct Target<'order> {
     egress: &'order Egress,
     client: Client,
@@ -64,7 +63,7 @@ impl UploadReply {
         matches!(self.status, 200 | 201)
     }
 
-    /// Whether files can follow a registration that ended so. Indexes that need none answer that it is gone.
+    /// Whether files can follow after this answer to a registration. Indexes without registration answer 410.
     fn lets_files_follow(&self) -> bool {
         self.is_success() || self.status == 410
     }
@@ -83,7 +82,7 @@ pub(super) async fn release(
     target: &Target<'_>,
     register_project: bool,
 ) -> Result<Response, Refused> {
-    // Nobody in particular does not make this server send anything.
+    // Anonymous senders cannot make this server send anything.
     let lack = principal.lack(Scope::PythonUpload, object);
     if principal.user_name().is_none() || lack.is_some() {
         let needed =
@@ -104,7 +103,7 @@ pub(super) async fn release(
     Ok(reply::result(status, "actionlog", log, None))
 }
 
-/// What is pushed.
+/// The release to push.
 pub(super) struct Release<'stage> {
     name: &'stage str,
     version: &'stage str,
@@ -116,7 +115,7 @@ pub(super) struct Release<'stage> {
 }
 
 impl<'stage> Release<'stage> {
-    /// These files of the release, and what is known of it.
+    /// Finds these files of the release, and its metadata.
     pub(super) async fn find(
         ask: &Ask,
         source: &PushSource<'stage>,
@@ -138,7 +137,7 @@ impl<'stage> Release<'stage> {
         Ok(Release { name, version, stage, project, files, docs, metadata })
     }
 
-    /// One upload after the other; `log` says how each went. True if all were taken.
+    /// Uploads one file after the other; `log` says how each went. True if all were accepted.
     async fn push(
         &self,
         ask: &Ask,
@@ -201,11 +200,11 @@ impl<'stage> Release<'stage> {
         is_done
     }
 
-    /// The stored metadata as fields; lists repeat theirs, what is empty is left out.
+    /// The stored metadata as fields; a list becomes repeated fields, empty values are left out.
     fn form(&self, action: &str) -> Form {
         let mut form = Form::new().text(":action", action.to_owned()).text("protocol_version", "1");
         for (key, value) in &self.metadata {
-            // What every other index calls it.
+            // The field's name in every other index.
             let key = if key == "provides_extras" { "provides_extra" } else { key };
             let values = match value {
                 Value::String(text) => std::slice::from_ref(text).to_vec(),
@@ -231,7 +230,7 @@ impl<'stage> Release<'stage> {
         }
     }
 
-    /// The file's bytes, read as they are sent, and what tells that they are.
+    /// The file's bytes, read as they are sent, and the movement of that.
     async fn part(
         &self,
         ask: &Ask,
@@ -263,7 +262,7 @@ async fn attestations(ask: &Ask, file: &ReleaseFile) -> Option<String> {
 /// Changes whenever a piece of a body is taken, and ends with the body.
 type Movement = watch::Receiver<()>;
 
-/// Of an upload whose form is sent at once.
+/// The movement of an upload whose form is sent at once.
 fn still() -> Movement {
     watch::channel(()).1
 }
@@ -278,7 +277,7 @@ where
     (body, movement)
 }
 
-/// Ends when nothing of the body was taken for so long; or, after the last of it, nothing was answered.
+/// Returns when no byte of the body was taken for `stall_timeout`, or, after the last byte, no answer came for as long.
 async fn stalled(mut movement: Movement, stall_timeout: Duration) {
     while let Ok(moved) = timeout(stall_timeout, movement.changed()).await {
         if moved.is_err() {
@@ -287,7 +286,7 @@ async fn stalled(mut movement: Movement, stall_timeout: Duration) {
     }
 }
 
-/// Notes how an upload ended: with the server's status, or -1 and why there is none.
+/// Notes how an upload ended: the server's status, or -1 and why there is none.
 fn tell(log: &mut Vec<Value>, outcome: UploadReply, entry: Vec<Value>, exception: &str) {
     if outcome.status == 0 {
         log.push(json!([-1, exception, outcome.text]));
@@ -351,7 +350,7 @@ impl<'order> Target<'order> {
     }
 }
 
-/// The reason that a server gives beside its status, bounded and in printable ASCII.
+/// The reason phrase of an answer, bounded and in printable ASCII.
 fn reason(answer: &Answer) -> String {
     let given = answer.extensions().get::<ReasonPhrase>().map(|given| given.as_bytes());
     let usual = answer.status().canonical_reason().unwrap_or_default().as_bytes();
@@ -361,7 +360,7 @@ fn reason(answer: &Answer) -> String {
 
 const LATE: &str = "the server did not answer in time";
 
-/// Why nothing was answered, in words of this server: those of a library may hold what a stranger sent.
+/// Why there was no answer, in this server's own words: a library's error may repeat text from strangers.
 fn cause(error: &reqwest::Error) -> String {
     tracing::info!(error = %causes(error), "a push to a server elsewhere failed");
     if error.is_timeout() {
@@ -416,8 +415,7 @@ mod tests {
     const STALL_TIMEOUT: Duration = Duration::from_secs(3);
     const PIECES: u64 = 10;
 
-    /// What becomes of an upload whose pieces come `interval` apart, to a server that answers when all are there;
-    /// or never.
+    /// Uploads pieces that come `interval` apart to a server that answers when all have come, or never.
     async fn check(interval: Duration, answers: bool, expected: (u16, &str)) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
@@ -454,7 +452,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_push_that_stands_still_is_given_up() {
-        // Longer than the timeout on the whole, but never without a byte for so long.
+        // The whole upload takes longer than the timeout, but no pause between bytes does.
         let interval = Duration::from_millis(400);
         tokio::join!(
             check(interval, true, (200, "OK")),

@@ -1,7 +1,7 @@
-//! The one call of XML-RPC that is answered: `search`, as `pip search` sends it.
+//! The one XML-RPC call that is answered: `search`, as `pip search` sends it.
 //!
-//! `<methodCall>` with a struct of `name` and `summary`, each a text or a list of texts, and `and` or `or`. What
-//! else is in it is passed over; entities beyond XML's own are refused, so that none can expand.
+//! `<methodCall>` with a struct of `name` and `summary`, each a text or a list of texts, and `and` or `or`. Everything else in
+//! it is ignored; entities beyond XML's own are refused, so that none can expand.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use quick_xml::Reader;
 use quick_xml::escape::{escape, resolve_xml_entity};
 use quick_xml::events::Event;
 
-/// How deep elements may lie within each other.
+/// The greatest depth of nested elements.
 const DEPTH_MAX: usize = 32;
 
 /// Texts of one query.
@@ -18,13 +18,13 @@ const TERMS_MAX: usize = 16;
 /// What is searched for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Query {
-    /// What names shall have in them.
+    /// Texts that a name must contain.
     pub(super) terms: Vec<String>,
-    /// Whether all of it, or any.
+    /// Whether a name must contain all of them, or any.
     pub(super) wants_all: bool,
 }
 
-/// A body that is no such call.
+/// The body is no such call.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CallError {
     #[error("the body is not XML: {0}")]
@@ -93,7 +93,7 @@ struct Call {
     method: String,
     /// Since the last element began or ended.
     text: String,
-    /// Of a struct's member.
+    /// The name of a struct's member.
     member: Option<String>,
     /// Texts of members, each with its member's name.
     terms: Vec<(String, String)>,
@@ -124,7 +124,7 @@ impl Call {
             let terms = self.terms.iter().filter(|(member, _)| member == name);
             terms.map(|(_, text)| text.clone()).collect::<Vec<_>>()
         };
-        // Names alone are searched; what is looked for in summaries only, may be in a name, too.
+        // Only names are searched. A query for summaries alone searches names, too.
         let names = of("name");
         let terms = if names.is_empty() { of("summary") } else { names };
         Query { terms, wants_all: self.operator.as_deref() != Some("or") }
@@ -178,7 +178,7 @@ pub(super) fn fault(error: &CallError) -> String {
     )
 }
 
-/// Without the characters that XML cannot hold.
+/// The text without characters that XML cannot have.
 fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }

@@ -1,7 +1,7 @@
-//! Pages of stages that are mirrors or inherit from some: made of what is known of the upstreams.
+//! Pages of stages that are mirrors, or have mirrors among their bases: made of what is known of the upstreams.
 //!
-//! Who may not read the stage has upstream asked nothing. A page is finished once for each state of the stages and of what
-//! their upstreams say.
+//! Upstreams are asked only for senders who may read the stage. A page is finished once for each state of the stages and of
+//! their upstreams.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::http::python::reply as answer;
 use crate::http::python::rights::{About, admit, refused_reader};
 use crate::http::respond::{Conditions, respond_now};
 
-/// For what upstream has not confirmed in time: nobody keeps it.
+/// For pages that upstream has not confirmed in time: caches must not keep them.
 const STALE: HeaderValue =
     HeaderValue::from_static("max-age=0, must-revalidate, no-cache, no-store");
 const WARNING_STALE: HeaderValue = HeaderValue::from_static("110 larder \"Response is Stale\"");
@@ -46,7 +46,7 @@ pub(in crate::http::python) fn failed(stage: &str, trouble: &UpstreamError) -> H
 fn failed_with(text: String, trouble: &UpstreamError) -> HttpError {
     match (trouble.is_busy, trouble.is_offline) {
         (true, _) => HttpError::unavailable(text, 2),
-        // What a cache answers that may not ask; pip does not try it again.
+        // The status of a cache that may not ask; pip does not retry it.
         (false, true) => HttpError::refused(StatusCode::GATEWAY_TIMEOUT, text),
         (false, false) => HttpError::refused(StatusCode::BAD_GATEWAY, text),
     }
@@ -73,7 +73,7 @@ pub(super) fn page_now(
     Some(with_serial(response, finished.page.last_serial()))
 }
 
-/// Where the finished page is kept.
+/// The place of the finished page in the cache.
 fn key(request: PageRequest<'_>) -> FinishedKey {
     FinishedKey {
         stage: request.stage.into(),
@@ -125,7 +125,7 @@ pub(super) async fn page(
     let finished = match mirrors.finished(&key, stamp, &versions) {
         Some(finished) => finished,
         None => {
-            // What is rendered for the first time since a start or a change of the settings may lack sizes.
+            // The first rendering after a start or a change of the settings may lack sizes.
             for (stage, known) in &heard {
                 if let (Some(project), Some(mirror)) = (project, mirrors.of(stage)) {
                     mirrors.fill_sizes(&mirror, project, known);
@@ -208,7 +208,7 @@ fn rendered(
     Some(merged_page(&merged, form, links))
 }
 
-/// What the mirrors know of a project, of those that are asked for it.
+/// What each mirror that is asked for a project knows of it.
 pub(in crate::http::python) async fn project_of<'order>(
     ask: &Ask,
     order: &ResolutionOrder<'order>,
@@ -227,7 +227,7 @@ pub(in crate::http::python) async fn project_of<'order>(
     Ok((heard, any_stale))
 }
 
-/// Leaves out the mirrors whose upstreams have another project of this name.
+/// Leaves out mirrors whose upstreams have a different project with this name.
 pub(in crate::http::python) fn keep_one_project(
     order: &ResolutionOrder<'_>,
     project: &ProjectName,
@@ -241,8 +241,8 @@ pub(in crate::http::python) fn keep_one_project(
     heard.retain(|(mirror, _)| !apart.contains(mirror.name()));
 }
 
-/// The mirrors whose files of a project count: of those that are asked, all but those whose upstreams have another project
-/// of this name. Where something is not known, that is an error: it might decide.
+/// The mirrors whose files of a project count: those that are asked, without those whose upstreams have a different project
+/// with this name. If something unknown might decide that, it is an error.
 pub(in crate::http::python) async fn mirrors_of_one_project<'order>(
     ask: &Ask,
     order: &ResolutionOrder<'order>,
@@ -265,7 +265,7 @@ pub(in crate::http::python) async fn mirrors_of_one_project<'order>(
     Ok(stages.filter(|stage| !apart.contains(&stage.name())).collect())
 }
 
-/// What the mirrors know of the list of projects.
+/// What the mirrors know of their lists of projects.
 async fn lists_of<'order>(
     ask: &Ask,
     order: &ResolutionOrder<'order>,
@@ -283,10 +283,10 @@ async fn lists_of<'order>(
     Ok((heard, any_stale))
 }
 
-/// Asks the upstreams for the project anew, for somebody who may read it.
+/// Asks all upstreams for the project again, if the sender may read it.
 ///
 /// # Errors
-/// The first of them that has not answered, and why; also if what was known of it stays. All are asked.
+/// The first upstream that has not answered, and why, even if what was known of it still counts.
 pub(super) async fn refresh(
     ask: &Ask,
     stage: &str,
