@@ -1,9 +1,9 @@
-//! Who a client is: the address of a connection, or the one that a trusted proxy vouches for.
+//! Who a client is: the address of a connection, or the one that a trusted proxy reports.
 //!
-//! peer + header -> [`ClientAddress::resolve`] -> [`ClientAddress`] -> [`ClientKey`], under which limits count.
-//! One header is read, which the configuration names, and only if a trusted proxy sent it. The proxy must append to it or
-//! set it; then no client can name anybody whom the proxy has not seen. A second header would be one that the proxy may
-//! pass on as the client wrote it.
+//! peer + header -> [`ClientAddress::resolve`] -> [`ClientAddress`] -> [`ClientKey`], under which limits count. Only one header
+//! is read, which the configuration names, and only from a trusted proxy. The proxy must set it or append to it; then no client
+//! can report an address that the proxy has not seen. A second header might be one that the proxy passes on as the client wrote
+//! it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -19,7 +19,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub enum ClientAddress {
     /// Reached over TCP. IPv4 addresses in IPv6 clothes (`::ffff:192.0.2.1`) are IPv4 here.
     Ip(IpAddr),
-    /// Reached over a unix socket, hence on the same machine; there is no telling such peers apart.
+    /// A client of a unix socket, and so a process of this machine; such clients cannot be distinguished.
     Unix,
 }
 
@@ -40,15 +40,15 @@ impl fmt::Display for ClientAddress {
 }
 
 impl ClientAddress {
-    /// The client behind `peer`: `peer` itself unless it is trusted, else the address that it reports.
+    /// The client behind `peer`: the address that it reports if it is trusted, else `peer` itself.
     ///
-    /// All lines of the proxies' header are one list, `for=` in the case of `Forwarded` (RFC 7239), and addresses in that
-    /// of any other. It is walked from the right, where the nearest proxy appends, past addresses of trusted proxies, to
-    /// the first other one. goaurrpc takes the left-most, which is whatever the client has written there: with it anyone
-    /// can choose to be counted as somebody else. An element that is no address (`unknown`, `_hidden`, garbage) ends the
-    /// walk, since whatever is left of it was vouched for by nobody we know; then the last trusted address counts.
+    /// All lines of the proxies' header are one list, `for=` in the case of `Forwarded` (RFC 7239), and addresses in that of
+    /// any other. It is walked from the right, where the nearest proxy appends, past addresses of trusted proxies, to the first
+    /// other one. goaurrpc takes the left-most, which is whatever the client has written there: so any client can choose to be
+    /// counted as another one. An element that is no address (`unknown`, `_hidden`, garbage) ends the walk, since no trusted
+    /// proxy reported what is left of it; then the last trusted address counts.
     pub fn resolve(peer: Self, headers: &HeaderMap, trusted: &TrustedProxies) -> Self {
-        // Without a proxy there is none, and this is cheaper than looking it up.
+        // Fast path without a proxy: this is cheaper than looking the header up.
         let has_header = || headers.keys().any(|name| *name == trusted.header);
         if !trusted.contains(peer) || !has_header() {
             return peer;
@@ -125,7 +125,7 @@ impl TrustedProxies {
         Self { header, ..self }
     }
 
-    /// Whether `address` is one of them.
+    /// Whether `address` is a trusted proxy.
     pub fn contains(&self, address: ClientAddress) -> bool {
         match address {
             ClientAddress::Unix => self.trusts_this_machine,
@@ -277,7 +277,7 @@ mod tests {
         ] {
             check_reading(header, "10.1.2.3", all, client);
         }
-        // Also where the one that counts says nothing.
+        // The other headers are not read even if the configured one has no address.
         let all = "x-forwarded-for: unknown\nx-real-ip: 8.8.8.1\nforwarded: for=8.8.8.3";
         check("10.1.2.3", all, "10.1.2.3");
         check("10.1.2.3", "x-forwarded-for: \nx-real-ip: 8.8.8.1", "10.1.2.3");

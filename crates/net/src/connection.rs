@@ -1,7 +1,7 @@
 //! One connection, from the accepted socket to its end.
 //!
-//! TLS -> hyper, with room for what it keeps -> [`Front`] -> router. hyper is made when a request begins, and taken away
-//! between requests where memory is short. What hyper refuses without a text gets one here.
+//! TLS -> hyper, with room for what it keeps -> [`Front`] -> router. hyper is created when a request begins, and dropped
+//! between requests if memory is short. Where hyper would refuse without a text, this adds one.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -22,8 +22,8 @@ use super::socket::{Layer, Stream};
 use super::wire::{Parking, Version, Wire};
 use super::{Limits, Peer};
 
-/// How long a request waits for memory, unread in the system's buffer, before it is refused; and how often it asks. A
-/// thousand connections that come at once while a thousand others end need room for a moment only.
+/// How long a request waits for memory, unread in the system's buffer, before it is refused; and how often it retries. If a
+/// thousand connections come while a thousand others end, they need extra room only for a moment.
 const ROOM_PATIENCE: Duration = Duration::from_secs(1);
 const ROOM_INTERVAL: Duration = Duration::from_millis(25);
 
@@ -35,9 +35,9 @@ enum End {
     Refused,
     /// The request line does not end.
     UrlTooLong,
-    /// There is no memory for more of what is sent.
+    /// There is no memory to read more.
     NoRoom,
-    /// hyper refused a head with this status and reason; nobody has been told yet.
+    /// hyper refused a head with this status and reason; the client does not know yet.
     Malformed(StatusCode, String),
 }
 
@@ -159,8 +159,7 @@ pub(super) async fn run(
         Wire::new(layer, progress.clone(), parking.clone(), share.clone(), url_bytes_max);
     let mut front =
         Front { door, peer, progress: progress.clone(), share: share.clone(), url_bytes_max };
-    // hyper is there from the first byte of a request until the connection waits for the next one and is asked to keep
-    // nothing meanwhile.
+    // hyper exists from the first byte of a request until the connection waits for the next one and must give up its memory.
     let end = loop {
         let woken = poll_fn(|cx| {
             progress.register(cx.waker());
@@ -257,7 +256,7 @@ fn last_words(status: StatusCode, text: &str, is_head: bool) -> String {
     )
 }
 
-/// What to do about a head that hyper refuses; `reason` is hyper's text.
+/// The text for a head that hyper refuses; `reason` is hyper's.
 fn malformed(reason: &str) -> String {
     let advice = [
         (

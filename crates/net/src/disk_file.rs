@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 
 use super::sendfile;
 
-/// What is handed to hyper in place of a file's bytes. It is never read, so it takes no memory.
+/// hyper gets these bytes instead of a file's. They are never read, so they take no memory.
 static STAND_IN: LazyLock<Bytes> = LazyLock::new(|| vec![0; PIECE_BYTES].into());
 
 /// The most that is queued at once.
@@ -38,8 +38,8 @@ const READ_BYTES: usize = 128 << 10;
 /// The most that is copied at once where the system does not send files.
 const COPY_BYTES: usize = 64 << 10;
 
-/// An extension of a response: its body has exactly these bytes of this file, which do not change while it is open. It
-/// counts only if the response's `Content-Length` says as many.
+/// An extension of a response: its body is these bytes of this file, which do not change while it is open. It is ignored unless
+/// the response's `Content-Length` matches.
 #[derive(Clone)]
 pub struct FileRange {
     file: Arc<dyn AsFd + Send + Sync>,
@@ -67,7 +67,7 @@ impl fmt::Debug for FileRange {
     }
 }
 
-/// What is left to queue of a [`FileRange`].
+/// The rest of a [`FileRange`] that is not queued yet.
 pub(super) struct FileBody {
     rest: FileRange,
     /// Reads the next piece into the system's cache.
@@ -136,7 +136,7 @@ impl fmt::Debug for Piece {
 }
 
 impl Piece {
-    /// Writes `slices` up to the end of the piece's stand-in, or a part of them: how many bytes.
+    /// Writes `slices` up to the end of the piece's stand-in, or a part of them; returns how many bytes.
     pub(super) fn poll_write(
         &mut self,
         stream: &TcpStream,
@@ -165,14 +165,14 @@ impl Piece {
         self.sent == self.bytes
     }
 
-    /// Whether these are the bytes that hyper has left of the stand-in.
+    /// Whether `slice` is what hyper has left of the stand-in.
     fn is_stand_in(&self, slice: &[u8]) -> bool {
         slice.as_ptr().addr() == STAND_IN.as_ptr().addr() + self.sent
             && slice.len() == self.bytes - self.sent
     }
 }
 
-/// Writes some of these bytes as the process reads them, where the system does not send the file.
+/// Reads some of these bytes and writes them, if the system does not send the file.
 fn poll_copy(
     stream: &TcpStream,
     cx: &mut Context<'_>,
@@ -194,7 +194,7 @@ fn poll_copy(
     }
 }
 
-/// Whether a read of these bytes would not wait for the disk, as far as a byte here and there tells.
+/// Whether a read of these bytes would not wait for the disk, judged by samples.
 #[cfg(target_os = "linux")]
 fn is_cached(file: BorrowedFd<'_>, at: u64, bytes: usize) -> bool {
     use rustix::io::{ReadWriteFlags, preadv2};
@@ -212,7 +212,7 @@ fn is_cached(_: BorrowedFd<'_>, _: u64, _: usize) -> bool {
     false
 }
 
-/// Reads these bytes once, so that the system has them in its cache.
+/// Reads these bytes once, to bring them into the system's cache.
 fn read_through(file: BorrowedFd<'_>, at: u64, bytes: usize) -> io::Result<()> {
     let mut buffer = vec![0; READ_BYTES.min(bytes)];
     let mut read = 0;

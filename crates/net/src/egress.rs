@@ -1,12 +1,12 @@
-//! Where this process connects to on somebody else's word: public addresses, and what the configuration names.
+//! Where this process may connect to for others: to public addresses, and to those that the configuration names.
 //!
-//! URL -> [`Egress::check`] (an address in the URL itself) -> [`Egress::client`], whose resolver passes on only the
-//! addresses that [`Egress::admits`] -> connection. The client connects to nothing but what the resolver passed on, so a
-//! name that leads elsewhere a moment later changes nothing. It follows no redirects and reads no proxy from the
-//! environment: behind one, nobody would see where a connection ends.
+//! URL -> [`Egress::check`] (an address in the URL itself) -> [`Egress::client`], whose resolver passes on only the addresses
+//! that [`Egress::admits`] -> connection. The client connects only to these, so it does not matter if the name resolves to
+//! another address a moment later. It follows no redirects and reads no proxy from the environment: behind one, the address of
+//! a connection could not be checked.
 //!
-//! For URLs of users, and for where the server of `aur.source` redirects to. What the operator names in the configuration
-//! (database, blobs, the host of that source) is admitted by being named there.
+//! It applies to URLs of users, and to redirects of `aur.source`. Hosts that the operator names in the configuration (database,
+//! blobs, that source) are always admitted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ const PRIVATE_IPV4: [(Ipv4Addr, u32); 16] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),      // reserved, broadcast
 ];
 
-/// The only block of IPv6 that is given out to the public, and what in it is not public.
+/// The only block of IPv6 with public addresses, and its parts that are not public.
 const PUBLIC_IPV6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 const PRIVATE_IPV6: [(Ipv6Addr, u32); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // protocol assignments: Teredo, benchmarks, ORCHID
@@ -46,7 +46,7 @@ const PRIVATE_IPV6: [(Ipv6Addr, u32); 4] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20), // documentation
 ];
 
-/// IPv4 behind a translator (RFC 6052): what a resolver of a network without IPv4 gives for every name.
+/// IPv4 through a translator (RFC 6052): in a network without IPv4, the resolver returns these for every name.
 const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
 /// The rule. Cheap to clone.
@@ -72,7 +72,7 @@ impl Egress {
         Egress { allowed: allowed.into_iter().collect(), named: None }
     }
 
-    /// Also allows every address that this host of a URL resolves to.
+    /// Also allows all addresses that this host of a URL resolves to.
     pub fn naming(self, host: &str) -> Egress {
         Egress { named: Some(host.into()), ..self }
     }
@@ -89,7 +89,7 @@ impl Egress {
     /// # Errors
     /// [`NotPublic`], for a URL of another scheme or without a host as well.
     pub fn check(&self, url: &Url) -> Result<(), NotPublic> {
-        // Of http and https URLs, whose addresses have one spelling here, however they were written.
+        // In http and https URLs the parser has normalized every spelling of an address.
         let host = url.host_str().unwrap_or_default();
         let is_admitted = match host.trim_matches(['[', ']']).parse() {
             Ok(ip) => self.is_named(host) || self.admits(ip),
@@ -114,7 +114,7 @@ impl Egress {
 
     /// The addresses of `host` that a connection may go to.
     async fn addresses(&self, host: String) -> Result<Vec<SocketAddr>, NotPublic> {
-        // One answer for a name that is unknown and for one that leads inside: who asks need not learn which.
+        // An unknown name gets the same answer as one of an internal host, so that the answer does not reveal which it is.
         let found: Vec<SocketAddr> = match tokio::net::lookup_host((host.as_str(), 0)).await {
             Ok(found) => found.collect(),
             Err(error) => {

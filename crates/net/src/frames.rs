@@ -1,7 +1,7 @@
-//! What HTTP/2 frames that were read make the library keep: parts of frames, header blocks, and data.
+//! What the library keeps of HTTP/2 frames that were read: parts of frames, header blocks, and data.
 //!
-//! bytes as they come -> [`Frames::take`] -> counts. It follows the lengths of frames and looks at nothing else; what
-//! is wrong with a frame is for the library to say.
+//! bytes as they come -> [`Frames::take`] -> counts. It follows the lengths of frames and checks nothing else; the library
+//! reports invalid frames.
 
 /// The client's first bytes, before its first frame.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -9,7 +9,7 @@ pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Length, type, flags and stream of a frame.
 const HEADER_BYTES: usize = 9;
 
-/// What the library keeps for each piece of data beside its bytes.
+/// Memory that the library needs for each piece of data, besides its bytes.
 pub(super) const PIECE_BYTES: u64 = 256;
 
 const DATA: u8 = 0;
@@ -23,12 +23,12 @@ pub(super) struct Frames {
     preface_bytes: usize,
     header: [u8; HEADER_BYTES],
     header_bytes: usize,
-    /// Of the payload that is being read.
+    /// Bytes left of the payload that is being read.
     payload_left: usize,
     payload_read: usize,
-    /// Of the header block that has not ended.
+    /// Bytes of the header block that has not ended.
     open_block_bytes: usize,
-    /// Of header blocks that have ended, since this was taken last.
+    /// Bytes of header blocks that have ended since the last call of `take_block_bytes`.
     block_bytes: usize,
     data_bytes: u64,
     data_pieces: u64,
@@ -81,17 +81,17 @@ impl Frames {
         (self.header_bytes, self.payload_read) = (0, 0);
     }
 
-    /// Of a frame that has not ended.
+    /// Bytes of a frame that has not ended.
     pub(super) fn partial_bytes(&self) -> usize {
         self.payload_read
     }
 
-    /// Of a header block that has not ended.
+    /// Bytes of a header block that has not ended.
     pub(super) fn open_block_bytes(&self) -> usize {
         self.open_block_bytes
     }
 
-    /// Of header blocks that have ended since this was asked last.
+    /// Bytes of header blocks that have ended since the last call.
     pub(super) fn take_block_bytes(&mut self) -> usize {
         std::mem::take(&mut self.block_bytes)
     }
@@ -112,8 +112,8 @@ mod tests {
         frame
     }
 
-    /// Frames that are read in pieces of every size, and what is counted in the end: of a partial frame, of an open
-    /// block, of whole ones, of data, and pieces of it.
+    /// Reads the frames in pieces of every size and compares the counts: bytes of a partial frame, of an open block, of whole
+    /// blocks and of data, and pieces of data.
     #[track_caller]
     fn check(all: &[Vec<u8>], expected: (usize, usize, usize, u64, u64)) {
         let bytes = [PREFACE, &all.concat()].concat();

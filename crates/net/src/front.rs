@@ -21,22 +21,22 @@ use super::{Peer, host, sendfile};
 /// Size of the largest HTTP/2 frame that clients accept by default: smaller pieces would make more frames.
 const HTTP2_PIECE_BYTES: usize = 16 * 1024;
 
-/// What a request with a body takes beside what is read of it: its head pins a buffer, the body has another one, and there
-/// is what reads it.
+/// Memory of a request with a body, besides what is read of it: its head keeps a buffer alive, the body has another one, and a
+/// handler reads it.
 const BODY_BYTES: usize = 32 << 10;
 
-/// What an open HTTP/2 request takes: the stream, its task, and what answers it.
+/// Memory of an open HTTP/2 request: the stream, its task, and its handler.
 const STREAM_BYTES: usize = 3 << 10;
 
-/// What a field takes in the map of a request's headers, beside its bytes.
+/// Memory of a field in the map of a request's headers, besides its bytes.
 const FIELD_BYTES: usize = 104;
 
-/// An answer of its own that is larger counts as long as its reader has not taken it. Over HTTP/1.1 there is one at a time,
-/// and the system's buffers have room for such a one.
+/// A larger answer that was made for one request counts until its reader has taken it. A smaller one does not count over
+/// HTTP/1.1: there is one at a time, and the system's buffers have room for it.
 const OWN_ANSWER_BYTES_MIN: u64 = 64 << 10;
 const OWN_HTTP2_ANSWER_BYTES_MIN: u64 = 4 << 10;
 
-/// When a client that found no room may come again.
+/// When a client that found no room may try again.
 pub(super) const RETRY_SECONDS: u32 = 2;
 
 /// The text of a 503 when the memory for connections is taken.
@@ -50,8 +50,8 @@ pub(super) fn url_too_long(url_bytes_max: usize) -> String {
     )
 }
 
-/// An extension of a response whose body was made for this one request, where the body itself does not tell: it is in
-/// memory that is used again later. What is shared by many answers is not counted for each of them.
+/// An extension of a response: its body was made for this request, although the body's memory is reused and does not show that.
+/// Bodies that many answers share are not counted for each.
 #[derive(Clone, Copy, Debug)]
 pub struct MadeForOne;
 
@@ -63,11 +63,11 @@ pub trait Door: Send + Sync {
 
 /// The answer of a [`Door`].
 pub enum Answered {
-    /// It is there.
+    /// The response is ready.
     Now(Response<Body>),
-    /// It is there, and its body is a finished one: these very bytes, at this place in memory, will be sent again.
+    /// The response is ready, and its body is a finished one: these bytes, at this place in memory, will be sent again.
     Finished(Response<Body>),
-    /// It is being made.
+    /// The response is being made.
     Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Front {
 }
 
 impl Front {
-    /// Notes that the bytes to come are those of a body, though nobody reads it.
+    /// Notes that the next bytes are a body, although no handler reads it.
     fn leave_body_unread(&self, body: &Incoming) {
         if !body.is_end_stream() {
             self.progress.left_body_unread.store(true, Relaxed);
@@ -111,7 +111,7 @@ impl Front {
         Answer(Source::Ready(Some(made.outgoing(is_finished, held, responding))))
     }
 
-    /// An answer before anybody looks at what is asked.
+    /// Refuses a request before its path is looked at.
     fn refused(&self, status: StatusCode, text: String, held: Option<Held>) -> Answer {
         self.ready(Made::shared(at_once(status, text)), false, held)
     }
@@ -196,7 +196,7 @@ fn no_room() -> Response<Body> {
     response
 }
 
-/// What a body is coded in for the way, beside or instead of `chunked`, which is undone below.
+/// A transfer coding of a body other than `chunked`, which is decoded below.
 fn unknown_coding(headers: &http::HeaderMap) -> Option<String> {
     let codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     let codings = codings.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
@@ -213,13 +213,13 @@ enum Source {
         making: Pin<Box<dyn Future<Output = Response<Body>> + Send>>,
         /// Present until the response is there.
         handling: Option<Handling>,
-        /// What the request takes, if it is not over at once.
+        /// The memory of the request, unless it is over at once.
         held: Option<Held>,
     },
     Ready(Option<Response<Outgoing>>),
 }
 
-/// An answer that is there, and what of it is counted.
+/// A response, and the memory of it that is counted.
 struct Made {
     response: Response<Body>,
     /// The first part of its body, if that was looked at.
@@ -228,7 +228,7 @@ struct Made {
 }
 
 impl Made {
-    /// Nothing of it is counted: it is small, or there anyway.
+    /// A response that is not counted: it is small, or its memory is shared.
     fn shared(response: Response<Body>) -> Self {
         Self { response, first: Bytes::new(), held: None }
     }
@@ -267,8 +267,8 @@ impl Future for Answer {
     }
 }
 
-/// Takes room for an answer that was made for one request, as long as its reader has not taken it; what is shared with
-/// others is there anyway.
+/// Takes room for an answer that was made for one request, until its reader has taken it. Answers that share their memory are
+/// not counted.
 fn counted(mut response: Response<Body>, progress: &Progress, cx: &mut Context<'_>) -> Made {
     let is_http2 = progress.is_http2();
     let bytes_min = if is_http2 { OWN_HTTP2_ANSWER_BYTES_MIN } else { OWN_ANSWER_BYTES_MIN };
@@ -354,17 +354,17 @@ pub(super) struct Outgoing {
     file: Option<Box<FileBody>>,
     /// It may be sent as a file.
     is_finished: bool,
-    /// What is left of a frame that is handed out in pieces.
+    /// The rest of a frame that is sent in pieces.
     rest: Bytes,
-    /// What the request and this answer take, if they are counted.
+    /// The memory of the request and of this answer, if it is counted.
     _held: (Option<Held>, Option<Held>),
     responding: Responding,
 }
 
 impl Outgoing {
-    /// hyper takes a frame as soon as an HTTP/2 client takes one byte of it, and that would be the last we heard of the
-    /// body. In pieces, it stays with us until the client has taken nearly all of it. Over HTTP/1.1, where the socket
-    /// itself tells, large writes are cheaper.
+    /// hyper takes a whole frame as soon as an HTTP/2 client takes one byte of it, and nothing would tell how the rest is
+    /// doing. In pieces, the body stays here until the client has taken nearly all of it. Over HTTP/1.1 the socket itself
+    /// tells, so large writes are cheaper.
     fn piece(&mut self, mut bytes: Bytes) -> Bytes {
         let progress = self.responding.progress();
         if progress.is_http2() {

@@ -1,7 +1,7 @@
-//! The host that a request is for: named once, and the same for all who look at it (RFC 9112, 3.2).
+//! The host of a request: named once, so that every server takes the same one (RFC 9112, 3.2).
 //!
-//! Two servers that take a request to be for two hosts can be played off against each other. So a request with two
-//! `Host` lines, or without one, is refused, and the authority of a request's target takes the place of `Host`.
+//! If two servers take a request to be for different hosts, an attacker can use that. So a request with two `Host` lines, or
+//! without one, is refused, and the authority of a request's target replaces `Host`.
 
 use http::header::HOST;
 use http::request::Parts;
@@ -51,7 +51,7 @@ pub(super) fn settle(head: &mut Parts) -> Result<(), HostFault> {
             }
             Ok(())
         }
-        // HTTP/1.0 knows no `Host`.
+        // HTTP/1.0 has no `Host`.
         None if host.is_none() && head.version > Version::HTTP_10 => Err(HostFault::Missing),
         None => Ok(()),
     }
@@ -79,12 +79,12 @@ fn is_host(text: &[u8]) -> bool {
         }
 }
 
-/// Whether this may stand between brackets: an IPv6 address, but for its order.
+/// Whether `text` may be between brackets: only characters of an IPv6 address; their order is not checked.
 fn is_address(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte))
 }
 
-/// By byte: whether a name may consist of it. A table, since every request has a host to check.
+/// For each byte, whether a name may contain it. A table, because every request has a host to check.
 static IS_OF_NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;

@@ -1,14 +1,14 @@
-//! Connections: everything between a listening socket and the [`Door`] to what answers.
+//! Connections: everything between a listening socket and the [`Door`] to the handlers.
 //!
-//! address -> [`bind`] -> [`Listener`] -> [`Server::serve`]: accept -> admission -> TLS -> HTTP/1.1 or HTTP/2 -> door.
-//! Each connection is one task that does nothing but drive HTTP; one sweep per listener looks at all of them a few
-//! times per timeout and cuts off those that hold something without making progress. So a request costs no timer and
-//! no clock, and a slow or greedy client harms only itself. What connections keep in memory is bounded for all of them
-//! together; one that waits for its next request keeps nothing when memory is short.
+//! address -> [`bind`] -> [`Listener`] -> [`Server::serve`]: accept -> admission -> TLS -> HTTP/1.1 or HTTP/2 -> door. Each
+//! connection is one task that does nothing but drive HTTP; one sweep per listener looks at all of them a few times per timeout
+//! and closes those that hold resources without making progress. So a request costs no timer and no clock, and a slow or greedy
+//! client harms only itself. One bound holds for the memory of all connections together; when memory is short, a connection
+//! that waits for its next request keeps none.
 //!
-//! What is answered here, because no handler is reached: 400 and 431 for a head that hyper refuses, 400 for a request that
-//! names no host or several, 414 for a URL over [`Limits::url_bytes_max`]. Everything else is the door's. This crate
-//! knows no route, no surface and no configuration file, and never waits for one client on behalf of another.
+//! Requests that reach no handler are answered here: 400 and 431 for a head that hyper refuses, 400 for a request that names no
+//! host or several, 414 for a URL over [`Limits::url_bytes_max`]. Everything else is the door's. This crate knows no route, no
+//! surface and no configuration file, and never waits for one client on behalf of another.
 
 mod address;
 mod client;
@@ -43,7 +43,7 @@ pub use self::open_files::{OpenFiles, raise_open_files_limit};
 pub use self::server::Server;
 pub use self::tls::{Reload, TlsError, TlsReloader, install_crypto_provider};
 
-/// Who sent a request; every request carries it as an extension.
+/// The client that sent a request; every request carries it as an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The other end of the connection: the client, or the proxy in front of it ([`ClientAddress::resolve`]).
@@ -59,7 +59,7 @@ impl Peer {
     }
 }
 
-/// What one client, or all of them together, may take. Each bound is checked per connection unless it says otherwise.
+/// How much one client, or all together, may take. Each bound is checked per connection unless it says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections open at once, over all listeners of one [`Server`]; a further one is closed at once.
@@ -67,7 +67,7 @@ pub struct Limits {
     /// Connections open at once from one client ([`ClientKey`]); a further one is closed at once. 0 means no bound.
     /// Trusted proxies and unix socket peers are exempt: they speak for many clients.
     pub connections_per_client_max: usize,
-    /// Memory for what all connections of one [`Server`] keep of heads, in buffers and of answers that wait for their
+    /// Memory that all connections of one [`Server`] together keep for heads, in buffers and for answers that wait for their
     /// readers. Beyond it a request is answered with 503, or its connection is closed.
     pub connections_memory_bytes_max: usize,
     /// Size of a request's head in bytes, request line included; more is answered with 431. Values under 8192, and
@@ -124,10 +124,10 @@ impl Limits {
     }
 }
 
-/// Where connections are counted. The caller makes and registers the metrics; clones count into the same ones.
+/// The metrics of connections. The caller makes and registers them; clones count into the same ones.
 #[derive(Clone, Debug)]
 pub struct Counters {
-    /// Connections open now, those in their TLS handshake included.
+    /// Open connections, including those in their TLS handshake.
     pub connections_open: prometheus::IntGauge,
     /// Connections accepted and admitted.
     pub connections_accepted: prometheus::IntCounter,
@@ -148,7 +148,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counters that are registered nowhere: for tests, and for servers nobody measures.
+    /// Counters that are not registered: for tests, and for servers without metrics.
     pub fn unregistered() -> Self {
         let counter =
             |name: &str| prometheus::IntCounter::new(name, name).expect("the name is valid");

@@ -39,7 +39,7 @@ enum Listening {
 }
 
 impl Listener {
-    /// Where it listens: the port that the system chose in place of 0.
+    /// The address that it listens at, with the port that the system chose for 0.
     pub fn address(&self) -> &ListenAddress {
         &self.address
     }
@@ -127,7 +127,7 @@ fn advice(address: &ListenAddress, error: &io::Error) -> &'static str {
 fn bind_tcp(address: SocketAddr, is_taken_by_ipv4: bool) -> io::Result<Listener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if let SocketAddr::V6(v6) = address {
-        // [::] takes IPv4 along, unless 0.0.0.0 is listened on beside it: then the second one would fail.
+        // [::] also takes IPv4, unless there is a listener at 0.0.0.0: then the second one would fail.
         socket.set_only_v6(!v6.ip().is_unspecified() || is_taken_by_ipv4)?;
     }
     // Without it a restart would have to wait for the old connections' TIME_WAIT.
@@ -141,7 +141,7 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
     remove_if_dead(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
-    // From here on the file is ours to remove, also when something below fails.
+    // From here on the file belongs to us and is removed, also if something below fails.
     let file = SocketFile::new(path)?;
     socket.listen(BACKLOG)?;
     Listener::unix(socket.into(), Some(file))
@@ -171,7 +171,7 @@ fn remove_if_dead(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The file of a unix socket, as long as it is ours.
+/// The file of a unix socket, as long as it belongs to us.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
@@ -203,7 +203,7 @@ impl Drop for SocketFile {
 /// The sockets that systemd (or another program that speaks its protocol, `LISTEN_FDS`) has opened for this process; empty if none.
 /// They stay open in systemd, so that a restart refuses nobody.
 ///
-/// To be called once, early, before there are threads: it removes the variables from the environment.
+/// Call this once, early, before there are threads: it removes the variables from the environment.
 ///
 /// # Errors
 /// A descriptor is no listening stream socket; the message says which and what to change in the unit.
@@ -267,15 +267,15 @@ impl Accepting {
         })
     }
 
-    /// Stops listening; returns the connections that the kernel has made in the meantime. One that comes between the
-    /// last look and the closing is reset by the kernel, which no program can help.
+    /// Stops listening; returns the connections that the kernel has accepted in the meantime. The kernel resets one that comes
+    /// between the last look and the closing; no program can prevent that.
     pub(super) fn close(self) -> Vec<(Stream, ClientAddress)> {
         let mut queued = Vec::new();
         if self.is_handed_over {
             // The queue outlives us: our successor will take it.
             return queued;
         }
-        // The runtime tells only what it has heard of already; the socket itself knows.
+        // The runtime knows only of connections that it was notified of; the socket knows all.
         match self.socket {
             Waiting::Tcp(socket) => {
                 let Ok(socket) = socket.into_std() else { return queued };

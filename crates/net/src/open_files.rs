@@ -1,11 +1,11 @@
-//! The limit on open files, which is what a busy server runs into first.
+//! The limit on open files, which a busy server reaches first.
 
 use std::io;
 
 use rlimit::Resource;
 
-/// File descriptors beside the connections: listeners, data files, logs, upstream connections, the runtime's own, and
-/// up to 1,024 bodies as files in memory.
+/// File descriptors besides the connections: listeners, data files, logs, upstream connections, the runtime's own, and up to
+/// 1,024 bodies as files in memory.
 const OTHER_FILES: u64 = 1_280;
 
 /// Limits on open files after [`raise_open_files_limit`].
@@ -13,7 +13,7 @@ const OTHER_FILES: u64 = 1_280;
 pub struct OpenFiles {
     /// The limit that applies now.
     pub limit: u64,
-    /// What the wanted number of connections needs, other files included.
+    /// What the wanted number of connections needs, including other files.
     pub needed: u64,
 }
 

@@ -1,6 +1,6 @@
-//! What a connection has done so far.
+//! The progress of a connection.
 //!
-//! The connection's task counts into [`Progress`] as bytes and requests pass; the sweep of the listener reads it, see
+//! The connection's task counts bytes and requests into [`Progress`] as they pass; the sweep of the listener reads it, see
 //! [`super::timeouts`].
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use super::disk_file::Piece;
 use super::room::Share;
 use super::sendfile::BodyFile;
 
-/// What one connection has done so far. Written by its tasks, read by the sweep; no field depends on another.
+/// The progress of one connection. Its tasks write it, the sweep reads it; no field depends on another.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// Requests whose head is complete. Only the connection's own task writes it.
@@ -24,7 +24,7 @@ pub(super) struct Progress {
     handlers: AtomicU32,
     /// Responses that hyper still draws from.
     responses: AtomicU32,
-    /// Those of `responses` that wait for us, not for the client.
+    /// The `responses` that wait for us, not for the client.
     responses_not_ready: AtomicU32,
     /// Request bodies that a handler is waiting for.
     bodies_awaited: AtomicU32,
@@ -33,7 +33,7 @@ pub(super) struct Progress {
     /// Bytes of request bodies that have arrived, and the pieces that they came in.
     body_bytes_received: AtomicU64,
     body_pieces_received: AtomicU64,
-    /// Bytes of HTTP/2 header blocks that have ended, since somebody took note of them.
+    /// Bytes of HTTP/2 header blocks that have ended since they were last counted.
     pub(super) block_bytes: AtomicUsize,
     /// Body bytes handed to hyper, which takes them when the client does.
     body_bytes_sent: AtomicU64,
@@ -57,17 +57,17 @@ pub(super) struct Progress {
     pub(super) is_out_of_room: AtomicBool,
     /// The status with which hyper refused a head, held back by the wire and answered by the connection's task; or 0.
     pub(super) refusal_status: AtomicU16,
-    /// The wire is to be kept, for a last word, when hyper lets go of it.
+    /// Keep the wire, for a last answer, when hyper drops it.
     pub(super) keeps_wire: AtomicBool,
     /// The connection is being cut: no more patience with the bytes still in flight.
     pub(super) is_cut: AtomicBool,
     /// The task has ended.
     pub(super) is_done: AtomicBool,
     closes: AtomicBool,
-    /// What the connection takes of the process's memory; set once, when it begins.
+    /// The connection's share of the process's memory; set once, when it begins.
     pub(super) share: OnceLock<Arc<Share>>,
     waker: OnceLock<Waker>,
-    /// The file of the body that is to be written next, if it has one.
+    /// The file of the body that is written next, if it has one.
     file: Mutex<Option<Arc<BodyFile>>>,
     has_file: AtomicBool,
     /// Pieces of files whose stand-ins hyper has, in their order. Only the connection's own task uses it.
@@ -99,7 +99,7 @@ impl Progress {
         Counted::new(self.clone(), |progress| &progress.bodies_open)
     }
 
-    /// Whether arriving bytes are those of a request's body, wanted or not.
+    /// Whether arriving bytes are a request's body, even if no handler wants it.
     pub(super) fn is_within_body(&self) -> bool {
         self.bodies_open.load(Relaxed) > 0 || self.left_body_unread.load(Relaxed)
     }
@@ -146,7 +146,7 @@ impl Progress {
             && self.refusal().is_none()
     }
 
-    /// Has the connection's task look at it.
+    /// Wakes the connection's task.
     pub(super) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
@@ -167,13 +167,13 @@ impl Progress {
         Some(self.refusal_status.load(Relaxed)).filter(|&status| status != 0)
     }
 
-    /// The body that is to be written next is in this file, too.
+    /// Notes that this file has the body that is written next.
     pub(super) fn announce_file(&self, file: Arc<BodyFile>) {
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
         self.has_file.store(true, Relaxed);
     }
 
-    /// What was announced last, once.
+    /// Takes the file that was announced last.
     pub(super) fn take_file(&self) -> Option<Arc<BodyFile>> {
         // Asked at each write; both are done by the connection's own task.
         if !self.has_file.load(Relaxed) {
@@ -231,7 +231,7 @@ impl Progress {
         self.started.load(Relaxed) > 0
     }
 
-    /// Asks the connection to finish what it is doing and close.
+    /// Asks the connection to finish its requests and close.
     pub(super) fn close(&self) {
         self.closes.store(true, SeqCst);
         self.wake();
@@ -292,7 +292,7 @@ pub(super) struct Responding {
 }
 
 impl Responding {
-    /// From now on.
+    /// Counts from now on.
     pub(super) fn new(progress: &Arc<Progress>) -> Self {
         Self {
             waits: Waits::new(|progress| &progress.responses_not_ready),
@@ -313,7 +313,7 @@ impl Responding {
 impl Drop for Responding {
     fn drop(&mut self) {
         self.waits.set(&self.counted.progress, false);
-        // What came after the head was this request's body, not the start of the next head.
+        // The bytes after the head were this request's body, not the start of the next head.
         self.counted.progress.has_partial_head.store(false, Relaxed);
     }
 }
@@ -345,14 +345,14 @@ impl Waits {
     }
 }
 
-/// How much of a body must arrive for its clock to start anew: large uploads take their time, and who sends a
-/// byte now and then does not.
+/// How much of a body must arrive to restart its timeout: a large upload may take long, but sending a byte now and then is not
+/// enough.
 const BODY_PART_BYTES: u64 = 64 * 1024;
 
-/// What a connection is waiting for. The clock of a phase starts anew whenever the phase or its number changes.
+/// What a connection is waiting for. The timeout of a phase restarts whenever the phase or its number changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The last word is being said, which has a time limit of its own.
+    /// The last answer is being sent, which has its own timeout.
     Leave,
     /// The client is to finish the TLS handshake.
     Handshake,
@@ -360,17 +360,17 @@ pub(super) enum Phase {
     Handler,
     /// We have not made the next part of the body.
     Source,
-    /// The client is to take bytes from the socket; number of writes so far.
+    /// For the client to take bytes from the socket; number of writes so far.
     Write(u64),
-    /// The client is to open its HTTP/2 window; body bytes taken so far.
+    /// For the client to open its HTTP/2 window; body bytes taken so far.
     Window(u64),
-    /// The client is to send the next part of its body, or the rest; requests and parts so far.
+    /// For the client to send the next part of its body, or the rest; requests and parts so far.
     Body(u64, u64),
-    /// The client is to finish the head that it has begun; requests so far.
+    /// For the client to finish the head that it has begun; requests so far.
     Head(u64),
-    /// The client may send a request; requests so far.
+    /// For a request, which may come or not; requests so far.
     Idle(u64),
-    /// It was asked to close; writes so far.
+    /// For its end, as it was asked to close; writes so far.
     Closing(u64),
 }
 
@@ -397,7 +397,7 @@ impl Phase {
         } else if progress.closes() {
             Self::Closing(writes)
         } else if started == 0 || (progress.has_partial_head.load(Relaxed) && !is_http2) {
-            // HTTP/2 sends frames of its own between requests; half a head there counts as idling.
+            // HTTP/2 sends its own frames between requests; half a head there counts as idling.
             Self::Head(started)
         } else {
             Self::Idle(started)

@@ -1,15 +1,14 @@
-//! The request line of HTTP/1, looked at before hyper reads it: how long it is, and which bytes of its target hyper
-//! would refuse.
+//! Looks at the request line of HTTP/1 before hyper reads it: how long it is, and which bytes of its target hyper would refuse.
 //!
-//! bytes of a head -> [`RequestLine::take`] -> the same bytes, or with `"`, `<`, `>`, `` ` `` and everything above 0x7F in
-//! the target percent-encoded. No proxy, no aurweb and no goaurrpc refuses these. A space and control characters stay as
-//! they are: nobody accepts them, and hyper does not either.
+//! bytes of a head -> [`RequestLine::take`] -> the same bytes, or with `"`, `<`, `>`, `` ` `` and everything above 0x7F in the
+//! target percent-encoded. Proxies, aurweb and goaurrpc all accept these. A space and control characters stay as they are: no
+//! server accepts them, and neither does hyper.
 //!
-//! Nothing but a target is ever changed: the line must begin with a method, one space, and `/` or a scheme.
+//! Only a target is ever changed: the line must begin with a method, one space, and `/` or a scheme.
 
 use memchr::memchr;
 
-/// What a request line holds beside the URL: the method and the version, generously.
+/// What a request line has besides the URL: the method and the version, generously.
 const LINE_BYTES_BESIDE_URL: usize = 64;
 /// No method that anybody uses is longer.
 const METHOD_BYTES_MAX: u8 = 32;
@@ -19,7 +18,7 @@ const METHOD_BYTES_MAX: u8 = 32;
 pub(super) enum Taken {
     /// Nothing.
     AsTheyAre,
-    /// Read these instead.
+    /// Give hyper these bytes instead.
     Mended(Vec<u8>),
     /// The line is longer than any that we would answer.
     TooLong,
@@ -36,7 +35,7 @@ pub(super) struct RequestLine {
     at: At,
     /// No byte of a head has come since the last body.
     is_before_head: bool,
-    /// The method is HEAD, as far as a line that did not come at once tells.
+    /// The method is HEAD; not reliable if the line came in parts.
     is_head: bool,
 }
 
@@ -87,7 +86,7 @@ impl RequestLine {
         }
         let end = memchr(b'\n', read);
         let line = &read[..end.unwrap_or(read.len())];
-        // The way of nearly all requests: a whole line with nothing to mend. A blank line may come before the request.
+        // Fast path of nearly all requests: a whole line with nothing to mend. A blank line may come before the request.
         if end.is_some() && line.len() > 1 && !has_refused_byte(line) {
             self.is_open = false;
             return Taken::AsTheyAre;
@@ -98,7 +97,7 @@ impl RequestLine {
         self.walk(read)
     }
 
-    /// Looks at each byte: for a line that came in parts, and for one to be mended.
+    /// Looks at each byte: for a line that came in parts, or has to be mended.
     fn walk(&mut self, read: &[u8]) -> Taken {
         let mut mended = Vec::new();
         // How much of `read` is in `mended`.
@@ -147,8 +146,8 @@ const fn is_refused(byte: u8) -> bool {
     matches!(byte, b'"' | b'<' | b'>' | b'`' | 0x80..)
 }
 
-/// Whether one of them is in the line. Every request pays for this, so sixteen bytes are looked at side by side, without
-/// branches: the compiler makes vector instructions of it. The last sixteen may overlap those before.
+/// Whether the line has a byte that hyper refuses. Every request pays for this, so it compares sixteen bytes side by side,
+/// without branches: the compiler makes vector instructions of it. The last sixteen may overlap those before.
 fn has_refused_byte(line: &[u8]) -> bool {
     const STEP: usize = 16;
     let Some(last) = line.last_chunk::<STEP>() else {
@@ -190,7 +189,7 @@ mod tests {
     #[track_caller]
     fn check_whole(read: &[u8], expected: &[u8]) {
         check(&[read], expected);
-        // The same request, sent byte by byte.
+        // Sends it byte by byte, too.
         let bytes: Vec<&[u8]> = read.chunks(1).collect();
         check(&bytes, expected);
         for at in 1..read.len() {

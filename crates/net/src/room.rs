@@ -4,9 +4,9 @@
 //! request gets 503, or its connection ends. What is counted is an upper bound of what the HTTP library keeps for the
 //! connection. The content of bodies that handlers have read is counted in the budget of bodies instead.
 //!
-//! A connection that waits for its next request and keeps nothing costs nothing here, so thousands of them may. A client
-//! may take as much as it leaves free beside a reserve, which is for those who take little, and for HTTP/1.1 requests whose
-//! heads come at once. Trusted proxies speak for many clients and have no bound of their own.
+//! A connection that waits for its next request and keeps nothing is not counted, so there may be thousands. A client may take
+//! at most half of what other clients and a reserve leave. The reserve is for clients that take little, and for HTTP/1.1
+//! requests whose heads come at once. Trusted proxies speak for many clients and have no bound of their own.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -14,25 +14,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::client::ClientKey;
 
-/// What a connection takes while HTTP/1.1 is spoken on it: two buffers of 8 KiB and the state around them.
+/// Memory of a connection while it serves HTTP/1.1: two buffers of 8 KiB and the state around them.
 pub(super) const HTTP1_BYTES: usize = 20 << 10;
 
-/// What a connection takes while HTTP/2 is spoken on it. HTTP/2 keeps its buffers and tables between requests.
+/// Memory of a connection while it serves HTTP/2, which keeps its buffers and tables between requests.
 pub(super) const HTTP2_BYTES: usize = 24 << 10;
 
-/// What TLS takes during the handshake, and while records are read and written.
+/// Memory of TLS during the handshake, and while records are read and written.
 pub(super) const TLS_BYTES: usize = 24 << 10;
 
-/// What TLS takes between requests.
+/// Memory of TLS between requests.
 pub(super) const TLS_IDLE_BYTES: usize = 8 << 10;
 
-/// The buffers of an HTTP/1.1 body that comes fast.
+/// The buffers of an HTTP/1.1 body that arrives fast.
 pub(super) const LARGE_READS_BYTES: usize = 128 << 10;
 
-/// Bytes read for a request that are not charged to it: every connection has a buffer of this size in any case.
+/// Bytes read for a request that are not charged to it: every connection has a buffer of this size anyway.
 pub(super) const LITTLE_READ_BYTES: usize = 8 << 10;
 
-/// What is little for one client: so much the reserve is there for.
+/// A client that takes at most this much takes little, and may use the reserve.
 const LITTLE_BYTES: usize = 64 << 10;
 
 /// The reserve's share of the budget.
@@ -41,7 +41,7 @@ const RESERVE_SHARE: usize = 4;
 /// The part of the budget that one answer counts as at the most.
 const ANSWER_SHARE: usize = 4;
 
-/// Shares grow by whole multiples of this, so that the budget is not asked about every byte.
+/// Shares grow by multiples of this, so that not every byte asks the budget.
 const STEP_BYTES: usize = 4 << 10;
 
 /// A share that is larger than needed by less than this stays so.
@@ -69,25 +69,25 @@ struct Taken {
     per_client: HashMap<ClientKey, usize>,
 }
 
-/// What one connection takes. Written by the tasks of the connection.
+/// The memory of one connection. Its tasks write it.
 #[derive(Debug)]
 pub(super) struct Share {
     room: Arc<Room>,
-    /// Whose it is, if there is a bound for each client.
+    /// The client, if there is a bound for each client.
     client: Option<ClientKey>,
-    /// What it has of the room; changes under the room's lock.
+    /// Bytes taken of the room; changes under the room's lock.
     bytes: AtomicUsize,
-    /// What the connection takes whatever is sent.
+    /// Bytes that the connection takes whatever is sent.
     base: AtomicUsize,
-    /// What was read and is kept.
+    /// Bytes that were read and are kept.
     read: AtomicUsize,
-    /// What open HTTP/2 requests take, and answers that wait for their readers.
+    /// Bytes of open HTTP/2 requests, and of answers that wait for their readers.
     open: AtomicUsize,
     /// Answers that are given to the HTTP library, and are not all written.
     unwritten: AtomicUsize,
     /// There is little room, so as soon as the connection waits for a request, it should keep nothing.
     is_tight: AtomicBool,
-    /// It has a part of the reserve, which is for those who do not wait.
+    /// It has taken a part of the reserve, which is for requests that do not wait.
     has_reserve: AtomicBool,
 }
 
@@ -103,7 +103,7 @@ enum Reserve {
 pub(super) struct Held {
     share: Arc<Share>,
     bytes: usize,
-    /// It is an answer whose bytes may be in the HTTP library when this is dropped.
+    /// An answer: its bytes may still be in the HTTP library when this is dropped.
     is_unwritten_after: bool,
 }
 
@@ -188,7 +188,7 @@ impl Share {
         counted.iter().map(|bytes| bytes.load(Relaxed)).fold(0, usize::saturating_add)
     }
 
-    /// Takes what is needed now, or gives back what is not.
+    /// Takes or gives back room, so that it is what the connection needs now.
     fn settle(&self) -> Result<(), NoRoom> {
         self.settle_for(Reserve::ForLittle).inspect_err(|NoRoom| self.record_refused())
     }
@@ -207,29 +207,29 @@ impl Share {
         }
     }
 
-    /// What the connection takes from now on, since the head of an HTTP/1.1 request has begun. If it has to be of the
-    /// reserve, [`Share::has_reserve`] tells. A refusal is not counted, since the caller tries again for a while.
+    /// Sets what the connection takes from now on, because the head of an HTTP/1.1 request has begun. If that needs the
+    /// reserve, [`Share::has_reserve`] is true. A refusal is not counted, since the caller retries for a while.
     ///
     /// # Errors
-    /// There is no room for more than before; then it is as before.
+    /// There is no room for more than before; nothing has changed.
     pub(super) fn wake(&self, bytes: usize) -> Result<(), NoRoom> {
         let before = self.base.swap(bytes, Relaxed);
         self.settle_for(Reserve::ForThis).inspect_err(|NoRoom| self.base.store(before, Relaxed))
     }
 
-    /// What the connection takes whatever is sent, from now on.
+    /// Sets what the connection takes from now on, whatever is sent.
     ///
     /// # Errors
-    /// There is no room for more than before; then it is as before.
+    /// There is no room for more than before; nothing has changed.
     pub(super) fn set_base(&self, bytes: usize) -> Result<(), NoRoom> {
         let before = self.base.swap(bytes, Relaxed);
         self.settle().inspect_err(|NoRoom| self.base.store(before, Relaxed))
     }
 
-    /// What was read and is kept, from now on.
+    /// Sets the bytes that were read and are kept from now on.
     ///
     /// # Errors
-    /// There is no room for more than before; then it is as before.
+    /// There is no room for more than before; nothing has changed.
     pub(super) fn set_read(&self, bytes: usize) -> Result<(), NoRoom> {
         let before = self.read.swap(bytes, Relaxed);
         if bytes == before {
@@ -238,7 +238,7 @@ impl Share {
         self.settle().inspect_err(|NoRoom| self.read.store(before, Relaxed))
     }
 
-    /// Takes so much until what this returns is dropped.
+    /// Takes `bytes` until the returned value is dropped.
     ///
     /// # Errors
     /// There is no room.
@@ -295,7 +295,7 @@ impl Share {
         self.is_tight.load(Relaxed)
     }
 
-    /// Whether what it takes is of the reserve, so that it may not wait for the rest of a head.
+    /// Whether it has taken a part of the reserve, and so may not wait for the rest of a head.
     pub(super) fn has_reserve(&self) -> bool {
         self.has_reserve.load(Relaxed)
     }
@@ -311,7 +311,7 @@ impl Drop for Share {
 }
 
 impl Held {
-    /// Of an answer that the HTTP library may still have when this is dropped: it counts until all is written.
+    /// For an answer that the HTTP library may still have when this is dropped: it counts until all is written.
     pub(super) fn until_written(mut self) -> Held {
         self.is_unwritten_after = true;
         self

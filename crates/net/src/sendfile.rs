@@ -1,10 +1,10 @@
 //! Large bodies that are sent again and again, by sendfile(2): from files in memory, which the kernel sends without
 //! copying them.
 //!
-//! A door answers with a finished body ([`Answered::Finished`](super::Answered::Finished)) -> [`file_of`] has the
-//! file, or makes it when the body is sent for the third time -> [`Progress`](super::progress::Progress) -> the wire,
-//! told by hyper to write bytes of that very body, sends them from the file. hyper knows nothing of it. Over TLS, over
-//! HTTP/2 and on systems without such files the bytes are written as ever.
+//! A door answers with a finished body ([`Answered::Finished`](super::Answered::Finished)) -> [`file_of`] has the file, or
+//! makes it when the body is sent for the third time -> [`Progress`](super::progress::Progress) -> when hyper writes bytes of
+//! that body, the wire sends them from the file. hyper does not know. Over TLS, over HTTP/2 and on systems without such files
+//! the bytes are written as usual.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,16 +26,16 @@ const BYTES_MAX: usize = 1 << 20;
 /// A body that is sent for the third time gets a file.
 const SENT_MIN: u32 = 3;
 
-/// What all bodies that have a file, or may get one, take together; the files take as much again.
+/// Bytes of all bodies that have a file, or may get one; the files take as much again.
 const CACHE_BYTES_MAX: u64 = 16 << 20;
 
-/// Parts of the cache, each with a lock of its own. A part must have room for the largest body several times.
+/// Parts of the cache, each with its own lock. A part must have room for the largest body several times.
 const CACHE_PARTS: usize = 4;
 
 /// The files take no more than this share of the descriptors that the process may have: connections need them, too.
 const DESCRIPTORS_SHARE: u64 = 8;
 
-/// The bodies that are sent most, by where they are in memory: nothing else can be there as long as they are held here.
+/// The bodies that are sent most, by their place in memory, which nothing else can take as long as they are here.
 static FILES: LazyLock<Cache<(usize, usize), Arc<BodyFile>, BodyWeight>> = LazyLock::new(|| {
     let weight = BodyWeight::within(rlimit::Resource::NOFILE.get_soft().unwrap_or(0));
     let options = quick_cache::OptionsBuilder::new()
@@ -52,7 +52,7 @@ static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 #[derive(Clone)]
 struct BodyWeight {
-    /// What the smallest body counts as, in bytes, so that there are not too many.
+    /// Bytes that a smaller body counts as, so that there are not too many.
     least: u64,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct BodyFile {
     bytes: Bytes,
     /// How often the body was sent before it had a file.
     sent: AtomicU32,
-    /// `None` if the system gave none.
+    /// `None` if the system refused a file.
     file: OnceLock<Option<OwnedFd>>,
 }
 
@@ -100,14 +100,14 @@ impl BodyFile {
         self.file.get_or_init(|| memory_file(&self.bytes)).as_ref().map(AsFd::as_fd)
     }
 
-    /// Where in the body these bytes are: they are told by their place in memory.
+    /// Where in the body these bytes are, by their place in memory.
     fn place(&self, bytes: &[u8]) -> Option<usize> {
         let at = bytes.as_ptr().addr().checked_sub(self.bytes.as_ptr().addr())?;
         (!bytes.is_empty() && at + bytes.len() <= self.bytes.len()).then_some(at)
     }
 
-    /// Writes `slices` up to the end of the first that is in the body, or a part of them, and tells whether the
-    /// body has been written to its end; `None` if no slice is in it.
+    /// Writes `slices` up to the end of the first one that is in the body, or a part of them, and tells whether the whole body
+    /// has been written; `None` if no slice is in it.
     pub(super) fn poll_write(
         &self,
         stream: &TcpStream,
@@ -131,7 +131,7 @@ impl BodyFile {
     }
 }
 
-/// Bytes that were written of what comes before a file, and of the file.
+/// How many bytes were written before a file, and of the file.
 pub(super) struct Sent {
     pub(super) before: usize,
     pub(super) of_file: usize,
@@ -155,7 +155,7 @@ pub(super) fn poll_send(
         match send_file(stream, file.as_fd(), place, size) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(sent) => Ok(Sent { before: head_sent, of_file: sent }),
-            // It comes again with the next write.
+            // The error comes again with the next write.
             Err(_) if head_sent > 0 => Ok(Sent { before: head_sent, of_file: 0 }),
             Err(error) => Err(error),
         }
@@ -170,7 +170,7 @@ pub(super) fn poll_send(
     }
 }
 
-/// From now on files are not sent.
+/// Notes that the system does not send files; no more are tried.
 pub(super) fn note_refusal(error: &io::Error) {
     IS_REFUSED.store(true, Relaxed);
     tracing::debug!(%error, "the system does not send files");
@@ -213,7 +213,7 @@ fn memory_file(_: &[u8]) -> Option<OwnedFd> {
     None
 }
 
-/// Sends what comes before a file, and tells the kernel that more follows: both then share their packets.
+/// Sends the bytes before a file, and tells the kernel that more follow: both then share their packets.
 #[cfg(target_os = "linux")]
 fn send_first(stream: &TcpStream, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
     use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};

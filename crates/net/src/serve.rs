@@ -26,7 +26,7 @@ use super::timeouts::{Verdict, Watch};
 use super::tls::TlsReloader;
 use super::{Counters, Peer, connection};
 
-/// After so long without a request, a connection that keeps memory meanwhile is closed if there is little of it.
+/// If memory is short, a connection that keeps memory is closed after this time without a request.
 const PRESSED_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Pauses after errors of accept(2), such as a lack of file descriptors: the first and the longest.
@@ -97,7 +97,7 @@ struct Watched {
 impl Watched {
     fn cut(&self, counters: &Counters) {
         if self.progress.is_cut.swap(true, Relaxed) {
-            // The task was told already; it may take a moment to be gone.
+            // The task was told to close; it may take a moment.
             return;
         }
         if self.progress.is_in_handshake() {
@@ -158,7 +158,7 @@ impl Connections {
         }
     }
 
-    /// Forgets connections that have ended and deals with those that hold something up.
+    /// Forgets connections that have ended, and closes those that hold something up.
     fn sweep(&mut self) {
         let now = Instant::now();
         let is_tls = self.tls.is_some();

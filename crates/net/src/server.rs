@@ -18,13 +18,13 @@ use super::{Counters, Limits};
 
 /// HTTP/2 streams that a client may open and reset before we have looked at them; more is an attack ("rapid reset").
 const HTTP2_PENDING_RESETS_MAX: usize = 20;
-/// Streams reset because of the client's own mistakes before the connection is given up.
+/// Streams reset because of the client's errors before the connection is closed.
 const HTTP2_LOCAL_RESETS_MAX: usize = 256;
 /// Unread bytes of one HTTP/2 request's body.
 const HTTP2_STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 /// Bytes of one HTTP/2 answer that the library takes before the client does.
 const HTTP2_SEND_BUFFER_BYTES: usize = 64 * 1024;
-/// How often connections that were closed for such floods are logged: the first, and then how many there were.
+/// How often a log line tells of connections that were closed for such floods: the first one, and then their number.
 const FLOOD_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The bounds and counts that several listeners share.
@@ -55,7 +55,7 @@ struct Open {
 }
 
 impl Server {
-    /// A server with these bounds. Connections of `trusted` proxies are exempt from the bound per client.
+    /// A server with these bounds. Connections of `trusted` proxies are exempt from the bounds per client.
     pub fn new(limits: Limits, counters: Counters, trusted: TrustedProxies) -> Arc<Self> {
         let head_bytes_max = limits.head_buffer_bytes();
         // hyper's own header timeout counts idle time and costs a timer per request: the sweep does it.
@@ -127,7 +127,7 @@ impl Server {
     }
 }
 
-/// One connection's place among the open ones, given back when its task ends, however it ends.
+/// A connection's place among the open ones, given back when its task ends, even by a panic.
 pub(super) struct Admission {
     pub(super) server: Arc<Server>,
     key: ClientKey,

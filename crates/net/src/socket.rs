@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
-/// Read at once into hyper's buffers, which grow by what comes at once. It is the size of the first one.
+/// Bytes that are read at once into hyper's buffers: the size of the first one; they grow with what comes at once.
 pub(super) const READ_BYTES: usize = 8 << 10;
 
 /// An accepted socket.
@@ -96,7 +96,7 @@ pub(super) enum Layer {
 forward_io!(Layer { Plain, Tls });
 
 impl Layer {
-    /// The TCP socket that bytes go through as they are.
+    /// The TCP socket, if bytes go through it without TLS.
     pub(super) fn plain_tcp(&self) -> Option<&TcpStream> {
         match self {
             Self::Plain(Stream::Tcp(stream)) => Some(stream),

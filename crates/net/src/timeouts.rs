@@ -1,7 +1,7 @@
-//! Which connections hold something up, and since when.
+//! Finds connections that hold something up, and since when.
 //!
-//! The sweep of a listener compares two looks at a connection's [`Progress`] through a [`Watch`]. Nothing here reads a
-//! clock on behalf of a request: time exists only at the sweep.
+//! The sweep of a listener compares two looks at a connection's [`Progress`] through a [`Watch`]. No request reads a clock:
+//! time exists only at the sweep.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ impl Phase {
     }
 }
 
-/// What the sweep is to do with a connection.
+/// What the sweep does with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Leave it alone.
@@ -44,7 +44,7 @@ impl Watch {
         Self { phase: Phase::Head(0), since: now }
     }
 
-    /// Whether the connection has waited for a request for so long, by the last look.
+    /// Whether at the last look the connection had waited for a request for at least `patience`.
     pub(super) fn has_idled(&self, now: Instant, patience: Duration) -> bool {
         matches!(self.phase, Phase::Idle(_))
             && now.saturating_duration_since(self.since) >= patience

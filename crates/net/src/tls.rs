@@ -1,7 +1,7 @@
-//! TLS with a certificate that can be renewed while serving.
+//! TLS with a certificate that can be renewed while the server runs.
 //!
-//! PEM files -> [`TlsReloader`] -> handshakes. Each handshake takes the pair that is current when it begins;
-//! connections that are open keep theirs. A pair that does not parse or does not match never replaces one that did.
+//! PEM files -> [`TlsReloader`] -> handshakes. Each handshake uses the pair that is current when it begins; open connections
+//! keep theirs. A pair that does not parse or does not match never replaces a valid one.
 
 use std::fs;
 use std::io;
@@ -28,7 +28,7 @@ pub enum TlsError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The file of the certificate holds none.
@@ -56,7 +56,7 @@ pub enum TlsError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the key.
         problem: String,
     },
     /// The certificate and the key do not belong together, or rustls cannot use them.
@@ -66,15 +66,15 @@ pub enum TlsError {
         certificate: PathBuf,
         /// The file of the key.
         key: PathBuf,
-        /// What rustls says.
+        /// rustls's error.
         source: rustls::Error,
     },
 }
 
-/// What [`TlsReloader::reload`] did.
+/// The outcome of [`TlsReloader::reload`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
-    /// The files are the ones that were read last.
+    /// The files have not changed since they were last read.
     Unchanged,
     /// New handshakes use the new pair.
     Renewed,
@@ -89,7 +89,7 @@ pub struct TlsReloader {
     key_path: PathBuf,
     current: Arc<Current>,
     config: Arc<ServerConfig>,
-    /// What the files looked like when they were read last, usable or not.
+    /// The files as they were last read, usable or not.
     seen: Mutex<Stamps>,
 }
 
@@ -103,7 +103,7 @@ impl TlsReloader {
         key: impl Into<PathBuf>,
     ) -> Result<Arc<Self>, TlsError> {
         let (certificate_path, key_path) = (certificate.into(), key.into());
-        // The stamps come first: a change between them and the reading is then noticed at the next look.
+        // The stamps come first, so that the next look notices a change during the reading.
         let seen = Stamps::of(&certificate_path, &key_path);
         let provider = Arc::new(aws_lc_rs::default_provider());
         let pair = read_pair(&certificate_path, &key_path, &provider)?;
@@ -210,7 +210,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     fs::read(path).map_err(|source| TlsError::Unreadable { path: path.to_owned(), source })
 }
 
-/// What tells one version of the two files from the next: time, size and inode, through symbolic links.
+/// What distinguishes two versions of the files: time, size and inode, through symbolic links.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamps([Option<(SystemTime, u64, u64)>; 2]);
 
@@ -250,7 +250,8 @@ mod tests {
             self.directory.path().join(name)
         }
 
-        /// By rename, as certbot and Kubernetes do, so that the inode changes even within one tick of the clock.
+        /// Renames the file into place, as certbot and Kubernetes do, so that the inode changes even within one tick of the
+        /// clock.
         fn write(&self, name: &str, text: &str) {
             fs::write(self.path("new"), text).unwrap();
             fs::rename(self.path("new"), self.path(name)).unwrap();

@@ -1,9 +1,9 @@
 //! The byte stream of one connection, plain or encrypted, that notes what passes through it.
 //!
-//! socket -> [`Layer`]: TLS or not -> [`Wire`] -> hyper. The wire tells [`Progress`] about bytes and about waiting,
-//! takes room for what hyper keeps of them, mends a request's target, and ends the stream when a request line does not
-//! end or there is no room. hyper's own refusals have no text, so they are held back. When hyper lets go of the wire, it
-//! can be kept for a last word, such as a refusal with a text.
+//! socket -> [`Layer`]: TLS or not -> [`Wire`] -> hyper. The wire tells [`Progress`] about bytes and waiting, takes room for
+//! what hyper keeps of the bytes, mends a request's target, and ends the stream if a request line is too long or there is no
+//! room. hyper's own refusals have no text, so they are held back. When hyper drops the wire, it can be kept for a last answer,
+//! such as a refusal with a text.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -27,26 +27,26 @@ const WAKING_BYTES: usize = 4 << 10;
 /// After this many bytes of a body, hyper chooses how much it reads at once: up to the size of a head.
 const LARGE_BODY_BYTES: u64 = 256 << 10;
 
-/// Unread bytes of all bodies of an HTTP/2 connection: what a client may send before somebody reads it.
+/// Unread bytes of all bodies of an HTTP/2 connection: a client may send this much before a handler reads any.
 pub(super) const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
 
-/// What a header field may take in memory for each byte on the wire, where HTTP/2 names a known one by its number.
+/// Memory of a header field at most, for each byte on the wire: HTTP/2 names known fields by number.
 const FIELD_GROWTH: usize = 100;
 
-/// What all fields of one header block take at the most, since their count and sizes are bounded.
+/// Memory of all fields of one header block at most, since their count and sizes are bounded.
 const BLOCK_BYTES_MAX: usize = 256 << 10;
 
-/// What is spoken on a connection.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     Http1,
     Http2,
 }
 
-/// Where a wire is left when hyper lets go of it.
+/// Where the wire is left when hyper drops it.
 pub(super) type Parking = Arc<Mutex<Option<Layer>>>;
 
-/// What hyper reads from and writes to.
+/// The stream that hyper reads from and writes to.
 #[derive(Debug)]
 pub(super) struct Wire {
     /// Present until dropped.
@@ -54,7 +54,7 @@ pub(super) struct Wire {
     progress: Arc<Progress>,
     parking: Parking,
     line: RequestLine,
-    /// What of the process's memory the connection takes.
+    /// The connection's share of the process's memory.
     share: Arc<Share>,
     /// Bytes that were read before hyper was there.
     unread: Vec<u8>,
@@ -62,13 +62,13 @@ pub(super) struct Wire {
     mended: Vec<u8>,
     /// Bytes of heads that hyper may have: since the last time that no request was open.
     head_bytes: usize,
-    /// Those of the last read.
+    /// Bytes of the last read.
     last_bytes: usize,
     /// Bytes of bodies before the one that is being read.
     earlier_body_bytes: u64,
-    /// What hyper's larger buffers take, while a body is read in large pieces.
+    /// Room for hyper's larger buffers, while a body is read in large pieces.
     large_reads: Option<Held>,
-    /// Of HTTP/2.
+    /// For HTTP/2.
     frames: Option<Box<Frames>>,
     /// Bytes and pieces of data that hyper has let go of without a handler.
     lost_data: (u64, u64),
@@ -138,7 +138,7 @@ impl Wire {
         }
     }
 
-    /// hyper has let go of the wire between two requests; it had read so far.
+    /// Prepares the wire for the next request: hyper dropped it, and had read `unread` already.
     pub(super) fn rest(&mut self, unread: &[u8]) {
         self.unread.splice(..0, unread.iter().copied());
         (self.head_bytes, self.last_bytes) = (0, 0);
@@ -162,7 +162,7 @@ impl Wire {
             && !self.progress.has_open_request()
             && !self.progress.has_partial_head()
         {
-            // The last read may have had the first part of what is read now.
+            // The last read may contain the start of this head.
             self.head_bytes = self.last_bytes;
             self.large_reads = None;
             // Less is never refused.
@@ -177,7 +177,7 @@ impl Wire {
         self.share.set_read(2 * self.head_bytes)
     }
 
-    /// Takes room for large pieces, once a body has turned out to be large; else its pieces stay small.
+    /// Takes room for large pieces, once a body is known to be large; without room its pieces stay small.
     fn count_body(&mut self) {
         if self.large_reads.is_none()
             && self.progress.body_received().0 - self.earlier_body_bytes > LARGE_BODY_BYTES
@@ -204,7 +204,7 @@ impl Wire {
             self.lost_data = (bytes - taken_bytes.min(bytes), pieces - taken_pieces.min(pieces));
             return self.share.set_read(0);
         }
-        // hyper releases what nobody reads, and says nothing; the client's window says how much there can be.
+        // hyper silently drops data that no handler reads; the client's window bounds how much there can be.
         let data =
             kept_bytes.min(u64::from(HTTP2_CONNECTION_WINDOW_BYTES)) + kept_pieces * PIECE_BYTES;
         let block = (frames.open_block_bytes() * FIELD_GROWTH).min(BLOCK_BYTES_MAX);
@@ -237,7 +237,7 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes from the body's file; `None` if it has none, or nothing of that body is among these slices.
+    /// Writes from the body's file; `None` if it has none, or these slices have nothing of that body.
     fn poll_send_file(
         &mut self,
         cx: &mut Context<'_>,
@@ -269,7 +269,7 @@ impl Wire {
         self.progress.write_piece(|piece| piece.poll_write(stream, cx, slices))
     }
 
-    /// Hands out what was mended, as far as there is room.
+    /// Hands out mended bytes, as far as there is room.
     fn read_mended(&mut self, buffer: &mut ReadBuf<'_>) {
         let bytes = self.mended.len().min(buffer.remaining());
         buffer.put_slice(&self.mended[..bytes]);
@@ -284,7 +284,7 @@ impl Wire {
     /// connection's task refuses instead.
     fn holds_back(&self, bytes: &[u8]) -> bool {
         let Some(status) = status_of_refusal(bytes) else { return false };
-        // The bytes of a body might look the same; there are none among what hyper has not written yet.
+        // A body might have the same bytes; but then hyper would have unwritten body bytes.
         let is_of_hyper = self.progress.body_bytes_sent() == self.body_bytes_flushed;
         if is_of_hyper {
             self.progress.refusal_status.store(status, Relaxed);
@@ -352,7 +352,7 @@ impl AsyncRead for Wire {
                 this.line.end_before_body();
             } else if !has_room && !this.progress.has_open_request() {
                 this.progress.is_out_of_room.store(true, Relaxed);
-                // As with a line that is too long.
+                // Ends the stream, as for a line that is too long.
                 buffer.set_filled(before);
             } else {
                 match this.line.take(read, is_first) {
@@ -433,7 +433,7 @@ impl AsyncWrite for Wire {
             || this.progress.is_out_of_room.load(Relaxed)
             || this.progress.refusal().is_some()
         {
-            // The answer is still to come, from the connection's task.
+            // The connection's task still has to send the answer.
             return Poll::Ready(Ok(()));
         }
         let shut = this.layer().poll_shutdown(cx);
@@ -441,8 +441,8 @@ impl AsyncWrite for Wire {
     }
 }
 
-/// The status, if these bytes are all of an answer that hyper makes by itself: 4xx without a body, and no header but
-/// those that it adds to every answer.
+/// The status, if these bytes are all of an answer that hyper itself makes: 4xx without a body, and only the headers that it
+/// adds to every answer.
 fn status_of_refusal(bytes: &[u8]) -> Option<u16> {
     const BYTES_MAX: usize = 200;
     if bytes.len() > BYTES_MAX || !bytes.starts_with(b"HTTP/1.1 4") {

@@ -1,20 +1,20 @@
 //! Blobs: bytes under their digest, in a directory or in an object store.
 //!
-//! chunks -> [`Upload`] (hashed, spooled) -> [`SpooledBlob`] (complete, can be looked into) -> [`Blob`]
-//! (durable, so that a record may name it) -> [`BlobReader`]. What no record names is swept.
+//! chunks -> [`Upload`] (hashed, spooled) -> [`SpooledBlob`] (complete, can be looked into) -> [`Blob`] (durable, so that a
+//! record may name it) -> [`BlobReader`]. Blobs that no record names are swept.
 //!
 //! - A blob that [`SpooledBlob::persist`] or [`BlobStore::put`] has returned survives `kill -9` and power loss.
-//! - A blob is there whole or not at all; an upload that fails or is dropped leaves nothing.
-//! - Putting bytes that are there already is fine, and makes their age new; so does
-//!   [`BlobStore::touch`], which is for records that name a blob without its bytes being at hand.
-//!   A writer stores or touches the blobs of a record shortly before it commits the record, so no sweep takes them.
+//! - A blob exists whole or not at all; an upload that fails or is dropped leaves nothing.
+//! - Putting bytes that are already stored is allowed, and makes the blob young again. [`BlobStore::touch`] does that without
+//!   the bytes, for a record that names a blob which is stored already. A writer stores or touches the blobs of a record
+//!   shortly before it commits the record, so no sweep takes them.
 //! - Memory is bounded: a few chunks of 256 KiB for each upload and each reader; for an upload to an
 //!   object store two parts of 8 MiB (larger ones for blobs above 80 GB).
 //! - No bytes are ever changed in place.
 //!
-//! Bytes are compared with their digest when a blob is read whole: one that is damaged is an error and never taken
-//! for whole ([`BlobReader::read_range`]). [`BlobStore::verify`] hashes any blob again, [`BlobStore::damaged`] tells
-//! what was found. A store whose blobs are [bound](BlobStore::bind) to it writes nothing into those of another one.
+//! When a blob is read whole, its bytes are compared with its digest; a damaged one is an error ([`BlobReader::read_range`]).
+//! [`BlobStore::verify`] hashes any blob again, [`BlobStore::damaged`] tells what was found. A store whose blobs are
+//! [bound](BlobStore::bind) to it writes nothing into those of another one.
 
 mod damage;
 mod directory;
@@ -52,7 +52,7 @@ use self::object::Objects;
 use self::reader::Source;
 use self::spool::{CHUNK_BYTES, Spool, SpooledFile};
 
-/// What `VERSION` says, in a directory and in an object store.
+/// The content of `VERSION`, in a directory and in an object store.
 const LAYOUT: &str = "larder blobs 1\n";
 
 /// The blobs. Clones are cheap and share everything.
@@ -81,7 +81,7 @@ pub struct Blob {
 /// One line of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobEntry {
-    /// The blob's name; what is stored under it has not been hashed again.
+    /// The blob's name; its bytes have not been hashed again.
     pub digest: Digest,
     /// Its size in bytes.
     pub size_bytes: u64,
@@ -94,7 +94,7 @@ pub struct BlobEntry {
 pub enum Verdict {
     /// Its bytes have its digest.
     Whole,
-    /// There is no such blob.
+    /// The blob does not exist.
     Missing,
     /// Its bytes have another digest: some are lost or changed.
     Damaged {
@@ -109,13 +109,12 @@ impl BlobStore {
     /// `AWS_ENDPOINT_URL` (another store than Amazon's), `AWS_ALLOW_HTTP=true` (one without TLS) and
     /// so on; without credentials there, the machine's own role is asked for.
     ///
-    /// `spool_directory` is where uploads to an object store are gathered, and must not be on another
-    /// machine's disk; a directory gathers them within itself. What killed processes left there is
-    /// removed; what other processes use stays.
+    /// Uploads to an object store are spooled in `spool_directory`, which must not be on another machine's disk; a directory
+    /// has its own spools. Spools of killed processes are removed; those of other running processes stay.
     ///
     /// # Errors
-    /// [`BlobError::Layout`] if another layout is there; [`BlobError::Settings`]; otherwise what the
-    /// disk or the object store says. A prepared directory on a read-only disk is opened for reading.
+    /// [`BlobError::Layout`] if the place has another layout; [`BlobError::Settings`]; otherwise the error of the disk or the
+    /// object store. A prepared directory on a read-only disk is opened for reading.
     pub async fn open(
         location: &BlobLocation,
         spool_directory: &Path,
@@ -134,8 +133,8 @@ impl BlobStore {
         BlobStore::open_existing_with_settings(location, spool_directory, environment()).await
     }
 
-    /// As [`BlobStore::open`], with `settings` in place of the environment. Only names that begin
-    /// with `AWS_` and that are known count.
+    /// [`BlobStore::open`] with `settings` instead of the environment. Unknown names, and those that do not begin with `AWS_`,
+    /// are ignored.
     ///
     /// # Errors
     /// Those of [`BlobStore::open`].
@@ -147,7 +146,7 @@ impl BlobStore {
         BlobStore::open_as(location, spool_directory, settings, false).await
     }
 
-    /// As [`BlobStore::open_existing`], with `settings` in place of the environment.
+    /// [`BlobStore::open_existing`] with `settings` instead of the environment.
     ///
     /// # Errors
     /// Those of [`BlobStore::open_existing`].
@@ -189,7 +188,7 @@ impl BlobStore {
         }
     }
 
-    /// The cache beside the blobs, which processes share; none if the blobs are in a directory.
+    /// The cache beside the blobs, which processes share; `None` if the blobs are in a directory.
     pub fn cache(&self) -> Option<ObjectCache> {
         match &self.backend {
             Backend::Directory(_) => None,
@@ -201,10 +200,10 @@ impl BlobStore {
         Arc::clone(&self.spool)
     }
 
-    /// The store that the blobs belong to, as it is named beside them now; none if nobody has named it yet.
+    /// The store that the blobs belong to, by the name beside them now; `None` if they have no name yet.
     ///
     /// # Errors
-    /// [`BlobError::Away`] if what is there is no name; otherwise what the disk or the object store says.
+    /// [`BlobError::Away`] if the file or object has no valid name; otherwise the error of the disk or the object store.
     pub async fn identity(&self) -> Result<Option<StoreIdentity>, BlobError> {
         match &self.backend {
             Backend::Directory(directory) => {
@@ -215,11 +214,11 @@ impl BlobStore {
         }
     }
 
-    /// Names the store that the blobs belong to, durably: if nobody has named it yet, or, `is_replacing`, in place of
-    /// whatever name is there.
+    /// Durably names the store that the blobs belong to, if they have no name yet, or if `is_replacing`, whatever name they
+    /// have.
     ///
     /// # Errors
-    /// [`BlobError::Away`] if another store is named there; otherwise what the disk or the object store says.
+    /// [`BlobError::Away`] if another store is named there; otherwise the error of the disk or the object store.
     pub async fn adopt(
         &self,
         identity: &StoreIdentity,
@@ -234,9 +233,9 @@ impl BlobStore {
         }
     }
 
-    /// From now on, for all clones, whatever is put, touched, listed or swept must be among the blobs of the store
-    /// `identity`: where its name is not found, that is [`BlobError::Away`], and nothing is acknowledged. In a
-    /// directory this is looked at before and after each write, in an object store beside each.
+    /// From now on, for all clones, every put, touch, listing and sweep first checks that the blobs belong to the store
+    /// `identity`. If they do not, it fails with [`BlobError::Away`], and no write is acknowledged. A directory is checked
+    /// before and after each write, an object store during each.
     ///
     /// # Errors
     /// [`BlobError::Away`] if they are not its blobs now.
@@ -250,10 +249,10 @@ impl BlobStore {
         }
     }
 
-    /// That the blobs are those of the store that they are bound to.
+    /// Checks that the blobs belong to the store that they are bound to.
     ///
     /// # Errors
-    /// [`BlobError::Away`]; otherwise what the disk or the object store says.
+    /// [`BlobError::Away`]; otherwise the error of the disk or the object store.
     pub async fn check_identity(&self) -> Result<(), BlobError> {
         match &self.backend {
             Backend::Directory(directory) => {
@@ -269,7 +268,7 @@ impl BlobStore {
         self.damage.all()
     }
 
-    /// Notes what a blob that a record names was found to be.
+    /// Notes the verdict about a blob that a record names.
     pub fn note(&self, digest: Digest, verdict: Verdict) {
         self.damage.note(digest, verdict);
     }
@@ -334,10 +333,10 @@ impl BlobStore {
         }
     }
 
-    /// Opens a blob for reading; none if there is no such blob.
+    /// Opens a blob for reading; `None` if it does not exist.
     ///
     /// # Errors
-    /// [`BlobError::Damaged`] if it has no bytes, but should have; otherwise what the disk or the object store says.
+    /// [`BlobError::Damaged`] if it has no bytes, but should have; otherwise the error of the disk or the object store.
     pub async fn open_blob(&self, digest: Digest) -> Result<Option<BlobReader>, BlobError> {
         let damage = Arc::clone(&self.damage);
         let reader = match &self.backend {
@@ -370,11 +369,11 @@ impl BlobStore {
         reader.map(BlobReader::check_empty).transpose()
     }
 
-    /// All bytes of a blob; none if there is no such blob.
+    /// All bytes of a blob; `None` if it does not exist.
     ///
     /// # Errors
-    /// [`BlobError::TooLarge`] if it has more than `bytes_max` bytes, and nothing was read; otherwise
-    /// what the disk or the object store says.
+    /// [`BlobError::TooLarge`] if it has more than `bytes_max` bytes, and nothing was read; otherwise the error of the disk or
+    /// the object store.
     pub async fn bytes(&self, digest: Digest, bytes_max: u64) -> Result<Option<Bytes>, BlobError> {
         match self.open_blob(digest).await? {
             Some(reader) => Ok(Some(reader.bytes(bytes_max).await?)),
@@ -382,18 +381,18 @@ impl BlobStore {
         }
     }
 
-    /// Whether there is such a blob. It may be swept the next moment: see [`BlobStore::touch`].
+    /// Whether the blob exists. It may be swept the next moment: see [`BlobStore::touch`].
     ///
     /// # Errors
-    /// What the disk or the object store says.
+    /// The error of the disk or the object store.
     pub async fn contains(&self, digest: Digest) -> Result<bool, BlobError> {
         Ok(self.size_bytes(digest).await?.is_some())
     }
 
-    /// A blob's size in bytes; none if there is no such blob.
+    /// A blob's size in bytes; `None` if it does not exist.
     ///
     /// # Errors
-    /// What the disk or the object store says.
+    /// The error of the disk or the object store.
     pub async fn size_bytes(&self, digest: Digest) -> Result<Option<u64>, BlobError> {
         match &self.backend {
             Backend::Directory(directory) => {
@@ -404,8 +403,7 @@ impl BlobStore {
         }
     }
 
-    /// The file that is the blob, or would be if there were such a blob; none in an object store.
-    /// It must not be written to.
+    /// The path of the blob's file, whether it exists or not; `None` in an object store. The file must not be written to.
     pub fn local_path(&self, digest: Digest) -> Option<PathBuf> {
         match &self.backend {
             Backend::Directory(directory) => Some(directory.path(&digest)),
@@ -426,7 +424,7 @@ impl BlobStore {
             Backend::Objects(objects) => Arc::clone(objects).rehash(digest).await?,
         };
         let verdict = match found {
-            // Whether it should be there, only the records know.
+            // Only the records know whether it should exist.
             None => return Ok(Verdict::Missing),
             Some(found) if found == digest => Verdict::Whole,
             Some(found) => Verdict::Damaged { found },
@@ -435,8 +433,8 @@ impl BlobStore {
         Ok(verdict)
     }
 
-    /// All blobs, in no particular order, in bounded memory. One that is put or swept during the
-    /// listing may or may not be in it. The stream fails with what the disk or the object store says.
+    /// All blobs, in no particular order, in bounded memory. One that is put or swept during the listing may or may not be in
+    /// it. The stream fails with the error of the disk or the object store.
     pub fn list(&self) -> BoxStream<'static, Result<BlobEntry, BlobError>> {
         let batches = self.list_batches();
         batches.map_ok(|batch| futures_util::stream::iter(batch).map(Ok)).try_flatten().boxed()
@@ -458,8 +456,8 @@ impl BlobStore {
     }
 }
 
-/// Uploads in a task of its own: if the caller goes away, the upload still ends or is aborted, and
-/// leaves no parts in the object store.
+/// Uploads in a separate task: if the caller is dropped, the upload still ends or is aborted, and leaves no parts in the object
+/// store.
 async fn persist_object(
     objects: &Arc<Objects>,
     digest: Digest,
@@ -495,13 +493,13 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Takes the next bytes, of any number. They are gathered to chunks of 256 KiB, which are hashed
-    /// and written away from the runtime's threads.
+    /// Takes the next bytes, of any number, gathers them to chunks of 256 KiB, and hashes and writes these on other threads
+    /// than the runtime's.
     ///
     /// # Errors
-    /// [`BlobError::TooLarge`] as soon as the bytes are more than allowed; otherwise what the disk
-    /// says. After an error nothing is left of the upload, and every later call is
-    /// [`BlobError::Abandoned`]; so it is after a call whose future was dropped before its end.
+    /// [`BlobError::TooLarge`] as soon as there are more bytes than allowed; otherwise the disk's error. After an error, or a
+    /// call whose future was dropped before its end, nothing is left of the upload, and every later call is
+    /// [`BlobError::Abandoned`].
     pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), BlobError> {
         if self.is_broken {
             return Err(BlobError::Abandoned);
@@ -516,7 +514,7 @@ impl Upload {
         self.size_bytes = size_bytes;
         let missing = CHUNK_BYTES - self.pending.len();
         if bytes.len() >= missing {
-            // What is written in whole chunks is in few large pieces in the system's cache: it is sent from there with less work.
+            // Whole chunks become few large pieces in the system's cache, which take less work to send.
             self.pending.extend_from_slice(&bytes.split_to(missing));
             let chunks = bytes.split_to(bytes.len() / CHUNK_BYTES * CHUNK_BYTES);
             self.spool(chunks).await?;
@@ -555,7 +553,7 @@ impl Upload {
         Ok(())
     }
 
-    /// How many bytes were taken so far.
+    /// The number of bytes that were taken so far.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
@@ -612,7 +610,7 @@ impl SpooledBlob {
                 blocking(move || directory.persist(file)).await?;
             }
             Backend::Objects(objects) => {
-                // Opened anew: the upload may go on after the spool's name is gone.
+                // A second open file, because the upload may go on after the spool's name is gone.
                 let path = file.file.path().to_owned();
                 let opened = blocking(move || {
                     File::open(&path).map_err(|error| BlobError::io("open", &path, error))

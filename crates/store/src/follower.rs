@@ -1,8 +1,8 @@
 //! [`Follower`]: a state that is made of records, brought up to date commit by commit.
 //!
-//! the serial of a state -> the records that were committed after it -> whole commits -> [`State::apply`] -> the next
-//! state. A first load and every later look are the same step, [`Follower::catch_up`]. Records that come by another way
-//! go through an [`Intake`]. What a record means, only the state knows.
+//! the serial of a state -> the records that were committed after it -> whole commits -> [`State::apply`] -> the next state. A
+//! first load and every later look are the same step, [`Follower::catch_up`]. Records from elsewhere go through an [`Intake`].
+//! Only the state knows what a record means.
 
 use std::mem;
 use std::panic::resume_unwind;
@@ -21,13 +21,13 @@ pub trait State: Clone {
     /// The last commit that is in it.
     fn serial(&self) -> Serial;
 
-    /// The state after `records`, which are whole commits in the order of their serials, and what was wrong with some of
-    /// them. `serial` is what [`State::serial`] is from then on.
+    /// The state after `records`, which are whole commits in the order of their serials, and what was wrong with some of them.
+    /// [`State::serial`] of the new state is `serial`.
     #[must_use]
     fn apply(&self, records: &[Record], serial: Serial) -> (Self, Vec<UnreadableRecord>);
 }
 
-/// What a look at the records brought.
+/// The outcome of a look at the records.
 #[derive(Debug, Default)]
 pub struct News {
     /// How many records there were.
@@ -53,7 +53,7 @@ impl<S: State + Send + 'static> Follower<S> {
         &self.state
     }
 
-    /// The state as of the last look, to change what no record says: an index that was built over it.
+    /// The state as of the last look, for changes that come from no record, such as an index built over it.
     pub fn state_mut(&mut self) -> &mut S {
         &mut self.state
     }
@@ -68,10 +68,10 @@ impl<S: State + Send + 'static> Follower<S> {
         &self.records
     }
 
-    /// Takes in what was committed since the last look.
+    /// Reads and applies everything that was committed since the last look.
     ///
     /// # Errors
-    /// [`ReadError`]; then the state stays what it was.
+    /// [`ReadError`]; then the state has not changed.
     pub async fn catch_up(&mut self) -> Result<News, ReadError> {
         let after = self.state.serial();
         let mut intake = Intake::new(self.state.clone());
@@ -84,7 +84,7 @@ impl<S: State + Send + 'static> Follower<S> {
 
 /// Takes records one by one, by ascending serial, and applies them in whole commits.
 ///
-/// Many records, as of a first load, are applied by a thread of its own, while the next ones are read.
+/// Many records, as in a first load, are applied by another thread, while the next ones are read.
 pub struct Intake<S> {
     start: S,
     applier: Option<Applier<S>>,
@@ -110,7 +110,7 @@ impl<S: State + Send + 'static> Intake<S> {
         self.pending.push(record);
     }
 
-    /// The state after all of them, at `serial`.
+    /// The state after all records, at `serial`.
     pub fn finish(self, serial: Serial) -> (S, News) {
         let (state, troubles) = match self.applier {
             None => self.start.apply(&self.pending, serial),
@@ -129,7 +129,7 @@ struct Slice {
     serial: Serial,
 }
 
-/// A thread that applies slices in their order. It ends with what it was sent, also if nobody asks for the outcome.
+/// A thread that applies slices in order. It finishes those that it was sent even if the outcome is not wanted.
 struct Applier<S> {
     slices: SyncSender<Slice>,
     thread: JoinHandle<(S, Vec<UnreadableRecord>)>,

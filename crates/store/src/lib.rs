@@ -1,7 +1,7 @@
-//! Records and blobs, durable: the only way for state to change, and the only way for it to return.
+//! Records and blobs, durable: state changes only through the store, and is read back only from it.
 //!
-//! a batch -> [`records`] -> one serial -> every [`Follower`]; bytes -> [`blobs`] -> their digest.
-//! It knows no surface: keys and bodies are opaque here.
+//! a batch -> [`records`] -> one serial -> every [`Follower`]; bytes -> [`blobs`] -> their digest. It knows no surface: keys
+//! and bodies are opaque here.
 
 pub mod blobs;
 mod follower;

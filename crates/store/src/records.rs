@@ -1,16 +1,14 @@
 //! Records: the latest body under each key, and the serial of the commit that wrote it.
 //!
-//! a [`Batch`] -> [`Records::commit`] -> its [`Serial`]; a serial -> [`Records::read_after`] -> all
-//! [`Record`]s since, and the serial that they add up to. The second is loading, following and
-//! replicating alike.
+//! a [`Batch`] -> [`Records::commit`] -> its [`Serial`]; a serial -> [`Records::read_after`] -> all [`Record`]s since, and the
+//! serial that they add up to. The second serves loading, following and replicating alike.
 //!
-//! What holds, on SQLite and on PostgreSQL: an acknowledged batch is durable; a batch is seen whole or
-//! not at all; serials become visible in order, without gaps; a batch's preconditions are decided in
-//! the transaction that writes it. Many batches that wait together share one transaction, each under
-//! its own serial: between two serials of one transaction nobody ever sees the store. A database that falls
-//! back behind what a process has seen of it, that is another store's, or whose files are replaced or damaged, is read
-//! and written by that process no more ([`Rewound`]).
-//! A store keeps no history: a key that is written again is seen with its latest serial only.
+//! These rules hold on SQLite and on PostgreSQL: an acknowledged batch is durable; a batch is seen whole or not at all; serials
+//! become visible in order, without gaps; a batch's preconditions are decided in the transaction that writes it. Many batches
+//! that wait together share one transaction, each under its own serial: no reader sees the store between two serials of one
+//! transaction. If a database falls back behind what a process has seen of it, is another store's, or has replaced or damaged
+//! files, that process stops reading and writing it ([`Rewound`]). There is no history: a key that is written again has only
+//! its latest serial.
 
 mod error;
 mod group;
@@ -50,11 +48,11 @@ use writer::{Request, Writer};
 /// How the records are kept; the default suits a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordsOptions {
-    /// How often the database is asked for what other processes wrote, besides being woken by it.
+    /// How often the database is asked for other processes' commits, besides its notifications.
     pub poll_interval: Duration,
     /// Most batches in the queue of the writer; a commit waits for a place in it.
     pub commit_queue_max: usize,
-    /// Most bytes of batches that wait to be written, or a single larger batch.
+    /// Bytes at most of batches that wait to be written, or a single larger batch.
     pub commit_queue_bytes_max: usize,
     /// Most batches in one transaction.
     pub group_batches_max: usize,
@@ -80,8 +78,8 @@ impl Default for RecordsOptions {
     }
 }
 
-/// The records of one database; clones share it. The last one dropped writes what is queued and lets
-/// go of the database in the background; [`Records::close`] waits for that.
+/// The records of one database; clones share it. When the last one is dropped, queued batches are written and the database is
+/// closed in the background; [`Records::close`] waits for that.
 #[derive(Clone)]
 pub struct Records {
     shared: Arc<Shared>,
@@ -106,8 +104,8 @@ enum Engine {
 }
 
 impl Records {
-    /// Opens the records at `location`: creates what is missing, and brings an earlier layout forward.
-    /// Must be called inside a tokio runtime, which the records use from then on.
+    /// Opens the records at `location`: creates what is missing, and migrates an earlier layout. Call this inside a tokio
+    /// runtime, which the records use from then on.
     ///
     /// # Errors
     /// [`OpenError`]: the database is unavailable, holds something else, or was written by a later
@@ -190,7 +188,7 @@ impl Records {
         let found = layout.map_err(|error| open_error(&shown, &error))?;
         current_layout(known_layout(found, known, &shown)?, known, &shown)?;
         let serial = match is_read_only {
-            // Who only reads is to see what there is, and may be there to look for what is wrong.
+            // A process that only reads may want to look for damage, so it can open damaged records.
             true => engine.serial().await.map_err(|error| unavailable(Cause::new(error)))?,
             false => {
                 let looked = engine.look_through().await;
@@ -216,20 +214,19 @@ impl Records {
         Ok(Records { shared: Arc::new(shared) })
     }
 
-    /// From now on, for all clones, the record `key` must have this very body, as it has in this store and in no other:
-    /// a database without it is neither read on nor written to, by [`Rewound::Stranger`]. Only the first call counts.
+    /// From now on, for all clones, the record `key` must have this body, which only this store has: a database without it is
+    /// neither read nor written, and fails with [`Rewound::Stranger`]. Only the first call counts.
     pub fn bind(&self, key: Key, body: Bytes) {
         self.shared.wake.bind(Anchor { key, body });
     }
 
-    /// Writes `batch` whole, or nothing of it; returns once it is durable, with its serial. A batch
-    /// that writes nothing takes no serial: it returns one at which its conditions held.
+    /// Writes `batch` whole, or nothing of it; returns once it is durable, with its serial. For a batch that writes nothing, it
+    /// returns a serial at which the conditions held.
     ///
     /// If the future is dropped, the batch may be written or not, but never in part.
     ///
     /// # Errors
-    /// [`CommitError`], by what is at fault; nothing is written then, except as
-    /// [`CommitError::OutcomeUnknown`] says.
+    /// [`CommitError`]; nothing is written then, except as [`CommitError::OutcomeUnknown`] says.
     pub async fn commit(&self, batch: Batch) -> Result<Serial, CommitError> {
         if let Some(key) = batch.key_written_twice() {
             return Err(CommitError::KeyTwice(key.clone()));
@@ -256,9 +253,8 @@ impl Records {
         }
     }
 
-    /// Hands `sink` all records whose serial is after `serial`, by ascending serial and then by key,
-    /// one by one as they arrive, all from one moment of the store. Returns the store's serial at that
-    /// moment: where to go on from.
+    /// Hands `sink` all records whose serial is after `serial`, by ascending serial and then by key, one by one as they arrive,
+    /// all from one moment of the store. Returns the store's serial at that moment, to continue from.
     ///
     /// # Errors
     /// [`ReadError`]; the sink may have been handed some records, which are not all. On
@@ -281,7 +277,7 @@ impl Records {
     ) -> Result<Serial, Stop<S::Error>> {
         let wake = &self.shared.wake;
         let mut marking = Marking { sink, latest: None };
-        // What is known now, the transaction must find: it begins later.
+        // The transaction begins later, so it must find everything that is seen now.
         let seen = wake.seen();
         let read = self.shared.engine.read_after(after, &seen, &mut marking).await;
         if let Err(Stop::Read(ReadError::Rewound(rewound))) = &read {
@@ -304,7 +300,7 @@ impl Records {
         Ok((records, serial))
     }
 
-    /// The record under `key`, also if the key was deleted; none if it was never written.
+    /// The record under `key`, also if the key was deleted; `None` if it was never written.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -323,9 +319,9 @@ impl Records {
         self.shared.engine.serial().await
     }
 
-    /// Waits until there is a commit after `after`, by whichever process; returns a serial that the
-    /// store has reached, or none once the records are closed. A commit that came before the call is
-    /// not missed. Commits of this process are known at once, and those of others within moments.
+    /// Waits until any process has made a commit after `after`; returns a serial that the store has reached, or `None` once the
+    /// records are closed. A commit from before the call is not missed. Commits of this process are known at once, those of
+    /// others within moments.
     pub async fn wait(&self, after: Serial) -> Option<Serial> {
         self.shared.closed.run_until_cancelled(self.shared.wake.wait(after)).await
     }
@@ -338,8 +334,8 @@ impl Records {
         Restore::begin(self).await
     }
 
-    /// Copies all records, as of one moment, into the empty store `target`: serials, deleted keys and
-    /// all. Returns the serial of that moment.
+    /// Copies all records, as of one moment, into the empty store `target`, with their serials and deleted keys. Returns the
+    /// serial of that moment.
     ///
     /// # Errors
     /// [`RestoreError`]; nothing is written then.
@@ -347,9 +343,9 @@ impl Records {
         restore::copy(self, target).await
     }
 
-    /// What is wrong with the records, a sentence each; empty if all is well. Reads everything, and hands it to
-    /// `sink` as [`Records::read_after`] does, up to the first record that cannot be read. With the store's serial, zero
-    /// if there is such a record.
+    /// What is wrong with the records, a sentence each; empty if nothing is. Reads everything, and hands it to `sink` as
+    /// [`Records::read_after`] does, up to the first record that cannot be read. Also returns the store's serial, or zero if
+    /// there is such a record.
     ///
     /// # Errors
     /// [`ReadError::Unavailable`] if they cannot be read at all.
@@ -386,11 +382,11 @@ impl Records {
         Ok((read, flaws))
     }
 
-    /// [`Records::close`]; a file of SQLite needs no log beside it from then on, so that it can be read where
-    /// nothing can be written, until somebody opens it to write.
+    /// [`Records::close`], after which a file of SQLite needs no log beside it, so that it can be read from a read-only disk,
+    /// until a process opens it for writing.
     ///
     /// # Errors
-    /// If another process has the file open, or it cannot be written; the records are closed all the same.
+    /// If another process has the file open, or it cannot be written; the records are closed anyway.
     pub async fn close_for_reading(&self) -> Result<(), CommitError> {
         self.close().await;
         match &self.shared.engine {
@@ -402,8 +398,7 @@ impl Records {
         }
     }
 
-    /// Takes no more commits, writes those that are queued, and lets go of the database. Reads fail
-    /// from then on.
+    /// Refuses further commits, writes those that are queued, and closes the database. Later reads fail.
     pub async fn close(&self) {
         self.shared.closed.cancel();
         self.shared.tasks.close();
@@ -487,7 +482,7 @@ fn known_layout(found: i64, known: usize, location: &str) -> Result<usize, OpenE
     }
 }
 
-/// Whether records can be read as they are.
+/// Whether the layout is one that can be read without migrating it.
 fn current_layout(found: usize, known: usize, location: &str) -> Result<(), OpenError> {
     match found == known {
         true => Ok(()),

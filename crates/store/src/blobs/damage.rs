@@ -24,7 +24,7 @@ pub(super) struct DamageLog {
     whole: Mutex<HashMap<Digest, Stamp>>,
 }
 
-/// What tells a file from another one, and from itself after a change.
+/// Distinguishes a file from another one, and from itself after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
@@ -46,7 +46,7 @@ impl Stamp {
 }
 
 impl DamageLog {
-    /// Notes what a blob was found to be.
+    /// Notes the verdict about a blob.
     pub(super) fn note(&self, digest: Digest, verdict: Verdict) {
         let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
         if verdict == Verdict::Whole {
@@ -60,7 +60,7 @@ impl DamageLog {
         self.whole.lock().unwrap_or_else(PoisonError::into_inner).remove(&digest);
     }
 
-    /// Notes that the file of a blob was whole when it was like this.
+    /// Notes that the blob's file was whole when it had this stamp.
     pub(super) fn note_whole(&self, digest: Digest, stamp: Stamp) {
         let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         if whole.len() >= WHOLE_MAX {

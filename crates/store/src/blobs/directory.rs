@@ -8,16 +8,14 @@
 //! sha256/ab/cd/<64 digits>   the blobs, sharded by the digest's first two bytes
 //! tmp/                       spools
 //! ```
-//! A blob is written to a spool, synced, renamed into its shard, and the directories are synced up to
-//! `sha256`: after that it survives a power cut. Its modification time is when it was last put or
-//! touched. A sweep looks at that time and removes the file under the lock, alone, so nobody can
-//! refresh a blob between the look and the removal: a writer that comes later finds the blob missing
+//! A blob is written to a spool, synced, renamed into its shard, and the directories are synced up to `sha256`: after that it
+//! survives a power cut. Its modification time is when it was last put or touched. A sweep looks at that time and removes the
+//! file under the exclusive lock, so no writer can refresh a blob in between: a writer that comes later finds the blob missing
 //! and puts it in place again.
 //!
-//! `IDENTITY` is in the same directory as the blobs, so that one look tells whether `sha256`, or any directory above it,
-//! was renamed, unmounted, mounted over or replaced: is the file at this path still the one that is held open?
-//! It is asked before and after each write; where the answer is no, the file is read anew, and the write goes on
-//! only if the same store is named.
+//! `IDENTITY` is in the same directory as the blobs, so that one look tells whether `sha256`, or any directory above it, was
+//! renamed, unmounted, mounted over or replaced: is the file at this path still the one that is held open? Each write checks
+//! that before and after; if it is another one, the write reads it, and goes on only if it names the same store.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write as _};
@@ -43,7 +41,7 @@ pub(super) struct Directory {
     spool: PathBuf,
     /// A bit for each shard whose directories this process has synced.
     shards_synced: Box<[AtomicU64]>,
-    /// The store that the blobs must belong to; none if anything will do.
+    /// The store that the blobs must belong to; `None` if they are not bound.
     anchor: Mutex<Option<Anchor>>,
     damage: Arc<DamageLog>,
 }
@@ -60,7 +58,7 @@ struct Anchor {
 pub(super) enum Swept {
     /// The file is removed.
     Removed,
-    /// It was put or touched since it was listed, or another sweep was quicker.
+    /// It was put or touched since it was listed, or another sweep removed it.
     Spared,
 }
 
@@ -116,7 +114,7 @@ impl Directory {
         self.root.join("sha256").join(identity::NAME)
     }
 
-    /// The store that the blobs belong to now; none if nobody has named it yet.
+    /// The store that the blobs belong to now; `None` if they have no name yet.
     pub(super) fn identity(&self) -> Result<Option<StoreIdentity>, BlobError> {
         Ok(self.read_identity()?.map(|anchor| anchor.identity))
     }
@@ -146,7 +144,7 @@ impl Directory {
         Ok(Some(Anchor { identity, stamp, _file: file }))
     }
 
-    /// Names the store that the blobs belong to, durably: if they have no name yet, or with `is_replacing` in place of the one they
+    /// Durably names the store that the blobs belong to, if they have no name yet, or if `is_replacing`, whatever name they
     /// have.
     pub(super) fn adopt(
         &self,
@@ -154,12 +152,12 @@ impl Directory {
         is_replacing: bool,
     ) -> Result<(), BlobError> {
         let path = self.identity_path();
-        // Where another process was quicker, what it wrote is looked at below.
+        // If another process was faster, its name is checked below.
         self.write_line(&path, &identity.to_line(), is_replacing)?;
         identity.check(self.identity()?.as_ref(), &path.display().to_string())
     }
 
-    /// Writes a small file, durably: in place of another one only if it `is_replacing`.
+    /// Durably writes a small file; replaces an existing one only if `is_replacing`.
     fn write_line(&self, path: &Path, line: &str, is_replacing: bool) -> Result<(), BlobError> {
         let write = || -> io::Result<()> {
             let mut file = tempfile::Builder::new()
@@ -187,7 +185,7 @@ impl Directory {
         self.root.join("sha256").join(highest_serial::NAME)
     }
 
-    /// What is noted of the records' serial; none if nothing is.
+    /// The note of the records' serial; `None` if there is none.
     pub(super) fn read_serial(&self) -> Result<Option<Vec<u8>>, BlobError> {
         let path = self.serial_path();
         let read = || -> io::Result<Vec<u8>> {
@@ -212,7 +210,7 @@ impl Directory {
         anchor.as_ref().map(|anchor| anchor.identity.clone())
     }
 
-    /// From now on the blobs must be those of the store `identity`, as they are now.
+    /// Binds the blobs to the store `identity`, if they belong to it now.
     pub(super) fn bind(&self, identity: &StoreIdentity) -> Result<(), BlobError> {
         let found = self.read_identity()?;
         let place = self.identity_path().display().to_string();
@@ -221,8 +219,7 @@ impl Directory {
         Ok(())
     }
 
-    /// That the path leads to the blobs of the store that this is bound to. Most often a question to the system's
-    /// memory alone.
+    /// Checks that the path leads to the blobs of the store that this is bound to. Mostly this asks only the system's memory.
     ///
     /// # Errors
     /// [`BlobError::Away`].
@@ -236,7 +233,7 @@ impl Directory {
         let found = self.read_identity()?;
         let name = found.as_ref().map(|anchor| &anchor.identity);
         current.identity.check(name, &path.display().to_string())?;
-        // A second handle on another directory: nothing in it is known to be synced.
+        // The path leads to another directory: nothing in it is known to be synced.
         self.shards_synced.iter().for_each(|word| word.store(0, Ordering::Release));
         if let Some(found) = found {
             *current = found;
@@ -278,18 +275,18 @@ impl Directory {
         sync_directory(&self.root)
     }
 
-    /// Where spools are made: in the same file system, so that keeping one is a rename.
+    /// Where spools are made: in the same file system, so that a rename keeps one.
     pub(super) fn spool_directory(&self) -> &Path {
         &self.spool
     }
 
-    /// Where the blob is, or would be.
+    /// The path of the blob, whether it exists or not.
     pub(super) fn path(&self, digest: &Digest) -> PathBuf {
         let digits = digest.to_string();
         self.shard_path(digest).join(digits)
     }
 
-    /// Makes the two directories of a shard, but none above them: where `sha256` is gone, the blobs are.
+    /// Makes the two directories of a shard, but none above them: if `sha256` is gone, so are the blobs.
     fn create_shard(&self, digest: &Digest) -> Result<(), BlobError> {
         let shard = self.shard_path(digest);
         for path in [shard.parent().unwrap_or(&shard), &shard] {
@@ -331,7 +328,7 @@ impl Directory {
             self.damage.note(digest, Verdict::Whole);
         }
         self.sync_shard(&digest)?;
-        // Once more: what went into a tree that was replaced meanwhile is not acknowledged.
+        // Checked again: a write into a tree that was replaced meanwhile is not acknowledged.
         self.check_identity()
     }
 
@@ -383,7 +380,7 @@ impl Directory {
         let (file, path) = self.lock_file()?;
         match file.lock_shared() {
             Ok(()) => Ok(Some(file)),
-            // Where files cannot be locked, no sweep removes anything: `lock_alone` fails.
+            // If files cannot be locked, no sweep removes anything: `lock_alone` fails.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
             Err(error) => Err(BlobError::io("lock", &path, error)),
         }
@@ -396,7 +393,7 @@ impl Directory {
         Ok(file)
     }
 
-    /// Opened anew for each lock: clones of one open file would share it.
+    /// Each lock opens the file: clones of one open file would share the lock.
     fn lock_file(&self) -> Result<(File, PathBuf), BlobError> {
         let path = self.root.join("lock");
         let opened = File::options()
@@ -436,7 +433,7 @@ impl Directory {
         Ok(())
     }
 
-    /// The blob's file and how it is; none if there is no such blob.
+    /// The blob's file and its stamp; `None` if it does not exist.
     pub(super) fn open_blob(&self, digest: &Digest) -> Result<Option<(File, Stamp)>, BlobError> {
         let path = self.path(digest);
         let file = match File::open(&path) {
@@ -464,7 +461,7 @@ impl Directory {
         }
     }
 
-    /// The digest of what the blob's file holds now.
+    /// The digest of the bytes that the blob's file has now.
     pub(super) fn rehash(&self, digest: &Digest) -> Result<Option<Digest>, BlobError> {
         let Some((mut file, stamp)) = self.open_blob(digest)? else { return Ok(None) };
         let mut hasher = Hasher::new();
@@ -508,7 +505,7 @@ impl Directory {
         Ok(blobs)
     }
 
-    /// Removes a blob that nobody has put or touched since it was listed.
+    /// Removes a blob that was neither put nor touched since it was listed.
     pub(super) fn sweep(&self, listed: &BlobEntry) -> Result<Swept, BlobError> {
         let path = self.path(&listed.digest);
         self.check_identity()?;
@@ -544,7 +541,7 @@ fn touch(file: &File) -> io::Result<()> {
     Ok(rustix::fs::futimens(file, &times)?)
 }
 
-/// The paths in a directory; none if it is missing.
+/// The paths in a directory; empty if it is missing.
 fn read_directory(path: &Path) -> Result<Vec<PathBuf>, BlobError> {
     let list = || -> io::Result<Vec<PathBuf>> {
         std::fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect()
@@ -559,7 +556,7 @@ fn read_directory(path: &Path) -> Result<Vec<PathBuf>, BlobError> {
     }
 }
 
-/// Makes a directory, and those above it, such that they survive a power cut.
+/// Makes a directory, and those above it, and syncs them, so that they survive a power cut.
 fn create_durably(path: &Path) -> Result<(), BlobError> {
     if path.is_dir() {
         return Ok(());

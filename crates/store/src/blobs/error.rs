@@ -1,4 +1,4 @@
-//! [`BlobError`]: what can go wrong with blobs, by what a caller does about it.
+//! [`BlobError`]: what can go wrong with blobs, by what a caller can do about it.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use record::Digest;
 
-/// What stands for the local file of an upload, which has no name any more.
+/// The name in messages for the local file of an upload, which has no path any more.
 pub(super) const SPOOL: &str = "spool";
 
 /// Why bytes were not kept, or not found. Nothing is left behind by a write that failed.
@@ -21,32 +21,32 @@ pub enum BlobError {
     /// The upload cannot go on: an earlier write failed, or its future was dropped before its end.
     #[error("the upload lost some of its bytes when an earlier write failed or was abandoned")]
     Abandoned,
-    /// The place was prepared by another program, or by a later version of this one.
+    /// Another program, or a later version of this one, prepared the place.
     #[error("`{place}` is `{found}`, but this program knows only `{expected}`")]
     Layout {
         /// The file or object that names the layout.
         place: String,
-        /// What it says, shortened.
+        /// The layout that was found, shortened.
         found: String,
-        /// What was expected.
+        /// The layout that was expected.
         expected: &'static str,
     },
-    /// The place was never prepared, and only one that was is good.
+    /// The place was never prepared, and the caller does not want a new one.
     #[error("there are no blobs: `{place}` does not exist")]
     Absent {
         /// The file or object that would name the layout.
         place: String,
     },
-    /// What is at the place now is not the blobs of this store: the directory was renamed, unmounted or replaced,
-    /// or the bucket is another one. Nothing was written. Once the right one is back, writes go on.
+    /// The place no longer has the blobs of this store: the directory was renamed, unmounted or replaced, or it is another
+    /// bucket. Nothing was written. Once the right one is back, writes go on.
     #[error("the blobs of this store are not at their place: `{place}`: {flaw}")]
     Away {
         /// The file or object that must name the store.
         place: String,
-        /// What is there instead.
+        /// What is wrong with the place.
         flaw: String,
     },
-    /// The bytes of a stored blob are not the ones that its name says.
+    /// The bytes of a stored blob do not have the digest that is its name.
     #[error("the blob {expected} is damaged: the bytes in `{place}` have the digest {found}")]
     Damaged {
         /// The file or object.
@@ -66,15 +66,15 @@ pub enum BlobError {
         place: String,
         /// Its size when it was opened, in bytes.
         expected: u64,
-        /// Where it ended.
+        /// The number of bytes that it had.
         found: u64,
     },
     /// The disk or the object store refused; the log has the whole text.
     #[error("cannot {action} `{place}`: {cause}")]
     Failed {
-        /// What sort of refusal.
+        /// The kind of refusal.
         kind: FailureKind,
-        /// What was tried: "write", "rename" …
+        /// The failed action: "write", "rename" …
         action: &'static str,
         /// The file or object.
         place: String,
@@ -83,7 +83,7 @@ pub enum BlobError {
     },
 }
 
-/// What sort of refusal a [`BlobError::Failed`] is.
+/// The kind of refusal of a [`BlobError::Failed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     /// The disk is full, or a quota is used up.
@@ -92,7 +92,7 @@ pub enum FailureKind {
     ReadOnly,
     /// The process or its credentials lack a right.
     Denied,
-    /// The object store cannot be reached, is too slow or reports an error of its own.
+    /// The object store cannot be reached, is too slow, or reports an error of its own.
     Unavailable,
     /// The object store answers 409: another request for the same object is under way.
     Busy,
@@ -101,7 +101,7 @@ pub enum FailureKind {
 }
 
 impl BlobError {
-    /// The kind of a refusal by the disk or the object store; none for the caller's own errors.
+    /// The kind of a refusal by the disk or the object store; `None` for the caller's own errors.
     pub fn kind(&self) -> Option<FailureKind> {
         match self {
             BlobError::Failed { kind, .. } => Some(*kind),
@@ -109,7 +109,7 @@ impl BlobError {
         }
     }
 
-    /// Whether it was the local file of an upload that could not be read: the object store is not to blame.
+    /// Whether reading the local file of an upload failed: then the object store is not to blame.
     pub fn is_of_local_file(&self) -> bool {
         matches!(self, BlobError::Failed { action: "read", place, .. } if place == SPOOL)
     }

@@ -1,9 +1,9 @@
 //! The highest serial that the records are known to have reached, noted beside the blobs.
 //!
-//! Records that are brought back from an older copy look like any others. That the blobs have seen later ones is noted in
-//! a file or an object called `SERIAL`, with the name of the store: `IDENTITY SERIAL`, and a newline. It is written now
-//! and then, and before a sweep removes anything; it may lag behind, and never says more than the records had reached.
-//! One that is missing, cut, or another store's says nothing.
+//! Records that were restored from an older copy look like any others. So a file or an object called `SERIAL` notes which
+//! serial they had reached, with the name of the store: `IDENTITY SERIAL`, and a newline. It is written from time to time, and
+//! before a sweep removes anything; it may lag behind, but never exceeds what the records had reached. If it is missing, cut,
+//! or another store's, nothing is known.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ pub(super) const NAME: &str = "SERIAL";
 pub(super) const LINE_BYTES_MAX: u64 = 256;
 
 impl BlobStore {
-    /// The highest serial that the records of the store `identity` are known to have reached, at least; none if
-    /// nothing is noted.
+    /// The highest serial that the records of the store `identity` are known to have reached, at least; `None` if nothing is
+    /// noted.
     ///
     /// # Errors
-    /// What the disk or the object store says.
+    /// The error of the disk or the object store.
     pub async fn highest_serial(
         &self,
         identity: &StoreIdentity,
@@ -48,11 +48,11 @@ impl BlobStore {
         Ok(serial)
     }
 
-    /// Notes that the records of the store that the blobs are [bound](BlobStore::bind) to have reached `serial`;
-    /// nothing if a higher one is noted, or if they are not bound. Of two processes at once the lower one may win.
+    /// Notes that the records of the store that the blobs are [bound](BlobStore::bind) to have reached `serial`. Does nothing
+    /// if a higher one is noted, or if they are not bound. If two processes note at once, the lower serial may win.
     ///
     /// # Errors
-    /// [`BlobError::Away`]; what the disk or the object store says.
+    /// [`BlobError::Away`]; the error of the disk or the object store.
     pub async fn note_serial(&self, serial: Serial) -> Result<(), BlobError> {
         let bound = match &self.backend {
             Backend::Directory(directory) => directory.bound(),
@@ -66,10 +66,10 @@ impl BlobStore {
         }
     }
 
-    /// Notes `serial` for the store `identity`, whatever is noted: somebody wants these very records.
+    /// Notes `serial` for the store `identity`, even if a higher one is noted: an administrator wants these records.
     ///
     /// # Errors
-    /// What the disk or the object store says.
+    /// The error of the disk or the object store.
     pub async fn reset_serial(
         &self,
         identity: &StoreIdentity,
@@ -91,7 +91,7 @@ fn to_line(identity: &StoreIdentity, serial: Serial) -> String {
 }
 
 fn from_line(line: &[u8], identity: &StoreIdentity) -> Option<Serial> {
-    // Without its end it is cut, and a lower number than it was.
+    // Without its newline it is cut, and the number may be too low.
     let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
     let (name, serial) = line.split_once(' ')?;
     (name == identity.to_string()).then(|| serial.parse().ok()).flatten()

@@ -1,8 +1,8 @@
 //! [`StoreIdentity`]: the name of a store, which its records and its blobs both carry.
 //!
-//! The records keep it under a key of their own; the blobs keep it in a file or an object called `IDENTITY`.
-//! A blob store that is [bound](super::BlobStore::bind) to an identity looks for it with every write, so that
-//! nothing is acknowledged into a directory or a bucket that was put in the place of the right one.
+//! The records have it under a key; beside the blobs it is in a file or an object called `IDENTITY`. A blob store that is
+//! [bound](super::BlobStore::bind) to an identity checks it with every write, so that no write is acknowledged that went into
+//! another store's directory or bucket.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ pub(super) const NAME: &str = "IDENTITY";
 /// Shortest and longest name, in characters.
 const LENGTHS: std::ops::RangeInclusive<usize> = 8..=64;
 
-/// What a store is called: 8 to 64 ASCII letters, digits and hyphens; 32 hexadecimal digits where Larder made it.
+/// The name of a store: 8 to 64 ASCII letters, digits and hyphens; 32 hexadecimal digits if Larder made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreIdentity(String);
 
@@ -46,15 +46,15 @@ impl fmt::Display for StoreIdentity {
 }
 
 impl StoreIdentity {
-    /// What the file or object says.
+    /// The content of the file or object.
     pub(super) fn to_line(&self) -> String {
         format!("{self}\n")
     }
 
-    /// Reads what the file or object at `place` says.
+    /// Parses the content of the file or object at `place`.
     pub(super) fn from_line(bytes: &[u8], place: &str) -> Result<StoreIdentity, BlobError> {
         let text = String::from_utf8_lossy(bytes);
-        // Without its end it is cut, and may be the beginning of another name.
+        // Without its newline it is cut, and may be the start of another name.
         let name = text.strip_suffix('\n').unwrap_or_default();
         name.parse().map_err(|_: StoreIdentityError| {
             let shown =
@@ -63,7 +63,7 @@ impl StoreIdentity {
         })
     }
 
-    /// That `place` names this store.
+    /// Checks that `place` names this store.
     pub(super) fn check(
         &self,
         found: Option<&StoreIdentity>,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where blobs are kept.
+/// Where blobs are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlobLocation {
     /// A directory; it is made when it is missing.
@@ -15,7 +15,7 @@ pub enum BlobLocation {
     S3 {
         /// The bucket, which must exist.
         bucket: String,
-        /// What all keys begin with, without a slash at either end; may be empty.
+        /// The prefix of all keys, without a slash at either end; may be empty.
         prefix: String,
     },
 }
@@ -60,7 +60,7 @@ fn is_bucket(text: &str) -> bool {
     (3..=63).contains(&text.len()) && is_segment(text)
 }
 
-/// Only what no store, proxy or signature encodes differently.
+/// Only characters that every store, proxy and signature encodes in the same way.
 fn is_segment(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     !text.is_empty() && text != "." && text != ".." && text.bytes().all(is_plain)

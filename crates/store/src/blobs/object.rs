@@ -9,13 +9,12 @@
 //! PREFIX/tmp/<n>                    a blob being touched
 //! PREFIX/mirrors/…                  no blobs: see [`ObjectCache`]
 //! ```
-//! An object's age is that of its last upload, so a blob is uploaded again each time it is put:
-//! content is addressed, the bytes are the same. An object store offers no way to delete only what
-//! has not been uploaded again meanwhile (the same content has the same ETag), so putting and sweeping
-//! agree by markers, on a store that is strongly consistent:
+//! An object's age is that of its last upload, so a blob is uploaded again each time it is put; its bytes are the same. An
+//! object store cannot delete an object on the condition that it was not uploaded again (the same content has the same ETag).
+//! So puts and sweeps use markers, on a store that is strongly consistent:
 //!
 //! - a sweep writes its marker, *then* looks at the age again, deletes, and removes the marker;
-//! - a put uploads, *then* waits until no marker is there, and *then* looks whether the blob is.
+//! - a put uploads, *then* waits until there is no marker, and *then* looks whether the blob exists.
 //!
 //! If the put saw no marker, every sweep whose marker comes later sees the new age and spares the
 //! blob, and every earlier one is over, so that the put's last look tells what it did; then the put
@@ -65,9 +64,9 @@ pub(super) struct Objects {
     /// `bucket/prefix`, for messages.
     name: String,
     prefix: String,
-    /// The store that the blobs must belong to; none if anything will do.
+    /// The store that the blobs must belong to; `None` if they are not bound.
     bound: Mutex<Option<StoreIdentity>>,
-    /// Whether they did not at the last look.
+    /// Whether they did not belong to it at the last look.
     is_away: AtomicBool,
 }
 
@@ -75,9 +74,9 @@ pub(super) struct Objects {
 #[derive(Clone)]
 pub(super) enum Upload {
     Memory(Bytes),
-    /// A local file of that many bytes.
+    /// A local file of this many bytes.
     File(Arc<File>, u64),
-    /// A blob of that many bytes, onto itself.
+    /// A blob of this many bytes, onto itself.
     Object(Arc<Objects>, Digest, u64),
 }
 
@@ -87,7 +86,7 @@ const PART_BYTES: u64 = 8 << 20;
 const PARTS_MAX: u64 = 10_000;
 /// Parts in memory and under way at once, for one blob.
 const PARTS_AT_ONCE: usize = 2;
-/// A long range is asked for in pieces, so that each has retries and time of its own.
+/// A long range is read in pieces, so that each has its own retries and timeout.
 const WINDOW_BYTES: u64 = 16 << 20;
 
 /// A sweep deletes a blob this long after its marker was written, or not at all.
@@ -99,7 +98,7 @@ const MARKER_POLL: Duration = Duration::from_millis(50);
 const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
 /// How often a blob is uploaded, because a sweep removed it or the store was busy with it.
 const ROUNDS_MAX: u32 = 4;
-/// Waiting before a busy store is asked again: so long, then twice, then three times as long.
+/// The pause before a busy store is asked again: this long, then twice, then three times as long.
 const BUSY_WAIT: Duration = Duration::from_millis(100);
 
 impl Objects {
@@ -122,10 +121,9 @@ impl Objects {
         Err(self.vanished(&digest))
     }
 
-    /// Makes the blob's age new, if it is there; says whether it is. An object's age changes only
-    /// when it is written, and it cannot be copied onto itself: it is copied away and back.
-    ///
-    /// One that is too large to be copied (Amazon's bound is 5 GB) is downloaded and uploaded again.
+    /// Makes the blob young again, if it exists; returns whether it does. An object's age changes only when it is written, and
+    /// it cannot be copied onto itself: it is copied away and back. A blob that is too large to be copied (Amazon's bound is 5
+    /// GB) is downloaded and uploaded again.
     pub(super) async fn touch(self: Arc<Objects>, digest: Digest) -> Result<bool, BlobError> {
         self.check_identity_if_away().await?;
         let key = self.blob_key(&digest);
@@ -133,7 +131,7 @@ impl Objects {
         match self.store.copy(&key, &aside).await {
             Ok(()) => {}
             Err(Error::NotFound { .. }) => {
-                // Nothing can be said of a blob whose bucket is another one.
+                // Nothing is known of a blob in another bucket.
                 self.check_identity().await?;
                 return Ok(false);
             }
@@ -146,7 +144,7 @@ impl Objects {
                 if size_bytes <= PART_BYTES {
                     return Err(error);
                 }
-                // What else the store refuses it for, it says again.
+                // If the store refuses for another reason, it says so again.
                 tracing::debug!(%error, size_bytes, "a blob is uploaded again");
                 let upload = Upload::Object(Arc::clone(&self), digest, size_bytes);
                 return self.persist(digest, upload).await.map(|()| true);
@@ -266,7 +264,7 @@ impl Objects {
         }
     }
 
-    /// What the store says of the blob; none if there is no such blob.
+    /// The blob's metadata in the store; `None` if it does not exist.
     async fn head(&self, digest: &Digest) -> Result<Option<ObjectMeta>, BlobError> {
         let key = self.blob_key(digest);
         match self.store.head(&key).await {
@@ -330,7 +328,7 @@ impl Objects {
         .boxed())
     }
 
-    /// The digest of what is stored as the blob now.
+    /// The digest of the bytes that are stored as the blob now.
     pub(super) async fn rehash(
         self: Arc<Objects>,
         digest: Digest,
@@ -339,7 +337,7 @@ impl Objects {
         let mut hasher = Hasher::new();
         if size_bytes > 0 {
             let mut chunks = self.read_range(digest, size_bytes, 0..size_bytes);
-            // The chunks are as the network delivers them: small enough to be hashed right here.
+            // The chunks come from the network and are small enough to be hashed on this thread.
             while let Some(chunk) = chunks.try_next().await? {
                 hasher.update(&chunk);
             }
@@ -366,7 +364,7 @@ impl Objects {
         is_ours.then_some(BlobEntry { digest, size_bytes: found.size, touched_at })
     }
 
-    /// Deletes a blob that nobody has put or touched since it was listed.
+    /// Deletes a blob that was neither put nor touched since it was listed.
     pub(super) async fn sweep(&self, listed: &BlobEntry) -> Result<Swept, BlobError> {
         let begun = Instant::now();
         let marker = self.key(&format!("doomed/{}/{}", listed.digest, unique()));
@@ -424,7 +422,7 @@ impl Objects {
         self.key(&format!("sha256/{first:02x}/{second:02x}/{digest}"))
     }
 
-    /// Where a blob is, for messages.
+    /// The location of a blob, for messages.
     pub(super) fn place_of(&self, digest: &Digest) -> String {
         self.place(&self.blob_key(digest))
     }
@@ -448,7 +446,7 @@ impl Upload {
 
     async fn read(&self, range: Range<u64>) -> Result<Bytes, BlobError> {
         match self {
-            // Within the bounds of a slice that is in memory, hence within those of usize.
+            // The range is within a slice in memory, so it fits usize.
             Upload::Memory(bytes) => Ok(bytes.slice(range.start as usize..range.end as usize)),
             Upload::Object(objects, digest, _) => {
                 let key = objects.blob_key(digest);
@@ -472,7 +470,7 @@ impl Upload {
     }
 }
 
-/// The size of each part but the last, in bytes: such that no more than [`PARTS_MAX`] are needed.
+/// The size of each part but the last, in bytes, so that at most [`PARTS_MAX`] are needed.
 fn part_bytes(size_bytes: u64) -> u64 {
     PART_BYTES.max(size_bytes.div_ceil(PARTS_MAX).next_multiple_of(1 << 20))
 }

@@ -42,13 +42,12 @@ impl BlobReader {
         self.size_bytes
     }
 
-    /// The part of `range` that is within the blob, in chunks of at most 256 KiB. One chunk is in
-    /// memory at a time, and it is read when it is asked for. Several ranges can be read at once.
+    /// The part of `range` that is within the blob, in chunks of at most 256 KiB. One chunk is in memory at a time, and is read
+    /// when the caller polls for it. Several ranges can be read at once.
     ///
-    /// The stream fails with [`BlobError::Cut`] if the blob turns out to be shorter than its size. One of the whole
-    /// blob fails with [`BlobError::Damaged`] before its last chunk if the bytes are not those of the digest, so that
-    /// nobody takes them for whole; a file that was found whole before, and was not written to since, is not hashed
-    /// again.
+    /// The stream fails with [`BlobError::Cut`] if the blob is shorter than its size. A stream of the whole blob fails with
+    /// [`BlobError::Damaged`] before its last chunk if the digest is wrong, so that no reader takes the bytes for whole; a file
+    /// that was whole before, and has not changed since, is not hashed again.
     pub fn read_range(&self, range: Range<u64>) -> BlobStream {
         let end = range.end.min(self.size_bytes);
         let range = range.start.min(end)..end;
@@ -87,8 +86,8 @@ impl BlobReader {
         (is_right && range.end <= self.size_bytes).then(|| Arc::clone(file))
     }
 
-    /// `chunks`, which are the whole blob, up to the last one, and that only if all of them are right. They are as
-    /// the network delivers them: small enough to be hashed right here.
+    /// `chunks`, which are the whole blob; the last one only if the digest of all is right. They come from the network and are
+    /// small enough to be hashed on this thread.
     fn checked(self, chunks: BlobStream) -> BlobStream {
         let state = (chunks, Some(Hasher::new()), self.size_bytes);
         futures_util::stream::try_unfold(state, move |(mut chunks, hasher, left)| {
@@ -108,7 +107,7 @@ impl BlobReader {
         .boxed()
     }
 
-    /// Notes what the whole blob was found to be.
+    /// Compares the digest of the whole blob, and notes the verdict.
     fn judge(&self, found: Digest) -> Result<(), BlobError> {
         if found == self.digest {
             match &self.source {
@@ -125,7 +124,7 @@ impl BlobReader {
         Err(BlobError::Damaged { place, expected: self.digest, found })
     }
 
-    /// That a blob without bytes is one that has none: of it there is no chunk to hold back.
+    /// Checks the digest of a blob without bytes, which has no last chunk to hold back.
     pub(super) fn check_empty(self) -> Result<BlobReader, BlobError> {
         match self.size_bytes {
             0 => self.judge(Digest::of(b"")).map(|()| self),
@@ -138,7 +137,7 @@ impl BlobReader {
         self.read_range(0..self.size_bytes)
     }
 
-    /// All bytes at once, and those that the digest names.
+    /// All bytes at once, compared with the digest.
     ///
     /// # Errors
     /// [`BlobError::TooLarge`] if there are more than `bytes_max`: nothing was read. [`BlobError::Damaged`].
@@ -169,7 +168,7 @@ struct FileState {
     place: Arc<str>,
     rest: Range<u64>,
     size_bytes: u64,
-    /// What the digest is made of, if it is to be looked at.
+    /// The hasher, if the digest is to be checked.
     check: Option<(Hasher, BlobReader)>,
 }
 

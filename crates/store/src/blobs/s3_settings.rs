@@ -1,5 +1,5 @@
-//! What is said of an object store that cannot be used: which settings are missing, and whether it is the credentials,
-//! the bucket or the way to it.
+//! Explains why an object store cannot be used: which settings are missing, and whether the cause is the credentials, the
+//! bucket or the connection.
 
 use std::fmt;
 use std::time::Duration;
@@ -35,17 +35,17 @@ pub(super) fn check(builder: &AmazonS3Builder) -> Result<(), BlobError> {
     }
 }
 
-/// What the object store's library takes for a yes.
+/// Texts that the object store's library accepts for true.
 fn is_true(text: &str) -> bool {
     ["1", "true", "on", "yes", "y"].iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
-/// Where the requests go, if not to Amazon.
+/// The server of the requests, if it is not Amazon's.
 pub(super) fn endpoint(builder: &AmazonS3Builder) -> Option<String> {
     builder.get_config_value(&Key::S3Endpoint).or_else(|| builder.get_config_value(&Key::Endpoint))
 }
 
-/// Whether the only credentials left are those that the machine may have as a role.
+/// Whether the machine's role is the only possible source of credentials.
 pub(super) fn has_none(builder: &AmazonS3Builder) -> bool {
     let others = [
         Key::AccessKeyId,
@@ -58,7 +58,7 @@ pub(super) fn has_none(builder: &AmazonS3Builder) -> bool {
         && others.iter().all(|key| builder.get_config_value(key).is_none())
 }
 
-/// Where no credentials are set, the role of the machine is asked for once, before anything else is tried.
+/// If no credentials are set, asks for the machine's role once, before anything else is tried.
 pub(super) async fn check_role(store: &AmazonS3) -> Result<(), BlobError> {
     match timeout(ROLE_TIMEOUT, store.credentials().get_credential()).await {
         Ok(Ok(_)) => Ok(()),
@@ -85,7 +85,7 @@ impl fmt::Display for Explained {
 
 impl std::error::Error for Explained {}
 
-/// `error` with a sentence that says what a person can do about it.
+/// `error` with a sentence that says what the administrator can do about it.
 pub(super) fn explained(error: BlobError, bucket: &str, endpoint: Option<&str>) -> BlobError {
     let BlobError::Failed { kind, action, place, cause } = error else { return error };
     let said = cause.to_string();

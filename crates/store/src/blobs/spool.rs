@@ -1,8 +1,7 @@
-//! Spools: local temporary files that take bytes in while hashing them.
+//! Spools: local temporary files that are hashed while they are written.
 //!
-//! chunks -> hash and file -> (a rename, or an upload) or nothing. A spool is locked for as long as
-//! its process lives, so that another process can tell one that is in use from one that a `kill -9`
-//! left behind.
+//! chunks -> hash and file -> (a rename, or an upload) or nothing. A process keeps a lock on its spools, so that other
+//! processes can tell those in use from those that a `kill -9` left behind.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write as _};
@@ -27,7 +26,7 @@ pub(super) struct Spool {
     size_bytes: u64,
 }
 
-/// A file that is complete, with what is known of it; dropping it removes it.
+/// A complete file, with its size and digest; dropping it removes it.
 pub(super) struct SpooledFile {
     pub(super) file: NamedTempFile,
     pub(super) digest: Digest,
@@ -48,7 +47,7 @@ impl Spool {
                 }
             };
             match file.as_file().lock() {
-                // Where files cannot be locked, none is ever taken for left behind.
+                // If files cannot be locked, none is ever taken for left behind.
                 Err(error) if error.kind() != io::ErrorKind::Unsupported => {
                     return Err(BlobError::io("lock", file.path(), error));
                 }
@@ -117,7 +116,7 @@ pub(super) fn remove_stale(directory: &Path, is_dry_run: bool) -> Result<u64, Bl
             continue;
         }
         let path = entry.path();
-        // Opened for writing, because some network file systems lock only such files.
+        // Some network file systems lock only files that are open for writing.
         let file = match File::options().read(true).write(true).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,

@@ -1,8 +1,8 @@
-//! [`BlobStore::sweep`]: the end of blobs that nobody names.
+//! [`BlobStore::sweep`]: deletes blobs that no record names.
 //!
-//! What a record names stays; what was put or touched within the grace stays, because its record may
-//! be on its way; the rest goes. Each backend makes sure that a blob which is put or touched while
-//! the sweep considers it is either spared, or found missing by its writer, who puts it in place again.
+//! A blob that a record names stays. One that was put or touched within the grace period stays, because its record may not be
+//! committed yet. All others are deleted. If a blob is put or touched while the sweep considers it, each backend makes sure
+//! that it is either spared, or that its writer finds it missing and puts it again.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,22 +13,22 @@ use super::directory::Swept;
 use super::error::{BlobError, blocking};
 use super::{Backend, BlobEntry, BlobStore};
 
-/// What a sweep found and did.
+/// The outcome of a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SweepReport {
     /// Blobs that were looked at.
     pub examined: u64,
-    /// Blobs that nobody names, older than the grace: each with its size in bytes, in no order.
+    /// Blobs that no record names, older than the grace period: each with its size in bytes, in no order.
     pub unnamed: Vec<(Digest, u64)>,
-    /// Blobs that nobody names, but too young to be removed.
+    /// Blobs that no record names, but too young to be removed.
     pub young: u64,
     /// How many of `unnamed` were put or touched during the sweep, and stayed.
     pub spared: u64,
     /// How many of `unnamed` are gone.
     pub deleted: u64,
-    /// What the deleted ones held, in bytes.
+    /// Bytes of the deleted blobs.
     pub bytes_freed: u64,
-    /// Leftovers of interrupted uploads and sweeps that were removed; if nothing was to be, that would have been.
+    /// Leftovers of interrupted uploads and sweeps that were removed, or, if the sweep only reports, would have been.
     pub temporaries_removed: u64,
 }
 
@@ -36,17 +36,16 @@ pub struct SweepReport {
 const REMOVALS_MAX: usize = 8;
 
 impl BlobStore {
-    /// Removes the blobs for which `is_named` is false and that were last put or touched `grace` or
-    /// longer before `now`; only reports them unless `may_remove`, which is asked once all are found. Takes some
-    /// 100 bytes of memory for each of them.
+    /// Removes the blobs for which `is_named` is false and that were last put or touched `grace` or longer before `now`. Only
+    /// reports them unless `may_remove`, which is called once all are found. Takes some 100 bytes of memory for each of them.
     ///
-    /// The caller takes `now` *before* it reads from the records which blobs are named, and chooses a
-    /// `grace` longer than it can take from putting a blob to committing the record that names it
-    /// (and, for an object store, than its clock and this one can differ). Then nothing that a
-    /// record names is ever removed, even if other processes put, touch and commit meanwhile.
+    /// The caller takes `now` *before* it reads from the records which blobs are named, and chooses a `grace` longer than the
+    /// time between putting a blob and committing the record that names it (and, for an object store, longer than the two
+    /// clocks can differ). Then no blob that a record names is ever removed, even if other processes put, touch and commit
+    /// meanwhile.
     ///
     /// # Errors
-    /// The first refusal of the disk or the object store; what was removed until then stays removed.
+    /// The first error of the disk or the object store; what was removed until then stays removed.
     pub async fn sweep(
         &self,
         is_named: impl Fn(&Digest) -> bool + Send + Sync,
@@ -132,8 +131,7 @@ impl BlobStore {
     }
 }
 
-/// Whether what was last touched at `touched_at` is too young at `now` to be removed; a time in the
-/// future is young.
+/// Whether a blob that was last touched at `touched_at` is too young at `now` to be removed; a time in the future is young.
 pub(super) fn is_young(touched_at: SystemTime, now: SystemTime, grace: Duration) -> bool {
     !now.duration_since(touched_at).is_ok_and(|age| age >= grace)
 }

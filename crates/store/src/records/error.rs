@@ -1,4 +1,4 @@
-//! What can go wrong with the records, each error with what is known of the state after it.
+//! Errors of the records, each with what is known of the state after it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub enum OpenError {
         /// The layout that this program reads.
         known: u64,
     },
-    /// A file with tables, but not those of a store.
+    /// The file has tables, but not those of a store.
     #[error("`{location}` holds something else than records: an empty or a new file was expected")]
     Foreign {
         /// The database, without its password.
@@ -56,7 +56,7 @@ pub enum OpenError {
     Damaged {
         /// The database, without its password.
         location: String,
-        /// What is wrong, in the words of the database where it said so.
+        /// What is wrong, in the database's words if it said so.
         flaw: String,
     },
     /// The database does not answer, or does not let us do what opening needs.
@@ -64,13 +64,13 @@ pub enum OpenError {
     Unavailable {
         /// The database, without its password.
         location: String,
-        /// What the database, its driver or the operating system said.
+        /// The error of the database, its driver or the operating system.
         cause: Cause,
     },
 }
 
-/// The store is not the one that this process has read. Serials may stand for other commits now; only who reads
-/// everything again may go on.
+/// The store is not the one that this process has read. Its serials may mean other commits now, so a process must read
+/// everything again before it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rewound {
     /// It has lost commits that this process has seen: it was restored from an older copy, or a copy that lagged
@@ -85,13 +85,13 @@ pub enum Rewound {
         /// The latest serial that was seen, as far as it can be told.
         seen: Serial,
     },
-    /// The record that names the store is another one, or gone: another store's database was put in the place of the one
-    /// that was read, or its tables were emptied.
+    /// The record that names the store is different or missing: the database was replaced by another store's, or its tables
+    /// were emptied.
     #[error(
         "the database is not the one that was read before: it does not have the name of this store any more"
     )]
     Stranger,
-    /// The file of SQLite that is open is not the one at its path any more: what was written into it would be lost.
+    /// The open SQLite file is no longer the one at its path: writes into it would be lost.
     #[error("the database's file was replaced, moved or removed while it was open")]
     Replaced,
     /// The files of SQLite are not as SQLite left them: what is written into them may not be found again.
@@ -99,7 +99,7 @@ pub enum Rewound {
     Damaged(Damage),
 }
 
-/// What was done to the files of SQLite while they were open.
+/// How the files of SQLite were changed while they were open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// The database's file is shorter than it was.
@@ -111,7 +111,7 @@ pub enum Damage {
     /// The log was removed or replaced.
     #[error("its log (`-wal`) was removed or replaced while it was open")]
     LogRemoved,
-    /// The log does not hold what was committed.
+    /// The log no longer has what was committed.
     #[error("its log (`-wal`) was cut, or written to by something else than SQLite")]
     LogOverwritten,
     /// The shared memory was removed or replaced.
@@ -122,13 +122,13 @@ pub enum Damage {
     Unreadable,
 }
 
-/// A batch was not acknowledged. Nothing of it was written, except where the variant says otherwise.
+/// A batch was not acknowledged. Nothing of it was written, unless the variant says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     /// A precondition did not hold.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
-    /// Such a batch has no meaning.
+    /// The batch writes this key twice.
     #[error("`{0}` is written twice in one batch, but once was expected")]
     KeyTwice(Key),
     /// More than one batch may have.
@@ -148,11 +148,11 @@ pub enum CommitError {
     /// The database did not answer, or refused.
     #[error("the database is unavailable: {0}")]
     Unavailable(Cause),
-    /// The connection broke while the database was committing, and it did not come back in time to
-    /// be asked. The batch was written whole or not at all; its keys tell, once they can be read.
+    /// The connection broke during the commit, and the database did not come back in time to be asked. The batch was written
+    /// whole or not at all; its keys tell which, once they can be read.
     #[error("the database was lost during a commit, and whether it was written is unknown: {0}")]
     OutcomeUnknown(Cause),
-    /// What the batch was decided upon may be gone.
+    /// The store no longer is what the batch was decided on.
     #[error(transparent)]
     Rewound(#[from] Rewound),
     /// The records were closed.
@@ -184,7 +184,7 @@ pub enum ReadError {
     /// The database did not answer, or refused.
     #[error("the database is unavailable: {0}")]
     Unavailable(Cause),
-    /// A row is not what was once written.
+    /// A row differs from what was written.
     #[error("the record `{key}` is damaged: {flaw}")]
     Damaged {
         /// The key as it stands, with odd characters escaped.
@@ -192,7 +192,7 @@ pub enum ReadError {
         /// What is wrong with it.
         flaw: String,
     },
-    /// What would be read does not continue what was read before.
+    /// The store no longer continues what was read before.
     #[error(transparent)]
     Rewound(#[from] Rewound),
 }
@@ -216,7 +216,7 @@ pub enum RestoreError {
         /// The serial of the store.
         serial_max: Serial,
     },
-    /// The records to be restored could not be read.
+    /// The records to restore could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The database did not take them.
@@ -224,7 +224,7 @@ pub enum RestoreError {
     Write(#[from] CommitError),
 }
 
-/// What a database, its driver or the operating system said.
+/// An error of a database, its driver or the operating system, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause(Arc<str>);
 
@@ -233,7 +233,7 @@ impl Cause {
         Cause(what.to_string().into())
     }
 
-    /// What a driver's error says. The only row that is always asked for is named.
+    /// A driver's error as text. If a row is missing, it is the one with the serial, and the text says so.
     pub(super) fn of(error: &sqlx::Error) -> Cause {
         match error {
             sqlx::Error::RowNotFound => {
@@ -250,7 +250,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What a driver's error means for a commit that did not happen because of it.
+/// The commit error for a driver's error that prevented the commit.
 pub(super) fn commit_error(error: &sqlx::Error) -> CommitError {
     let cause = Cause::of(error);
     let code = error.as_database_error().and_then(|error| error.code());
@@ -268,7 +268,7 @@ pub(super) fn commit_error(error: &sqlx::Error) -> CommitError {
     }
 }
 
-/// Why a database of which `error` was told cannot be opened.
+/// Why a database cannot be opened, from a driver's error.
 pub(super) fn open_error(location: &str, error: &sqlx::Error) -> OpenError {
     let location = location.to_owned();
     let code = error.as_database_error().and_then(|error| error.code());

@@ -1,7 +1,7 @@
-//! A group of batches that share one transaction: which of them hold, and what is written for them.
+//! A group of batches that share one transaction: which of them succeed, and the rows to write for them.
 //!
-//! batches in order + how their keys are -> an outcome for each + one row for each written key.
-//! Nothing here asks a database; both engines write exactly what this decides.
+//! batches in order + the state of their keys -> an outcome for each + one row for each written key. Nothing here asks a
+//! database; both engines write exactly what this decides.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::error::CommitError;
 use super::rows::State;
 use super::seen::Seen;
 
-/// An outcome for each batch of a group, with the serial after it; or why all of them failed.
+/// An outcome for each batch of a group, and the serial after it; or why all failed.
 pub(super) type GroupOutcome = Result<(Vec<Result<Serial, CommitError>>, Serial), CommitError>;
 
 /// How the keys of a group are before it.
@@ -24,18 +24,18 @@ pub(super) struct States<'a> {
     pub(super) found: HashMap<&'a str, Found>,
 }
 
-/// What a group comes to.
+/// The decisions about a group.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     /// One for each batch, in order.
     pub(super) outcomes: Vec<Result<Serial, CommitError>>,
-    /// What is written; each key once. Empty: there is nothing to commit.
+    /// The rows to write, each key once. If empty, there is nothing to commit.
     pub(super) rows: Vec<Row<'a>>,
     /// The serial after the group.
     pub(super) serial: Serial,
 }
 
-/// A row as it is written.
+/// A row to write.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Row<'a> {
     pub(super) key: &'a str,
@@ -60,8 +60,8 @@ pub(super) fn keys<'a>(batches: &[&'a Batch], seen: &'a Seen) -> Vec<&'a str> {
     keys
 }
 
-/// Puts together what the database says of `keys`, which are sorted: for each that was ever written
-/// how it is, and with each the store's serial; without any, the serial alone.
+/// Collects the database's rows about `keys`, which are sorted: the state of each key that was ever written, and in every row
+/// the store's serial; without such keys, one row with the serial alone.
 pub(super) fn states<'a, 'r>(
     keys: &[&'a str],
     rows: impl Iterator<Item = Result<State<'r>, sqlx::Error>>,
@@ -81,8 +81,8 @@ pub(super) fn states<'a, 'r>(
     states.ok_or(sqlx::Error::RowNotFound)
 }
 
-/// Decides `batches` one after the other, each upon what the ones before it leave behind. A store that
-/// lacks what was `seen` takes none of them.
+/// Decides `batches` one after the other, each on the state that the earlier ones leave. If the store lacks what was `seen`,
+/// all fail.
 pub(super) fn plan<'a>(batches: &[&'a Batch], seen: &Seen, states: States<'a>) -> Plan<'a> {
     let States { mut serial, is_anchored, mut found } = states;
     let marked = found.get(seen.key()).map(|found| found.serial);
@@ -97,7 +97,7 @@ pub(super) fn plan<'a>(batches: &[&'a Batch], seen: &Seen, states: States<'a>) -
             outcomes.push(Err(mismatch.into()));
             continue;
         }
-        // A batch that writes nothing takes no serial: it held at this one.
+        // A batch that writes nothing takes no serial; its conditions held at the current one.
         if batch.writes.is_empty() {
             outcomes.push(Ok(serial));
             continue;
@@ -117,7 +117,7 @@ pub(super) fn plan<'a>(batches: &[&'a Batch], seen: &Seen, states: States<'a>) -
         outcomes.push(Ok(serial));
     }
     let mut rows: Vec<Row<'a>> = latest.into_values().collect();
-    // In the order of the keys, so that pages are touched in order and equal groups write equally.
+    // In the order of the keys, so that pages are touched in order, and equal groups write the same rows.
     rows.sort_unstable_by_key(|row| row.key);
     Plan { outcomes, rows, serial }
 }
@@ -132,7 +132,7 @@ fn mismatch(batch: &Batch, found: &HashMap<&str, Found>) -> Option<Mismatch> {
     written.chain(batch.checks.iter().map(|(key, expected)| (key, *expected))).find_map(fault)
 }
 
-/// Keys, bodies and digests of `batch`, in bytes: what it takes of the queue and of a message.
+/// Keys, bodies and digests of `batch`, in bytes: its size in the queue and in a message.
 pub(super) fn bytes_of(batch: &Batch) -> usize {
     let written = batch.writes.iter().map(|write| {
         let body_bytes = write.body.as_ref().map_or(0, |body| body.len());

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use sqlx::postgres::PgConnectOptions;
 
-/// Which database the records are in. Its text hides a password; the error's too.
+/// The database of the records. Its text hides a password, and so do errors.
 #[derive(Clone, PartialEq, Eq)]
 pub enum DatabaseLocation {
     /// A file of SQLite: `sqlite:PATH` or `sqlite://PATH`.

@@ -1,17 +1,15 @@
 //! The records in a database of PostgreSQL, shared by any number of processes.
 //!
-//! Who commits locks the one row that holds the serial until its transaction ends: serials become
-//! visible in order, and what was read of the keys stays true. A group takes four round trips: lock,
-//! read the keys, write everything, commit. NOTIFY wakes the other processes and carries nothing.
+//! Each commit locks the one row with the serial until its transaction ends. So serials become visible in order, and the keys
+//! cannot change after they were read. A group takes four round trips: lock, read the keys, write everything, commit. NOTIFY
+//! wakes the other processes and carries nothing.
 //!
-//! A connection that breaks during COMMIT leaves open whether it arrived. Each process therefore
-//! writes, in the same transaction, its last serial into a row of its own, and after such a break
-//! locks the serial's row on a new connection (which waits for the old session to end, whichever way)
-//! and reads that row: then it knows, and answers accordingly. Only if the database stays away is the
-//! outcome reported as unknown.
+//! If a connection breaks during COMMIT, it is unknown whether the commit happened. So each process also writes its last serial
+//! into a row of its own, in the same transaction. After such a break it locks the serial's row on a new connection (which
+//! waits until the old session has ended) and reads its own row: then it knows. Only if the database stays away, the outcome is
+//! reported as unknown.
 //!
-//! LISTEN and the session's settings need a connection of their own: not one shared through a pooler
-//! in transaction mode.
+//! LISTEN and the session's settings need a whole session, not one that a pooler in transaction mode shares.
 
 use std::time::Duration;
 
@@ -37,21 +35,21 @@ pub(super) const LAYOUT: usize = STEPS.len();
 /// The lock of a process that changes the layout: `larder` in ASCII.
 const LAYOUT_LOCK: i64 = 0x6c61_7264_6572;
 
-/// What wakes the other processes.
+/// The notification channel that wakes the other processes.
 const CHANNEL: &str = "larder_records";
 
-/// How often it is asked for news while LISTEN is lost.
+/// How often the database is polled while LISTEN is lost.
 const POLL_INTERVAL_UNHEARD: Duration = Duration::from_millis(50);
 
-/// How long the database is waited for when it is left: one that stands still would keep us for ever.
+/// Timeout for closing connections: a database that hangs would block us forever.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The lock comes with the BEGIN, and apart from the reading that follows: that statement's snapshot
-/// must not be older than the lock.
+/// BEGIN takes the lock, in a separate statement before the reading: the reading statement's snapshot must not be older than
+/// the lock.
 const BEGIN_AND_LOCK: &str = "BEGIN; SELECT serial FROM larder_store WHERE id = 1 FOR UPDATE";
 
-/// Without a sort the rows come by the index, the first one at once: sorted, all bodies of a large store
-/// would be written to the server's disk before anything came.
+/// Without a sort the rows come by the index, the first one at once. A sort would write all bodies of a large store to the
+/// database server's disk first.
 const BEGIN_READING: &str =
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL enable_sort = off";
 
@@ -71,11 +69,11 @@ pub(super) struct Writer {
 /// The outcomes of a group's batches, and the serial after it.
 type Written = (Vec<Result<Serial, CommitError>>, Serial);
 
-/// Where a commit failed.
+/// When a commit failed.
 enum Failure {
     /// Before COMMIT was sent: nothing is written.
     Before(sqlx::Error),
-    /// From then on: perhaps this is written.
+    /// During COMMIT: this may be written.
     During(sqlx::Error, Written),
 }
 
@@ -111,7 +109,7 @@ pub(super) async fn create(
     Ok(Writer { options: options.clone(), timeout, id, connection: Some(connection) })
 }
 
-/// Whether the database has none of our tables.
+/// Whether the database has none of Larder's tables.
 pub(super) async fn is_new(url: &str, timeout: Duration) -> Result<bool, sqlx::Error> {
     let options = options(url)?;
     let look = async {
@@ -164,9 +162,8 @@ async fn connect(
     let connect = async {
         let mut connection = options.connect().await?;
         let milliseconds = timeout.as_millis().clamp(1, i32::MAX as u128);
-        // Nobody waits for another's lock for ever, and nobody who was cut off keeps one for ever.
-        // An acknowledged commit is durable: `off` in the server's configuration is not followed,
-        // while any stricter setting is.
+        // No session waits forever for another's lock, and a session that was cut off does not keep one forever. Acknowledged
+        // commits are durable: `off` in the server's configuration is overridden, any stricter setting is not.
         sqlx::query(
             "SELECT set_config('lock_timeout', $1, false), \
              set_config('idle_in_transaction_session_timeout', $1, false), \
@@ -283,7 +280,7 @@ impl Writer {
         }
     }
 
-    /// The last serial that this process wrote, once no session of it writes any more.
+    /// The last serial that this process wrote, read when none of its sessions writes any more.
     async fn last_serial(&self) -> Result<Option<Serial>, sqlx::Error> {
         let mut connection = connect(&self.options, self.timeout).await?;
         sqlx::raw_sql(BEGIN_AND_LOCK).execute(&mut connection).await?;
@@ -305,7 +302,7 @@ impl Writer {
     }
 }
 
-/// Whether an error says that the connection is of no more use, rather than that a statement failed.
+/// Whether an error means that the connection is lost, rather than that a statement failed.
 fn is_connection_lost(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => error.kind() != std::io::ErrorKind::TimedOut,
@@ -388,13 +385,13 @@ pub(super) struct Restore {
 }
 
 impl Restore {
-    /// Begins, on a connection of its own, a transaction that nobody else writes in.
+    /// Begins a transaction on a new connection, with the write lock.
     pub(super) async fn begin(
         options: &PgConnectOptions,
         timeout: Duration,
     ) -> Result<Restore, sqlx::Error> {
         let mut connection = connect(options, timeout).await?;
-        // The records to be restored may come slowly.
+        // The records to restore may come slowly.
         sqlx::raw_sql("SET idle_in_transaction_session_timeout = 0")
             .execute(&mut connection)
             .await?;
@@ -443,9 +440,8 @@ impl Reader {
     }
 }
 
-/// Announces what is new, until `closed`: as soon as it is heard of, and by asking every
-/// `poll_interval` besides, for a connection that was cut off says nothing, not even that: one that is silent for
-/// the database timeout is asked whether it still is one.
+/// Announces new serials until `closed`: by LISTEN, and by polling every `poll_interval`. A connection that is silent for the
+/// database timeout is checked, because one that was cut off gives no error.
 pub(super) async fn follow(
     reader: &Reader,
     options: &PgConnectOptions,
@@ -509,14 +505,14 @@ async fn hear(
 ) -> sqlx::Error {
     let hear = async {
         loop {
-            // Asked before anything is heard: what came before LISTEN took effect was not announced.
+            // Asked before listening: commits before LISTEN took effect were not announced.
             let asked = sqlx::query(SERIAL).fetch_one(&mut listener);
             match within(Instant::now() + reader.timeout, asked).await {
                 Ok(row) => wake::learn(rows::store_serial_of(&row), wake),
                 Err(error) => return error,
             }
             match tokio::time::timeout(reader.timeout, listener.try_recv()).await {
-                // Nobody writes, or nobody is there any more.
+                // No process writes, or the connection is lost.
                 Err(_) => {}
                 Ok(Ok(Some(_))) => while listener.next_buffered().is_some() {},
                 Ok(Ok(None)) => {

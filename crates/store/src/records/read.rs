@@ -1,4 +1,4 @@
-//! Where records go as they are read.
+//! The sinks of records that are read.
 
 use std::convert::Infallible;
 
@@ -35,7 +35,7 @@ impl<S: Sink> Sink for Marking<'_, S> {
 
     async fn take(&mut self, record: Record) -> Result<(), S::Error> {
         match &mut self.latest {
-            // Of one commit any record will do.
+            // Any record of a commit will do.
             Some((_, serial)) if *serial == record.serial => {}
             latest => *latest = Some((record.key.clone(), record.serial)),
         }

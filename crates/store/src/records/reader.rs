@@ -18,9 +18,9 @@ pub(super) struct Reader<DB: Database> {
     pub(super) pool: Pool<DB>,
     /// How long the database may take over one answer.
     pub(super) timeout: Duration,
-    /// What begins a transaction that sees one moment of the store.
+    /// The statement that begins a transaction which sees one moment of the store.
     pub(super) begin: &'static str,
-    /// The files that must be in their places, if the database is one that is written to.
+    /// The files that must not be replaced, if the database is opened for writing.
     pub(super) watch: Option<Watch>,
 }
 
@@ -78,8 +78,7 @@ where
         rows::store_serial_of(&row)
     }
 
-    /// The serial of the store, after a look at whether the tables are as this program makes them; or what is wrong
-    /// with them.
+    /// Checks that the tables are as this program makes them; returns the store's serial, or what is wrong with them.
     pub(super) async fn look_through(&self) -> Result<Result<Serial, String>, sqlx::Error> {
         let rows = async {
             let mut connection = self.pool.acquire().await?;
@@ -88,7 +87,7 @@ where
             Ok((serials, first))
         };
         let (serials, first) = within(Instant::now() + self.timeout * 2, rows).await?;
-        // What is wrong with one record, its reader tells by its key.
+        // If one record is damaged, reading it reports that, with its key.
         if let Some(Err(ReadError::Unavailable(cause))) = first.as_ref().map(rows::record_of) {
             return Ok(Err(cause.to_string()));
         }
@@ -104,7 +103,7 @@ where
         })
     }
 
-    /// Before a connection is made or used: a new one would be to another file, beside the log of the one before.
+    /// Called before a connection is made or used: a new one would open the replaced file, beside the log of the old one.
     fn check_file(&self) -> Result<(), ReadError> {
         let Some(watch) = &self.watch else { return Ok(()) };
         match watch.glance() {

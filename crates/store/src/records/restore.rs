@@ -1,7 +1,7 @@
-//! Records written with the serials that they had elsewhere, into a store that has none yet.
+//! Writes records with the serials that they had elsewhere, into a store that has none yet.
 //!
-//! records of a backup or of another database -> [`Restore`] -> the same store, serials and all. It is
-//! one transaction: until [`Restore::finish`] nothing of it is there, for nobody.
+//! records of a backup or of another database -> [`Restore`] -> the same store, with its serials. It is one transaction: until
+//! [`Restore::finish`], no reader sees any of it.
 
 use record::{Record, Serial};
 

@@ -22,8 +22,8 @@ pub(super) const STORE_STATE: &str = "\
 /// The serial of the latest commit.
 pub(super) const SERIAL: &str = "SELECT serial FROM larder_store WHERE id = 1";
 
-/// The serial of the latest commit, that of the record under `$1`, null if there is none, and whether the record under
-/// `$2` has the body `$3`, or nothing was asked for.
+/// The serial of the latest commit; that of the record under `$1`, null if there is none; and whether the record under `$2` has
+/// the body `$3`, or `$2` is empty.
 pub(super) const SERIALS: &str = "\
     SELECT store.serial, records.serial, \
     ($2 = '' OR EXISTS (SELECT 1 FROM larder_records WHERE key = $2 AND body = $3)) \
@@ -73,7 +73,7 @@ where
     serial_of(row.try_get(0)?).map_err(damaged)
 }
 
-/// Reads the row of [`SERIALS`] and compares it with what was `seen`; the store's serial.
+/// Reads the row of [`SERIALS`] and compares it with what was `seen`; returns the store's serial.
 pub(super) fn checked_serial_of<'r, R>(row: &'r R, seen: &Seen) -> Result<Serial, ReadError>
 where
     R: Row,
@@ -89,8 +89,8 @@ where
     Ok(store)
 }
 
-/// The store's serial, whether it has the record that names the store, and how a key is; no key if the store has none of
-/// those asked for.
+/// The store's serial, whether it has the record that names the store, and the state of a key; `None` if none of the keys
+/// exists.
 pub(super) type State<'r> = (Serial, bool, Option<(&'r str, Found)>);
 
 /// Reads how a key is from a row: the store's serial, the key, its serial, whether it has a body, whether the store is

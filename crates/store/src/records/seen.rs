@@ -1,15 +1,14 @@
 //! What this process has seen of the store, and whether the store still has it.
 //!
-//! A database can lose commits that it had acknowledged: it is restored from an older copy, or a copy that
-//! lagged behind takes over. Its serials then stand for other commits than before, and what was read
-//! earlier does not add up with what is read now. Each read and each commit therefore compares, in its own
-//! transaction, the store with a [`Seen`]: the highest serial, and one record of the latest commit that went
-//! by. A key's serial never falls, so that this record also gives away a store that lost commits and has
-//! taken others since, unless they wrote that very key. What was noticed once therefore stays, as does that
-//! the file was replaced or damaged ([`super::watch`]): the process neither reads on nor writes until it is started again.
+//! A database can lose commits that it had acknowledged: it is restored from an older copy, or a copy that lagged behind takes
+//! over. Its serials then mean other commits than before, and earlier reads do not fit later ones. Each read and each commit
+//! therefore compares, in its own transaction, the store with a [`Seen`]: the highest serial, and one record of the latest
+//! commit that went by. A key's serial never falls. So this record also reveals a store that lost commits and has taken others
+//! since, unless they wrote the same key. Therefore a loss that was noticed once stays noted, and so does a replaced or damaged
+//! file ([`super::watch`]): the process neither reads nor writes until it is restarted.
 //!
-//! Another store's database, put in the place of this one, may have gone further, and have a record under the same key.
-//! It is told by the record that names the store ([`Anchor`]), which never changes.
+//! Another store's database, put in the place of this one, may have gone further, and have a record under the same key. It is
+//! recognized by the record that names the store ([`Anchor`]), which never changes.
 
 use std::sync::Arc;
 
@@ -18,7 +17,7 @@ use record::{Key, Serial};
 
 use super::error::Rewound;
 
-/// What is known of the store; what it holds when it is compared was true before that transaction began.
+/// What is known of the store. It was true before the transaction that it is compared in began.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     /// The highest serial that the store is known to have reached.
@@ -27,7 +26,7 @@ pub(super) struct Seen {
     pub(super) mark: Option<Mark>,
     /// The record that names the store, once the store's name is known.
     pub(super) anchor: Option<Arc<Anchor>>,
-    /// What was found missing before.
+    /// The loss that was noticed before.
     pub(super) lost: Option<Rewound>,
 }
 
@@ -52,7 +51,7 @@ impl Seen {
         self.anchor.as_ref().map_or(("", &[]), |anchor| (anchor.key.as_str(), &anchor.body))
     }
 
-    /// The key whose serial [`Seen::check`] asks for; empty, as no key is, if there is none yet.
+    /// The key whose serial [`Seen::check`] needs; empty, which is no valid key, if there is none yet.
     pub(super) fn key(&self) -> &str {
         self.mark.as_ref().map_or("", |mark| mark.key.as_str())
     }
@@ -96,7 +95,7 @@ impl Seen {
 mod tests {
     use super::*;
 
-    /// Serial 9 was seen, and `a` at 8; `lost` is what a store is missed up to.
+    /// Compares after serial 9 was seen, and `a` at 8; `lost` is the serial up to which commits are missing.
     #[track_caller]
     fn check(store: u64, found: Option<u64>, lost: Option<u64>) {
         let mark = Mark { key: Key::new("a").expect("a key"), serial: Serial(8) };

@@ -1,8 +1,8 @@
 //! The records in a file of SQLite: one connection that writes, some that read.
 //!
-//! Write-ahead log, so that neither waits for the other; `synchronous=FULL`, so that a commit is on
-//! the disk before it is acknowledged. Another process on the same file is waited for, up to the
-//! database timeout. A file that another one was put in place of, or that was damaged, is not written to any more.
+//! A write-ahead log, so that neither waits for the other; `synchronous=FULL`, so that a commit is on the disk before it is
+//! acknowledged. If another process uses the file, a write waits for it, up to the database timeout. A file that was replaced
+//! or damaged is not written to any more.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -32,11 +32,11 @@ const STEPS: [&str; 1] = [include_str!("schema/sqlite/0001_records.sql")];
 /// Today's layout.
 pub(super) const LAYOUT: usize = STEPS.len();
 
-/// Rows that are read ahead of who takes them. They pass from one thread to another, which with few of them costs more
-/// than reading them.
+/// Rows that are read ahead of their consumer. They pass from one thread to another, which for single rows costs more than
+/// reading them.
 const ROWS_AHEAD: usize = 1024;
 
-/// What [`Reader::layout`] says of a file with tables that are not those of a store.
+/// [`Reader::layout`] of a file with tables that are not those of a store.
 const FOREIGN: i64 = -1;
 
 /// Rows in one statement, each with four parameters. Groups are written in pieces of powers of two,
@@ -50,7 +50,7 @@ pub(super) type Reader = super::reader::Reader<Sqlite>;
 pub(super) struct Writer {
     options: SqliteConnectOptions,
     watch: Watch,
-    /// None after a failure: what a connection is worth after one is not worth knowing.
+    /// `None` after a failure: a new connection is safer than the old one.
     connection: Option<SqliteConnection>,
 }
 
@@ -68,8 +68,8 @@ pub(super) async fn create(
     let deadline = Instant::now() + timeout;
     let mut connection = loop {
         match connect.connect().await {
-            // Of processes that turn the same new file to its log at once, SQLite tells all but one
-            // that it is busy, without waiting as it does elsewhere.
+            // If several processes switch the same new file to its log, SQLite tells all but one at once that it is busy,
+            // without waiting as it does elsewhere.
             Err(error) if is_busy(&error) && Instant::now() < deadline => {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
@@ -84,7 +84,7 @@ pub(super) async fn create(
     Ok(Writer { options, watch, connection: Some(connection) })
 }
 
-/// That the file has all the pages that it says it has, where none of them can be in the log still.
+/// Checks that the file has all its pages, unless some may still be in the log.
 async fn check_size(connection: &mut SqliteConnection, path: &Path) -> Result<(), Cause> {
     let asked = async {
         let (_, logged, filed): (i64, i64, i64) =
@@ -108,15 +108,14 @@ fn writer_options(path: &Path, timeout: Duration) -> SqliteConnectOptions {
     options(path, timeout)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
-        // Where fsync does not reach the platter, as on macOS; nothing elsewhere.
+        // For systems whose fsync does not reach the disk, such as macOS; no effect elsewhere.
         .pragma("fullfsync", "1")
         .pragma("checkpoint_fullfsync", "1")
-        // What a burst of commits has made of the log is given back.
+        // The log shrinks again after a burst of commits.
         .pragma("journal_size_limit", "67108864")
 }
 
-/// Opens the side that reads, beside `writer` if there is one; no connection is made before there is something to
-/// read.
+/// Opens the side that reads, beside `writer` if there is one; it connects when there is something to read.
 pub(super) fn reader(
     path: &Path,
     readers_max: u32,
@@ -134,8 +133,8 @@ pub(super) fn reader(
     Reader { pool, timeout, begin: "BEGIN", watch: writer.map(|writer| writer.watch.clone()) }
 }
 
-/// Turns a file that nobody has open into one that needs no log beside it, so that it can be read where nothing
-/// can be written. Who opens it to write turns it back.
+/// Converts a file that no process has open into one that needs no log beside it, so that it can be read from a read-only disk.
+/// Opening it for writing converts it back.
 pub(super) async fn close_log(path: &Path, timeout: Duration) -> Result<(), sqlx::Error> {
     let options = options(path, timeout).journal_mode(SqliteJournalMode::Delete);
     options.connect().await?.close().await
@@ -182,9 +181,8 @@ async fn create_parents(path: &Path) -> std::io::Result<()> {
     tokio::task::spawn_blocking(create).await.map_err(std::io::Error::other)?
 }
 
-/// Makes the file where there is none, closed to other users of the machine: it holds what passwords are checked
-/// against. SQLite would let everybody read it; the files beside it get the mode that it has. What goes wrong
-/// here, SQLite meets as well.
+/// Creates the file if there is none, readable only for its owner: it has the hashes of passwords. SQLite would let everybody
+/// read it; the files beside it get its mode. Errors are ignored here, as SQLite meets them, too.
 async fn create_closed(path: &Path) {
     let path = path.to_owned();
     let create = move || OpenOptions::new().write(true).create_new(true).mode(0o640).open(path);
@@ -193,7 +191,7 @@ async fn create_closed(path: &Path) {
 
 async fn migrate(connection: &mut SqliteConnection, location: &str) -> Result<(), OpenError> {
     let unavailable = |error: sqlx::Error| open_error(location, &error);
-    // Reading comes first: a process that starts beside a busy one need not wait for its writer.
+    // Reading comes first: a process that starts beside a busy one need not wait for its writes.
     let found = layout(connection).await.map_err(unavailable)?;
     if super::known_layout(found, LAYOUT, location)? == LAYOUT {
         return Ok(());
@@ -241,7 +239,7 @@ impl Writer {
         {
             return lost(rewound);
         }
-        // To connect to a file that was put in place of the open one would be to write to it.
+        // Connecting to a file that replaced the open one would write to it.
         let unavailable = |error| CommitError::Unavailable(Cause::new(error));
         if !self.watch.is_in_place().map_err(unavailable)? {
             return lost(Rewound::Replaced);
@@ -267,7 +265,7 @@ impl Writer {
             Ok(plan) => plan,
             Err(error) => {
                 self.watch.end().await;
-                // Waits for the end of it, and so for its lock to be free.
+                // Waits until it is closed, and so until its lock is free.
                 let _ = connection.close().await;
                 if is_damage(&error) {
                     return lost(Rewound::Damaged(Damage::Unreadable));
@@ -275,7 +273,7 @@ impl Writer {
                 return Err(commit_error(&error));
             }
         };
-        // Once more: what went into a file that was replaced or damaged meanwhile may be lost.
+        // Checked again: writes into a file that was replaced or damaged meanwhile may be lost.
         let looked = self.watch.look_after(&mut connection).await;
         self.connection = Some(connection);
         match looked {
@@ -343,7 +341,7 @@ async fn states<'a>(
     group::states(keys, rows.iter().map(rows::state_of))
 }
 
-/// What a commit does with a key that is there already.
+/// How a commit overwrites an existing key.
 const OVERWRITE: &str = "ON CONFLICT (key) DO UPDATE SET \
     serial = excluded.serial, body = excluded.body, blobs = excluded.blobs";
 
@@ -389,7 +387,7 @@ pub(super) struct Restore {
 }
 
 impl Restore {
-    /// Begins, on a connection of its own, a transaction that nobody else writes in.
+    /// Begins a transaction on a new connection, with the write lock.
     pub(super) async fn begin(path: &Path, timeout: Duration) -> Result<Restore, sqlx::Error> {
         let mut connection = writer_options(path, timeout).connect().await?;
         sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut connection).await?;
@@ -414,7 +412,7 @@ impl Restore {
 }
 
 impl Reader {
-    /// What the file of the log is like now, if the database is one that is written to.
+    /// The stamp of the log's file now, if the database is opened for writing.
     pub(super) fn log_stamp(&self) -> Option<Stamp> {
         self.watch.as_ref()?.log_stamp()
     }
@@ -424,7 +422,7 @@ impl Reader {
         layout(&mut *self.pool.acquire().await?).await
     }
 
-    /// What SQLite finds wrong with the file, in its words.
+    /// SQLite's own list of what is wrong with the file.
     pub(super) async fn flaws(&self) -> Result<Vec<String>, ReadError> {
         let mut flaws: Vec<String> =
             sqlx::query_scalar("PRAGMA integrity_check").fetch_all(&self.pool).await?;

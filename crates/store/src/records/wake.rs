@@ -1,8 +1,8 @@
-//! How followers learn that there is something new: at once from this process's own commits, by
-//! LISTEN from PostgreSQL, from the time of the log's file of SQLite, and besides by asking again and again.
+//! How followers learn of new commits: at once from this process's own, by LISTEN from PostgreSQL, from the time of SQLite's
+//! log file, and by polling.
 //!
-//! What is passed on is the serial that the store is known to have reached, never a mere signal: who
-//! asks after the fact finds it there, so that nothing is missed between a read and the next wait.
+//! They get the serial that the store is known to have reached, never a mere signal: a follower that asks later finds it there,
+//! so that no commit is missed between a read and the next wait.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) struct Wake {
     mark: Mutex<Option<Mark>>,
     /// The record that names the store.
     anchor: OnceLock<Arc<Anchor>>,
-    /// What the store was first found to lack.
+    /// The first loss that was noticed.
     lost: OnceLock<Rewound>,
 }
 
@@ -62,7 +62,7 @@ impl Wake {
         }
     }
 
-    /// Wakes who waits for less than `serial`.
+    /// Wakes followers that wait for `serial` or less.
     pub(super) fn announce(&self, serial: Serial) {
         self.latest.send_if_modified(|latest| {
             let is_newer = serial > *latest;
@@ -84,8 +84,8 @@ impl Wake {
 /// How often the file of SQLite's log is looked at. That is a question to the system's memory, not to the database.
 const GLANCE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A change of a file may leave its time as it was, if both fall into one tick of the system's clock. So after a change,
-/// the database is asked this many times.
+/// Two changes of a file within one tick of the system's clock have the same time. So after a change, the database is asked
+/// this many times.
 const ASKS_PER_CHANGE: u32 = 2;
 
 /// Asks `reader` when the file of the log has changed, and every `interval`, until `closed`.
@@ -116,7 +116,7 @@ pub(super) async fn poll(
     let _: Option<std::convert::Infallible> = closed.run_until_cancelled(polling).await;
 }
 
-/// Announces what was read; a failure is no news, the next time will tell.
+/// Announces a serial that was read; after a failure, the next read will do.
 pub(super) fn learn(serial: Result<Serial, ReadError>, wake: &Wake) {
     match serial {
         Ok(serial) => wake.announce(serial),

@@ -1,15 +1,15 @@
 //! [`Watch`]: whether the files of SQLite are as SQLite left them.
 //!
-//! SQLite trusts its files: one that is cut, overwritten or removed while it is open takes commits on, out of the
-//! page cache and the log, until a start finds out. So before each transaction, and after it, the system is asked
-//! for the numbers, sizes and times of the three files. What they say has an explanation or is damage:
+//! SQLite trusts its files: if one is cut, overwritten or removed while it is open, SQLite goes on committing with the page
+//! cache and the log, and only the next start would notice. So before and after each transaction, this compares the inodes,
+//! sizes and times of the three files. A change without one of these explanations is damage:
 //!
-//! - the database's file changes only in a checkpoint, which SQLite tells when it is asked; it never shrinks;
+//! - the database's file changes only in a checkpoint, which SQLite can be asked about; it never shrinks;
 //! - the log changes only in a commit, ours or another process's: then its frames have the right checksums;
 //! - the log and the shared memory stay the same files for as long as this process has them open.
 //!
-//! All of that costs a few questions to the system's memory; SQLite is asked only after a change, and nothing is
-//! written. The database's file is never opened here: to close it would take SQLite's locks away.
+//! All of that costs a few system calls without disk access; SQLite is asked only after a change, and nothing is written. The
+//! database's file is never opened here: closing it would release SQLite's locks.
 
 use std::fs::File;
 use std::io;
@@ -24,11 +24,11 @@ use tokio::time::Instant;
 
 use super::error::{Damage, Rewound};
 
-/// How long another process's checkpoint may take until it tells of what it has changed.
+/// How long another process's checkpoint may take after its first change.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(5);
 const CHECKPOINT_POLL: Duration = Duration::from_millis(20);
 
-/// The files of a database that is open to be written to.
+/// The files of a database that is opened for writing.
 #[derive(Clone, Debug)]
 pub(super) struct Watch {
     path: PathBuf,
@@ -49,7 +49,7 @@ struct Known {
     log_file: File,
 }
 
-/// What tells a file from another one, and from itself after a change.
+/// Distinguishes a file from another one, and from itself after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     identity: (u64, u64),
@@ -60,7 +60,7 @@ pub(super) struct Stamp {
 /// How far checkpoints have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Backfill {
-    /// What the log's header was last made with: another value for each round of the log.
+    /// The salts in the log's header: each round of the log has others.
     salts: [u8; 8],
     frames: i64,
 }
@@ -86,14 +86,14 @@ impl From<Damage> for Alarm {
 }
 
 impl Watch {
-    /// Of the file that is at `path` now.
+    /// Watches the file that is at `path` now.
     pub(super) fn new(path: &Path) -> io::Result<Watch> {
         let identity = Stamp::at(path)?.map(|stamp| stamp.identity);
         let identity = identity.ok_or(io::ErrorKind::NotFound)?;
         Ok(Watch { path: path.to_owned(), identity, known: Arc::default() })
     }
 
-    /// What the log's file is like; None if it is not there.
+    /// The stamp of the log's file; `None` if it does not exist.
     pub(super) fn log_stamp(&self) -> Option<Stamp> {
         Stamp::at(&self.beside("-wal")).ok().flatten()
     }
@@ -104,7 +104,7 @@ impl Watch {
         Ok(Stamp::at(&self.path)?.is_some_and(|stamp| stamp.identity == self.identity))
     }
 
-    /// What can be said at once, without SQLite; nothing while a transaction is under way.
+    /// What can be found out without SQLite; `None` also while a transaction is running.
     pub(super) fn glance(&self) -> io::Result<Option<Rewound>> {
         let Some(database) = Stamp::at(&self.path)?.filter(|it| it.identity == self.identity)
         else {
@@ -130,7 +130,7 @@ impl Watch {
         Ok(Ok(log))
     }
 
-    /// Takes the files as they are: `connection` has just been made, and has read.
+    /// Accepts the files as they are: `connection` has just been made, and has read.
     pub(super) async fn begin(&self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
         let mut known = self.known.lock().await;
         *known = None;
@@ -139,7 +139,7 @@ impl Watch {
             Stamp::at(&self.beside("-wal"))?,
             Stamp::at(&self.beside("-shm"))?,
         ) else {
-            // A file system without shared memory has no such files, and is no place for a database.
+            // On a file system without shared memory these files do not exist, and the database is not supported.
             return Ok(());
         };
         let log_file = File::open(self.beside("-wal"))?;
@@ -174,7 +174,7 @@ impl Watch {
         self.explain(known, connection).await
     }
 
-    /// Looks again after a transaction of `connection`, and takes what it did for right.
+    /// Looks again after a transaction of `connection`, and accepts its changes.
     pub(super) async fn look_after(&self, connection: &mut SqliteConnection) -> Result<(), Alarm> {
         let mut known = self.known.lock().await;
         let Some(known) = known.as_mut() else { return self.look_at_place() };
@@ -206,7 +206,7 @@ impl Watch {
             let salts = salts(&known.log_file)?;
             if database == known.database {
                 if salts != known.backfill.salts {
-                    // The log has begun anew: nothing of it is in the file yet.
+                    // The log has begun anew: none of it is in the database's file yet.
                     known.backfill = Backfill { salts, frames: 0 };
                 }
                 return Ok(());
@@ -217,7 +217,7 @@ impl Watch {
                 (known.database, known.backfill) = (database, backfill);
                 return Ok(());
             }
-            // Another process may be in the middle of a checkpoint, and tell of it at its end.
+            // Another process may be in the middle of a checkpoint, which it reports only at the end.
             if Instant::now() >= deadline {
                 return Err(Damage::Overwritten.into());
             }
@@ -259,7 +259,8 @@ impl Stamp {
     }
 }
 
-/// The frames in the log, and how many of them are in the database's file: asked of SQLite, which does nothing.
+/// The number of frames in the log, and how many of them are in the database's file: SQLite reports it without doing a
+/// checkpoint.
 async fn progress(connection: &mut SqliteConnection) -> Result<(i64, i64), sqlx::Error> {
     let row: (i64, i64, i64) =
         sqlx::query_as("PRAGMA wal_checkpoint(NOOP)").fetch_one(connection).await?;

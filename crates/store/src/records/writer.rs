@@ -45,7 +45,7 @@ impl Writer {
     }
 }
 
-/// Writes what is queued until `closed`, and then what was queued before.
+/// Writes batches until `closed`, and then those that are still queued.
 pub(super) async fn run(
     mut writer: Writer,
     mut queue: mpsc::Receiver<Request>,
@@ -58,7 +58,7 @@ pub(super) async fn run(
         let taken = tokio::select! {
             biased;
             () = closed.cancelled(), if !queue.is_closed() => {
-                // Refuses what comes from now on; what is in the queue is still handed out.
+                // Refuses new batches; queued ones are still handed out.
                 queue.close();
                 continue;
             }

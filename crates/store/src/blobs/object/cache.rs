@@ -1,12 +1,13 @@
-//! A cache beside the blobs of an object store: what processes fetched from elsewhere and share, and may lose at any time.
+//! A cache beside the blobs of an object store: files that processes fetched from elsewhere and share, and may lose at any
+//! time.
 //!
 //! ```text
 //! PREFIX/mirrors/1/ab/<64 digits>   an entry: whole or not there
 //! PREFIX/mirrors/used/<64 digits>   empty; its age is that of the entry's last use
 //! ```
-//! An entry is what its owner makes of it, and has to say itself whether it is whole and right: nothing here is compared
-//! with a digest. Nobody waits for anybody: of two that write one entry, the later one counts, and of two that trim the cache, both
-//! remove the same. An entry that goes while somebody reads it is missed, and fetched anew.
+//! The owner of an entry defines its content, and has to check that it is whole and right: the cache compares no digests. No
+//! process waits for another: if two write one entry, the later one wins, and if two trim the cache, both remove the same. An
+//! entry that is removed while it is read is fetched again.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -28,7 +29,7 @@ pub struct ObjectCache {
     objects: Arc<Objects>,
 }
 
-/// What [`ObjectCache::trim`] found and did.
+/// The outcome of [`ObjectCache::trim`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trimmed {
     /// Bytes that are left.
@@ -37,7 +38,7 @@ pub struct Trimmed {
     pub removed: u64,
 }
 
-/// The form of entries: those of another one are in another place.
+/// The place of entries in this form; another form has another place.
 const ENTRIES: &str = "mirrors/1";
 const USED: &str = "mirrors/used";
 
@@ -47,7 +48,7 @@ const DELETES_AT_ONCE: usize = 8;
 /// A note of a use without an entry is removed when it is older: its entry may just be on its way.
 const LONE_NOTE_AGE: Duration = Duration::from_secs(3600);
 
-/// What a trim has found and left so far.
+/// The entries that a trim has found so far.
 #[derive(Default)]
 struct Found {
     bytes: u64,
@@ -57,7 +58,7 @@ struct Found {
 }
 
 impl Found {
-    /// Takes out what was not used for longest, until a tenth less is left than there may be.
+    /// Takes out the least recently used entries, until only nine tenths of the bound are left.
     fn doomed(&mut self, bytes_max: u64, entries_max: usize) -> Vec<Digest> {
         // The latest are at the front.
         self.entries.sort_unstable_by(|one, other| other.cmp(one));
@@ -81,10 +82,10 @@ impl ObjectCache {
         ObjectCache { objects: Arc::clone(objects) }
     }
 
-    /// An entry's size in bytes, and its bytes as they come; `None` if there is none.
+    /// An entry's size in bytes, and its bytes as they come; `None` if it does not exist.
     ///
     /// # Errors
-    /// What the object store says.
+    /// The error of the object store.
     pub async fn get(&self, key: &Digest) -> Result<Option<(u64, BlobStream)>, BlobError> {
         let (objects, key) = (&self.objects, self.entry(key));
         let place = objects.place(&key);
@@ -99,10 +100,10 @@ impl ObjectCache {
         }
     }
 
-    /// Makes these bytes of a local file an entry, in the place of another one with this key.
+    /// Writes the entry `key` with these bytes of a local file, replacing an existing one.
     ///
     /// # Errors
-    /// [`BlobError::Away`], or what the disk or the object store says; then the entry is what it was.
+    /// [`BlobError::Away`], or the error of the disk or the object store; then the entry has not changed.
     pub async fn put(&self, key: &Digest, file: File, size_bytes: u64) -> Result<(), BlobError> {
         self.objects.check_identity_if_away().await?;
         self.objects.upload_to(&self.entry(key), &Upload::File(Arc::new(file), size_bytes)).await
@@ -116,10 +117,10 @@ impl ObjectCache {
         self.objects.delete(&self.entry(key)).await
     }
 
-    /// Whether there is such an entry.
+    /// Whether the entry exists.
     ///
     /// # Errors
-    /// What the object store says.
+    /// The error of the object store.
     pub async fn contains(&self, key: &Digest) -> Result<bool, BlobError> {
         let key = self.entry(key);
         match self.objects.store.head(&key).await {
@@ -141,12 +142,12 @@ impl ObjectCache {
         Ok(())
     }
 
-    /// Trims the cache if its entries are more than `entries_max`, or have more than `bytes_max` bytes together: removes those that
-    /// were not used for longest, until a tenth less is left. Meanwhile up to twice `entries_max` entries, and as many notes, are in
+    /// Trims the cache if there are more than `entries_max` entries, or more than `bytes_max` bytes in all: removes the least
+    /// recently used, until only nine tenths are left. Meanwhile up to twice `entries_max` entries, and as many notes, are in
     /// memory.
     ///
     /// # Errors
-    /// What the object store says; what was removed until then is gone.
+    /// The error of the object store; entries that were removed until then are gone.
     pub async fn trim(&self, bytes_max: u64, entries_max: usize) -> Result<Trimmed, BlobError> {
         self.objects.check_identity_if_away().await?;
         let listed_max = entries_max.saturating_mul(2);
@@ -154,7 +155,7 @@ impl ObjectCache {
         let mut used: HashMap<Digest, u64> = HashMap::new();
         let mut notes = self.each(USED);
         while let Some((key, _, at)) = notes.try_next().await? {
-            // What is more than there may be is not looked at: it goes with its entry, or another time.
+            // Further notes are not read: they go with their entries, or another time.
             if used.len() < listed_max {
                 used.insert(key, seconds(at));
             }
@@ -167,7 +168,7 @@ impl ObjectCache {
             found.bytes = found.bytes.saturating_add(size_bytes);
             found.entries.push((used_at, key, size_bytes));
             if found.entries.len() >= listed_max {
-                // The oldest of these make room for the rest of the list.
+                // The oldest entries are removed to make room for the rest of the list.
                 self.remove_all(found.doomed(bytes_max, entries_max)).await?;
             }
         }

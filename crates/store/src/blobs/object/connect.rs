@@ -26,8 +26,8 @@ const TIMEOUTS: [(ClientConfigKey, &str); 3] = [
 ];
 
 impl Objects {
-    /// Connects, and prepares the prefix or recognizes it; only the latter if it `must_exist`. `settings` are
-    /// `AWS_…` variables.
+    /// Connects, and prepares the prefix or recognizes it; if `must_exist`, it is not prepared. `settings` are `AWS_…`
+    /// variables.
     pub(in crate::blobs) async fn open(
         bucket: &str,
         prefix: &str,
@@ -57,7 +57,7 @@ impl Objects {
         let has_no_credentials = s3_settings::has_none(&builder);
         let store = builder
             .with_bucket_name(bucket)
-            // A sweep deletes one at a time, and not every store knows the bulk request.
+            // A sweep deletes one object at a time, and not every store has the bulk request.
             .with_disable_bulk_delete(true)
             .build()
             .map_err(|error| BlobError::Settings(error.to_string()))?;

@@ -43,7 +43,7 @@ impl Objects {
         }
     }
 
-    /// The store that the blobs belong to now; none if nobody has named it yet.
+    /// The store that the blobs belong to now; `None` if they have no name yet.
     pub(in crate::blobs) async fn identity(&self) -> Result<Option<StoreIdentity>, BlobError> {
         let key = self.key(identity::NAME);
         let line = self.read_line(&key).await?;
@@ -61,7 +61,7 @@ impl Objects {
         Ok(Some(chunks.try_next().await.map_err(failed)?.unwrap_or_default()))
     }
 
-    /// What is noted of the records' serial; none if nothing is.
+    /// The note of the records' serial; `None` if there is none.
     pub(in crate::blobs) async fn read_serial(&self) -> Result<Option<Vec<u8>>, BlobError> {
         let line = self.read_line(&self.key(highest_serial::NAME)).await?;
         let bytes_max = highest_serial::LINE_BYTES_MAX as usize;
@@ -80,7 +80,7 @@ impl Objects {
         self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Names the store that the blobs belong to: if they have no name yet, or with `is_replacing` in place of the one they have.
+    /// Names the store that the blobs belong to, if they have no name yet, or if `is_replacing`, whatever name they have.
     pub(in crate::blobs) async fn adopt(
         &self,
         identity: &StoreIdentity,
@@ -94,17 +94,17 @@ impl Objects {
         identity.check(self.identity().await?.as_ref(), &self.place(&key))
     }
 
-    /// From now on the blobs must be those of the store `identity`, as they are now.
+    /// Binds the blobs to the store `identity`, if they belong to it now.
     pub(in crate::blobs) async fn bind(&self, identity: &StoreIdentity) -> Result<(), BlobError> {
         identity.check(self.identity().await?.as_ref(), &self.place(&self.key(identity::NAME)))?;
         *self.bound.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity.clone());
         Ok(())
     }
 
-    /// That the blobs are those of the store that this is bound to.
+    /// Checks that the blobs belong to the store that this is bound to.
     ///
     /// # Errors
-    /// [`BlobError::Away`], or what the object store says.
+    /// [`BlobError::Away`], or the error of the object store.
     pub(in crate::blobs) async fn check_identity(&self) -> Result<(), BlobError> {
         let Some(bound) = self.bound() else { return Ok(()) };
         let found = self.identity().await;
