@@ -1,8 +1,8 @@
-//! [`Archives`]: the release files that people look into: each is read once, and what was read is kept for a while.
+//! [`Archives`]: release files that people look into. Each is read once, and the result is cached.
 //!
-//! digest and filename -> the blob's file -> [`pypi::archive`] on a thread that may take long -> members, or the beginning of one.
-//! Few are read at a time, on threads of low priority, and few may wait: beyond that the answer is “not now”. What is kept is bounded
-//! in bytes, and so is what comparisons hold while they wait: only a few go on at once ([`Archives::comparison`]).
+//! digest and filename -> the blob's file -> [`pypi::archive`] on a thread that may take long -> members, or the beginning of
+//! one. Few are read at a time, on threads of low priority, and few may wait: beyond that the answer is “not now”. The cache is
+//! bounded in bytes, and so is what waiting comparisons hold: only a few run at once ([`Archives::comparison`]).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::cache::open_zips::{Unopened, copied, local};
 const LISTS_BYTES_MAX: u64 = 8 << 20;
 const TEXTS_BYTES_MAX: u64 = 4 << 20;
 
-/// What an entry of these takes beside its texts, roughly, in bytes.
+/// Bytes that an entry takes besides its texts, roughly.
 const ENTRY_BYTES: u64 = 300;
 
 /// Archives that may wait to be read.
@@ -31,10 +31,10 @@ const WAITING_MAX: usize = 64;
 /// Comparisons that go on at once: each may hold two lists of members, or two texts.
 const COMPARED_AT_ONCE: usize = 8;
 
-/// Most bytes of an archive in an object store, which is copied to the disk to be read.
+/// Bytes at most of an archive in an object store, which is copied to the disk to be read.
 const COPY_BYTES_MAX: u64 = 64 << 20;
 
-/// What was read, or why the archive does not allow it.
+/// The result of reading, or why the archive cannot be read.
 type Looked<T> = Arc<Result<T, String>>;
 
 /// Release files that people look into.
@@ -107,7 +107,7 @@ pub(crate) enum Unread {
     Failed(String),
 }
 
-/// A cache of this many bytes. It is one piece: in a part of a divided one, a long list would have no room.
+/// A cache of this many bytes, in one part: in one of several parts, a long list would have no room.
 fn cache<T: Clone>(bytes_max: u64) -> Cache<Key, T, Weights>
 where
     Weights: Weighter<Key, T>,
@@ -160,7 +160,7 @@ impl Archives {
         self.lists.get_or_insert_async(&key, reading).await
     }
 
-    /// The beginning of the member with this number; none if there is no such file in it.
+    /// The beginning of the member with this number; `None` if the archive has no such file.
     ///
     /// # Errors
     /// [`Unread`]
@@ -202,7 +202,7 @@ impl Archives {
         Ok((place, self.comparisons.turns.take().await))
     }
 
-    /// Does `work` with what was read, when it is its turn.
+    /// Waits for a turn and calls `work`.
     ///
     /// # Errors
     /// [`Unread::Busy`]
@@ -301,7 +301,7 @@ mod tests {
         let looked = async |file: &ArchiveFile, number: usize| {
             archives.member(&blobs, directory.path(), file, number).await
         };
-        // None of them is in the store: a look there would fail.
+        // These are not in the store, so looking there would fail.
         for number in [0, 3, 19_999, 20_000, usize::MAX] {
             assert_eq!(looked(&whole, number).await.expect("no error").as_ref(), &Ok(None));
         }

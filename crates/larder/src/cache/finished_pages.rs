@@ -1,7 +1,8 @@
-//! [`FinishedPages`]: pages for people, kept for a minute at most: a popular one is rendered once, and not for each visitor.
+//! [`FinishedPages`]: a cache of pages for people, for a minute at most, so that a popular page is not rendered for each
+//! visitor.
 //!
-//! the URL and the state that the page shows -> the page, if it was made of the same state -> else it is made, and kept.
-//! Only pages that everybody may see are kept.
+//! the URL and the state that the page shows -> the page, if it was made of the same state -> else it is made, and kept. Only
+//! pages that everybody may see are kept.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -21,18 +22,18 @@ const BYTES_MAX: u64 = 8 << 20;
 /// A larger page is not kept.
 const PAGE_BYTES_MAX: usize = 64 << 10;
 
-/// What one takes beside its text, roughly, in bytes.
+/// Bytes that an entry takes besides its text, roughly.
 const ENTRY_BYTES: usize = 500;
 
 /// After this time a page is made again. Some say how long ago something was.
 const AGE_MAX: Duration = Duration::from_secs(60);
 
-/// What a page was made of.
+/// The state that a page was made of.
 #[derive(Clone, Debug)]
 pub(crate) enum MadeOf {
-    /// Packages of the AUR, with what their history knows of them, and the list of them.
+    /// Packages of the AUR with their history, and the list of packages.
     Packages(Weak<AurPublished>),
-    /// What was in the store after this commit, and the projects that require others, which are known a moment later.
+    /// The store at this commit, and the index of required projects, which follows a moment later.
     Projects(Serial, Weak<RequiredBy>),
     /// Articles and their files after this commit, and the links between them, which are known a moment later.
     Articles(Serial, Weak<TextIndex>),
@@ -85,7 +86,7 @@ impl Default for FinishedPages {
 }
 
 impl FinishedPages {
-    /// The page at this URL, if it was made of this state, less than a minute ago.
+    /// The page at this URL, if it was made of this state less than a minute ago.
     pub(crate) fn find(&self, url: &str, made_of: &MadeOf) -> Option<Arc<FinishedPage>> {
         let page = self.0.get(url)?;
         (page.made_of == *made_of && page.made_at.elapsed() < AGE_MAX).then_some(page)

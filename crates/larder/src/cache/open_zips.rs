@@ -1,7 +1,7 @@
-//! [`OpenZips`]: the zips of documentation that are read now, each opened once and kept open for a while.
+//! [`OpenZips`]: zips of documentation that are being read; each is opened once and kept open for a while.
 //!
-//! digest -> the blob's file, or a copy of it on the disk where blobs are objects -> [`SafeZip`]. The memory for
-//! directories and the disk for copies are bounded.
+//! digest -> the blob's file, or a copy of it on the disk if blobs are objects -> [`SafeZip`]. Memory for directories and disk
+//! space for copies are bounded.
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
@@ -16,11 +16,11 @@ use record::Digest;
 use resources::turns::{Turn, Turns};
 use store::BlobStore;
 
-/// Memory for the directories of open zips, and the least that one counts for: at most 32 are open.
+/// Memory for the directories of open zips; each counts for at least 1/32 of it, so that at most 32 are open.
 const DIRECTORIES_BYTES_MAX: u64 = 64 << 20;
 const DIRECTORY_BYTES_MIN: u64 = 2 << 20;
 
-/// What a member's place in a directory takes, roughly, in bytes.
+/// Bytes that a member takes in a directory, roughly.
 const MEMBER_BYTES: u64 = 200;
 
 /// Threads that unpack larger members at the same time; no client keeps one while it is slow to read.
@@ -83,7 +83,7 @@ impl Default for OpenZips {
 pub(crate) enum Unopened {
     /// The store does not have it.
     Missing,
-    /// It would have to be copied, and has this many bytes, more than what is copied.
+    /// The blob would have to be copied, and its size, in bytes, is above the bound.
     Large(u64),
     /// It is not a zip that may be read.
     Broken(ArchiveError),
@@ -136,7 +136,8 @@ pub(crate) async fn local(blobs: &BlobStore, digest: Digest) -> Result<Option<Fi
     }
 }
 
-/// A blob of an object store as a file without a name, of at most `bytes_max`; the turn that it was copied in comes back.
+/// Copies a blob of an object store to a file without a name, of at most `bytes_max`; returns the turn that it was copied in,
+/// too.
 pub(crate) async fn copied(
     blobs: &BlobStore,
     directory: &Path,
@@ -152,7 +153,7 @@ pub(crate) async fn copied(
     let mut pieces = blob.read();
     let mut file = tempfile::tempfile_in(directory).map_err(|error| failed(&error))?;
     while let Some(piece) = pieces.try_next().await.map_err(|error| failed(&error))? {
-        // What is being written keeps its turn even if nobody waits for the copy any more.
+        // The copying keeps its turn even if the caller no longer waits.
         let writing =
             tokio::task::spawn_blocking(move || (file.write_all(&piece).map(|()| file), turn));
         let written = match writing.await {

@@ -1,8 +1,8 @@
-//! [`SmallBlobs`]: a cache of small uncompressed blobs: release files and metadata that whole fleets request at once.
+//! [`SmallBlobs`]: a cache of small blobs as they are: release files and metadata that whole fleets request at once.
 //!
-//! digest -> (memory, else the blob store, once for all concurrent requests) -> bytes. Larger blobs are streamed from
-//! the store; the system's own cache has those. Such files are compressed already, so an entry is nothing but bytes: that
-//! is why this is not the cache of [`crate::cache::contents`].
+//! digest -> (memory, else the blob store, once for all concurrent requests) -> bytes. Larger blobs are streamed from the store
+//! and are in the system's cache. Such files are compressed already, so an entry is only bytes, unlike in
+//! [`crate::cache::contents`].
 
 use bytes::Bytes;
 use record::Digest;
@@ -64,7 +64,7 @@ impl SmallBlobs {
         }
         let reading = async {
             let bytes = blobs.bytes(*digest, self.blob_bytes_max).await;
-            // The given size is only what a record says, so the blob may be larger after all.
+            // `size_bytes` is what a record says, so the blob may be larger after all.
             let is_large = matches!(bytes, Err(BlobError::TooLarge { .. }));
             if is_large { Err(None) } else { bytes.map_err(Some)?.ok_or(None) }
         };

@@ -1,8 +1,8 @@
-//! Who and when: what the differences between the AUR's snapshots say of each package, kept across restarts.
+//! The history of the AUR's packages, kept across restarts: who maintained each and when, from differences between snapshots.
 //!
 //! a published snapshot -> [`aur::Snapshot::differences`] from the one before -> one commit: the changes, and the new
-//! [`PackageHistory`] of each package -> the feed. The history has a database of its own in the data directory, with
-//! serials of its own: each change has one. It can be deleted: then it begins anew, and those who follow start over.
+//! [`PackageHistory`] of each package -> the feed. The history has its own database in the data directory, and its own serials:
+//! each change has one. If it is deleted, the history begins anew, and clients that follow start over.
 //!
 //! | key | body |
 //! | --- | --- |
@@ -65,8 +65,8 @@ impl AurHistory {
         &self.records
     }
 
-    /// Takes in what is served now, and tells `feed` what is different. After an error the next call compares with what
-    /// is in the database.
+    /// Compares the served snapshot with the last one, and tells `feed` the differences. After an error the next call compares
+    /// with what is in the database.
     pub(crate) async fn take(
         &mut self,
         next: Arc<AurPublished>,
@@ -89,14 +89,14 @@ impl AurHistory {
         Ok(())
     }
 
-    /// Begins the feed, and compares the snapshot with what was last noted of each package. The first time all packages
-    /// are noted, and nothing counts as different.
+    /// Begins the feed, and compares the snapshot with what was last noted of each package. The first time it notes all
+    /// packages and reports no difference.
     async fn load(
         &mut self,
         next: &Arc<AurPublished>,
         feed: &Feed,
     ) -> anyhow::Result<Vec<aur::Difference>> {
-        // An attempt before this one may have come further than it knows.
+        // A failed attempt may have committed more than this state says.
         if let Some(record) = self.records.record(&key(STATE_KEY)?).await?
             && let Some(body) = record.body
         {
@@ -123,7 +123,7 @@ impl AurHistory {
         };
         self.records.read_after(Serial::ZERO, &mut take).await?;
         changes.sort_by_key(|change| change.serial);
-        // What a smaller or larger bound has left behind is not part of the history.
+        // Changes left over from a run with another bound are not part of the history.
         let mut oldest = self.state.last;
         let mut kept: Vec<StoredChange> = Vec::new();
         for change in changes.into_iter().rev() {
@@ -158,7 +158,7 @@ impl AurHistory {
         Ok(Vec::new())
     }
 
-    /// Writes what is different, and what is known of these packages from then on.
+    /// Commits the differences, and the new history of these packages.
     async fn note(
         &mut self,
         differences: &[aur::Difference],
@@ -193,7 +193,7 @@ impl AurHistory {
                 after: after.map(|after| told(after, &difference.fields, before.is_none())),
             };
             batch = put(batch, &key_of_package, write_body(&package));
-            // Of more changes than there is room for, the last ones count.
+            // If there are more changes than the history holds, only the last ones are stored.
             if differences.len() - at <= self.changes_max {
                 let place = change.serial % self.changes_max as u64;
                 batch = put(batch, &key(&format!("change/{place}"))?, write_body(&change));
@@ -216,8 +216,8 @@ pub(crate) async fn began_at(records: &Records) -> anyhow::Result<Timestamp> {
     })
 }
 
-/// What is known of a package of this name. `facts`: what it is like in the packages that were noted last, if it is there. One
-/// that is there without a record is new, as far as anybody can tell.
+/// The history of a package. `facts`: its facts in the snapshot that was noted last, if it is there. A package without a record
+/// counts as new.
 pub(crate) async fn package(
     records: &Records,
     name: &str,
@@ -242,7 +242,8 @@ pub(crate) async fn package(
     })
 }
 
-/// What a change tells beside names of fields: the maintainer, the version and who pushed it, where they are different, or all is.
+/// The values that a change tells besides names of fields: the maintainer, the version and the last packager, if they differ or
+/// `is_all`.
 fn told(facts: &aur::Facts, fields: &[String], is_all: bool) -> serde_json::Map<String, Value> {
     let mut told = serde_json::Map::new();
     for (field, value, is_known) in [

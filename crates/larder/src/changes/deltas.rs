@@ -1,9 +1,9 @@
-//! [`Deltas`]: what a client applies to the dump that it has, instead of fetching the next one whole.
+//! [`Deltas`]: clients apply them to the dump that they have, instead of fetching the next one whole.
 //!
-//! the dump that was kept last, and the one before -> a delta, a file of the [`Chain`] -> a client names the dump that it has -> the
-//! deltas from there on, put together and compressed -> kept while the dump is the same
+//! the dump that was kept last, and the one before -> a delta, a file of the [`Chain`] -> a client names the dump that it has
+//! -> the deltas from there on, joined and compressed -> kept until the next dump
 //!
-//! A task compares dumps ([`crate::tasks::dump_deltas`]); neither a refresh nor anybody who reads waits for that.
+//! A task compares dumps ([`crate::tasks::dump_deltas`]); neither a refresh nor a reader waits for that.
 
 mod chain;
 mod delta;
@@ -26,13 +26,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::chain::{Chain, Dump, Listed};
 
-/// What is kept in memory of deltas that were asked for.
+/// Bytes of requested deltas in memory.
 const MADE_BYTES_MAX: usize = 8 << 20;
 
-/// What a delta takes beside its body.
+/// Bytes that a delta takes besides its body.
 const MADE_BYTES: usize = 256;
 
-/// Requests that wait for a delta of which nothing is at hand.
+/// Requests that may wait for a delta to be made.
 const WAITING_MAX: usize = 128;
 
 /// The deltas to the dump that was kept last.
@@ -40,13 +40,13 @@ pub struct Deltas {
     directory: PathBuf,
     kept: watch::Sender<Option<KeptDumpFile>>,
     listed: ArcSwap<Listed>,
-    /// What was asked for; `None`: nothing can be sent.
+    /// Requested deltas; `None` if there is none to send.
     made: Mutex<VecDeque<(Wanted, Option<Made>)>>,
     /// Whether the last dump could not be kept.
     is_unkept: AtomicBool,
     /// Set when no other dump will be kept.
     pub(crate) ended: CancellationToken,
-    /// One is put together at a time.
+    /// One delta is made at a time.
     pub(crate) making: Share,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Made {
     pub(crate) body: Bytes,
 }
 
-/// What there is for somebody who wants a delta.
+/// The answer to a request for a delta.
 pub(crate) enum Offer {
     Delta(Made),
     /// The dump is not known any more, or never was.
@@ -101,12 +101,12 @@ impl Deltas {
         self.is_unkept.store(true, Relaxed);
     }
 
-    /// Which dump is kept.
+    /// Watches the kept dump.
     pub(crate) fn kept(&self) -> watch::Receiver<Option<KeptDumpFile>> {
         self.kept.subscribe()
     }
 
-    /// What can be said at once to somebody who has the dump with this content; `None`: a delta has to be put together.
+    /// The answer that is at hand for a client with the dump of this digest; `None` if a delta has to be made.
     pub(crate) fn at_hand(&self, from: &str, compressed: Compressed) -> Option<Offer> {
         let listed = self.listed.load();
         if !listed.knows(from) {
@@ -122,7 +122,7 @@ impl Deltas {
         Some(made.clone().map_or(Offer::StartOver, Offer::Delta))
     }
 
-    /// What leads from the dump with this content to the last one. It blocks, and is to be asked if nothing is at hand.
+    /// Makes the delta from the dump of this digest to the last one. It blocks; first ask [`Self::at_hand`].
     pub(crate) fn offer(&self, from: &str, compressed: Compressed) -> io::Result<Offer> {
         if let Some(at_hand) = self.at_hand(from, compressed) {
             return Ok(at_hand);
@@ -134,7 +134,7 @@ impl Deltas {
                 Some(Made { to: delta.head.to, body: body.into() })
             }
             Ok(None) | Err(delta::Trouble::TooMuch) => None,
-            // The chain has gone on meanwhile.
+            // Another dump was kept meanwhile.
             Err(_) if !Arc::ptr_eq(&listed, &self.listed.load()) => return Ok(Offer::NotYet),
             Err(trouble) => {
                 tracing::debug!(%trouble, "a delta of the AUR's dump cannot be read: clients start over");
@@ -165,7 +165,7 @@ impl Wanted {
     }
 }
 
-/// Who compares each dump with the one before. The first time it goes on where the last process ended.
+/// Compares each dump with the one before. The first time it continues from the last process's dump.
 #[derive(Default)]
 pub(crate) struct Comparing {
     chain: Option<Chain>,
@@ -173,7 +173,8 @@ pub(crate) struct Comparing {
 }
 
 impl Comparing {
-    /// Compares a dump with the one before, and offers what was found. It blocks. After an error no dump of before leads here.
+    /// Compares a dump with the one before, and offers the delta. It blocks. After an error there are no deltas from earlier
+    /// dumps to this one.
     pub(crate) fn take(&mut self, next: KeptDumpFile, deltas: &Deltas) -> anyhow::Result<()> {
         let outcome = self.compare(&next, deltas);
         if outcome.is_err() {
@@ -208,7 +209,7 @@ impl Dump for KeptDumpFile {
     }
 }
 
-/// SHA-256 of what a reader reads, and how much it is.
+/// SHA-256 of the content, and its length.
 fn digest_of(mut content: impl Read) -> io::Result<(String, u64)> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 128 << 10];
@@ -242,7 +243,7 @@ mod tests {
         }
     }
 
-    /// What was refused once is refused at once until the next dump, and so is a delta that was made sent at once.
+    /// An answer is kept until the next dump, whether it is a delta or a refusal.
     #[test]
     fn what_was_answered_is_at_hand() {
         let directory = tempfile::tempdir().expect("a directory");

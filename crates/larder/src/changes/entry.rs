@@ -17,7 +17,7 @@ use state::stored::Stored;
 
 use super::Followed;
 
-/// What a change is about, which decides who may read it.
+/// The object of a change, which decides who may read it.
 #[derive(Clone, Debug)]
 pub(crate) enum Subject {
     /// Everybody may.
@@ -33,7 +33,7 @@ pub(crate) enum Subject {
 pub(crate) struct Draft {
     pub(crate) serial: Serial,
     pub(crate) kind: ChangeKind,
-    /// What sort of thing it is: `package`, `index`, `project`, `release`, `file`, `article`, `attachment`.
+    /// The kind of object: `package`, `index`, `project`, `release`, `file`, `article`, `attachment`.
     pub(crate) item: &'static str,
     pub(crate) name: String,
     pub(crate) subject: Subject,
@@ -44,9 +44,9 @@ pub(crate) struct Draft {
     pub(crate) by: Option<String>,
     /// Further members.
     pub(crate) more: Map<String, Value>,
-    /// Who could read it at the change, if it is of a stage.
+    /// Who could read the stage at the change, if there is one.
     pub(crate) readers: Option<Arc<Acl>>,
-    /// Who could read it before, where that has changed.
+    /// Who could read it before, if that has changed.
     pub(crate) readers_before: Option<Acl>,
 }
 
@@ -101,7 +101,7 @@ struct Line<'draft> {
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     frame: Bytes,
-    /// Where the JSON is in it.
+    /// Where the JSON is within the event.
     json: Range<usize>,
 }
 
@@ -137,10 +137,10 @@ pub(crate) struct Entry {
     pub(crate) serial: Serial,
     event: Event,
     subject: Subject,
-    /// Who could read it at the change. They may have lost the right since, and others may have got it, also to a
-    /// stage that was made anew under the same name.
+    /// Who could read it at the change. They may have lost the right since, and others may have got it, also to a new stage
+    /// with the same name.
     readers: Option<Arc<Acl>>,
-    /// What those are told who could read it before and may not now: that it is gone.
+    /// The event for clients that lost the right to read it by this change: it tells them that it is gone.
     lost: Option<(Acl, Event)>,
 }
 
@@ -178,7 +178,7 @@ impl Entry {
         Entry { serial: draft.serial, event, subject, readers, lost }
     }
 
-    /// What this client is told of it: only if it could read what it is about at the change, and may now.
+    /// The event for this client: only if it could read the object at the change, and may now.
     pub(crate) fn for_reader(
         &self,
         config: &Config,

@@ -1,7 +1,7 @@
-//! The changes of the Python index and of articles, out of the records that the store's tail takes in.
+//! The changes of the Python index and of articles, from the records that the store's tail reads.
 //!
-//! the state before, whole commits, the state after -> [`Draft`]s. The first load has no state before: of what it reads
-//! only the end becomes history, and there what is present counts as added.
+//! the state before, whole commits, the state after -> [`Draft`]s. The first load has no state before: only the end of what it
+//! reads becomes history, and whatever exists then counts as added.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use store::State;
 
 use super::{Changes, Draft, Followed, Subject};
 
-/// What is served of the store, and what changed on the way to it.
+/// The published state of the store, and what changed on the way to it.
 #[derive(Clone, Default)]
 pub(crate) struct Following {
     /// What is served.
@@ -27,7 +27,7 @@ pub(crate) struct Following {
     is_loaded: bool,
 }
 
-/// What changed since the feeds were told last.
+/// What changed since the feeds were last told.
 #[derive(Clone, Default)]
 pub(crate) struct News {
     python: Vec<Draft>,
@@ -100,18 +100,18 @@ impl State for Following {
     }
 }
 
-/// Whether this record of the first load is one of an article that it did not change. Renaming an article with many
-/// versions writes thousands of them, which would take the places of changes in the history. The commit is in `stored`
-/// whole, so the records that are still to come turn no such record into a change.
+/// Whether this record of the first load belongs to an article without changing it. Renaming an article with many versions
+/// writes thousands of them, which would displace changes from the history. `stored` has the whole commit, so later records
+/// cannot turn such a record into a change.
 fn is_no_change(key: &Key, stored: &Stored) -> bool {
     let is_article = key.after(article::KIND).is_some();
     is_article && article::ArticleChange::of(key, None, &stored.articles).is_none()
 }
 
 impl News {
-    /// The serial after which it is known who could read what the first load has read: the last one at which a stage was
-    /// written that is gone, that is not for everybody, or that has older changes. Who could read it before is not known:
-    /// some may not be told of it, and others have to be told that it is gone. So its followers start over.
+    /// The serial after which the first load knows who could read what: the last one at which a stage was written that is gone,
+    /// is not for everybody, or has older changes. Before it, that is not known: some clients must not be told of a change, and
+    /// others must be told that a stage is gone. So clients at an earlier position start over.
     fn rights_known_after(&self, index: &pypi::Snapshot) -> Serial {
         let own = |(serial, key): &(Serial, Key)| {
             let (stage, is_own) = ItemChange::stage_of(key)?;

@@ -1,4 +1,4 @@
-//! Who follows a feed now: counted in all and for each client.
+//! The clients that follow a feed now, counted together and per client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,9 +9,9 @@ use prometheus::{IntCounter, IntGauge};
 /// How they are counted. The caller makes and registers the metrics.
 #[derive(Clone, Debug)]
 pub struct Counters {
-    /// Those there are now.
+    /// Subscriptions now.
     pub open: IntGauge,
-    /// Those that were refused.
+    /// Refused subscriptions.
     pub refused: IntCounter,
     /// Events that were sent to them.
     pub events: IntCounter,
@@ -37,7 +37,7 @@ pub(crate) struct Subscribers {
 #[derive(Default)]
 struct State {
     all: usize,
-    /// Of each client that has any.
+    /// The number of each client's subscriptions, if it has any.
     clients: HashMap<ClientKey, usize>,
 }
 
@@ -50,7 +50,7 @@ impl Subscribers {
         Arc::new(Subscribers { all_max, per_client_max, counters, state: Mutex::default() })
     }
 
-    /// One more, of this client; until it is dropped.
+    /// Counts one more subscription of this client, until it is dropped.
     pub(crate) fn add(self: &Arc<Self>, client: ClientKey) -> Result<Subscription, Refused> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let of_client = state.clients.get(&client).copied().unwrap_or_default();
@@ -72,7 +72,7 @@ impl Subscribers {
     }
 }
 
-/// One of them.
+/// A counted subscription.
 pub(crate) struct Subscription {
     subscribers: Arc<Subscribers>,
     client: ClientKey,

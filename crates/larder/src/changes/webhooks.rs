@@ -1,9 +1,8 @@
-//! Webhooks: whom this server tells of changes by itself, and how each of them fares.
+//! Webhooks: URLs that this server posts changes to, and the state of each.
 //!
-//! a file of the operator -> [`Webhooks::load`], checked -> [`Webhook`]s. A task for each
-//! ([`crate::tasks::webhooks`]) posts what its feed has, signed, and notes here what fails. A webhook connects only where
-//! [`Egress`] allows it: the address that a name leads to is judged when the connection is made, and redirects are not
-//! followed.
+//! a file of the operator -> [`Webhooks::load`], checked -> [`Webhook`]s. A task for each ([`crate::tasks::webhooks`]) posts
+//! what its feed has, signed, and notes here what fails. A webhook connects only where [`Egress`] allows it: the address of a
+//! name is checked when the connection is made, and redirects are not followed.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -40,11 +39,11 @@ pub(crate) struct Webhooks {
     client: Client,
 }
 
-/// Somebody who is told of a surface's changes.
+/// A URL that gets the changes of a surface.
 pub(crate) struct Webhook {
     pub(crate) name: String,
     pub(crate) surface: Followed,
-    /// Whose rights decide what is told; without one, what everybody may read is.
+    /// The user whose rights decide which changes are sent; without one, those that everybody may read.
     pub(crate) user: Option<UserName>,
     url: Url,
     secret: Secret,
@@ -75,9 +74,9 @@ pub(crate) struct DeliveryTrouble {
 /// Why an attempt failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
-    /// What anybody may read, as `/readyz?verbose` shows it: it names neither the receiver nor the user.
+    /// The public part, for `/readyz?verbose`: it names neither the receiver nor the user.
     pub(crate) shown: String,
-    /// The whole of it, for the log and for administrators.
+    /// The whole failure, for the log and for administrators.
     pub(crate) detail: String,
 }
 
@@ -111,7 +110,7 @@ struct Entry {
     name: String,
     url: String,
     surface: String,
-    /// Looked at later: what is wrong with a value's type is told with the value.
+    /// Checked later, so that a wrong type is reported together with the value.
     secret: toml::Value,
     #[serde(default)]
     user: Option<String>,
@@ -140,15 +139,15 @@ impl Webhooks {
         &self.all
     }
 
-    /// Those that nothing can be delivered to now, with why.
+    /// The webhooks that cannot be reached now, and why.
     pub(crate) fn troubles(&self) -> impl Iterator<Item = (&str, DeliveryTrouble)> {
         self.all.iter().filter_map(|it| Some((it.name.as_str(), it.state().trouble?)))
     }
 
-    /// Posts a body to a webhook. `delivery` is what it is called there.
+    /// Posts a body to a webhook. `delivery` is its identifier for the receiver.
     ///
     /// # Errors
-    /// Why it did not arrive, or was not taken, without the URL.
+    /// Why it did not arrive, or was refused, without the URL.
     pub(crate) async fn post(
         &self,
         webhook: &Webhook,
@@ -165,7 +164,7 @@ impl Webhooks {
             .header("x-larder-webhook", &webhook.name)
             .body(body);
         let response = request.send().await.map_err(|error| unreached(told(error)))?;
-        // What it says is of no interest, and may be long.
+        // The body of the answer is of no use, and may be long.
         match response.status() {
             status if status.is_success() => Ok(()),
             status if status.is_redirection() => {
@@ -229,7 +228,7 @@ impl Webhook {
         let _ = tokio::time::timeout(pause, self.wake.notified()).await;
     }
 
-    /// Where it is posted to, without what may be a secret: scheme, host and port.
+    /// The URL without parts that may be secret: scheme, host and port.
     pub(crate) fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
@@ -294,7 +293,7 @@ fn checked(entry: Entry) -> anyhow::Result<Webhook> {
     Ok(Webhook { name, surface, user, url, secret, state, wake })
 }
 
-/// As GitHub and others sign: HMAC-SHA256 of the body, in hexadecimal digits.
+/// The signature that GitHub and others use, too: HMAC-SHA256 of the body, in hexadecimal digits.
 fn signature(secret: &Secret, body: &[u8]) -> String {
     let key = secret.reveal().as_bytes();
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
@@ -302,7 +301,7 @@ fn signature(secret: &Secret, body: &[u8]) -> String {
     format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
 }
 
-/// What the client says, with its causes, without the URL.
+/// The client's error with its causes, without the URL.
 fn told(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();
@@ -379,7 +378,7 @@ mod tests {
             (attempts, is_another)
         };
         assert_eq!((failed("one"), failed("one")), ((1, true), (2, false)));
-        // What is new is told, although it began earlier.
+        // A new failure is reported, although the outage began earlier.
         assert_eq!(
             (failed("two"), failed("two"), failed("one")),
             ((3, true), (4, false), (5, true))

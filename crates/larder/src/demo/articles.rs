@@ -65,7 +65,7 @@ pub(crate) async fn write(app: &App) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    /// What `link` in the article `name` leads to.
+    /// The target of `link` in the article `name`.
     fn resolved(name: &str, link: &str) -> String {
         let mut segments: Vec<&str> = name.split('/').collect();
         segments.pop();

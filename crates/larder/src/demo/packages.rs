@@ -1,6 +1,6 @@
 //! The packages of the demonstration: small wheels that work, in two stages of which one inherits from the other.
 //!
-//! [`RELEASES`] -> bytes of a wheel -> looked into, as an upload is -> blobs and a commit for each.
+//! [`RELEASES`] -> bytes of a wheel -> checked, as an upload is -> blobs and a commit for each.
 
 use std::io::{Cursor, Write as _};
 
@@ -21,7 +21,7 @@ use crate::app::App;
 /// The stage with releases that everybody uses.
 const STABLE: &str = "root/stable";
 
-/// The stage with newer ones; it inherits the others.
+/// The stage with newer packages; the other one is its base.
 pub(super) const DEV: &str = "root/dev";
 
 /// A release of one wheel with one module.
@@ -117,7 +117,7 @@ impl Release {
             (format!("{about}/METADATA"), metadata),
             (format!("{about}/WHEEL"), tags.to_owned()),
         ];
-        // Installers make a list of digests anew; an empty one is allowed to be there.
+        // Installers write the list of digests themselves; it may be empty here.
         let listed: String = paths.iter().map(|(path, _)| format!("{path},,\n")).collect();
         let record = (format!("{about}/RECORD"), format!("{listed}{about}/RECORD,,\n"));
         let mut archive = ZipArchiveWriter::new(Cursor::new(Vec::new()));

@@ -1,8 +1,8 @@
-//! The mirror of the demonstration, and its upstream: a little index inside this process, on a port of the loopback
-//! interface, which says that it is the internet.
+//! The mirror of the demonstration, and its upstream: a little index in this process, on a port of the loopback interface,
+//! which plays the internet.
 //!
-//! [`RELEASES`] -> pages and wheels in memory -> served -> the stage `root/pypi`, which mirrors them, as a base of
-//! [`DEV`]. The port is in the stage's `mirror_url`; a later start takes the same one, unless somebody else has it.
+//! [`RELEASES`] -> pages and wheels in memory -> served -> the stage `root/pypi`, which mirrors them, as a base of [`DEV`]. The
+//! port is in the stage's `mirror_url`; a later start takes the same one, unless another program has it.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -55,7 +55,7 @@ const RELEASES: [Release; 4] = [
         requires: &["larder-spices>=1.1"],
         module: SOUP,
     },
-    // A name that is ours, with a higher version: no stage with a `larder-hello` of its own shows it.
+    // One of our own names, with a higher version: no stage with its own `larder-hello` shows it.
     Release {
         stage: MIRROR,
         name: "larder-hello",
@@ -66,7 +66,7 @@ const RELEASES: [Release; 4] = [
     },
 ];
 
-/// What is answered: content type and body, by path.
+/// The answers: content type and body, by path.
 type Answers = BTreeMap<String, (&'static str, Bytes)>;
 
 fn answers() -> anyhow::Result<Answers> {

@@ -1,4 +1,4 @@
-//! The metrics that other crates count with: each of them knows its own `Counters`, and no names.
+//! Makes the metrics of other crates: each crate has its own `Counters`, without names.
 
 use prometheus::IntCounterVec;
 use resources::cpu_pool;

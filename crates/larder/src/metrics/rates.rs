@@ -12,7 +12,7 @@ use crate::endpoint::Surface;
 /// How often it is looked.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(15);
 
-/// An hour of looks, and the one before.
+/// An hour of looks, plus the one before.
 const LOOKS_MAX: usize = 241;
 
 /// Requests so far, by surface.

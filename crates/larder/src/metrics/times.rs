@@ -1,8 +1,8 @@
 //! [`Times`]: how long requests take, a histogram for each route: the endpoints of one surface that share a label.
 //!
-//! head of a request -> [`Stopwatch`] -> head of its answer -> [`Times::add`] -> `/metrics`.
-//! Adding takes no lock and looks no label up. The answers that are ready in memory take a few microseconds, of which two
-//! looks at the clock would be more than one percent: of those one in [`SAMPLED_OF`] is timed, and counts for all.
+//! head of a request -> [`Stopwatch`] -> head of its answer -> [`Times::add`] -> `/metrics`. Adding takes no lock and looks no
+//! label up. An answer that is ready in memory takes a few microseconds, and reading the clock twice would be more than one
+//! percent of that: so one in [`SAMPLED_OF`] is timed, and counts for all.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use prometheus::{Opts, core::Describer as _};
 
 use crate::endpoint::Endpoint;
 
-/// Of how many ready answers one is timed.
+/// One in this many ready answers is timed.
 pub(crate) const SAMPLED_OF: u32 = 16;
 
 /// The bounds of the buckets, in nanoseconds: 10 us to 30 s, two to a power of ten.
@@ -37,7 +37,7 @@ const BOUNDS: [u64; 14] = [
     30_000_000_000,
 ];
 
-/// The time of a request, running; or none, for one that is not in the sample.
+/// A request's running time; `None` if the request is not in the sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch {
     started_at: Option<Instant>,
@@ -51,7 +51,8 @@ impl Stopwatch {
         Stopwatch { started_at: Some(Instant::now()), weight: 1 }
     }
 
-    /// Times one of [`SAMPLED_OF`] requests of this thread, drawn so that no rhythm of the requests is that of the sample.
+    /// Times one of [`SAMPLED_OF`] requests of this thread, chosen at random, so that a rhythm in the requests does not distort
+    /// the sample.
     pub fn start_sampled() -> Stopwatch {
         thread_local! {
             static DRAWN: Cell<u32> = const { Cell::new(0x9E37_79B9) };
@@ -74,10 +75,10 @@ pub(super) struct Times {
     by_endpoint: Arc<[Histogram]>,
 }
 
-/// What one endpoint took.
+/// The times of one endpoint.
 #[derive(Default)]
 struct Histogram {
-    /// Not cumulative; the last one is for what is above all bounds.
+    /// Not cumulative; the last one is for times above all bounds.
     buckets: [AtomicU64; BOUNDS.len() + 1],
     sum_nanoseconds: AtomicU64,
 }
@@ -92,7 +93,7 @@ impl Histogram {
         self.sum_nanoseconds.fetch_add(nanoseconds.saturating_mul(weight), Relaxed);
     }
 
-    /// The sum of these.
+    /// The sum of these histograms.
     fn render(parts: &[&Histogram]) -> proto::Histogram {
         let sum = |of: &dyn Fn(&Histogram) -> &AtomicU64| -> u64 {
             parts.iter().map(|part| of(part).load(Relaxed)).sum()
@@ -153,7 +154,7 @@ impl Collector for Times {
         }
         let metrics = routes.into_iter().filter_map(|(at, parts)| {
             let histogram = Histogram::render(&parts);
-            // Nobody asks most endpoints of most servers.
+            // On most servers, most endpoints get no requests.
             if histogram.get_sample_count() == 0 {
                 return None;
             }
@@ -192,7 +193,7 @@ mod tests {
         assert_eq!(rendered.get_sample_sum(), 40.400_33);
     }
 
-    /// What the sample stands for is what there was, give or take.
+    /// The weighted sample is about the number of all requests.
     #[test]
     fn a_sample_counts_for_all() {
         let drawn = (0..160_000).filter(|_| Stopwatch::start_sampled().started_at.is_some());

@@ -1,7 +1,7 @@
-//! [`KnownAdvisories`]: the OSV records that count now, where they come from, and how their source is.
+//! [`KnownAdvisories`]: the OSV records that count now, and the state of their source.
 //!
-//! source or kept copy -> [`crate::tasks::advisories`] -> [`Bundle`] -> published: matched by [`pypi::osv`], for policies and for
-//! `/+osv/`, and read again from the zip where a whole record is asked for.
+//! source or kept copy -> [`crate::tasks::advisories`] -> [`Bundle`] -> published: matched by [`pypi::osv`], for policies and
+//! for `/+osv/`. A whole record is read from the zip again when it is requested.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,11 +19,11 @@ pub(crate) type Bundle = pypi::osv::Bundle<FileReader>;
 /// Records that are read from the zip at the same time.
 const READING_MAX: usize = 8;
 
-/// What is served of a bundle.
+/// The published bundle.
 pub(crate) struct Served {
     /// Its records.
     pub(crate) bundle: Bundle,
-    /// Where it came from, without credentials.
+    /// Its source, without credentials.
     pub(crate) origin: String,
     /// [`source::Arrival::source_fingerprint`].
     pub(crate) source_fingerprint: String,
@@ -36,28 +36,28 @@ pub(crate) struct Served {
 /// The advisories that count now.
 #[derive(Default)]
 pub(crate) struct KnownAdvisories {
-    /// What policies ask. Every snapshot of the index has this cell.
+    /// The cell that policies read; every snapshot of the index has it.
     pub(crate) live: Arc<LiveAdvisories>,
     served: Live<Served>,
     trouble: Mutex<Trouble>,
-    /// Somebody wants the source to be looked at.
+    /// Notified to have the source looked at.
     pub(crate) wish: Notify,
 }
 
 #[derive(Default)]
 struct Trouble {
     text: Option<String>,
-    /// When the source last said that what is served is its latest.
+    /// When the source last confirmed that the published bundle is its latest.
     confirmed_at: Option<SystemTime>,
 }
 
 impl KnownAdvisories {
-    /// What is served; `None` before the first bundle.
+    /// The published bundle; `None` before the first one.
     pub(crate) fn served(&self) -> Option<Arc<Served>> {
         self.served.snapshot_full()
     }
 
-    /// From now on this counts, everywhere.
+    /// Publishes a bundle, also for policies.
     pub(crate) fn publish(&self, served: Arc<Served>) {
         let advisories: Arc<Advisories> = served.bundle.advisories.clone();
         self.served.publish(served);
@@ -69,12 +69,12 @@ impl KnownAdvisories {
         self.lock().text.clone()
     }
 
-    /// When the source last confirmed what is served.
+    /// When the source last confirmed the published bundle.
     pub(crate) fn confirmed_at(&self) -> Option<SystemTime> {
         self.lock().confirmed_at
     }
 
-    /// The source was looked at, and what is served is its latest. True if there was trouble before.
+    /// Notes that the source confirmed the published bundle as its latest. True if there was trouble before.
     pub(crate) fn confirm(&self) -> bool {
         let mut trouble = self.lock();
         trouble.confirmed_at = Some(SystemTime::now());

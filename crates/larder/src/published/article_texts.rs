@@ -1,9 +1,8 @@
-//! [`ArticleTexts`]: articles by the words in their texts, and by what they link to.
+//! [`ArticleTexts`]: the index of articles by words in their texts, and by links.
 //!
-//! a commit -> the tail publishes it ([`state::stored`]) -> [`crate::tasks::article_texts`] reads the texts that are new ->
-//! an index, published here -> searches and backlinks.
-//! No write waits for the index. A search waits until the index has what is published, for a short time; so what was
-//! acknowledged is found.
+//! a commit -> the tail publishes it ([`state::stored`]) -> [`crate::tasks::article_texts`] reads new and changed texts -> an
+//! index, published here -> searches and backlinks. No write waits for the index. A search waits for a short time until the
+//! index has the published state, so that it finds every acknowledged write.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,14 +27,14 @@ const LINKS_MAX: usize = 256;
 pub struct Texts {
     /// The index.
     pub index: Arc<TextIndex>,
-    /// It has everything up to this commit; zero until all articles have been looked at once.
+    /// The index has everything up to this commit; zero until all articles have been looked at once.
     pub serial: Serial,
     /// Articles whose texts are not in it: they could not be read, or there is no memory for them.
     pub left_out: usize,
 }
 
 impl Texts {
-    /// Whether it has the texts of all articles, as of `serial`.
+    /// Whether the index has the texts of all articles, as of `serial`.
     pub fn is_complete(&self, serial: Serial) -> bool {
         self.serial >= serial && self.left_out == 0
     }
@@ -55,12 +54,12 @@ impl Default for ArticleTexts {
 }
 
 impl ArticleTexts {
-    /// The index as it is; empty before the first.
+    /// The current index; empty before the first.
     pub fn snapshot(&self) -> Arc<Texts> {
         self.live.snapshot_full().unwrap_or_default()
     }
 
-    /// The index, which has what was committed up to `serial`, unless it takes too long to get there.
+    /// The index as of `serial` or later; if that takes too long, the current one.
     pub async fn as_of(&self, serial: Serial) -> Arc<Texts> {
         let mut reached = self.serial.subscribe();
         let reaching = reached.wait_for(|reached| *reached >= serial);
@@ -76,19 +75,19 @@ impl ArticleTexts {
     }
 }
 
-/// What a search found: articles as they are now, each with where the words are.
+/// The results of a search: articles as they are now, each with where the words are.
 #[derive(Debug)]
 pub(crate) struct Hits {
     /// The best ones first.
     pub(crate) articles: Vec<(Arc<Article>, Hit)>,
-    /// How many there are in all, among those that may be shown.
+    /// The number of all results that may be shown.
     pub(crate) count: usize,
     /// Whether all texts were searched.
     pub(crate) is_complete: bool,
 }
 
 impl Hits {
-    /// The articles with all words of `text`, at most `limit`; if `is_shown` is given, of those that it is true for. May take
+    /// The articles with all words of `text`, at most `limit`; with `is_shown`, only those for which it is true. May take
     /// milliseconds.
     pub(crate) fn find(
         texts: &Texts,
@@ -111,14 +110,14 @@ impl Hits {
     }
 }
 
-/// What paths of this server begin with outside, as its public URL says; empty if they begin as inside.
+/// The prefix of this server's paths outside, from its public URL; empty if there is none.
 pub(crate) fn prefix(public_url: Option<&str>) -> String {
     let url = public_url.and_then(|url| Url::parse(url).ok());
     url.map(|url| url.path().trim_end_matches('/').to_owned()).unwrap_or_default()
 }
 
-/// What the article is found by, with the first bytes of its text. Links may begin with `prefix`. A text that no parser should fail on, but does, is left
-/// out.
+/// The words and links of an article, from the first bytes of its text. Links may begin with `prefix`. If a parser fails on the
+/// text, which it should not, the text is left out.
 pub(crate) fn document(
     (name, title): (&ArticleName, Option<&str>),
     prefix: &str,
@@ -154,7 +153,7 @@ fn candidates(name: &ArticleName, prefix: &str, link: &str) -> Option<Link> {
     Some(Link { near, far })
 }
 
-/// The article that a URL of this server is of.
+/// The article that a URL of this server leads to.
 fn linked(url: &Url, prefix: &str) -> Option<ArticleName> {
     let is_here = url.host_str() == Some("here.invalid") && url.scheme() == "http";
     let below = url.path().strip_prefix(prefix).and_then(|path| path.strip_prefix("/article/"));

@@ -1,4 +1,4 @@
-//! [`AurPublished`]: what is served of the AUR.
+//! [`AurPublished`]: the published state of the AUR.
 
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -13,11 +13,11 @@ use crate::published::lists::Lists;
 /// Packages that a feed names.
 const LATEST_MAX: usize = 100;
 
-/// What is served of the AUR: one snapshot and what was made of it, replaced together.
+/// The published state of the AUR: one snapshot and what was made of it, replaced together.
 pub struct AurPublished {
     /// The packages.
     pub snapshot: Snapshot,
-    /// Where they came from, for people.
+    /// The source of the packages, for people.
     pub origin: String,
     /// When the dump was last modified at its source.
     pub modified_at: SystemTime,
@@ -25,9 +25,9 @@ pub struct AurPublished {
     pub published_at: SystemTime,
     /// The dump itself, once it is kept.
     pub kept: KeptCell,
-    /// The lists made of it, each when it is first asked for.
+    /// Lists made of the snapshot, each when it is first requested.
     pub lists: Arc<Lists>,
-    /// What people may try with it, found when a page first shows it.
+    /// An example for people to try, searched for when a page first shows it.
     pub example: OnceLock<Example>,
     /// The packages that its feeds name, found when one is first asked for.
     pub latest: Latest,
@@ -40,7 +40,7 @@ pub struct Latest {
     modified: OnceLock<Vec<Summary>>,
 }
 
-/// The dump that is downloaded beside a snapshot: none until the first one is kept.
+/// The dump that clients download beside a snapshot; empty until the first one is kept.
 #[derive(Default)]
 pub struct KeptCell(ArcSwapOption<KeptDumpFile>);
 
@@ -50,20 +50,20 @@ impl KeptCell {
         self.0.load().as_deref().cloned()
     }
 
-    /// From now on this one.
+    /// Sets the dump that clients download.
     pub fn set(&self, file: KeptDumpFile) {
         self.0.store(Some(Arc::new(file)));
     }
 }
 
 impl AurPublished {
-    /// What people may try with it.
+    /// An example for people to try.
     pub fn example(&self, results_max: usize) -> &Example {
         self.example.get_or_init(|| Example::of(&self.snapshot, results_max))
     }
 
-    /// The newest packages or, by [`Order::LastModified`], those that changed last; the latest first, at most [`LATEST_MAX`]. The first
-    /// who asks for them waits some milliseconds.
+    /// The newest packages or, by [`Order::LastModified`], those that changed last; latest first, at most [`LATEST_MAX`]. The
+    /// first call takes some milliseconds.
     pub fn latest(&self, order: Order) -> &[Summary] {
         let list = match order {
             Order::LastModified => &self.latest.modified,

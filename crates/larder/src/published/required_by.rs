@@ -15,10 +15,10 @@ use state::stored::Stored;
 /// Projects that a page lists.
 const LISTED_MAX: usize = 50;
 
-/// Projects that somebody may see which are looked for: those beyond the listed ones are only counted.
+/// Readable requirers that are looked for at most: those beyond the listed ones are only counted.
 const COUNTED_MAX: usize = 200;
 
-/// Projects of readable stages that are looked at: a token may be limited to few of them.
+/// Projects of readable stages that are checked: a token may be limited to few of them.
 const LOOKED_AT_MAX: usize = 2_000;
 
 /// The index, as of one commit.
@@ -28,7 +28,7 @@ pub(crate) struct RequiredBy {
     pub(crate) index: pypi::RequiredBy,
     /// Whether the metadata of all projects was looked at once.
     pub(crate) is_complete: bool,
-    /// Whether what some projects require was left out for want of memory.
+    /// Whether the requirements of some projects were left out because memory is bounded.
     pub(crate) is_full: bool,
 }
 
@@ -48,13 +48,13 @@ pub(crate) struct Requirers {
     pub(crate) is_partial: bool,
     /// Whether some may be missing, as the index had no room for them.
     pub(crate) is_full: bool,
-    /// Whether a policy had a say, which may have another one at another time.
+    /// Whether a policy was asked, which may decide differently at another time.
     pub(crate) is_judged: bool,
 }
 
 impl RequiredBy {
-    /// Those that require `name` in their newest version. What the asker may not read, and what a policy hides, is not found,
-    /// and not counted.
+    /// The projects whose newest version requires `name`. What the asker may not read, or a policy hides, is neither listed nor
+    /// counted.
     pub(crate) fn requirers(&self, stored: &Stored, asker: &Principal, name: &str) -> Requirers {
         let stage_of = |name: &str| stored.index.stage(name);
         let admits = |stage: &Stage| stage.may_read(asker, Portion::Unnamed);
@@ -82,7 +82,7 @@ impl RequiredBy {
     }
 }
 
-/// Whether the asker is shown the newest version of a project, which is the one that was looked at.
+/// Whether the asker sees the newest version of a project, which is the one in the index.
 fn is_shown(stage: &Arc<Stage>, name: &ProjectName, asker: &Principal, now: Timestamp) -> bool {
     if !stage.may_read(asker, Portion::Project(name.as_str())) {
         return false;
