@@ -1,13 +1,13 @@
 //! [`Disk`]: the cache of mirrors on disk: pages, lists and files, within a budget and above a floor of free space.
 //!
-//! size -> [`Disk::begin`] (makes room) -> [`Writing`] (a temporary file) -> [`Disk::keep`] (synced, then renamed: an
-//! entry is there whole or not at all) -> [`Disk::open_entry`]. An entry is one file: a head of 4096 bytes, then the
-//! content. The head says what the content is, and has a checksum; what cannot be read back exactly as it was written
-//! counts as absent, and is removed.
+//! size -> [`Disk::begin`] (makes room) -> [`Writing`] (a temporary file) -> [`Disk::keep`] (synced, then renamed: an entry
+//! exists whole or not at all) -> [`Disk::open_entry`]. An entry is one file: a head of 4096 bytes, then the content. The head
+//! describes the content and has a checksum; an entry that cannot be read back exactly as it was written counts as absent, and
+//! is removed.
 //!
-//! The budget counts every byte that takes space: entries, those that are still read after they were replaced, and those
-//! that are being written, at their full size from the beginning if it is known. What was not used for longest goes first,
-//! unless somebody reads it: that would free nothing. If nothing more can go, [`no_room`] is the answer.
+//! The budget counts every byte that takes space: entries, replaced ones that are still being read, and unfinished ones, at
+//! their full size from the beginning if it is known. The least recently used entries are removed first, except those that are
+//! being read, because that would free nothing. If no more can be removed, the error is [`no_room`].
 //!
 //! Nothing here is a record: the whole directory may be deleted while the server is stopped, and is filled again.
 
@@ -33,16 +33,16 @@ use self::space::{Space, Taken};
 /// An entry's time of use is written to disk at most this often, so that it survives a restart roughly.
 const USED_EVERY: Duration = Duration::from_secs(3600);
 
-/// What an entry is found by.
+/// The key of an entry.
 pub(super) type Key = Digest;
 
-/// What the cache may take.
+/// Bounds of the cache.
 pub(super) struct Limits {
-    /// For all that it has, in bytes.
+    /// Bytes of all entries.
     pub(super) bytes_max: u64,
-    /// What it leaves free on its disk, in bytes.
+    /// Bytes that the cache leaves free on its disk.
     pub(super) free_bytes_min: u64,
-    /// What is free on its disk now, in bytes; `None` if that cannot be told. It may block.
+    /// Bytes that are free on its disk now; `None` if that is not known. It may block.
     pub(super) free_bytes: Box<dyn Fn() -> Option<u64> + Send + Sync>,
 }
 
@@ -52,11 +52,11 @@ pub(super) struct Disk {
     limits: Limits,
     taken: Arc<Taken>,
     index: Mutex<Index>,
-    /// One at a time makes room: two would count the same bytes as free.
+    /// Only one at a time makes room: two would count the same bytes as free.
     making_room: Mutex<()>,
 }
 
-/// What is there, by key and by time of use.
+/// The entries, by key and by time of use.
 #[derive(Default)]
 struct Index {
     clock: u64,
@@ -76,7 +76,7 @@ struct Held {
 pub struct EntryFile {
     file: File,
     space: Arc<Space>,
-    /// Whether it was last used so long ago that this use is worth a note.
+    /// Whether the last use was so long ago that this one is worth noting.
     pub(super) is_use_noted: bool,
 }
 
@@ -142,7 +142,7 @@ impl Index {
         }
     }
 
-    /// The entries that nobody reads, the least recently used first.
+    /// The entries that are not being read, least recently used first.
     fn idle(&self) -> impl Iterator<Item = (&Key, &Held)> {
         let held = self.by_use.values().filter_map(|key| Some((key, self.entries.get(key)?)));
         held.filter(|(_, held)| Arc::strong_count(&held.space) == 1)
@@ -181,12 +181,12 @@ impl Disk {
         disk
     }
 
-    /// Bytes that the cache takes, those that are promised to unfinished files among them.
+    /// Bytes that the cache takes, including those that are promised to unfinished files.
     pub(super) fn bytes(&self) -> u64 {
         self.taken.bytes.load(Relaxed)
     }
 
-    /// Largest content that may be kept: one entry never drives out all the others.
+    /// Bytes of the largest content that may be kept: one entry must not evict all others.
     pub(super) fn entry_bytes_max(&self) -> u64 {
         self.limits.bytes_max / 2
     }
@@ -236,7 +236,7 @@ impl Disk {
         }
     }
 
-    /// Compares the content of an open entry with its digest; the entry is removed if it is another one. Blocks.
+    /// Compares the content of an open entry with its digest; an entry with another digest is removed. Blocks.
     pub(super) fn check(&self, key: &Key, head: &Head, file: &EntryFile) -> bool {
         let mut hasher = record::Hasher::new();
         let mut piece = vec![0; 256 << 10];
@@ -260,7 +260,7 @@ impl Disk {
             return true;
         }
         tracing::warn!(name = head.name, "an entry of the mirrors' cache is damaged: removed");
-        // Unless it has been replaced meanwhile.
+        // It may have been replaced meanwhile; then the new one stays.
         let mut index = self.index();
         if index.entries.get(key).is_some_and(|held| Arc::ptr_eq(&held.space, &file.space)) {
             index.remove(key);
@@ -269,7 +269,7 @@ impl Disk {
         false
     }
 
-    /// Bytes of the entry on disk, its head among them; `None` if there is none.
+    /// Bytes of the entry on disk, including its head; `None` if it does not exist.
     pub(super) fn entry_bytes(&self, key: &Key) -> Option<u64> {
         self.index().entries.get(key).map(|held| held.space.bytes())
     }
@@ -279,7 +279,7 @@ impl Disk {
         self.content_and_use(key).map(|(head, content, _)| (head, content))
     }
 
-    /// [`Disk::content`], and whether this use is to be noted in the entry. Blocks.
+    /// [`Disk::content`], and whether this use should be noted in the entry. Blocks.
     pub(super) fn content_and_use(&self, key: &Key) -> Option<(Head, Vec<u8>, bool)> {
         let (head, file) = self.open_entry(key)?;
         let mut content = vec![0; usize::try_from(head.size_bytes).ok()?];
@@ -317,7 +317,7 @@ impl Disk {
         self.keep(writing, key, head)
     }
 
-    /// Makes a written entry, whose digest is the one in its head, visible. Blocks.
+    /// Makes a written entry visible, whose digest is the one in its head. Blocks.
     ///
     /// # Errors
     /// If it cannot be written; then there is no entry with this key.
@@ -338,7 +338,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes the head of an entry anew: upstream has confirmed the content. Blocks.
+    /// Rewrites the head of an entry whose content upstream has confirmed. Blocks.
     pub(super) fn confirm(&self, key: &Key, head: &Head) {
         let write = || -> io::Result<()> {
             let file = File::options().write(true).open(self.path(key))?;
@@ -364,7 +364,7 @@ impl Disk {
         let Limits { bytes_max, free_bytes_min, free_bytes } = &self.limits;
         let over_budget = self.bytes().saturating_add(bytes).saturating_sub(*bytes_max);
         let free = (*free_bytes_min > 0).then(free_bytes).flatten();
-        // Bytes that others were promised are free only until they come.
+        // Bytes that are promised to other files are free only until they are written.
         let needed =
             free_bytes_min.saturating_add(self.taken.unwritten.load(Relaxed)).saturating_add(bytes);
         let below_floor = free.map_or(0, |free| needed.saturating_sub(free));
@@ -386,8 +386,8 @@ impl Disk {
         }))
     }
 
-    /// Removes what was not used for longest and is not read, until this many bytes are free; nothing if there are not as
-    /// many. Says whether they are free now. Blocks.
+    /// Removes the least recently used entries that are not being read, until this many bytes are free; none if that cannot
+    /// free enough. Returns whether the bytes are free now. Blocks.
     fn evict(&self, bytes: u64) -> bool {
         let mut index = self.index();
         let (mut keys, mut freed) = (Vec::new(), 0);
@@ -432,12 +432,12 @@ impl Writing {
         Ok(())
     }
 
-    /// Where in the file the next bytes go.
+    /// The offset in the file for the next bytes.
     pub(super) fn file_bytes(&self) -> u64 {
         HEAD_BYTES + self.written
     }
 
-    /// The content so far, to be read from its beginning. Blocks.
+    /// The content so far, read from its beginning. Blocks.
     ///
     /// # Errors
     /// If it cannot be opened.

@@ -1,8 +1,8 @@
-//! Files of mirrors: found by their place, downloaded once for everybody who waits, streamed while they arrive.
+//! Files of mirrors: found by their place, downloaded once for all clients that wait, streamed while they arrive.
 //!
-//! place -> the disk, or the project's page -> [`FileAnswer`] -> [`Body`], read from the file on disk, which may still
-//! grow. A file becomes an entry of the cache only if it has the length and the digest that upstream names. Until it is
-//! checked, its last byte is held back: no client gets a whole file that is not the right one.
+//! place -> the disk, or the project's page -> [`FileAnswer`] -> [`Body`], read from the file on disk, which may still grow. A
+//! file becomes an entry of the cache only if it has the length and the digest that upstream names. Until it is checked, its
+//! last byte is held back, so that no client gets a wrong file whole.
 
 mod body;
 mod order;
@@ -29,7 +29,7 @@ use self::body::Arriving;
 pub use self::body::{Body, FileAnswer, MirroredFile};
 pub(super) use self::order::Order;
 
-/// Downloads of one mirror, those that wait for their turn among them; further ones are refused.
+/// Downloads of one mirror, including those that wait for their turn; further ones are refused.
 const WAITING_MAX: usize = 1024;
 
 /// All downloads of a mirror that are under way, by [`Order::expected`].
@@ -45,7 +45,7 @@ struct Download {
 
 #[derive(Clone, Debug)]
 struct Progress {
-    /// Where the bytes are, as soon as there are any.
+    /// The file with the bytes, as soon as there are any.
     file: Option<Arc<EntryFile>>,
     written: u64,
     total: Option<u64>,
@@ -64,7 +64,7 @@ enum State {
 }
 
 impl Mirrors {
-    /// What is at this place. With `is_head`, nothing is downloaded whose size is known.
+    /// The file at this place. With `is_head`, a file whose size is known is not downloaded.
     ///
     /// # Errors
     /// [`UpstreamError`] if it is not here and upstream does not give it.
@@ -85,7 +85,7 @@ impl Mirrors {
         self.ordered(mirror, order, is_head).await
     }
 
-    /// This file of an upstream's page, or its metadata, and no other: what may have come under its URL since is not given.
+    /// This file of an upstream's page, or its metadata; not another file that may be at its URL by now.
     ///
     /// # Errors
     /// [`UpstreamError`] if it is not here and upstream does not give it.
@@ -217,7 +217,7 @@ impl Mirrors {
         true
     }
 
-    /// What is to be downloaded for this place: a file on the page of a project that it may be of.
+    /// The download for this place: a file on the page of a project that the place may belong to.
     async fn order(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
@@ -259,7 +259,7 @@ impl Mirrors {
         let receiver = download.progress.subscribe();
         under_way.insert(expected, download.clone());
         drop(under_way);
-        // It goes on when its clients leave: the next one finds the file.
+        // It goes on when its clients leave, so that the next one finds the file.
         let (mirrors, mirror) = (self.clone(), mirror.clone());
         tokio::spawn(async move {
             let ended = Ended { mirror: mirror.clone(), key: expected, download };
@@ -279,7 +279,7 @@ impl Mirrors {
         Ok(receiver)
     }
 
-    /// Takes the file from the cache that processes share; whether it was there, and the one that upstream's page says.
+    /// Takes the file from the cache that processes share; true if it was there, and is the one on upstream's page.
     async fn take_shared(
         &self,
         mirror: &Mirror,
@@ -322,7 +322,7 @@ impl Mirrors {
         order: &Order,
         progress: &watch::Sender<Progress>,
     ) -> Result<(), UpstreamError> {
-        // This waits for no upstream, so it takes no turn at one.
+        // This waits for no upstream, so it needs no turn at one.
         if self.take_shared(mirror, order, progress).await {
             return Ok(());
         }
@@ -440,7 +440,7 @@ impl Mirrors {
             is_verified: order.sha256().is_some(),
         };
         let (mirrors, key, kept) = (self.clone(), order.key, head.clone());
-        // Who waits gets it even if the disk does not take it.
+        // Clients that wait get the file even if the cache cannot keep it.
         match blocking(move || mirrors.disk.keep(writing, key, &kept)).await {
             Ok(()) => self.share(mirror, key),
             Err(trouble) => {

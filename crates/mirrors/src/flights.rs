@@ -1,6 +1,6 @@
-//! [`Flights`]: work that is done once for all who wait for it, and goes on when they leave.
+//! [`Flights`]: work that is done once for all callers that wait for it, and goes on when they leave.
 //!
-//! key -> the flight that is under way, or a new one in a task of its own -> its outcome, for everybody.
+//! key -> the running flight, or a new one in its own task -> its outcome, for all callers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use super::upstream::UpstreamError;
 /// Most flights at once; further ones are refused.
 const FLIGHTS_MAX: usize = 4096;
 
-/// What a flight brings.
+/// The outcome of a flight.
 pub(super) type FetchResult<T> = Result<T, UpstreamError>;
 
 type Landing<T> = watch::Receiver<Option<FetchResult<T>>>;
@@ -22,7 +22,7 @@ pub(super) struct Flights<T> {
     under_way: Arc<Mutex<HashMap<Arc<str>, Landing<T>>>>,
 }
 
-/// One that is under way, or has landed already.
+/// A flight that is running, or has landed already.
 pub(super) enum Flight<T> {
     Landed(T),
     Waiting(Landing<T>),
@@ -74,7 +74,7 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
         let work = work();
         tokio::spawn(async move {
             let outcome = work.await;
-            // From now on requests find the result.
+            // From now on requests find the result in memory.
             drop(under_way);
             sender.send_replace(Some(outcome));
         });

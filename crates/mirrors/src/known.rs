@@ -1,8 +1,8 @@
 //! What is known of an upstream: its pages and its list of projects, and how they become known.
 //!
-//! subject -> memory -> disk -> the upstream, once for everybody who waits. What is fresh is served from memory; what
-//! ages is confirmed in the background; what has expired is confirmed first, and served as stale if upstream does not
-//! answer in time or fails. Only what was never known is an error.
+//! subject -> memory -> disk -> the upstream, once for all requests that wait. Fresh knowledge is served from memory. Aging
+//! knowledge is served and confirmed in the background. Expired knowledge is confirmed first, and served as stale if upstream
+//! fails or does not answer in time. Only a subject that was never known is an error.
 
 mod answer;
 mod stored;
@@ -28,16 +28,16 @@ use super::{LARGE_PAGE_COUNTS, Mirror, Mirrors, turn};
 const PAGE_BYTES_MAX: usize = 64 << 20;
 const LIST_BYTES_MAX: usize = 160 << 20;
 
-/// The form in which pages are kept now. A page of an older one lacks something that its upstream may say: 1 brought the other
-/// places of a project (PEP 708).
+/// The form in which pages are kept now. A page in an older form lacks something that its upstream may say: form 1 added the
+/// other places of a project (PEP 708).
 pub(super) const PAGE_FORM: u32 = 1;
 
-/// How long a request waits for an upstream that has to confirm what is known, before it gets the known as stale.
+/// How long a request waits for an upstream to confirm what is known, before it is served as stale.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for one page or list to arrive.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What is asked for.
+/// A page, or the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     /// The list of projects.
@@ -58,9 +58,9 @@ pub enum Content {
 /// What upstream said, and when.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// What upstream says.
+    /// Upstream's content.
     pub content: Content,
-    /// Changes when the content does; no two contents of this process have the same.
+    /// Changes with the content; no two contents of this process have the same.
     pub version: u64,
     confirmed_at: SystemTime,
     pub(super) etag: Option<String>,
@@ -75,7 +75,7 @@ pub struct Found {
     pub known: Arc<Known>,
     /// Why it may be out of date, if it may.
     pub stale: Option<Stale>,
-    /// The same in words: why upstream has not confirmed it.
+    /// Why upstream has not confirmed it, in words.
     pub trouble: Option<UpstreamError>,
 }
 
@@ -97,7 +97,7 @@ impl Subject {
         }
     }
 
-    /// What has this name.
+    /// The subject with this name.
     pub(super) fn named(name: &str) -> Option<Subject> {
         match name.strip_prefix("page/") {
             Some(project) => Some(Subject::Project(ProjectName::parse(project).ok()?)),
@@ -123,7 +123,7 @@ impl Known {
         }
     }
 
-    /// The same answer of upstream, with this page made of its own.
+    /// This answer of upstream, with `page` in place of its own.
     pub(super) fn with_page(&self, page: UpstreamPage, version: u64) -> Known {
         Known { content: Content::Page(Some(page.into())), version, ..self.clone() }
     }
@@ -148,11 +148,11 @@ impl Known {
 }
 
 impl Mirrors {
-    /// The mirror's page of a project: a page, or the knowledge that there is none. With `is_forced` upstream is asked
-    /// even if what is known is fresh.
+    /// The mirror's page of a project, or the knowledge that there is none. With `is_forced` upstream is asked even if what is
+    /// known is fresh.
     ///
     /// # Errors
-    /// [`UpstreamError`] if nothing is known and upstream does not tell.
+    /// [`UpstreamError`] if nothing is known and upstream does not answer.
     pub async fn project(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
@@ -178,7 +178,7 @@ impl Mirrors {
         self.known(mirror, Subject::Project(name.clone()), is_forced).await
     }
 
-    /// What [`Mirrors::project`] finds, if that is in memory and upstream is asked nothing for it.
+    /// The result of [`Mirrors::project`], if it is in memory and needs no request to upstream.
     pub fn project_at_hand(&self, mirror: &Mirror, name: &ProjectName) -> Option<Arc<Known>> {
         if self.offline_by(mirror).is_some() {
             return None;
@@ -194,10 +194,10 @@ impl Mirrors {
         fresh(Subject::Project(name.clone()))
     }
 
-    /// The mirror's list of projects; `None` if it has none by its configuration.
+    /// The mirror's list of projects; `None` if the mirror is configured to have none.
     ///
     /// # Errors
-    /// [`UpstreamError`] if nothing is known and upstream does not tell.
+    /// [`UpstreamError`] if nothing is known and upstream does not answer.
     pub async fn list(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
@@ -208,11 +208,11 @@ impl Mirrors {
         self.known(mirror, Subject::List, false).await.map(Some)
     }
 
-    /// The page of this project by which a policy judges its files: what [`Mirrors::project`] finds, and where that fails,
-    /// what is remembered, however old. `None` if upstream has no such project.
+    /// The page by which a policy judges a project's files: the result of [`Mirrors::project`], or if that fails, what is
+    /// remembered, however old. `None` if upstream has no such project.
     ///
     /// # Errors
-    /// [`UpstreamError`] if nothing is known and upstream does not tell.
+    /// [`UpstreamError`] if nothing is known and upstream does not answer.
     pub async fn page_to_judge_by(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
@@ -281,7 +281,7 @@ impl Mirrors {
         match (&old, standing) {
             (Some(old), Some(Standing::Fresh)) if !is_forced => return Ok(fresh(old.clone())),
             (Some(old), Some(Standing::Aging)) if !is_forced => {
-                // Nobody waits for it. If it is refused, the next request asks again.
+                // No request waits for it. If it is refused, the next request tries again.
                 _ = self.ask(mirror, subject, Some(old.clone()), false);
                 return Ok(fresh(old.clone()));
             }
@@ -314,14 +314,14 @@ impl Mirrors {
         }
     }
 
-    /// What is known of an upstream that is not asked.
+    /// What is known of an upstream that must not be asked.
     fn offline(&self, mirror: &Mirror, known: Arc<Known>) -> Found {
         let setting = self.offline_by(mirror).unwrap_or("mirror_offline");
         let trouble = UpstreamError::offline(format!("it is not asked ({setting}=true)"));
         Found { known, stale: Some(Stale::Offline), trouble: Some(trouble) }
     }
 
-    /// What the request to upstream brings, unless it is late and something is known meanwhile that can be served as stale.
+    /// The outcome of the request to upstream, unless it is late and something known can be served as stale meanwhile.
     async fn ask_in_time(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
@@ -336,7 +336,7 @@ impl Mirrors {
             if let Ok(outcome) = tokio::time::timeout(PATIENCE, landed.as_mut()).await {
                 return outcome;
             }
-            // Another process may have known it: what was brought is in memory before upstream is asked.
+            // If another process knows it, that is in memory before upstream is asked.
             let brought = self.shared.as_ref().and_then(|_| self.in_memory(mirror, subject));
             let is_stale = |known: Arc<Known>| self.standing(mirror, &known) == Standing::Expired;
             if has_old || brought.is_some_and(is_stale) {
@@ -349,7 +349,7 @@ impl Mirrors {
         standing(SystemTime::now().duration_since(known.confirmed_at).ok(), mirror.expiry)
     }
 
-    /// The request to upstream about it: the one that is under way, or a new one.
+    /// The request to upstream: the one that is running, or a new one.
     fn ask(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
@@ -362,7 +362,7 @@ impl Mirrors {
             let known = self.in_memory(mirror, &subject)?;
             let is_same = old.as_ref().is_some_and(|old| Arc::ptr_eq(old, &known));
             let is_fresh = self.standing(mirror, &known) == Standing::Fresh;
-            // A forced request takes what has arrived since it looked.
+            // A forced request takes an answer that has arrived since it looked.
             (!is_same && (is_fresh || is_forced)).then_some(known)
         };
         let (mirrors, of, asked, asked_with) =
@@ -411,18 +411,18 @@ impl Mirrors {
         let mut theirs = None;
         let outcome = match outcome {
             Ok(answer) => {
-                // The object store may be slow, so this comes before the turn to read pages: requests for pages on the disk wait
-                // for those turns.
+                // The object store may be slow, so it is asked before the turn to read pages is taken: requests for pages on
+                // the disk wait for these turns.
                 if answer.page.is_some() && may_be_undated(subject, old.as_deref()) {
                     theirs = self.bring_known(mirror, subject).await;
                 }
-                // It is all here: from now on only this machine is waited for.
+                // Upstream's answer is complete: the rest depends only on this machine.
                 self.understand(mirror, subject, answer).await
             }
             Err(trouble) => Err(trouble),
         };
         let outcome = match (outcome, subject) {
-            // Of a project, that is an answer.
+            // For a project, its absence is an answer.
             (Err(trouble), Subject::Project(_)) if trouble.is_absent => {
                 Ok((Fetched::absent(), None))
             }
@@ -446,7 +446,7 @@ impl Mirrors {
         }
     }
 
-    /// What another process knows of it, taken into the cache of this one.
+    /// Takes another process's page into the cache of this one.
     async fn take_shared_page(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
@@ -465,7 +465,7 @@ impl Mirrors {
         known
     }
 
-    /// What another process knows of it, in a file of the disk that is not visible yet.
+    /// Brings another process's page, in a file of the disk that is not visible yet.
     async fn bring_known(&self, mirror: &Mirror, subject: &Subject) -> Option<Brought> {
         let key = mirror.key(&subject.name());
         let (name, bytes_max) = (name_of(mirror, subject), subject.bytes_max() as u64);
@@ -473,7 +473,7 @@ impl Mirrors {
         self.bring(mirror, &key, Kind::Page, None, is_wanted).await
     }
 
-    /// The lock to replace what is known, and what is known then: sizes may have been added to the page since upstream was asked.
+    /// The lock to replace what is known, and what is known then: sizes may have been added to the page since the request.
     /// Upstream was asked with `old`, and may have confirmed it. `working` is the turn to read pages, if there is one.
     async fn before_writing<'mirrors>(
         self: &'mirrors Arc<Mirrors>,
@@ -488,7 +488,7 @@ impl Mirrors {
         let mut writing = self.writing(mirror, subject).lock().await;
         let mut now = self.in_memory(mirror, subject);
         if now.is_none() {
-            // It was driven out of memory, or is too large for it. The turn comes first, as everywhere.
+            // It was evicted from memory, or is too large for it. The turn comes before the lock, as everywhere.
             if working.is_none() {
                 drop(writing);
                 *working = self.turn_to_load(mirror, subject).await;
@@ -502,14 +502,14 @@ impl Mirrors {
             now.etag == old.etag && now.last_modified == old.last_modified
         };
         let old = match (old, now) {
-            // What upstream has confirmed is not what is known now.
+            // Upstream has confirmed something else than what is known now.
             (Some(old), Some(now)) if is_confirmed && !is_same_answer(&now, &old) => Some(old),
             (old, now) => now.or(old),
         };
         (Some(writing), old)
     }
 
-    /// What upstream has confirmed, with the serial that it has now.
+    /// What upstream has confirmed, with its serial now.
     fn with_serial(&self, known: Arc<Known>, serial: Option<u64>) -> Arc<Known> {
         match known.page() {
             Some(page) if page.last_serial < serial => {
@@ -520,7 +520,7 @@ impl Mirrors {
         }
     }
 
-    /// Notes what upstream said, in memory and on disk. `theirs` is what another process knows of it.
+    /// Notes what upstream said, in memory and on disk. `theirs` is another process's page.
     async fn take(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
@@ -534,7 +534,7 @@ impl Mirrors {
             let before = old.as_ref().and_then(|old| old.page());
             let page = Arc::make_mut(page);
             page.note_first_seen(before.map(|page| &**page), Timestamp::now());
-            // Other processes may have seen a file before this one did. What they share of it is not made younger.
+            // Another process may have seen a file before this one did. Its earlier time in the shared page is kept.
             let is_told = before.is_none_or(|before| **before != *page)
                 && page.files.iter().any(|file| file.first_seen.is_some());
             let bytes_max = page.memory_bytes().max(SMALL_PAGE_BYTES_MAX as u64);
@@ -617,7 +617,7 @@ fn may_be_undated(subject: &Subject, old: Option<&Known>) -> bool {
     *subject != Subject::List && old.and_then(Known::page).is_none_or(may_be)
 }
 
-/// What an entry of the cache is called in its head.
+/// The name of an entry of the cache in its head.
 fn name_of(mirror: &Mirror, subject: &Subject) -> String {
     format!("{} {}", mirror.stage, subject.name())
 }

@@ -1,4 +1,4 @@
-//! Mirrors: indexes whose content comes from an upstream, and the cache of what it said.
+//! Mirrors: indexes whose content comes from an upstream, and the cache of that content.
 //!
 //! ```text
 //! stage of the type `mirror` ─► Mirror ─► known:    pages and lists ─► memory ─► disk ─► upstream, once
@@ -7,8 +7,8 @@
 //!                                    └──► sizes: what pages do not say, asked in the background
 //! ```
 //!
-//! What is mirrored is a cache and not a record: it is in no log of serials, and may be lost without loss. What is right
-//! to show of it is decided by `pypi::upstream` and `pypi::ResolutionOrder::mirrors_of`; here are clock, disk and network.
+//! Mirrored content is a cache and not a record: it has no serials, and can be fetched again if it is lost. `pypi::upstream`
+//! and `pypi::ResolutionOrder::mirrors_of` decide what of it is shown; this crate has the clock, the disk and the network.
 
 mod disk;
 mod download;
@@ -55,7 +55,7 @@ pub use self::plans::Stream;
 pub use self::transfer::{Carried, export};
 pub use self::upstream::UpstreamError;
 
-/// Pages and lists that one upstream is asked for at once, and all upstreams together; further requests wait.
+/// Pages and lists that are requested at once from one upstream, and from all together; further requests wait.
 const ASKING_MAX: usize = 16;
 const ASKING_TOGETHER_MAX: usize = 256;
 
@@ -76,20 +76,20 @@ const WRITING: usize = 256;
 /// A page with more files is large.
 const MANY_FILES: usize = 5_000;
 
-/// Smallest part of a cache in memory, if it has so much.
+/// The smallest part of a cache in memory, if the cache is that large.
 const CACHE_PART_BYTES_MIN: u64 = 64 << 20;
 
 /// Files that are hashed at once before they are served for the first time.
 const CHECKS_MAX: usize = 8;
 
-/// What mirrors may take.
+/// Memory and disk space of mirrors.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Memory for pages, finished and not; half of it is for what upstreams say. In bytes.
+    /// Bytes of memory for pages, finished and not; half of it is for upstreams' pages.
     pub memory_bytes_max: u64,
     /// Disk for pages, lists and files, in bytes.
     pub disk_bytes_max: u64,
-    /// What is left free on that disk, in bytes.
+    /// Bytes that are left free on that disk.
     pub free_bytes_min: u64,
     /// How long a page is fresh if its mirror does not say.
     pub expiry: Duration,
@@ -101,17 +101,17 @@ pub struct Budget {
 pub struct Mirrors {
     budget: Budget,
     disk: Arc<Disk>,
-    /// What processes share, if there is a place for it.
+    /// The cache that processes share, if there is a place for it.
     shared: Option<Arc<Shared>>,
     upstream: Upstream,
     mirrors: Mutex<HashMap<String, Arc<Mirror>>>,
     pages: quick_cache::sync::Cache<Digest, Arc<Known>, KnownWeight>,
     finished: quick_cache::sync::Cache<FinishedKey, Arc<Finished>, FinishedWeight>,
-    /// What all upstreams together may have this process do at once.
+    /// Requests to all upstreams at once.
     asking: Semaphore,
     downloading: Semaphore,
     pages_work: Turns,
-    /// What the JSON of projects may take.
+    /// Bounds for the JSON of projects.
     pub plans: Plans,
     checks: Turns,
     /// A page is replaced by one at a time, where sizes are added to pages.
@@ -123,7 +123,7 @@ pub struct Mirrors {
     counters: Counters,
 }
 
-/// What mirrors count.
+/// The counts of mirrors.
 #[derive(Default)]
 struct Counters {
     requests: AtomicU64,
@@ -159,7 +159,7 @@ pub struct Mirror {
     /// Whether files are redirected to rather than served.
     pub redirects_files: bool,
     origin: Origin,
-    /// Names the stage, its upstream and what it takes from it: another configuration has another cache.
+    /// The stage, its upstream and what the mirror takes from it: with another configuration it has another cache.
     identity: String,
     expiry: Duration,
     has_no_list: bool,
@@ -167,16 +167,16 @@ pub struct Mirror {
     provides_metadata: Option<bool>,
     /// Whether sizes that pages do not say are asked for.
     fills_sizes: bool,
-    /// Whether it is configured in another way now, or deleted: nothing is asked in the background any more.
+    /// Whether the mirror was deleted or has other settings now: its background work ends.
     is_retired: AtomicBool,
     /// Whether processes may share it: not with credentials in its URL, which its keys are digests of.
     is_shared: bool,
-    /// Whether its upstream is not asked, by its own setting as it is now.
+    /// Whether its own setting says now that upstream is not asked.
     is_offline: AtomicBool,
     /// The list is never driven out by pages.
     names: Mutex<Option<Arc<Known>>>,
     health: Mutex<Health>,
-    // Of each mirror its own: an upstream that hangs delays no other.
+    // Separate for each mirror: an upstream that hangs delays no other.
     flights: Flights<Arc<Known>>,
     downloads: Downloads,
     sizes: Sizes,
@@ -190,7 +190,7 @@ struct Health {
     trouble: Option<String>,
 }
 
-/// A finished page, and what it was made of.
+/// A finished page, and the state that it was made of.
 pub struct Finished {
     /// The page.
     pub page: Arc<Page>,
@@ -198,7 +198,7 @@ pub struct Finished {
     versions: Box<[u64]>,
 }
 
-/// Which finished page: stage, project (empty: the list), form, depth.
+/// The key of a finished page: stage, project (empty: the list), form, depth.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FinishedKey {
     /// The stage.
@@ -230,8 +230,8 @@ impl quick_cache::Weighter<FinishedKey, Arc<Finished>> for FinishedWeight {
     }
 }
 
-/// A cache of this many bytes. Its parts are large enough for a page of tens of thousands of files: what is larger than a part
-/// is not kept, and would be made anew for each request.
+/// A cache of this many bytes. Its parts are large enough for a page of tens of thousands of files: a page larger than a part
+/// is not kept, and would be made again for each request.
 fn cache<K, V, W>(bytes: u64, weighter: W) -> quick_cache::sync::Cache<K, V, W>
 where
     K: std::hash::Hash + Eq,
@@ -240,7 +240,7 @@ where
 {
     let items = usize::try_from(bytes / 16_384).unwrap_or(usize::MAX).clamp(16, 1 << 20);
     let parts = usize::try_from(bytes / CACHE_PART_BYTES_MIN).unwrap_or(usize::MAX).clamp(1, 64);
-    // It is rounded up to a power of two.
+    // The number of parts is rounded up to a power of two.
     let parts = if parts.is_power_of_two() { parts } else { parts.next_power_of_two() / 2 };
     let options = quick_cache::OptionsBuilder::new()
         .shards(parts)
@@ -300,19 +300,20 @@ impl Mirrors {
         })
     }
 
-    /// Shares what the mirrors fetch with the other processes of this store, in at most this many bytes; with 0 nothing is shared.
+    /// Shares what the mirrors fetch with the other processes of this store, in at most this many bytes; with 0 it shares
+    /// nothing.
     pub fn sharing(self, cache: Option<ObjectCache>, bytes_max: u64) -> Mirrors {
         let cache = cache.filter(|_| bytes_max > 0);
         Mirrors { shared: cache.map(|cache| Arc::new(Shared::new(cache, bytes_max))), ..self }
     }
 
-    /// The mirror of this stage; `None` if it is none, or names no upstream.
+    /// The mirror of this stage; `None` if the stage is no mirror, or names no upstream.
     pub fn of(&self, stage: &Stage) -> Option<Arc<Mirror>> {
         let settings = stage.config().mirror()?;
         let url = settings.mirror_url.as_deref()?;
         let name = stage.name().as_str();
         let mut mirrors = lock(&self.mirrors);
-        // Any change makes another mirror. One with the same identity finds what the one before has left on disk.
+        // Any change makes another mirror. With the same identity it finds the old one's entries on disk.
         if let Some(mirror) = mirrors.get(name)
             && mirror.is_of(url, settings.mirror_provides_core_metadata)
             && mirror.expiry == expiry(settings, self.budget.expiry)
@@ -321,7 +322,7 @@ impl Mirrors {
             && mirror.redirects_files == settings.mirror_use_external_urls.unwrap_or_default()
             && mirror.fills_sizes == settings.mirror_fill_sizes.unwrap_or_default()
         {
-            // A switch: what is known stays, and so do the requests that wait.
+            // This only switches: what is known stays, and so do waiting requests.
             mirror.is_offline.store(settings.mirror_offline.unwrap_or_default(), Relaxed);
             return Some(mirror.clone());
         }
@@ -332,7 +333,7 @@ impl Mirrors {
         Some(mirror)
     }
 
-    /// A finished page that is made of exactly this.
+    /// A finished page, if it was made of exactly this state.
     pub fn finished(
         &self,
         key: &FinishedKey,
@@ -345,7 +346,7 @@ impl Mirrors {
         (is_made_of_this && !has_expired).then_some(found)
     }
 
-    /// Keeps a finished page that is made of this.
+    /// Keeps a finished page that was made of this state.
     pub fn finish(
         &self,
         key: FinishedKey,
@@ -385,11 +386,11 @@ impl Mirrors {
         });
     }
 
-    /// The index has changed: what goes on in the background ends where a mirror is deleted, offline now, or has other settings.
+    /// Follows a change of the index: background work ends for mirrors that are deleted, offline now, or have other settings.
     pub fn follow(&self, index: &Snapshot) {
         let names: Vec<String> = lock(&self.mirrors).keys().cloned().collect();
         for name in names {
-            // It takes over the settings, or makes another mirror of them.
+            // `of` takes over the settings, or makes another mirror with them.
             let is_there = index.stage(&name).is_some_and(|stage| self.of(stage).is_some());
             if !is_there && let Some(gone) = lock(&self.mirrors).remove(&name) {
                 gone.is_retired.store(true, Relaxed);
@@ -413,7 +414,7 @@ impl Mirrors {
         self.is_offline.load(Relaxed)
     }
 
-    /// From now on no upstream is asked, or all may be whose mirrors do not say otherwise.
+    /// Sets whether all upstreams are offline; if not, each mirror's own setting counts.
     pub fn set_offline(&self, is_offline: bool) {
         self.is_offline.store(is_offline, Relaxed);
     }
@@ -427,7 +428,7 @@ impl Mirrors {
         }
     }
 
-    /// Why upstream is not asked for what is not here.
+    /// Checks that upstream may be asked.
     ///
     /// # Errors
     /// [`UpstreamError`] if it may not be asked.
@@ -451,7 +452,7 @@ impl Mirrors {
         }
     }
 
-    /// The lock of this page, for whoever replaces it by what was made of it.
+    /// The lock of this page, for a task that replaces it by a changed copy.
     fn writing(&self, mirror: &Mirror, subject: &Subject) -> &tokio::sync::Mutex<()> {
         let key = mirror.key(&subject.name());
         &self.writing[usize::from(key.as_bytes()[0]) % WRITING]
@@ -470,7 +471,7 @@ async fn turn<'all>(
     own: &'all Semaphore,
     together: &'all Semaphore,
 ) -> Result<[SemaphorePermit<'all>; 2], UpstreamError> {
-    // In this order: who waits for an upstream that hangs takes no turn of the others.
+    // In this order: a request that waits for an upstream that hangs holds no turn of others.
     let both = async {
         Ok::<_, tokio::sync::AcquireError>([own.acquire().await?, together.acquire().await?])
     };
@@ -489,7 +490,7 @@ async fn blocking<T: Send + 'static>(
         UpstreamError::new("the work has ended without an outcome; it has been logged")
     })?;
     done.map_err(|error| match error.kind() {
-        // Also if a disk was full before its floor was known.
+        // Also for a disk that is full although its floor is not known.
         io::ErrorKind::StorageFull => {
             UpstreamError::busy(format!("the cache of the mirrors has no room: {error}"))
         }
@@ -498,7 +499,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn identity(name: &str, url: &str, provides_metadata: Option<bool>) -> String {
-    // The URL may have credentials, which are not to be found out from names of files.
+    // The URL may have credentials, which must not be guessable from names of files.
     Digest::of(format!("{name}\n{url}\n{provides_metadata:?}").as_bytes()).to_string()
 }
 
@@ -508,7 +509,7 @@ fn expiry(settings: &MirrorSettings, default: Duration) -> Duration {
 }
 
 impl Mirror {
-    /// The mirror that this stage is, with this time for which pages are fresh if it does not say; `None` if it is none, or
+    /// The mirror of this stage; `default_expiry` is how long pages are fresh by default. `None` if the stage is no mirror, or
     /// names no upstream.
     pub fn new(stage: &Stage, default_expiry: Duration) -> Option<Mirror> {
         let settings = stage.config().mirror()?;
@@ -542,7 +543,7 @@ impl Mirror {
         self.identity == identity(&self.stage, url, provides_metadata)
     }
 
-    /// What something of this mirror is found by on disk and in memory.
+    /// The key of something of this mirror on disk and in memory.
     fn key(&self, name: &str) -> Digest {
         Digest::of(format!("{}\n{name}", self.identity).as_bytes())
     }

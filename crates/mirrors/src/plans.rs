@@ -1,7 +1,7 @@
-//! [`Plans`]: how much of the JSON of mirrors' projects is made at once, how much may wait for that, and how much is sent.
+//! [`Plans`]: bounds how much JSON of mirrors' projects is planned, waits and is sent at once.
 //!
 //! a request -> [`Plans::enter`]: a place to wait, then a turn -> what is shown -> [`Plans::stream`] if it is much -> portions.
-//! All of this is apart from the turns of pages: installers, which need pages, wait behind none of it.
+//! These turns are separate from those of pages, so installers, which need pages, never wait for them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,26 +14,26 @@ use super::{MANY_FILES, lock};
 /// Plans that are made at once. One of many files takes all turns: it may look at hundreds of thousands of names.
 const TURNS: usize = 8;
 
-/// Plans that may wait besides.
+/// Further plans that may wait.
 const WAITING_MAX: usize = 64;
 
-/// Answers that are sent at once, each of which keeps its plan and its pages for as long as its reader likes; one of more files
-/// counts as several.
+/// Answers that are sent at once: each keeps its plan and its pages as long as its reader takes. An answer of more than
+/// [`FILES_OF_STREAM`] files counts as several.
 const STREAMS_MAX: u32 = 64;
 const FILES_OF_STREAM: usize = 16_384;
 
-/// Of these, most for one client; a client that is sent nothing else may have one answer of any size.
+/// Of these, those for one client; a client without another answer may get one of any size.
 const STREAMS_OF_CLIENT_MAX: u32 = 16;
 
 /// Portions that are made at once.
 const PORTIONS: usize = 4;
 
-/// What plans may have at once.
+/// The bounds of plans.
 #[derive(Debug)]
 pub struct Plans {
     share: Share,
     streams: Turns,
-    /// What each client is sent, in the counts of `streams`.
+    /// What is being sent to each client, counted as in `streams`.
     clients: Clients,
     portions: Turns,
 }
@@ -71,8 +71,8 @@ impl Plans {
         }
     }
 
-    /// A place among those who plan or wait for it, and then the turn to plan with pages of this many files together. The work has to
-    /// own both.
+    /// Takes a place among those that plan or wait, and then the turn to plan with pages of this many files together. The work
+    /// has to own both.
     ///
     /// # Errors
     /// If too many wait: how many may.
@@ -82,7 +82,8 @@ impl Plans {
         Ok((place, self.share.turns.take_many(turns).await))
     }
 
-    /// The right to send this client the JSON of this many files in portions; `None` if too much is sent, to it or to all.
+    /// The right to send this client the JSON of this many files in portions; `None` if too much is being sent, to it or to
+    /// all.
     pub fn stream(&self, client: ClientKey, files: usize) -> Option<Stream> {
         let counts = u32::try_from(files / FILES_OF_STREAM + 1).unwrap_or(STREAMS_MAX);
         let counts = counts.min(STREAMS_MAX);
@@ -123,7 +124,7 @@ mod tests {
         assert!(waiting.iter().all(|(_, polled)| polled.is_pending()), "the large one has all");
         let refused = enter(1).1;
         assert!(matches!(refused, Poll::Ready(Err(most)) if most == TURNS + WAITING_MAX));
-        // Who leaves makes room, and a turn that ends is another's.
+        // A request that leaves makes room, and an ended turn goes to another.
         drop(waiting);
         assert!(enter(1).1.is_pending());
         drop(large);

@@ -1,7 +1,7 @@
-//! Files of a lock, asked of an index ahead of time, so that the mirrors behind it keep them.
+//! Requests the files of a lock from an index ahead of time, so that the mirrors behind it keep them.
 //!
-//! [`Wanted`] -> what the index offers of the project -> the files that the lock means, read to their end and compared with
-//! their digests. Nothing is written here. How an index is asked, the caller knows: [`Index`].
+//! [`Wanted`] -> the index's files of the project -> the files that the lock means, read to their end and compared with their
+//! digests. Nothing is written here. The caller knows how to ask an index: [`Index`].
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -15,12 +15,12 @@ use pypi::{Filename, ProjectName, Version};
 use sha2::digest::DynDigest;
 use sha2::{Sha256, Sha384, Sha512};
 
-/// The bytes of a file, as they come; or why there are no more.
+/// The bytes of a file, as they come; or why they end early.
 pub type Pieces = BoxStream<'static, Result<Bytes, String>>;
 
 /// An index that is asked for files.
 pub trait Index: Sync {
-    /// What it has of this project.
+    /// The index's files of this project.
     fn offered(
         &self,
         project: &ProjectName,
@@ -35,14 +35,14 @@ pub trait Index: Sync {
 pub struct Offered {
     /// Its name.
     pub name: String,
-    /// Where it is, as the index is asked for it.
+    /// Its URL at the index.
     pub url: String,
-    /// Those of its digests that can be compared, as `name:digits` in lower case.
+    /// Its digests that can be compared, as `name:digits` in lower case.
     pub digests: BTreeSet<String>,
 }
 
 impl Offered {
-    /// A file with these digests, each the name of the algorithm and the digits; those that cannot be compared are left out.
+    /// A file with these digests, each as algorithm and digits; those that cannot be compared are left out.
     pub fn new<'digests>(
         name: &str,
         url: String,
@@ -54,7 +54,7 @@ impl Offered {
         Offered { name: name.to_owned(), url, digests: digests.collect() }
     }
 
-    /// Whether the index does not say that the file has none of these digests.
+    /// Whether the file may have one of these digests, by what the index says.
     fn may_have_one_of(&self, expected: &BTreeSet<String>) -> bool {
         let kind = |digest: &str| digest.split(':').next().map(str::to_owned);
         let is_possible = |wanted: &String| {
@@ -65,14 +65,14 @@ impl Offered {
     }
 }
 
-/// What was fetched.
+/// Counts of fetched files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fetched {
     /// Files.
     pub files: u64,
     /// Their sizes together, in bytes.
     pub bytes: u64,
-    /// Files that neither the lock nor the index names a digest of.
+    /// Files without a digest, in the lock and at the index.
     pub uncompared: u64,
 }
 
@@ -84,7 +84,7 @@ impl std::ops::AddAssign for Fetched {
     }
 }
 
-/// Fetches the files of one release: what was fetched, and what was not and why, a line for each.
+/// Fetches the files of one release; returns what was fetched, and a line for each file that was not.
 pub async fn fetch(index: &impl Index, wanted: &Wanted) -> (Fetched, Vec<String>) {
     let mut fetched = Fetched::default();
     let problems = match index.offered(&wanted.project).await {
@@ -102,7 +102,7 @@ async fn files_of(
     fetched: &mut Fetched,
 ) -> Vec<String> {
     let mut problems = Vec::new();
-    // What the lock means, and not every release has a file of.
+    // Digests or names in the lock without a file so far.
     let mut missing: BTreeSet<String> = match &wanted.files {
         Files::All => BTreeSet::new(),
         Files::Digests(digests) => digests.clone(),
@@ -146,7 +146,7 @@ async fn files_of(
             // Another file of the release, as the lock sees it.
             (Err(Unread::Other { .. }), Files::Digests(_)) => {}
             (Err(error), _) => {
-                // It is there, and why it did not come is told.
+                // The file exists; why it did not come is reported separately.
                 missing.retain(|digest| !file.digests.contains(digest));
                 problems.push(format!("{}: {error}", file.name));
             }
@@ -168,7 +168,7 @@ async fn files_of(
 /// Reads a file to its end: its size in bytes, and its digests of all kinds that the index and `expected` have.
 ///
 /// # Errors
-/// [`Unread`]; a digest of the index, and one of those that are expected, have to be right.
+/// [`Unread`]; the index's digests and one of the expected ones have to be right.
 async fn read(
     index: &impl Index,
     file: &Offered,
@@ -209,10 +209,10 @@ async fn read(
 enum Unread {
     #[error("{0}")]
     DownloadError(String),
-    /// The bytes are not what the index says.
+    /// The bytes do not have the index's digest.
     #[error("it has {found}; the index says {expected}")]
     Wrong { found: String, expected: String },
-    /// The bytes are not what the lock says.
+    /// The bytes do not have the lock's digest.
     #[error("it has {found}; {expected} was expected")]
     Other { found: String, expected: String },
 }

@@ -1,16 +1,18 @@
-//! [`Shared`]: what processes on one object store share of what they mirror, behind the disk of each.
+//! [`Shared`]: the cache of mirrored content that processes on one object store share, behind the disk of each.
 //!
 //! ```text
 //! key ─► disk ─► shared ─► upstream
 //!         ▲        │  ▲       │
 //!         └────────┘  └───────┘ once it is checked, and on the disk
 //! ```
-//! An entry of the disk is one file, and the same file is the object. Its head is compared first: only what is wanted is transferred. It goes
-//! to the disk, and counts only if its length and its digest are right: an object that is damaged, cut or another's is as good as none.
-//! No client reads bytes of an object before all of them were compared, so large files are not shared: their clients would wait.
+//! An entry of the disk is one file, and the object has the same bytes. Its head is compared first, so that only wanted objects
+//! are transferred. It goes to the disk, and counts only if its length and its digest are right: a damaged, cut or wrong object
+//! counts as missing. No client reads bytes of an object before all of them were compared, so large files are not shared: their
+//! clients would wait.
 //!
-//! The object store may be slow or gone: then a process is on its own, and asks the upstreams. Every wait for it has an end, after which it is
-//! left alone for a while. Nobody can have it asked without bound: what it did not have is remembered for some seconds.
+//! If the object store is slow or gone, a process asks the upstreams itself. Every request to it has a timeout, after which it
+//! is left alone for a while. Clients cannot cause unbounded requests: keys that it did not have are remembered for some
+//! seconds.
 //!
 //! A mirror with credentials in its URL is not shared: names of objects are digests of that URL, from which a password could be guessed.
 
@@ -32,7 +34,7 @@ use super::disk::{Disk, HEAD_BYTES, Head, Key, Writing, parsed_head};
 use super::sink::Sink;
 use super::{Mirror, Mirrors, blocking, lock};
 
-/// Pages and lists that are fetched at once, and files: those do not wait for these.
+/// Pages and lists that are fetched at once; and files, which have their own turns.
 const PAGES_MAX: usize = 32;
 const FILES_MAX: usize = 32;
 
@@ -43,14 +45,14 @@ const WAITING_MAX: usize = 256;
 /// Largest content that is shared, in bytes.
 pub(super) const CONTENT_BYTES_MAX: u64 = 64 << 20;
 
-/// How long a request waits for its turn, for the head of an entry, and for all of the entry; together less than an installer's patience. A
-/// request may need a list, a page and a file, one after the other.
+/// How long a request waits for its turn, for the head of an entry, and for the whole entry; together less than an installer's
+/// timeout. A request may need a list, a page and a file, one after the other.
 const TURN_PATIENCE: Duration = Duration::from_secs(1);
 const HEAD_PATIENCE: Duration = Duration::from_secs(4);
 const ENTRY_PATIENCE: Duration = Duration::from_secs(8);
 
-/// An object store that brings less of a file in that time is left alone: a large file may be late where pages come in time. If a page or a list
-/// is late, it is always left alone, as the same request would wait for its next entry, too.
+/// An object store that sends less of a file in that time is left alone; a large file may be late although pages come in time.
+/// After a late page or list it is always left alone, because the same request would wait for its next entry, too.
 const ENTRY_BYTES_MIN: u64 = 1 << 20;
 
 /// How long a write may take, and a look at all entries.
@@ -65,7 +67,8 @@ const PAUSE: Duration = Duration::from_secs(30);
 const MISSING_FOR: Duration = Duration::from_secs(10);
 const MISSING_MAX: usize = 4096;
 
-/// Heads of files that are remembered as long, each of less than 4 KiB. At this number, the object store is asked for no further ones.
+/// Heads of files that are remembered as long, each of less than 4 KiB. Above this number, the object store is not asked for
+/// more.
 const HEADS_MAX: usize = 4096;
 
 /// Most entries: each takes memory while the cache is trimmed.
@@ -82,7 +85,7 @@ pub(super) struct Shared {
     files: Semaphore,
     writing: Semaphore,
     waiting: Semaphore,
-    /// What this process has added since it trimmed the cache; at first, as if that were much.
+    /// Bytes that this process has added since it last trimmed the cache; a large number at first.
     added_bytes: AtomicU64,
     trimming: tokio::sync::Mutex<()>,
     reads: Pause,
@@ -91,7 +94,7 @@ pub(super) struct Shared {
     heads: Mutex<Heads>,
 }
 
-/// What is fetched, by whose turns.
+/// The kind of entry, which has its own turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Page,
@@ -101,7 +104,7 @@ pub(super) enum Kind {
 /// Whether the object store is left alone.
 struct Pause {
     started_at: Instant,
-    /// In milliseconds since the start.
+    /// Milliseconds since the start.
     until: AtomicU64,
 }
 
@@ -125,7 +128,7 @@ impl Pause {
     }
 }
 
-/// What the object store did not have a moment ago.
+/// Keys that the object store did not have a moment ago.
 #[derive(Default)]
 struct Missing {
     keys: HashSet<Key>,
@@ -183,7 +186,7 @@ impl Heads {
 /// An entry whose head is here.
 struct Coming<'shared> {
     head: Head,
-    /// What came of the content together with the head.
+    /// The content that came together with the head.
     first: Bytes,
     chunks: BlobStream,
     kind: Kind,
@@ -225,7 +228,7 @@ impl Shared {
         lock(&self.missing).add(*key, Instant::now());
     }
 
-    /// The entry's head, and its content to come; `None` if there is none, or none in time.
+    /// The entry's head, and its content to come; `None` if it does not exist, or does not come in time.
     async fn find(&self, key: &Key, kind: Kind, bytes_max: u64) -> Option<Coming<'_>> {
         if !self.admits(key) {
             return None;
@@ -267,7 +270,7 @@ impl Shared {
             match chunks.try_next().await {
                 Ok(Some(chunk)) => first.extend_from_slice(&chunk),
                 Ok(None) => break,
-                // It may just have been removed, so nothing follows for other entries.
+                // It may just have been removed; that says nothing of other entries.
                 Err(error) => {
                     not_whole(key, &error);
                     return Ok(None);
@@ -356,7 +359,7 @@ impl Shared {
             if head.size_bytes > CONTENT_BYTES_MAX {
                 return None;
             }
-            // What is shared was hashed here: when it arrived, or since.
+            // Only content that was hashed here is shared: when it arrived, or since.
             let is_right = entry.is_checked() || disk.check(&key, &head, &entry);
             let file = entry.try_clone().ok().filter(|_| is_right)?;
             // While the entry is open, its space counts.
@@ -373,7 +376,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Notes that an entry is used; one that is not there is written.
+    /// Notes that an entry is used; a missing one is written.
     async fn note_use(&self, disk: &Arc<Disk>, key: Key) -> Result<(), BlobError> {
         match self.cache.contains(&key).await? {
             true => self.cache.note_use(&key).await,
@@ -416,7 +419,7 @@ impl Mirrors {
         self.shared_by(mirror).is_some_and(|shared| shared.admits(key))
     }
 
-    /// The head of a file in the shared cache, if it is the one that is wanted.
+    /// The head of a file in the shared cache, if it is the wanted one.
     pub(super) async fn shared_head(
         &self,
         mirror: &Mirror,
@@ -440,7 +443,7 @@ impl Mirrors {
         Some(head)
     }
 
-    /// An entry of the shared cache, in a file of the disk that is not visible yet, if its head is of what is wanted.
+    /// Brings an entry of the shared cache, if its head is wanted, in a file of the disk that is not visible yet.
     pub(super) async fn bring(
         &self,
         mirror: &Mirror,
@@ -457,13 +460,13 @@ impl Mirrors {
         }
         let taken = shared.take(&self.disk, key, coming, extra).await;
         if taken.is_none() {
-            // It is not transferred again and again.
+            // So that it is not transferred again and again.
             shared.miss(key);
         }
         taken
     }
 
-    /// What was brought is not what is wanted: it is not transferred again and again.
+    /// Notes that a brought entry is not the wanted one, so that it is not transferred again and again.
     pub(super) fn reject_brought(&self, key: &Key) {
         if let Some(shared) = &self.shared {
             shared.miss(key);
@@ -493,7 +496,7 @@ impl Mirrors {
         self.in_background(mirror, key, Work::Write);
     }
 
-    /// What is gone here is no longer shared.
+    /// Removes a file from the shared cache that was removed here.
     pub(super) fn unshare(&self, mirror: &Mirror, key: Key) {
         self.in_background(mirror, key, Work::Remove);
     }
@@ -546,7 +549,7 @@ pub(super) async fn page_of(mirror: &Mirror, brought: Brought) -> Option<Upstrea
     reading.await.ok()
 }
 
-/// What is done in the background.
+/// Background work.
 #[derive(Clone, Copy)]
 enum Work {
     Write,

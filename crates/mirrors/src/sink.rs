@@ -1,4 +1,4 @@
-//! [`Sink`]: where the bytes of a file go, whether they come from upstream, from the shared cache or from a directory.
+//! [`Sink`]: writes and hashes the bytes of a file, which come from upstream, from the shared cache or from a directory.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use super::disk::Writing;
 /// Bytes that are written and read at once.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
 
-/// An entry that is being written, and the digests of what was written to it.
+/// An unfinished entry, and the digests of what was written to it.
 pub(super) struct Sink {
     pub(super) writing: Writing,
     pub(super) sha256: record::Hasher,
@@ -17,8 +17,8 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// How many of the `bytes` that have arrived to write now: none, or as many as fill whole pieces of the file. So the file is
-    /// in few large pieces in the system's cache, from where it is sent with less work.
+    /// How many of the `bytes` that have arrived to write now: none, or enough to fill whole pieces of the file. So the
+    /// system's cache has the file in few large pieces, which take less work to send.
     pub(super) fn bytes_to_write(&self, bytes: usize) -> usize {
         let missing = PIECE_BYTES - (self.writing.file_bytes() % PIECE_BYTES as u64) as usize;
         bytes.checked_sub(missing).map_or(0, |rest| bytes - rest % PIECE_BYTES)

@@ -1,10 +1,10 @@
-//! Sizes that upstream's pages do not say, with `mirror_fill_sizes`: asked by HEAD in the background, and marked as ours.
+//! With `mirror_fill_sizes`, finds sizes that upstream's pages do not say: by HEAD in the background, and marked as ours.
 //!
 //! a page with files without a size, or a download -> [`Sizes`], a bounded queue of projects -> one task for each mirror, which asks
 //! within the turns of the mirror -> a batch of sizes -> the page as it is then known, written once.
 //!
-//! A size that was found is shown, and nothing is judged by it: a download is compared with what upstream's page says. Nor does a HEAD
-//! that fails count against the upstream: [`Hosts`] says which servers of files are left alone.
+//! A found size is only shown: a download is compared with what upstream's page says. A HEAD that fails does not count against
+//! the upstream: [`Hosts`] says which servers of files are left alone.
 
 mod hosts;
 
@@ -25,7 +25,7 @@ use super::known::{Known, Subject};
 use super::upstream::{SMALL_PAGE_BYTES_MAX, UpstreamError};
 use super::{LARGE_PAGE_COUNTS, Mirror, Mirrors, lock, turn};
 
-/// Files of one project that are asked about as long as its page has them, newest versions first.
+/// Files of one project for which sizes are requested while they are on its page, newest versions first.
 const ASKED_OF_PROJECT_MAX: usize = 500;
 
 /// Sizes that are written together.
@@ -53,7 +53,7 @@ pub(super) struct Sizes {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<ProjectName>,
-    /// The same, with what downloads of their files had.
+    /// The waiting projects, with sizes of their downloaded files.
     proved: HashMap<ProjectName, Found>,
     is_running: bool,
 }
@@ -62,7 +62,7 @@ struct Queue {
 type Found = HashMap<Box<str>, FoundSize>;
 
 impl Queue {
-    /// Adds a project; whether a task has to be started.
+    /// Adds a project; returns whether a task has to be started.
     fn add(&mut self, project: &ProjectName, proved: Option<(&str, u64)>) -> bool {
         if !self.proved.contains_key(project) {
             if self.waiting.len() >= WAITING_MAX {
@@ -104,7 +104,7 @@ impl Drop for Running {
     }
 }
 
-/// What came of a HEAD.
+/// The outcome of a HEAD.
 enum Asked {
     /// An answer about the file.
     Said(FoundSize),
@@ -112,13 +112,13 @@ enum Asked {
     Refused,
     /// Its host is left alone.
     LeftAlone,
-    /// This mirror asks nobody for now.
+    /// This mirror sends no requests for now.
     Stopped,
 }
 
 impl Mirrors {
-    /// Asks for the sizes that files of this page lack, in the background, if its mirror does that. It looks at each file, so it is for
-    /// whoever does so anyway: where a page arrives or is rendered.
+    /// Finds missing sizes of this page's files in the background, if its mirror is set to. It looks at each file, so call it
+    /// only where that is done anyway: when a page arrives or is rendered.
     pub fn fill_sizes(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
@@ -181,7 +181,7 @@ impl Mirrors {
         // Each round writes sizes or leaves another host alone, so that they end.
         let mut left_alone: HashSet<Box<str>> = HashSet::new();
         loop {
-            // What upstream says meanwhile counts, so each batch begins with the page as it is then.
+            // Upstream may change the page meanwhile, so each batch begins with the current one.
             let Some(known) = self.remembered(mirror, &subject).await else { return };
             let (mirrors, of, named) = (self.clone(), mirror.clone(), project.clone());
             let (avoided, now) = (left_alone.clone(), self.started_at.elapsed());
@@ -221,7 +221,7 @@ impl Mirrors {
                 }
             }
             for (identity, host) in refused {
-                // It was not about the file, if the host refuses HEAD.
+                // If the host refuses HEAD, the refusal says nothing of the file.
                 if !left_alone.contains(&host) {
                     found.insert(identity, FoundSize::Unknown);
                 }
@@ -233,7 +233,7 @@ impl Mirrors {
         }
     }
 
-    /// The sizes of those of these files that are kept here. Blocks.
+    /// The sizes of these files that are in the cache. Blocks.
     fn sizes_on_disk(&self, mirror: &Mirror, files: &[&UpstreamFile]) -> Found {
         let held = files.iter().filter_map(|file| {
             let order = Order::of(mirror, file, false)?;
@@ -246,7 +246,7 @@ impl Mirrors {
     /// Asks for a file's size, as a download would ask for the file.
     async fn size_by_head(&self, mirror: &Mirror, url: Url, host: &str) -> Asked {
         let Ok(_turn) = turn(&mirror.asking, &self.asking).await else { return Asked::Stopped };
-        // It may have waited for its turn. An upstream that fails to send pages is not asked for more.
+        // It may have waited for its turn. An upstream that fails to send pages gets no further requests.
         let is_stopped = mirror.is_retired.load(Relaxed)
             || self.may_be_asked(mirror).is_err()
             || mirror.trouble().is_some();
@@ -284,7 +284,7 @@ impl Mirrors {
                 let bytes = if status == StatusCode::OK { size_of(&headers) } else { None };
                 Asked::Said(bytes.map_or(FoundSize::Unknown, FoundSize::Claimed))
             }
-            // A file that nobody gets is no failure of the server.
+            // A file that no client can get is no failure of the server.
             Err(trouble) if trouble.is_unfollowed => Asked::Said(FoundSize::Unknown),
             Err(trouble) => {
                 hosts.failed(host, now());
@@ -294,7 +294,7 @@ impl Mirrors {
         }
     }
 
-    /// Adds sizes to the page as it is now: those of files that are on it and lack one. Whether the page has them from now on.
+    /// Adds sizes to the current page, for files that lack one. Returns whether the page has them now.
     async fn write_sizes(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,

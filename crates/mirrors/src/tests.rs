@@ -60,8 +60,8 @@ fn mirrors(directory: &Path, entries: &[(&str, &[u8])]) -> (Arc<Mirrors>, Arc<Mi
     (Arc::new(open()), mirror)
 }
 
-/// Runs `request` with a single thread for work that blocks, up to where its second piece of such work waits for that
-/// thread; then the client leaves, and `check` is asked.
+/// Runs `request` with a single thread for blocking work, until its second piece of such work waits for that thread; then the
+/// client leaves, and `check` is called.
 async fn leave<T>(request: impl Future<Output = T>, check: impl FnOnce()) {
     let mut context = Context::from_waker(Waker::noop());
     let mut request = pin!(Some(request));
@@ -69,7 +69,7 @@ async fn leave<T>(request: impl Future<Output = T>, check: impl FnOnce()) {
         Some(request) => request.poll(&mut context),
         None => Poll::Pending,
     };
-    // The thread takes one piece of work after the other, so the request's ends between these two.
+    // The thread does one piece of work after the other, so the request's own end between these two.
     let occupy = || {
         let (begin, begun) = tokio::sync::oneshot::channel();
         let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
@@ -107,7 +107,7 @@ fn who_leaves_a_file_that_is_checked_frees_no_turn() {
         let key = mirror.key("file/foo-1.0.tar.gz");
         let held = mirrors.held(&mirror, key);
         leave(held, || assert_eq!(mirrors.checks.free(), CHECKS_MAX - 1)).await;
-        // The work has gone on, and who comes next finds it done.
+        // The work has gone on, and the next request finds it done.
         assert!(mirrors.held(&mirror, key).await.is_some());
         mirrors.checks.take_many(CHECKS_MAX as u32).await;
     });

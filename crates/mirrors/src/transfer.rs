@@ -1,5 +1,5 @@
-//! What is cached of a mirror, as a directory that can be carried elsewhere: [`export`] writes it, [`Mirrors::import`] takes
-//! it in.
+//! The cache of a mirror as a directory that can be carried to another machine: [`export`] writes it, [`Mirrors::import`] reads
+//! it.
 //!
 //! ```text
 //! larder-mirror.json   what this is: the format's number, the mirror, its upstream
@@ -9,9 +9,10 @@
 //! .larder-partial/     what an export writes at the moment; an import does not look there
 //! ```
 //!
-//! Each file appears whole or not at all, and a page after its files; so both directions can be interrupted and run again,
-//! and do only what is left. An export locks the directory: a second one would remove what the first is writing. Nothing in the directory is believed: names, sizes and digests are compared, what is read into
-//! memory is bounded, and links are not followed. Only what a page says of its files is taken as it is, as from upstream.
+//! Each file appears whole or not at all, and a page after its files; so both directions can be interrupted and run again, and
+//! do only what is left. An export locks the directory: a second one would remove what the first is writing. An import does not
+//! trust the directory: it compares names, sizes and digests, bounds what it reads into memory, and follows no links. Only what
+//! a page says of its files is accepted, as from upstream.
 
 use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
@@ -33,7 +34,7 @@ use super::known::Subject;
 use super::sink::{PIECE_BYTES, Sink};
 use super::{Mirror, Mirrors, milliseconds};
 
-/// The number of this form of the directory.
+/// The number of this format.
 const FORMAT: u32 = 1;
 
 const ABOUT: &str = "larder-mirror.json";
@@ -58,7 +59,7 @@ struct About {
     mirror_url: String,
 }
 
-/// What was said of a page or a list besides its content.
+/// What upstream said of a page or a list besides its content.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Said {
     /// SHA-256 of the content.
@@ -81,7 +82,7 @@ struct Said {
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct ExportedFile {
-    /// Where pages link it below the mirror; with `.metadata` at the end, the metadata.
+    /// Its link on pages of the mirror; with `.metadata` at the end, that of the metadata.
     link: String,
     sha256: String,
     size_bytes: u64,
@@ -89,20 +90,20 @@ struct ExportedFile {
     at: i64,
 }
 
-/// What was carried.
+/// The outcome of an export or import.
 #[derive(Debug, Default)]
 pub struct Carried {
     /// Pages of projects, and the list of projects.
     pub pages: u64,
-    /// Of these, those that were there already, or newer.
+    /// Of these, pages that the target had already, as new or newer.
     pub pages_there: u64,
     /// Files.
     pub files: u64,
-    /// Of these, those that were there already.
+    /// Of these, files that the target had already.
     pub files_there: u64,
     /// Bytes of the files that were copied.
     pub bytes: u64,
-    /// What was left out, and why: some of them by name.
+    /// What was left out, and why: the first ones by name.
     pub problems: Vec<String>,
     /// How many were left out.
     pub problem_count: u64,
@@ -165,7 +166,7 @@ pub fn export(
         let Some(subject) = subject.filter(|subject| mirror.key(&subject.name()) == key) else {
             continue;
         };
-        // It may have been replaced or removed meanwhile.
+        // The entry may have been replaced or removed meanwhile.
         let Some((head, content)) = disk::content_at(cache, &key) else { continue };
         let mut said = Said {
             sha256: head.sha256,
@@ -258,7 +259,7 @@ fn clear_left_over(to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what an export that was killed has left, and its directory.
+/// Removes the leftovers of an export that was killed, and their directory.
 fn clear_partial(to: &Path) -> io::Result<()> {
     let partial = to.join(PARTIAL);
     for name in names_in(&partial)? {
@@ -270,7 +271,7 @@ fn clear_partial(to: &Path) -> io::Result<()> {
     }
 }
 
-/// The files of a page, and their metadata: their links in one spelling, and what they are in the cache.
+/// The files of a page, and their metadata: their links in one spelling, and their orders.
 fn orders(mirror: &Mirror, page: &UpstreamPage) -> Vec<(String, Order)> {
     let each = page.files.iter().flat_map(|file| [(file, false), (file, true)]);
     each.filter_map(|(file, is_metadata)| {
@@ -314,7 +315,7 @@ fn file_path(directory: &Path, digest: &Digest) -> std::path::PathBuf {
     directory.join(FILES).join(&name[..2]).join(name)
 }
 
-/// Puts a file of the export in `to` with these parts in the place of another, if there is one.
+/// Writes a file of the export in `to` with these parts, replacing an existing one.
 fn replace(to: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     fs::create_dir_all(path.parent().unwrap_or(to))?;
     let mut writing = NamedTempFile::new_in(to.join(PARTIAL))?;
@@ -352,7 +353,7 @@ fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
         )));
     }
     let mut bytes = Vec::new();
-    // It may grow meanwhile.
+    // The file may grow meanwhile.
     file.take(bytes_max).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
@@ -368,7 +369,7 @@ fn open_file(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, data.len()))
 }
 
-/// The names in a directory, which is no link; none if there is no such directory.
+/// The names in a directory that is not a link; empty if it does not exist.
 fn names_in(directory: &Path) -> io::Result<Vec<String>> {
     match fs::symlink_metadata(directory) {
         Ok(data) if data.is_dir() => {}
@@ -406,7 +407,7 @@ fn size_of(from: &Path) -> io::Result<u64> {
     Ok(total)
 }
 
-/// A page or the list: what was said of it, and its content.
+/// A page or the list: what upstream said of it, and its content.
 fn read_said(path: &Path, content_bytes_max: usize) -> io::Result<(Said, Vec<u8>)> {
     let mut bytes = read_file(path, (SAID_BYTES_MAX + content_bytes_max) as u64)?;
     let line = bytes.iter().take(SAID_BYTES_MAX).position(|byte| *byte == b'\n');
@@ -431,7 +432,7 @@ fn read_said(path: &Path, content_bytes_max: usize) -> io::Result<(Said, Vec<u8>
 
 impl Mirrors {
     /// Takes the export in `from` into this cache, for `mirror`; no server may have the cache open. What is wrong is left out
-    /// and told; what is here and as new stays. `step` is called after each page. Blocks.
+    /// and reported; entries that are as new stay. `step` is called after each page. Blocks.
     ///
     /// # Errors
     /// If the directory is no export, or has more than the cache may take.
@@ -451,7 +452,7 @@ impl Mirrors {
                  comes first would be removed for what comes last"
             );
         }
-        // What another upstream said of its state means nothing to this one.
+        // Another upstream's `ETag` and serial mean nothing to this one.
         let is_of_this_upstream = about.mirror_url == mirror.origin.url.as_str();
         let mut carried = Carried::default();
         if fs::symlink_metadata(from.join(LIST)).is_ok() {
@@ -588,7 +589,7 @@ impl Mirrors {
         Ok(Some(size_bytes))
     }
 
-    /// Keeps a page or the list, unless what is here is as new; says whether it is.
+    /// Keeps a page or the list, unless the cache has one as new; returns whether it did.
     fn keep(
         &self,
         mirror: &Mirror,

@@ -22,10 +22,10 @@ use net::Egress;
 use super::blocking;
 use super::disk::{Disk, Writing};
 
-/// Time to connect, and time without a byte until a request is given up.
+/// Timeout to connect, and timeout without a byte.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// What has to arrive of a file within each window, so that a slow upstream holds no place for ever.
+/// How much of a file has to arrive within each window, so that a slow upstream does not hold a turn forever.
 const PACE_WINDOW: Duration = Duration::from_secs(30);
 const PACE_BYTES_MIN: u64 = 30 << 10;
 /// Larger pages are on disk while they arrive.
@@ -35,14 +35,14 @@ const REDIRECTS_MAX: usize = 5;
 /// Longest URL that a redirect leads to, in bytes: each link of a page is read with the page's URL.
 const URL_BYTES_MAX: usize = 8_000;
 
-/// Why upstream has not given what was asked for.
+/// Why upstream has not given what was requested.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct UpstreamError {
     text: String,
-    /// Whether it is this server that has too much to do.
+    /// Whether this server itself is too busy.
     pub is_busy: bool,
-    /// Whether upstream answered that there is no such thing.
+    /// Whether upstream answered that it does not exist.
     pub is_absent: bool,
     /// Whether upstream is not asked, because a setting says so.
     pub is_offline: bool,
@@ -78,7 +78,7 @@ impl UpstreamError {
     }
 }
 
-/// Where a mirror's upstream is, and what it is asked with.
+/// The URL of a mirror's upstream, and the client for it.
 pub(super) struct Origin {
     /// The URL of its list of projects, with a slash at the end, without credentials.
     pub(super) url: Url,
@@ -136,7 +136,7 @@ fn host_of(url: &Url) -> String {
     format!("{}{port}", url.host_str().unwrap_or_default())
 }
 
-/// What the client says, with its causes, without the URL.
+/// The client's error with its causes, without the URL.
 fn told(url: &Url, error: reqwest::Error) -> UpstreamError {
     let error = error.without_url();
     let mut text = format!("{}: {error}", host_of(url));
@@ -177,10 +177,11 @@ impl Upstream {
         }
     }
 
-    /// The status and the headers of a file, asked for as [`Upstream::get`] asks for the file.
+    /// The status and the headers of a file, with a request like that of [`Upstream::get`].
     ///
     /// # Errors
-    /// [`UpstreamError`] if upstream does not answer, or says that it cannot now: 429, or 5xx other than that it knows no HEAD.
+    /// [`UpstreamError`] if upstream does not answer, or says that it cannot now: 429, or 5xx except that it does not support
+    /// HEAD.
     pub(super) async fn head(
         &self,
         origin: &Origin,
@@ -223,7 +224,7 @@ impl Upstream {
                 let next = location.and_then(|location| url.join(location).ok());
                 let next = next.filter(|next| next.as_str().len() <= URL_BYTES_MAX);
                 let next = next.filter(|next| {
-                    // What was asked for with encryption is not taken without it.
+                    // A request with TLS follows no redirect without it.
                     next.scheme() == "https" || (next.scheme() == "http" && url.scheme() == "http")
                 });
                 let nowhere = || {
@@ -357,13 +358,13 @@ fn too_large(host: &str, bytes_max: usize) -> UpstreamError {
 }
 
 impl PageBody {
-    /// Whether it is small when it is inflated, too; that is found out by inflating it. Blocks.
+    /// Whether it is small even when inflated, which is found out by inflating it. Blocks.
     pub(super) fn is_small(&self) -> bool {
         let Arrived::InMemory(bytes) = &self.bytes else { return false };
         let bytes_max = SMALL_PAGE_BYTES_MAX as u64;
         let mut inflated = MultiGzDecoder::new(bytes.as_slice()).take(bytes_max + 1);
         let mut length = || std::io::copy(&mut inflated, &mut std::io::sink());
-        // One that is damaged is refused when it is inflated, in little memory or much.
+        // A damaged one is refused later, when it is inflated.
         !self.is_gzip || length().is_ok_and(|length| length <= bytes_max)
     }
 

@@ -1,5 +1,4 @@
-//! What the command line and HTTP have in common about users and tokens: their JSON, what a token is limited to, and until
-//! when it is valid.
+//! Shared by the command line and HTTP: users and tokens as JSON, what a token is limited to, and until when it is valid.
 //!
 //! [`user_json`] and [`token_json`] contain no secret, not even as a hash.
 
@@ -62,7 +61,7 @@ pub enum LimitError {
     Prefix {
         /// The text.
         prefix: String,
-        /// What is wrong with it.
+        /// What is wrong with the name.
         source: ArticleNameError,
     },
 }
@@ -89,7 +88,7 @@ pub fn prefix(text: &str) -> Result<String, LimitError> {
     };
     let inner = text.strip_prefix('/').unwrap_or(text);
     let inner = inner.strip_suffix('/').unwrap_or(inner);
-    // A prefix may end where no name may: in a number, such as a year.
+    // A prefix may end as no name may: in a number, such as a year.
     let below = match inner {
         "" => ArticleName::parse(inner),
         inner => ArticleName::parse(&format!("{inner}/x")),
@@ -98,7 +97,7 @@ pub fn prefix(text: &str) -> Result<String, LimitError> {
     Ok(below.as_str().strip_suffix("/x").unwrap_or_default().to_owned())
 }
 
-/// What a token is to be limited to, as somebody says it; none: nothing.
+/// Parses the limits of a token, if there are any.
 ///
 /// # Errors
 /// [`LimitError`] for the first that is wrong.
@@ -114,7 +113,7 @@ pub fn limits(
     Ok(Limits::new(indexes, projects, prefixes))
 }
 
-/// A time as it is shown: UTC, whole seconds.
+/// A time for people: UTC, whole seconds.
 pub fn shown(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }
@@ -126,7 +125,7 @@ pub enum Expiry {
     Never,
     /// Until then.
     At(Timestamp),
-    /// For so long.
+    /// After this time.
     After(Span),
 }
 
@@ -139,7 +138,7 @@ pub enum Expiry {
 pub struct ExpiryError(String);
 
 impl Expiry {
-    /// The time, for what is made at `now`; none: never.
+    /// When a token that is made at `now` expires; `None` for never.
     ///
     /// # Errors
     /// [`ExpiryError`] beyond the end of time, in the year 9999.
@@ -168,7 +167,7 @@ impl FromStr for Expiry {
         if let Ok(time) = text.parse::<Timestamp>() {
             return Ok(Expiry::At(time));
         }
-        // A longer text would be a time without its offset, which nobody may guess.
+        // A longer text would be a time without an offset, and none may be assumed.
         if text.len() == "2027-01-01".len()
             && let Ok(date) = text.parse::<civil::Date>()
             && let Ok(midnight) = date.to_zoned(TimeZone::UTC)
@@ -185,7 +184,7 @@ impl FromStr for Expiry {
 mod tests {
     use super::*;
 
-    /// What a token that is made at the beginning of 2026 gets.
+    /// Compares when a token that is made at the beginning of 2026 expires.
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");

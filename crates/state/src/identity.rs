@@ -1,8 +1,8 @@
-//! Records and blobs that belong together: one name in both, compared before anything is written or swept.
+//! Makes sure that records and blobs belong together: both have one name, which is compared before anything is written or
+//! swept.
 //!
-//! what the records and the blobs say they are, and, where one of them says nothing, a [`Census`] ->
-//! [`settle`] -> the same name in both, or a refusal that says what was found and what to do. A store that is not
-//! known is never written to, and never swept.
+//! the names of the records and the blobs, and, if one of them has none, a [`Census`] -> [`settle`] -> the same name in both,
+//! or a refusal that says what was found and what to do. A store with an unknown name is never written to, and never swept.
 
 use anyhow::{Context, bail};
 use futures_util::TryStreamExt as _;
@@ -18,12 +18,12 @@ use crate::secrets;
 use crate::stored::{IDENTITY_KEY, until_committed};
 use crate::text::counted;
 
-/// What to do where the records and the blobs are not known to belong together.
+/// The advice if the records and the blobs are not known to belong together.
 const ADVICE: &str = "Is `database` or `data_dir` mistyped, or is a volume not mounted? If so, mend that and start again. \
      If the records are lost, bring them back from a backup. If these records and these blobs do belong together, \
      `larder adopt` says so, once; whatever these records do not name is then swept after a while";
 
-/// The blobs of a place, counted by what the records say of them.
+/// Numbers of blobs, by what the records say of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Blobs that records name and that are there.
@@ -36,19 +36,19 @@ pub struct Census {
     pub has_history: bool,
 }
 
-/// What a census of blobs without a name comes to.
+/// What follows from a census of blobs without a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// They are given the name of the records.
+    /// Give them the name of the records.
     Adopt,
-    /// They are served, but not swept until somebody says whose they are.
+    /// Serve them, but do not sweep until an administrator says whose they are.
     Serve,
-    /// They are not touched.
+    /// Do not touch them.
     Refuse,
 }
 
 impl Census {
-    /// Counts what is in `blobs`; `named` is what the records name.
+    /// Counts the blobs; `named` are those that the records name.
     ///
     /// # Errors
     /// Those of listing.
@@ -65,17 +65,17 @@ impl Census {
         Ok(census)
     }
 
-    /// Whether the blobs, which name no store, are those of the records. Data directories of earlier versions are
-    /// such: they must go on, and what may be another store's must stay.
+    /// Whether the blobs, which have no name, belong to the records. Data directories of earlier versions have no name, and
+    /// must go on working; blobs that may be another store's must stay.
     fn verdict(self) -> Verdict {
         let Census { present, missing, unnamed, has_history } = self;
         match (present, missing, unnamed) {
             // Nothing is there that could be anybody else's.
             (0, 0, 0) => Verdict::Adopt,
-            // Mostly what the records name; what they do not is what deletions leave behind.
+            // Mostly blobs that the records name; the others are left over from deletions.
             (1.., ..) if missing <= present && unnamed <= present => Verdict::Adopt,
             (1.., ..) => Verdict::Serve,
-            // Everything was deleted, and not swept yet; or these are the blobs of another store.
+            // Everything was deleted, and not swept yet; or these are another store's blobs.
             (0, 0, _) if has_history => Verdict::Serve,
             _ => Verdict::Refuse,
         }
@@ -90,10 +90,10 @@ impl std::fmt::Display for Census {
     }
 }
 
-/// What the records say they are; none in a new store.
+/// The identity in the records; `None` in a new store.
 ///
 /// # Errors
-/// Those of reading, and a record that is no name.
+/// Those of reading, and a record with an invalid name.
 pub async fn of_records(records: &Records) -> anyhow::Result<Option<StoreIdentity>> {
     let record = records.record(&Key::new(IDENTITY_KEY)?).await?;
     let Some(body) = record.and_then(|record| record.body) else { return Ok(None) };
@@ -117,7 +117,7 @@ pub async fn make(records: &Records) -> anyhow::Result<StoreIdentity> {
         let key = Key::new(IDENTITY_KEY)?;
         let batch = Batch::new().put(key, Expected::Absent, identity, Vec::new());
         match records.commit(batch).await {
-            // Another process may have been first: what is there now counts.
+            // Another process may have been first: then its identity counts.
             Ok(_) | Err(CommitError::Mismatch(_)) => Ok(None),
             Err(error) => Err(anyhow::Error::from(error)),
         }
@@ -125,10 +125,10 @@ pub async fn make(records: &Records) -> anyhow::Result<StoreIdentity> {
     .await
 }
 
-/// Refuses a database that is about to be made beside blobs that are somebody's.
+/// Refuses to make a new database beside blobs that belong to a store.
 ///
 /// # Errors
-/// If `blobs` name a store or hold anything.
+/// If `blobs` have a name, or there are any.
 pub async fn check_beside_new_records(
     database: &DatabaseLocation,
     options: &RecordsOptions,
@@ -144,7 +144,7 @@ pub async fn check_beside_new_records(
         }
         None => return Ok(()),
     };
-    // A database that cannot be asked is not new as far as is known; opening it says what is wrong.
+    // If the database cannot be asked, it does not count as new; opening it reports the error.
     if Records::is_new(database, options).await.unwrap_or(false) {
         bail!(
             "there are no records in {database}, but {trouble}; nothing was made or changed. {ADVICE}"
@@ -153,7 +153,7 @@ pub async fn check_beside_new_records(
     Ok(())
 }
 
-/// What is said of blobs whose name cannot be read.
+/// The message about blobs whose name cannot be read.
 fn undecided(location: &BlobLocation) -> String {
     format!("it cannot be told whose blobs there are in `{location}`. {ADVICE}")
 }
@@ -181,9 +181,8 @@ pub async fn check_without_blobs(
     Ok(())
 }
 
-/// Makes sure that records and blobs belong together, and holds the blobs to it: from then on they write nothing
-/// where another name is found. A new store gets its name; one of an earlier version, whose blobs have none, is
-/// given it where it is safe.
+/// Makes sure that records and blobs belong together, and binds the blobs: from then on nothing is written if they have another
+/// name. A new store gets its name. A store of an earlier version, whose blobs have none, is given it if that is safe.
 ///
 /// # Errors
 /// Records and blobs that do not belong together, or are not known to: nothing was changed then.
@@ -246,7 +245,7 @@ pub async fn settle(
     }
 }
 
-/// From now on the database must be the one with this name.
+/// Binds the database to this name.
 fn hold(records: &Records, identity: &StoreIdentity) -> anyhow::Result<()> {
     records.bind(Key::new(IDENTITY_KEY)?, identity.to_string().into());
     Ok(())
@@ -278,7 +277,7 @@ async fn adopt(store: &Store, location: &BlobLocation) -> anyhow::Result<()> {
     hold(records, &identity)?;
     match blobs.adopt(&identity, false).await {
         Ok(()) => Ok(blobs.bind(&identity).await?),
-        // They can still be read.
+        // The records can still be read.
         Err(error)
             if matches!(
                 error.kind(),
@@ -292,11 +291,10 @@ async fn adopt(store: &Store, location: &BlobLocation) -> anyhow::Result<()> {
     }
 }
 
-/// What a sweep asks first, and each time: that records and blobs carry the same name, and that the records are not an
-/// older copy.
+/// Checks before each sweep that records and blobs have the same name, and that the records are not an older copy.
 ///
 /// # Errors
-/// If they do not, or one of them carries none, or if they are.
+/// If the names differ, or one is missing, or the records are older.
 pub async fn check_before_sweep(store: &Store) -> anyhow::Result<()> {
     let Store { records, blobs } = store;
     match (of_records(records).await?, blobs.identity().await?) {
@@ -327,11 +325,11 @@ pub async fn check_before_sweep(store: &Store) -> anyhow::Result<()> {
     }
 }
 
-/// Whether the blobs that are copied into may take those of the store `identity`: they are its own, or nobody's.
-/// From then on they are its own.
+/// Checks that blobs may be copied there for the store `identity`: the target has its name, or no name and no foreign blobs.
+/// Then it gets that name.
 ///
 /// # Errors
-/// If they are another store's, or hold blobs without a name, other than those of `named`.
+/// If the target is another store's, or has blobs without a name, other than those of `named`.
 pub async fn claim(
     blobs: &BlobStore,
     identity: &StoreIdentity,
@@ -382,7 +380,7 @@ mod tests {
         check([5, 0, 80], true, Verdict::Serve);
         check([1, 2, 0], true, Verdict::Serve);
         check([0, 0, 80], true, Verdict::Serve);
-        // A new database beside the blobs of another one; a volume that is not there.
+        // A new database beside another one's blobs; or a volume is not mounted.
         check([0, 0, 80], false, Verdict::Refuse);
         check([0, 80, 0], true, Verdict::Refuse);
         check([0, 1, 80], true, Verdict::Refuse);

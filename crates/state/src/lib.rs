@@ -1,8 +1,8 @@
-//! The store as Larder uses it: what is served out of it, the way of a write, the first start, and its upkeep.
+//! The store as Larder uses it: its published state, writes, the first start, and maintenance.
 //!
-//! [`setup`] opens a store, under the name that [`identity`] checks -> records, read into [`stored::Stored`] -> published in
-//! [`stored::LiveStore`]; a write goes through it to the store, and [`security`] logs which rights it changes.
-//! [`maintenance`] works on the store as a whole, also while servers run on it. Nothing here knows a request or a route.
+//! [`setup`] opens a store, whose name [`identity`] checks -> records, read into [`stored::Stored`] -> published in
+//! [`stored::LiveStore`]; a write goes through it to the store, and [`security`] logs which rights it changes. [`maintenance`]
+//! works on the store as a whole, also while servers run on it. Nothing here knows a request or a route.
 
 pub mod accounts;
 pub mod identity;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwapOption, Guard};
 
-/// The current `T`, empty until the first one is published. A reader takes it once and works with that one; readers
-/// never wait for a writer, nor a writer for them.
+/// The current `T`, empty until the first one is published. A reader takes it once and works with that one. Readers never wait
+/// for a writer, and no writer waits for readers.
 #[derive(Debug)]
 pub struct Live<T> {
     current: ArcSwapOption<T>,

@@ -1,9 +1,8 @@
 //! The store as a whole: backed up, restored, verified, and swept of blobs that no record names.
 //!
-//! a [`Store`] -> [`backup()`] -> a data directory -> [`restore()`] -> another store, serials and all;
-//! a store -> [`verify()`] -> faults by name; a store -> [`sweep()`] -> free space. Servers may run on the store
-//! meanwhile, but not on one that is being restored. Nothing here reads more of a record than the blobs that it
-//! names, and no record is ever changed.
+//! a [`Store`] -> [`backup()`] -> a data directory -> [`restore()`] -> another store, serials and all; a store -> [`verify()`]
+//! -> faults by name; a store -> [`sweep()`] -> free space. Servers may run on the store meanwhile, but not on one that is
+//! being restored. Of a record, only the blobs that it names are read here, and no record is ever changed.
 
 mod adopt;
 mod backup;
@@ -54,7 +53,7 @@ pub async fn open_directory(directory: &Path) -> anyhow::Result<Store> {
     open_at(&database, &blobs, directory).await
 }
 
-/// Where a data directory has its records and its blobs, unless it is told otherwise.
+/// Where a data directory has its records and its blobs by default.
 pub fn locations(directory: &Path) -> (DatabaseLocation, BlobLocation) {
     let database = DatabaseLocation::Sqlite(directory.join("records.db"));
     (database, BlobLocation::Directory(directory.join("blobs")))
@@ -65,7 +64,7 @@ async fn open_at(
     blobs: &BlobLocation,
     spool: &Path,
 ) -> anyhow::Result<Store> {
-    // To open is to create, and a slip in a path is no wish for another store.
+    // Opening would create the database, and a typo in a path must not make a new store.
     if let DatabaseLocation::Sqlite(path) = database {
         require(path.try_exists(), || database.to_string())?;
     }
@@ -117,7 +116,7 @@ fn directory_of(blobs: &BlobLocation) -> Option<PathBuf> {
     }
 }
 
-/// What a blob is called where people read it.
+/// The name of a blob in messages.
 fn blob_name(digest: &Digest) -> String {
     format!("the blob {digest}")
 }

@@ -1,7 +1,7 @@
 //! [`Named`]: the blobs that records name, with what the bodies say of them.
 //!
-//! records -> their lists of blobs -> [`Named`]. The list is what keeps a blob alive; what a body says
-//! besides is only used to check the list and the blob's size. Some 60 bytes of memory for each blob.
+//! records -> their lists of blobs -> [`Named`]. Only the list keeps a blob from being swept; the body is used to check the
+//! list and the blob's size. Some 60 bytes of memory for each blob.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ pub struct Named {
     pub records: u64,
     /// Whether there are records, deleted ones included, of a kind that names blobs.
     pub has_history: bool,
-    /// For each blob its size in bytes, if a body tells it.
+    /// Each blob's size in bytes, if a body tells it.
     pub sizes: HashMap<Digest, Option<u64>>,
 }
 
@@ -38,7 +38,7 @@ pub struct NamedBlob {
 }
 
 impl Named {
-    /// What the records name now.
+    /// The blobs that the records name now.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -94,8 +94,7 @@ pub async fn is_named(records: &Records, digest: Digest) -> Result<bool, ReadErr
     Ok(!who_names(records, [digest]).await?.is_empty())
 }
 
-/// Which records name each of these blobs now, at most some for each; a blob that nobody names is not
-/// among them.
+/// The records that name each of these blobs now, at most some for each; a blob that no record names is left out.
 ///
 /// # Errors
 /// [`ReadError`].
@@ -132,7 +131,7 @@ struct Members<'body> {
     provenance_sha256: Option<Cow<'body, str>>,
     #[serde(borrow)]
     metadata: Option<Cow<'body, str>>,
-    /// Of attachments.
+    /// The files of a record of attachments.
     #[serde(borrow, default)]
     files: Vec<FileMembers<'body>>,
 }

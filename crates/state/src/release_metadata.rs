@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use pypi::Metadata;
 
-/// Most bytes of such a blob. Answers read large ones in turn.
+/// Bytes of such a blob at most. Answers read large ones one at a time.
 pub const BYTES_MAX: u64 = 16 << 20;
 
-/// The metadata is too long to be read back.
+/// The metadata is too long for readers.
 #[derive(Debug, thiserror::Error)]
 #[error("the metadata of the release has {found} bytes as JSON: at most {BYTES_MAX} were expected")]
 pub struct TooLong {

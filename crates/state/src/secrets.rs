@@ -1,13 +1,13 @@
-//! Secrets that nobody chose: the system's random bytes, and passwords made of them.
+//! Random secrets: bytes of the system, and passwords made of them.
 
-/// Characters in a password that nobody chose: 101 bits.
+/// Characters of a random password: 101 bits.
 const PASSWORD_CHARACTERS: usize = 17;
 
-/// What it is made of: no sign that a shell, a URL, a configuration file or an option would read in another way.
+/// The characters of a random password: none has a special meaning in a shell, a URL, a configuration file or an option.
 const PASSWORD_ALPHABET: &[u8; 62] =
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-/// Random bytes of the system's.
+/// Random bytes of the system.
 ///
 /// # Errors
 /// If the system has none.
@@ -17,7 +17,7 @@ pub fn random<const COUNT: usize>() -> Result<[u8; COUNT], getrandom::Error> {
     Ok(bytes)
 }
 
-/// A password that nobody chose: 17 letters and digits.
+/// A random password: 17 letters and digits.
 ///
 /// # Errors
 /// If the system has no random numbers.
@@ -49,7 +49,7 @@ mod tests {
         assert_ne!(one.reveal(), other.reveal());
     }
 
-    /// Over all random bytes: no draw gives another character, and none is likelier than another.
+    /// For all random bytes: only these characters, each equally likely.
     #[test]
     fn passwords_that_nobody_chose_need_no_quoting() {
         let mut drawn = std::collections::BTreeMap::new();

@@ -1,10 +1,9 @@
 //! The security log: who did what from where, for everything that concerns rights.
 //!
-//! [`of_request`] sets the origin of everything that a request does; [`identified`] adds the sender once that is
-//! known. Events go to [`tracing`] under [`TARGET`], and from there to standard error or to a file of their own
-//! (crate `logging`). No event contains a secret or a part of one. Strangers can cause only a bounded number of
-//! lines: there is a maximum for each kind of event and for each client. The next line of a kind counts those that
-//! were left out.
+//! [`of_request`] sets the origin of everything that a request does; [`identified`] adds the sender once that is known. Events
+//! go to [`tracing`] under [`TARGET`], and from there to standard error or to a file of their own (crate `logging`). No event
+//! contains a secret or a part of one. Strangers can cause only a bounded number of lines: there is a maximum for each kind of
+//! event and for each client. The next line of that kind says how many were left out.
 
 mod changes;
 
@@ -175,7 +174,7 @@ fn shown(text: &str) -> String {
     shown.escape_debug().to_string()
 }
 
-/// Where the present actions come from.
+/// Where the current request comes from.
 #[derive(Clone)]
 struct Origin {
     client: ClientAddress,

@@ -47,18 +47,17 @@ pub async fn open_initialized(config: &Config) -> anyhow::Result<Store> {
     Ok(store)
 }
 
-/// The password of a new `root` where nobody chose one: the empty one, if devpi's ways were chosen; none: one is
-/// to be made.
+/// The default password of a new `root`: empty with `devpi_defaults`; `None` if one is to be made.
 pub fn default_root_password(config: &Config) -> Option<Password> {
     let empty = || Password::new_or_empty("").expect("no password is shorter");
     config.python.devpi_defaults.then(empty)
 }
 
-/// Opens the store of `config`; writes nothing into it but its layout and its name. Where either half is there
-/// and the other is not, nothing is made.
+/// Opens the store of `config`; writes only its layout and its name. If only one half of the store exists, the other one is not
+/// made.
 ///
 /// # Errors
-/// What cannot be opened, with its place; records and blobs that do not belong together.
+/// A half that cannot be opened, with its place; records and blobs that do not belong together.
 pub async fn open(config: &Config) -> anyhow::Result<Store> {
     let options = RecordsOptions { poll_interval: config.store.poll, ..RecordsOptions::default() };
     let (database, location) = (config.database(), config.blobs());
@@ -82,7 +81,7 @@ pub async fn open(config: &Config) -> anyhow::Result<Store> {
     Ok(store)
 }
 
-/// Of a directory that it cannot write to, SQLite says only that it cannot open the file.
+/// Adds the reason if SQLite could not open the file because the directory is not writable.
 pub fn with_reason(location: &DatabaseLocation, error: anyhow::Error) -> anyhow::Error {
     let DatabaseLocation::Sqlite(path) = location else { return error };
     let directory = match path.parent() {
@@ -98,8 +97,8 @@ pub fn with_reason(location: &DatabaseLocation, error: anyhow::Error) -> anyhow:
     }
 }
 
-/// Makes what a new store lacks, and returns the password that `root` was made with: `password`, or one that
-/// is made here. None if there is a `root` already: then it stays as it is.
+/// Makes what a new store lacks, and returns the password of the new `root`: `password`, or a random one. `None` if `root`
+/// exists already: it is not changed.
 ///
 /// # Errors
 /// Those of the store, and of the system's random numbers.
@@ -131,7 +130,7 @@ pub async fn initialize(
     Ok(is_made.then_some(password))
 }
 
-/// What every store has, and nothing else of it: there may be much.
+/// Reads only what every store has, as there may be many records.
 async fn foundations(records: &Records) -> anyhow::Result<Stored> {
     let root = account::user_key(&account::UserName::root());
     let mut found = Vec::new();
@@ -143,7 +142,7 @@ async fn foundations(records: &Records) -> anyhow::Result<Stored> {
     Ok(stored)
 }
 
-/// What is in the store now, to be followed from here on.
+/// The current state of the store, to be followed from here on.
 ///
 /// # Errors
 /// Those of reading it.
@@ -155,7 +154,7 @@ pub async fn load(records: &Records) -> anyhow::Result<Follower<Stored>> {
 
 /// Commits; false if another process was first.
 async fn commit_unless_there(records: &Records, batch: Batch) -> anyhow::Result<bool> {
-    // What it writes was not there before.
+    // None of these records existed before.
     let changes = security::changes(&account::Snapshot::new(), None, &batch).by_command();
     match records.commit(batch).await {
         Ok(serial) => {
@@ -171,11 +170,11 @@ async fn commit_unless_there(records: &Records, batch: Batch) -> anyhow::Result<
     }
 }
 
-/// Where a new password of `root` is written if it is not printed, within the data directory.
+/// The file in the data directory with a new password of `root`, if it is not printed.
 pub const PASSWORD_FILE: &str = "root-password";
 
-/// Hands over the password that a new `root` was made with, and says how, to follow "the user `root`": on a terminal the
-/// password itself, else where the file is that has it.
+/// Hands over the password of a new `root`, and returns how, to follow "the user `root`": on a terminal the password itself,
+/// else the path of its file.
 ///
 /// # Errors
 /// If the file cannot be written, with its name and what to do.
@@ -202,12 +201,12 @@ pub fn hand_over(
     Ok(format!("with the password in `{path}`, for you to read and to remove"))
 }
 
-/// Writes a password into a file that only this user may read, in the place of another one.
+/// Writes a password into a file that only this user may read, replacing an existing one.
 ///
 /// # Errors
 /// Those of writing.
 pub fn write_password(path: &Path, password: &Password) -> io::Result<()> {
-    // Made with mode 0600 under another name: neither a file nor a link that is there already has a say.
+    // Written with mode 0600 under another name and renamed: an existing file or link has no influence.
     let mut file = match path.parent() {
         Some(directory) => tempfile::NamedTempFile::new_in(directory)?,
         None => tempfile::NamedTempFile::new()?,

@@ -1,13 +1,12 @@
 //! The published state of the store, as of one serial, and the path of a write.
 //!
-//! who asks -> [`Basis`] -> a change, decided on it -> [`LiveStore::decided`] -> the store -> its serial -> the tail
-//! (`larder::tasks::store_tail`, a [`store::Follower`]) -> [`Stored`] published -> the write is acknowledged.
-//! Rights are judged on the basis, too, and the records that they depend on are conditions of the commit: a right that is revoked
-//! while a body arrives, or between the decision and the commit, no longer counts for that write.
-//! Larder's own tasks use [`LiveStore::decided_as_system`] and [`LiveStore::commit_as_system`]; commands write to [`Records`]
-//! themselves ([`until_committed`]).
-//! No request applies its own write: the tail does, as for the writes of other processes, so that what is served cannot differ
-//! from what is stored.
+//! the sender -> [`Basis`] -> a change, decided on it -> [`LiveStore::decided`] -> the store -> its serial -> the tail
+//! (`larder::tasks::store_tail`, a [`store::Follower`]) -> [`Stored`] published -> the write is acknowledged. Rights are
+//! checked on the basis, too, and the records that they depend on are preconditions of the commit: a right that is revoked
+//! while a body arrives, or between the decision and the commit, no longer counts for that write. Larder's own tasks use
+//! [`LiveStore::decided_as_system`] and [`LiveStore::commit_as_system`]; commands write to [`Records`] themselves
+//! ([`until_committed`]). No request applies its own write. The tail does, as for other processes' writes, so that the
+//! published state cannot differ from the stored one.
 
 use std::future::{Future, ready};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,13 +23,13 @@ use tokio::sync::watch;
 use crate::live::{Guarded, Live};
 use crate::security;
 
-/// What a store is called, in its records.
+/// The key of the store's name in its records.
 pub const IDENTITY_KEY: &str = "store/identity";
 
 /// How long a committed write may take to become visible before its client is told so.
 const VISIBLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What is served out of the store: the snapshots of all its surfaces, replaced together.
+/// The published state of the store: the snapshots of all its surfaces, replaced together.
 #[derive(Clone, Default)]
 pub struct Stored {
     /// The last commit that is in the snapshots.
@@ -41,7 +40,7 @@ pub struct Stored {
     pub articles: article::Snapshot,
     /// The Python index.
     pub index: pypi::Snapshot,
-    /// What this store is called: 32 hexadecimal digits, the same for all its processes; devpi's clients see it.
+    /// The name of this store: 32 hexadecimal digits, the same for all its processes; devpi's clients see it.
     pub identity: Option<HeaderValue>,
 }
 
@@ -75,15 +74,14 @@ pub fn log(troubles: &[UnreadableRecord]) {
 }
 
 impl Stored {
-    /// The records of every surface, as they are in memory; those that were deleted or could not be read are not among
-    /// them.
+    /// The records of every surface, as they are in memory, without those that were deleted or could not be read.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         self.accounts.records().chain(self.articles.records()).chain(self.index.records())
     }
 }
 
-/// What a write is decided on: the published state, and who asks, as of that very state. Nothing is written for a
-/// request without one: whether its sender may is judged by what this says, not by what held when it came.
+/// What a write is decided on: the published state, and the sender as of that state. Every write of a request needs one: its
+/// right is checked on this state, not on the state when the request came.
 pub struct Basis {
     stored: Arc<Stored>,
     principal: Principal,
@@ -96,7 +94,7 @@ impl Basis {
         &self.stored
     }
 
-    /// Who asks: anonymous if the credentials are no longer valid.
+    /// The sender: anonymous if the credentials are no longer valid.
     pub fn principal(&self) -> &Principal {
         &self.principal
     }
@@ -107,12 +105,12 @@ impl Basis {
     }
 }
 
-/// How often a write is decided anew because another one came first, before it fails. Each time, one of the competing writes is
-/// committed, so this many files of one version can be uploaded at once.
+/// How often a write is decided again because another one came first, before it fails. Each time, one of the competing writes
+/// is committed, so this many files of one version can be uploaded at once.
 pub const ATTEMPTS_MAX: u32 = 64;
 
-/// Attempts again and again, at most [`ATTEMPTS_MAX`] times, until another write no longer comes first, which is None:
-/// for tools beside the server, which read for themselves what came first.
+/// Repeats an attempt, at most [`ATTEMPTS_MAX`] times, while it returns `None` because another write came first: for tools
+/// beside the server, which read the newer state themselves.
 ///
 /// # Errors
 /// Those of an attempt; [`WriteFailure::Overtaken`] after the last one.
@@ -130,7 +128,7 @@ pub async fn until_committed<T, E: From<WriteFailure>>(
 /// How long a write that came first is waited for at least, whatever the patience.
 const PATIENCE_MIN: Duration = Duration::from_secs(1);
 
-/// What is published of the store, and the way of a write into it.
+/// The published state of the store, through which writes go, too.
 pub struct LiveStore {
     /// Where writes go.
     records: Records,
@@ -151,11 +149,11 @@ pub struct LiveStore {
 /// How writes are counted. The caller makes and registers the metrics; clones count into the same ones.
 #[derive(Clone, Debug)]
 pub struct Commits {
-    /// Time that the store took for those that it took.
+    /// Time that the store took for successful commits.
     pub seconds: Histogram,
-    /// Decided anew, since another write came first.
+    /// Writes that were decided again, since another write came first.
     pub overtaken: IntCounter,
-    /// Refused for what they are: no other try would do better.
+    /// Writes that the store refused and that no retry would help.
     pub refused: IntCounter,
     /// Failed for the state of the database, or with an unknown outcome.
     pub failed: IntCounter,
@@ -178,12 +176,12 @@ pub enum WriteFailure {
     /// The store did not take it; nothing was written.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// It is kept, but this process does not show it yet.
+    /// The write is stored, but this process does not show it yet.
     #[error(
         "the write is kept as serial {0}, but is not visible here yet: the store cannot be read"
     )]
     NotVisible(Serial),
-    /// It was decided again and again, and each time another write had come first.
+    /// The write was decided several times, and each time another write had come first.
     #[error(
         "other writes came first again and again, or are not visible here yet; nothing was written"
     )]
@@ -207,17 +205,17 @@ impl LiveStore {
         }
     }
 
-    /// The published state, for use within one request; none before the first.
+    /// The published state, for use within one request; `None` before the first.
     pub fn snapshot(&self) -> Option<Guarded<Stored>> {
         self.live.snapshot()
     }
 
-    /// The published state as an `Arc`, for a longer use; none before the first.
+    /// The published state as an `Arc`, for a longer use; `None` before the first.
     pub fn snapshot_full(&self) -> Option<Arc<Stored>> {
         self.live.snapshot_full()
     }
 
-    /// What a request's write is decided on now. `proved`: who its credentials were proved to be when it came.
+    /// The basis for a request's write now. `proved` is the owner of its credentials, as verified when it came.
     ///
     /// # Errors
     /// [`WriteFailure::NotLoaded`].
@@ -258,13 +256,13 @@ impl LiveStore {
         self.decided_async(&Principal::Anonymous, patience, decide).await
     }
 
-    /// Decides, commits, and decides anew where another write came first, or a right was changed; that write is waited
-    /// for, for `patience` at most. `decide` judges whether the sender may, and gives what to write, if anything, and
-    /// what to say of it once it is written: that is returned, with the serial of the commit, if there was one. It may
-    /// wait, as until a blob is stored that the batch names.
+    /// Decides and commits. If another write came first, or a right was changed, it waits for that write, at most for
+    /// `patience`, and decides again. `decide` checks the right of the sender and gives the batch, if any, and a result, which
+    /// is returned with the serial of the commit, if there was one. It may wait, for example until a blob is stored that the
+    /// batch names.
     ///
     /// # Errors
-    /// What `decide` refuses; [`WriteFailure`], but no mismatch.
+    /// A refusal by `decide`; [`WriteFailure`], but no mismatch.
     pub async fn decided_async<T, E: From<WriteFailure>, D>(
         &self,
         proved: &Principal,
@@ -281,12 +279,12 @@ impl LiveStore {
                 return Ok((outcome, None));
             };
             batch.checks.extend(basis.principal.rests_on());
-            // A snapshot that nobody else holds need not wait for the store to be freed.
+            // The last owner of a snapshot frees it; that need not wait for the store.
             drop(basis);
             match self.commit_as_system(batch).await {
                 Ok(serial) => return Ok((outcome, Some(serial))),
                 Err(WriteFailure::Commit(CommitError::Mismatch(mismatch))) => {
-                    // What is not visible by then, the next decision would not see either.
+                    // If the other write is not visible by then, the next decision would not see it either.
                     if !self.wait_for(mismatch.found.serial, patience.max(PATIENCE_MIN)).await {
                         break;
                     }
@@ -297,8 +295,7 @@ impl LiveStore {
         Err(WriteFailure::Overtaken.into())
     }
 
-    /// Writes what Larder itself decided, for nobody's sake: background tasks. Returns once every page of this process
-    /// shows it.
+    /// Commits a batch of Larder's own background tasks, which has no sender. Returns once every page of this process shows it.
     ///
     /// # Errors
     /// [`WriteFailure`]; on [`WriteFailure::Commit`] nothing was written.
@@ -362,7 +359,7 @@ impl LiveStore {
         *self.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(began_at);
     }
 
-    /// How long ago the last such look began: what was committed before it is served. None before the first.
+    /// How long ago the last such look began: everything that was committed before it is served. `None` before the first.
     pub fn lag(&self) -> Option<Duration> {
         let looked_at = *self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
         looked_at.map(|at| at.elapsed())

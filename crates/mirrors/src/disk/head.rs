@@ -1,4 +1,4 @@
-//! [`Head`]: what the file of an entry begins with, and entries as they are found in a directory.
+//! [`Head`]: the beginning of an entry's file; and finding entries in a directory.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use super::Key;
 
-/// Where the content begins in the file of an entry.
+/// The offset of the content in an entry's file.
 pub(crate) const HEAD_BYTES: u64 = 4096;
 
-/// What is known of an entry's content.
+/// Facts about an entry's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
-    /// What it is, for people who look at the file.
+    /// A description, for people who look at the file.
     pub(crate) name: String,
     /// Size of the content in bytes.
     pub(crate) size_bytes: u64,
@@ -30,10 +30,10 @@ pub(crate) struct Head {
     /// Upstream's time of the last change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_modified: Option<String>,
-    /// Upstream's serial of it.
+    /// Upstream's serial of the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) serial: Option<u64>,
-    /// Of a page, the number of its form: what older ones have left out is asked for again.
+    /// For a page, the number of its form: a page in an older form is fetched again, as it lacks something.
     #[serde(default)]
     pub(crate) form: u32,
     /// Whether upstream named a digest that the content was compared with.
@@ -60,7 +60,7 @@ pub(crate) fn opened_at(directory: &Path, key: &Key) -> Option<(Head, File)> {
     is_whole.then_some((head, file))
 }
 
-/// The head and the content of such an entry, which is compared with its digest. Blocks.
+/// The head and the content of such an entry, if the content has its digest. Blocks.
 pub(crate) fn content_at(directory: &Path, key: &Key) -> Option<(Head, Vec<u8>)> {
     let (head, file) = opened_at(directory, key)?;
     let mut content = vec![0; usize::try_from(head.size_bytes).ok()?];
@@ -68,7 +68,7 @@ pub(crate) fn content_at(directory: &Path, key: &Key) -> Option<(Head, Vec<u8>)>
     (Digest::of(&content).to_string() == head.sha256).then_some((head, content))
 }
 
-/// What the file of an entry begins with: the head, its checksum, and spaces.
+/// The beginning of an entry's file: the head, its checksum, and spaces.
 pub(super) fn head_bytes(head: &Head) -> io::Result<Vec<u8>> {
     let json = serde_json::to_string(head)?;
     let mut bytes = format!("{} {json}\n", Digest::of(json.as_bytes())).into_bytes();

@@ -1,18 +1,18 @@
-//! What the files of the cache take of its disk, also while they are written, and as long as anybody has them open.
+//! The disk space that the cache's files take, also while they are written, and as long as they are open.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// What the cache takes.
+/// Bytes that the cache takes.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     pub(super) bytes: AtomicU64,
-    /// Of these, what has been promised to files and not been written yet.
+    /// Of these, bytes that are promised to files and not written yet.
     pub(super) unwritten: AtomicU64,
 }
 
-/// The space of one file. It is free again when the last owner drops it: the index, the writer, and everybody who has the
-/// file open.
+/// The space of one file. It is free again when the last owner drops it: the index, the writer, and all that have the file
+/// open.
 #[derive(Debug)]
 pub(super) struct Space {
     taken: Arc<Taken>,
@@ -20,7 +20,7 @@ pub(super) struct Space {
     pub(super) unwritten: AtomicU64,
     /// Whether the bytes were hashed in this process: when they arrived, or since.
     pub(super) is_checked: AtomicBool,
-    /// One at a time hashes them; the others wait for what it finds.
+    /// One task hashes the file; the others wait for its result.
     pub(super) checking: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -35,7 +35,7 @@ impl Space {
         })
     }
 
-    /// Space for what is there.
+    /// Space for a file that exists.
     pub(super) fn held(taken: &Arc<Taken>, bytes: u64) -> Arc<Space> {
         let space = Space::of(taken);
         space.promise(bytes);
@@ -53,7 +53,7 @@ impl Space {
         }
     }
 
-    /// Only one writes: nobody else changes what is unwritten.
+    /// Only one task writes, so nothing else changes `unwritten`.
     pub(super) fn wrote(&self, bytes: u64) {
         let bytes = bytes.min(self.unwritten.load(Relaxed));
         self.unwritten.fetch_sub(bytes, Relaxed);

@@ -53,7 +53,7 @@ fn what_was_not_finished_is_not_there() {
     let disk = open(directory.path(), 1 << 20);
     let mut writing = disk.begin(0).expect("a disk");
     writing.append(b"half").expect("a disk");
-    // As after a kill: nobody removes the temporary file.
+    // As after a kill: the temporary file stays.
     std::mem::forget(writing);
     let disk = open(directory.path(), 1 << 20);
     assert_eq!(disk.bytes(), 0);
@@ -147,7 +147,7 @@ fn the_floor_of_free_space_is_kept() {
     write(&disk, "a", &[7; 10_000]);
     write(&disk, "b", &[7; 10_000]);
     let promised = disk.begin(80_000).expect("room above the floor");
-    // What was promised before is not there for others, although it is not written yet.
+    // Bytes that were promised before are not free for others, although they are not written yet.
     drop(disk.begin(20_000).expect("room, as `a` goes"));
     assert!(disk.open_entry(&key("a")).is_none());
     assert!(disk.open_entry(&key("b")).is_some());

@@ -1,4 +1,4 @@
-//! What a client gets of a file: [`FileAnswer`], and the bytes of its [`Body`], read from the file on disk, which may still grow.
+//! [`FileAnswer`]: the answer to a request for a file; and its [`Body`], read from the file on disk, which may still grow.
 
 use std::io;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::disk::{EntryFile, HEAD_BYTES};
 use crate::sink::PIECE_BYTES;
 use crate::upstream::UpstreamError;
 
-/// What there is at a place.
+/// The answer for a place.
 pub enum FileAnswer {
     /// Nothing.
     Absent,
@@ -39,13 +39,13 @@ pub struct MirroredFile {
     pub body: Body,
 }
 
-/// Where a file's bytes come from.
+/// The source of a file's bytes.
 pub enum Body {
-    /// They are all on disk.
+    /// The whole file on disk.
     Held(Arc<EntryFile>),
-    /// They arrive.
+    /// A file that is being downloaded.
     Arriving(Arriving),
-    /// Nobody has asked for them yet: for HEAD, if upstream's page says everything.
+    /// The file is not downloaded: for HEAD, if upstream's page says everything.
     Unasked,
 }
 
@@ -69,7 +69,7 @@ impl Arriving {
         }
     }
 
-    /// Bytes that may be sent now, from `at`, of those before `end`; none at the end.
+    /// Waits for bytes between `at` and `end` that may be sent; `None` at the end.
     async fn ready(
         &mut self,
         at: u64,
@@ -77,7 +77,7 @@ impl Arriving {
     ) -> Result<Option<(Arc<EntryFile>, u64)>, UpstreamError> {
         let reached = |it: &Progress| match &it.state {
             State::Whole(_) => end.map_or(it.written, |end| end.min(it.written)),
-            // The last byte is sent when all of them are known to be right.
+            // The last byte is sent when the digest is known to be right.
             _ => {
                 let last = it.total.unwrap_or(it.written).saturating_sub(1);
                 let sent = it.written.min(last);
@@ -96,7 +96,7 @@ impl Arriving {
 }
 
 impl Body {
-    /// The file that holds these bytes, and where they are in it, if all of them are on disk.
+    /// The file with these bytes, and their offset in it, if all of them are on disk.
     pub fn file_to_send(&self, range: &Range<u64>) -> Option<(Arc<EntryFile>, Range<u64>)> {
         let Body::Held(file) = self else { return None };
         Some((file.clone(), HEAD_BYTES + range.start..HEAD_BYTES + range.end))

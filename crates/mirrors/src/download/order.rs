@@ -1,4 +1,4 @@
-//! [`Order`]: a file that is to be downloaded, and what its bytes are compared with.
+//! [`Order`]: a file to download, and what its bytes are compared with.
 
 use pypi::upstream::{CoreMetadata, UpstreamFile};
 use reqwest::Url;
@@ -7,7 +7,7 @@ use sha2::digest::DynDigest;
 use crate::Mirror;
 use crate::disk::{Head, Key};
 
-/// A file to be downloaded.
+/// A file to download.
 pub(crate) struct Order {
     pub(crate) key: Key,
     pub(super) name: String,
@@ -20,7 +20,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// What of this mirror a file of a page is, or its metadata.
+    /// The order for a file of a page of this mirror, or for its metadata.
     pub(crate) fn of(mirror: &Mirror, file: &UpstreamFile, is_metadata: bool) -> Option<Order> {
         let mut url = Url::parse(&file.url).ok()?;
         let upload_time = file.upload_time.clone();
@@ -43,7 +43,7 @@ impl Order {
         Some(Order { key, name, url, size_bytes, hashes, upload_time, unsized_file })
     }
 
-    /// What its download is joined by: the same bytes are expected.
+    /// The key by which requests join a download: they expect the same bytes.
     pub(super) fn expected(&self) -> Key {
         Key::of(format!("{} {:?}", self.key, self.hashes).as_bytes())
     }
@@ -53,7 +53,7 @@ impl Order {
         self.name.chars().take(1500).collect()
     }
 
-    /// Whether this head of an entry is of this file.
+    /// Whether an entry with this head is this file.
     pub(crate) fn is_of(&self, head: &Head) -> bool {
         let is_same = match self.sha256() {
             Some(sha256) => *sha256 == *head.sha256,
@@ -68,7 +68,7 @@ impl Order {
         found.map(|(_, digits)| &**digits).filter(|digits| digits.len() == 64)
     }
 
-    /// What to compare the bytes with if upstream names no SHA-256: a digest to compute, and the expected one.
+    /// If upstream names no SHA-256: another digest to compute, and the expected one.
     pub(super) fn digest_beside_sha256(&self) -> (Option<Box<dyn DynDigest + Send>>, Option<&str>) {
         match (self.sha256(), self.check()) {
             (None, Some((digest, digits))) => (Some(digest), Some(digits)),
@@ -96,7 +96,7 @@ impl Order {
     }
 }
 
-/// What a file is called in its head, in logs and where others read: without what gives access to it.
+/// The name of a file in its head, in logs and for clients: without credentials.
 fn name_of(mirror: &Mirror, url: &Url) -> String {
     let mut url = url.clone();
     (_, _) = (url.set_username(""), url.set_password(None));

@@ -1,4 +1,4 @@
-//! What upstream is asked about a page or a list, and what it answers, read.
+//! Requests for a page or a list, and reading upstream's answers.
 
 use http::header::{ACCEPT, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -108,7 +108,7 @@ impl Mirrors {
 
 /// What upstream answered.
 pub(super) struct Answer {
-    /// None if what is known is still right.
+    /// `None` if what is known is still right.
     pub(super) page: Option<UnreadPage>,
     etag: Option<String>,
     last_modified: Option<String>,
@@ -140,7 +140,7 @@ impl Fetched {
     }
 }
 
-/// Applies the setting that says, against the page, whether upstream has metadata beside the wheels.
+/// Applies the setting that overrides the page about metadata beside the wheels.
 fn say_metadata(page: &mut UpstreamPage, provides_metadata: Option<bool>) {
     for file in &mut page.files {
         match provides_metadata {

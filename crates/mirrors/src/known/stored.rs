@@ -12,7 +12,7 @@ use crate::disk::{Head, Key};
 use crate::{Mirror, Mirrors};
 
 impl Mirrors {
-    /// Writes it to disk; whether this use of it is worth a note. Blocks.
+    /// Writes it to disk; returns whether this use should be noted. Blocks.
     pub(crate) fn store(
         &self,
         mirror: &Mirror,
@@ -83,7 +83,7 @@ impl Mirrors {
             last_modified: head.last_modified.filter(|_| is_whole),
             serial: head.serial,
         });
-        // Another request may have been faster, and even have asked upstream meanwhile.
+        // Another request may have been faster, and may even have asked upstream meanwhile.
         match self.in_memory(mirror, subject) {
             Some(faster) => Some(faster),
             None => {

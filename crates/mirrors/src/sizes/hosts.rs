@@ -1,7 +1,7 @@
 //! [`Hosts`]: which servers of files are not asked for sizes now.
 //!
-//! a host and a time -> whether it may be asked; how it answered -> for how long it is left alone.
-//! The breaker of pages and files is another one: a server that refuses HEAD may well send files.
+//! a host and a time -> whether it may be asked; its answer -> for how long it is left alone. The circuit breaker of pages and
+//! files is a different one: a server that refuses HEAD may well send files.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const PAUSE_MIN: Duration = Duration::from_secs(60);
 /// The longest pause, and the one of a host that refuses HEAD.
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
-/// After so many files in a row that a host refuses, it is taken to refuse all.
+/// After this many refused files in a row, a host counts as refusing all.
 const REFUSALS_MAX: u32 = 3;
 
 /// How hosts answered lately. Times are since any fixed moment.
@@ -38,17 +38,17 @@ impl Hosts {
         self.troubled.get(host).is_none_or(|it| now >= it.pause_ends_at)
     }
 
-    /// It has answered, whatever it said of the file.
+    /// The host has answered, whatever it said of the file.
     pub(super) fn answered(&mut self, host: &str) {
         self.troubled.remove(host);
     }
 
-    /// It knows no HEAD.
+    /// The host does not support HEAD.
     pub(super) fn knows_no_head(&mut self, host: &str, now: Duration) {
         self.change(host, now, |it| it.pause_ends_at = now + PAUSE_MAX);
     }
 
-    /// It refuses this file, or HEAD.
+    /// The host refuses this file, or HEAD.
     pub(super) fn refused(&mut self, host: &str, now: Duration) {
         self.change(host, now, |it| {
             it.refusals = it.refusals.saturating_add(1);
@@ -58,7 +58,7 @@ impl Hosts {
         });
     }
 
-    /// It has not answered, or cannot now.
+    /// The host has not answered, or cannot now.
     pub(super) fn failed(&mut self, host: &str, now: Duration) {
         self.change(host, now, |it| {
             let pause = PAUSE_MIN * 2_u32.pow(it.failures.min(6));

@@ -1,7 +1,7 @@
-//! [`adopt()`]: somebody says that these records and these blobs belong together.
+//! [`adopt()`]: an administrator says that these records and these blobs belong together.
 //!
-//! the name of the records -> the blobs, whatever name they had, and the serial of the records, however far they had come
-//! before. What the records do not name is swept from then on, so that it is told how much that is.
+//! The blobs get the name of the records, whatever name they had, and the serial of the records, even if a higher one was
+//! noted. From then on blobs that these records do not name are swept, so it reports how many they are.
 
 use anyhow::Context;
 use config::Config;
@@ -12,25 +12,25 @@ use store::{Records, RecordsOptions, StoreIdentity};
 use crate::identity::{self, Census};
 use crate::named_blobs::Named;
 
-/// Whose blobs they are now, and were.
+/// The outcome of an adoption: the new name of the blobs, and the old one.
 #[derive(Clone, Debug)]
 pub struct Adoption {
     /// The store that records and blobs are of.
     pub identity: StoreIdentity,
-    /// What the blobs said before: the name of a store, nothing, or what is no name.
+    /// The name that the blobs had before, valid or not; `None` if they had none.
     pub before: Option<String>,
     /// The serial that the records are at.
     pub serial: Serial,
-    /// The serial that they had come to before, if that is more: what was written in between is given up.
+    /// The serial that was noted before, if it was higher: commits in between are given up.
     pub serial_before: Option<Serial>,
-    /// What is there.
+    /// The numbers of blobs.
     pub census: Census,
 }
 
-/// Gives the blobs of `config` the name of its records, in place of any other.
+/// Gives the blobs of `config` the name of its records, replacing any other.
 ///
 /// # Errors
-/// No store there, or one that a server of this data directory runs on; what cannot be read or written.
+/// There is no store, or a server is running on this data directory; files that cannot be read or written.
 pub async fn adopt(config: &Config) -> anyhow::Result<Adoption> {
     let _lock = DataDirLock::acquire(&config.data_dir)?;
     let store = super::open_existing(config).await?;

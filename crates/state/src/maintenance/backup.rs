@@ -1,8 +1,8 @@
-//! [`backup()`]: a store copied, as of one moment, into a directory that can be served as it is.
+//! [`backup()`]: copies a store, as of one moment, into a directory that can be served as it is.
 //!
-//! records of one moment -> `records.db.new` -> the blobs that they name -> all of them found there ->
-//! `backup.json` says what comes -> `records.db`. Until the last step the backup that was there before
-//! stays whole, and blobs that it has are not copied again.
+//! records of one moment -> `records.db.new` -> the blobs that they name -> a check that all are there -> `backup.json`, which
+//! announces the next backup -> `records.db`. Until the last step the previous backup stays whole, and its blobs are not copied
+//! again.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -24,16 +24,16 @@ use super::{Progress, locations, open_existing};
 use crate::identity;
 use crate::named_blobs::{Named, who_names};
 
-/// What a backup says of itself, within its directory.
+/// The file that describes a backup, within its directory.
 pub const MARKER_FILE_NAME: &str = "backup.json";
 
-/// The form of that file that is written here, and the only one that is read.
+/// The form of that file that this version writes, and the only one that it reads.
 const MARKER_FORM: u32 = 1;
 
-/// How often records are copied anew because a blob that they named was swept before its turn.
+/// How often records are copied again because a blob that they named was swept before it was copied.
 const ATTEMPTS_MAX: u32 = 4;
 
-/// What was backed up.
+/// The outcome of a backup.
 #[derive(Clone, Debug)]
 pub struct BackupReport {
     /// The moment, as the store's serial.
@@ -48,7 +48,7 @@ pub struct BackupReport {
     pub copied: u64,
     /// Bytes that were copied now.
     pub copied_bytes: u64,
-    /// What is named and could not be had. The backup has everything else.
+    /// Blobs that records name and that could not be read. The backup has everything else.
     pub lost: Vec<Loss>,
 }
 
@@ -60,10 +60,10 @@ struct Marker {
     /// The serial before, for as long as the records themselves may still be the earlier ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     replaces: Option<u64>,
-    /// What the store is called that this is a backup of.
+    /// The name of the store that was backed up.
     identity: String,
     taken_at: Timestamp,
-    /// Where the records came from, without a password.
+    /// The place of the records, without a password.
     source: String,
     records: u64,
     blobs: u64,
@@ -113,13 +113,13 @@ async fn into_directory(
     {
         bail!("`{}` is the store itself: a backup needs another directory", directory.display());
     }
-    // It holds passwords' hashes and private packages: nobody else's business.
+    // Only the owner may read it: it has passwords' hashes and private packages.
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(directory)
         .with_context(|| format!("cannot create `{}`", directory.display()))?;
-    // Nobody serves what is being replaced, and no two backups meet.
+    // No server may run on the directory, and no two backups may write it at once.
     let _lock = DataDirLock::acquire(directory)?;
     let name = name(&source.records).await?;
     let earlier = earlier(directory, &database).await?;
@@ -161,7 +161,7 @@ async fn into_directory(
         if carried.lost.is_empty() {
             break;
         }
-        // What was deleted and swept before its turn is not lost: newer records do not name it.
+        // A blob that was deleted and swept before it was copied is not lost: newer records do not name it.
         let digests = carried.lost.iter().map(|loss| loss.digest);
         let named_by = who_names(&source.records, digests).await?;
         let is_final = carried.lost.iter().all(|loss| named_by.contains_key(&loss.digest));
@@ -198,7 +198,7 @@ async fn into_directory(
     Ok(report)
 }
 
-/// What a store is called.
+/// The name of a store.
 async fn name(records: &Records) -> anyhow::Result<StoreIdentity> {
     match identity::of_records(records).await? {
         Some(identity) => Ok(identity),
@@ -235,8 +235,8 @@ async fn earlier(directory: &Path, database: &DatabaseLocation) -> anyhow::Resul
             marker.v
         );
     }
-    // To write only if its last user left something in a log, so that it is in the file afterwards, or if it must be
-    // brought forward: who writes waits for those that read.
+    // Opened for writing only if its last user left a log, which then goes into the file, or if it must be migrated: a writer
+    // has to wait for readers.
     let [_, log, _] = files(path);
     let opened = match std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > 0) {
         true => Records::open(database, RecordsOptions::default()).await,
@@ -249,7 +249,7 @@ async fn earlier(directory: &Path, database: &DatabaseLocation) -> anyhow::Resul
         opened => opened?,
     };
     let found = async { anyhow::Ok((records.serial().await?, name(&records).await?)) }.await;
-    // As the backup was; somebody who reads it right now may be in the way, and does no harm.
+    // The backup needs no log again. If somebody is reading it, that fails, which does no harm.
     if let Err(error) = records.close_for_reading().await {
         tracing::debug!(%error, "the earlier backup keeps its log");
     }
@@ -265,7 +265,7 @@ async fn earlier(directory: &Path, database: &DatabaseLocation) -> anyhow::Resul
     Ok(Some(Earlier { serial, identity }))
 }
 
-/// A file of SQLite, and what it keeps beside itself while it is open.
+/// An SQLite file, and the files beside it while it is open.
 fn files(path: &Path) -> [PathBuf; 3] {
     ["", "-wal", "-shm"].map(|suffix| {
         let mut name = path.as_os_str().to_owned();
@@ -274,7 +274,7 @@ fn files(path: &Path) -> [PathBuf; 3] {
     })
 }
 
-/// Copies all records of one moment into a new file; returns what they name.
+/// Copies all records of one moment into a new file; returns the blobs that they name.
 async fn copy_records(source: &Records, path: &Path) -> anyhow::Result<Named> {
     for file in files(path) {
         match std::fs::remove_file(&file) {
@@ -302,7 +302,7 @@ fn put_in_place(directory: &Path, new: &Path, marker: &Marker) -> anyhow::Result
     let current = directory.join("records.db");
     let [new_file, new_log, _] = files(new);
     let [_, log, memory] = files(&current);
-    // A log belongs to the very file beside it: one that is left would be taken for the new file's.
+    // SQLite would take a log that is left here for the new file's.
     for log in [&new_log, &log] {
         if std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > 0) {
             bail!("`{}` is in use: another process has it open", log.display());

@@ -1,7 +1,7 @@
-//! Blobs carried from one store to another: hashed on the way, and looked for at the end.
+//! Copies blobs from one store to another: hashes them on the way, and looks for them at the end.
 //!
-//! the blobs that records name, less those that are there -> read, hashed, written -> [`Loss`]es.
-//! A blob arrives as what its name says or not at all.
+//! the blobs that records name, without those at the target -> read, hashed, written -> [`Loss`]es. A blob is only copied if it
+//! has the digest that is its name.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -37,7 +37,7 @@ impl std::fmt::Display for Loss {
     }
 }
 
-/// What was carried.
+/// The outcome of copying.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Carried {
     /// Blobs that were written, and their bytes.
@@ -46,20 +46,20 @@ pub(super) struct Carried {
     /// All blobs that are named and there, and their bytes.
     pub(super) there: u64,
     pub(super) there_bytes: u64,
-    /// What is not there; without the keys.
+    /// The missing blobs; without the keys.
     pub(super) lost: Vec<Loss>,
 }
 
-/// How to treat what is at the target already.
+/// How to treat blobs that the target has already.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
-    /// Whether to hash it again; what is damaged is replaced where blobs are files.
+    /// Whether to hash them again; damaged ones are replaced if blobs are files.
     pub(super) is_verifying: bool,
-    /// Whether to make it new if it is this old, because a sweep might come by before the records do.
+    /// Touch those that are this old, because a sweep might come before the records do.
     pub(super) touched_after: Option<Duration>,
 }
 
-/// What became of one blob.
+/// The outcome for one blob.
 enum BlobResult {
     Copied { size_bytes: u64 },
     There,
@@ -108,7 +108,7 @@ pub(super) async fn carry(
         }
     }
     drop(outcomes);
-    // What was there may have gone since, if somebody swept the target meanwhile.
+    // Blobs may have disappeared if the target was swept meanwhile.
     progress.begin("looking at what has arrived");
     let arrived = self::found(target, named, progress).await?;
     for (digest, expected) in &named.sizes {
@@ -141,7 +141,7 @@ struct Found {
     touched_at: SystemTime,
 }
 
-/// Those of the named blobs that are in `blobs`.
+/// Those of the named blobs that `blobs` has.
 async fn found(
     blobs: &BlobStore,
     named: &Named,
@@ -177,7 +177,7 @@ async fn bring(
     copy(source, target, digest, expected).await
 }
 
-/// Whether a blob that is there is good as it is.
+/// Whether the target's blob can stay as it is.
 async fn keep(
     target: &BlobStore,
     digest: &Digest,
@@ -190,7 +190,7 @@ async fn keep(
             Verdict::Whole => {}
             Verdict::Missing => return Ok(false),
             Verdict::Damaged { found } => {
-                // To put bytes under a name that is taken is to trust those that are there.
+                // A put does not overwrite an existing blob, so the damaged file is removed first.
                 let Some(path) = target.local_path(*digest) else {
                     bail!("{} at the target has the digest {found}", blob_name(digest));
                 };

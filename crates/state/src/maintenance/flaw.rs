@@ -1,4 +1,4 @@
-//! How messages and reports put what is wrong with a blob.
+//! Describes flaws of blobs in messages and reports.
 
 use std::fmt;
 

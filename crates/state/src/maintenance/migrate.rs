@@ -7,21 +7,21 @@ use store::{DatabaseLocation, OpenError, Records, RecordsOptions};
 /// The layout of the database, compared with what this program writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// As it writes them.
+    /// The one that this program writes.
     Current,
-    /// As an earlier version did.
+    /// An earlier one.
     Earlier {
         /// Their layout.
         found: u64,
-        /// That of this program.
+        /// The layout of this program.
         known: u64,
     },
 }
 
-/// Looks at the layout of records and blobs; changes nothing.
+/// Finds the layout of records and blobs; changes nothing.
 ///
 /// # Errors
-/// No store there, one that cannot be opened, or a later layout than this program knows.
+/// There is no store, it cannot be opened, or its layout is later than this program knows.
 pub async fn layout(config: &Config) -> anyhow::Result<Layout> {
     let location = config.database();
     if let DatabaseLocation::Sqlite(path) = &location
@@ -38,15 +38,15 @@ pub async fn layout(config: &Config) -> anyhow::Result<Layout> {
         Err(OpenError::OlderLayout { found, known, .. }) => Layout::Earlier { found, known },
         Err(error) => return Err(error.into()),
     };
-    // Blobs have had one layout so far: to open them is to check it.
+    // Blobs have had only one layout so far, which opening them checks.
     super::existing_blobs(&config.blobs(), &config.data_dir.join("spool")).await?;
     Ok(layout)
 }
 
-/// Brings the layout forward where it is an earlier one; returns what it was.
+/// Migrates an earlier layout; returns the layout before.
 ///
 /// # Errors
-/// As [`layout`]; the records are as they were then.
+/// As [`layout`]; the records have not changed then.
 pub async fn migrate(config: &Config) -> anyhow::Result<Layout> {
     let before = layout(config).await?;
     if before != Layout::Current {

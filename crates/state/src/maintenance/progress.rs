@@ -11,7 +11,7 @@ pub struct Progress(ProgressBar);
 impl Progress {
     /// A bar on stderr, if that is a terminal.
     pub fn on_terminal() -> Progress {
-        // It draws nothing where stderr is no terminal.
+        // It draws nothing if stderr is no terminal.
         Progress(ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()))
     }
 
@@ -39,12 +39,12 @@ impl Progress {
         self.0.set_message(what);
     }
 
-    /// This many are done.
+    /// Sets how many are done.
     pub fn reach(&self, done: u64) {
         self.0.set_position(done);
     }
 
-    /// One more is done.
+    /// Counts one more as done.
     pub fn step(&self) {
         self.0.inc(1);
     }

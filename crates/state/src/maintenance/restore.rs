@@ -17,7 +17,7 @@ use crate::identity;
 use crate::named_blobs::{Named, who_names};
 use crate::setup;
 
-/// What was restored.
+/// The outcome of a restore.
 #[derive(Clone, Debug)]
 pub struct RestoreReport {
     /// The serial that the store is at now.
@@ -28,7 +28,7 @@ pub struct RestoreReport {
     pub blobs: u64,
     /// Their bytes.
     pub blobs_bytes: u64,
-    /// Those of them that were copied now.
+    /// The blobs that were copied now.
     pub copied: u64,
     /// Bytes that were copied now.
     pub copied_bytes: u64,
@@ -38,12 +38,11 @@ pub struct RestoreReport {
     pub is_done: bool,
 }
 
-/// Brings what is in `directory` into the store of `config`, which must be empty. Where the directory
-/// lacks a blob that it names, the records are restored only if `is_loss_allowed`.
+/// Copies the backup in `directory` into the store of `config`, which must be empty. If the directory lacks a blob that its
+/// records name, it is restored only if `is_loss_allowed`.
 ///
 /// # Errors
-/// What cannot be read or written, with its place; a store that is not empty, with its serial. The store
-/// is empty then, or as it was.
+/// A file that cannot be read or written; a store that is not empty, with its serial. The store has not changed then.
 pub async fn restore(
     config: &Config,
     directory: &Path,
@@ -109,12 +108,12 @@ async fn bring(
     if named.serial == Serial::ZERO {
         bail!("there is nothing in the backup");
     }
-    // The restored store is called what the one in the backup is called. Its blobs are its own, or nobody's.
+    // The restored store gets the name in the backup. The target's blobs must have that name, or none.
     let Some(name) = identity::of_records(&source.records).await? else {
         bail!("there is nothing in the backup: its records are of no store");
     };
     identity::claim(target, &name, Some(&named), &config.blobs()).await?;
-    // Blobs of an attempt before this one may be old enough for another server's sweep.
+    // Blobs of an earlier attempt may be old enough for another server's sweep.
     let manner = Manner { is_verifying: false, touched_after: Some(config.store.sweep_grace / 4) };
     let Carried { copied, copied_bytes, there, there_bytes, mut lost } =
         carry(&source.blobs, target, &named, manner, progress).await?;
@@ -128,8 +127,8 @@ async fn bring(
     let is_done = lost.is_empty() || is_loss_allowed;
     let mut serial = Serial::ZERO;
     if is_done {
-        // These records are wanted, also where the blobs know later ones; before the records, so that no start finds the
-        // one without the other.
+        // The administrator wants these records, even if the blobs know later ones. This comes before the records, so that no
+        // start finds them with the higher serial.
         target.reset_serial(&name, named.serial).await?;
         progress.begin("copying records");
         serial = source.records.copy_into(records).await.map_err(not_empty)?;

@@ -1,7 +1,7 @@
-//! [`sweep()`]: blobs that no record names are deleted, by hand or by the server's task.
+//! [`sweep()`]: deletes blobs that no record names, by hand or by the server's task.
 //!
-//! the time -> the names in the records -> what would go -> (not suspiciously much) -> the sweep. In this order
-//! nothing that a record names is ever deleted, however many processes write and sweep meanwhile.
+//! the time -> the names in the records -> the blobs to delete -> a check that they are not suspiciously many -> the sweep. In
+//! this order no blob that a record names is ever deleted, however many processes write and sweep meanwhile.
 
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
@@ -16,10 +16,10 @@ use crate::named_blobs::Named;
 /// Fewer blobs than this are deleted without asking how many there are in all.
 const SUSPICIOUS_MIN: usize = 100;
 
-/// What to sweep.
+/// How to sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct SweepPlan {
-    /// How old a blob must be; longer than it takes from putting one to committing its record.
+    /// The minimum age of a blob; longer than the time between putting one and committing its record.
     pub grace: Duration,
     /// Only look.
     pub is_dry_run: bool,
@@ -27,8 +27,8 @@ pub struct SweepPlan {
     pub is_forced: bool,
 }
 
-/// What a server has read of the records: a sweep keeps the blobs that they named, also if somebody has taken rows out of
-/// the database since.
+/// The records that a server has read: a sweep keeps the blobs that they name, even if rows were removed from the database
+/// since.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// The serial up to which it has read.
@@ -37,7 +37,7 @@ pub struct Known {
     pub digests: HashSet<Digest>,
 }
 
-/// What came of a sweep.
+/// The outcome of a sweep.
 #[derive(Clone, Debug)]
 pub struct SweepOutcome {
     /// The serial of the records that were asked.
@@ -46,28 +46,28 @@ pub struct SweepOutcome {
     pub named: u64,
     /// Blobs that the records named when they were read, and do not name at the same serial: no commit has done that.
     pub vanished: u64,
-    /// What was found, and deleted.
+    /// The blobs that were found, and deleted.
     pub report: SweepReport,
-    /// Nothing was deleted, because it would have been more than half of all blobs: these are not the
-    /// records that belong to these blobs, or much was deleted on purpose.
+    /// Nothing was deleted, because it would have been more than half of all blobs: the blobs do not belong to these records,
+    /// or much was deleted on purpose.
     pub is_refused: bool,
 }
 
-/// Deletes the blobs that no record names, by `plan`, except those that are `known`.
+/// Deletes the blobs that no record names, by `plan`, except those that `known` names.
 ///
 /// # Errors
-/// Records and blobs that do not carry the same name; what cannot be read or deleted; what was deleted until then
-/// stays deleted.
+/// Records and blobs with different names; files that cannot be read or deleted. Blobs that were deleted until then stay
+/// deleted.
 pub async fn sweep(store: &Store, plan: SweepPlan, known: &Known) -> anyhow::Result<SweepOutcome> {
     if !plan.is_dry_run {
-        // However many blobs there are, and whatever was forced: those of a store that is not known stay.
+        // Always checked, even with `is_forced`: blobs of an unknown store stay.
         identity::check_before_sweep(store).await?;
     }
-    // Taken first: what is put from now on is young.
+    // Taken first: blobs that are put from now on are young.
     let now = SystemTime::now();
     let named = Named::read(&store.records).await?;
     if !plan.is_dry_run {
-        // What is deleted for these records, no older ones may miss.
+        // Older records might need the blobs that are deleted now, so they must not be used again.
         store.blobs.note_serial(named.serial).await?;
     }
     let vanished = match known.serial == named.serial {
@@ -77,7 +77,7 @@ pub async fn sweep(store: &Store, plan: SweepPlan, known: &Known) -> anyhow::Res
     let is_named = |digest: &Digest| named.contains(digest) || known.digests.contains(digest);
     let mut is_refused = false;
     let may_remove = |seen: &SweepReport| {
-        // The wrong database beside these blobs names none of them.
+        // The wrong database would name none of these blobs.
         is_refused = !plan.is_dry_run && !plan.is_forced && is_suspicious(seen);
         !plan.is_dry_run && !is_refused
     };

@@ -1,8 +1,8 @@
-//! [`verify()`]: everything in a store looked at, and every fault told by name.
+//! [`verify()`]: checks everything in a store, and reports every fault by name.
 //!
-//! the database's own check -> each record read by its surface -> its blobs named, there, and as large as
-//! they should be -> each blob hashed again. Servers may write meanwhile: what was deleted and swept while
-//! it was looked at is no fault. Nothing is changed. Takes as much memory as serving the store does.
+//! the database's own check -> each surface reads its records -> their blobs must exist, with the right size -> each blob is
+//! hashed again. Servers may write meanwhile: a blob that was deleted and swept during the check is no fault. Nothing is
+//! changed. Takes as much memory as serving the store does.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -25,7 +25,7 @@ use crate::stored::Stored;
 pub enum Fault {
     /// In the database as a whole.
     Database {
-        /// What.
+        /// What is wrong.
         flaw: String,
     },
     /// In one record.
@@ -33,14 +33,14 @@ pub enum Fault {
         /// Its key.
         #[serde(serialize_with = "as_text")]
         key: Key,
-        /// What.
+        /// What is wrong.
         flaw: String,
     },
     /// In an article.
     Article {
         /// Its name.
         name: String,
-        /// What.
+        /// What is wrong.
         flaw: String,
     },
     /// In a blob that records name.
@@ -48,7 +48,7 @@ pub enum Fault {
         /// The blob.
         #[serde(serialize_with = "as_text")]
         digest: Digest,
-        /// What.
+        /// What is wrong.
         flaw: String,
         /// Some of the keys of the records that name it.
         #[serde(serialize_with = "as_texts")]
@@ -56,7 +56,7 @@ pub enum Fault {
     },
 }
 
-/// What was looked at, and what was found.
+/// The outcome of a check.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct VerifyReport {
     /// The store's serial when it was read.
@@ -64,19 +64,19 @@ pub struct VerifyReport {
     pub serial: Serial,
     /// Records by the first segment of their keys.
     pub records: BTreeMap<String, u64>,
-    /// Of them, those that say that something was deleted.
+    /// Of the records, those of deleted keys.
     pub records_deleted: u64,
     /// Blobs that records name.
     pub blobs_named: u64,
-    /// The bytes of those that are there.
+    /// Bytes of the named blobs that exist.
     pub blobs_named_bytes: u64,
-    /// Of them, those that were hashed again.
+    /// Of the named blobs, those that were hashed again.
     pub blobs_hashed: u64,
     /// Blobs that no record names: a sweep takes them once they are old enough.
     pub blobs_unnamed: u64,
     /// Their bytes.
     pub blobs_unnamed_bytes: u64,
-    /// What is wrong.
+    /// The faults.
     pub faults: Vec<Fault>,
 }
 
@@ -131,8 +131,8 @@ async fn look(store: &Store, is_quick: bool, progress: &Progress) -> anyhow::Res
     Ok(report)
 }
 
-/// That records and blobs do not belong together, if they do not. Blobs that name no store are those of an earlier
-/// version, and no fault.
+/// The fault that records and blobs do not belong together, if so. Blobs without a name are those of an earlier version, and no
+/// fault.
 async fn strangers(store: &Store) -> anyhow::Result<Option<String>> {
     let known = identity::of_records(&store.records).await?;
     let found = match store.blobs.identity().await {
@@ -226,7 +226,7 @@ async fn look_at_blobs(
             suspects.insert(entry.digest, wrong_size(entry.size_bytes, expected));
         }
     }
-    // A listing may pass by what is put again meanwhile.
+    // A listing may skip a blob that is put again meanwhile.
     for (digest, expected) in absent {
         match (store.blobs.size_bytes(digest).await?, expected) {
             (None, _) => drop(suspects.insert(digest, "is missing".to_owned())),
@@ -249,7 +249,7 @@ async fn look_at_blobs(
     let mut faults: Vec<(Digest, String)> = suspects.into_iter().collect();
     faults.sort_unstable();
     for (digest, flaw) in faults {
-        // What nobody names any more may well have been swept.
+        // A blob that no record names any more may have been swept.
         if let Some(named_by) = named_by.remove(&digest) {
             report.faults.push(Fault::Blob { digest, flaw, named_by });
         }
@@ -277,7 +277,7 @@ async fn rehash(
             Ok(Verdict::Whole) => continue,
             Ok(Verdict::Missing) => "is missing".to_owned(),
             Ok(Verdict::Damaged { found }) => damaged(&found),
-            // One bad block is a fault; a store that is away is the end.
+            // A damaged block is a fault; if the store is unreachable, the check ends.
             Err(error) if error.is_temporary() => return Err(error.into()),
             Err(error) => format!("cannot be read: {error}"),
         };

@@ -1,8 +1,7 @@
 //! [`changes`]: the changes that a batch makes to users, tokens and rights, for the security log.
 //!
-//! They are computed from the batch, at the one place that all writes pass through, so no way to change a right is
-//! forgotten. A change is logged when it is committed; if nobody waits for the commit any more, it is logged with an
-//! unknown outcome.
+//! They are computed from the batch, at the one place that all writes pass through, so no way to change a right is missed. A
+//! change is logged when it is committed; if the caller no longer waits for the commit, it is logged with an unknown outcome.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
