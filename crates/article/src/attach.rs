@@ -38,7 +38,7 @@ impl Default for AttachmentLimits {
 /// The condition on the file that has the name now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// None: the write adds the file, or replaces the one that exists.
+    /// No precondition: the write adds the file, or replaces the one that exists.
     Anything,
     /// The preconditions of a request. Without either header, the name must be free.
     Headers {
@@ -88,7 +88,7 @@ pub struct CheckedAttachment {
 /// Why a change of a file is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AttachmentError {
-    /// There is no such article.
+    /// The article does not exist.
     #[error("there is no article `{article}` that could have an attachment")]
     NoArticle {
         /// Its name.
@@ -106,7 +106,7 @@ pub enum AttachmentError {
         /// The name that it had.
         article: ArticleName,
     },
-    /// There is no such file.
+    /// The file does not exist.
     #[error("`{article}` has no attachment `{name}`")]
     NoFile {
         /// The article.
@@ -114,8 +114,8 @@ pub enum AttachmentError {
         /// The file.
         name: AttachmentName,
     },
-    /// The precondition of the request does not hold: there is another file than it names, or none, or one where it expects
-    /// none.
+    /// The precondition of the request does not hold: it names another file than the existing one, or one where none exists, or
+    /// none where one exists.
     #[error(
         "the attachment `{name}` of `{article}` is not as the precondition of the request says: it was added, replaced or \
          removed in between"
@@ -198,8 +198,8 @@ pub enum AttachmentError {
 }
 
 impl AttachmentError {
-    /// The message for a writer who may not read the article: it names the bounds, but not how many files there are, or how
-    /// large they are.
+    /// The message for a writer who may not read the article: it names the bounds, but neither the number nor the sizes of the
+    /// files.
     pub fn blind(&self) -> String {
         match self {
             AttachmentError::TooMany { article, files_max, .. } => format!(

@@ -40,7 +40,7 @@ pub struct Attachment {
     pub at: Timestamp,
 }
 
-/// What was done with the files of an article.
+/// The kind of change of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachmentAct {
     /// A file was added.
@@ -58,7 +58,7 @@ pub enum AttachmentAct {
 pub struct AttachmentChange {
     /// The number of the change, from 1; 0 if the record does not have the change any more.
     pub number: u64,
-    /// What was done.
+    /// The kind of change.
     pub act: AttachmentAct,
     /// The file; `None` if all files were removed.
     pub name: Option<AttachmentName>,
@@ -108,7 +108,7 @@ impl Attachments {
         &self.files
     }
 
-    /// The file of this name.
+    /// The file with this name.
     pub fn file(&self, name: &str) -> Option<&Attachment> {
         let at = self.files.binary_search_by(|file| file.name.as_str().cmp(name)).ok()?;
         self.files.get(at)
@@ -168,8 +168,8 @@ impl Attachments {
         self.changes.iter().filter(move |change| !is_known(change))
     }
 
-    /// The last change of each file since the article was last deleted. A file counts as added if the record has no change of it
-    /// any more.
+    /// The last change of each file since the article was last deleted. A file whose changes the record no longer has counts as
+    /// added.
     pub(crate) fn last_of_each_file(&self) -> Vec<AttachmentChange> {
         let is_cleared = |change: &AttachmentChange| change.act == AttachmentAct::Cleared;
         let start = self.changes.iter().rposition(is_cleared).map_or(0, |at| at + 1);
@@ -193,7 +193,7 @@ impl Attachments {
         unkept.chain(last).collect()
     }
 
-    /// What takes the place of a record that cannot be read.
+    /// Replaces a record that cannot be read.
     pub(crate) fn unreadable(serial: Serial) -> Attachments {
         Attachments { serial, is_unreadable: true, ..Attachments::default() }
     }

@@ -1,8 +1,8 @@
-//! [`AttachmentName`]: which names files of articles may have, and how a file of that name is sent.
+//! [`AttachmentName`]: the valid names of an article's files, and how a file is sent.
 //!
 //! A name is one segment of a URL and the name of a file in an exported folder. So it follows the rules for a segment of an
-//! article's name, and cannot begin with a dot. How the bytes are sent depends on the name alone: a browser is told to save what
-//! it could run, whatever media type the uploader gave.
+//! article's name, and cannot begin with a dot. How the bytes are sent depends on the name alone: a browser is told to save
+//! files that it could run, whatever media type the uploader gave.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -49,7 +49,7 @@ const PICTURES: [(&str, &str); 6] = [
     ("webp", "image/webp"),
 ];
 
-/// Texts that are shown as they are.
+/// Extensions of texts that browsers show.
 const TEXTS: [&str; 6] = ["csv", "diff", "log", "md", "patch", "txt"];
 
 impl AttachmentName {
@@ -107,8 +107,8 @@ impl AttachmentName {
         Ok(AttachmentName(name.into()))
     }
 
-    /// The name for a file with this name, or path, on its sender's machine. White space that a name cannot have becomes a plain
-    /// space, and other such characters are left out: systems put narrow spaces into names of screenshots, and emoji have
+    /// The name for a file that has this name, or path, on its sender's machine. White space that a name cannot have becomes a
+    /// plain space, and other such characters are left out: systems put narrow spaces into names of screenshots, and emoji have
     /// invisible parts.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl AttachmentName {
         &self.0
     }
 
-    /// How a file of this name is sent.
+    /// How a file with this name is sent.
     pub fn sent_as(&self) -> SentAs {
         let ending = self.0.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
         let ending = ending.unwrap_or_default();
@@ -143,7 +143,7 @@ impl AttachmentName {
         SentAs { media_type, is_inline: false }
     }
 
-    /// Whether an article shows a file of this name as a picture.
+    /// Whether an article shows a file with this name as a picture.
     pub fn is_picture(&self) -> bool {
         self.sent_as().media_type.starts_with("image/")
     }

@@ -1,4 +1,4 @@
-//! [`Content`]: what an article consists of, apart from the bytes themselves.
+//! [`Content`]: facts about the content of an article, without its bytes.
 //!
 //! bytes, as they arrive -> [`Inspector`] -> media type, title -> [`Content`]
 
@@ -9,7 +9,7 @@ use ::record::Digest;
 
 use crate::title::title;
 
-/// What an article consists of. Its bytes are the blob of its digest.
+/// Facts about the content of an article. Its bytes are the blob with its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     /// SHA-256 of the bytes: the name of their blob.

@@ -1,9 +1,9 @@
-//! [`ArticleChange`]: what a record changed among the articles, for those who follow them.
+//! [`ArticleChange`]: what a record changed among the articles, for followers.
 //!
 //! a record's key, the state before and one that has it -> [`ArticleChange::of`] -> what is added, changed or removed. An
-//! article that is renamed is removed under the old name and added under the new one. The move of its earlier revisions and of
-//! its files is not a change, and neither is a redirect that is pointed at the new name. Only the state before tells such a
-//! redirect from a new one: without that state, the removal is told once too often rather than never.
+//! article that is renamed is removed under the old name and added under the new one. Moving its earlier revisions and its
+//! files is no change, and neither is pointing a redirect at the new name. Only the state before distinguishes such a redirect
+//! from a new one: without it, the removal is reported once too often rather than never.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::attachment::{self, ATTACHMENTS_KIND, AttachmentAct, AttachmentChange,
 use crate::record::{KIND, parse_key};
 use crate::{ArticleName, Kind, Revision, RevisionFacts, Snapshot};
 
-/// The article whose files the record under `key` has, and the changes of these files; `None` for any other record. No change is
-/// told for the files of a deleted article, since its deletion is told. `before` is the state that was told last, any number of commits ago.
-/// With it, renaming the article is no change of its files; a record keeps a bounded number of changes, and only these are told.
-/// Without it, the last change of each file is told, so that no file is missed.
+/// The article whose files the record under `key` has, and the changes of these files; `None` for any other record. For a
+/// deleted article, only the deletion is reported, not the files. `before` is the state that was reported last, any number of
+/// commits ago. With it, renaming the article is no change of its files; the record has a bounded number of changes, and only
+/// these are reported. Without it, the last change of each file is reported, so that no file is missed.
 pub fn attachment_changes(
     key: &Key,
     before: Option<&Snapshot>,
@@ -50,16 +50,15 @@ pub struct ArticleChange {
     pub name: ArticleName,
     /// The revision: its number, its author, its time.
     pub revision: Arc<RevisionFacts>,
-    /// What became of the article.
+    /// Whether the article was added, changed or removed.
     pub kind: ChangeKind,
-    /// What is different from the revision before, for an article that was there: `content`, `content_type`, `title`.
+    /// The fields that differ from the revision before, for an article that existed: `content`, `content_type`, `title`.
     pub fields: Vec<&'static str>,
 }
 
 impl ArticleChange {
-    /// What the record under `key` did; None if it is no revision, one that cannot be read, or one that only went along
-    /// when an article was renamed. `before` is the state that was told last, any number of commits ago; None if it is not
-    /// known.
+    /// The change that the record under `key` made; `None` if it is no revision, cannot be read, or was only moved when an
+    /// article was renamed. `before` is the state that was reported last, any number of commits ago; `None` if it is not known.
     pub fn of(key: &Key, before: Option<&Snapshot>, after: &Snapshot) -> Option<ArticleChange> {
         let (name, number) = parse_key(key.after(KIND)?)?;
         let revision = after.revision(&name, number)?.clone();

@@ -1,4 +1,4 @@
-//! Versioned articles: how they are stored, when a write may replace one, and how they are shown.
+//! Versioned articles: their stored form, when a write may replace one, and their JSON.
 //!
 //! ```text
 //! store records ─► Snapshot::apply ─► Snapshot ─► latest, revision, history, list ─► render

@@ -60,7 +60,7 @@ pub fn of_name(name: &ArticleName) -> Option<ContentType> {
     let (stem, ending) = segment.rsplit_once('.')?;
     let ending = ending.to_ascii_lowercase();
     let at = ENDINGS.binary_search_by(|(known, _)| (*known).cmp(&ending)).ok()?;
-    // A name that consists only of an ending, such as `.md`, is a hidden file without one.
+    // A name that is only an extension, such as `.md`, is a hidden file without one.
     let told = (!stem.is_empty()).then(|| ENDINGS[at].1)?;
     ContentType::parse(told).ok()
 }

@@ -22,11 +22,11 @@ pub enum Merge {
     Clean(String),
     /// Some places were changed on both sides.
     Conflict {
-        /// The text, with the versions of those places between markers that name the versions:
-        /// `<<<<<<< version 5 (latest)`, `||||||| version 3 (base)`, `=======`, `>>>>>>> this write`.
-        /// The markers are longer than such runs of characters in the texts.
+        /// The text; at each such place it has all versions, between markers that name them: `<<<<<<< version 5 (latest)`,
+        /// `||||||| version 3 (base)`, `=======`, `>>>>>>> this write`. The markers are longer than such runs of characters in
+        /// the texts.
         text: String,
-        /// Those places, in order.
+        /// The places that both changed, in order.
         hunks: Vec<Hunk>,
     },
     /// There is no proposal.
@@ -36,9 +36,9 @@ pub enum Merge {
 /// A place that both sides changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hunk {
-    /// Its first line in the base, from 1; if there it is empty, the line that it comes before.
+    /// Its first line in the base, from 1; if the place is empty there, the line after it.
     pub base_line: usize,
-    /// Its lines as they were in the base.
+    /// Its lines in the base.
     pub base: String,
     /// Its lines in the latest revision.
     pub latest: String,
@@ -58,7 +58,7 @@ pub enum NotMergeable {
     /// At least one side is not text.
     #[error("only text can be merged")]
     NotText,
-    /// It would take too long.
+    /// Comparing would take too long.
     #[error(transparent)]
     TooLarge(DifferenceError),
 }

@@ -49,11 +49,11 @@ pub enum ArticleNameError {
         code = *.character as u32
     )]
     Character {
-        /// The text, with such characters escaped.
+        /// The text, with these characters escaped.
         name: String,
         /// The first such character.
         character: char,
-        /// What is wrong with it.
+        /// A description of the character.
         what: &'static str,
     },
     /// A segment that begins or ends with a space, or begins with a mark that would sit on the slash.
@@ -63,7 +63,7 @@ pub enum ArticleNameError {
         name: String,
         /// The segment.
         segment: String,
-        /// What is wrong with it.
+        /// What is wrong with the name.
         what: &'static str,
     },
     /// A percent sign followed by two hexadecimal digits: the name was encoded twice.

@@ -3,12 +3,12 @@
 use crate::name::is_number;
 use crate::{ArticleName, ArticleNameError, Revision, RevisionError};
 
-/// An article, and which of its pages is asked for.
+/// An article, and one of its pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArticlePath {
     /// The article.
     pub name: ArticleName,
-    /// The page that is asked for.
+    /// The page.
     pub target: Target,
 }
 

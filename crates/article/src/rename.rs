@@ -1,9 +1,9 @@
-//! Renaming: all revisions of an article go to another name, and the old name redirects there.
+//! Renaming: moves all revisions of an article to another name; the old name redirects there.
 //!
-//! A number is never used twice under a name, so nobody who holds a version of the old name, as a base or in a cache, is
-//! deceived: the redirect is the next revision there, and a new article of that name goes on after it. Redirects to an
-//! article follow it when it is renamed again, so that none leads to another. A name is free if it was never used, or if
-//! it redirects to the article itself: then that comes back.
+//! A number is never used twice under a name, so a version of the old name, as a base or in a cache, never means something
+//! else: the redirect is the next revision there, and a new article of that name goes on after it. Redirects to an article
+//! follow it when it is renamed again, so that none leads to another. A name is free if it was never used, or if it redirects
+//! to the article itself: then the article returns to it.
 
 use ::record::{Batch, Expected, Serial};
 use jiff::Timestamp;
@@ -37,8 +37,8 @@ pub struct Rename {
 }
 
 impl Rename {
-    /// Checks this renaming against `snapshot`. The caller commits the batch of the result, which names the article by its
-    /// new name. The blobs of all its revisions have to be touched before.
+    /// Checks this renaming against `snapshot`. The caller commits the batch of the result, which names the article by its new
+    /// name, and before that touches the blobs of all its revisions.
     ///
     /// # Errors
     /// [`WriteError`], for the first rule that it breaks.
@@ -86,7 +86,7 @@ impl Rename {
             _ => Expected::Absent,
         };
         if is_new && moved.first().is_none_or(|first| first.revision > Revision::FIRST) {
-            // Its numbers begin later. Who makes an article of the new name meanwhile meets this one here.
+            // Its numbers begin later, so this key conflicts with a writer who creates an article of the new name meanwhile.
             batch = batch.delete(key(to, Revision::FIRST), expected(Revision::FIRST));
         }
         for facts in moved {
@@ -103,8 +103,8 @@ impl Rename {
             let (body, blobs) = render(&kind, facts.base, &facts.author, &facts.comment, facts.at);
             batch = batch.put(key(from, *number), Expected::At(facts.serial), body, blobs);
         }
-        // The record of the files moves to the new name. A write of a file at the same time is either committed before, and the
-        // renaming is decided anew, or it is refused and learns the new name.
+        // The record of the files moves to the new name. If a file is written at the same time, either that is committed first
+        // and the renaming is decided again, or it is refused and its writer learns the new name.
         let (key_before, key_now) = (attachments_key(name), attachments_key(to));
         batch = match attachments {
             Some(all) => {
@@ -158,7 +158,7 @@ impl Rename {
 pub struct Redirect {
     /// The name.
     pub name: ArticleName,
-    /// Where it leads: an article that is there.
+    /// The target: an article that exists.
     pub to: ArticleName,
     /// Who makes it.
     pub author: String,
@@ -184,7 +184,7 @@ impl Redirect {
         let Some(latest) = latest else { return Err(WriteError::NotFound { name: to.clone() }) };
         let (base, revision, at) = (Revision::NONE, Revision::FIRST, whole_microseconds(*at));
         let (body, blobs) = render(&Kind::Redirect { to: to.clone() }, base, author, comment, at);
-        // If the article gets another name meanwhile, its revision is not here any more.
+        // If the article is renamed meanwhile, this revision is missing, and the batch fails.
         let batch = Batch::new()
             .put(key(name, revision), Expected::At(Serial::ZERO), body, blobs)
             .check(key(to, latest.revision), Expected::Present);
@@ -201,7 +201,7 @@ mod tests {
     use crate::testing::{Store, delete, name, put, rename, restore};
     use crate::{ArticleChange, ListQuery};
 
-    /// What is at a name: its revisions, and where they lead.
+    /// Compares the revisions at a name, and where they redirect.
     #[track_caller]
     fn check(store: &Store, at: &str, expected: &str) {
         let article = store.snapshot.article(&name(at)).expect(at);
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(article.lacking(&store.snapshot).collect::<Vec<_>>(), [], "{at}");
     }
 
-    /// Which numbers an article lacks if the records of some are lost.
+    /// Compares which numbers an article lacks if the records of some are lost.
     #[track_caller]
     fn check_lacking(store: &Store, at: &str, lost: &[u32], expected: &[u32]) {
         let lose = |number: &u32| ::record::Record {
@@ -269,7 +269,7 @@ mod tests {
             after.serial = before.serial;
             assert_eq!(**before, after);
         }
-        // A writer who has the latest revision of before is told.
+        // A writer with the latest revision from before the renaming is told, as its tag has changed.
         let latest = article.latest().expect("a revision");
         assert_ne!(latest.tag, before[2].tag);
         assert_eq!((latest.content(), latest.base), (before[2].content(), Revision(3)));
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!((written(0), written(5)), (None, None));
         assert!(written(4).is_some_and(|facts| facts.redirect().is_some()));
         assert_eq!(article.redirect_of(Revision(2)), None);
-        // A redirect is in no list, except in that of what is gone.
+        // Only the list with deleted articles has a redirect.
         let list = |with_deleted| {
             let query = ListQuery { with_deleted, ..ListQuery::default() };
             store.snapshot.list(&query).articles.len()
@@ -327,7 +327,7 @@ mod tests {
         let mut store = Store::default();
         store.write(&put("a", 0, "one"));
         store.rename(&rename("a", 1, "b"));
-        // Nobody who has seen the old article overwrites anything.
+        // A writer who has seen the old article cannot overwrite anything.
         for base in [0, 1] {
             let error = store.check(&put("a", base, "two")).expect_err("renamed");
             assert_eq!(error.code(), "renamed", "{error}");
@@ -339,14 +339,14 @@ mod tests {
         assert_eq!(news(&store, written, None), ["changed a@4"]);
         check(&store, "a", "2 to b, 3 put, 4 put");
         refused(&store, &rename("b", 2, "a"), "name_taken");
-        // It is renamed, too: each number leads to the article that had it.
+        // The new article is renamed, too: each number leads to the article that had it.
         store.rename(&rename("a", 4, "d"));
         check(&store, "d", "3 put, 4 put, 5 from a");
         let old = store.snapshot.article(&name("a")).expect("a");
         let to = |number| old.redirect_of(Revision(number)).map_or("", ArticleName::as_str);
         assert_eq!([to(1), to(2), to(3), to(4), to(5)], ["b", "b", "d", "d", "d"]);
         refused(&store, &rename("b", 2, "a"), "name_taken");
-        // What led to `b` follows it, though it is not the latest of `a`.
+        // The redirect to `b` follows it, though it is not the latest revision of `a`.
         let (before, written) = (store.snapshot.clone(), store.log.len());
         store.rename(&rename("b", 2, "e"));
         for before in [Some(&before), None] {
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn two_who_write_at_once_do_not_miss_each_other() {
         let limits = Limits::default();
-        // Also where their numbers have nothing in common.
+        // The same holds if their numbers do not overlap.
         let decided = |at: usize, store: &Store| {
             let renames = [rename("a", 3, "new"), rename("b", 2, "new"), rename("x", 6, "new")];
             match renames.get(at) {
@@ -445,7 +445,7 @@ mod tests {
         let moving = renamed("b", 2, "new").expect("allowed");
         let text = store.check(&put("b", 2, "text")).expect("allowed");
         let elsewhere = renamed("b", 2, "elsewhere").expect("allowed");
-        // Somebody writes over a redirect, and its article comes back.
+        // A writer overwrites a redirect, and then its article returns.
         let back = renamed("d", 2, "c").expect("allowed");
         let over = store.check(&put("c", 2, "new")).expect("allowed");
         for (first, second) in [
@@ -484,7 +484,7 @@ mod tests {
         ] {
             assert_eq!(outcome(&store, from, to).map(|it| it.revision), Err(code), "{from} {to}");
         }
-        // It follows the article, which can get its name, and misses no renaming.
+        // The redirect follows the article through each renaming, and the article can take its name.
         let late = outcome(&store, "late", "a").expect("allowed");
         store.rename(&rename("a", 1, "b"));
         check(&store, "old", "1 to b");

@@ -61,7 +61,7 @@ struct WireHistory<'a> {
     deleted: bool,
     /// Latest first.
     versions: Vec<WireRevision<'a>>,
-    /// The `before` of the next page, which has older revisions; null if there are none.
+    /// The `before` of the next page, with older revisions; null if there are none.
     next_before: Option<u32>,
 }
 
@@ -163,7 +163,7 @@ struct WireFound<'a> {
 struct WireHit<'a> {
     #[serde(flatten)]
     latest: WireRevision<'a>,
-    /// Where the words are: `name`, `title`, `text`.
+    /// Where the words were found: `name`, `title`, `text`.
     found_in: Vec<&'static str>,
 }
 
@@ -249,7 +249,7 @@ impl<'a> WireRevision<'a> {
     }
 }
 
-/// Whether the reader may learn of this other name of an article.
+/// Whether the reader may learn this other name of an article.
 pub type Names<'a> = &'a dyn Fn(&ArticleName) -> bool;
 
 /// One revision as JSON, in the form above: the answer to a write.
@@ -257,8 +257,8 @@ pub fn revision(name: &ArticleName, facts: &RevisionFacts, names: Names<'_>) -> 
     json(&WireRevision::of(name, facts, names))
 }
 
-/// One revision, for a writer who may not read it. If they restored a content, which they have not seen, nothing of
-/// it is shown.
+/// One revision, for a writer who may not read it. If they restored a content, nothing of it is shown, since they have not seen
+/// it.
 pub fn blind_revision(name: &ArticleName, facts: &RevisionFacts) -> Bytes {
     let shown = WireRevision::of(name, facts, &|_| false);
     if shown.restored_from.is_none() {
@@ -272,7 +272,7 @@ pub fn attachment(article: &ArticleName, file: &Attachment) -> Bytes {
     json(&WireStoredAttachment { article: article.as_str(), file: WireAttachment::of(file) })
 }
 
-/// A file of an article: the answer to a write by a sender who may not read the article. It has only what they sent.
+/// A file of an article: the answer to a write by a sender who may not read the article. It has only what the sender sent.
 pub fn blind_attachment(article: &ArticleName, file: &Attachment) -> Bytes {
     let (name, size_bytes, sha256) = (file.name.as_str(), file.size_bytes, file.digest.to_string());
     json(&WireBlindAttachment { article: article.as_str(), name, size_bytes, sha256 })
@@ -289,7 +289,7 @@ pub fn attachment_refusal(error: &AttachmentError, may_read: bool) -> Map<String
     members
 }
 
-/// The files of an article, and what was done with them last: `{"article", "attachments": […], "size_bytes", "changes": […]}`.
+/// The files of an article, and their last changes: `{"article", "attachments": […], "size_bytes", "changes": […]}`.
 pub fn attachments(article: &ArticleName, attachments: Option<&Attachments>) -> Bytes {
     let changes = attachments.map(Attachments::changes).unwrap_or_default();
     json(&WireAttachments {

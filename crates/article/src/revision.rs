@@ -1,4 +1,4 @@
-//! [`Revision`]: the number of a revision, and [`RevisionFacts`]: what is known about it.
+//! [`Revision`]: the number of a revision, and [`RevisionFacts`]: the facts about it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -74,19 +74,19 @@ pub enum Kind {
         /// The content.
         content: Content,
     },
-    /// The article that had this name has another one now, with all its earlier revisions.
+    /// The article that had this name was renamed, with all its earlier revisions.
     Redirect {
         /// Its name now. The only fact of a revision that changes: it follows the article when that is renamed again.
         to: ArticleName,
     },
 }
 
-/// What is known about one revision, apart from its bytes. It never changes.
+/// The facts about one revision, without its bytes. They never change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RevisionFacts {
     /// Its number, from 1.
     pub revision: Revision,
-    /// What it did.
+    /// What the revision did.
     pub kind: Kind,
     /// The revision that it was made from: the one before it, or [`Revision::NONE`].
     pub base: Revision,
@@ -118,7 +118,7 @@ impl RevisionFacts {
         self.content().is_none()
     }
 
-    /// Where a redirect leads; `None` for every other revision.
+    /// The target of a redirect; `None` for every other revision.
     pub fn redirect(&self) -> Option<&ArticleName> {
         match &self.kind {
             Kind::Redirect { to } => Some(to),

@@ -40,7 +40,7 @@ struct Changed {
     text: Option<Arc<str>>,
 }
 
-/// Separates name and title, so that no match crosses from one into the other.
+/// Separates name and title, so that no match spans both.
 const BETWEEN: char = '\n';
 
 /// `text` in upper case, character by character, wherever both cases are single characters: `ς`, `σ` and `Σ` become
@@ -137,7 +137,7 @@ impl Search {
             }
             found.push(name.clone());
         }
-        // Between those that changed, there may be others of the index.
+        // The index may have other names between those that changed.
         if is_all {
             found.extend(changed.cloned());
         }

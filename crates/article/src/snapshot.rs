@@ -44,7 +44,7 @@ pub struct Applied {
     pub troubles: Vec<UnreadableRecord>,
 }
 
-/// What a link to a name leads to.
+/// The target of links to a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Linked {
     Nothing,
@@ -58,7 +58,7 @@ enum Linked {
 pub struct Article {
     /// Its name.
     pub name: ArticleName,
-    /// Ascending by number. Without trouble they are 1, 2, 3 …, apart from those that went to another name.
+    /// Ascending by number. Without damage they are 1, 2, 3 …, except those that moved to another name.
     revisions: Vector<Arc<RevisionFacts>>,
     /// Revisions whose records could not be read; ascending.
     unreadable: Vec<Revision>,
@@ -126,12 +126,12 @@ impl Article {
         self.latest().is_none_or(|facts| facts.is_deleted())
     }
 
-    /// Where the article is now that had this name; `None` for a name that has an article of its own.
+    /// The current name of the article that had this name; `None` if the name has an article.
     pub fn redirect(&self) -> Option<&ArticleName> {
         self.latest()?.redirect()
     }
 
-    /// Where this revision is now, if the article that had it has been renamed since.
+    /// The current name of the article that had this revision, if it has been renamed since.
     pub fn redirect_of(&self, revision: Revision) -> Option<&ArticleName> {
         let at = match self.position(revision) {
             Ok(at) | Err(at) => at,
@@ -156,8 +156,8 @@ impl Article {
         self.revisions.get(next).is_some_and(|next| next.serial == facts.serial)
     }
 
-    /// Numbers below the highest that no revision has, whether it can be read or not, and that no renaming explains.
-    /// Ascending. `snapshot` is the one with this article.
+    /// Numbers below the highest that no revision has, readable or not, and that no renaming explains. Ascending. `snapshot` is
+    /// the one with this article.
     pub fn lacking(&self, snapshot: &Snapshot) -> impl Iterator<Item = Revision> {
         let first = self.revisions.front().map_or(Revision::NONE, |facts| facts.revision);
         // Numbers go on where a redirect was overwritten, and the article takes them with it. The redirect stays, at
@@ -190,7 +190,7 @@ impl Article {
     }
 
     fn position(&self, revision: Revision) -> Result<usize, usize> {
-        // As long as there are no gaps, the number gives the position.
+        // Without gaps, the number gives the position.
         let likely = (revision.0 as usize).wrapping_sub(1);
         match self.revisions.get(likely) {
             Some(facts) if facts.revision == revision => Ok(likely),
@@ -408,8 +408,8 @@ impl Snapshot {
         self.linked_at
     }
 
-    /// The articles that are another than in `before`, or were not there, or are no longer. Takes time in proportion to what
-    /// differs, if one of both snapshots was made of the other.
+    /// The articles that were added, changed or removed since `before`. Takes time in proportion to these, if one of the
+    /// snapshots was made of the other.
     pub fn changed_since(&self, before: &Snapshot) -> Vec<ArticleName> {
         let name = |item| match item {
             DiffItem::Add(name, _) | DiffItem::Remove(name, _) => ArticleName::clone(name),
@@ -451,7 +451,7 @@ impl Snapshot {
         self.articles.values()
     }
 
-    /// The files of the article, and what was done with them; `None` if it never had any under this name.
+    /// The files of the article, and their changes; `None` if it never had any under this name.
     pub fn attachments(&self, name: &ArticleName) -> Option<&Arc<Attachments>> {
         self.attachments.get(name)
     }
@@ -487,7 +487,7 @@ impl Snapshot {
         self.article(name)?.revision(revision)
     }
 
-    /// This revision of the article that had this name when it was written, which may have another name now.
+    /// This revision of the article that had this name when it was written, and may have been renamed since.
     pub fn revision_written_as(
         &self,
         name: &ArticleName,

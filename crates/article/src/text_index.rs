@@ -1,15 +1,15 @@
-//! [`TextIndex`]: articles by the words of their names, titles and texts, and by what they link to.
+//! [`TextIndex`]: the index of articles by the words of their names, titles and texts, and by their links.
 //!
 //! ```text
 //! a text, its first 64 KiB ─► words, each with where it stands ─► Segment ─┐
 //! its links ─► names that they may lead to ────────────────────────────────┴─► TextIndex ─► search, linking_to
 //! ```
 //!
-//! Articles that changed become a small segment, and older segments mark their entries as gone. So a change costs as much as
-//! the changed articles are large, and an index that is in use never changes. Segments of similar size are merged. Small
-//! ones are merged at once. For large ones [`TextIndex::wants_merge`] asks the owner of the index, who merges them on another
-//! thread and applies changes meanwhile.
-//! What is kept of one article has a bound ([`Document`]); [`TextIndex::memory_bytes`] says what all of them take.
+//! Articles that changed become a small segment, and older segments mark their entries as gone. So the cost of a change depends
+//! only on the size of the changed articles, and an index that is in use never changes. Segments of similar size are merged.
+//! Small ones are merged at once. For large ones [`TextIndex::wants_merge`] asks the owner of the index, who merges them on
+//! another thread and applies changes meanwhile. The size of one article's entry is bounded ([`Document`]);
+//! [`TextIndex::memory_bytes`] is the size of all.
 
 mod document;
 mod question;
@@ -43,13 +43,13 @@ struct Part {
     gone_count: usize,
 }
 
-/// Segments that are better one. It is made of an index, which changes meanwhile.
+/// Segments that should become one. The index may change while they are merged.
 #[derive(Debug)]
 pub struct Merge {
     parts: Vec<Part>,
 }
 
-/// What became of a [`Merge`].
+/// The outcome of a [`Merge`].
 #[derive(Debug)]
 pub struct Merged {
     of: Vec<Part>,
@@ -69,11 +69,11 @@ pub struct Hit {
     pub in_text: bool,
 }
 
-/// What a search found.
+/// The results of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The best ones first: those of just this name, of just this title, those with all words in name or title, then
-    /// those with some words there; among these, by how often the words stand in the text, then by name.
+    /// The best first: those with exactly this name, with exactly this title, those with all words in name or title, then those
+    /// with some words there; among these, by how often the words occur in the text, then by name.
     pub hits: Vec<Hit>,
     /// How many there are in all.
     pub count: usize,
@@ -81,7 +81,7 @@ pub struct Found {
     pub is_whole: bool,
 }
 
-/// The best documents of a segment, whose order is that of their names: no name has to be looked up.
+/// The best documents of a segment. Their order is that of their names, so no name has to be looked up.
 struct Best {
     limit: usize,
     ranked: Vec<Ranked>,
@@ -151,7 +151,7 @@ fn merged(parts: &[Part]) -> Segment {
     Segment::merged(&segments)
 }
 
-/// Which parts are better one: the last two neighbours of similar size, or one that is mostly gone.
+/// The parts to merge: the last two neighbours of similar size, or one that is mostly gone.
 fn unbalanced(parts: &[Part]) -> Option<std::ops::Range<usize>> {
     let at = parts.windows(2).rposition(|pair| pair[0].len() < 2 * pair[1].len());
     let pair = at.map(|at| at..at + 2);
@@ -159,8 +159,8 @@ fn unbalanced(parts: &[Part]) -> Option<std::ops::Range<usize>> {
 }
 
 impl TextIndex {
-    /// The index after these articles have become what their documents say; `None` for one that is gone. Of an article
-    /// that is named twice, the later counts.
+    /// The index after these articles got these documents, or with `None` were removed. If an article is named twice, the later
+    /// counts.
     #[must_use]
     pub fn replaced(&self, changes: Vec<(ArticleName, Option<Document>)>) -> TextIndex {
         let mut next = self.clone();
@@ -196,7 +196,7 @@ impl TextIndex {
         }
     }
 
-    /// Segments that are better one, if there are some: to be merged on a thread that may take long.
+    /// Segments that should be merged, if there are some, on a thread that may take long.
     pub fn wants_merge(&self) -> Option<Merge> {
         let range = unbalanced(&self.parts)?;
         Some(Merge { parts: self.parts[range].to_vec() })
@@ -213,7 +213,7 @@ impl TextIndex {
         };
         let mut part = Part::new(segment);
         let mut next = self.clone();
-        // What has changed while it was made.
+        // Removes what was removed during the merge.
         for (now, before) in self.parts[at..].iter().zip(&of) {
             for doc in (0..now.segment.len()).filter(|doc| now.is_gone(*doc)) {
                 if !before.is_gone(doc) {
@@ -230,12 +230,12 @@ impl TextIndex {
         self.parts.iter().map(Part::len).sum()
     }
 
-    /// Whether it has none.
+    /// Whether it has no articles.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many segments it is made of.
+    /// The number of segments.
     pub fn segments(&self) -> usize {
         self.parts.len()
     }
@@ -245,8 +245,8 @@ impl TextIndex {
         self.parts.iter().map(|part| part.segment.memory_bytes() + part.gone.len() * 8).sum()
     }
 
-    /// The articles that have all words of the question, at most `limit` of them, and how many there are. If `is_shown` is given,
-    /// articles that are not shown are neither found nor counted.
+    /// The articles that have all words of the question, at most `limit` of them, and how many there are in all. With
+    /// `is_shown`, only articles for which it is true are found and counted.
     pub fn search(
         &self,
         question: &Question,
@@ -310,7 +310,7 @@ impl TextIndex {
 }
 
 impl Merge {
-    /// Does it. Takes time in proportion to what the segments have.
+    /// Merges the segments. Takes time in proportion to their size.
     pub fn run(self) -> Merged {
         let segment = merged(&self.parts);
         Merged { of: self.parts, segment }

@@ -74,7 +74,7 @@ pub struct Restore {
     pub name: ArticleName,
     /// The revision that the writer saw when deciding to restore.
     pub base: Revision,
-    /// The revision whose content is restored; `None` means the last one that has content.
+    /// The revision whose content is restored; `None` for the last one with a content.
     pub from: Option<Revision>,
     /// Who restores.
     pub author: String,
@@ -163,7 +163,7 @@ pub fn resolve_base(
     }
 }
 
-/// A new text that has not come yet: what is known of it without its content.
+/// A text that has not arrived yet: what is known of it without its content.
 #[derive(Clone, Copy, Debug)]
 pub struct Announced<'text> {
     /// The article.
@@ -231,7 +231,7 @@ impl Change {
         let at = whole_microseconds(at);
         let key = key(name, revision);
         let (body, blobs) = render(&kind, base, author, comment, at);
-        // Of a name that was never used: another article may get it meanwhile, with higher numbers.
+        // The name was never used; an article may get it meanwhile, with higher numbers.
         let expected =
             if article.is_none() { Expected::At(Serial::ZERO) } else { Expected::Absent };
         let mut batch = Batch::new().put(key.clone(), expected, body, blobs);

@@ -36,23 +36,23 @@ const INFO_RECORD_BYTES: usize = 840;
 /// Upper bound for the bytes around the records.
 const ENVELOPE_BYTES: usize = 128;
 
-/// How many records are warmed up together: few enough for the nearest cache to hold what is read of them.
+/// How many records are warmed up together: few enough for their first bytes to fit the nearest cache.
 const WARM_UP_RECORDS: usize = 32;
 
 /// Up to this many records, a digest over the JSON just written is cheaper than the digests of all records when they
 /// are needed for the first time.
 const READ_AGAIN_RECORDS_MAX: usize = 32;
 
-/// A finished answer, and what it reports about the query.
+/// A finished answer, and facts about the query.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The bytes to send.
     pub reply: Reply,
-    /// What became of the query, for metrics and the HTTP status.
+    /// The outcome of the query, for metrics and the HTTP status.
     pub outcome: Outcome,
 }
 
-/// What became of a query.
+/// The outcome of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was answered.
@@ -61,7 +61,7 @@ pub enum Outcome {
     Refused {
         /// Why.
         error: QueryError,
-        /// The version of the request: errors of version 6 have a status of their own.
+        /// The version of the request: version 6 has its own status for errors.
         version: Version,
         /// What the request asked for, if the query was valid and only its results were refused.
         asked: Option<Asked>,
@@ -204,7 +204,7 @@ fn answer(packages: &impl Searched, query: &Query, results_max: usize) -> Answer
             }
             let (json, etag, outline) = render_outlined(packages, query, &found);
             let mut answer = Answer::finish_tagged(json, etag, JSON, callback, outcome);
-            // The places are those of the JSON itself.
+            // The positions are only right without a callback before the JSON.
             answer.reply.outline = outline.filter(|_| callback.is_none());
             return answer;
         }

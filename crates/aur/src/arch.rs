@@ -1,4 +1,4 @@
-//! [`Arch`]: packages as they are on one architecture: without the entries of lists that are for others alone.
+//! [`Arch`]: packages as seen on one architecture: without the entries of lists that are only for others.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,7 @@ impl Arch {
         is_name.then(|| Arch(name.to_owned()))
     }
 
-    /// The record as it is on this architecture. Only if it differs from the one that is stored, it is written into `room`.
+    /// The record as seen on this architecture; if it differs from the stored one, it is written into `room`.
     pub(crate) fn narrowed<'a>(&self, record: Record<'a>, room: &'a mut Vec<u8>) -> Record<'a> {
         let stored = record.value(Field::Unshown).unwrap_or_default();
         let Some(mut unshown) = Unshown::with_architectures(stored) else { return record };
@@ -52,7 +52,8 @@ impl Arch {
         Record::at(room)
     }
 
-    /// Whether the package, which has one of these folded `terms` as a value of an exact field, has one on this architecture.
+    /// Whether the package has one of these folded `terms` as a value of an exact field on this architecture; it has one on
+    /// some.
     pub(crate) fn has(&self, record: Record<'_>, by: By, terms: &HashSet<Vec<u8>>) -> bool {
         let mut room = Vec::new();
         let is_listed = matches!(
@@ -99,7 +100,7 @@ fn name_in(by: By, entry: &[u8]) -> &[u8] {
     }
 }
 
-/// As a term that is searched for.
+/// A folded search term.
 fn folded(name: &[u8]) -> Vec<u8> {
     let mut folded = Vec::with_capacity(name.len());
     fold_into(name, &mut folded);

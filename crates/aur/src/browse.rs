@@ -1,8 +1,8 @@
-//! What pages for people ask of a snapshot: a package with all that is known of it, the packages that name it, and searches
-//! in an order of choice, page by page.
+//! What pages for people need of a snapshot: all data of a package, the packages that name it, and searches in a chosen order,
+//! page by page.
 //!
-//! Counts are exact; what is copied out of the snapshot is bounded by who asks. To sort, the numbers of all packages are read
-//! once for each segment ([`crate::sort_key::Keys`]): tens of milliseconds for a large one, which the first who looks at a list pays.
+//! Counts are exact; the caller bounds what is copied out of the snapshot. To sort, the numbers of all packages are read once
+//! for each segment ([`crate::sort_key::Keys`]): the first sorted list of a large one takes tens of milliseconds.
 
 use std::collections::HashSet;
 
@@ -30,13 +30,13 @@ pub struct Summary {
     pub base: String,
     /// `[epoch:]version-release`.
     pub version: String,
-    /// One line about it.
+    /// Its description, on one line.
     pub description: Option<String>,
     /// None: an orphan.
     pub maintainer: Option<String>,
     /// Votes for the base.
     pub votes: u64,
-    /// As the dump has it, a number.
+    /// Its popularity, as the number in the dump.
     pub popularity: String,
     /// Unix seconds.
     pub first_submitted: i64,
@@ -46,12 +46,12 @@ pub struct Summary {
     pub out_of_date: Option<i64>,
 }
 
-/// A package with all that is known of it.
+/// All data of a package.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
-    /// What lists show, too.
+    /// The part that lists show, too.
     pub summary: Summary,
-    /// Of the project, as somebody wrote it: it may be anything.
+    /// The project's URL, as the packager wrote it: it may be any text.
     pub url: Option<String>,
     /// Who submitted the base.
     pub submitter: Option<String>,
@@ -63,13 +63,13 @@ pub struct Details {
     pub make_depends: Vec<String>,
     /// Needed to check it.
     pub check_depends: Vec<String>,
-    /// Of use beside it, each perhaps with what for after a colon.
+    /// Optional dependencies, each perhaps with its purpose after a colon.
     pub opt_depends: Vec<String>,
-    /// What it stands for.
+    /// Names that it can replace as a dependency.
     pub provides: Vec<String>,
-    /// What cannot be installed beside it.
+    /// Packages that cannot be installed beside it.
     pub conflicts: Vec<String>,
-    /// What it takes the place of.
+    /// Packages that it replaces.
     pub replaces: Vec<String>,
     /// Its groups.
     pub groups: Vec<String>,
@@ -79,7 +79,7 @@ pub struct Details {
     pub keywords: Vec<String>,
     /// Open requests about the base, where the data tell.
     pub pending_requests: Option<u64>,
-    /// What else the data tell, as names and JSON.
+    /// All other data, as names and JSON.
     pub others: Vec<(String, serde_json::Value)>,
 }
 
@@ -88,34 +88,34 @@ pub struct Details {
 pub struct Base {
     /// Its name.
     pub name: String,
-    /// Its packages by name; none of a base that is only known by name.
+    /// Its packages by name; empty for a base that is only known by name.
     pub packages: Vec<Summary>,
 }
 
 /// Which packages a list shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted<'text> {
-    /// All of them.
+    /// All packages.
     All,
-    /// Those with all of these words in their name, or name or description. `by` is one of these two fields.
+    /// Packages with all of these words in their name, or name or description. `by` is one of these two fields.
     Words {
         /// [`By::Name`] or [`By::NameDesc`].
         by: By,
         /// Divided by white space.
         words: &'text str,
     },
-    /// Those whose name begins with it.
+    /// Packages whose name begins with this text.
     Beginning(&'text str),
-    /// Those with any of these values of exact fields.
+    /// Packages with any of these values of exact fields.
     Values(&'text [(By, &'text str)]),
 }
 
 /// Part of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// What it is sorted by.
+    /// The order.
     pub order: Order,
-    /// Whether the greatest come first.
+    /// Whether the greatest values come first.
     pub is_descending: bool,
     /// How many are left out before.
     pub offset: usize,
@@ -138,7 +138,7 @@ impl Snapshot {
         self.find(name.trim_end_matches(' ')).map(|doc| details(self.record(doc)))
     }
 
-    /// Whether there is a package of this name.
+    /// Whether a package with this name exists.
     pub fn has_package(&self, name: &str) -> bool {
         self.find(name.trim_end_matches(' ')).is_some()
     }
@@ -161,9 +161,9 @@ impl Snapshot {
         Listed { count, packages }
     }
 
-    /// The packages that somebody who types `text` is most likely to mean: the one of this name, then those whose name begins
-    /// with it, those with all words in their name, those with all words in their description; the most popular first. The
-    /// count is that of the packages with all words in name or description.
+    /// The packages that a person who types `text` most likely means: the one with this name, then those whose name begins with
+    /// it, those with all words in their name, those with all words in their description; the most popular first. The count is
+    /// that of the packages with all words in name or description.
     pub fn best(&self, text: &str, limit: usize) -> Listed {
         let by_popularity =
             Part { order: Order::Popularity, is_descending: true, offset: 0, limit };
@@ -178,7 +178,7 @@ impl Snapshot {
             if found.len() >= limit || dashed.is_empty() {
                 break;
             }
-            // One more for each that may be among them.
+            // One more for each package that was found already, as it may be among them.
             let part = Part { limit: limit + found.len(), ..by_popularity };
             let next: Vec<DocId> = self.sorted(rank(), part).collect();
             found.extend(next.into_iter().filter(|doc| !found.contains(doc)).collect::<Vec<_>>());
@@ -188,7 +188,7 @@ impl Snapshot {
         Listed { count: all.len(), packages }
     }
 
-    /// How many packages have any of these values of exact fields.
+    /// The number of packages with any of these values of exact fields.
     pub fn count_of(&self, values: &[(By, &str)]) -> usize {
         self.wanted(&Wanted::Values(values)).len()
     }
@@ -224,7 +224,7 @@ impl Snapshot {
         }
     }
 
-    /// The part of these, which are in name order.
+    /// The wanted part of `docs`, which are in name order.
     pub(crate) fn sorted(&self, docs: Vec<DocId>, part: Part) -> impl Iterator<Item = DocId> {
         let Part { order, is_descending, offset, limit } = part;
         let places = 0..u32::try_from(docs.len()).unwrap_or(u32::MAX);
@@ -248,7 +248,7 @@ impl Snapshot {
     }
 }
 
-/// The values that have lists of their own: those that differ in case alone have one.
+/// The values without duplicates: values that differ only in case share a list.
 fn distinct<'v, 't>(
     values: &'v [(By, &'t str)],
 ) -> impl Iterator<Item = (By, &'t str)> + use<'v, 't> {
@@ -311,7 +311,7 @@ fn others(record: Record<'_>) -> Vec<(String, serde_json::Value)> {
     members.into_iter().collect()
 }
 
-/// A text of a record; none if it is absent or null.
+/// A text of a record; `None` if it is absent or null.
 fn text(record: Record<'_>, field: Field) -> Option<String> {
     serde_json::from_slice(record.value(field)?).ok()
 }
@@ -398,7 +398,7 @@ mod tests {
         check(Wanted::Values(&[]), 0, "");
     }
 
-    /// What has changed since a snapshot was built is in a layer over it.
+    /// Changes since the large segment was built are in a layer over it.
     #[test]
     fn a_layer_with_changes_is_listed_as_part_of_the_whole() {
         let changed = DUMP

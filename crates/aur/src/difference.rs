@@ -1,8 +1,8 @@
 //! What differs between two states of the catalogue, package by package.
 //!
-//! two snapshots -> [`Snapshot::differences`]; a snapshot, and the [`Facts`] that were kept of an earlier one ->
+//! two snapshots -> [`Snapshot::differences`]; a snapshot, and the stored [`Facts`] of an earlier one ->
 //! [`Snapshot::difference_from`]. Facts have a digest for each field, so that a later process knows which of them changed
-//! although it has no earlier snapshot. Popularity is no difference: it decays every day for all packages.
+//! although it has no earlier snapshot. Popularity does not count: it decays every day for all packages.
 
 use twox_hash::XxHash3_64;
 
@@ -11,16 +11,16 @@ use crate::record::{Record, first_member};
 use crate::snapshot::Snapshot;
 use crate::unshown;
 
-/// What is to be known of a package to tell later what has changed.
+/// The facts about a package that are needed to tell later what has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Its name.
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Who maintains it; nobody, if it is an orphan.
+    /// The maintainer; `None` if it is an orphan.
     pub maintainer: Option<String>,
-    /// Who pushed it last, if the source knows.
+    /// The user who pushed it last, if the source knows.
     pub last_packager: Option<String>,
     /// A digest for each field that is compared, in their order: 0 for a field without a value.
     pub digests: Vec<u32>,
@@ -30,7 +30,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Whether the source knows who pushed it last, be it nobody.
+    /// Whether the source knows who pushed it last, even if that is nobody.
     pub fn knows_last_packager(&self) -> bool {
         !self.unshown.is_empty()
     }
@@ -39,9 +39,9 @@ impl Facts {
 /// A package that is in one of two states, or not the same in both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The package as it was; None if it was not there.
+    /// The package as it was; `None` if it did not exist.
     pub before: Option<Facts>,
-    /// The package as it is; None if it is not there.
+    /// The package as it is; `None` if it does not exist.
     pub after: Option<Facts>,
     /// The names of the fields that are different, if it is in both.
     pub fields: Vec<String>,
@@ -95,7 +95,7 @@ fn facts(record: Record<'_>) -> Facts {
     }
 }
 
-/// The name of a field; of what is not known, each member's own.
+/// Adds the name of a field; for unknown members, the names of those that differ.
 fn add_names(field: Field, before: &[u8], after: &[u8], names: &mut Vec<String>) {
     if field != Field::Others {
         return names.push(field.name().to_owned());
@@ -129,7 +129,7 @@ impl Snapshot {
         Some(facts(self.record(self.find(name)?)))
     }
 
-    /// What is different here from `before`: first what is there now, by name, then what is gone, by name.
+    /// The differences from `before`: first the packages that exist now, by name, then the deleted ones, by name.
     pub fn differences(&self, before: &Snapshot) -> Vec<Difference> {
         let mut found = Vec::new();
         for doc in self.docs_not_shared_with(before) {
@@ -154,7 +154,7 @@ impl Snapshot {
                 }
             }
             let (before, after) = (stored_unshown(old), stored_unshown(new));
-            // What the source has only just come to know has not changed, nor has what it no longer knows.
+            // A value that the source has only just learned has not changed; nor has one that it no longer knows.
             if before != after && !before.is_empty() && !after.is_empty() {
                 let differs =
                     |name: &&str| unshown::shown(before, name) != unshown::shown(after, name);
@@ -181,7 +181,7 @@ impl Snapshot {
         found
     }
 
-    /// What is different here from a package of which `before` was kept; None if nothing is.
+    /// The difference from the stored facts of a package; `None` if there is none.
     pub fn difference_from(&self, before: Facts) -> Option<Difference> {
         let Some(doc) = self.find(&before.name) else {
             return Some(Difference { before: Some(before), after: None, fields: Vec::new() });
@@ -192,14 +192,14 @@ impl Snapshot {
         for (at, field) in compared().enumerate() {
             if before.digests.get(at) != after.digests.get(at) {
                 let value = value(record, field);
-                // What was there before of what is not known, nobody knows.
+                // The earlier values of unknown members are not stored.
                 add_names(field, b"", value, &mut fields);
                 if field == Field::Others && value.is_empty() {
                     fields.push("Others".to_owned());
                 }
             }
         }
-        // Where one of the two is empty, nothing is told.
+        // If one of the two is empty, the source did not know, and nothing is reported.
         let unshown = before.unshown.iter().zip(&after.unshown).zip(unshown::NAMES);
         for ((before, after), name) in unshown {
             if before != after {
@@ -234,7 +234,7 @@ mod tests {
         dump::read(dump_of(packages).as_bytes(), &DumpLimits::default()).expect("a dump")
     }
 
-    /// Name, `+` for a new one and `-` for one that is gone, fields.
+    /// Name, `+` if it is new and `-` if it is deleted, fields.
     fn brief(difference: &Difference) -> String {
         let facts = difference.after.as_ref().or(difference.before.as_ref()).expect("one of them");
         let sign = match (&difference.before, &difference.after) {
@@ -245,7 +245,7 @@ mod tests {
         format!("{sign}{} {}", facts.name, difference.fields.join(",")).trim_end().to_owned()
     }
 
-    /// All ways to compare find the same: with a snapshot of its own, one that shares a segment, and kept facts.
+    /// Compares in all ways, which must agree: with a separate snapshot, one that shares a segment, and stored facts.
     #[track_caller]
     fn check(before: &[(&str, &str)], after: &[(&str, &str)], expected: &[&str]) {
         let dump = dump_of(after);
@@ -302,7 +302,7 @@ mod tests {
             let (then, now) = (with(then), with(now));
             let (then, now) = (("b", then.as_str()), ("b", now.as_str()));
             check(&[then], &[now], &[fields]);
-            // Only now the source knows it, and does no longer.
+            // The source has only just learned it, or no longer knows it.
             check(&[PLAIN], &[now], &[]);
             check(&[then], &[PLAIN], &[]);
         }
@@ -329,11 +329,11 @@ mod tests {
         let found = snapshot(&[("a", ",\"Popularity\":0")]);
         let known = snapshot(&[("a", ",\"Popularity\":0,\"Larder\":{\"LastPackager\":\"ann\"}")]);
         let facts = |snapshot: &Snapshot| snapshot.facts_of("a").expect("a package");
-        // With more of them, an earlier version of Larder would take every package for changed.
+        // With more digests, an earlier version of Larder would see a change in every package.
         assert_eq!([&found, &known].map(|snapshot| facts(snapshot).digests.len()), [26, 26]);
         assert_eq!(facts(&known).digests, facts(&found).digests);
         assert_eq!(facts(&known).unshown.len(), unshown::NAMES.len());
-        // For a time all digests were in one list. A later version may have more than this one.
+        // Earlier versions had all digests in one list. A later version may have more than this one.
         let mut more = facts(&known);
         more.digests.append(&mut more.unshown);
         assert_eq!(known.difference_from(more), None);

@@ -53,7 +53,7 @@ pub enum DumpError {
         line: u64,
         /// Column of the offending byte, in bytes.
         column: u64,
-        /// What is wrong there.
+        /// The problem at that position.
         problem: String,
     },
     /// The array has no records. Every real catalogue has some.
@@ -88,8 +88,8 @@ pub fn read<'a>(source: impl Read + Send + 'a, limits: &DumpLimits) -> Result<Sn
     read_with_bases(source, limits, std::iter::empty())
 }
 
-/// Reads a whole dump and builds its snapshot, with these names of package bases beside those of its packages: a dump
-/// lacks bases that have no package.
+/// Reads a whole dump and builds its snapshot. `bases` are further names of package bases, because a dump lacks bases without
+/// packages.
 ///
 /// # Errors
 ///
@@ -111,9 +111,8 @@ pub fn read_with_bases<'a>(
     Ok(builder.build().into())
 }
 
-/// Reads a dump that follows `before`, as [`read_with_bases`] does, if little differs: what has not changed stays where it is, so
-/// this needs little memory. `None` if too much differs, or if packages are named twice; then the dump is to be read as if it were the
-/// first.
+/// Reads a dump that follows `before`, as [`read_with_bases`] does, if little differs: the large segment is shared, so this
+/// needs little memory. `None` if too much differs, or if packages are named twice: then read it with [`read_with_bases`].
 ///
 /// # Errors
 ///
@@ -177,13 +176,12 @@ fn inflate<'a>(source: impl Read + Send + 'a) -> Result<Box<dyn Read + Send + 'a
     Err(DumpError::TooDeep)
 }
 
-/// Whether `reader` begins with gzip's magic bytes, and a reader of all its bytes, those included. The first read may
-/// return a single byte: a source returns what it has.
+/// Whether `reader` begins with gzip's magic bytes, and a reader of all its bytes, including those. The first read may return a
+/// single byte: a source returns what it has.
 fn peek_magic<R: Read>(mut reader: R) -> Result<(bool, impl Read + use<R>), DumpError> {
     let mut head = Vec::with_capacity(GZIP_MAGIC.len());
     match reader.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut head) {
-        // A layer that is cut off within its first bytes: the error, with its position, comes when it is read
-        // further.
+        // The layer is cut off within its first bytes: reading on returns the error, with its position.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
         read => {
             read?;
@@ -222,7 +220,7 @@ struct Input<'a> {
     buffer: Vec<u8>,
     /// How much of the buffer has been consumed.
     taken: usize,
-    /// How much of the buffer is known to be UTF-8.
+    /// The buffer is known to be UTF-8 up to here.
     valid: usize,
     /// How much of the buffer has been filled; the rest is free.
     filled: usize,
@@ -338,7 +336,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Hands over the records that the window holds, then reads on; returns what must come after them.
+    /// Hands over the records in the window, then reads on; returns what must come after them.
     fn records(
         &mut self,
         mut next: Next,

@@ -27,7 +27,7 @@ pub enum QueryError {
     /// The argument of a search has fewer than two characters.
     #[error("Query arg too small.")]
     TooSmall,
-    /// The query finds more results than an answer may have; none are sent.
+    /// The query finds more results than an answer may have, so none are sent.
     #[error("Too many package results.")]
     TooMany,
     /// A version 6 request searches for more different words than it may.

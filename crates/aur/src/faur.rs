@@ -1,6 +1,6 @@
 //! Answers to the clients of faur, such as aura: `/packages?names=…&by=…`.
 //!
-//! names or words -> packages -> a bare array of records, in which a list without entries is empty and not missing.
+//! names or words -> packages -> a bare array of records, in which an empty list is `[]` and not missing.
 
 use std::collections::HashSet;
 
@@ -16,24 +16,24 @@ use crate::record::Record;
 use crate::snapshot::Snapshot;
 use crate::sort_key::integer;
 
-/// What names stand for.
+/// The meaning of `names`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaurBy {
-    /// They are names of packages.
+    /// Names of packages.
     Name,
-    /// The packages that provide one of them.
+    /// Names that the packages provide.
     Provides,
-    /// The packages that have all of them as words, in their name, description or keywords.
+    /// Words, all of which the packages have in their name, description or keywords.
     Words,
 }
 
-/// Results of a search for words: those with the most votes.
+/// Results of a search for words at most: those with the most votes.
 const FOUND_MAX: usize = 50;
 
 /// Shorter words are not looked for.
 const WORD_CHARS_MIN: usize = 3;
 
-/// The members of a record, all that aura reads and no others: it refuses what it does not know.
+/// The members of a record: all that aura reads and no others, because it refuses unknown ones.
 const FIELDS: [Field; 24] = [
     Field::CheckDepends,
     Field::Conflicts,
@@ -150,7 +150,7 @@ impl Snapshot {
                 found.push((std::cmp::Reverse(votes), doc));
             }
         }
-        // Of as many votes, by name.
+        // With equal votes, by name.
         found.sort_by_key(|(votes, _)| *votes);
         found.truncate(FOUND_MAX);
         Ok(found.into_iter().map(|(_, doc)| doc).collect())

@@ -31,9 +31,9 @@ pub(crate) enum Field {
     Url,
     UrlPath,
     Version,
-    /// Everything else that a dump has, each with its own key; it is written between the others, in the order of keys.
+    /// All other members of a dump, each with its own key, written between the fields in the order of keys.
     Others,
-    /// What no answer has unless it is asked for by name: see [`unshown`](crate::unshown).
+    /// Members that an answer has only if they are requested by name: see [`unshown`](crate::unshown).
     Unshown,
 }
 

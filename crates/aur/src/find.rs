@@ -1,4 +1,4 @@
-//! What a segment's indexes find: texts that contain something, exact values, and texts with several words.
+//! Searches the indexes of a segment: for texts that contain something, exact values, and texts with several words.
 
 use memchr::memmem::Finder;
 use postings::{DocId, TrigramIndex};
@@ -59,8 +59,8 @@ impl Segment {
         found
     }
 
-    /// The packages with at least one of these as a value of an exact field, in name order; at most `limit` of them. A value that is
-    /// repeated is looked up once, so all lists together are never longer than all that the index has for the field.
+    /// The packages with at least one of these as a value of an exact field, in name order; at most `limit` of them. A repeated
+    /// value is looked up once, so all lists together are never longer than the index's lists for the field.
     pub(crate) fn find_any(&self, by: By, args: &[Arg], limit: usize) -> Vec<DocId> {
         if let [only] = args {
             return self.find_by(by, only, limit);
@@ -77,7 +77,8 @@ impl Segment {
         found
     }
 
-    /// The packages that have every word in their name, or in name or description; at most `limit` of them. Without words, all of them.
+    /// The packages that have every word in their name, or in name or description; at most `limit` of them. Without words, all
+    /// packages.
     pub(crate) fn find_words(
         &self,
         by: By,
@@ -85,7 +86,7 @@ impl Segment {
         needles: &Needles,
         limit: usize,
     ) -> Vec<DocId> {
-        // In as many texts, at most.
+        // An upper bound of the number of texts with the word.
         let count_max = |word: &str| {
             let descriptions = if by == By::Name { None } else { Some(self.descriptions()) };
             [Some(self.names()), descriptions]

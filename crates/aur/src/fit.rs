@@ -1,4 +1,4 @@
-//! [`Fit`]: how well the names of packages fit what is searched for.
+//! [`Fit`]: how well the names of packages fit a search.
 
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
@@ -15,7 +15,7 @@ pub(crate) struct Fit<'a> {
     within: Within<'a>,
 }
 
-/// What the names of fitting packages have at least.
+/// What every fitting name contains at least.
 enum Within<'a> {
     /// One of the readings of the argument.
     Any(Vec<Finder<'static>>),

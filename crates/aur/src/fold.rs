@@ -14,7 +14,7 @@ pub fn fold(text: &str) -> String {
     String::from_utf8(folded_bytes(text)).expect("folding gives text")
 }
 
-/// The bytes of the folded form, where nobody needs to know again that they are text.
+/// The bytes of the folded form, for uses that do not need to know that they are text.
 pub(crate) fn folded_bytes(text: &str) -> Vec<u8> {
     let mut folded = Vec::with_capacity(text.len() + words::PAIR_BYTES);
     fold_into(text.as_bytes(), &mut folded);
@@ -52,7 +52,7 @@ fn fold_char(character: char) -> char {
         'a'..='z' => character.to_ascii_uppercase(),
         '\0'..='\u{7f}' => character,
         'ß' => 'S',
-        // й is a letter of its own, unlike ё, which is an accented е.
+        // й is a separate letter, unlike ё, which is an accented е.
         'Й' | 'й' => 'Й',
         'ϲ' => 'Σ',
         // Unicode has these Greek letters with an acute accent twice.
@@ -78,7 +78,7 @@ fn fold_char(character: char) -> char {
     }
 }
 
-/// Letters that the collation leaves as they are: its tables are older than the upper case of most of them.
+/// Letters that the collation leaves unchanged: its tables are older than the upper case of most of them.
 #[rustfmt::skip]
 const KEPT: [char; 111] = [
     '\u{180}', '\u{19a}', '\u{19b}', '\u{19e}', '\u{23c}', '\u{23f}', '\u{240}', '\u{242}',

@@ -42,7 +42,7 @@ impl List {
 /// How a file that clients download whole is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compressed {
-    /// As aurweb publishes it.
+    /// The form in which aurweb publishes it.
     Gzip,
     /// Smaller, and faster to unpack.
     Zstd,
@@ -55,7 +55,7 @@ impl Compressed {
     /// Both.
     pub const ALL: [Compressed; 2] = [Compressed::Gzip, Compressed::Zstd];
 
-    /// What a file's name ends with, after a dot.
+    /// The extension of such a file's name, without the dot.
     pub const fn extension(self) -> &'static str {
         match self {
             Compressed::Gzip => "gz",
@@ -71,7 +71,7 @@ impl Compressed {
         }
     }
 
-    /// Compresses what `write` writes. The same text gives the same bytes.
+    /// Compresses the output of `write`. The same text gives the same bytes.
     ///
     /// # Errors
     ///

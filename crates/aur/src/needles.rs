@@ -1,6 +1,6 @@
-//! [`Needles`]: several words that one package must have.
+//! [`Needles`]: several words that a package must have.
 //!
-//! Only the rarest word, as the indexes tell, is looked up; the others are looked for in the texts of what it found. So a question with
+//! Only the word that is rarest in the indexes is looked up; for the others, the found texts are searched. So a question with
 //! many words costs hardly more than one with a single word.
 
 use crate::field::Mode;
@@ -9,7 +9,7 @@ use crate::fold::fold;
 /// Words that a question may have, each counted once.
 pub(crate) const WORDS_MAX: usize = 32;
 
-/// Folded words, none of which follows from another one: the longest come first.
+/// Folded words, longest first; none is part of another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needles {
     words: Vec<String>,

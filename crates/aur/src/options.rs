@@ -1,4 +1,4 @@
-//! [`Options`]: parameters that neither aurweb nor goaurrpc has, checked. Without any of them, an answer is what it is upstream.
+//! [`Options`]: checked parameters that neither aurweb nor goaurrpc has. Without any of them, an answer is upstream's.
 
 use crate::arch::Arch;
 use crate::field::Field;
@@ -39,20 +39,20 @@ impl Given {
         self.0.iter().all(Option::is_none)
     }
 
-    /// These parameters, and of `others` those that are missing here.
+    /// These parameters; missing ones are taken from `others`.
     pub(crate) fn or(self, others: Given) -> Given {
         let mut others = others.0.into_iter();
         Given(self.0.map(|value| value.or(others.next().flatten())))
     }
 }
 
-/// What results are sorted by.
+/// The order of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
-    /// One of their values.
+    /// By a value of the package.
     By(Order),
-    /// How well they fit: the exact name first, then names that begin with the argument, then names that have it, then the others; the
-    /// most popular first.
+    /// By how well the names fit: the exact name first, then names that begin with the argument, then names that contain it,
+    /// then the others; the most popular first.
     Relevance,
 }
 
@@ -70,7 +70,7 @@ const SORTS: [(&str, Sort); 6] = [
 pub(crate) struct Fields {
     /// A bit for each [`Field`].
     bits: u32,
-    /// Every field of an info record, and nothing for those that it leaves out.
+    /// Every field of an info record, except those that it leaves out.
     pub(crate) are_all: bool,
     pub(crate) has_required_by: bool,
     pub(crate) has_optional_for: bool,
@@ -84,12 +84,12 @@ pub(crate) struct Fields {
 pub(crate) const REQUIRED_BY: &str = "RequiredBy";
 pub(crate) const OPTIONAL_FOR: &str = "OptionalFor";
 
-/// Fields that are not in a snapshot: who asks the engine knows them ([`Outside`](crate::Outside)).
+/// Fields that are not in a snapshot: the caller provides them ([`Outside`](crate::Outside)).
 pub(crate) const ADDED: [&str; 5] =
     ["FirstSeen", "MaintainerSince", "OrphanedSince", "PreviousMaintainers", "Versions"];
 
 impl Fields {
-    /// Those of [`ADDED`] that are asked for.
+    /// The requested ones of [`ADDED`].
     pub(crate) fn added(self) -> impl Iterator<Item = &'static str> {
         ADDED
             .into_iter()
@@ -102,7 +102,7 @@ impl Fields {
         self.added != 0
     }
 
-    /// Those of [`unshown::NAMES`] that are asked for.
+    /// The requested ones of [`unshown::NAMES`].
     pub(crate) fn unshown(self) -> impl Iterator<Item = &'static str> {
         unshown::NAMES
             .into_iter()
@@ -168,7 +168,7 @@ pub(crate) struct Options {
     pub(crate) fields: Option<Fields>,
     /// Whether searches of names and descriptions look at keywords, too.
     pub(crate) with_keywords: bool,
-    /// Of lists, only what is for this architecture.
+    /// Leaves only the entries of lists that are for this architecture.
     pub(crate) arch: Option<Arch>,
 }
 
@@ -228,7 +228,7 @@ impl Options {
         })
     }
 
-    /// Whether only a part of what is found is asked for.
+    /// Whether only a part of the results is requested.
     pub(crate) fn is_paged(&self) -> bool {
         self.limit.is_some() || self.offset.is_some()
     }

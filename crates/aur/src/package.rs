@@ -1,4 +1,4 @@
-//! One record of a dump as it is read: the wire form of `packages-meta-ext-v1.json`.
+//! One record of a dump: the wire form of `packages-meta-ext-v1.json`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::field::Field;
 use crate::unshown;
 use crate::words;
 
-/// One package as the dump has it. Keys that older dumps lack are optional; [`others`] finds those that are not known.
+/// One package in the dump. Keys that older dumps lack are optional; [`others`] finds unknown ones.
 #[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Package<'a> {
@@ -75,10 +75,11 @@ pub(crate) struct Package<'a> {
     /// Open requests about the base. aurweb's own dumps do not have it.
     #[serde(borrow, default)]
     pub pending_requests: Option<Integer<'a, u64>>,
-    /// Members with keys that are not known, by rising key, each as it is written in an answer, with a comma before it.
+    /// Members with unknown keys, by rising key, each as an answer has it, with a comma before it.
     #[serde(skip)]
     pub others: Cow<'a, [u8]>,
-    /// What only those see who ask for it by name: an object as [`unshown`] describes it; empty, if the source does not know it.
+    /// Members that an answer has only if they are requested by name: an object as [`unshown`] describes it; empty, if the
+    /// source does not know it.
     #[serde(rename = "Larder", borrow, default, deserialize_with = "unshown::read")]
     pub unshown: Cow<'a, [u8]>,
 }
@@ -163,7 +164,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("a string")
             }
-            // The parser lends a string only if the input has it without escapes.
+            // The parser lends a string only if it has no escapes.
             fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'a>, E> {
                 Ok(Text::Verbatim(text.as_bytes()))
             }

@@ -1,7 +1,7 @@
-//! [`Params`]: the parameters of a request, taken from its parts by aurweb's rules.
+//! [`Params`]: the parameters of a request, parsed by aurweb's rules.
 //!
-//! If the query string has an argument, only its arguments count. Otherwise those of path and body do. (The path's
-//! argument counts even beside other query parameters; aurweb drops it there, and its clients' searches fail.)
+//! If the query string has an argument, only its arguments count. Otherwise those of path and body do. (The path's argument
+//! counts even beside other query parameters; aurweb drops it there, and its clients' searches fail.)
 
 use std::borrow::Cow;
 
@@ -172,7 +172,7 @@ impl Params {
             && matches!(self.type_.as_deref(), Some("info" | "multiinfo" | "search" | "msearch"))
     }
 
-    /// Whether an answer may show what is not in a snapshot ([`Outside`](crate::Outside)).
+    /// Whether an answer may have fields that are not in a snapshot ([`Outside`](crate::Outside)).
     pub fn may_add(&self) -> bool {
         self.are_refined() && self.given.as_ref().is_some_and(|given| given.may_add())
     }
@@ -180,7 +180,7 @@ impl Params {
     fn take_query(&mut self, query: &str) {
         let path_version = self.version.take();
         for (key, value) in pairs(query) {
-            // Most keys are those of arguments, which are handled elsewhere.
+            // Fast path: most keys are those of arguments, which are handled elsewhere.
             let may_be_option = matches!(
                 key.as_bytes().first(),
                 Some(

@@ -13,13 +13,13 @@ const REGEX_CHARS_MAX: usize = 256;
 /// Bytes of its compiled program: some hundreds of steps.
 const REGEX_PROGRAM_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of what is worked out of it during a search.
+/// Memory for tables that a regular expression needs during a search, in bytes.
 const REGEX_TABLE_BYTES_MAX: usize = 1 << 20;
 
 /// How deep its groups may be nested.
 const REGEX_DEPTH_MAX: u32 = 16;
 
-/// What texts must have.
+/// What a text must match.
 #[derive(Clone, Debug)]
 pub(crate) enum Pattern {
     /// All of some words, and none of others.
@@ -108,7 +108,7 @@ impl Pattern {
                 shortened(text)
             )),
             Err(error) => {
-                // The last line says what is wrong, those before show where.
+                // The last line names the error, those before show its position.
                 let error = error.to_string();
                 let cause = error.lines().last().unwrap_or_default();
                 let cause = cause.strip_prefix("error: ").unwrap_or(cause);

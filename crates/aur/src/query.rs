@@ -84,15 +84,15 @@ pub struct Query {
     pub(crate) asked: Asked,
     /// The answer gets an outline: see [`Params::outlined`].
     pub(crate) is_outlined: bool,
-    /// What upstream does not have, if anything is asked for that. Apart, as nearly all queries ask for nothing of it.
+    /// The parts that upstream does not have, if there are any. Boxed, as nearly all queries have none.
     refinement: Option<Box<Refinement>>,
 }
 
-/// What a query asks for that upstream does not have.
+/// The parts of a query that upstream does not have.
 #[derive(Clone, Debug)]
 struct Refinement {
     options: Options,
-    /// What a search looks for, if that is not simply its argument.
+    /// The pattern of a search, if it is not simply its argument.
     pattern: Option<Pattern>,
 }
 
@@ -217,12 +217,12 @@ impl Query {
         Ok(query)
     }
 
-    /// The options that upstream does not have, if anything is asked for that it does not have.
+    /// The options that upstream does not have, if any is given.
     pub(crate) fn options(&self) -> Option<&Options> {
         self.refinement.as_deref().map(|it| &it.options)
     }
 
-    /// What a search looks for, if that is not simply its argument.
+    /// The pattern of a search, if it is not simply its argument.
     pub(crate) fn pattern(&self) -> Option<&Pattern> {
         self.refinement.as_deref().and_then(|it| it.pattern.as_ref())
     }
@@ -239,7 +239,7 @@ impl Query {
             && let Some(mode @ ("words" | "regex")) = mode
         {
             let arg = self.single().map_or("", |arg| match mode {
-                // A bare plus is most often what an encoder makes of a space.
+                // Encoders turn a space into a bare plus, so that is the likely meaning.
                 "words" => arg.spaced.as_ref().unwrap_or(&arg.literal),
                 _ => &arg.literal,
             });
@@ -281,7 +281,7 @@ impl Query {
         }
     }
 
-    /// Whether more texts are to be searched for than one query may have.
+    /// Whether the query searches for more texts than it may.
     #[inline(never)]
     fn are_words_too_many(&self) -> bool {
         match (self.kind, self.by) {

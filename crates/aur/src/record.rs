@@ -51,7 +51,7 @@ const KEPT_PLACES: [usize; Field::ALL.len()] = {
     places
 };
 
-/// What a JSON string that a record has says.
+/// The text of a stored JSON string.
 fn text_of(json: &[u8]) -> Text<'_> {
     if json.contains(&b'\\') {
         Text::Unescaped(serde_json::from_slice(json).expect("a record has valid JSON"))
@@ -60,7 +60,7 @@ fn text_of(json: &[u8]) -> Text<'_> {
     }
 }
 
-/// What a list that a record has says.
+/// The texts of a stored list.
 fn texts_of(json: &[u8]) -> Texts<'_> {
     if json.contains(&b'\\') {
         serde_json::from_slice(json).expect("a record has valid JSON")
@@ -148,7 +148,7 @@ impl<'a> Record<'a> {
         self.value(Field::PackageBase).unwrap_or_else(|| self.name())
     }
 
-    /// The JSON of one field as it is shown to those who ask for it: `null` or an empty list if there is no value.
+    /// The JSON of one field that was requested: `null` or an empty list if there is no value.
     pub(crate) fn shown(self, field: Field) -> Vec<u8> {
         if field == Field::UrlPath {
             let base = self.package_base();
@@ -207,7 +207,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Appends the record as a dump has it, in the order of aurweb's exports.
+    /// Appends the record in the form of a dump, in the order of aurweb's exports.
     pub(crate) fn write_dumped(self, out: &mut Vec<u8>) {
         let places = self.places(Field::KEPT.len());
         let value = |field: Field| {
@@ -271,7 +271,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The key of the first of these members, each with a comma before it, and how many bytes the member takes.
+/// The key of the first of these members, each with a comma before it, and how many bytes the member has.
 pub(crate) fn first_member(members: &[u8]) -> Option<(String, usize)> {
     let rest = members.get(1..)?;
     let mut keys = serde_json::Deserializer::from_slice(rest).into_iter::<String>();

@@ -1,6 +1,7 @@
-//! Answers to questions with parameters that upstream does not have ([`Options`], [`Pattern`]): sorted, in parts, with chosen fields.
+//! Answers to questions with parameters that upstream does not have ([`Options`], [`Pattern`]): sorted, in parts, with chosen
+//! fields.
 //!
-//! question -> all packages found -> sorted -> a part -> JSON. Only these questions pay for it.
+//! question -> all packages found -> sorted -> a part -> JSON. Other questions do not pay for it.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -29,16 +30,16 @@ use crate::snapshot::Snapshot;
 use crate::sort_key::Order;
 use crate::unshown;
 
-/// Packages that are looked at between two looks at what the search has cost.
+/// After this many packages, the cost of the search is checked.
 const LOOK_EVERY: u32 = 64;
 
 /// Names of other packages in one answer ([`REQUIRED_BY`], [`OPTIONAL_FOR`]).
 const NAMES_MAX: usize = 100_000;
 
-/// What a package provides is looked at up to this number.
+/// Provided names of a package that are searched for.
 const PROVIDED_MAX: usize = 64;
 
-/// Packages of one answer whose fields come from outside.
+/// Packages of one answer that may have fields from outside.
 const ADDED_PACKAGES_MAX: usize = 200;
 
 /// The kinds of fields that make a package required.
@@ -68,9 +69,9 @@ impl Snapshot {
     }
 }
 
-/// What an answer has cost so far.
+/// The cost of an answer so far.
 struct Effort<'a> {
-    /// Whether that is more than it may.
+    /// Whether it exceeds the limit.
     is_over: &'a dyn Fn() -> bool,
     steps: Cell<u32>,
     is_spent: Cell<bool>,
@@ -92,7 +93,7 @@ impl<'a> Effort<'a> {
     }
 
     /// # Errors
-    /// If the answer has cost more than it may.
+    /// If the answer has cost too much.
     fn check(&self) -> Result<(), QueryError> {
         match self.is_spent.get() || (self.is_over)() {
             true => Err(QueryError::TooCostly),
@@ -186,7 +187,7 @@ fn found(snapshot: &Snapshot, query: &Query, options: &Options, effort: &Effort<
     }
 }
 
-/// What the same question finds without any of these parameters.
+/// The packages that the question finds without any of these parameters.
 fn found_plainly(snapshot: &Snapshot, query: &Query) -> Vec<DocId> {
     match snapshot.layers() {
         Ok(segment) => search(segment, query, usize::MAX),
@@ -194,7 +195,7 @@ fn found_plainly(snapshot: &Snapshot, query: &Query) -> Vec<DocId> {
     }
 }
 
-/// [`found_plainly`], and the packages that have what it looks for among their keywords.
+/// [`found_plainly`], and the packages that match by a keyword.
 fn found_or_keywords(snapshot: &Snapshot, query: &Query) -> Vec<DocId> {
     let found = found_plainly(snapshot, query);
     let Some(arg) = query.single() else { return found };
@@ -225,7 +226,7 @@ fn found_or_keywords(snapshot: &Snapshot, query: &Query) -> Vec<DocId> {
     snapshot.docs().filter(|doc| both.contains(doc)).collect()
 }
 
-/// The part of the packages that is asked for, in the order that is asked for.
+/// The requested part of the packages, in the requested order.
 fn part(
     snapshot: &Snapshot,
     query: &Query,
@@ -415,7 +416,7 @@ fn write_record(
 
 /// The members of an object, with their JSON as it stands.
 fn members_of(object: &[u8]) -> Vec<(String, Vec<u8>)> {
-    // Each is written with a comma before it, as those after the first one are.
+    // The others follow, each with a comma before it.
     let mut rest = [b",", object.get(1..object.len() - 1).unwrap_or_default()].concat();
     let mut members = Vec::new();
     while let Some((key, bytes)) = first_member(&rest) {
@@ -426,7 +427,7 @@ fn members_of(object: &[u8]) -> Vec<(String, Vec<u8>)> {
     members
 }
 
-/// Who asks which packages need one, and where.
+/// Finds the packages that need one.
 struct Needing<'a> {
     snapshot: &'a Snapshot,
     doc: DocId,
@@ -436,10 +437,10 @@ struct Needing<'a> {
 }
 
 impl Needing<'_> {
-    /// The packages that name this one, or something that it provides, in one of these fields; by name.
+    /// The packages that name this one, or a name that it provides, in one of these fields; by name.
     ///
     /// # Errors
-    /// If the answer has cost more than it may.
+    /// If the answer has cost too much.
     fn of(&self, record: Record<'_>, kinds: &[By]) -> Result<Vec<DocId>, QueryError> {
         let text = |json: &[u8]| serde_json::from_slice::<String>(json).unwrap_or_default();
         let provided: Vec<String> = record

@@ -144,7 +144,7 @@ impl<'a> Scanner<'a> {
         Some(Number(&self.text[start..self.at]))
     }
 
-    /// What only those see who ask for it by name, in the order in which it is written.
+    /// The member `Larder`, in the order in which Larder writes it.
     #[inline(always)]
     fn unshown(&mut self) -> Option<Cow<'a, [u8]>> {
         if self.constant(",\"Larder\":") { self.some_unshown() } else { Some(Cow::Borrowed(&[])) }
@@ -205,8 +205,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Members with keys that are not known, if they come last, by rising key, with values that are words, whole numbers
-    /// or strings.
+    /// Members with unknown keys, if they come last, by rising key, with values that are words, whole numbers or strings.
     #[inline(always)]
     fn others(&mut self) -> Option<Cow<'a, [u8]>> {
         if self.rest().first() == Some(&b'}') {
@@ -283,7 +282,7 @@ mod tests {
     use super::*;
     use crate::record::RecordWriter;
 
-    /// What is stored of a package, and the terms of its lists.
+    /// The stored form of a package, and the terms of its lists.
     fn kept(package: &Package<'_>) -> (Vec<u8>, Vec<Vec<u8>>) {
         let mut writer = RecordWriter::default();
         let mut record = vec![0; writer.encode(package)];

@@ -1,11 +1,11 @@
-//! [`Searched`]: what a query needs of the packages, whether they are in one segment or in two.
+//! [`Searched`]: the packages that a query searches, in one segment or in two.
 
 use postings::DocId;
 
 use crate::record::Record;
 use crate::segment::Segment;
 
-/// What queries are answered from: one segment, or a small one over a large one.
+/// The packages that answer queries: one segment, or a small one over a large one.
 ///
 /// Doc ids are those of the implementor; a list of them is in name order.
 pub(crate) trait Searched {
@@ -15,8 +15,8 @@ pub(crate) trait Searched {
     /// The first `limit` packages that `find` finds. It is called with a segment and how many packages to find there, in their order.
     fn found(&self, limit: usize, find: impl Fn(&Segment, usize) -> Vec<DocId>) -> Vec<DocId>;
 
-    /// Whether more than `count` packages are certainly found. `is_in_more` is called with a segment and a number, and tells whether more
-    /// than that number are certainly found there.
+    /// Whether a query surely finds more than `count` packages. `is_in_more` tells whether it surely finds more than a number
+    /// in a segment.
     fn is_in_more_than(&self, count: usize, is_in_more: impl Fn(&Segment, usize) -> bool) -> bool;
 
     /// Calls `write` for the first `limit` names of packages, or of bases, whose folded form begins with `prefix`. `write` is called with

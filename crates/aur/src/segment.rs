@@ -43,7 +43,7 @@ pub(crate) struct Segment {
     bases: TextColumn,
     /// The positions in `bases` of names that are the lower case of their folded form.
     plain_bases: DocSet,
-    /// Where the packages of each base start in `docs_by_base`; one more entry than there are bases.
+    /// Where the packages of each base start in `docs_by_base`; one entry more than bases.
     base_starts: Box<[u32]>,
     /// The packages, by rising position of their base, and of one base by rising doc id.
     docs_by_base: Box<[DocId]>,
@@ -51,7 +51,7 @@ pub(crate) struct Segment {
     empty_bases: Box<[(u32, Box<[u8]>)]>,
     /// Exact terms: one namespace for each [`crate::By`].
     terms: TermIndex,
-    /// What lists are sorted by, once one is asked for.
+    /// The sort keys of lists, once one is requested.
     keys: OnceLock<Keys>,
     duplicate_count: u32,
 }
@@ -198,7 +198,7 @@ impl Segment {
         }
     }
 
-    /// The packages of the base at this position in [`Segment::bases`], ascending; none if the base was only named.
+    /// The packages of the base at this position in [`Segment::bases`], ascending; empty if the base was only named.
     pub(crate) fn packages_of(&self, base: u32) -> &[DocId] {
         let [start, end] = [base, base + 1].map(|at| self.base_starts[at as usize] as usize);
         &self.docs_by_base[start..end]
@@ -220,7 +220,7 @@ impl Segment {
         if equal.is_empty() {
             return equal.start;
         }
-        // Of names that differ only in accents, the order is that of their lower case.
+        // Names that differ only in accents are ordered by their lower case.
         let lower = lower();
         equal.clone().find(|&doc| self.lower_name(DocId(doc)) >= lower).unwrap_or(equal.end)
     }
@@ -230,7 +230,7 @@ impl Segment {
         lower(&String::from_utf8_lossy(self.record(doc).name()))
     }
 
-    /// What the package is sorted by in lists.
+    /// The sort key of the package.
     pub(crate) fn key(&self, doc: DocId) -> Key {
         let key = |doc| Key::of(self.record(DocId(doc)));
         let keys = self.keys.get_or_init(|| (0..self.package_count()).map(key).collect());

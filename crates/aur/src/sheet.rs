@@ -79,8 +79,8 @@ impl Sheet {
     }
 }
 
-/// A sheet of this size or more is used again once its answer has been sent. To get this much memory from the system
-/// and clear it costs an eighth of what writing the answer costs.
+/// A sheet of this size or more is reused once its answer has been sent. Getting this much memory from the system and clearing
+/// it costs an eighth of writing the answer.
 const LARGE_BYTES: usize = 64 << 10;
 
 /// Larger sheets are freed: with the usual settings no answer needs as much.

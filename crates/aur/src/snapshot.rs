@@ -34,7 +34,7 @@ pub struct Snapshot {
     duplicate_count: u32,
 }
 
-/// What has changed since the large segment was built.
+/// The changes since the large segment was built.
 pub(crate) struct Overlay {
     pub(crate) small: Segment,
     /// Packages of the large segment that are not part of the snapshot.
@@ -77,7 +77,7 @@ impl From<Segment> for Snapshot {
 }
 
 impl Snapshot {
-    /// A snapshot of the large segment of this one, and this overlay.
+    /// A snapshot with this one's large segment and this overlay.
     pub(crate) fn with_overlay(&self, overlay: Option<Overlay>) -> Snapshot {
         let overlay = overlay.map(Arc::new);
         Snapshot { large: self.large.clone(), overlay, duplicate_count: 0 }
@@ -119,13 +119,13 @@ impl Snapshot {
         self.duplicate_count
     }
 
-    /// How many packages the small segment has, and how many of the large one it replaces: what a search pays for. It is 0 for a
-    /// snapshot that was built at once.
+    /// The number of packages in the small segment, plus those of the large one that it replaces: a search pays for these. It
+    /// is 0 for a snapshot that was built at once.
     pub fn changed_count(&self) -> u32 {
         self.overlay().map_or(0, |over| over.small.package_count() + over.gone_count)
     }
 
-    /// The name of the package in the middle of them all, in the order of their names; none if there are none.
+    /// The name of the package in the middle, in the order of names; `None` if there are no packages.
     pub fn middle_name(&self) -> Option<String> {
         let doc = self.docs().nth(self.package_count() as usize / 2)?;
         serde_json::from_slice(self.record(doc).name()).ok()
@@ -136,8 +136,8 @@ impl Snapshot {
         self.docs_with(0..self.large.package_count())
     }
 
-    /// The packages in name order, without those of a shared large segment that `other` has, too: work for what has changed since that was
-    /// built, and not for all packages.
+    /// The packages in name order, without those of a shared large segment that `other` has, too. This takes time only for
+    /// changes since that segment was built, not for all packages.
     pub(crate) fn docs_not_shared_with(&self, other: &Snapshot) -> impl Iterator<Item = DocId> {
         let is_shared = Arc::ptr_eq(&self.large, &other.large);
         let gone_there = other.overlay().filter(|_| is_shared).map(|over| over.gone.to_vec());
@@ -145,7 +145,7 @@ impl Snapshot {
         self.docs_with(gone_there.into_iter().flatten().map(|doc| doc.0).chain(all))
     }
 
-    /// These packages of the large segment, ascending, as far as they are part of the snapshot, and those of the small one, in name order.
+    /// Those of these packages of the large segment, ascending, that are not gone, and those of the small one, in name order.
     fn docs_with(&self, large: impl Iterator<Item = u32>) -> impl Iterator<Item = DocId> {
         let over = self.overlay();
         let large = large.filter(move |&doc| over.is_none_or(|over| !over.gone.has(DocId(doc))));
@@ -185,13 +185,13 @@ impl Snapshot {
         self.segment_of(doc.0).names().column().text(DocId(doc.0 % SMALL))
     }
 
-    /// What the package is sorted by in lists.
+    /// The sort key of the package.
     #[inline]
     pub(crate) fn key(&self, doc: DocId) -> Key {
         self.segment_of(doc.0).key(DocId(doc.0 % SMALL))
     }
 
-    /// The name of the base with this name, as it is written, and its packages by name.
+    /// The base with this name: its name as it is written, and its packages by name.
     pub(crate) fn find_base(&self, name: &str) -> Option<(String, Vec<DocId>)> {
         let folded = fold(name.trim_end_matches(' '));
         let (segment, base) = self.place_of_base(folded.as_bytes())?;
@@ -219,7 +219,7 @@ impl Snapshot {
         segment.packages_of(base).iter().map(move |doc| DocId(doc.0 + first))
     }
 
-    /// The packages that `find` finds in a segment, all of them, in name order.
+    /// All packages that `find` finds in the segments, in name order.
     pub(crate) fn found_in_all(&self, find: impl Fn(&Segment, usize) -> Vec<DocId>) -> Vec<DocId> {
         match self.layers() {
             Ok(segment) => segment.found(usize::MAX, find),
@@ -326,7 +326,7 @@ impl Searched for Layers<'_> {
     }
 
     fn found(&self, limit: usize, find: impl Fn(&Segment, usize) -> Vec<DocId>) -> Vec<DocId> {
-        // Of those that the large segment finds, some may be gone.
+        // Some that the large segment finds may be gone.
         let large = find(self.large, limit.saturating_add(self.over.gone_count as usize));
         let large = large.into_iter().filter(|&doc| !self.over.gone.has(doc)).map(|doc| doc.0);
         let small = find(&self.over.small, limit).into_iter().map(|doc| doc.0);

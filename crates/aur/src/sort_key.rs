@@ -3,7 +3,7 @@
 use crate::field::Field;
 use crate::record::Record;
 
-/// What packages are sorted by. Equal ones are sorted by name.
+/// The order of packages. Equal ones are ordered by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Their names.
@@ -18,16 +18,16 @@ pub enum Order {
     FirstSubmitted,
 }
 
-/// What of the packages that are wanted is left in a list.
+/// Which of the found packages a list keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only those that are flagged as out of date, or only the others.
+    /// Only packages that are flagged as out of date, or only those that are not.
     pub is_out_of_date: Option<bool>,
     /// Only orphans.
     pub orphans: bool,
 }
 
-/// What packages are sorted and filtered by.
+/// The values that packages are sorted and filtered by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     popularity: f32,
@@ -59,7 +59,7 @@ impl Key {
         match order {
             Order::Name => 0,
             Order::Votes => self.votes,
-            // Those that are not negative are ordered as their bits are.
+            // Numbers that are not negative are ordered like their bits.
             Order::Popularity => self.popularity.to_bits(),
             Order::LastModified => self.last_modified,
             Order::FirstSubmitted => self.first_submitted,

@@ -1,8 +1,8 @@
-//! What a source may know of a package that no answer of upstream has: shown only to those who ask for it by name.
+//! Facts about a package that a source may know and upstream does not answer: shown only if they are requested by name.
 //!
-//! A dump has it as one more member of a record, `Larder`: an object with some of the members below. Without that member
-//! the source does not know any of them, and with it, what is missing there is nothing. An aurweb's own dump has none; Larder
-//! writes it into its dump of a database.
+//! A dump has it as one more member of a record, `Larder`: an object with some of the members below. Without that member the
+//! source knows none of them; with it, a missing one is empty. aurweb's own dump has none; Larder writes it into its dump of a
+//! database.
 //!
 //! | member | value |
 //! | --- | --- |
@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 pub(crate) const NAMES: [&str; 3] = ["Architectures", LAST_PACKAGER, "OptDependsDescriptions"];
 pub(crate) const LAST_PACKAGER: &str = "LastPackager";
 
-/// An entry for this architecture is for all of them.
+/// An entry for this architecture is for all.
 const ANY: &str = "any";
 
 /// All members, as they are written.
@@ -43,14 +43,14 @@ impl Unshown {
         serde_json::from_slice(object).ok().filter(|_| object.starts_with(b"{"))
     }
 
-    /// What is stored of a package, if an entry of its lists is not for all architectures.
+    /// The stored members of a package, if an entry of its lists is not for all architectures.
     pub(crate) fn with_architectures(object: &[u8]) -> Option<Unshown> {
-        // Most have none, and are not parsed.
+        // Fast path: most have none, and are not parsed.
         memchr::memmem::find(object, b"\"Architectures\"")?;
         Unshown::parse(object).filter(|parsed| !parsed.architectures.is_empty())
     }
 
-    /// Leaves out what is not for this architecture; the entries of lists that have to go, by the name of the list.
+    /// Leaves out entries for other architectures; returns the entries that lists lose, by the name of the list.
     pub(crate) fn narrow(&mut self, arch: &str) -> BTreeMap<String, Vec<String>> {
         let mut gone = BTreeMap::new();
         for (list, entries) in &mut self.architectures {
@@ -78,7 +78,7 @@ impl Unshown {
     }
 }
 
-/// Reads the member of a dump's record. Another kind of value is as good as none.
+/// Reads the member of a dump's record. A value of another type counts as missing.
 pub(crate) fn read<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Cow<'a, [u8]>, D::Error> {
@@ -91,7 +91,7 @@ pub(crate) fn read<'de: 'a, 'a, D: Deserializer<'de>>(
     })
 }
 
-/// The JSON of one of [`NAMES`], of what is stored of a package: `null` if the source does not know it.
+/// The JSON of one of [`NAMES`] in the stored `object`: `null` if the source does not know it.
 pub(crate) fn shown(object: &[u8], name: &str) -> Vec<u8> {
     if object.is_empty() {
         return b"null".to_vec();
@@ -110,7 +110,7 @@ mod tests {
     #[derive(Deserialize)]
     struct Member<'a>(#[serde(borrow, deserialize_with = "read")] Cow<'a, [u8]>);
 
-    /// Expects what is read of a member.
+    /// Expects this after reading a member.
     #[track_caller]
     fn check_read(value: &str, expected: &str) {
         let list = format!("[{value}]");

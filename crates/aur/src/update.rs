@@ -2,8 +2,8 @@
 //!
 //! [`Changes`] or a dump -> [`Overlaying`]: which bases differ -> a new small segment -> [`Snapshot`]
 //!
-//! The large segment stays where it is, so a change costs what the small segment costs: work and memory for the packages that
-//! have changed since the large one was built, and not for all. Once these are too many, [`Snapshot::merged`] builds a new large one.
+//! The large segment is shared, so a change costs work and memory only for the packages that have changed since that was built.
+//! Once these are too many, [`Snapshot::merged`] builds a new large one.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -17,7 +17,7 @@ use crate::record::RecordWriter;
 use crate::segment::{Segment, SegmentBuilder};
 use crate::snapshot::{Overlay, SMALL, Snapshot};
 
-/// What has become of some package bases.
+/// The new state of some package bases.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// The names of the bases. All packages that they had are replaced.
@@ -32,9 +32,9 @@ pub struct Changes {
 const OVERGROWN_SHARE: u32 = 64;
 /// Up to this many replaced packages, a large segment is kept whatever its size: they cost little.
 const OVERGROWN_MIN: u32 = 512;
-/// If more packages of a dump differ than one in this many, it is read as if it were the first.
+/// If more than one in this many packages of a dump differs, all are read into a new large segment.
 const DIFFERENT_SHARE: u32 = 32;
-/// Up to this many different packages, only these are read whatever the size of the dump.
+/// With up to this many differing packages, only these are read, whatever the size of the dump.
 const DIFFERENT_MIN: u32 = 256;
 
 impl Snapshot {
@@ -110,14 +110,14 @@ impl Snapshot {
         next.finish().map(Some)
     }
 
-    /// Whether so much has changed since the large segment was built that it is time for [`Snapshot::merged`].
+    /// Whether so much has changed since the large segment was built that [`Snapshot::merged`] should be called.
     pub fn is_overgrown(&self) -> bool {
         // A changed package counts twice: as gone, and as added.
         self.changed_count() / 2 > (self.package_count() / OVERGROWN_SHARE).max(OVERGROWN_MIN)
     }
 
-    /// The snapshot after reading a dump, with these names of package bases beside those of its packages; it shares the large segment of
-    /// this one. `None` if too much differs, or if packages are named twice: the dump must then be read as if it were the first.
+    /// The snapshot after reading a dump; it shares the large segment of this one. `bases` are further names of package bases.
+    /// `None` if too much differs, or if packages are named twice: the dump must then be read into a new large segment.
     pub(crate) fn after_dump<'a>(
         &self,
         source: impl Read + Send + 'a,
@@ -180,7 +180,7 @@ impl Snapshot {
                 next.touched.insert(folded.clone());
             }
         }
-        // If such a base has a package, its name has no effect.
+        // If such a base has a package, its name is ignored.
         for (folded, name) in named {
             if next.touched.contains(&folded) {
                 next.builder.add_base(name);
@@ -213,7 +213,7 @@ fn folded_base(package: &Package<'_>) -> Vec<u8> {
 #[derive(Default)]
 struct Offered {
     names: Vec<String>,
-    /// Whether one of them is not there already, just like this.
+    /// Whether one of them is new or differs.
     differs: bool,
 }
 
@@ -234,7 +234,7 @@ impl<'a> Overlaying<'a> {
         Overlaying { before, builder, touched: HashSet::new(), dead: HashSet::new() }
     }
 
-    /// Adds what else belongs into the small segment: the other packages of bases that differ, and what it had before.
+    /// Adds the rest of the small segment: the other packages of bases that differ, and those that it had before.
     fn finish(mut self) -> Result<Snapshot, DumpError> {
         let (large, over) = (self.before.large(), self.before.overlay());
         let (mut gone, mut gone_count, mut gone_bases, mut gone_base_count) = match over {

@@ -1,4 +1,4 @@
-//! Functions on text that is read eight bytes at a time, as one number with the first byte lowest.
+//! Functions on text, reading eight bytes at a time as one number with the first byte lowest.
 //!
 //! A *mark* is the highest bit of a byte in such a number.
 

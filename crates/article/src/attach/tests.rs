@@ -275,7 +275,7 @@ fn the_stored_form() {
     assert_eq!(body, expected);
 }
 
-/// What the last records changed among files, for somebody who was told of `before`.
+/// The files that the last records changed, for a follower that was told of `before`.
 fn news(store: &Store, from: usize, before: Option<&Snapshot>) -> Vec<String> {
     let mut told = Vec::new();
     for record in &store.log[from..] {
@@ -299,7 +299,7 @@ fn followers_learn_of_every_change_once() {
     let (before, from) = (store.snapshot.clone(), store.log.len());
     store.rename(&rename("a", 1, "b"));
     assert_eq!(news(&store, from, Some(&before)), [""; 0]);
-    // Without the state before, the file may be new to followers, so it is told again.
+    // Without the state before, the file may be new to followers, so it is reported again.
     assert_eq!(news(&store, from, None), ["added x"]);
     // A follower that has not been told of the renaming either.
     let from = store.log.len();
@@ -326,7 +326,7 @@ fn without_the_state_before_no_file_is_missed() {
     store.detach("a", "gone");
     let last = store.log.len() - 1;
     assert_eq!(news(&store, last, None), ["added y", "replaced x", "removed gone"]);
-    // For most files, the record has no change any more.
+    // The record no longer has a change of most files.
     for number in 0..ATTACHMENT_CHANGES_MAX {
         store.attach("a", "z", &number.to_string());
     }

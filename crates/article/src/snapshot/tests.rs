@@ -1,4 +1,4 @@
-//! What a snapshot lists and finds, and that it is the same whatever the order of its records; also of random histories.
+//! What a snapshot lists and finds, for any order of its records; also with random histories.
 
 use proptest::prelude::*;
 

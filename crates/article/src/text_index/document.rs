@@ -17,7 +17,7 @@ const LINK_BYTES_MAX: usize = 16 << 10;
 /// Characters of a word; the rest of a longer one is left out.
 const WORD_CHARS_MAX: usize = 32;
 
-/// What an article is found by. A text has at most 4,096 different words of its first 64 KiB, and 256 links.
+/// The words and links of an article. Of a text, the first 64 KiB count, with at most 4,096 different words and 256 links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
     pub(super) title: String,
@@ -25,7 +25,7 @@ pub struct Document {
     pub(super) links: Vec<Link>,
 }
 
-/// Where a link may lead.
+/// The possible targets of a link.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Link {
     /// The article that it leads to, seen from its own.
@@ -48,7 +48,8 @@ impl Document {
         Document { title: title.unwrap_or_default().to_owned(), ..Document::default() }
     }
 
-    /// Adds the article's text and its links. `bytes` is the beginning of the text; of it, the first [`TEXT_BYTES_MAX`] bytes count.
+    /// Adds the article's text and its links. `bytes` is the beginning of the text; only the first [`TEXT_BYTES_MAX`] bytes
+    /// count.
     #[must_use]
     pub fn with_text(mut self, kind: &ContentType, bytes: &[u8], mut links: Vec<Link>) -> Document {
         let bytes = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
@@ -82,7 +83,7 @@ impl Document {
     }
 }
 
-/// HTML without what is between `<` and `>`. Scripts and styles are words like others: nothing is shown of them.
+/// HTML without what is between `<` and `>`. Scripts and styles count as words: no result shows them.
 fn without_tags(html: &str) -> String {
     let mut text = String::with_capacity(html.len());
     let mut rest = html;
@@ -95,7 +96,7 @@ fn without_tags(html: &str) -> String {
     text
 }
 
-/// Whether a character is a word of its own: there are no spaces between words in Chinese and Japanese.
+/// Whether a character counts as a word by itself: Chinese and Japanese have no spaces between words.
 fn is_alone(character: char) -> bool {
     matches!(u32::from(character), 0x3040..=0x30ff | 0x3400..=0x9fff | 0xf900..=0xfaff | 0x20000..=0x3ffff)
 }

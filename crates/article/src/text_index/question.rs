@@ -9,7 +9,7 @@ pub const WORDS_MAX: usize = 8;
 /// Characters of the last word from which on it may be the beginning of a longer one.
 const PREFIX_CHARS_MIN: usize = 2;
 
-/// The words of a search: all of them must be there, the last one at least as the beginning of a word.
+/// The words of a search: an article must have all of them, the last one at least as the beginning of a word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     pub(super) words: Vec<String>,
@@ -36,7 +36,7 @@ impl Question {
         question
     }
 
-    /// Whether it has no words, and finds nothing.
+    /// Whether it has no words and finds nothing.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }

@@ -16,7 +16,7 @@ const NEAR: char = '\u{1}';
 /// Before the name that a link leads to where the article after [`NEAR`] is not there.
 const FAR: char = '\u{2}';
 
-/// In the weight of a posting: the word is in the name, in the title; below that, how often it is in the text.
+/// Bits in the weight of a posting: the word is in the name, in the title; the lower bits say how often it is in the text.
 const IN_NAME: u8 = 8;
 const IN_TITLE: u8 = 4;
 const IN_TEXT: u8 = 3;
@@ -58,7 +58,7 @@ pub(super) struct Segment {
 /// A document that a search found. Most of them are only counted and compared, so this is two numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranked {
-    /// Less than that of a document that is worse, or as good and has a later name.
+    /// Less for a better document, and for an equally good one with an earlier name.
     pub(super) order: u64,
     tally: Tally,
 }
@@ -77,7 +77,7 @@ impl Ranked {
         (self.order & u64::from(u32::MAX)) as usize
     }
 
-    /// Where the words of the question stand: in the name, the title, the text.
+    /// Where the words of the question are: in the name, the title, the text.
     pub(super) fn places(self) -> [bool; 3] {
         [Tally::NAME, Tally::TITLE, Tally::TEXT].map(|at| self.tally.byte(at) != 0)
     }
@@ -125,7 +125,7 @@ struct Builder {
 }
 
 impl Builder {
-    /// Adds a term with its documents, ascending. A segment that is full leaves out what is too much.
+    /// Adds a term with its documents, ascending. A full segment leaves out the rest.
     fn add(&mut self, term: &str, docs: &[(u32, u8)]) {
         let is_full = u32::try_from(self.texts.len() + term.len()).is_err()
             || u32::try_from(self.postings.len() + docs.len() * 5).is_err();
@@ -194,9 +194,9 @@ impl Iterator for Postings<'_> {
     }
 }
 
-/// What is known of a document while a question is answered, in one number, so that a posting costs one addition: a byte each for
-/// the words that are there, those that are there as they are and not as the beginning of another one, and those that stand
-/// in the name, the title and the text, with a bit for each word; then the score.
+/// The state of a document while a question is answered, in one number, so that a posting costs one addition. One byte each,
+/// with a bit for each word: the words that it has; those that it has exactly, and not as the beginning of another word; those
+/// in the name, in the title and in the text. Then the score.
 #[derive(Clone, Copy, Debug)]
 struct Tally(u64);
 
@@ -209,7 +209,7 @@ impl Tally {
     const TEXT: u32 = 32;
     const SCORE: u32 = 40;
 
-    /// What the word with this number adds, for each weight that it may have.
+    /// What the word with this number adds, for each possible weight.
     fn of_word(number: usize) -> [u64; 64] {
         std::array::from_fn(|weight| {
             let weight = weight as u8;
@@ -237,7 +237,7 @@ impl Tally {
 }
 
 impl Segment {
-    /// Of entries in ascending order of their names.
+    /// A segment with these entries, in ascending order of their names.
     pub(super) fn of(entries: impl Iterator<Item = Entry>) -> Segment {
         let mut terms: BTreeMap<String, Vec<(u32, u8)>> = BTreeMap::new();
         let (mut names, mut name_words, mut title_words) = (Vec::new(), Vec::new(), Vec::new());
@@ -256,7 +256,7 @@ impl Segment {
         builder.finish(names, name_words, title_words)
     }
 
-    /// Of what several segments have, without what is gone. No article is in two of them, apart from those that are gone.
+    /// A segment with what several have, without what is gone. Apart from that, no article is in two of them.
     pub(super) fn merged<Gone: Fn(usize) -> bool>(segments: &[(&Segment, Gone)]) -> Segment {
         let mut docs: Vec<(&ArticleName, usize, usize)> = Vec::new();
         for (at, (segment, is_gone)) in segments.iter().enumerate() {
@@ -362,7 +362,7 @@ impl Segment {
         let all = 1_u8.checked_shl(count.into()).unwrap_or(0).wrapping_sub(1);
         let own =
             |word: &str| Some(self.first_from(word)).filter(|at| self.term(*at) == Some(word));
-        // Of the words before the last one; empty if it is alone.
+        // The tallies of the words before the last one; empty if it is the only word.
         let mut tallies: Vec<u64> = Vec::new();
         for (number, word) in before.iter().enumerate() {
             let Some(own) = own(word) else { return true };

@@ -1,4 +1,4 @@
-//! What is found, in which order, and what a change leaves; any history against a scan.
+//! What is found, in which order, and after changes; random histories against a scan.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ fn the_best_come_first() {
         "larder notes/n1 notes/n2 notes/n3 guide/start notes/n4 notes/n5"
     );
     assert_eq!(found(&index, "larder "), "larder notes/n1 notes/n2 notes/n3 guide/start notes/n4");
-    // All words have to be there, in any order.
+    // An article must have all words, in any order.
     assert_eq!(found(&index, "larder begin"), "guide/start");
     assert_eq!(found(&index, "started getting"), "guide/start");
     assert_eq!(found(&index, "larder absent"), "");
@@ -158,7 +158,7 @@ fn links_lead_to_the_nearer_article() {
     };
     assert_eq!((to("b", &[]), to("guide/b", &[])), ("c guide/a".into(), "guide/a".into()));
     assert_eq!(to("b", &["guide/b"]), "c");
-    // No article is told that it links to itself, nor that others do by words.
+    // An article does not count as linking to itself, and words are no links.
     assert_eq!((to("c", &[]), to("guide", &[])), (String::new(), String::new()));
     // 3,000 articles may link to `b`. The search stops after LINKING_MAX of their links.
     let looked_at = std::cell::Cell::new(0);
@@ -173,7 +173,7 @@ fn links_lead_to_the_nearer_article() {
     };
     assert_eq!(many.linking_to(&name("b"), 10, is_there, |_| true), (vec![], true));
     assert!((1..=LINKING_MAX * many.segments()).contains(&looked_at.get()));
-    // Nor more than are shown; and those that are not shown hide none that are.
+    // At most `limit` are found, and articles that are not shown take no place of others.
     let many =
         (0..900).map(|at| (name(&format!("e{at:03}")), Some(linking(vec![link("b", None)]))));
     let many = TextIndex::default().replaced(many.collect());
@@ -191,7 +191,7 @@ fn links_lead_to_the_nearer_article() {
     assert_eq!(found, [name("guide/a")]);
 }
 
-/// What a scan over all articles finds.
+/// The result of a scan over all articles.
 fn scanned(articles: &BTreeMap<String, (String, String)>, question: &str) -> Vec<String> {
     let question = Question::parse(question);
     let has = |text: &str, at: usize, word: &str| {

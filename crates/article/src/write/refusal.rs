@@ -1,4 +1,4 @@
-//! [`WriteError`]: why a write is refused, as a message and as a code; and what a writer learns of the write that came before.
+//! [`WriteError`]: why a write is refused, as a message and as a code; and what its writer learns of the write that came first.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ pub enum WriteError {
         /// The most that it may write.
         records_max: usize,
     },
-    /// The revision to be restored does not exist or has no content.
+    /// The revision to restore does not exist or has no content.
     #[error("`{name}` has no content at version {from} that could be restored")]
     NothingToRestore {
         /// The article.

@@ -1,4 +1,4 @@
-//! Writes on a small store: what they make, what refuses them, and that of many writers one wins.
+//! Writes on a small store: their results, their refusals, and that only one of many writers wins.
 
 use super::*;
 use crate::testing::{Store, at, delete, name, put, restore};
@@ -32,7 +32,7 @@ fn check(change: &Change, expected: &str) {
     }
 }
 
-/// Before a text has come, it is refused for the same reason, unless that is its content.
+/// Before a text arrives, it is refused for the same reason, unless the reason is its content.
 #[track_caller]
 fn check_announced(put: &Put, found: &str) {
     let Put { name, base, author, comment, .. } = put;
@@ -187,7 +187,7 @@ fn a_base_is_named_in_several_ways() {
     check(&store, "gone", None, None, Some("*"), "2");
     check(&store, "gone", None, Some(&gone), None, "precondition_failed from 1");
     check(&store, "gone", None, Some("*"), None, "precondition_failed from 0");
-    // The same text written again has another tag: a writer who saw the first has not seen what came after it.
+    // If the same text is written again, its tag differs: a writer who saw the first has not seen what came in between.
     store.write(&put("a", 2, "one"));
     check(&store, "a", None, Some(&old), None, "precondition_failed from 1");
 }

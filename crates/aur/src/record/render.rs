@@ -6,7 +6,7 @@ use super::{KEPT_PLACES, Places, Record, SNAPSHOT_PREFIX, SNAPSHOT_SUFFIX, Shape
 use crate::field::Field;
 use crate::sheet::Sheet;
 
-/// What is noted of the members of records while they are written.
+/// Notes positions of members while records are written.
 pub(crate) trait Notes {
     /// A member of this field begins at this position of the answer.
     fn member(&mut self, field: Field, at: usize);
@@ -21,12 +21,12 @@ impl Notes for () {
 /// Notes where each member probably begins as that of an earlier record does.
 pub(crate) struct Repetitions {
     outline: Outline,
-    /// Where the last member of each field begins; the end of all positions for a field that had none.
+    /// Where the last member of each field begins; the largest position if there was none.
     last: [usize; Field::ALL.len()],
 }
 
 impl Repetitions {
-    /// For an answer with this many records.
+    /// Repetitions in an answer with this many records.
     pub(crate) fn in_records(count: usize) -> Repetitions {
         let places = count.saturating_sub(1) * Field::SEARCH_COUNT;
         let last = [usize::MAX; Field::ALL.len()];
@@ -52,7 +52,7 @@ impl Record<'_> {
         self.render_noting(shape, out, &mut ());
     }
 
-    /// As [`Record::render`]; also tells `notes` of the members.
+    /// [`Record::render`], which also tells `notes` of the members.
     #[inline(always)]
     pub(crate) fn render_noting(self, shape: Shape, out: &mut Sheet, notes: &mut impl Notes) {
         // Each shape is compiled separately, so that a shape does not pay for the members that it leaves out.
@@ -71,7 +71,7 @@ impl Record<'_> {
         let values_bytes: u32 = places.iter().map(|&(_, size)| size).sum();
         let (_, name_bytes) = places[Field::Name.place()];
         let (_, base_bytes) = places[Field::PackageBase.place()];
-        // The name of the base may be written twice more often than it is stored.
+        // The name of the base may be written up to two times more than it is stored.
         let bytes_max = CONSTANTS_BYTES + (values_bytes + 2 * name_bytes.max(base_bytes)) as usize;
         let before = sheet.as_bytes().len();
         let out = sheet.room(bytes_max + SPAN_BYTES);

@@ -33,7 +33,7 @@ fn check(package: &str, shape: Shape, expected: &str) {
     let mut out = Sheet::default();
     Record::at(&bytes).render(shape, &mut out);
     assert_eq!(std::str::from_utf8(out.as_bytes()).expect("UTF-8"), expected);
-    // Neither the bytes after a record nor the earlier contents of the sheet may matter.
+    // Neither the bytes after a record nor the earlier contents of the sheet matter.
     bytes.extend_from_slice(&[0xff; 99]);
     out.clear();
     out.push(&[0xff; 2000]);

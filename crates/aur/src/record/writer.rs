@@ -63,7 +63,7 @@ impl RecordWriter {
         values.copy_from_slice(&self.values);
     }
 
-    /// Whether the record at the start of `bytes` is the one that was encoded last.
+    /// Whether `bytes` begin with the record that was encoded last.
     pub(crate) fn is(&self, bytes: &[u8]) -> bool {
         // The sizes say where the values end.
         let head = self.bits.to_le_bytes();

@@ -71,14 +71,14 @@ fn sorted_and_in_parts() {
     check("type=search&arg=x&sort=name", "Query arg too small.");
 }
 
-/// What a source knows that no answer of upstream has.
+/// Members that no answer of upstream has.
 const KNOWN: &str = r#"[
 {"ID":1,"Name":"pear","PackageBaseID":1,"PackageBase":"pear","Version":"1-1","Description":null,"URL":null,"NumVotes":3,"Popularity":0.5,"OutOfDate":null,"Maintainer":"ann","Submitter":"bob","FirstSubmitted":10,"LastModified":40,"URLPath":"/x","Depends":["lib32-tree","Soil>=2","tree>=2"],"OptDepends":["worm","bee"],"Provides":["fruit"],"PendingRequests":0,"Larder":{"LastPackager":"eve","Architectures":{"Depends":{"Soil>=2":["armv7h"],"lib32-tree":["x86_64"]},"OptDepends":{"worm":["armv7h","aarch64"]},"Provides":{"fruit":["aarch64"]}},"OptDependsDescriptions":{"bee":"\"pollination\"","worm":"soil"}}},
 {"ID":2,"Name":"plum","PackageBaseID":2,"PackageBase":"plum","Version":"1-1","Description":null,"URL":null,"NumVotes":0,"Popularity":0,"OutOfDate":null,"Maintainer":null,"Submitter":"bob","FirstSubmitted":10,"LastModified":40,"URLPath":"/x","Depends":["soil"],"PendingRequests":0,"Larder":{}},
 {"ID":3,"Name":"soil","PackageBaseID":3,"PackageBase":"soil","Version":"1-1","Description":null,"URL":null,"NumVotes":0,"Popularity":0,"OutOfDate":null,"Maintainer":null,"Submitter":"bob","FirstSubmitted":10,"LastModified":40,"URLPath":"/x"}
 ]"#;
 
-/// Expects this text in the answer of a source that knows such things.
+/// Expects this text in the answer of a source that has such members.
 #[track_caller]
 fn check_known(query: &str, expected: &str) {
     let snapshot = dump::read(KNOWN.as_bytes(), &DumpLimits::default()).expect("a dump");
@@ -95,16 +95,16 @@ fn what_is_only_shown_when_it_is_asked_for() {
         all,
         r#"[{"Architectures":{"Depends":{"Soil>=2":["armv7h"],"lib32-tree":["x86_64"]},"OptDepends":{"worm":["armv7h","aarch64"]},"Provides":{"fruit":["aarch64"]}},"LastPackager":"eve","OptDependsDescriptions":{"bee":"\"pollination\"","worm":"soil"}}]"#,
     );
-    // There is none, and the source does not know.
+    // A source with an empty value, and one without the member.
     let nothing = r#"[{"Architectures":{},"LastPackager":null,"OptDependsDescriptions":{}}]"#;
     check_known(&all.replace("pear", "plum"), nothing);
     let unknown = r#"[{"Architectures":null,"LastPackager":null,"OptDependsDescriptions":null}]"#;
     check_known(&all.replace("pear", "soil"), unknown);
-    // Not unless it is asked for by name.
+    // The member is missing unless it is requested by name.
     let plain = r#"{"resultcount":1,"results":[{"Depends":["soil"],"Description":null,"FirstSubmitted":10,"ID":2,"Keywords":[],"LastModified":40,"License":[],"Maintainer":null,"Name":"plum","NumVotes":0,"OutOfDate":null,"PackageBase":"plum","PackageBaseID":2,"PendingRequests":0,"Popularity":0,"Submitter":"bob","URL":null,"URLPath":"/cgit/aur.git/snapshot/plum.tar.gz","Version":"1-1"}]"#;
     check_known("type=info&arg=plum", plain);
     check_known("type=info&arg=plum&fields=*", plain);
-    // A dump that is made of the packages has it.
+    // A dump made of the packages has it.
     let known = dump::read(KNOWN.as_bytes(), &DumpLimits::default()).expect("a dump");
     let mut dumped = b"[".to_vec();
     for doc in known.docs() {
@@ -269,7 +269,7 @@ fn what_costs_too_much_is_given_up() {
     }
 }
 
-/// The cost of each step is asked for, not only at the end: it may come to be too much in any of them.
+/// The cost is checked in each step, not only at the end: any of them may exceed it.
 #[test]
 fn it_is_asked_again_and_again_what_an_answer_has_cost() {
     for (query, least) in [("arg=pear&fields=RequiredBy", 4), ("arg=pear&fields=OptionalFor", 4)] {
@@ -291,7 +291,7 @@ fn it_is_asked_again_and_again_what_an_answer_has_cost() {
     }
 }
 
-/// Each package that needs another one is looked at for its architectures, and there may be very many of them.
+/// The architectures of each package that needs another one are looked at, and there may be very many of them.
 #[test]
 fn what_needs_a_package_on_an_architecture_is_given_up_in_time() {
     let asked = |needing: usize, looks_max: usize| {
@@ -385,7 +385,7 @@ fn fields_from_outside_are_those_that_are_known() {
         ),
         "{found}"
     );
-    // They are not among all.
+    // `*` does not include them.
     let params = Params::from_query(PathParams::default(), Some("v=5&type=info&arg=pear&fields=*"));
     assert!(!params.may_add());
 }

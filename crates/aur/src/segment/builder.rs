@@ -18,7 +18,7 @@ use crate::words;
 /// Blocks of a small segment: smaller than a huge page.
 const SMALL_BLOCK_BYTES: usize = 128 << 10;
 
-/// In a segment of up to this many packages, a text is found sooner by a look at all of them than by an index.
+/// In a segment of up to this many packages, scanning all texts is faster than an index.
 const SCANNED_PACKAGES_MAX: usize = 8192;
 
 /// The number of a named base among those of packages: no segment has half as many.
@@ -79,7 +79,7 @@ impl Texts32 {
 
     /// The positions of all texts in ascending order of the texts; equal texts in the order in which they were added.
     fn sorted(&self) -> Vec<u32> {
-        // To compare the first sixteen bytes as one number decides most pairs without a look at the texts.
+        // Comparing the first sixteen bytes as one number decides most pairs without reading the texts.
         let mut places: Vec<(u128, u32)> = (0..self.ends.len() as u32)
             .map(|place| {
                 let text = self.get(place);
@@ -170,7 +170,7 @@ impl SegmentBuilder {
         ] {
             self.add_shared(by, texts, words::relation_signs);
         }
-        // These terms are specific to a package: others seldom have the same.
+        // These terms are specific to a package and seldom shared.
         self.add_terms(By::Provides, &package.provides, words::relation_signs);
         self.add_terms(By::Conflicts, &package.conflicts, words::relation_signs);
         package
@@ -182,7 +182,7 @@ impl SegmentBuilder {
         self.terms.end_document();
     }
 
-    /// Adds a package base by its name. It has an effect only if no package of that base is added.
+    /// Adds a package base by its name. Ignored if a package of that base is added.
     pub(crate) fn add_base(&mut self, name: String) {
         self.named_bases.push(name);
     }
@@ -227,15 +227,15 @@ impl SegmentBuilder {
     pub(crate) fn build(mut self) -> Segment {
         let is_small = self.block_bytes_max == SMALL_BLOCK_BYTES;
         let mut order = self.names.sorted();
-        // Names that differ only in accents: their order must not depend on the dump. Equal names come side by side,
-        // the later record last.
+        // The order of names that differ only in accents must not depend on the dump. Equal names come side by side, the later
+        // record last.
         for run in order.chunk_by_mut(|&one, &other| self.names.get(one) == self.names.get(other)) {
             if run.len() > 1 {
                 run.sort_by_cached_key(|&place| self.name(place));
             }
         }
         let before = order.len();
-        // Of equal names the last record wins. `dedup_by` keeps the first of a run, hence the swap.
+        // The last record of equal names wins. `dedup_by` keeps the first of a run, hence the swap.
         order.dedup_by(|later, earlier| {
             let is_same = self.names.get(*later) == self.names.get(*earlier)
                 && self.name(*later) == self.name(*earlier);
@@ -262,7 +262,7 @@ impl SegmentBuilder {
         let mut docs_by_name = HashTable::with_capacity(order.len());
         for doc in (0..order.len() as u32).map(DocId) {
             let name = names.text(doc);
-            // Of names that differ only in accents, the first stands for all.
+            // The first of several names that differ only in accents stands for all.
             if doc.0 == 0 || names.text(DocId(doc.0 - 1)) != name {
                 docs_by_name.insert_unique(hasher.hash_one(name), doc.0, |&doc| {
                     hasher.hash_one(names.text(DocId(doc)))
@@ -274,7 +274,7 @@ impl SegmentBuilder {
         for (doc, &place) in (0_u32..).zip(&order) {
             docs[place as usize] = doc;
         }
-        // Bases that were only named come after those of packages: of equal names the first one counts.
+        // Bases that were only named come after those of packages: the first of equal names counts.
         for (number, name) in (0..).zip(&self.named_bases) {
             self.bases.push_folded(name.as_bytes());
             self.plain_bases.push(is_plain(name.as_bytes()));
@@ -282,14 +282,14 @@ impl SegmentBuilder {
         }
         let mut places = self.bases.sorted();
         places.retain(|&place| docs[place as usize] != u32::MAX);
-        // The place of the one that stands for each base.
+        // The place of each base's representative.
         let mut first_places = Vec::with_capacity(places.len());
         let mut base_starts = Vec::with_capacity(places.len() + 1);
         let mut docs_by_base: Vec<DocId> = Vec::with_capacity(order.len());
         let mut empty_bases = Vec::new();
         for run in places.chunk_by(|&one, &other| self.bases.get(one) == self.bases.get(other)) {
             let start = docs_by_base.len();
-            // The first package by name stands for its base, wherever the dump has it.
+            // The first package by name represents its base, wherever the dump has it.
             let mut first = run[0];
             for &place in run {
                 let doc = docs[place as usize];
