@@ -1,8 +1,8 @@
 //! Attestations (PEP 740): statements about a release file, signed by whoever built or published it.
 //!
-//! the field `attestations` of an upload -> [`provenance_of`] -> a provenance object, which is kept as a blob and served as it
-//! is. What is checked is that each attestation has its shape and speaks of this very file. Signatures and certificates are
-//! not verified here: installers have to do that, and nothing on a page may suggest that the server did.
+//! the field `attestations` of an upload -> [`provenance_of`] -> a provenance object, which is kept as a blob and served
+//! unchanged. Each attestation must have the right shape and be about this file. Signatures and certificates are not verified
+//! here: installers have to do that, and no page may suggest that the server did.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +17,7 @@ pub const PROVENANCE_TYPE: &str = "application/vnd.pypi.integrity.v1+json";
 pub const ATTESTATIONS_BYTES_MAX: usize = 512 << 10;
 const ATTESTATIONS_MAX: usize = 16;
 
-/// What stands for the publisher, of whom an index without trusted publishing knows nothing.
+/// The kind of every publisher: an index without trusted publishing does not know who it is.
 const PUBLISHER_KIND: &str = "unverified";
 
 /// Why attestations are refused.
@@ -50,7 +50,7 @@ struct Envelope<'text> {
     signature: std::borrow::Cow<'text, str>,
 }
 
-/// What is signed: a statement of in-toto.
+/// The signed statement, in in-toto's form.
 #[derive(Deserialize)]
 struct Statement {
     #[serde(rename = "_type")]
@@ -89,7 +89,7 @@ struct Publisher {
     claims: serde_json::Map<String, serde_json::Value>,
 }
 
-/// A provenance object, as far as the attestations in it are to be sent on.
+/// A stored provenance object, as far as its attestations are sent on.
 #[derive(Deserialize)]
 struct StoredProvenance<'text> {
     #[serde(borrow)]
@@ -102,8 +102,8 @@ struct KeptBundle<'text> {
     attestations: Vec<&'text RawValue>,
 }
 
-/// The provenance object for what an upload of this file brings in its field `attestations`: JSON, which is the same for the
-/// same attestations. `None` if it brings an empty list.
+/// The provenance object for the field `attestations` of an upload of this file: JSON, always the same for the same
+/// attestations. `None` if the list is empty.
 ///
 /// # Errors
 /// [`AttestationError`] if an attestation has another shape, or speaks of another file.

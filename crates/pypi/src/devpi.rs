@@ -101,7 +101,7 @@ fn path(stage: &StageName) -> String {
     format!("{}/{}", encoded(stage.user()), encoded(stage.index()))
 }
 
-/// Who looks at users and stages, and at which snapshot: what they may not see is left out.
+/// The viewer of users and stages, and the snapshot: what the viewer may not see is left out.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'snapshot> {
     /// The snapshot that has the stages.
@@ -176,7 +176,7 @@ impl<'snapshot> View<'snapshot> {
                 settings.bases.retain(is_seen);
                 settings.base_pins.retain(|pin| is_seen(&pin.base));
             }
-            // Nobody is shown the credentials in its URL.
+            // The URL is shown without its credentials.
             StageKind::Mirror(_) => {}
         }
         Cow::Owned(shown)
@@ -241,7 +241,7 @@ pub fn user_list<'snapshot>(
 pub struct IndexConfig<'snapshot> {
     /// The stage.
     pub stage: &'snapshot Arc<Stage>,
-    /// Whether `projects` is included: those of which a policy does not hide everything.
+    /// Whether `projects` is included: those that a policy does not hide entirely.
     pub has_projects: bool,
     /// The current time, for policies.
     pub now: Timestamp,

@@ -1,4 +1,4 @@
-//! What a stage shows together with its bases: the order in which stages are asked, and which mirrors are blocked.
+//! Inheritance: what a stage shows together with its bases, in which order stages are asked, and which mirrors are blocked.
 //!
 //! [`ResolutionOrder::of`] a stage -> [`ResolutionOrder::project`] -> the parts of it in those stages, nearest first.
 //! Of several files with one name, and of several entries for one version, the nearest counts.
@@ -45,15 +45,15 @@ pub struct Part<'snapshot> {
     pub project: &'snapshot Arc<Project>,
 }
 
-/// What mirrors have to do with a project: see [`ResolutionOrder::mirrors_of`].
+/// Which mirrors are asked for a project: see [`ResolutionOrder::mirrors_of`].
 #[derive(Clone, Debug, Default)]
 pub struct Mirrors<'snapshot> {
-    /// Those that are asked for it, nearest first.
+    /// The mirrors that are asked for it, nearest first.
     pub asked: Vec<&'snapshot Arc<Stage>>,
-    /// Those that are not asked, because a private stage has the project.
+    /// The mirrors that are not asked, because a private stage has the project.
     pub blocked: Vec<&'snapshot StageName>,
-    /// Whether what several of them have under this name is one project by the configuration: it is on a whitelist or pinned
-    /// to them, or the stage that is asked merges all mirrors. Otherwise [`of_one_project`](crate::of_one_project) decides.
+    /// Whether the configuration says that several mirrors with this name have one project: it is on a whitelist or pinned to
+    /// them, or the stage that was asked merges all mirrors. Otherwise [`of_one_project`](crate::of_one_project) decides.
     pub are_one: bool,
 }
 
@@ -82,8 +82,8 @@ pub struct VersionView<'snapshot> {
 struct Whitelists<'walk> {
     project: &'walk str,
     inheritance: WhitelistInheritance,
-    /// The bases that the project comes from alone, by the pins of the nearest stage so far that has any for it, which count for
-    /// the stages behind that one; empty: from any.
+    /// The only bases that the project may come from: the pins of the nearest stage so far that has any for it. They count for
+    /// the stages behind that one; empty: any base.
     pinned_to: Vec<&'walk StageName>,
     joined: Option<HashSet<&'walk str>>,
     is_whitelisted: bool,
@@ -93,11 +93,11 @@ struct Whitelists<'walk> {
 /// Whether a stage is asked for a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admission {
-    /// It is.
+    /// The stage is asked.
     Asked,
-    /// It is a mirror, and a private stage has the project.
+    /// The stage is a mirror, and a private stage has the project.
     Blocked,
-    /// The project comes from another base alone.
+    /// The project is pinned to another base.
     Elsewhere,
 }
 
@@ -123,7 +123,7 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
                 match snapshot.stage(base.as_str()) {
                     Some(base) => queue.push_back(base),
                     None => {
-                        // If this base was deleted, or is made again, that counts as a change of this order.
+                        // Deleting or creating this base counts as a change of this order.
                         let serial = snapshot.config_serial(base.as_str());
                         order.configs_serial = order.configs_serial.max(serial);
                         order.missing.push(base);
@@ -169,14 +169,14 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
         readers
     }
 
-    /// What a right to read this part of what they show is about: the stage that was asked for, which is first.
+    /// The object of a right to read this part of these stages: it names the first stage, which was asked for.
     pub fn object<'order>(&'order self, portion: Portion<'order>) -> Object<'order> {
         let asked = self.stages.first().map_or("", |stage| stage.name().as_str());
         Object::Index(asked, portion)
     }
 
-    /// Whether `principal` may read what these stages show. A token that is limited to the first of them reads what
-    /// that one shows of the others.
+    /// Whether `principal` may read these stages. A token that is limited to the first one may read what that shows of the
+    /// others.
     pub fn admits(&self, principal: &Principal, portion: Portion<'_>) -> bool {
         let object = self.object(portion);
         self.stages.iter().all(|stage| stage.may_be_read_as(principal, object))
@@ -194,7 +194,7 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
         self.stages.iter().any(|stage| stage.config().policy.is_some())
     }
 
-    /// What is known of malware and vulnerabilities, if a policy of these stages asks it.
+    /// The records of malware and vulnerabilities, if a policy of these stages asks them.
     pub(crate) fn asked_advisories(&self) -> Option<&'snapshot Arc<LiveAdvisories>> {
         let asks = |stage: &&&'snapshot Arc<Stage>| {
             stage.config().policy.as_ref().is_some_and(|policy| policy.asks_advisories())
@@ -250,7 +250,7 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
         mirrors
     }
 
-    /// Whether the project with this name comes from other bases than this stage alone.
+    /// Whether the project with this name is pinned to other bases than this stage.
     pub(crate) fn is_elsewhere(&self, name: &str, stage: &StageName) -> bool {
         let before = self.stages.iter().take_while(|it| it.name() != stage);
         let mut pins = before.map(|it| pinned_to(it, name)).filter(|pins| !pins.is_empty());
@@ -300,8 +300,8 @@ impl<'walk> Whitelists<'walk> {
         }
     }
 
-    /// Whether `stage` is asked for the project, after the stages before it. A pin makes nothing of the whitelist looser: a
-    /// private stage that has the project blocks mirrors even if the project comes from elsewhere.
+    /// Whether `stage` is asked for the project, after the stages before it. A pin does not loosen the whitelist: a private
+    /// stage that has the project blocks mirrors even if the project is pinned to another base.
     fn admit(&mut self, stage: &'walk Stage, has_project: bool) -> Admission {
         let is_elsewhere = !self.pinned_to.is_empty() && !self.pinned_to.contains(&stage.name());
         if self.pinned_to.is_empty() {
@@ -342,7 +342,7 @@ impl<'walk> Whitelists<'walk> {
 }
 
 impl<'snapshot> ProjectView<'snapshot> {
-    /// What one stage alone has of a project.
+    /// The part of a project that one stage has.
     pub fn alone(
         stage: &'snapshot Arc<Stage>,
         project: &'snapshot Arc<Project>,
@@ -355,7 +355,7 @@ impl<'snapshot> ProjectView<'snapshot> {
         &self.parts
     }
 
-    /// Where else the project is, as the stages that have it say.
+    /// The project's other places, as the stages that have it say.
     pub fn locations(&self, project: &str) -> Locations {
         let mut locations = Locations::default();
         for settings in self.parts.iter().filter_map(|part| part.stage.config().upload()) {
@@ -388,7 +388,7 @@ impl<'snapshot> ProjectView<'snapshot> {
         files
     }
 
-    /// The part whose file of this name counts: the nearest that has one.
+    /// The nearest part that has a file with this name.
     pub fn part_with(&self, filename: &str) -> Option<&Part<'snapshot>> {
         let is_release = |file: &Arc<ReleaseFile>| file.role() == FileRole::Release;
         self.parts.iter().find(|part| part.project.file(filename).is_some_and(is_release))

@@ -1,6 +1,6 @@
-//! [`ItemChange`]: what a record changed in the index, for those who follow it.
+//! [`ItemChange`]: what a record changed in the index, for followers.
 //!
-//! a record's key, the snapshot before, the snapshot after -> [`ItemChange::of`] -> what is added, changed or removed.
+//! a record's key, the snapshot before, the snapshot after -> [`ItemChange::of`] -> an item that was added, changed or removed.
 
 use account::{Acl, UserName};
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use record::{ChangeKind, Key};
 use crate::record::Subject;
 use crate::{Project, ProjectName, Release, ReleaseFile, Snapshot, Stage, StageConfig, StageName};
 
-/// What a record is about.
+/// The item of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A stage, or its configuration.
@@ -22,32 +22,32 @@ pub enum Item {
     File(Box<str>),
 }
 
-/// What became of one item of a stage.
+/// A change of one item of a stage.
 #[derive(Clone, Debug)]
 pub struct ItemChange {
-    /// The stage that has it, or had it.
+    /// The stage with the item.
     pub stage: StageName,
     /// Its project; None for the stage itself.
     pub project: Option<ProjectName>,
-    /// What it is.
+    /// The item.
     pub item: Item,
-    /// What became of it.
+    /// Whether it was added, changed or removed.
     pub kind: ChangeKind,
-    /// What is different, if it was there before: settings of a stage, fields of the others.
+    /// What differs, if it existed before: settings of a stage, fields of other items.
     pub fields: Vec<&'static str>,
     /// Who uploaded the file.
     pub by: Option<UserName>,
     /// When the file was uploaded.
     pub at: Option<Timestamp>,
-    /// Who could read the item at the change: after it, or before it if the item is gone. None if that is not known.
+    /// Who could read the item at the change: after it, or before it if the item is gone; `None` if that is not known.
     pub readers: Option<Acl>,
-    /// Who could read the item before, if it was there and its stage was removed, or has another list of readers.
+    /// Who could read the item before, if it existed and its stage was removed or has other readers now.
     pub readers_before: Option<Acl>,
 }
 
 impl ItemChange {
-    /// What the record under `key` changed; None if it is no record of the index, or shows nothing new. Without `before`
-    /// everything that is there counts as added, and everything else as removed.
+    /// The change that the record under `key` made; `None` if it is no record of the index, or shows nothing new. Without
+    /// `before`, everything that exists counts as added, and everything else as removed.
     pub fn of(before: Option<&Snapshot>, key: &Key, after: &Snapshot) -> Option<ItemChange> {
         let subject = Subject::of(key)?.ok()?;
         let (stage, project) = match subject {
@@ -117,11 +117,11 @@ impl ItemChange {
             return None;
         }
         if kind == ChangeKind::Changed {
-            // Of a change of a file that was there, the record does not say who made it, nor when.
+            // If an existing file changed in other ways, the record says neither who did it, nor when.
             let is_replaced = fields.contains(&"sha256");
             (by, at) = if is_replaced { (by, at) } else { (None, None) };
         }
-        // A name that came with the change is not for those who can no longer read what has it.
+        // Clients that can no longer read the stage must not learn a name that came with the change.
         let readers_before = old
             .filter(|_| was_there && could_be_read)
             .map(|old| &old.config().acl_read)
@@ -144,8 +144,8 @@ impl ItemChange {
         })
     }
 
-    /// The stage that a record is of, or of something in, and whether it is the stage's own: the one that says who may
-    /// read, which is known to nobody who did not see it once it has changed. None for a record of something else.
+    /// The stage of a record, and whether it is the stage's own record, which says who may read. After that has changed, only
+    /// those who saw it know who could read before. `None` for other records.
     pub fn stage_of(key: &Key) -> Option<(&str, bool)> {
         Some(match Subject::of(key)?.ok()? {
             Subject::Stage { stage } => (stage, true),
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!((change.kind, change.readers_before), (ChangeKind::Removed, None));
     }
 
-    /// Several commits are applied at once: what is new among them was never there for those who could read before.
+    /// Several commits are applied at once: clients that could read before never saw the new items.
     #[test]
     fn what_was_not_there_is_told_only_to_those_who_may_read_it_now() {
         let digest = "0".repeat(64);
@@ -275,7 +275,7 @@ mod tests {
                 "{key}"
             );
         }
-        // What was there, and went away when the stage was opened, is known to those who could read it then.
+        // An item that was removed when the stage was opened is known to those who could read it then.
         let mut world = World::new();
         world.write("python/stage/bob/dev", Some(&private));
         let key = Key::new("python/version/bob/dev/secret/1").expect("a key");

@@ -1,4 +1,4 @@
-//! What a lock names: [`Lock::parse`] reads requirements, uv.lock, poetry.lock and pylock.toml.
+//! [`Lock`]: the releases in requirements, uv.lock, poetry.lock and pylock.toml.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,22 +9,22 @@ use crate::{ProjectName, Version};
 /// Files of one release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Of which project.
+    /// The project.
     pub project: ProjectName,
-    /// Of which version.
+    /// The version.
     pub version: Version,
-    /// Which files of it.
+    /// Its files.
     pub files: Files,
 }
 
-/// Which files of a release a lock means.
+/// The files of a release that a lock means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Files {
     /// All that the index has.
     All,
-    /// Those with these digests.
+    /// Files with these digests.
     Digests(BTreeSet<String>),
-    /// Those with these names, each with one of its own digests; without a digest, whatever the index has.
+    /// Files with these names, each with one of its digests; without digests, whatever the index has.
     Named(BTreeMap<String, BTreeSet<String>>),
 }
 
@@ -46,7 +46,7 @@ impl Lock {
     /// # Errors
     /// What is wrong, and where.
     pub fn parse(text: &str) -> Result<Lock, String> {
-        // Of a requirements file, hardly a line is TOML.
+        // Hardly any line of a requirements file is TOML.
         match text.parse::<Table>() {
             Ok(table) if table.contains_key("package") => packages(&table, "package"),
             Ok(table) if table.contains_key("packages") => packages(&table, "packages"),
@@ -59,8 +59,8 @@ impl Lock {
         }
     }
 
-    /// An upper bound of the values that a lock with this text has as TOML, tables included, before it is parsed. Each value has
-    /// one of these marks before it. A dot within a key makes a table, and what follows that key is `=`, `]` or a quoted part of it.
+    /// An upper bound of the values in a lock as TOML, including tables, before it is parsed. Each value has one of these marks
+    /// before it. A dot in a key makes a table, and that key is followed by `=`, `]` or a quoted part.
     pub fn values_max(text: &str) -> usize {
         let (mut values, mut dots, mut last) = (0, 0, b' ');
         for byte in text.bytes().filter(|byte| !matches!(byte, b' ' | b'\t')) {
@@ -156,7 +156,7 @@ fn is_elsewhere(package: &Value) -> bool {
 /// The digests of a file of a lock, as `name:digits`.
 ///
 /// # Errors
-/// A hash of the file, if it has hashes, but none by an algorithm that is compared.
+/// A hash of the file, if it has hashes, but none with a known algorithm.
 fn digests(file: &Value) -> Result<BTreeSet<String>, String> {
     let mut all: Vec<String> = Vec::new();
     all.extend(file.get("hash").and_then(Value::as_str).map(str::to_owned));
@@ -166,7 +166,7 @@ fn digests(file: &Value) -> Result<BTreeSet<String>, String> {
     comparable(all)
 }
 
-/// Those of the digests that can be compared, in lower case.
+/// The digests that can be compared, in lower case.
 fn comparable(all: Vec<String>) -> Result<BTreeSet<String>, String> {
     let known: BTreeSet<String> =
         all.iter().map(|it| it.to_ascii_lowercase()).filter(|it| is_known(it)).collect();
@@ -252,7 +252,7 @@ fn requirements(text: &str) -> Result<Lock, String> {
 mod tests {
     use super::*;
 
-    /// `project version files` of each release, and how many packages come from elsewhere.
+    /// Compares `project version files` of each release, and the number of packages that do not come from an index.
     #[track_caller]
     fn check(text: &str, expected: &[&str], others: usize) {
         let lock = Lock::parse(text).expect("a lock");
@@ -322,7 +322,7 @@ mod tests {
             let most = Lock::values_max(text);
             assert!(found <= most && most <= 3 * found + 2, "{text}: {found}, at most {most}");
         }
-        // The dots of texts are none of keys.
+        // Dots in texts make no tables.
         let wheel = r#"{ url = "https://files.example/foo-1.0-py3-none-any.whl", size = 1 }"#;
         assert_eq!(Lock::values_max(wheel), 4);
     }

@@ -1,12 +1,12 @@
 //! [`Advisories`]: which versions of which projects are malware or have known vulnerabilities, as OSV records say.
 //!
-//! JSON of a record (<https://ossf.github.io/osv-schema/>) -> [`AdvisoriesBuilder::add`] -> [`Advisories`] -> the
-//! [`Advisory`]s of a project, or of one version of it. [`LiveAdvisories`] is the cell with those that count now: policies ask
-//! it, and pages that were judged by earlier ones are out of date ([`Judged`]).
+//! JSON of a record (<https://ossf.github.io/osv-schema/>) -> [`AdvisoriesBuilder::add`] -> [`Advisories`] -> the [`Advisory`]s
+//! of a project, or of one version of it. [`LiveAdvisories`] is the cell with the current ones: policies ask it, and pages that
+//! were judged by earlier ones are out of date ([`Judged`]).
 //!
-//! [`Bundle`] is a zip of records. Only what decides is kept in memory. The caller has the records themselves, and gives each a number ([`Advisory::place`])
-//! by which it finds them again. Records of other ecosystems than `PyPI` are left out. A withdrawn one is kept, but affects
-//! nothing.
+//! [`Bundle`] is a zip of records. Only what policies need is kept in memory. The caller keeps the whole records, and gives
+//! each a number ([`Advisory::place`]) to find it again. Records of other ecosystems than `PyPI` are left out. A withdrawn one
+//! stays, but affects nothing.
 
 mod affected;
 mod bundle;
@@ -33,7 +33,7 @@ const MALWARE_PREFIX: &str = "MAL-";
 /// Longest identifier of a record, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
 
-/// Most memory for all records together, in bytes. It is counted for the worst; what they really take is a part of it.
+/// Memory for all records together at most, in bytes. It is counted for the worst case; they really take a fraction of it.
 const WEIGHT_MAX: usize = 512 << 20;
 
 /// Most packages, events and versions of one record.
@@ -42,20 +42,20 @@ const PARTS_MAX: usize = 50_000;
 /// Why a record is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OsvError {
-    /// It is not JSON of the schema's form.
+    /// The record is not JSON of the schema's form.
     #[error("it is not an OSV record: {0}")]
     Form(String),
-    /// A value is not what the schema has.
+    /// A value does not follow the schema.
     #[error("its `{member}` is `{value}`, but {expected} was expected")]
     Value {
-        /// Which.
+        /// The member with the value.
         member: &'static str,
         /// What was found, shortened.
         value: String,
         /// What was expected.
         expected: &'static str,
     },
-    /// It says more than one record may.
+    /// The record has too many parts.
     #[error("it has {count} packages, events and versions, but at most {max} were expected", max = PARTS_MAX)]
     TooLarge {
         /// How many.
@@ -66,18 +66,18 @@ pub enum OsvError {
     TooMany,
 }
 
-/// What became of a record.
+/// How a record was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// None of the packages that it affects is of [`ECOSYSTEM`], so it is left out.
     Foreign,
-    /// It counts.
+    /// The whole record counts.
     Whole,
-    /// It counts but for the parts that cannot be read; this is why the first of them cannot.
+    /// The record counts, without the parts that cannot be read; this is the error of the first one.
     InPart(OsvError),
 }
 
-/// What is known of a record without reading it again.
+/// The part of a record that is kept in memory.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Advisory {
     id: Box<str>,
@@ -102,12 +102,12 @@ impl Advisory {
         self.place
     }
 
-    /// Whether it was taken back: it affects nothing.
+    /// Whether it was withdrawn: it affects nothing.
     pub fn is_withdrawn(&self) -> bool {
         self.is_withdrawn
     }
 
-    /// Whether it is about a package that was made to do harm; else it is about a vulnerability.
+    /// Whether it is about malware; if not, it is about a vulnerability.
     pub fn is_malware(&self) -> bool {
         self.id.starts_with(MALWARE_PREFIX)
     }
@@ -119,12 +119,12 @@ pub fn is_id(text: &str) -> bool {
     (1..=ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_fit)
 }
 
-/// The records of a bundle, ready to be asked. It never changes.
+/// The records of a bundle, indexed by project. It never changes.
 #[derive(Debug, Default)]
 pub struct Advisories {
     /// By identifier.
     all: Box<[Arc<Advisory>]>,
-    /// Of each project with one, by its normalized name: ascending by identifier.
+    /// The records of each project, by its normalized name: ascending by identifier.
     of_projects: HashMap<Box<str>, Arc<[Affected]>>,
     malware: usize,
     vulnerabilities: usize,
@@ -141,12 +141,12 @@ impl Advisories {
         self.all.is_empty()
     }
 
-    /// How many of them are about malware.
+    /// The number of records about malware.
     pub fn malware(&self) -> usize {
         self.malware
     }
 
-    /// How many of them are about vulnerabilities.
+    /// The number of records about vulnerabilities.
     pub fn vulnerabilities(&self) -> usize {
         self.vulnerabilities
     }
@@ -162,8 +162,8 @@ impl Advisories {
         Some(&self.all[at])
     }
 
-    /// The records that affect this version of a project, or any version if none is given: ascending by identifier, each
-    /// once. A version that PEP 440 cannot compare is affected by the records that name it or all versions.
+    /// The records that affect this version of a project, or any version if none is given: ascending by identifier, each once.
+    /// A version that PEP 440 cannot compare is affected by records that name it or all versions.
     pub fn affecting<'own>(
         &'own self,
         project: &ProjectName,
@@ -186,7 +186,7 @@ impl Advisories {
         affected.iter().map(Affected::comparisons).sum()
     }
 
-    /// What is known of the project with this normalized name.
+    /// The records of the project with this normalized name.
     pub(crate) fn of_project(&self, project: &str) -> Option<&Arc<[Affected]>> {
         self.of_projects.get(project)
     }
@@ -196,7 +196,7 @@ impl Advisories {
 #[derive(Debug)]
 pub struct AdvisoriesBuilder {
     read: Vec<Read>,
-    /// What they may still take, in bytes.
+    /// Bytes that further records may take.
     room: usize,
 }
 
@@ -217,7 +217,7 @@ impl AdvisoriesBuilder {
     /// Takes a record, without the parts of it that cannot be read.
     ///
     /// # Errors
-    /// [`OsvError`]; after [`OsvError::TooMany`], nothing is to be made of the others, either.
+    /// [`OsvError`]; after [`OsvError::TooMany`], the other records are of no use either.
     pub fn add(&mut self, json: &[u8], place: u32) -> Result<Taken, OsvError> {
         let Some(record) = wire::read(json)? else { return Ok(Taken::Foreign) };
         let advisory = Arc::new(Advisory {

@@ -2,11 +2,11 @@
 //!
 //! request -> the page in memory, if what it shows is unchanged -> otherwise made, once for all requests that wait.
 //!
-//! A page remembers its *stamp*: the newest commit that touched anything it shows. Serials only grow, so a page is
-//! valid exactly as long as the stamp of what it shows stays the same; no change has to invalidate anything. If
-//! nothing was committed since the last request for a page, not even the stamps are compared. A page that a policy
-//! leaves a file out of for a time expires when that time is over, and one for which a policy asked what is known of malware and
-//! vulnerabilities when something else is known; for all others neither is looked at.
+//! A page remembers its *stamp*: the newest commit that touched anything it shows. Serials only grow, so a page is valid
+//! exactly as long as the stamp of what it shows stays the same; no change has to invalidate anything. If nothing was committed
+//! since the last request for a page, not even the stamps are compared. If a policy hides a file of a page for a time, the page
+//! expires when that time is over. If a policy asked the records of malware and vulnerabilities, it expires when these change.
+//! For other pages neither is checked.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,13 +31,13 @@ pub type Clock = fn() -> Timestamp;
 /// A cache of finished pages with a memory budget, shared by all threads.
 pub struct Pages {
     pages: Cache<PageKey, Arc<Page>, PageWeight>,
-    /// The list of projects may be larger than all other pages together, so lists have a budget of their own.
+    /// The list of projects may be larger than all other pages together, so lists have their own budget.
     lists: Cache<PageKey, Arc<Page>, PageWeight>,
     /// A thread that makes a page holds one of these, chosen by the hash of the request.
     making: [Mutex<()>; 64],
     making_list: [Mutex<()>; 4],
     clock: Clock,
-    /// Where users reach the root, if that is known: links to provenances are absolute then.
+    /// The URL of the root for users, if it is known: links to provenances are absolute then.
     root_url: Option<String>,
     rendered: AtomicU64,
     rendered_lists: AtomicU64,
@@ -56,7 +56,7 @@ pub struct PageBudget {
 /// A page expires at no time, whatever happens.
 const NEVER: i64 = i64::MAX;
 
-/// For a page that expires at a time that is not known yet. No clock ever shows this time.
+/// For a page that expires at a time that is not known yet. No clock ever reaches this value.
 const SOME_TIME: i64 = i64::MAX - 1;
 
 /// A finished page. It never changes, except that an encoding is added when it is first requested.
@@ -67,7 +67,7 @@ pub struct Page {
     checked_at: AtomicU64,
     /// When it is out of date although nothing was committed, in microseconds; [`NEVER`], or at no known time.
     expires_at_microseconds: i64,
-    /// By which records of malware and vulnerabilities it was made.
+    /// The records of malware and vulnerabilities that decided about it.
     judged: Option<Judged>,
     hidden_files: u64,
     last_serial: Option<u64>,
@@ -164,7 +164,7 @@ impl Weighter<PageKey, Arc<Page>> for PageWeight {
 }
 
 impl Pages {
-    /// The same, for a server whose users reach its root at this URL, which has no slash at its end.
+    /// Pages for a server whose users reach its root at this URL, which has no trailing slash.
     pub fn at(self, root_url: Option<String>) -> Pages {
         Pages { root_url, ..self }
     }
@@ -282,7 +282,7 @@ fn stamp(order: &ResolutionOrder<'_>, request: PageRequest<'_>) -> Serial {
 }
 
 impl<'text> PageRequest<'text> {
-    /// What of the stage it shows.
+    /// The part of the stage that the page shows.
     pub fn portion(&self) -> Portion<'text> {
         if self.is_list() { Portion::Whole } else { Portion::Project(self.project) }
     }
@@ -369,18 +369,18 @@ impl Page {
         self.last_serial
     }
 
-    /// Whether a policy leaves out a file for a time, or asked what is known of malware and vulnerabilities.
+    /// Whether a policy hides a file for a time, or asked the records of malware and vulnerabilities.
     pub fn may_expire(&self) -> bool {
         self.expires_at_microseconds != NEVER
     }
 
-    /// Whether a file that a policy leaves out is no longer refused, or what it was decided by no longer counts.
+    /// Whether a hidden file is no longer refused, or the records that decided have changed.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         now.as_microsecond() >= self.expires_at_microseconds
             || self.judged.as_ref().is_some_and(|judged| !judged.is_current())
     }
 
-    /// How many files policies leave out of it.
+    /// The number of files of the page that policies hide.
     pub fn hidden_files(&self) -> u64 {
         self.hidden_files
     }

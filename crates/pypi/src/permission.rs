@@ -1,14 +1,14 @@
-//! Who may do what with a stage, as far as their credentials allow it. Administrators are on every list and may do
-//! everything. The stage's own user may change, empty and remove it. To read and to upload, this user needs to be on
-//! the list like everybody else; the lists of a new stage include its user. A right is judged
-//! for a [`Portion`] of the stage, since a token may be limited to some of its projects.
+//! Who may do what with a stage, as far as their credentials allow it. Administrators are on every list and may do everything.
+//! The stage's own user may change, empty and remove it. To read and to upload, this user needs to be on the list like
+//! everybody else; the lists of a new stage include its user. A right is checked for a [`Portion`] of the stage, since a token
+//! may be limited to some of its projects.
 
 use account::{Object, Portion, Principal, Scope};
 
 use crate::{ResolutionOrder, Snapshot, Stage, StageName};
 
 impl Stage {
-    /// What a right to this part of the stage is about.
+    /// The object of a right to this part of the stage.
     pub fn object<'name>(&'name self, portion: Portion<'name>) -> Object<'name> {
         Object::Index(self.name().as_str(), portion)
     }

@@ -1,8 +1,8 @@
 //! [`Policy`]: which files a stage or a mirror gives out, and [`Judge`], which decides it for every way to a file.
 //!
-//! settings of a stage -> [`Policy`] -> [`Judge::of`] the stages that answer for a project -> for each [`Candidate`]
-//! either nothing, or why it is [`Refused`] -> [`Hidden`], what a page says about the files that it leaves out; [`Shown`] and
-//! [`Listed`], what is left of a project and of a list of projects.
+//! settings of a stage -> [`Policy`] -> [`Judge::of`] the stages that answer for a project -> for each [`Candidate`] either
+//! nothing, or why it is [`Refused`] -> [`Hidden`], a page's remark about hidden files; [`Shown`] and [`Listed`], the visible
+//! parts of a project and of a list of projects.
 //!
 //! Pages, JSON and downloads all ask the same judge, so they cannot disagree. A file has to pass the policy of the stage
 //! that was asked and the policy of the stage that holds it. Time is an argument; nothing here reads a clock.
@@ -36,26 +36,26 @@ pub use self::warnings::Warnings;
 /// Longest cool-down: a hundred years.
 pub const COOLDOWN_DAYS_MAX: u32 = 36_500;
 
-/// What a stage or a mirror refuses to give out. Empty, it refuses nothing.
+/// The files that a stage or a mirror refuses to give out. Empty, it refuses nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
     /// Files that are younger than this are refused, in days.
     pub cooldown_days: Option<u32>,
     /// Files that were uploaded at this time or later are refused.
     pub cutoff: Option<Timestamp>,
-    /// Projects for which neither the cool-down nor the cut-off counts.
+    /// Projects to which neither the cool-down nor the cut-off applies.
     pub cooldown_except: Vec<NamePattern>,
     /// If there are any, everything else is refused.
     pub allow: Vec<Rule>,
-    /// What is refused.
+    /// Files that are refused.
     pub deny: Vec<Rule>,
-    /// What is refused until somebody has examined it, with the reason that installers show.
+    /// Files that are refused until somebody has examined them, with the reason that installers show.
     pub quarantine: Vec<Quarantine>,
-    /// What is done about known malware.
+    /// The measure for known malware.
     pub malware: Measure,
-    /// What is done about known vulnerabilities.
+    /// The measure for known vulnerabilities.
     pub vulnerabilities: Measure,
-    /// What is given out although the rules above refuse it, for a time: to break the glass.
+    /// Files that are given out for a time although the rules above refuse them, for emergencies.
     pub exceptions: Vec<Exception>,
 }
 
@@ -86,9 +86,9 @@ pub struct Warned {
 pub enum Uploaded<'file> {
     /// At this time.
     At(Timestamp),
-    /// At the time that an upstream wrote, which may be none.
+    /// At the time that an upstream wrote, which may be invalid.
     Written(&'file str),
-    /// Nobody says.
+    /// Not known.
     Unknown,
 }
 
@@ -231,7 +231,7 @@ impl<'file> Candidate<'file> {
 }
 
 impl Policy {
-    /// Whether it refuses nothing.
+    /// Whether the policy refuses nothing.
     pub fn is_empty(&self) -> bool {
         *self == Policy::default()
     }
@@ -241,7 +241,7 @@ impl Policy {
         self.exceptions.iter().filter(move |exception| now < exception.until)
     }
 
-    /// The part of it that is about a project at this time, of which the records say this.
+    /// The part of the policy about a project at this time, with what the records say about it.
     fn on(
         &self,
         project: &ProjectName,
@@ -275,7 +275,7 @@ struct OnProject<'policy> {
 }
 
 impl OnProject<'_> {
-    /// Why the whole project is quarantined, or is malware that is refused, if it is, and no file of it is excepted.
+    /// Why the whole project is refused, as quarantined or malware; `None` if it is not, or a file of it is excepted.
     fn whole_quarantine(&self) -> Option<&str> {
         if !self.exceptions.is_empty() {
             return None;
@@ -290,7 +290,7 @@ impl OnProject<'_> {
         self.exceptions.iter().copied().find(|it| it.rule.matches(file, false))
     }
 
-    /// The rule that refuses the file, the reason, and until when; none for a file with an exception.
+    /// The rule that refuses the file, the reason, and until when; `None` for a file with an exception.
     fn refusal(
         &self,
         file: &Candidate<'_>,
@@ -302,14 +302,14 @@ impl OnProject<'_> {
         self.refusal_by_rule(file, now)
     }
 
-    /// The rule that refuses the file, the reason, and until when. Rules that last come first.
+    /// The rule that refuses the file, the reason, and until when. Permanent rules come first.
     fn refusal_by_rule(
         &self,
         file: &Candidate<'_>,
         now: Timestamp,
     ) -> Option<(RuleName, String, Option<Timestamp>)> {
         let for_ever = |rule, reason: String| Some((rule, reason, None));
-        // A version that cannot be compared counts as one that is meant by what refuses, and not by what allows.
+        // A version that cannot be compared matches every rule that refuses, and none that allows.
         if let Some(found) = self.quarantine.iter().find(|it| it.rule.matches(file, true)) {
             return for_ever(RuleName::Quarantine, quarantined(&found.reason));
         }

@@ -21,7 +21,7 @@ pub struct Project {
     pub(crate) status: Option<Box<StoredStatus>>,
 }
 
-/// A name that had files and has none now.
+/// A name whose files were all removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gone {
     pub(crate) filename: Box<str>,

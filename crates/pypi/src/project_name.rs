@@ -115,7 +115,7 @@ impl FromStr for ProjectName {
     }
 }
 
-/// Works like [`ProjectName::normalize`], as it reads what was stored.
+/// Like [`ProjectName::normalize`], because it reads stored names.
 impl TryFrom<String> for ProjectName {
     type Error = ProjectNameError;
 

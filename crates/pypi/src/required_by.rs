@@ -1,10 +1,9 @@
 //! [`RequiredBy`]: which projects a project is required by, among those of all stages.
 //!
-//! the names in the metadata of each project's newest version ([`RequiredNames`]) -> [`RequiredBy::set`], once a commit
-//! changed the project -> [`RequiredBy::requiring`], for a page.
-//! Most of it is frozen in sorted arrays (`base`). What was noted since then (`recent`) can be changed, and is a bounded part of the
-//! whole; when there is too much of it, [`RequiredBy::compacted`] makes new arrays of both. Whether somebody may see a stage
-//! is not known here.
+//! the names in the metadata of each project's newest version ([`RequiredNames`]) -> [`RequiredBy::set`], once a commit changed
+//! the project -> [`RequiredBy::requiring`], for a page. Most of it is frozen in sorted arrays (`base`). Later changes
+//! (`recent`) are in mutable sets, which are a bounded part of the whole; when there are too many, [`RequiredBy::compacted`]
+//! makes new arrays of both. This module does not know who may see a stage.
 
 mod base;
 mod recent;
@@ -23,21 +22,21 @@ use crate::{ProjectName, Snapshot, StageName};
 /// Names that are taken from the metadata of one version; the rest is left out.
 pub(crate) const NAMES_MAX: usize = 1_000;
 
-/// How much may have been noted since the base was made: a part of the base, or so much in any case.
+/// How large `recent` may become: this part of the base, or at least `RECENT_MIN`.
 const RECENT_SHARE: usize = 8;
 const RECENT_MIN: usize = 2_048;
 
-/// Places of the base that may count no more, however large it is: an answer passes over each of them that it meets.
+/// Replaced places of the base at most, however large it is: an answer skips each that it meets.
 const REPLACED_MAX: usize = 8_192;
 
-/// What a place takes among those that count no more, roughly, in bytes.
+/// Bytes that a replaced place takes, roughly.
 const REPLACED_BYTES: usize = 8;
 
 /// Which projects of which stages require a project. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct RequiredBy {
     base: Arc<Base>,
-    /// Places of the base that count no more: something else was noted of them, or they are gone.
+    /// Places of the base that were replaced or removed since.
     replaced: OrdSet<Place>,
     recent: Recent,
 }
@@ -48,8 +47,8 @@ impl RequiredBy {
         RequiredBy::default()
     }
 
-    /// Notes what a project of a stage requires now, in place of what it required before; nothing, if it is gone. That it
-    /// requires itself, with other extras, is left out.
+    /// Notes what a project of a stage requires now, replacing what it required before; `None` if the project is gone. A
+    /// requirement for itself, with other extras, is ignored.
     pub fn set(&mut self, stage: &StageName, project: &ProjectName, required: &RequiredNames) {
         if let Some(place) = self.base.place(stage, project) {
             self.replaced.insert(place);
@@ -75,19 +74,20 @@ impl RequiredBy {
         old.map(|(_, stage, project)| (stage, project)).chain(recent)
     }
 
-    /// Whether so much was noted since the last [`RequiredBy::compacted`] that it takes much memory, or makes answers slow.
+    /// Whether there were so many changes since the last [`RequiredBy::compacted`] that they take much memory, or slow answers
+    /// down.
     pub fn is_loose(&self) -> bool {
         let noted = self.recent.len() + self.replaced.len();
         self.replaced.len() > REPLACED_MAX || noted > RECENT_MIN.max(self.base.len() / RECENT_SHARE)
     }
 
-    /// Whether so little was noted since the last [`RequiredBy::compacted`] that another one would gain next to nothing.
+    /// Whether there were so few changes since the last [`RequiredBy::compacted`] that another one would gain next to nothing.
     pub fn is_compact(&self) -> bool {
         self.recent.len() + self.replaced.len() <= RECENT_MIN
     }
 
-    /// The same index, in as little memory as it takes. Takes time in proportion to the whole index, and for that time
-    /// little more memory than both.
+    /// The same index in as little memory as possible. Takes time in proportion to the whole index, and meanwhile little more
+    /// memory than both.
     ///
     /// # Panics
     /// If the index takes 4 GiB or more.
@@ -108,7 +108,7 @@ impl RequiredBy {
 pub struct RequiredNames(BTreeSet<ProjectName>);
 
 impl RequiredNames {
-    /// Those in the JSON of a version's metadata.
+    /// The required names in the JSON of a version's metadata.
     ///
     /// # Errors
     /// If it is no JSON, or its `requires_dist` is no list.
@@ -176,9 +176,9 @@ impl<'de> Deserialize<'de> for RequiredNames {
 struct Text<'text>(#[serde(borrow)] std::borrow::Cow<'text, str>);
 
 impl Snapshot {
-    /// The projects whose newest version is described by another metadata blob than in `before`, with that blob; `None` for
-    /// those that are gone, or have no version that says anything. Takes time in proportion to the number of stages and
-    /// to what differs, if one of both snapshots was made of the other.
+    /// The projects whose newest version has another metadata blob than in `before`, with that blob; `None` for projects that
+    /// are gone, or whose newest version has none. Takes time in proportion to the number of stages and to the differences, if
+    /// one of the snapshots was made of the other.
     pub fn described_anew_since(
         &self,
         before: &Snapshot,
@@ -278,7 +278,7 @@ mod tests {
         index.set(&dev, &project("app"), &names("lib"));
         check(&index, "lib", "alice/dev/app alice/dev/tool");
         check(&index, "base", "alice/dev/tool");
-        // With an extra of its own.
+        // A requirement for itself with an extra is ignored.
         check(&index, "tool", "");
         check(&index, "nothing", "");
         index.set(&dev, &project("tool"), &names("base"));
@@ -287,7 +287,7 @@ mod tests {
         index.set(&secret, &project("hidden"), &RequiredNames::default());
         index.set(&dev, &project("tool"), &RequiredNames::default());
         check(&index, "lib", "");
-        // Nothing of it is left but room for others.
+        // Only room for other entries is left of it.
         let slots = index.recent.room().expect("nothing");
         index.set(&dev, &project("new"), &names("other more"));
         index.set(&dev, &project("new"), &RequiredNames::default());
@@ -319,12 +319,12 @@ mod tests {
         for index in [&index, &index.compacted()] {
             check(index, "base", "");
         }
-        // Who has the index of before has it unchanged.
+        // The earlier index has not changed.
         check(&before, "lib", "alice/dev/tool zoe/dev/app");
         assert_eq!(RequiredBy::new().compacted().memory_bytes(), 0);
     }
 
-    /// The index of 100,000 projects, each of which requires five others.
+    /// The memory for an index of 100,000 projects, each of which requires five others.
     #[test]
     fn memory_of_many_projects() {
         let mut index = RequiredBy::new();

@@ -25,7 +25,7 @@ use crate::{ReleaseFile, StageName, StatusMarker, Version};
 pub enum PageForm {
     /// HTML for installers.
     Html,
-    /// HTML for people: newest version first, with a button to refresh, and a note about what is left out.
+    /// HTML for people: newest version first, with a button to refresh, and a remark about hidden files.
     Human,
     /// `application/vnd.pypi.simple.v1+json`.
     Json,
@@ -44,7 +44,7 @@ impl PageForm {
     }
 }
 
-/// A page that was made, and what a policy left out of it.
+/// A rendered page, and what a policy left out of it.
 #[derive(Clone, Debug)]
 pub struct Rendered {
     /// The page.
@@ -53,8 +53,8 @@ pub struct Rendered {
     pub expires_at: Option<Timestamp>,
     /// How many files it leaves out.
     pub hidden_files: u64,
-    /// By which records of malware and vulnerabilities that was decided: when others count, the page is out of date. `None`: by
-    /// none.
+    /// The records of malware and vulnerabilities that decided: when others are published, the page is out of date. `None` if
+    /// none did.
     pub judged: Option<Judged>,
     /// The upstream's serial of the page, if it is the page of a mirror itself.
     pub last_serial: Option<u64>,
@@ -71,7 +71,7 @@ impl Rendered {
         }
     }
 
-    /// The list, which is out of date when the list of what is shown is.
+    /// A list, which is out of date as soon as `listed` is.
     pub(crate) fn of_list(form: PageForm, text: String, listed: &Listed<'_>) -> Rendered {
         Rendered {
             expires_at: listed.until(),
@@ -89,7 +89,7 @@ impl Rendered {
     }
 }
 
-/// What a page says of its project, beside its files.
+/// What a page says about its project, besides its files.
 struct About<'page> {
     status: Option<(&'page str, Option<&'page str>)>,
     locations: &'page Locations,
@@ -102,9 +102,9 @@ pub enum Links<'text> {
     /// With this many `../` to the root: 4 from `/{user}/{index}/+simple/{project}/`, 3 from
     /// `/{user}/{index}/+simple/`. At least 1.
     Depth(u8),
-    /// The same, where the URL of the root is known: what has to be an absolute URL begins with it. It has no slash at its end.
+    /// As [`Links::Depth`], with the URL of the root, without a trailing slash: URLs that have to be absolute begin with it.
     DepthOf(u8, &'text str),
-    /// With the URL of the root, without a slash at its end.
+    /// With the URL of the root, without a trailing slash.
     Absolute(&'text str),
 }
 
@@ -114,7 +114,7 @@ impl<'text> Links<'text> {
         root.map_or(Links::Depth(depth), |root| Links::DepthOf(depth, root))
     }
 
-    /// For what has to be an absolute URL.
+    /// The links for URLs that have to be absolute.
     fn absolute(self) -> Links<'text> {
         match self {
             Links::DepthOf(_, root) => Links::Absolute(root),
@@ -230,7 +230,7 @@ pub(crate) fn project_page(
     Rendered::of(form, text, &hidden).until(judge)
 }
 
-/// What links begin with, by [`FileView::part_index`].
+/// The starts of links, by [`FileView::part_index`].
 struct Prefixes {
     files: Vec<String>,
     provenances: Vec<String>,
@@ -354,7 +354,7 @@ fn project_html(
     page
 }
 
-/// Where the provenance of a file is.
+/// Adds the URL of a file's provenance.
 fn push_provenance(page: &mut String, prefix: &str, file: &ReleaseFile) {
     page.push_str(prefix);
     page.push_str("+f/");
@@ -415,7 +415,7 @@ fn push_status(page: &mut String, status: Option<(&str, Option<&str>)>) {
     page.push('}');
 }
 
-/// What a policy hides, under a key of our own: the interface leaves those with an underscore to the server.
+/// What a policy hides, under our own key: the interface reserves keys with an underscore for the server.
 fn push_hidden(page: &mut String, hidden: &Hidden) {
     if !hidden.is_empty() {
         _ = write!(page, ",\"_hidden\":{}", hidden.to_json());
@@ -488,7 +488,7 @@ fn project_json(
     page
 }
 
-/// The list of all projects of a stage and its bases, without those of which a policy hides everything.
+/// The list of all projects of a stage and its bases, without those that a policy hides entirely.
 pub(crate) fn list_page(
     order: &ResolutionOrder<'_>,
     form: PageForm,

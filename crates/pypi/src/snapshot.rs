@@ -28,7 +28,8 @@ pub struct Snapshot {
     serial: Serial,
     /// The server's default for stages that do not set who may add test results.
     strangers_add_test_results: bool,
-    /// What is known of malware and vulnerabilities. It changes at any time, also for a snapshot, and every stage has it.
+    /// The records of malware and vulnerabilities. They may change at any time, even for an existing snapshot; every stage
+    /// shares the cell.
     advisories: Arc<LiveAdvisories>,
 }
 
@@ -42,13 +43,13 @@ pub struct Stage {
     is_unreadable: bool,
     /// The commit that wrote the configuration, or deleted it.
     config_serial: Serial,
-    /// The newest commit that added or removed a project, or put one into quarantine or out of it.
+    /// The newest commit that added or removed a project, or changed whether one is in quarantine.
     projects_serial: Serial,
     /// The newest commit that wrote anything of a project.
     changed_serial: Serial,
-    /// Includes projects of which nothing is left, for their serials.
+    /// Includes projects without any content, for their serials.
     projects: OrdMap<ProjectName, Arc<Project>>,
-    /// Those of the snapshot.
+    /// The cell of the snapshot.
     advisories: Arc<LiveAdvisories>,
 }
 
@@ -110,7 +111,7 @@ impl Snapshot {
         Snapshot { strangers_add_test_results: true, ..Snapshot::default() }
     }
 
-    /// A snapshot without a stage whose policies ask these what is known of malware and vulnerabilities.
+    /// A snapshot without stages whose policies will ask these records of malware and vulnerabilities.
     #[must_use]
     pub fn with_advisories(self, advisories: Arc<LiveAdvisories>) -> Snapshot {
         debug_assert!(self.stages.is_empty(), "stages have theirs already");
@@ -287,7 +288,7 @@ impl Stage {
         }
     }
 
-    /// What is known of malware and vulnerabilities.
+    /// The records of malware and vulnerabilities.
     pub(crate) fn advisories(&self) -> &Arc<LiveAdvisories> {
         &self.advisories
     }
@@ -337,12 +338,12 @@ impl Stage {
         self.config_serial
     }
 
-    /// The newest commit that added a project to this stage or removed one, or put one into quarantine or out of it.
+    /// The newest commit that added a project to this stage or removed one, or changed whether one is in quarantine.
     pub(crate) fn projects_serial(&self) -> Serial {
         self.projects_serial
     }
 
-    /// The newest commit that wrote anything of a project of this stage.
+    /// The newest commit that wrote a record of a project of this stage.
     pub(crate) fn changed_serial(&self) -> Serial {
         self.changed_serial
     }
@@ -362,17 +363,17 @@ impl Stage {
         self.projects.iter().filter(|(_, project)| !project.is_empty())
     }
 
-    /// The stage's own projects, including those of which nothing is left.
+    /// The stage's own projects, including those without any content.
     pub(crate) fn project_traces(&self) -> impl Iterator<Item = (&ProjectName, &Arc<Project>)> {
         self.projects.iter()
     }
 
-    /// The stage's own projects, including those of which nothing is left, to compare them with others.
+    /// The stage's own projects, including those without any content, to compare them with others.
     pub(crate) fn project_map(&self) -> &OrdMap<ProjectName, Arc<Project>> {
         &self.projects
     }
 
-    /// The project with this name, even if nothing is left of it.
+    /// The project with this name, even without any content.
     pub(crate) fn project_trace(&self, name: &str) -> Option<&Arc<Project>> {
         self.projects.get(name)
     }

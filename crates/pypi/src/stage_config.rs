@@ -40,7 +40,7 @@ pub struct StageConfig {
     pub description: Option<String>,
     /// Any JSON that tools store here.
     pub custom_data: Option<Value>,
-    /// Which files are not given out (Larder's own); `None`: all are.
+    /// Files that are not given out (Larder's own); `None` if all are.
     pub policy: Option<Box<Policy>>,
 }
 
@@ -68,9 +68,9 @@ pub struct UploadSettings {
     pub mirror_whitelist: Vec<Box<str>>,
     /// How the whitelists of bases are combined.
     pub mirror_whitelist_inheritance: WhitelistInheritance,
-    /// Projects that come from one of the bases alone (Larder's own).
+    /// Projects that come only from one of the bases (Larder's own).
     pub base_pins: Vec<Pin>,
-    /// Which of several mirrors with one name count (Larder's own); `None`: what the next stage says, or at last
+    /// Which of several mirrors with one name count (Larder's own); `None` for the setting of the next stage, finally
     /// [`MirrorMerge::Connected`].
     pub mirror_merge: Option<MirrorMerge>,
     /// Projects elsewhere that projects of this stage extend or copy, as pages say (PEP 708; Larder's own).
@@ -93,7 +93,7 @@ pub enum WhitelistInheritance {
     Union,
 }
 
-/// Which of several mirrors count that have a project of one name, where neither a whitelist nor a pin says so.
+/// Which of several mirrors with a project of one name count, unless a whitelist or a pin decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirrorMerge {
     /// The nearest, and those that are connected with it by PEP 708.
@@ -131,7 +131,7 @@ pub struct MirrorSettings {
 const TOX_RESULTS_NAMED: &str = "acl_toxresult_upload_is_named";
 
 impl UploadSettings {
-    /// Where else a project of this stage is.
+    /// The other places of a project of this stage.
     pub(crate) fn locations_of(&self, project: &str) -> Locations {
         let urls = |places: &[ProjectPlace]| {
             let places = places.iter().filter(|place| *place.project == *project);
@@ -295,7 +295,7 @@ impl StageConfig {
             }
             StageKind::Mirror(settings) => {
                 let url = settings.mirror_url.as_deref();
-                // A record has the credentials; nobody is shown them.
+                // Records have the credentials; they are never shown.
                 let shown = |url: &str| if all { url.to_owned() } else { without_credentials(url) };
                 own("mirror_url", url.map(shown).map(Value::from));
                 own("mirror_cache_expiry", settings.mirror_cache_expiry.map(Value::from));
@@ -365,7 +365,7 @@ fn texts<T: ToString>(items: &[T]) -> Vec<String> {
     items.iter().map(T::to_string).collect()
 }
 
-/// A URL as it is shown: three asterisks stand for its credentials, if it has any.
+/// A URL for display: its credentials, if it has any, are replaced by three asterisks.
 pub(crate) fn without_credentials(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -391,7 +391,7 @@ impl MirrorMerge {
         }
     }
 
-    /// What has this name.
+    /// The setting with this name.
     fn named(name: &str) -> Option<MirrorMerge> {
         [MirrorMerge::Connected, MirrorMerge::All].into_iter().find(|it| it.as_str() == name)
     }

@@ -163,7 +163,7 @@ impl World {
             log: &[],
         };
         let decision = change::upload::file(&self.snapshot, &upload);
-        // What is told before the metadata is known, holds afterwards.
+        // The answer before the metadata is known must hold afterwards.
         let early = FileUpload { metadata: None, ..upload };
         match change::upload::is_kept(&self.snapshot, &early) {
             Ok(true) => assert_eq!(decision, Ok(Decision::AlreadyThere)),

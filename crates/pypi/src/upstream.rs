@@ -1,10 +1,10 @@
-//! What a mirror's upstream says: its page of a project, its list of projects, and where its files are found here.
+//! A mirror's upstream: its page of a project, its list of projects, and the places of its files here.
 //!
 //! bytes of an answer -> [`UpstreamPage::parse`] or [`UpstreamNames::parse`] -> merged into pages, asked by requests for
 //! files. [`standing`] and [`Breaker`] decide when the upstream is asked again.
 //!
-//! Everything that upstream says about a file is kept and passed on. What could not be served is left out: a file whose
-//! name is no segment of a path, or whose URL is neither http nor https.
+//! Everything that upstream says about a file is kept and passed on. Files that cannot be served are left out: a name that is
+//! no segment of a path, or a URL that is neither http nor https.
 
 mod freshness;
 mod html;
@@ -24,7 +24,7 @@ pub use self::freshness::{Breaker, Standing, standing};
 pub use self::names::UpstreamNames;
 pub use self::place::{Place, link_of, projects_of};
 
-/// What to send as `Accept`: JSON first, and HTML in its two names.
+/// The value of `Accept`: JSON first, then HTML by its two names.
 pub const ACCEPT: &str = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1";
 
 /// Upstream's page of one project.
@@ -32,7 +32,7 @@ pub const ACCEPT: &str = "application/vnd.pypi.simple.v1+json, application/vnd.p
 pub struct UpstreamPage {
     /// The project's status, with a reason if there is one.
     pub status: Option<(StatusMarker, Option<Box<str>>)>,
-    /// Where else the project is (PEP 708).
+    /// The project's other places (PEP 708).
     pub locations: Locations,
     /// Upstream's serial of this page (PEP 691's `_last-serial`); never 0.
     pub last_serial: Option<u64>,
@@ -62,7 +62,7 @@ pub struct UpstreamFile {
     pub hashes: Vec<(Box<str>, Box<str>)>,
     /// Its size in bytes, as upstream's page says it. A download is compared with that.
     pub size_bytes: Option<u64>,
-    /// What is known of its size here, if the page does not say it. Nothing is compared with that.
+    /// The size as it was found here, if the page does not say it. It is never used for comparisons.
     pub found_size: Option<FoundSize>,
     /// When it was uploaded, as upstream writes it.
     pub upload_time: Option<Box<str>>,
@@ -78,7 +78,7 @@ pub struct UpstreamFile {
     pub provenance: Option<Box<str>>,
 }
 
-/// What is known of the size of a file whose page does not say it.
+/// The found size of a file whose page does not say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundSize {
     /// So many bytes, as a server answered to HEAD.
@@ -145,8 +145,8 @@ impl UpstreamPage {
         }
     }
 
-    /// Notes when each file was first seen of which upstream does not say when it was uploaded: as `before` has it, or
-    /// now. What upstream itself says of that does not count. A file with other digests under the same URL is another one.
+    /// Notes when each file without an upload time was first seen: as in `before`, or now. What upstream itself says of that is
+    /// ignored. A file with other digests under the same URL is a different one.
     pub fn note_first_seen(&mut self, before: Option<&UpstreamPage>, now: Timestamp) {
         let mut known: Option<HashMap<&str, &UpstreamFile>> = None;
         for file in &mut self.files {
@@ -173,15 +173,16 @@ impl UpstreamPage {
         }
     }
 
-    /// The same for a page out of a cache that knows only when the page was seen.
+    /// Fills in missing times at which files without an upload time were first seen, for a cached page that only knows when it
+    /// was seen.
     pub fn fill_first_seen(&mut self, seen_at: Timestamp) {
         for file in self.files.iter_mut().filter(|file| !file.is_dated()) {
             file.first_seen.get_or_insert(seen_at);
         }
     }
 
-    /// Keeps the sizes that were found of files whose size this page does not say either. What upstream itself says of sizes that it
-    /// found does not count. A file with other digests under the same URL is another one.
+    /// Keeps found sizes for files whose size this page does not say either. Found sizes in upstream's own page are ignored. A
+    /// file with other digests under the same URL is a different one.
     pub fn keep_found_sizes(&mut self, before: Option<&UpstreamPage>) {
         let files = before.iter().flat_map(|page| &page.files);
         let known: HashMap<&str, &UpstreamFile> =
@@ -193,8 +194,8 @@ impl UpstreamPage {
         }
     }
 
-    /// The page with sizes that were found, by [`UpstreamFile::identity`]: those that it does not say. What a download has proved stays
-    /// until another download proves something else. `None` if nothing of it is news.
+    /// The page with these found sizes, by [`UpstreamFile::identity`], for files whose size it does not say. A size that a
+    /// download has proved stays until another download proves a different one. `None` if nothing changes.
     pub fn with_sizes(&self, found: &HashMap<Box<str>, FoundSize>) -> Option<UpstreamPage> {
         let sizes: Vec<_> = self.files.iter().map(|file| file.size_among(found)).collect();
         if sizes.iter().all(Option::is_none) {
@@ -207,7 +208,7 @@ impl UpstreamPage {
         Some(page)
     }
 
-    /// At most so many of the files that are wanted, and of which no size is known and none was looked for, those of the newest versions first.
+    /// At most `files_max` of the wanted files whose size is not known and was not looked for, newest versions first.
     pub fn newest_lacking_size(
         &self,
         project: &ProjectName,
@@ -308,7 +309,7 @@ pub(crate) fn place_of_project(base: &Url, text: &str) -> Option<Box<str>> {
     Some(String::from(url).into())
 }
 
-/// Files with one name that are told apart by their URLs; of further ones, none is found.
+/// Files with one name that are distinguished by their URLs; further ones are not found.
 const SAME_NAME_MAX: usize = 100;
 
 /// The files of a page while it is read.
@@ -319,7 +320,7 @@ struct Files {
 }
 
 impl Files {
-    /// What the files of a page may take: relative URLs on a page with a long URL of its own become many times as long.
+    /// Memory for the files of a page: on a page with a long URL, relative URLs become many times as long.
     const MEMORY_BYTES_MAX: usize = 128 << 20;
 
     fn extend(&mut self, file: Option<UpstreamFile>) {
@@ -363,7 +364,8 @@ impl UpstreamFile {
             + metadata
     }
 
-    /// Whether these may be the same bytes: a digest that both have says so, or neither has any, and nothing contradicts.
+    /// Whether these may be the same bytes: all digests and sizes that both have are equal, and they share a digest or neither
+    /// has any.
     fn may_be(&self, other: &UpstreamFile) -> bool {
         let named = |name: &str| other.hashes.iter().find(|(it, _)| **it == *name);
         let mut both = self.hashes.iter().filter_map(|(name, hex)| Some((hex, &named(name)?.1)));
@@ -378,17 +380,17 @@ impl UpstreamFile {
             && both.all(|(one, other)| one == other)
     }
 
-    /// Whether nothing is known of its size, and nobody was asked.
+    /// Whether its size is not known, and was not looked for.
     pub fn lacks_size(&self) -> bool {
         self.size_bytes.is_none() && self.found_size.is_none()
     }
 
-    /// Its URL and its digests: another file, or other bytes under the same URL, has another one.
+    /// Its URL and its digests: a different file, or different bytes under the same URL, has a different identity.
     pub fn identity(&self) -> Box<str> {
         format!("{} {:?}", self.url, self.hashes).into()
     }
 
-    /// Its size among those that were found, if it is news.
+    /// Its size in `found`, if it changes something.
     fn size_among(&self, found: &HashMap<Box<str>, FoundSize>) -> Option<FoundSize> {
         if self.size_bytes.is_some() {
             return None;
@@ -422,7 +424,7 @@ impl UpstreamFile {
 /// Longest reason of a status, in bytes.
 const REASON_BYTES_MAX: usize = 1_000;
 
-/// A reason as one line that is not too long: it comes into answers, logs and terminals. `None`: it says nothing.
+/// A reason as one line of bounded length, for answers, logs and terminals; `None` if it is empty.
 fn one_line(text: &str) -> Option<Box<str>> {
     let is_between = |character: char| character.is_whitespace() || character.is_control();
     let mut line = String::new();

@@ -85,7 +85,7 @@ impl Version {
         &self.text
     }
 
-    /// PEP 440's spelling (`1.0-RC1` becomes `1.0rc1`); a legacy version has none and stays as it is.
+    /// PEP 440's spelling (`1.0-RC1` becomes `1.0rc1`); a legacy version is unchanged.
     pub fn normalized(&self) -> String {
         self.parsed.as_ref().map_or_else(|| self.text.to_string(), ToString::to_string)
     }

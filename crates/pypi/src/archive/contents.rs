@@ -1,4 +1,4 @@
-//! What is in a release file, for people who look into it: [`Contents`], the beginning of a member, and the bounds on reading both.
+//! The contents of a release file, for people who look into it: [`Contents`], the beginning of a member, and bounds for both.
 
 use std::io::{self, Read};
 
@@ -7,13 +7,13 @@ use record::{Digest, Hasher};
 /// Bounds on looking into an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentsLimits {
-    /// Most members that are listed. A zip that has more is refused, as its directory comes as a whole.
+    /// Members that are listed at most. A zip with more is refused, as its directory is read whole.
     pub members_max: usize,
     /// Most bytes of names together.
     pub name_bytes_max: usize,
     /// Most bytes that are unpacked.
     pub inflated_bytes_max: u64,
-    /// Most bytes of the file that are read to unpack those: there are archives that unpack to nothing for gigabytes.
+    /// Bytes of the file that are read at most for these: some archives unpack to nothing for gigabytes.
     pub packed_bytes_max: u64,
     /// Most bytes of a member that are read for a page.
     pub member_bytes_max: u64,
@@ -25,7 +25,7 @@ impl Default for ContentsLimits {
             members_max: 20_000,
             name_bytes_max: 2 << 20,
             inflated_bytes_max: 128 << 20,
-            // What cannot be compressed takes a little more than it is.
+            // Incompressible data grows a little when it is compressed.
             packed_bytes_max: (128 << 20) + (128 << 20) / 16,
             member_bytes_max: 256 << 10,
         }
@@ -37,7 +37,7 @@ impl Default for ContentsLimits {
 pub struct Contents {
     /// In the order of the archive; a member's number is its position.
     pub members: Vec<ContentsMember>,
-    /// Whether the archive has more than what was read.
+    /// Whether the archive has more members than were read.
     pub is_cut: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct ContentsMember {
     pub size_bytes: u64,
     /// Whether it is a file, with bytes to look at.
     pub is_file: bool,
-    /// Where it leads, if it is a link.
+    /// Its target, if it is a link.
     pub link: Option<String>,
     /// SHA-256 of its bytes, if digests were wanted and the limits allowed to read it.
     pub digest: Option<Digest>,
@@ -87,7 +87,7 @@ pub(super) fn digest_of(reader: &mut impl Read) -> io::Result<Digest> {
     }
 }
 
-/// As many bytes as the limits allow of a member of `size_bytes`.
+/// The first bytes of a member of `size_bytes`, as many as the limits allow.
 pub(super) fn first_bytes(
     reader: &mut impl Read,
     size_bytes: u64,
@@ -95,7 +95,7 @@ pub(super) fn first_bytes(
 ) -> io::Result<Vec<u8>> {
     let wanted = size_bytes.min(limits.member_bytes_max);
     let mut bytes = Vec::new();
-    // Of a member that is read whole, one byte more: at its end a zip's reader compares the checksum.
+    // Reading one byte past the end of a whole member makes a zip's reader compare the checksum.
     reader.take(wanted + u64::from(wanted == size_bytes)).read_to_end(&mut bytes)?;
     match bytes.len() as u64 == wanted {
         true => Ok(bytes),

@@ -1,7 +1,7 @@
 //! Looking into a release file: its members, and the first bytes of one of them.
 //!
-//! file + [`Filename`] -> [`members`] -> [`Contents`]; file, [`Filename`] and a member's number -> [`member`]. Nothing is unpacked to
-//! disk, and nothing beyond [`ContentsLimits`] is read: of an archive that has more, the beginning is shown.
+//! file + [`Filename`] -> [`members`] -> [`Contents`]; file, [`Filename`] and a member's number -> [`member`]. Nothing is
+//! unpacked to disk, and nothing beyond [`ContentsLimits`] is read: of a larger archive, the beginning is shown.
 
 use rawzip::ReaderAt;
 
@@ -18,7 +18,7 @@ enum Form {
     TarGz,
 }
 
-/// Whether release files of this name are looked into.
+/// Whether a release file with this name can be looked into.
 pub fn is_archive(filename: &Filename) -> bool {
     form(filename).is_some()
 }
@@ -58,7 +58,7 @@ pub fn members<R: ReaderAt>(
                     left -= bytes;
                     packed_left -= packed;
                 }
-                // What cannot be unpacked has no digest, so it is the same as nothing else.
+                // A member that cannot be unpacked has no digest, and so equals no other.
                 let digest = || digest_of(&mut zip.reader(member).ok()?).ok();
                 ContentsMember {
                     name: member.name.clone(),
@@ -90,7 +90,7 @@ pub fn member<R: ReaderAt>(
         Some(Form::Zip) => {
             let zip = SafeZip::open(reader, file_bytes, &zip_limits(limits))?;
             let found = zip.members().get(number).filter(|member| !member.name.ends_with('/'));
-            // Of what is not compressed, no more is read than is shown.
+            // Of an uncompressed member, only what is shown is read.
             let found = found.filter(|member| {
                 member.is_stored() || member.packed_bytes() <= limits.packed_bytes_max
             });
@@ -103,7 +103,7 @@ pub fn member<R: ReaderAt>(
     }
 }
 
-/// A zip's directory is read as a whole, so these bound what it takes.
+/// A zip's directory is read whole, so these limits bound its memory.
 fn zip_limits(limits: &ContentsLimits) -> ArchiveLimits {
     ArchiveLimits {
         members_max: limits.members_max as u64,
@@ -199,7 +199,7 @@ mod tests {
         let limits = ContentsLimits::default();
         assert_eq!(first(ContentsLimits { members_max: 2, ..limits }), (2, true));
         assert_eq!(first(ContentsLimits { name_bytes_max: 30, ..limits }), (2, true));
-        // A bomb: its first member is there, what comes after it is not reached.
+        // A bomb: its first member is shown, but reading ends before the next one.
         let zeros = vec![0; 1 << 20];
         let bomb = [tarred(b'0', "foo-1.0/bomb", "", &zeros), tarred(b'0', "foo-1.0/z", "", b"z")];
         let bomb = tar_of(&bomb);

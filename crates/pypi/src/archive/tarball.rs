@@ -84,14 +84,14 @@ fn read<R: Read>(
     Ok((members, metadata))
 }
 
-/// A member that a walk has come to.
+/// A member that a walk has reached.
 struct Met<'member> {
     name: &'member str,
     kind: EntryType,
     link: Option<&'member [u8]>,
 }
 
-/// Goes through the members until `visit` has enough; the number of those it met, with the records before them.
+/// Walks through the members until `visit` breaks; returns the number of members so far, including the records before them.
 fn walk<R: Read>(
     archive: &mut tar::Archive<R>,
     limits: &ArchiveLimits,
@@ -167,7 +167,7 @@ pub(super) fn members<R: ReaderAt>(
     Ok(contents)
 }
 
-/// The first bytes of the member with this number; `None` if there is none that `limits` allow to reach, or it is no file.
+/// The first bytes of the member with this number; `None` if `limits` do not allow to reach it, or it is no file.
 pub(super) fn member<R: ReaderAt>(
     reader: R,
     file_bytes: u64,
@@ -191,7 +191,7 @@ pub(super) fn member<R: ReaderAt>(
     Ok(found)
 }
 
-/// Walks through an archive as it is unpacked; whether it came to where it wanted within `limits`.
+/// Walks through an archive while it is unpacked; returns whether it got far enough within `limits`.
 fn unpacked<R: ReaderAt>(
     reader: R,
     file_bytes: u64,

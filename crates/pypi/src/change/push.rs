@@ -48,7 +48,7 @@ pub enum PushTarget {
 /// Which parts of a release are pushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PushContent {
-    /// All of them.
+    /// All parts.
     #[default]
     Everything,
     /// Everything but the documentation.
@@ -208,8 +208,7 @@ impl<'snapshot> PushSource<'snapshot> {
         })
     }
 
-    /// A release file among those to push that the stage does not give out now, and why: whoever may not take it by another way
-    /// does not get it by a push.
+    /// A release file to push that a download of the stage would refuse, and why: a push is no way around a policy.
     pub fn withheld(
         &self,
         content: PushContent,

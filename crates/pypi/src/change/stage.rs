@@ -34,8 +34,8 @@ pub fn create(
     let mut expected = Expected::Absent;
     if let Some(former) = snapshot.trace(name.as_str()) {
         former.check_readable()?;
-        // An upload may have reached an earlier stage of this name after the decision to delete that. Now that the
-        // deletion is visible, everything before it is visible too.
+        // An upload may have reached an earlier stage of this name after its deletion was decided. The deletion is visible now,
+        // and so is everything before it.
         for (project_name, project) in former.project_traces() {
             draft.erase_project(former, project_name, project);
         }

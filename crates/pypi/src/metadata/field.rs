@@ -20,7 +20,7 @@ struct Row {
     header: Option<&'static str>,
     /// Whether the field may be repeated.
     is_list: bool,
-    /// Whether devpi has the field. A registration without such a field shows it empty.
+    /// Whether devpi has the field. A registration without this field shows it as empty.
     is_devpis: bool,
 }
 

@@ -1,4 +1,4 @@
-//! [`Affected`]: the versions of one project that one record is about.
+//! [`Affected`]: the versions of one project that a record affects.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) struct Affected {
 /// Some versions.
 #[derive(Debug, Default)]
 pub(super) struct Versions {
-    /// Ranges of them; in [`Affected`] ascending, with something between one and the next.
+    /// Ranges of versions; in [`Affected`] ascending, with a gap between one and the next.
     pub(super) ranges: Vec<Range>,
     /// Versions outside of all ranges.
     pub(super) single: Vec<Pep440>,
@@ -39,7 +39,7 @@ pub(super) struct Range {
     pub(super) to: End,
 }
 
-/// Where a range ends.
+/// The end of a range.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum End {
     Never,
@@ -48,7 +48,7 @@ pub(super) enum End {
 }
 
 impl End {
-    /// As a place between versions, which can be compared: behind all of them, before or behind one.
+    /// A comparable position between versions: behind all of them, or before or behind one.
     fn place(&self) -> (bool, Option<&Pep440>, bool) {
         match self {
             End::Never => (true, None, false),
@@ -58,7 +58,7 @@ impl End {
     }
 }
 
-/// What happened in a version: those of the same version count in this order.
+/// What happened in a version: events of the same version count in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
     Introduced,
@@ -213,10 +213,10 @@ fn is_in(ranges: &[Range], version: &Pep440) -> bool {
     begun > 0 && ranges[begun - 1].has(version)
 }
 
-/// What a range, a version or a text takes beside what is in it.
+/// Bytes that a range, a version or a text takes besides its content.
 const ENTRY_BYTES: usize = 160;
 
-/// Memory for a byte of a version's text: one letter and a dot may be a part with an allocation of its own.
+/// Memory for a byte of a version's text: one letter and a dot may be a part with its own allocation.
 const VERSION_BYTES_PER_BYTE: usize = 32;
 
 fn weight_of(version: &Pep440) -> usize {

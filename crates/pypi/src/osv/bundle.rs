@@ -13,13 +13,13 @@ use crate::archive::{ArchiveError, ArchiveLimits, SafeZip};
 /// Largest record, in bytes. While one is read, it takes some ten times as much.
 pub const RECORD_BYTES_MAX: u64 = 2 << 20;
 
-/// Most files in a zip: each takes some 200 bytes as long as it is served.
+/// Files in a zip at most: each takes some 200 bytes while the bundle is served.
 pub const RECORDS_MAX: u64 = 200_000;
 
-/// A bundle of the same source is not used if it has fewer records than one in this many of the one before.
+/// A bundle is refused if it has fewer than one in this many records of the one before from the same source.
 pub const BUNDLE_SHRINK_MAX: usize = 2;
 
-/// Most records that are named of those that are left out.
+/// How many left-out records are named.
 const NAMED_MAX: usize = 5;
 
 const LIMITS: ArchiveLimits = ArchiveLimits {
@@ -33,12 +33,12 @@ const LIMITS: ArchiveLimits = ArchiveLimits {
 
 /// The records of a zip, and the zip.
 pub struct Bundle<R> {
-    /// The records, ready to be asked.
+    /// The records, indexed by project.
     pub advisories: Arc<Advisories>,
     zip: SafeZip<R>,
     /// How many records are of other ecosystems alone; they are left out.
     pub foreign: u64,
-    /// How many files could not be read as a record, or not all of it.
+    /// The number of files that could not be read as a record, or not whole.
     pub unreadable: u64,
     /// The first of them, with the reason.
     pub unreadable_named: Vec<String>,
@@ -53,20 +53,20 @@ pub enum BundleError {
     /// The disk fails.
     #[error("it cannot be read: {0}")]
     Io(#[from] std::io::Error),
-    /// Its records take more memory than is used for them.
+    /// Its records take too much memory.
     #[error("it is too large: {0}")]
     TooMuch(OsvError),
     /// The caller has stopped the reading.
     #[error("nobody wants it any more")]
     Stopped,
-    /// It has nothing to ask for.
+    /// It has no record of the ecosystem.
     #[error(
         "it has no record of {ECOSYSTEM} that can be read, among {files} files; unreadable are {unreadable}{named}"
     )]
     Empty {
         /// How many files are in it.
         files: usize,
-        /// How many of them are no record, though they should be.
+        /// The number of files that are no record, though they should be.
         unreadable: u64,
         /// The first of these, with the reason, as the end of a sentence.
         named: String,
@@ -74,11 +74,11 @@ pub enum BundleError {
 }
 
 impl<R: ReaderAt> Bundle<R> {
-    /// Reads all records of the zip whose `bytes` are in `reader`. This takes seconds, or until `goes_on` says no: it is asked before
-    /// each file, with the number of files that were read and that of all.
+    /// Reads all records of the zip whose `bytes` are in `reader`. This takes seconds, or until `goes_on` returns false: it is
+    /// called before each file, with the number of files that were read and that of all.
     ///
     /// # Errors
-    /// [`BundleError`]. Single records that are not as they should be, or parts of them, are left out instead.
+    /// [`BundleError`]. Single invalid records, or invalid parts of them, are left out instead.
     pub fn read(
         reader: R,
         bytes: u64,
@@ -122,7 +122,7 @@ impl<R: ReaderAt> Bundle<R> {
         Ok(Bundle { advisories, zip, foreign, unreadable, unreadable_named: named })
     }
 
-    /// The record as it is in the zip: JSON. This reads the zip.
+    /// Reads the record from the zip: JSON.
     ///
     /// # Errors
     /// If it cannot be read any more.

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::{Advisories, Affected};
 use crate::ProjectName;
 
-/// The advisories that count now; none before the first are published. All stages of a snapshot share one cell.
+/// The current advisories; none before the first are published. All stages of a snapshot share one cell.
 #[derive(Debug, Default)]
 pub struct LiveAdvisories {
     current: RwLock<Option<Arc<Advisories>>>,
@@ -14,35 +14,35 @@ pub struct LiveAdvisories {
 }
 
 impl LiveAdvisories {
-    /// Those that count now; `None` before the first are published.
+    /// The current advisories; `None` before the first are published.
     pub fn current(&self) -> Option<Arc<Advisories>> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What they say about a project now, and by what that was decided.
+    /// What the current advisories say about a project, and which ones they are.
     pub(crate) fn about(
         self: &Arc<Self>,
         project: &ProjectName,
     ) -> (Judged, Option<Arc<[Affected]>>) {
-        // First: if others are published meanwhile, what is decided is out of date.
+        // Taken first: if others are published meanwhile, the decision is out of date.
         let judged = Judged::by(self);
         let affected = self.current().and_then(|it| it.of_project(project.as_str()).cloned());
         (judged, affected)
     }
 
-    /// From now on these count. Pages that earlier ones decided about are out of date at once.
+    /// Publishes advisories. Pages that earlier ones decided about are out of date at once.
     pub fn publish(&self, next: Arc<Advisories>) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let before = current.replace(next);
-        // Under the lock: nobody decides by them while pages that others decided about still count.
+        // Under the lock: no decision uses the new ones while pages of earlier ones still count.
         self.generation.fetch_add(1, Ordering::Release);
         drop(current);
-        // Nobody waits at the lock while the earlier ones are freed.
+        // The earlier ones are freed outside of the lock.
         drop(before);
     }
 }
 
-/// Which advisories something was decided by.
+/// The advisories that a decision was based on.
 #[derive(Clone, Debug)]
 pub struct Judged {
     live: Arc<LiveAdvisories>,
@@ -55,7 +55,7 @@ impl Judged {
         Judged { live: live.clone(), generation: live.generation.load(Ordering::Acquire) }
     }
 
-    /// Whether these advisories still count.
+    /// Whether these advisories are still current.
     pub fn is_current(&self) -> bool {
         self.live.generation.load(Ordering::Acquire) == self.generation
     }

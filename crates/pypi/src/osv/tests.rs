@@ -1,4 +1,4 @@
-//! Records against versions: the schema's algorithm over its events, and what is left out or refused.
+//! Records against versions: the schema's algorithm over events, and what is left out or refused.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -148,7 +148,7 @@ fn what_is_no_record_is_refused_with_the_reason() {
     assert!(with("affected", json!([{"package": package("f\u{f6}")}])).is_err());
 }
 
-/// A slip in one part of a record does not make the others harmless.
+/// An error in one part of a record does not make the others harmless.
 #[test]
 fn a_part_that_cannot_be_read_is_left_out_alone() {
     let range =
@@ -184,7 +184,7 @@ fn what_records_take_is_bounded() {
     let mut builder = AdvisoriesBuilder::default();
     let taken = builder.add(many.to_string().as_bytes(), 0);
     assert_eq!(taken, Err(OsvError::TooLarge { count: PARTS_MAX + 1 }));
-    // It is not how many there are that counts, but how long they are.
+    // The memory depends on the length of versions, not only on their number.
     let mut weight = |version: String| {
         let mut builder = AdvisoriesBuilder::default();
         many["affected"] = json!([{"package": package("foo"), "versions": [version]}]);
@@ -200,7 +200,7 @@ fn what_records_take_is_bounded() {
     assert!(outcomes.any(|outcome| outcome == Err(OsvError::TooMany)));
 }
 
-/// As many ranges and versions as a record may have are read and found in no time: each version is in the last range.
+/// A record with the most ranges and versions is read and searched quickly: each version is in the last range.
 #[test]
 fn many_ranges_are_merged() {
     let events: Vec<Value> = (0..PARTS_MAX / 4)
@@ -217,7 +217,7 @@ fn many_ranges_are_merged() {
     for (version, expected) in [("0", "A-1"), ("12499.4", "A-1"), ("12499.5", ""), ("77.7", "")] {
         assert_eq!(affecting(&advisories, version), expected, "{version}");
     }
-    // Of ranges that overlap or touch, one is left.
+    // Ranges that overlap or touch are merged into one.
     let range = |from: &str, kind: &str, to: &str| json!({"type": "ECOSYSTEM", "events": [{"introduced": from}, {kind: to}]});
     let ranges = [
         range("4", "fixed", "5"),

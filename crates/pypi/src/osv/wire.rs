@@ -10,7 +10,7 @@ use super::affected::{Event, Range, Versions};
 use super::{ECOSYSTEM, OsvError, PARTS_MAX, is_id};
 use crate::{ProjectName, Version};
 
-/// What is used of a record.
+/// The used part of a record.
 pub(super) struct Record {
     pub(super) id: String,
     pub(super) modified: Timestamp,
@@ -70,10 +70,10 @@ struct WireEvent<'text> {
     limit: Option<Cow<'text, str>>,
 }
 
-/// Reads a record; `None` if none of the packages that it affects is of the ecosystem. A package, a range or a version that
-/// cannot be read is left out, as long as another one is left: a slip in one must not make the others harmless.
+/// Reads a record; `None` if none of its packages is of the ecosystem. A package, a range or a version that cannot be read is
+/// left out, as long as another one is left: an error in one must not make the others harmless.
 pub(super) fn read(json: &[u8]) -> Result<Option<Record>, OsvError> {
-    // Texts that are not used are not looked at otherwise, and the record is passed on as it is.
+    // serde skips unused texts without checking UTF-8, but the whole record is passed on.
     let text = std::str::from_utf8(json).map_err(|error| OsvError::Form(error.to_string()))?;
     let wire: WireRecord<'_> =
         serde_json::from_str(text).map_err(|error| OsvError::Form(error.to_string()))?;
@@ -94,7 +94,7 @@ pub(super) fn read(json: &[u8]) -> Result<Option<Record>, OsvError> {
             continue;
         };
         let (versions, problem_of_part) = versions(part.ranges, part.versions);
-        // A part without versions affects nothing, but a part of which none can be read is none.
+        // A part without versions affects nothing. But a part whose versions all cannot be read is left out.
         if problem_of_part.is_none() || !versions.is_empty() {
             affected.push((project, versions));
         }
@@ -149,7 +149,7 @@ fn versions(
         }
         match ranges_of(range.events.unwrap_or_default()) {
             Ok(ranges) => versions.ranges.extend(ranges),
-            // What cannot be compared is listed one by one, too.
+            // Versions that cannot be compared are listed one by one, too.
             Err(_) if !named.is_empty() => {}
             Err(error) => problem = problem.or(Some(error)),
         }

@@ -1,4 +1,4 @@
-//! What a limited token may do with stages: reading through bases, above all.
+//! The rights of a limited token for stages, above all for reading through bases.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::ResolutionOrder;
 use crate::testing::{World, now, user_name};
 
-/// alice by a token that is limited to these indexes and projects.
+/// The user alice, by a token that is limited to these indexes and projects.
 fn alice(indexes: &[&str], projects: &[&str]) -> Principal {
     let indexes = indexes.iter().map(|index| index.parse().expect("an index")).collect();
     let projects = projects.iter().map(|project| (*project).to_owned()).collect();
@@ -56,7 +56,7 @@ fn what_a_stage_shows_of_its_bases_is_read_through_it() {
     check(&dev, "alice/base", FOO, [false, true]);
     check(&dev, "alice/base", Portion::Project("none"), [false, false]);
     check(&dev, "alice/other", Portion::Project("baz"), [false, false]);
-    // Nobody gets in by a base who may not read the other stage.
+    // A base is no way in for a token that may not read the other stage.
     check(&alice(&["bob/dev"], &[]), "alice/base", FOO, [false, false]);
     check(&alice(&["bob/dev"], &[]), "bob/dev", FOO, [false, false]);
     check(&alice(&["alice/*"], &[]), "alice/other", WHOLE, [true, true]);

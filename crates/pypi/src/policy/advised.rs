@@ -1,5 +1,5 @@
-//! [`Advised`]: what records of malware and of vulnerabilities say about the files of one project, and [`Measure`], what a policy
-//! does about it.
+//! [`Advised`]: what the records of malware and vulnerabilities say about the files of one project, and [`Measure`]: how a
+//! policy reacts.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::osv::{Advisories, Affected};
 /// Records that a reason names; of further ones it says how many they are.
 const NAMED_MAX: usize = 3;
 
-/// What is done about files that a record names.
+/// How a policy treats files that a record names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
     /// Nothing.
     #[default]
     Off,
-    /// They are given out, and the audit log has it.
+    /// They are given out, with an entry in the audit log.
     Warn,
     /// They are refused.
     Refuse,
@@ -35,7 +35,7 @@ impl Measure {
         }
     }
 
-    /// What has this name.
+    /// The measure with this name.
     pub(crate) fn named(name: &str) -> Option<Measure> {
         Measure::ALL.into_iter().find(|it| it.as_str() == name)
     }
@@ -50,7 +50,7 @@ impl Policy {
         RULES.iter().any(|rule| self.measure(*rule) > Measure::Off)
     }
 
-    /// What it does about what this rule finds.
+    /// The measure for files that this rule finds.
     fn measure(&self, rule: RuleName) -> Measure {
         match rule {
             RuleName::Malware => self.malware,
@@ -59,7 +59,7 @@ impl Policy {
         }
     }
 
-    /// Whether it refuses every file of the project with this name because of what these say.
+    /// Whether these records make the policy refuse every file of the project with this name.
     pub(super) fn refuses_whole(&self, advisories: &Advisories, project: &str) -> bool {
         let affected = advisories.of_project(project).map(|it| &**it).unwrap_or_default();
         affected.iter().any(|it| it.is_whole() && self.measure(rule_of(it)) == Measure::Refuse)
@@ -74,12 +74,12 @@ fn rule_of(affected: &Affected) -> RuleName {
     }
 }
 
-/// What the records say about one project, and what the policy does about it.
+/// What the records say about one project, and the measures of the policy.
 #[derive(Clone, Debug)]
 pub(super) struct Advised {
     affected: Arc<[Affected]>,
     measures: [(RuleName, Measure); 2],
-    /// Why all of it is refused as malware, if it is.
+    /// Why the whole project is refused as malware, if it is.
     whole: Option<Box<str>>,
 }
 

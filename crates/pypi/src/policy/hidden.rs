@@ -6,13 +6,14 @@ use serde_json::{Value, json};
 use super::{Refused, seconds};
 use crate::StageName;
 
-/// Groups with reasons of their own: each file of a project may have vulnerabilities of its own.
+/// Groups with different reasons: each file of a project may have other vulnerabilities.
 const GROUPS_MAX: usize = 100;
 
-/// The reason of those that there are beyond.
+/// The reason of files beyond these groups.
 const OTHER_REASONS: &str = "other reasons";
 
-/// The files that a page leaves out because of a policy. Pages with a million of them need no more memory than with one.
+/// The files that a page leaves out because of a policy. A page with a million of them needs no more memory than one with a
+/// hundred groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hidden {
     groups: Vec<HiddenGroup>,
@@ -28,7 +29,7 @@ pub struct HiddenGroup {
     pub reason: String,
     /// How many they are.
     pub files: u64,
-    /// When the first of them will be shown; `None`: none will be.
+    /// When the first of them will be shown; `None` if never.
     pub until: Option<Timestamp>,
 }
 

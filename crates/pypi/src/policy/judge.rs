@@ -1,4 +1,4 @@
-//! [`Judge`]: the policies that count for a project in the stages that answer for it, and what they say about a file.
+//! [`Judge`]: the policies that apply to a project in the stages that answer for it, and what they say about a file.
 
 use jiff::Timestamp;
 
@@ -15,7 +15,7 @@ pub struct Judge<'stages> {
     /// The stage that was asked; its policy counts for all files.
     asked: &'stages StageName,
     policies: Vec<(&'stages StageName, OnProject<'stages>)>,
-    /// By which records it decides, if a policy asks them.
+    /// The records that it decides by, if a policy asks them.
     judged: Option<Judged>,
 }
 
@@ -30,7 +30,7 @@ impl<'stages> Judge<'stages> {
         Judge::among(asked, order.stages().iter().map(|stage| &***stage), project, now)
     }
 
-    /// The judge of what `asked` gives out of `holder`, which may be the same stage; `None` if neither has a policy.
+    /// The judge of files of `holder` that `asked` gives out, which may be the same stage; `None` if neither has a policy.
     pub fn between(
         asked: &'stages Stage,
         holder: &'stages Stage,
@@ -48,7 +48,7 @@ impl<'stages> Judge<'stages> {
         now: Timestamp,
     ) -> Option<Judge<'stages>> {
         let mut policies = Vec::new();
-        // All of them are judged by the same records.
+        // All policies use the same records.
         let mut known = None;
         for stage in stages {
             let Some(policy) = stage.config().policy.as_deref() else { continue };
@@ -95,7 +95,7 @@ impl<'stages> Judge<'stages> {
         })
     }
 
-    /// Why a file that `holder` has is given out with a warning; `None` if no rule warns of it, or an exception lets it pass.
+    /// Why a file that `holder` has is given out with a warning; `None` if no rule warns of it, or an exception applies.
     pub fn warning(&self, holder: &StageName, file: &Candidate<'_>) -> Option<Warned> {
         self.counting(holder).find_map(|(stage, policy)| {
             if policy.exception(file).is_some() {
@@ -106,19 +106,19 @@ impl<'stages> Judge<'stages> {
         })
     }
 
-    /// Whether it may warn of something, or let something pass by an exception.
+    /// Whether there may be warnings or exceptions.
     pub fn may_note(&self) -> bool {
         let has_notes =
             |policy: &OnProject<'_>| policy.advised.is_some() || !policy.exceptions.is_empty();
         self.policies.iter().any(|(_, policy)| has_notes(policy))
     }
 
-    /// By which records it decides; `None` if it does not ask them. Others may say something else.
+    /// The records that it decides by; `None` if it does not ask them. Later records may change its decisions.
     pub(crate) fn judged(&self) -> Option<&Judged> {
         self.judged.as_ref()
     }
 
-    /// When what it says changes because an exception ends.
+    /// When its decisions change because an exception ends.
     pub fn exceptions_until(&self) -> Option<Timestamp> {
         let exceptions = self.policies.iter().flat_map(|(_, policy)| &policy.exceptions);
         exceptions.map(|exception| exception.until).min()

@@ -27,7 +27,7 @@ const REASON_BYTES_MAX: usize = 1000;
 /// Longest URL of another place, in bytes.
 const PLACE_BYTES_MAX: usize = 500;
 
-/// What a specifier of versions begins with.
+/// The first characters of a version specifier.
 pub(crate) const OPERATORS: [char; 5] = ['<', '>', '=', '!', '~'];
 
 /// Why a text is no rule.
@@ -43,7 +43,7 @@ pub struct NamePattern {
     is_prefix: bool,
 }
 
-/// Which files are meant.
+/// The files that a rule means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule(Meant);
 
@@ -52,7 +52,7 @@ pub struct Rule(Meant);
 pub(super) enum Named<'rule> {
     /// The one with this name.
     Project(&'rule str),
-    /// Those whose names begin so.
+    /// Projects whose names begin so.
     Start(&'rule str),
     /// The one of the file whose normalized name this is.
     File(String),
@@ -97,7 +97,7 @@ pub struct Exception {
     pub reason: Box<str>,
 }
 
-/// Projects that come from one base alone.
+/// Projects that come only from one base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
     /// Which projects.
@@ -183,7 +183,7 @@ impl Rule {
         }
     }
 
-    /// Which projects it is about.
+    /// The projects that it is about.
     pub(super) fn named(&self) -> Named<'_> {
         match &self.0 {
             Meant::File(filename) => Named::File(normalized(filename)),
@@ -309,7 +309,7 @@ pub(crate) fn time(text: &str) -> Option<Timestamp> {
         let day: jiff::civil::Date = text.parse().ok()?;
         Some(day.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
     };
-    // A day is also the start of a time without a zone, which is none.
+    // Only a text of this length is a day: a time without a zone is refused.
     let is_day = text.len() == "2026-01-31".len();
     if is_day { day(text) } else { text.parse().ok() }
 }

@@ -1,7 +1,7 @@
-//! What is left of projects and of lists of projects: [`Shown`] of one project, version by version; [`all_hidden`] if nothing is;
-//! [`Listed`], the projects of which something is.
+//! The visible parts of projects: [`Shown`] of one project, version by version; [`all_hidden`] if there is none; [`Listed`],
+//! the projects that have one.
 //!
-//! Policies decide, and owners who put a project into quarantine. The nearest file of a name counts, as on pages.
+//! Policies decide, and owners who put a project into quarantine. As on pages, the nearest file with a name counts.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -15,16 +15,16 @@ use crate::inherit::{ProjectView, ResolutionOrder};
 use crate::osv::{Advisories, Judged};
 use crate::{FileRole, Project, ProjectName, Stage, StageName};
 
-/// What is refused of a project, and why.
+/// The refused files of a project, and why.
 #[derive(Clone, Debug, Default)]
 pub struct Shown<'snapshot> {
     hidden: Hidden,
-    /// Of each version with release files: why the first of them is refused, if all of them are.
+    /// For each version with release files: why the first one is refused, if all of them are.
     versions: HashMap<&'snapshot str, Option<Refused>>,
 }
 
 impl<'snapshot> Shown<'snapshot> {
-    /// What is refused of the files that the stages have themselves; `None` if nothing decides about them.
+    /// Judges the files that the stages have themselves; `None` if no policy or quarantine applies.
     pub fn of(
         view: &ProjectView<'snapshot>,
         judge: Option<&Judge<'_>>,
@@ -55,7 +55,7 @@ impl<'snapshot> Shown<'snapshot> {
     }
 }
 
-/// What hides a project of which nothing is shown; `None` if something is. A version without release files is shown.
+/// What hides a whole project; `None` if a part is visible. A version without release files is visible.
 pub fn all_hidden(view: &ProjectView<'_>, judge: Option<&Judge<'_>>) -> Option<Hidden> {
     if judge.is_none() && !is_any_quarantined(view) {
         return None;
@@ -72,7 +72,7 @@ pub fn all_hidden(view: &ProjectView<'_>, judge: Option<&Judge<'_>>) -> Option<H
     (!hidden.is_empty() && versions.all(has_file)).then_some(hidden)
 }
 
-/// The versions that a stage itself shows of a project; `None` if all of it is hidden.
+/// The versions of a project that a stage itself shows; `None` if all of it is hidden.
 pub fn shown_versions<'snapshot>(
     stage: &'snapshot Arc<Stage>,
     name: &ProjectName,
@@ -91,7 +91,8 @@ pub fn shown_versions<'snapshot>(
     (!versions.is_empty()).then_some(versions)
 }
 
-/// Whether a stage itself shows this version of a project: [`shown_versions`] for one, at the cost of its own files.
+/// Whether a stage itself shows this version of a project: like [`shown_versions`], but only the version's own files are
+/// judged.
 pub fn shows_version(
     stage: &Arc<Stage>,
     name: &ProjectName,
@@ -137,13 +138,13 @@ fn judged<'view, 'snapshot: 'view>(
     })
 }
 
-/// The projects that stages have themselves and of which something is shown.
+/// The stages' own projects that have a visible part.
 #[derive(Clone, Debug)]
 pub struct Listed<'snapshot> {
     /// Their names, ascending, each once.
     pub names: Vec<&'snapshot ProjectName>,
     hidden: HashSet<&'snapshot str>,
-    /// Projects that only bases have, and that are not taken from these.
+    /// Projects that only bases have, and that are pinned to others.
     elsewhere: HashSet<&'snapshot str>,
     until: Option<Timestamp>,
     judged: Option<Judged>,
@@ -157,7 +158,7 @@ impl<'snapshot> Listed<'snapshot> {
             hidden: HashSet::new(),
             elsewhere: HashSet::new(),
             until: None,
-            // Before anything is decided: if the records change meanwhile, this is out of date.
+            // Taken first: if the records change meanwhile, this is out of date.
             judged: order.asked_advisories().map(Judged::by),
         };
         if order.has_pins() {
@@ -194,7 +195,7 @@ impl<'snapshot> Listed<'snapshot> {
         listed
     }
 
-    /// Whether nothing of this project is shown of what the stages have themselves.
+    /// Whether the stages' own part of this project is hidden.
     pub fn hides(&self, name: &str) -> bool {
         self.hidden.contains(name) || self.elsewhere.contains(name)
     }
@@ -204,18 +205,18 @@ impl<'snapshot> Listed<'snapshot> {
         self.hidden.len()
     }
 
-    /// By which records it was decided what is shown, if a policy asks them.
+    /// The records that decided what is visible, if a policy asks them.
     pub(crate) fn judged(&self) -> Option<&Judged> {
         self.judged.as_ref()
     }
 
-    /// When the first of them will be shown, or an exception ends.
+    /// When the first hidden one becomes visible, or an exception ends.
     pub fn until(&self) -> Option<Timestamp> {
         self.until
     }
 }
 
-/// What policies say about whole projects by their names alone: for lists of upstreams, of which no page is read.
+/// What policies say about whole projects by their names alone: for lists of upstreams, whose pages are not read.
 #[derive(Debug)]
 pub(crate) struct NameRules<'policy>(Vec<OfPolicy<'policy>>);
 

@@ -24,7 +24,7 @@ fn policy(settings: Value) -> Policy {
     config.expect("a configuration").policy.map(|policy| *policy).unwrap_or_default()
 }
 
-/// The rule that refuses the file at the time of the tests, and until when; `""`: none.
+/// The rule that refuses the file at the time of the tests, and until when; `""` if none does.
 #[track_caller]
 fn check(settings: Value, filename: &str, uploaded: &str, expected: &str) {
     let project = project_name(filename.split('-').next().expect("a project"));
@@ -73,7 +73,7 @@ fn rules_mean_projects_versions_kinds_and_files() {
         ("foo-1.0.tar.gz", "foo-1.0.tar.gz", true),
         ("foo-1.0.tar.gz", "foo-1.0.zip", false),
         ("foo@other", "foo-1.0.win32.exe", true),
-        // What cannot be compared is refused, and is not allowed.
+        // A version that cannot be compared is refused, and is not allowed.
         ("foo<2", "foo-2004d.tar.gz", true),
     ] {
         denied(rule, filename, expected);
@@ -104,7 +104,7 @@ fn a_file_matures() {
         "2026-01-24T12:34:56.790Z",
         "cooldown until 2026-01-31T12:34:56.79Z",
     );
-    // Nobody knows its age.
+    // The file's age is not known.
     check(days, "foo-1.0.tar.gz", "", "cooldown");
     check(json!({"policy_cooldown_days": 7}), "foo-1.0.tar.gz", "yesterday", "cooldown");
     let excepted = json!({"policy_cooldown_days": 7, "policy_cutoff": "2020-01-01", "policy_cooldown_except": "fo*"});
@@ -345,7 +345,7 @@ fn a_pinned_project_comes_from_its_base_alone() {
         "acme-b:  | ",
         "free: one | ",
         "theirs:  | other",
-        // A stage of ours has it, so the whitelist blocks the mirror although it is pinned to it.
+        // One of our stages has it, so the whitelist blocks the mirror although it is pinned to it.
         "mixed:  | ",
         "any:  | up other",
     ];
@@ -371,10 +371,10 @@ fn a_pinned_project_comes_from_its_base_alone() {
         assert_eq!(view.parts().len(), 1, "not what the other base has");
         assert!(order.project("acme-b").is_none());
     }
-    // What the stage itself has always counts.
+    // A pin never excludes the stage's own files.
     world.upload("alice/dev", "acme_a-3.0.tar.gz", "own");
     assert_eq!(order(&world)[0], "acme-a: dev two | ");
-    // A base's own pages do not know of it.
+    // The pin does not apply to the base's own pages.
     let order = ResolutionOrder::of(&world.snapshot, "alice/one").expect("a stage");
     assert!(order.project("acme-b").is_some());
 }
@@ -478,7 +478,7 @@ proptest! {
                     prop_assert_eq!(linked, names.len());
                     prop_assert!(names.iter().all(is_linked), "{}", text);
                 }
-                // Lists have it if anything of it is shown.
+                // A list has the project if any part of it is visible.
                 let list = crate::render(&world.snapshot, stage, "", PageForm::Json, Links::Depth(3), at);
                 let list: Value = serde_json::from_slice(&list.expect("a list").reply.body).expect("JSON");
                 let listed = list["projects"].as_array().expect("projects").contains(&json!({"name": project.as_str()}));

@@ -3,14 +3,15 @@
 use super::Warned;
 use crate::StageName;
 
-/// Groups with reasons of their own: each file of a project may have vulnerabilities of its own.
+/// Groups with different reasons: each file of a project may have other vulnerabilities.
 const GROUPS_MAX: usize = 100;
 
-/// The files of a page that policies warn of. A page with a million of them needs no more memory than one with a hundred.
+/// The files of a page that policies warn of. A page with a million of them needs no more memory than one with a hundred
+/// groups.
 #[derive(Clone, Debug, Default)]
 pub struct Warnings {
     groups: Vec<Group>,
-    /// How many files have other reasons than those of the groups.
+    /// The number of files beyond these groups.
     others: u64,
 }
 

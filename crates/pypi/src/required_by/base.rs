@@ -1,4 +1,4 @@
-//! Most of the index, frozen: sorted arrays, which take a fraction of what a set that can be changed does.
+//! Most of the index, frozen: sorted arrays, which take a fraction of a mutable set's memory.
 //!
 //! ```text
 //! places:   (stage, project), sorted; a place is a position here
@@ -64,7 +64,7 @@ impl Builder {
         self.requiring.extend(added);
         let end = self.requiring.len();
         if (start + 1..end).contains(&middle) {
-            // This sort finds both rows, and merges them.
+            // This sort algorithm detects both sorted runs, and merges them.
             self.requiring[start..].sort();
         }
         if end > start {
@@ -91,7 +91,7 @@ fn number(size: usize) -> u32 {
 }
 
 impl Base {
-    /// This base without the `replaced` places, and with what is in `recent`. Nothing but `recent` is sorted; beside the result,
+    /// This base without the `replaced` places, and with the entries of `recent`. Only `recent` is sorted; besides the result,
     /// this takes eight bytes for each place, and 24 for each pair in `recent`.
     pub(super) fn merged(&self, replaced: &OrdSet<Place>, recent: &Recent) -> Base {
         let mut added: Vec<_> = recent.all().collect();

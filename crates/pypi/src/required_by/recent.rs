@@ -1,5 +1,5 @@
-//! What was noted since the [`Base`](super::base::Base) was made: sets that can be changed, and share all but a few nodes with
-//! those of the index before.
+//! Changes since the [`Base`](super::base::Base) was made: mutable sets, which share all but a few nodes with those of the
+//! index before.
 
 use std::borrow::Borrow;
 use std::ops::Bound;
@@ -13,7 +13,7 @@ use crate::{ProjectName, StageName};
 /// The number of a name.
 type Id = u32;
 
-/// What an entry takes, and a name beside its text, roughly, in bytes.
+/// Bytes that an entry takes, and a name besides its text, roughly.
 const ENTRY_BYTES: usize = 67;
 const NAME_BYTES: usize = 64;
 
@@ -28,7 +28,7 @@ pub(super) struct Recent {
     stages: Names<StageName>,
     /// (required project, stage, project of the stage that requires it)
     entries: OrdSet<(Id, Id, Id)>,
-    /// What each project of each stage requires: to take it out again.
+    /// The requirements of each project of each stage, to remove them again.
     required: OrdMap<(Id, Id), Arc<[Id]>>,
 }
 
@@ -38,7 +38,7 @@ struct Names<Name: Ord> {
     ids: OrdMap<Name, Id>,
     names: Vector<Option<(Name, u32)>>,
     free: Vector<Id>,
-    /// What the names take, roughly.
+    /// Bytes of the names, roughly.
     bytes: usize,
 }
 
@@ -93,8 +93,8 @@ impl<Name: Ord + Clone + Borrow<str>> Names<Name> {
 }
 
 impl Recent {
-    /// Notes what a project of a stage requires now, in place of what it required before; nothing, if it is gone. That it
-    /// requires itself, with other extras, is left out.
+    /// Notes what a project of a stage requires now, replacing what it required before; `None` if the project is gone. A
+    /// requirement for itself, with other extras, is ignored.
     pub(super) fn set(
         &mut self,
         stage: &StageName,
@@ -126,8 +126,8 @@ impl Recent {
         self.stages.left(stage);
     }
 
-    /// The projects that require `name`, those of a stage together; a stage that `admits` refuses is passed over at once,
-    /// however many of its projects do. Each takes time in proportion to the logarithm of the number of entries.
+    /// The projects that require `name`, grouped by stage; a stage that `admits` refuses is skipped at once, however many
+    /// projects it has. Each takes time in proportion to the logarithm of the number of entries.
     pub(super) fn requiring<'index>(
         &'index self,
         name: &str,
@@ -165,7 +165,7 @@ impl Recent {
         })
     }
 
-    /// How many pairs of a project and one that it requires there are.
+    /// The number of pairs of a project and one that it requires.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -175,7 +175,7 @@ impl Recent {
         self.len() * ENTRY_BYTES + self.projects.bytes + self.stages.bytes
     }
 
-    /// Whether nothing of it is left but room for others, and how much room for names there is.
+    /// Whether only room for other entries is left, and how much room for names there is.
     #[cfg(test)]
     pub(super) fn room(&self) -> Option<usize> {
         let is_empty = self.entries.is_empty()

@@ -1,7 +1,7 @@
 //! Pages of stages with mirrors: a project's own files and those of its upstreams on one page, nearest first.
 //!
-//! [`merged_page`] and [`merged_list`] have the same form as the pages of a stage without a mirror; a test compares them
-//! to the letter. Of several files with one name, the nearest is shown; an upstream's quarantined files are left out.
+//! [`merged_page`] and [`merged_list`] have the form of the pages of a stage without a mirror; a test compares them byte by
+//! byte. If several files have one name, the nearest is shown; an upstream's quarantined files are left out.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -21,18 +21,18 @@ use crate::upstream::{CoreMetadata, FoundSize, Locations, UpstreamNames};
 use crate::version::ReleaseKey;
 use crate::{Filename, ProjectName, StageName, StatusMarker, Version};
 
-/// What a merged page is made of.
+/// The parts of a merged page.
 #[derive(Clone, Copy, Debug)]
 pub struct MergedPage<'page> {
     /// The stages.
     pub order: &'page ResolutionOrder<'page>,
-    /// What they have of the project themselves.
+    /// The stages' own part of the project.
     pub own: Option<&'page ProjectView<'page>>,
-    /// What their mirrors' upstreams have, nearest first.
+    /// The pages of the mirrors' upstreams, nearest first.
     pub upstream: &'page [FromUpstream<'page>],
     /// Mirrors that are not asked.
     pub blocked: &'page [&'page StageName],
-    /// Mirrors whose upstreams have another project of this name.
+    /// Mirrors whose upstreams have a different project with this name.
     pub apart: &'page [&'page StageName],
     /// The project.
     pub project: &'page ProjectName,
@@ -41,8 +41,8 @@ pub struct MergedPage<'page> {
 }
 
 impl MergedPage<'_> {
-    /// The upstream's serial of what the page shows: of a mirror's own page alone. A page of several stages changes without it, and so
-    /// does one whose files a policy judges.
+    /// The upstream's serial, only for a mirror's own page. A page of several stages changes independently of it, and so does
+    /// one whose files a policy judges.
     fn last_serial(&self) -> Option<u64> {
         match (self.order.stages(), self.upstream, self.judge) {
             ([stage], [only], None) if stage.config().is_mirror() => only.page.last_serial,
@@ -51,13 +51,13 @@ impl MergedPage<'_> {
     }
 }
 
-/// The files of a page, and what a policy hides of them.
+/// The visible files of a page, and what a policy hides.
 struct Shown<'page> {
     files: Vec<Link<'page>>,
     hidden: Hidden,
     /// The versions of hidden files of upstreams.
     hidden_versions: Vec<Version>,
-    /// What policies warn of, on pages for people.
+    /// Files that policies warn of, on pages for people.
     warnings: Warnings,
 }
 
@@ -67,7 +67,7 @@ struct Link<'page> {
     href: String,
     filename: &'page str,
     version: Option<Version>,
-    /// Whether its page names its version: what the name of a file says may be another one, such as the build of an RPM.
+    /// Whether its page names its version: the version in the file's name may differ, such as the build of an RPM.
     is_version_named: bool,
     hashes: Vec<(&'page str, Cow<'page, str>)>,
     requires_python: Option<&'page str>,
@@ -243,7 +243,7 @@ fn version_of(filename: &str, project: &ProjectName) -> Option<Version> {
     Filename::parse(filename).ok()?.split(Some(project))?.version
 }
 
-/// The nearest status that anybody gave the project, by its name, with the reason; a policy comes first.
+/// The nearest status of the project, by its name, with the reason; a policy comes first.
 fn status_of<'page>(merged: &MergedPage<'page>) -> Option<(&'static str, Option<&'page str>)> {
     let own = merged.own.iter().flat_map(|own| own.parts()).map(|part| part.stage.name());
     let holders = own.chain(merged.upstream.iter().map(|part| part.mirror.name()));
@@ -258,8 +258,8 @@ fn status_of<'page>(merged: &MergedPage<'page>) -> Option<(&'static str, Option<
     }
 }
 
-/// Where else the project is, as all say who have it. Whatever a stage merges, a mirror whose page is not connected with the
-/// nearest one's says it of a project of its own.
+/// The project's other places, as all pages say. Even if a stage merges all mirrors, a mirror whose page is not connected with
+/// the nearest one's speaks of a different project.
 fn locations(merged: &MergedPage<'_>) -> Locations {
     let own = merged.own.map(|own| own.locations(merged.project.as_str()));
     let mut locations = own.unwrap_or_default();
@@ -332,7 +332,7 @@ fn push_attribute(page: &mut String, name: &str, value: Option<&str>) {
     }
 }
 
-/// The versions of which there are hidden files and no shown ones, in the form of [`Version::release_key`].
+/// The versions that have hidden files and no visible ones, in the form of [`Version::release_key`].
 fn hidden_versions<'page>(shown: &'page Shown<'_>) -> BTreeSet<ReleaseKey<'page>> {
     let mut hidden: BTreeSet<_> = shown.hidden_versions.iter().map(Version::release_key).collect();
     if !hidden.is_empty() {
@@ -419,8 +419,8 @@ fn push_member(page: &mut String, name: &str, value: Option<&str>) {
     }
 }
 
-/// The list of the projects of these stages and of their mirrors' upstreams, without those of which a policy hides everything.
-/// Of a project that upstream alone has, only its name is known here.
+/// The list of the projects of these stages and of their mirrors' upstreams, without those that a policy hides entirely. Of a
+/// project that only upstream has, only its name is known here.
 pub fn merged_list(
     order: &ResolutionOrder<'_>,
     upstream: &[(&StageName, &UpstreamNames)],
@@ -438,7 +438,7 @@ pub fn merged_list(
     };
     let listed = Listed::of(order, now);
     let mut names: Vec<&str> = listed.names.iter().map(|name| name.as_str()).collect();
-    // An upstream that is not asked for the project has nothing of it, either.
+    // A project for which no mirror is asked has no upstream part either.
     let is_hidden = |name: &str| listed.hides(name) && order.mirrors_of(name).asked.is_empty();
     let mut hidden = 0;
     for (mirror, upstream) in upstream {

@@ -1,10 +1,10 @@
-//! Whether what several mirrors have under one name is one project (PEP 708).
+//! Whether the projects of several mirrors with one name are one project (PEP 708).
 //!
-//! Two repositories that know nothing of each other may both have a name, and a stranger may take a name in one of them because
-//! somebody else has it in the other. So the nearest mirror that has the name counts, and of the others those whose
-//! pages say that theirs is the same project. A page has the name, whatever is on it: its owner may have removed all files, or its
-//! upstream may hold them back, and just then a stranger's are not wanted in their place. Only an upstream without a list of projects
-//! does not have each name for which it answers: some answer every name with an empty page.
+//! Two repositories that are not related may both have a name, and an attacker may register a name in one of them because
+//! another project has it in the other. So the nearest mirror that has the name counts, and of the others those whose pages say
+//! that theirs is the same project. A page counts as having the name even without files: its owner may have removed them all,
+//! or its upstream may hold them back, and then an attacker's files must not replace them. The exception is an upstream without
+//! a list of projects: some answer every name with an empty page.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::{ProjectName, Stage, StageName};
 pub struct FromUpstream<'page> {
     /// The mirror.
     pub mirror: &'page Arc<Stage>,
-    /// What its upstream says.
+    /// The upstream's page.
     pub page: &'page UpstreamPage,
 }
 
-/// Those of the mirrors' pages that are about the nearest one's project, in their order, and the mirrors whose pages are not. Pages
-/// that say [nothing](says_nothing) are in neither, if another one says something.
-/// `upstream` are the pages of the mirrors that are asked for the project, nearest first.
+/// The mirrors' pages about the nearest one's project, in their order, and the mirrors whose pages are about another. A page
+/// that says [nothing](says_nothing) is in neither, if another one says something. `upstream` are the pages of the mirrors that
+/// are asked for the project, nearest first.
 pub fn of_one_project<'page>(
     order: &ResolutionOrder<'_>,
     project: &ProjectName,
@@ -50,8 +50,8 @@ pub fn of_one_project<'page>(
     (one, apart)
 }
 
-/// Whether this is the answer of an upstream without a list of projects, and nothing in it tells that there is such a project: no
-/// file, no version, no status, no other place. It is worth no more than a 404.
+/// Whether an upstream without a list of projects sent a page without any sign of the project: no file, no version, no status,
+/// no other place. It counts as a 404.
 fn says_nothing(part: &FromUpstream<'_>) -> bool {
     let UpstreamPage { status, locations, last_serial: _, versions, files } = part.page;
     let has_no_list = part.mirror.config().mirror().and_then(|it| it.mirror_no_project_list);
@@ -62,7 +62,7 @@ fn says_nothing(part: &FromUpstream<'_>) -> bool {
         && files.is_empty()
 }
 
-/// Which of the pages say that they are about the nearest one's project, which does.
+/// Which of the pages are about the nearest one's project; the nearest itself is.
 pub(super) fn connected(project: &ProjectName, upstream: &[FromUpstream<'_>]) -> Vec<bool> {
     let mut found: Vec<Found<'_>> = upstream.iter().map(|part| Found::of(part, project)).collect();
     if let Some(nearest) = found.first_mut() {
@@ -88,7 +88,7 @@ struct Found<'page> {
     /// The URL of its page.
     url: Option<Box<str>>,
     tracks: &'page [Box<str>],
-    /// Its own URL and those of its other places; empty if it names none.
+    /// The URLs of its other places; empty if it names none.
     places: BTreeSet<&'page str>,
 }
 
@@ -113,7 +113,7 @@ impl<'page> Found<'page> {
         tracks(self, other) || tracks(other, self) || self.agrees_with(other)
     }
 
-    /// Whether each names the other as another place of its project, and both name the same ones.
+    /// Whether each names the other as another place of its project, and both name the same places.
     fn agrees_with(&self, other: &Found<'_>) -> bool {
         let (Some(own), Some(others)) = (self.url.as_deref(), other.url.as_deref()) else {
             return false;

@@ -142,7 +142,7 @@ fn a_registered_project_without_files_is_an_empty_page() {
     assert_eq!(page, r#"{"meta":{"api-version":"1.4"},"name":"empty","versions":[],"files":[]}"#);
 }
 
-/// Where the first two links of the page lead from `url`.
+/// The targets of the first two links of the page, from `url`.
 #[track_caller]
 fn leads(links: Links<'_>, own: &str, base: &str) {
     let page = page(&world(), "foo", PageForm::Html, links);

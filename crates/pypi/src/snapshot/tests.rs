@@ -20,7 +20,7 @@ fn seen(snapshot: &Snapshot) -> String {
     text
 }
 
-/// What `path` below the stage leads to: `found`, `metadata`, `gone` or `absent`.
+/// The kind of file at `path` below the stage: `found`, `metadata`, `gone` or `absent`.
 fn lookup(snapshot: &Snapshot, stage: &str, path: &str) -> &'static str {
     let segments: Vec<&str> = path.split('/').collect();
     let ["+f", first, second, filename] = segments[..] else { panic!("not a path: {path}") };

@@ -87,7 +87,7 @@ pub(super) fn edited(
             }
             Operation::Remove(_, removed) => {
                 let mut items = items(slot);
-                // What is quarantined, or excepted, need not be named with its reason.
+                // A quarantined or excepted rule can be removed without its reason.
                 let is_rule = form.has_reasons() && !removed.trim().contains(' ');
                 let named_by = if is_rule { ValueType::QuarantineList } else { form };
                 // A value that is removed need not exist any more.
@@ -191,7 +191,7 @@ fn normal(
         (ValueType::Measure, value) => {
             let measure = value.as_str().map(str::trim).and_then(Measure::named);
             match measure.ok_or_else(|| refused("`refuse`, `warn` or `off` was expected"))? {
-                // As without the setting.
+                // The same as without the setting.
                 Measure::Off => Ok(Value::Null),
                 measure => Ok(json!(measure.as_str())),
             }
@@ -233,7 +233,7 @@ fn normal(
 /// Longest title, description or other text, in bytes.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// Longest list: nobody needs more, and every page walks over the bases.
+/// Longest list: more is not needed, and every page walks over the bases.
 const ITEMS_MAX: usize = 1000;
 
 /// Deepest nesting of lists and objects in `custom_data`. The parser that reads the record stops at 128 levels, of

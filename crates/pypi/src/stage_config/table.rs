@@ -1,4 +1,4 @@
-//! Which settings there are: the name, the type and the default of each.
+//! The settings: the name, the type and the default of each.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) enum ValueType {
     Json,
     /// A time, or a day in UTC.
     Time,
-    /// What a policy does about known malware or vulnerabilities.
+    /// How a policy reacts to known malware or vulnerabilities.
     Measure,
     AclList,
     BaseList,
@@ -125,13 +125,13 @@ pub(super) fn setting(key: &str, is_mirror: bool) -> Option<(&'static str, Value
     BOTH.iter().chain(own).find(|(name, _)| *name == key).copied()
 }
 
-/// What a stage of this name has where nothing else is set.
+/// The defaults of a stage with this name.
 pub(super) fn defaults(name: &StageName, is_mirror: bool) -> BTreeMap<&'static str, Value> {
     let mut values = BTreeMap::from([("volatile", json!(true)), ("acl_read", json!([EVERYBODY]))]);
     if !is_mirror {
         values.extend([
             ("acl_upload", json!([name.user()])),
-            // It has a default, but that is the server's.
+            // Its default is the server's.
             (TOX_RESULTS, Value::Null),
             ("bases", json!([])),
             ("mirror_whitelist", json!([])),

@@ -1,13 +1,13 @@
-//! When the upstream is asked again: the age of what is known, and how lately the upstream failed.
+//! When the upstream is asked again: by the age of what is known, and by recent failures.
 
 use std::time::Duration;
 
 /// How good a page of a certain age is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is served.
+    /// Serve it.
     Fresh,
-    /// It is served, and the upstream is asked in the background, so that nobody waits when it expires.
+    /// Serve it, and ask the upstream in the background, so that no request waits when it expires.
     Aging,
     /// The upstream is asked before it is served.
     Expired,

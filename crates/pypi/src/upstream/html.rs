@@ -1,4 +1,4 @@
-//! A page as HTML (PEP 503, 592, 629, 658, 714, 740, 792): anchors, and what the head says.
+//! A page as HTML (PEP 503, 592, 629, 658, 714, 740, 792): its links, and the facts in its head.
 
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};
@@ -35,7 +35,7 @@ pub(super) struct Head {
 /// Longest base of a page's links, in bytes: every link is read with it.
 const BASE_BYTES_MAX: usize = 2_000;
 
-/// The attributes that mean something. All others are dropped as they are read, however many a tag has.
+/// The attributes with a meaning. All others are dropped while reading, however many a tag has.
 const ATTRIBUTES: [&str; 10] = [
     "href",
     "name",
@@ -49,10 +49,10 @@ const ATTRIBUTES: [&str; 10] = [
     "data-yanked",
 ];
 
-/// Those of a tag, each once, and their values.
+/// The known attributes of a tag, each once, and their values.
 type Attributes = Vec<(&'static str, String)>;
 
-/// What a page is made of, as far as it means something.
+/// The parts of a page with a meaning.
 enum Piece {
     Link(Attributes),
     LinkEnd,
@@ -69,7 +69,7 @@ enum Tag {
     Meta,
 }
 
-/// Makes [`Piece`]s of what the tokenizer finds, and keeps nothing of the rest.
+/// Turns tokens into [`Piece`]s, and drops all others.
 #[derive(Default)]
 struct Sieve {
     tag: Option<Tag>,
@@ -94,7 +94,7 @@ impl Sieve {
             CallbackEvent::AttributeName { name } => {
                 let known = ATTRIBUTES.into_iter().find(|known| known.as_bytes() == name);
                 let known = known.filter(|_| self.tag.is_some());
-                // Of two with one name, the first is meant.
+                // If an attribute is repeated, the first one counts.
                 let known = known.filter(|known| self.attributes.iter().all(|(it, _)| it != known));
                 self.is_wanted = known.is_some();
                 self.attributes.extend(known.map(|known| (known, String::new())));
@@ -134,8 +134,7 @@ fn attribute(attributes: &Attributes, name: &str) -> Option<String> {
 /// Calls `take` with each link that has an `href`, in the page's order.
 ///
 /// # Errors
-/// [`PageError`] if the page has neither a link nor the version of the interface, as a page about an error; or a base that is too
-/// long.
+/// [`PageError`] if the page has neither a link nor the version of the interface, as an error page; or if its base is too long.
 pub(super) fn each_anchor(
     body: &[u8],
     take: &mut dyn FnMut(&Head, Anchor),
@@ -202,7 +201,7 @@ pub(super) fn each_anchor(
     }
 }
 
-/// Keeps the first of them: each takes memory until the page has been read.
+/// Keeps the first URLs only: each takes memory until the page has been read.
 fn push_some(urls: &mut Vec<String>, url: Option<String>) {
     let url = url.filter(|url| url.len() <= Locations::URL_BYTES_MAX);
     urls.extend(url.filter(|_| urls.len() < Locations::URLS_MAX));

@@ -40,12 +40,12 @@ pub(super) struct Meta<'text> {
     last_serial: Flat<0>,
     #[serde(default, skip_serializing_if = "Urls::is_empty")]
     tracks: Urls,
-    /// Where some have them, although the interface has them beside `meta`.
+    /// Some upstreams have them here, although the interface puts them beside `meta`.
     #[serde(rename = "alternate-locations", default, skip_serializing)]
     alternates: Urls,
 }
 
-/// The first URLs of a list; none of what is no list.
+/// The first URLs of a list; empty if it is not a list.
 #[derive(Default, Serialize)]
 #[serde(transparent)]
 struct Urls(Vec<String>);
@@ -156,10 +156,10 @@ struct WireFile<'text> {
     oldest_metadata: Flat<16>,
     #[serde(default, skip_serializing_if = "Flat::is_null")]
     provenance: Flat<0>,
-    /// Ours: a page from the cache has it.
+    /// Our own member, in pages of the cache.
     #[serde(rename = "_first-seen", default, skip_serializing_if = "Flat::is_null")]
     first_seen: Flat<0>,
-    /// Ours, likewise: `head BYTES`, `download BYTES`, or `head` where that was asked in vain.
+    /// Our own member, too: `head BYTES`, `download BYTES`, or `head` if a HEAD did not tell.
     #[serde(rename = "_found-size", default, skip_serializing_if = "Flat::is_null")]
     found_size: Flat<0>,
 }

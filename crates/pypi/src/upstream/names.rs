@@ -16,7 +16,7 @@ pub struct UpstreamNames {
     ends: Box<[u32]>,
 }
 
-/// Names in the order in which they come.
+/// Collects names in the order in which they come.
 #[derive(Default)]
 struct Builder {
     text: String,
@@ -24,7 +24,7 @@ struct Builder {
 }
 
 impl Builder {
-    /// Adds a name; one that no project can have is passed over.
+    /// Adds a name, unless no project can have it.
     fn push(&mut self, name: &str) {
         let start = self.text.len();
         if ProjectName::is_normalized(name) {
@@ -71,7 +71,7 @@ impl UpstreamNames {
             }
             PageFormat::Html => {
                 html::each_anchor(body, &mut |_, anchor| {
-                    // Its text is the name as it is written; where there is an image instead, the URL tells.
+                    // The link's text is the name as it is written; if it is an image instead, the URL tells.
                     let segment = || anchor.href.trim_end_matches('/').rsplit('/').next();
                     match anchor.text.as_str() {
                         "" => names.push(segment().unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! [`Place`]: where a file of an upstream is found below its mirror, and which projects it may be of.
+//! [`Place`]: the place of an upstream's file below its mirror, and the projects that it may belong to.
 //!
 //! | path below the mirror | of |
 //! | --- | --- |
@@ -6,9 +6,9 @@
 //! | `+f/{3 digits}/{13 digits}/{filename}` | files with a SHA-256, as devpi has them |
 //! | `+e/{scheme_host_path}/{filename}` | files without a digest, as devpi has them |
 //!
-//! Pages link the first form, spelled as upstream spells it: `%2B` and `+` stay what they are, and both lead to the file. A file
-//! whose URL does not fit into it (a query, a name that differs from the URL's last
-//! segment) is linked by one of the others. `.metadata` after any of them means the file's metadata.
+//! Pages link the first form, in upstream's spelling: `%2B` and `+` stay as they are, and both lead to the file. A file whose
+//! URL does not fit into it (a query, a name that differs from the URL's last segment) is linked by one of the others.
+//! `.metadata` after any of them means the file's metadata.
 
 use std::fmt::Write as _;
 
@@ -114,7 +114,7 @@ fn segments(file: &UpstreamFile) -> Option<Vec<String>> {
     (parts.len() >= 2 && parts.last().is_some_and(|last| **last == *file.filename)).then_some(parts)
 }
 
-/// devpi's name for where a file without a digest comes from.
+/// devpi's name for the origin of a file without a digest.
 fn directory_of(file: &UpstreamFile) -> Option<String> {
     let url = Url::parse(&file.url).ok()?;
     let host = url.host_str()?;
@@ -147,7 +147,7 @@ fn joined(parts: &[String]) -> String {
 }
 
 impl UpstreamFile {
-    /// Where pages link it, below its mirror: a relative URL. What follows `+upstream/` is spelled as in upstream's URL, byte for
+    /// The link on pages, below the mirror: a relative URL. What follows `+upstream/` is spelled as in upstream's URL, byte for
     /// byte, so that replacing the prefix in a lock file gives upstream's URL.
     pub fn link(&self) -> String {
         match (segments(self), self.url.split_once("://")) {
@@ -156,12 +156,12 @@ impl UpstreamFile {
         }
     }
 
-    /// The same in one spelling, whichever upstream has: what the file is found by in a cache.
+    /// The link in one canonical spelling, whichever upstream has: the cache's key for the file.
     pub fn canonical_link(&self) -> String {
         segments(self).map_or_else(|| self.devpi_link(), |parts| joined(&parts))
     }
 
-    /// Where devpi links it, below its mirror: a relative URL, which leads to it here as well.
+    /// devpi's link, below the mirror: a relative URL, which leads to the file here as well.
     pub fn devpi_link(&self) -> String {
         let name = encoded(&self.filename);
         match (self.sha256(), directory_of(self)) {

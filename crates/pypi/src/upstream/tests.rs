@@ -87,7 +87,7 @@ fn other_places_of_a_project() {
         <meta name='pypi:alternate-locations' content='https://one.example/foo'>\
         <meta name='pypi:alternate-locations' content='../foo/'><meta name='pypi:alternate-locations'>";
     assert_eq!(read("text/html", html), expected);
-    // What is of another kind says nothing; what is beyond measure is not kept.
+    // A value of another type is ignored; a value out of bounds is not kept.
     for other in [
         json!(null),
         json!("https://x.example/"),
@@ -353,7 +353,7 @@ fn a_file_that_is_replaced_under_its_url_is_seen_for_the_first_time() {
     assert_eq!(seen(&known, page(&[], Some(7))), Some(at(2)));
     assert_eq!(seen(&known, page(&[("md5", "c")], Some(7))), Some(at(2)));
     assert_eq!(seen(&page(&[], None), page(&[], None)), Some(at(1)));
-    // The same holds for what another process has seen; and only what is older counts.
+    // The same for another process's times; only older ones are taken.
     let older = |seconds: (i64, i64), mut ours: UpstreamPage, mut theirs: UpstreamPage| {
         ours.note_first_seen(None, at(seconds.0));
         theirs.note_first_seen(None, at(seconds.1));

@@ -1,4 +1,4 @@
-//! Zips that are no bundle, and bundles of which a part is no record.
+//! Zips that are no bundle, and bundles with files that are no record.
 
 use std::io::{Cursor, Write as _};
 
@@ -86,7 +86,7 @@ fn what_is_no_bundle_is_refused() {
     };
     check(Vec::new(), "it is no zip of OSV records");
     check(b"PK\x05\x06".to_vec(), "it is no zip of OSV records");
-    // The writer makes no such name.
+    // The writer refuses such a name, so it is patched in.
     let mut hostile = zip(&[("aa/aa/x.json", record("MAL-1"))]);
     for at in 0..hostile.len() - 6 {
         if hostile[at..].starts_with(b"aa/aa/") {
@@ -99,7 +99,7 @@ fn what_is_no_bundle_is_refused() {
         zip(&[("a.json", b"[]".to_vec())]),
         "unreadable are 1, as \"a.json\": it is not an OSV record",
     );
-    // It unpacks to far more than it has.
+    // It unpacks to far more than its own size.
     let bomb = vec![b' '; 65 << 20];
     check(zip(&[("a.json", record("MAL-1")), ("b.json", bomb)]), "bytes when unpacked");
 }

@@ -1,4 +1,4 @@
-//! What records say about files, and that new records count at once wherever something was decided by others.
+//! What records say about files, and that new records count at once for everything that earlier ones decided.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::testing::{World, now, project_name, stage_name};
 use crate::upstream::UpstreamNames;
 use crate::{Links, PageBudget, PageForm, PageRequest, Pages, ResolutionOrder};
 
-/// Publishes records, each about these versions of a project; without any, about all of them.
+/// Publishes records, each about these versions of a project; if there are none, about all versions.
 pub(in crate::policy) fn publish(live: &LiveAdvisories, records: &[(&str, &str, &[&str])]) {
     let mut builder = AdvisoriesBuilder::default();
     for (place, (id, project, versions)) in (0..).zip(records) {
@@ -30,7 +30,7 @@ pub(in crate::policy) fn world(live: &std::sync::Arc<LiveAdvisories>) -> World {
     world
 }
 
-/// The rule that refuses a file and the reason; empty: none.
+/// The rule that refuses a file and the reason; empty if it is not refused.
 fn refusal(world: &World, stage: &str, filename: &str) -> String {
     let stage = world.snapshot.stage(stage).expect("a stage");
     let project = project_name(filename.split('-').next().expect("a project"));
@@ -112,7 +112,7 @@ fn a_warning_names_what_is_given_out() {
     let expected = ("alice/base".to_owned(), "malware", "known malware: MAL-1".to_owned());
     assert_eq!(warning(&world, "foo-1.0.tar.gz"), (true, Some(expected)));
     assert_eq!(warning(&world, "foo-2.0.tar.gz"), (true, None));
-    // Who excepts a file knows what they do.
+    // An explicit exception for a file overrides the records.
     let exception = "foo==1.0 until 2026-02-02T00:00:00Z examined, says alice";
     world.modify("alice/base", json!({"policy_exceptions": [exception]}));
     assert_eq!(warning(&world, "foo-1.0.tar.gz"), (true, None));

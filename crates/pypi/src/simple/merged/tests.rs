@@ -1,4 +1,4 @@
-//! Merged pages: to the letter those of a stage without mirrors where there is nothing to merge.
+//! Merged pages: without anything to merge, byte by byte those of a stage without mirrors.
 
 use serde_json::json;
 use url::Url;
@@ -148,7 +148,7 @@ fn versions_are_those_that_upstream_names_where_it_names_some() {
         json["versions"].clone()
     };
     assert_eq!(versions(&page), json!(["1.0", "2.0"]));
-    // Neither a name that cannot be compared, nor none at all, tells which versions there are.
+    // Neither a name that cannot be compared nor an empty list tells which versions exist.
     for named in [vec!["latest".into()], Vec::new()] {
         page.versions = named;
         let found = versions(&page);

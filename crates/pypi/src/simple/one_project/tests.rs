@@ -35,7 +35,7 @@ fn page((tracks, alternates): Said<'_>) -> UpstreamPage {
     UpstreamPage::parse("", body.to_string().as_bytes(), &base).expect("a page")
 }
 
-/// The mirrors that count, of those that have these pages.
+/// The mirrors that count, among those with these pages.
 fn counting(world: &World, pages: &[UpstreamPage]) -> String {
     let order = ResolutionOrder::of(&world.snapshot, "alice/dev").expect("a stage");
     let upstream: Vec<_> = order
@@ -84,7 +84,7 @@ fn other_places_count_if_all_of_them_say_the_same() {
     let all: Said<'_> = (&[], &[NEAR, FAR]);
     check([all, all, NOTHING], "near far");
     check([(&[], &[FAR]), (&[], &[NEAR]), NOTHING], "near far");
-    // A stranger can say that the project is the same, and nothing comes of it.
+    // A stranger's page that claims to be the same project has no effect alone.
     check([NOTHING, all, (&[], &[NEAR])], "near");
     check([(&[], &[FAR, FARTHER]), (&[], &[NEAR]), NOTHING], "near");
     check([all, (&[], &[NEAR, FAR, FARTHER]), NOTHING], "near");
@@ -126,7 +126,7 @@ fn an_upstream_without_a_list_has_no_name_for_an_empty_page() {
         "far",
         "it lists it"
     );
-    // Whatever it says of the project, it knows it.
+    // Whatever the page says of the project, the upstream knows it.
     let known = [
         UpstreamPage { status: Some((crate::StatusMarker::Active, None)), ..none.clone() },
         UpstreamPage { versions: vec!["1.0".into()], ..none.clone() },
