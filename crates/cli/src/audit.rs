@@ -102,7 +102,7 @@ impl Command {
     }
 }
 
-/// The log that the server of this configuration writes.
+/// The log that a server with this configuration writes.
 fn log(config: &Config) -> Log {
     Log {
         directory: config.data_dir.join("audit"),
@@ -111,7 +111,7 @@ fn log(config: &Config) -> Log {
     }
 }
 
-/// A line for each entry, and how to see more. What others wrote may not pretend to be a line.
+/// A line for each entry, and how to see more. Texts of others must not look like a line.
 fn shown(found: &Value) -> String {
     let mut text = String::new();
     for entry in found["items"].as_array().into_iter().flatten() {

@@ -17,17 +17,17 @@ use super::{Exit, note};
 /// An open store, as of the last look.
 pub(super) struct Directory {
     follower: Follower<Seen>,
-    /// Where bytes are, if what is written names some.
+    /// The blob store, if written records name blobs.
     blobs: Option<BlobStore>,
 }
 
-/// What is in it.
+/// The state that was read.
 #[derive(Clone)]
 struct Seen {
     serial: Serial,
     /// Users and tokens.
     accounts: Snapshot,
-    /// Their indexes, where these are of interest.
+    /// The indexes, if they were read.
     index: Option<pypi::Snapshot>,
 }
 
@@ -47,18 +47,18 @@ impl State for Seen {
     }
 }
 
-/// What is done with a store, and how much of it is read for that.
+/// What a command does with a store, which decides how much of it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// To show users and tokens; nothing is written.
     Show,
     /// To change users and tokens.
     Change,
-    /// To show indexes and what is in them; nothing is written.
+    /// To show indexes and their contents; nothing is written.
     ShowAll,
-    /// To change users with what is theirs, or indexes.
+    /// To change users with their belongings, or indexes.
     ChangeAll,
-    /// To write records that name bytes which are there already.
+    /// To write records that name existing blobs.
     Push,
 }
 
@@ -79,7 +79,7 @@ impl From<WriteFailure> for Exit {
 }
 
 impl Directory {
-    /// Opens the store of `config`, and loads who is in it.
+    /// Opens the store of `config`, and reads its users.
     ///
     /// # Errors
     /// A store that cannot be opened or read, or that was never initialized.
@@ -150,17 +150,16 @@ impl Directory {
         &self.follower.state().accounts
     }
 
-    /// The indexes; none where the [`Purpose`] does not need them.
+    /// The indexes; empty if the [`Purpose`] does not need them.
     pub(super) fn index(&self) -> &pypi::Snapshot {
         static NONE: LazyLock<pypi::Snapshot> = LazyLock::new(pypi::Snapshot::default);
         self.follower.state().index.as_ref().unwrap_or(&NONE)
     }
 
-    /// Commits what `decide` makes of what is there, decided anew where another write came first; gives what
-    /// it says besides.
+    /// Commits what `decide` makes of the current state, and decides again if another write came first; returns its result.
     ///
     /// # Errors
-    /// That of `decide`, and those of the store: nothing is written then.
+    /// Those of `decide` and of the store: nothing is written then.
     pub(super) async fn change<T>(
         &mut self,
         mut decide: impl FnMut(&Snapshot) -> Result<(Option<Batch>, T), Exit>,
@@ -201,7 +200,7 @@ impl Directory {
         .await
     }
 
-    /// [`Directory::change_all`], where indexes are what is changed.
+    /// [`Directory::change_all`], for changes of indexes.
     ///
     /// # Errors
     /// As [`Directory::change`].
@@ -228,7 +227,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Takes in what was written since the last look.
+    /// Reads what was written since the last look.
     async fn refresh(&mut self) -> Result<(), Exit> {
         let news = self.follower.catch_up().await.map_err(Exit::failure)?;
         for trouble in news.troubles {

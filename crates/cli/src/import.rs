@@ -1,7 +1,7 @@
 //! `larder import-devpi`, `import-wheels` and `use`: import what another index has, and tell clients of the new one;
 //! `import-articles` and `export-articles`: articles as a folder of files; `import-osv`: known malware and vulnerabilities.
 //!
-//! arguments -> [`Command::run`], [`Use::run`] -> the crate `import` -> what was done, and what was not.
+//! arguments -> [`Command::run`], [`Use::run`] -> the crate `import` -> a report of what was done, and what was not.
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, IsTerminal as _, Write};
@@ -208,7 +208,7 @@ impl Command {
             Command::ImportOsv { path, fewer, dry_run, answer } => {
                 let import = OsvImport { path, is_dry_run: dry_run, is_shrinking: fewer };
                 let report = import_osv(config, &import).map_err(failed)?;
-                // What a bundle has that is no record is no failure: the export of OSV may have some.
+                // Files that are no records are no failure: OSV's export may have some.
                 return tell_all(&report, None, answer.is_json, out);
             }
             Command::ExportArticles { directory, prefix, answer } => {
@@ -228,7 +228,7 @@ fn failed(error: anyhow::Error) -> Exit {
 }
 
 impl Use {
-    /// Writes the files of the clients, and tells `out` what was done.
+    /// Writes the files of the clients, and reports to `out`.
     ///
     /// # Errors
     /// What went wrong, with the exit code.
@@ -302,7 +302,7 @@ impl Use {
     }
 }
 
-/// The project's file that is to be changed; it must exist.
+/// The project's file to change; it must exist.
 fn project(path: &Path) -> Result<PathBuf, Exit> {
     let path = if path.is_dir() { path.join("pyproject.toml") } else { path.to_owned() };
     if path.is_file() {

@@ -93,7 +93,7 @@ enum CommandResult {
     /// Indexes by name, with their settings.
     List(Vec<(String, Value)>),
     One(StageName, Value),
-    /// Done; with the settings as they are now.
+    /// Done; with the current settings.
     Done(String, Value),
 }
 
@@ -101,7 +101,7 @@ enum CommandResult {
 const UNTOLD: [&str; 4] = ["type", "projects", "mirror_whitelist", "mirror_whitelist_inheritance"];
 
 impl Command {
-    /// Does what was asked at `place`, and gives the text for stdout.
+    /// Carries out the command at `place`, and returns the text for stdout.
     ///
     /// # Errors
     /// What went wrong, with the exit code. Nothing is changed then.
@@ -167,7 +167,7 @@ impl Command {
     }
 }
 
-/// The settings of a stage as devpi's API has them.
+/// The settings of a stage in the form of devpi's API.
 fn settings_of(
     directory: &Directory,
     stage: &std::sync::Arc<pypi::Stage>,
@@ -213,7 +213,7 @@ fn made(stage: &StageName) -> String {
     format!("made the index {stage}")
 }
 
-/// What was done, with the settings of the stage after it.
+/// The message, with the settings of the stage after the change.
 fn now(directory: &Directory, stage: &StageName, said: String) -> Result<CommandResult, Exit> {
     let found = directory.index().stage_to_change(stage).map_err(refused)?;
     Ok(CommandResult::Done(said, settings_of(directory, found, false)))

@@ -17,7 +17,7 @@ pub(super) struct Command {
 }
 
 impl Command {
-    /// Prepares the store, and says what was made.
+    /// Prepares the store, and returns what was made.
     ///
     /// # Errors
     /// What went wrong, with the exit code.

@@ -1,9 +1,9 @@
 //! The command line: the commands of `larder`, and their arguments.
 //!
-//! arguments -> [`parse`] -> [`Invocation`]; `main` runs the server, or [`Request::run`] does the rest, and an [`Exit`]
-//! becomes text and exit code. clap derives the commands from the types below and in the modules. [`command`] adds the flags
-//! that many commands share: those of the configuration, which are the keys of [`config`] and never listed here, and
-//! those that name a server. Data goes to the writer that is given (stdout), complaints leave as an [`Exit`] (stderr).
+//! arguments -> [`parse`] -> [`Invocation`]; `main` runs the server, or [`Request::run`] does the rest, and an [`Exit`] becomes
+//! text and exit code. clap derives the commands from the types below and in the modules. [`command`] adds the flags that many
+//! commands share: those of the configuration, which are the keys of [`config`] and never listed here, and those that name a
+//! server. Data goes to the given writer (stdout), errors are returned as an [`Exit`] (stderr).
 
 mod audit;
 mod directory;
@@ -159,16 +159,16 @@ struct Answer {
     is_json: bool,
 }
 
-/// Why the process ends without having done what was asked, or with `--help` having been it.
+/// Why the process ends: it has failed, or printed `--help`.
 #[derive(Debug)]
 pub enum Exit {
-    /// What clap has to say: help and version (exit code 0), or a wrong command line (2).
+    /// clap's text: help and version (exit code 0), or an invalid command line (2).
     Clap(Box<clap::Error>),
     /// Anything else.
     Message {
         /// 1 failure, 2 usage, 78 bad configuration.
         code: u8,
-        /// For stderr; may have several lines.
+        /// The text for stderr; may have several lines.
         text: String,
     },
 }
@@ -229,7 +229,7 @@ impl From<io::Error> for Exit {
 /// Most bytes of a password or token on standard input.
 const SECRET_BYTES_MAX: u64 = 4_098;
 
-/// What the help of commands says that take the configuration's flags without listing them.
+/// The remark in the help of commands that accept the configuration's flags without listing them.
 const FLAGS_TOO: &str = "The flags of `larder serve` are accepted too.";
 
 /// The whole command line, with the flags that many commands share.
@@ -281,7 +281,7 @@ fn key_args(is_hidden: bool) -> Vec<Arg> {
     std::iter::once(file).chain(keys).collect()
 }
 
-/// The flag of one key. Values stay text here: they are checked where those of all layers are.
+/// The flag of one key. Its value stays text here: it is checked together with those of the other layers.
 fn key_arg(key: &'static Key) -> Arg {
     let default =
         if key.default.is_empty() { String::new() } else { format!(" [default: {}]", key.default) };
@@ -321,7 +321,7 @@ pub fn parse(
     while let Some((_, matches)) = leaf.subcommand() {
         leaf = matches;
     }
-    // Flags may stand before the command as well; those after it win.
+    // Flags may come before the command as well; those after it win.
     let file = |matches: &ArgMatches| matches.try_get_one::<PathBuf>("config").ok()?.cloned();
     let inputs = Inputs {
         file: file(leaf).or_else(|| file(&root)),
@@ -346,10 +346,10 @@ pub fn parse(
 }
 
 impl Request {
-    /// Does what was asked, with its output into `out`.
+    /// Carries out the command, with its output into `out`.
     ///
     /// # Errors
-    /// What went wrong, with the exit code. A reader of `out` that has gone away is no error.
+    /// What went wrong, with the exit code. If the reader of `out` has gone away, that is no error.
     pub fn run(self, out: &mut dyn Write) -> Result<(), Exit> {
         let Request { command, inputs, server } = self;
         let place = || match server.and_then(|flags| flags.address(&inputs.environment).transpose())
@@ -397,7 +397,7 @@ fn loaded(inputs: &Inputs) -> Result<Box<Loaded>, Exit> {
     Ok(Box::new(loaded))
 }
 
-/// The configuration of a command that may change rights: those changes go into the security log, if that has a file.
+/// The configuration for a command that may change rights: the changes go into the security log, if that has a file.
 fn store_of(inputs: &Inputs) -> Result<Box<Loaded>, Exit> {
     let loaded = inputs.load()?;
     logging::init_command(&loaded.config, &inputs.environment).map_err(Exit::failure)?;

@@ -81,14 +81,14 @@ const GRACE_BESIDE_SERVERS_MIN: Duration = Duration::from_secs(3_600);
 
 /// The output of a command, and its failure, if it failed.
 struct Answer {
-    /// For stdout.
+    /// The text for stdout.
     text: String,
-    /// For stderr, if this is a failure.
+    /// The text for stderr, if this is a failure.
     failure: Option<String>,
 }
 
 impl Command {
-    /// Does what was asked, with its output into `out`.
+    /// Carries out the command, with its output into `out`.
     ///
     /// # Errors
     /// What failed, or the faults that were found, with exit code 1.

@@ -1,4 +1,4 @@
-//! `larder export-mirror` and `import-mirror`: what is cached of a mirror, carried to a machine that cannot reach the upstream.
+//! `larder export-mirror` and `import-mirror`: carry the cache of a mirror to a machine that cannot reach the upstream.
 //!
 //! The stage is looked up in the store, since its upstream decides where its cache is; then [`mirrors`] does the rest.
 
@@ -40,7 +40,7 @@ pub(super) enum Command {
 }
 
 impl Command {
-    /// Carries, and prints how much.
+    /// Copies, and prints how much.
     ///
     /// # Errors
     /// What could not be done, and what was left out.
@@ -64,7 +64,7 @@ impl Command {
                 export(&cache, &mirror, directory, &mut step)
             }
             Command::ImportMirror { directory, .. } => {
-                // A server has its cache in memory, and would not see what is added.
+                // A running server keeps the cache's index in memory, and would not see additions.
                 let _lock = DataDirLock::acquire(&config.data_dir).map_err(Exit::failure)?;
                 let mirrors = Mirrors::open(&cache, budget(config), net::Egress::default());
                 mirrors.and_then(|mirrors| mirrors.import(&mirror, directory, &mut step))
@@ -76,7 +76,7 @@ impl Command {
     }
 }
 
-/// The bounds of the cache that the server of this configuration has.
+/// The bounds of the cache in this configuration.
 fn budget(config: &Config) -> Budget {
     Budget {
         memory_bytes_max: config.python.mirror_memory_bytes_max,

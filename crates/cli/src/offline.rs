@@ -54,14 +54,14 @@ impl Config {
     }
 }
 
-/// The completions for a shell, as a script of it.
+/// The completion script for a shell.
 pub(super) fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command(), "larder", &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// What `config check` says about a valid configuration: the warnings, and files that it names but that are not there.
+/// The report of `config check` about a valid configuration: the warnings, and missing files that it names.
 fn check(loaded: &Loaded) -> Result<String, Exit> {
     let config = &loaded.config;
     let mut missing = Vec::new();
@@ -90,7 +90,7 @@ fn check(loaded: &Loaded) -> Result<String, Exit> {
     Ok(format!("{warnings}the configuration is valid ({file})\n"))
 }
 
-/// One man page for the program: the flags of `serve`, which is what it does by default, and the other commands below.
+/// One man page for the program: the flags of `serve`, which is the default, and the other commands below.
 pub(super) fn man() -> Result<String, Exit> {
     let mut page = command();
     for key in config::keys() {
@@ -190,7 +190,7 @@ impl Healthcheck {
             None => {
                 let loaded = inputs.load()?;
                 let (url, socket) = loaded.config.local_url("/readyz");
-                // The certificate of this machine's own listener names its public host.
+                // The certificate of the listener on this machine names its public host.
                 let client = client.tls_danger_accept_invalid_certs(true);
                 (
                     url,
@@ -208,7 +208,7 @@ impl Healthcheck {
 
 async fn ask(url: &str, client: reqwest::ClientBuilder) -> Result<String, Exit> {
     let failed = |error: reqwest::Error| {
-        // The chain of causes holds what a person can act on, such as "connection refused".
+        // The chain of causes has what a person can act on, such as "connection refused".
         let mut text = format!("{url}: {error}");
         let mut cause = std::error::Error::source(&error);
         while let Some(error) = cause {

@@ -1,4 +1,4 @@
-//! Where a new password comes from: a terminal, a file, standard input, or the system's random numbers.
+//! The sources of a new password: a terminal, a file, standard input, or the system's random numbers.
 //!
 //! Only `init` accepts one on its command line, where others on the machine can see it; only there it may be empty.
 
@@ -48,13 +48,13 @@ pub(super) struct RootPassword {
 
 /// A password that was given, or made.
 pub(super) struct Password {
-    /// None if there is to be none.
+    /// `None` if the user gets no password.
     password: Option<account::Password>,
     is_made: bool,
 }
 
 impl RootPassword {
-    /// The chosen password; none if the command should make one.
+    /// The chosen password; `None` if the command should make one.
     ///
     /// # Errors
     /// What cannot be read, or is not a password.
@@ -87,7 +87,7 @@ impl PasswordSource {
 }
 
 impl Password {
-    /// Its hash, under a salt of its own; slow.
+    /// Its hash, with its own salt; slow.
     ///
     /// # Errors
     /// If the system has no random numbers.
@@ -98,7 +98,7 @@ impl Password {
         Ok(self.password.as_ref().map(hash))
     }
 
-    /// Whether there is to be none.
+    /// Whether the user gets no password.
     pub(super) fn is_none(&self) -> bool {
         self.password.is_none()
     }

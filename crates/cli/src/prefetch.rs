@@ -198,7 +198,7 @@ impl Index for Fetching {
     }
 }
 
-/// What went wrong, with its causes, without the URL: it may have credentials.
+/// The error with its causes, without the URL, which may have credentials.
 fn told(error: &reqwest::Error) -> String {
     let mut text = "no whole answer".to_owned();
     let mut cause = std::error::Error::source(error);

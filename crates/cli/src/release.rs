@@ -95,10 +95,10 @@ fn project(text: &str) -> Result<ProjectName, String> {
     ProjectName::normalize(text).map_err(|error| format!("{error}: {expected}"))
 }
 
-/// What is done in a stage.
+/// A change of a stage.
 enum Action {
     List(Option<ProjectName>),
-    /// Without a reason, the release is no longer yanked.
+    /// Without a reason, the release is unyanked.
     Yank {
         project: ProjectName,
         version: String,
@@ -110,7 +110,7 @@ enum Action {
         to: Target,
         content: PushContent,
     },
-    /// Without a version, all of them.
+    /// Without a version, all versions.
     Remove {
         project: ProjectName,
         version: Option<String>,
@@ -118,7 +118,7 @@ enum Action {
     },
 }
 
-/// Where a release goes.
+/// The target of a push.
 enum Target {
     Stage(StageName),
     /// An upload API elsewhere.
@@ -152,7 +152,7 @@ struct File {
 }
 
 impl Command {
-    /// Does what was asked at `place`, and gives the text for stdout.
+    /// Carries out the command at `place`, and returns the text for stdout.
     ///
     /// # Errors
     /// What went wrong, with the exit code. Nothing is changed then, unless files went to another server one by one.
@@ -214,7 +214,7 @@ fn target(to: String, user: Option<String>, place: &Place) -> Result<Target, Exi
     Ok(Target::Outside { url: to, user, password: line_of_stdin()? })
 }
 
-/// What both ways say of a yank that was done.
+/// The message for a yank, on the store or by a server.
 fn yanked(stage: &StageName, project: &ProjectName, version: &str, is_yanked: bool) -> String {
     match is_yanked {
         true => format!("yanked {project} {version} in {stage}"),
@@ -222,7 +222,7 @@ fn yanked(stage: &StageName, project: &ProjectName, version: &str, is_yanked: bo
     }
 }
 
-/// What both ways say of a removal.
+/// The message for a removal, on the store or by a server.
 fn removed(stage: &StageName, project: &ProjectName, version: Option<&str>) -> String {
     match version {
         Some(version) => format!("removed {project} {version} from {stage}"),
@@ -235,7 +235,7 @@ impl Row {
         self.files.iter().map(|file| file.size_bytes).sum()
     }
 
-    /// Why it is yanked, if all of it is.
+    /// The reason, if the whole release is yanked.
     fn yanked(&self) -> Option<&str> {
         let first = self.files.first()?.yanked.as_deref()?;
         self.files.iter().all(|file| file.yanked.is_some()).then_some(first)

@@ -1,8 +1,8 @@
-//! [`Remote`]: the HTTP client of commands that ask a running server, and [`Address`]: which server, and as whom.
+//! [`Remote`]: the HTTP client of commands that ask a running server, and [`Address`]: the server and the credentials.
 //!
-//! flags, environment -> [`Address`] -> [`Remote::connect`], which finds out whether it is a Larder and takes these
-//! credentials -> [`Remote::send`] -> the JSON of the answer, or the server's own sentence as an [`Exit`].
-//! Redirects are not followed: credentials go to the server that was named, and nowhere else.
+//! flags, environment -> [`Address`] -> [`Remote::connect`], which finds out whether it is a Larder and takes these credentials
+//! -> [`Remote::send`] -> the JSON of the answer, or the server's own sentence as an [`Exit`]. Redirects are not followed, so
+//! that credentials go only to the named server.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// The user that says: the password is a token.
 pub(super) const TOKEN_USER: &str = "__token__";
 
-/// What `--help` of these commands says at its end.
+/// The end of these commands' `--help`.
 pub(super) const HELP: &str = "\
     Without --server, the command works on the data directory, as larder user does: no password is needed, the flags of \
     `larder serve` say where it is (--data-dir, --config), and a running server sees the change at once.\n\n\
@@ -43,7 +43,7 @@ pub(super) struct Address {
 struct Credentials {
     user: String,
     secret: String,
-    /// Where they come from, for messages.
+    /// Their source, for messages.
     origin: String,
 }
 
@@ -139,9 +139,9 @@ fn of_pypirc(base: &Url, environment: &Environment) -> Option<Credentials> {
     Some(Credentials { user, secret, origin })
 }
 
-/// Why a server did not do what it was asked.
+/// Why a server did not carry out a request.
 pub(super) struct Failure {
-    /// What the user is told.
+    /// The text for the user.
     text: String,
     /// The server's own sentence, if it gave one.
     said: Option<String>,
@@ -180,7 +180,7 @@ impl Failure {
     }
 }
 
-/// What devpi's words for a refusal leave out.
+/// What devpi's wording of a refusal leaves out.
 pub(super) fn hint(error: &ChangeError) -> &'static str {
     match error {
         ChangeError::Config(ConfigError::Unexpected(_)) => {
@@ -241,7 +241,7 @@ impl Remote {
         Ok(remote)
     }
 
-    /// The `result` of what is at this place.
+    /// The `result` at this place.
     ///
     /// # Errors
     /// As [`Remote::send`].
@@ -259,7 +259,7 @@ impl Remote {
         self.request(Method::GET, self.url(place, &[], true), None, TYPE).await
     }
 
-    /// Sends a request to the place below the server's URL that these names make, and gives the JSON of the answer.
+    /// Sends a request to the path below the server's URL that these names make, and returns the JSON of the answer.
     ///
     /// # Errors
     /// No answer, or a refusal in the server's own words.
@@ -343,7 +343,7 @@ impl Remote {
     }
 }
 
-/// What failed of a push to elsewhere, which answers with what became of each file.
+/// The failures in the answer to an external push, which reports on each file.
 fn failures(log: &Value) -> Option<String> {
     let is_failed = |entry: &&Value| !matches!(entry[0].as_u64(), Some(200 | 201));
     let lines: Vec<String> = log.as_array()?.iter().filter(is_failed).map(action).collect();

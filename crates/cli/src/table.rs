@@ -1,6 +1,6 @@
 //! Lists for people: columns and pairs in plain text. Programs ask for JSON.
 
-/// Rows under their titles, as wide as they need to be; what is empty is a dash.
+/// Rows below their titles, as wide as they need to be; an empty cell is a dash.
 pub(super) fn columns<const COUNT: usize>(
     titles: [&str; COUNT],
     rows: &[[String; COUNT]],
@@ -25,7 +25,7 @@ pub(super) fn pairs(pairs: &[(&str, String)]) -> String {
     pairs.iter().map(line).collect()
 }
 
-/// What stands in a cell: texts of users may not steer a terminal.
+/// The text of a cell: texts of users must not control the terminal.
 fn cell(text: &str) -> String {
     if text.is_empty() {
         return "-".to_owned();

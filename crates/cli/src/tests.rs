@@ -1,4 +1,4 @@
-//! Command lines, and what they ask for or print.
+//! Command lines, and how they are parsed or what they print.
 
 use super::*;
 
@@ -70,7 +70,7 @@ fn a_switch_stands_alone_or_has_a_value() {
     assert!(served("--demo").demo);
     assert!(!served("serve --demo=false").demo);
     assert!(!served("serve --metrics-enabled=no").metrics.enabled);
-    // The value may also follow; what is no value of a switch is a command.
+    // The value may also follow the flag; a word that is no value of a switch is a command.
     for key in config::keys().filter(|key| key.kind.is_switch()) {
         for (word, text) in [("false", "false"), ("OFF", "false"), ("no", "false")] {
             let line = format!("config show --{} {word} --listen 127.0.0.1:1", key.flag());

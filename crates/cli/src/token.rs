@@ -74,7 +74,7 @@ fn token_id(text: &str) -> Result<TokenId, account::TokenIdError> {
 }
 
 impl Command {
-    /// Does what was asked on the store of `config`, and gives the text for stdout.
+    /// Carries out the command on the store of `config`, and returns the text for stdout.
     ///
     /// # Errors
     /// What went wrong, with the exit code. Nothing is changed then.
@@ -186,7 +186,7 @@ async fn create_token(
 }
 
 async fn revoke_tokens(directory: &mut Directory, ids: &[TokenId]) -> Result<String, Exit> {
-    // All or none, as far as that can be known before.
+    // All or none, as far as that can be checked beforehand.
     for id in ids {
         let token = directory.snapshot().token(*id);
         token.ok_or_else(|| Exit::failure(change::NoToken(*id)))?;

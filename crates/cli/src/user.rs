@@ -106,7 +106,7 @@ fn groups(text: &str) -> Result<Groups, account::NameError> {
 }
 
 impl Command {
-    /// Does what was asked on the store of `config`, and gives the text for stdout.
+    /// Carries out the command on the store of `config`, and returns the text for stdout.
     ///
     /// # Errors
     /// What went wrong, with the exit code. Nothing is changed then.
@@ -145,7 +145,7 @@ impl Command {
     }
 }
 
-/// A made secret on a line of its own, or the object as JSON with it.
+/// A made secret on its own line, or the object as JSON with it.
 pub(super) fn answer(object: Value, is_json: bool, secret: Option<&str>) -> String {
     match secret {
         _ if is_json => format!("{object:#}\n"),

@@ -1,7 +1,6 @@
 //! Reading the TOML file: text -> the texts of known keys, each with its place.
 //!
-//! Knows every key's name and TOML type and nothing about its values' meaning; those are parsed where the values of all
-//! layers meet.
+//! It knows only every key's name and TOML type; values are parsed where those of all layers meet.
 
 use std::path::Path;
 
@@ -17,11 +16,11 @@ pub(super) struct FileValue {
     pub(super) key: &'static Key,
     /// Its texts, as [`super::key::FromTexts`] takes them.
     pub(super) texts: Vec<String>,
-    /// Where it is written.
+    /// Its place in the file.
     pub(super) origin: Origin,
 }
 
-/// The known keys of a file's `text`, and every complaint about the others. `path` is for messages.
+/// The known keys of a file's `text`, and the problems with the others. `path` is for messages.
 pub(super) fn read(text: &str, path: &Path) -> (Vec<FileValue>, Vec<Problem>) {
     let mut reader = Reader { text, path, values: Vec::new(), problems: Vec::new() };
     match DeTable::parse(text) {
@@ -41,7 +40,7 @@ struct Reader<'a> {
     text: &'a str,
     path: &'a Path,
     values: Vec<FileValue>,
-    /// With the byte of the file that each is about.
+    /// Each with its byte position in the file.
     problems: Vec<(usize, Problem)>,
 }
 
@@ -132,7 +131,7 @@ impl Reader<'_> {
     }
 }
 
-/// The value's texts, where its TOML type is the one of the kind.
+/// The value's texts, if its TOML type is that of the kind.
 fn texts(kind: Kind, value: &DeValue<'_>) -> Option<Vec<String>> {
     match (kind, value) {
         (kind, DeValue::Boolean(switch)) if kind.is_switch() => Some(vec![switch.to_string()]),

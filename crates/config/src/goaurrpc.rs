@@ -1,8 +1,8 @@
 //! Moving from goaurrpc: its JSON configuration -> the equivalent TOML of larder.
 //!
-//! Each of its settings becomes a key, or a comment that says why there is none. Every value passes the same checks as
-//! in larder's own file, so what is printed here is accepted there. The admin key is printed if it is a real one: the
-//! output is a configuration file and needs it.
+//! Each of its settings becomes a key, or a comment that says why there is none. Every value passes the checks of larder's own
+//! file, so larder accepts the output. The admin key is printed if it is a real one: the output is a configuration file and
+//! needs it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,11 +14,11 @@ use super::file::nearest;
 use super::key::{Key, Kind};
 use super::keys;
 
-/// What becomes of one setting of goaurrpc.
+/// The equivalent of one setting of goaurrpc.
 enum Fate {
-    /// It is this key, with the same value.
+    /// This key, with the same value.
     Key(&'static str),
-    /// It takes part in the value of other settings, below.
+    /// A part of the value of other settings, below.
     Part,
     /// Larder has no such key, for this reason.
     Gone(&'static str),

@@ -1,10 +1,10 @@
-//! What a key is: its place in the file, its names as a flag and in the environment, and which values it takes.
+//! The type of a key: its place in the file, its names as a flag and in the environment, and its valid values.
 //!
 //! Names are derived, never written: `aur.rate_limit` is `--aur-rate-limit` and `LARDER_AUR_RATE_LIMIT`.
 
 use std::time::Duration;
 
-/// The word of [`Kind::SwitchOrAuto`] beside those of a switch.
+/// The value of [`Kind::SwitchOrAuto`] besides those of a switch.
 const AUTO: &str = "auto";
 
 /// One section of the file with its keys.
@@ -24,22 +24,22 @@ pub struct Key {
     pub section: &'static str,
     /// Name within the section.
     pub name: &'static str,
-    /// Which values it takes.
+    /// Its valid values.
     pub kind: Kind,
     /// Default as a user would write it, lists with commas; empty if there is no default.
     pub default: &'static str,
-    /// Parses texts as the key's type and gives their canonical spelling, or what was expected.
+    /// Parses texts as the key's type and returns their canonical spelling, or what was expected.
     pub(super) check: fn(&[String], Kind) -> Result<Vec<String>, String>,
     /// Lines of the doc comment; [`Key::help`] joins them.
     pub(super) doc: &'static [&'static str],
 }
 
-/// Which values a key takes.
+/// The valid values of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// True or false.
     Switch,
-    /// True, false, or auto: true where there is what it needs. As a value, auto is true.
+    /// True, false, or auto: true if the surface has what it needs. As a value, auto is true.
     SwitchOrAuto,
     /// A whole number within bounds, both included.
     Whole {
@@ -47,7 +47,7 @@ pub enum Kind {
         min: u64,
         /// Greatest value.
         max: u64,
-        /// What is counted, in the plural.
+        /// The counted things, in the plural.
         unit: &'static str,
     },
     /// A length of time in whole seconds within bounds, both included.
@@ -101,7 +101,7 @@ impl Kind {
         matches!(self, Self::Addresses | Self::Networks | Self::Acl)
     }
 
-    /// What a valid value is, to follow "expected".
+    /// A description of valid values, to follow "expected".
     pub fn expected(self) -> String {
         match self {
             Self::Switch => "true or false".to_owned(),
@@ -136,7 +136,7 @@ impl Kind {
         }
     }
 
-    /// What stands for the value in `--help`.
+    /// The placeholder of the value in `--help`.
     pub fn placeholder(self) -> &'static str {
         match self {
             Self::Switch => "BOOL",
@@ -177,7 +177,7 @@ impl Kind {
 }
 
 impl Key {
-    /// The key as it is named everywhere: `aur.rate_limit`.
+    /// The full name of the key: `aur.rate_limit`.
     pub fn path(&self) -> String {
         if self.section.is_empty() {
             self.name.to_owned()
@@ -201,7 +201,7 @@ impl Key {
         joined(self.doc)
     }
 
-    /// The default as a list of values: none where it is empty.
+    /// The default as a list of values; empty if there is none.
     pub(super) fn default_texts(&self) -> Vec<String> {
         split(self.kind, self.default)
     }

@@ -33,7 +33,7 @@ pub use self::value::{AurSource, BundleSource, LogFormat, Secret};
 use self::key::{FromTexts, Table, canonical};
 use self::resolve::Settings;
 
-/// Where the upstream of the demonstration's mirror listens.
+/// The address of the demonstration's upstream.
 pub const DEMO_UPSTREAM_HOST: &str = "127.0.0.1";
 
 /// One section of the configuration: the typed struct and the table of its keys, from the same lines.

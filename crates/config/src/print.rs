@@ -1,6 +1,6 @@
-//! What is printed from the table of keys: the reference, the template, and the effective configuration.
+//! Prints the table of keys: the reference, the template, and the effective configuration.
 //!
-//! All three are texts made from the same table, so none can lag behind the program. Nothing here shows a secret.
+//! All three are made from the same table, so none can lag behind the program. None shows a secret.
 
 use std::fmt::Write;
 
@@ -84,8 +84,8 @@ pub fn template() -> String {
     file
 }
 
-/// The effective configuration as TOML, each value followed by its origin. Keys that are not set and secrets stand in
-/// comments, so that the text can be used as a file again.
+/// The effective configuration as TOML, each value followed by its origin. Keys that are not set and secrets are in comments,
+/// so that the text can be used as a file again.
 pub fn show(loaded: &Loaded) -> String {
     let mut text = match &loaded.file {
         Some(file) => format!("# effective configuration; file: {}\n", file.display()),

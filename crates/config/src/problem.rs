@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where the value came from that is wrong.
+//! Problems with a configuration, and the origin of a value.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ impl Origin {
     }
 }
 
-/// One thing that is wrong with the configuration.
+/// A problem with the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Key, value, origin and what was expected, on one line.

@@ -103,13 +103,13 @@ impl Flags {
 pub struct Setting {
     /// The key.
     pub key: &'static Key,
-    /// The value in its canonical spelling, with secrets masked; none if it is not set.
+    /// The value in its canonical spelling, with secrets masked; empty if it is not set.
     pub texts: Vec<String>,
     /// Where it came from.
     pub origin: Origin,
 }
 
-/// What a configuration is made from, apart from files.
+/// The inputs of a configuration, apart from files.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
     /// The file given with --config; an empty path reads no file at all.
@@ -120,12 +120,12 @@ pub struct Inputs {
     pub environment: Environment,
 }
 
-/// A checked configuration, with what it was made from.
+/// A checked configuration, with its inputs.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
-    /// What is odd but not wrong, a line each; to be logged once logging works.
+    /// Oddities that are no errors, a line each; to be logged once logging works.
     pub warnings: Vec<String>,
     /// The configuration file that was read.
     pub file: Option<PathBuf>,
@@ -222,7 +222,7 @@ impl Inputs {
         }
     }
 
-    /// The file to read: the one asked for, else the user's, else the machine's, where these exist.
+    /// The file to read: the requested one, else the user's, else the machine's, if it exists.
     fn file_path(&self) -> Option<PathBuf> {
         if let Some(path) = &self.file {
             return Some(path.clone()).filter(|path| path.as_os_str() != OsStr::new(""));
@@ -292,12 +292,12 @@ impl Inputs {
         }
     }
 
-    /// Finds the data directory where none is named, and keeps the demo's data apart from real data.
+    /// Finds the data directory if none is named, and keeps the demo's data apart from real data.
     fn place_data(&self, settings: &mut Settings, is_demo: bool) {
         let demo_rank = settings.one("demo").origin.rank();
         let setting = settings.one("data_dir");
         if let [named] = setting.texts.as_slice() {
-            // `larder serve --demo` beside a configuration that names the real data must not write there.
+            // `larder serve --demo` must not write into the real data directory that a configuration names.
             if is_demo && setting.origin.rank() < demo_rank {
                 let apart = Path::new(named).join("larder-demo").display().to_string();
                 let origin = setting.origin.clone();
@@ -331,7 +331,7 @@ impl Inputs {
                 let message = "data_dir has no default here, since none of STATE_DIRECTORY, XDG_DATA_HOME and HOME is \
                     set: give --data-dir DIR or LARDER_DATA_DIR";
                 settings.problems.push(Problem { message: message.to_owned(), is_usage: false });
-                // Stands in, so that the other values are checked too.
+                // A placeholder, so that the other values are checked too.
                 setting_stand_in(settings);
             }
         }
@@ -395,7 +395,7 @@ fn setting_stand_in(settings: &mut Settings) {
     settings.one("data_dir").texts = vec![".".to_owned()];
 }
 
-/// What no value can be blamed for alone.
+/// Checks rules about several values together.
 fn check_together(config: &Config, settings: &mut Settings) {
     for (given, missing) in [("certificate", "key"), ("key", "certificate")] {
         let (given, missing) = (format!("tls.{given}"), format!("tls.{missing}"));
@@ -426,7 +426,7 @@ fn check_together(config: &Config, settings: &mut Settings) {
     }
 }
 
-/// Every key with its texts from the highest layer that has it, and what was found wrong on the way.
+/// Every key with its texts from the highest layer that has it, and the problems so far.
 #[derive(Debug)]
 pub(super) struct Settings {
     entries: Vec<Setting>,
@@ -460,7 +460,7 @@ impl Settings {
             .iter()
             .position(|setting| setting.key.section == section && setting.key.name == name)?;
         let Setting { key, texts, origin } = &mut self.entries[at];
-        // What is emptied on purpose falls back to the default, unless empty is a value (lists and optional keys).
+        // A value that was emptied on purpose falls back to the default, unless empty is a value (lists and optional keys).
         if texts.is_empty() && !key.kind.is_list() {
             *texts = key.default_texts();
         }
@@ -478,7 +478,7 @@ impl Settings {
         }
     }
 
-    /// What `demo` changes about the defaults, and what it leaves alone of a real configuration.
+    /// Applies the defaults of `demo`, and ignores parts of a real configuration.
     fn adapt_to_demo(&mut self) {
         let limit = self.one("aur.rate_limit");
         if limit.origin == Origin::Default {

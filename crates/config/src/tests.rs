@@ -1,4 +1,4 @@
-//! What a user writes, and what becomes of it: values with their origin, or the complaint to the letter.
+//! User input and its outcome: values with their origin, or the exact error.
 
 mod goaurrpc;
 
@@ -6,13 +6,13 @@ use std::path::Path;
 
 use super::*;
 
-/// Where the tests' configuration files pretend to be.
+/// Inputs, and the directory of their configuration file.
 struct Given {
     directory: tempfile::TempDir,
     inputs: Inputs,
 }
 
-/// Inputs with a file of this text (none if empty), these flags and this environment.
+/// Inputs with a file of this text (no file if empty), these flags and this environment.
 fn given(file: &str, flags: &[(&str, &str)], environment: &[(&str, &str)]) -> Given {
     let directory = tempfile::tempdir().unwrap();
     let mut path = PathBuf::new();
@@ -32,7 +32,7 @@ fn given(file: &str, flags: &[(&str, &str)], environment: &[(&str, &str)]) -> Gi
     Given { directory, inputs }
 }
 
-/// The value and origin of one key, as `config show` has them, the directory of the file left out.
+/// Compares the value and origin of one key, as `config show` has them, without the directory of the file.
 #[track_caller]
 fn check(
     file: &str,

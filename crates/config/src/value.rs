@@ -47,7 +47,7 @@ impl FromText for HeaderName {
     }
 }
 
-/// Where the AUR's packages come from.
+/// The source of the AUR's packages.
 #[derive(Clone, PartialEq, Eq)]
 pub enum AurSource {
     /// A file, watched for replacement.
@@ -102,7 +102,7 @@ impl fmt::Debug for AurSource {
     }
 }
 
-/// Where a zip of OSV records comes from.
+/// The source of a zip of OSV records.
 #[derive(Clone, PartialEq, Eq)]
 pub enum BundleSource {
     /// A file, watched for replacement.
@@ -183,10 +183,10 @@ impl FromTexts for Acl {
     }
 }
 
-/// What is shown in the place of a secret.
+/// Shown instead of a secret.
 pub(super) const MASK: &str = "********";
 
-/// `scheme://user:password@host` with user and password masked; any other text as it is.
+/// `scheme://user:password@host` with user and password masked; any other text unchanged.
 pub(super) fn without_password(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -196,7 +196,7 @@ pub(super) fn without_password(text: &str) -> String {
     }
 }
 
-/// A text that must not be seen: it is never printed, and compared without telling how much of it was right.
+/// A secret text: it is never printed, and compared without revealing how much of it was right.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -225,7 +225,7 @@ impl fmt::Debug for Secret {
 
 impl FromText for Secret {
     fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
-        // It travels in a header, where blanks at the ends are lost and control characters are not allowed.
+        // It is sent in a header, which loses blanks at the ends and cannot have control characters.
         let is_fit = !text.is_empty() && !text.chars().any(|c| c.is_whitespace() || c.is_control());
         if is_fit { Ok(Self(text.to_owned())) } else { Err(expected(kind)) }
     }

@@ -1,18 +1,18 @@
 //! [`ChangeKind`]: what became of an item between two states of a surface.
 
-/// What became of an item.
+/// The kind of change of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It is there, and was not before.
+    /// It did not exist before.
     Added,
-    /// It was there before, and is different.
+    /// It existed before, and differs.
     Changed,
-    /// It is not there any more.
+    /// It no longer exists.
     Removed,
 }
 
 impl ChangeKind {
-    /// The kind of an item that was there before, or not, and is there now, or not; None if it is in neither state.
+    /// The kind of change of an item that existed before or not, and exists now or not; `None` if it exists in neither state.
     pub fn of(was_there: bool, is_there: bool) -> Option<ChangeKind> {
         match (was_there, is_there) {
             (false, true) => Some(ChangeKind::Added),

@@ -1,9 +1,9 @@
 //! A gzip encoder for bodies whose maker knows where they repeat themselves.
 //!
-//! Most of the time of a general encoder goes into the search for repetitions. A list of records repeats its keys, and
-//! often the start of a value, at places that are known when the list is written: an [`Outline`] names them. The encoder
-//! compares the text there, looks for more only where such a repetition ends, and writes with a [`Code`] that was made
-//! beforehand for such lists. It takes a third of the time of libdeflate at its fastest, for a body that is a quarter longer.
+//! A general encoder spends most of its time on searching for repetitions. A list of records repeats its keys, and often the
+//! start of a value, at places that are known when the list is written: an [`Outline`] names them. The encoder compares the
+//! text there, looks for more only where such a repetition ends, and writes with a [`Code`] that was made beforehand for such
+//! lists. It takes a third of the time of libdeflate at its fastest, for a body that is a quarter longer.
 
 mod code;
 
@@ -11,7 +11,7 @@ use libdeflater::Crc;
 
 use self::code::Code;
 
-/// Where a body probably repeats what it has shortly before. A wrong place costs some size; the body is the same.
+/// The places where a body probably repeats earlier text. A wrong place costs some size, but the body stays right.
 #[derive(Clone, Debug, Default)]
 pub struct Outline {
     places: Vec<Place>,
@@ -34,8 +34,8 @@ impl Outline {
         Outline { places: Vec::with_capacity(places), end: 0 }
     }
 
-    /// Notes that the text from `at` on probably begins as that from `earlier` on. Places are noted in ascending order; any
-    /// other, and one that is too far from the earlier text, is left out.
+    /// Notes that the text from `at` on probably begins like that from `earlier` on. Call it in ascending order; other places,
+    /// and those too far from the earlier text, are left out.
     #[inline]
     pub fn note(&mut self, at: usize, earlier: usize) {
         let distance = at.saturating_sub(earlier);
@@ -57,7 +57,7 @@ const DISTANCE_MAX: usize = (1 << 15) - 1;
 /// A shorter match takes as many bits as the bytes themselves.
 const MATCH_MIN: usize = 4;
 
-/// As for [`MATCH_MIN`], where nobody has said that there is a match: it is rarely near.
+/// Like [`MATCH_MIN`], for matches that no outline announced: they are rarely near.
 const FOUND_MIN: usize = 6;
 
 /// The longest match of deflate, and its shortest.
@@ -115,7 +115,7 @@ pub(crate) fn gzip(body: &[u8], outline: &Outline) -> Vec<u8> {
     out
 }
 
-/// Where matches have ended, by the text that follows. For the same body it has the same contents, so that a body is always encoded alike.
+/// Where matches have ended, by the text that follows. It depends only on the body, so that a body is always encoded alike.
 struct Recent {
     /// The lower half of the position, or nothing at all for a body without places.
     positions: Vec<u16>,
@@ -141,7 +141,7 @@ impl Recent {
     }
 }
 
-/// How many bytes from `at` on are the same as those `distance` before them.
+/// The number of bytes from `at` on that equal those `distance` before them.
 #[inline(always)]
 fn repeated(body: &[u8], at: usize, distance: usize) -> usize {
     let Some((now, before)) = body.get(at..).zip(body.get(at - distance..)) else { return 0 };
@@ -162,9 +162,9 @@ fn repeated(body: &[u8], at: usize, distance: usize) -> usize {
 /// Bits that are written, from the lowest of each byte on.
 struct Bits {
     out: Vec<u8>,
-    /// Where the bytes end that are complete.
+    /// The end of the complete bytes.
     at: usize,
-    /// The bits after these, and how many there are.
+    /// The bits after these, and their number.
     pending: u64,
     count: u32,
 }

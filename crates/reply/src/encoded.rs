@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::Encoding;
 
-/// Shorter bodies are sent as they are: they fit into a packet anyway.
+/// Shorter bodies are sent uncompressed: they fit into a packet anyway.
 pub const ENCODED_BYTES_MIN: usize = 256;
 
 /// One value for each encoding.
@@ -26,7 +26,7 @@ impl<T> PerEncoding<T> {
     }
 }
 
-/// A body, and those of its compressed forms that were made.
+/// A body, and its compressed forms that were made.
 #[derive(Debug)]
 pub struct EncodedBody(PerEncoding<OnceLock<Bytes>>);
 
@@ -53,7 +53,7 @@ impl EncodedBody {
         body
     }
 
-    /// The body as it is.
+    /// The uncompressed body.
     #[inline]
     pub fn identity(&self) -> &Bytes {
         self.0.get(Encoding::Identity).get().expect("it is set from the start")
@@ -71,7 +71,7 @@ impl EncodedBody {
         self.0.get(encoding).get().is_some()
     }
 
-    /// What is there for a client that accepts `wanted`, and its encoding: this form, else the body as it is.
+    /// The best existing form for a client that accepts `wanted`, and its encoding: that form, else the uncompressed body.
     #[inline]
     pub fn best(&self, wanted: Encoding) -> (Encoding, &Bytes) {
         match self.0.get(wanted).get() {

@@ -17,9 +17,9 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// The encoding for a request with this `Accept-Encoding` value. The highest quality wins; of equal ones zstd
-    /// comes before gzip, and gzip before identity. Encodings that the value does not name are not used, except
-    /// identity, which is always the last resort.
+    /// The encoding for a request with this `Accept-Encoding` value. The highest quality wins; with equal ones zstd goes before
+    /// gzip, and gzip before identity. Encodings that the value does not name are not used, except identity, which is always
+    /// the last resort.
     pub fn negotiate(accept_encoding: &str) -> Encoding {
         let mut qualities = [None, None];
         let mut any = None;
@@ -67,7 +67,7 @@ impl Encoding {
         }
     }
 
-    /// The suffix that makes the tag of this encoding differ from that of the identity.
+    /// The suffix that distinguishes this encoding's tag from that of the identity.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Encoding::Identity => "",

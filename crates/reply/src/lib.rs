@@ -27,7 +27,7 @@ pub struct Reply {
     pub etag: Option<Etag>,
     /// The bytes that the tag names, if they are not the body: the JSON within JSONP.
     pub core: Option<Bytes>,
-    /// Where the body repeats itself, if its maker has noted that: it is then compressed in less time.
+    /// Where the body repeats itself, if its maker noted that: compressing then takes less time.
     pub outline: Option<Outline>,
 }
 
@@ -65,7 +65,7 @@ impl Reply {
             && let Some(outline) = &self.outline
         {
             let encoded = deflate::gzip(&self.body, outline);
-            // Letters that lists rarely have take more bits than they are.
+            // A body with letters that lists rarely have may become longer.
             if encoded.len() < self.body.len() {
                 return encoded.into();
             }

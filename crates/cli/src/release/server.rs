@@ -13,10 +13,10 @@ use super::{Action, CommandResult, File, Row, Target, removed, yanked};
 use crate::Exit;
 use crate::remote::{Failure, Remote, action};
 
-/// Has the server do it.
+/// Has the server carry it out.
 ///
 /// # Errors
-/// No answer, and what the server refuses, in its words.
+/// No answer, or the server's refusal, in its words.
 pub(super) async fn run(
     remote: &Remote,
     stage: &StageName,
@@ -139,7 +139,7 @@ async fn list(
     Ok(CommandResult::List(rows))
 }
 
-/// The release files of a version, with what the simple page says of them.
+/// The release files of a version, with the facts on the simple page.
 fn files_of(data: &Value, facts: &HashMap<&str, &Value>) -> Vec<File> {
     let links = data["+links"].as_array().map(Vec::as_slice).unwrap_or_default();
     let releases = links.iter().filter(|link| link["rel"] == "releasefile");

@@ -12,10 +12,10 @@ use crate::Exit;
 use crate::directory::{Directory, Purpose};
 use crate::remote::refused;
 
-/// Does it on the store of `config`.
+/// Carries it out on the store of `config`.
 ///
 /// # Errors
-/// A store that cannot be opened, and what a rule forbids.
+/// A store that cannot be opened, or a rule that forbids it.
 pub(super) async fn run(
     config: &Config,
     stage: &StageName,

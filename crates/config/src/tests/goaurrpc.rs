@@ -35,7 +35,7 @@ fn a_goaurrpc_configuration_becomes_one_of_larder() {
     }
 }
 
-/// What becomes of a short goaurrpc configuration: lines that the result has, or the complaint.
+/// Imports a short goaurrpc configuration: lines that the result has, or the error.
 #[track_caller]
 fn check_import(json: &str, expected: Result<&[&str], &str>) {
     match (import_goaurrpc(json), expected) {

@@ -2,8 +2,9 @@
 
 use std::sync::LazyLock;
 
-/// How many bits each byte takes, the end of the block, and each code of a size. The numbers are from how often these occur in the
-/// answers to the searches of `bench/run` over the real catalogue, and to its questions for one package, these counted ten times.
+/// The number of bits for each byte, for the end of the block, and for each code of a size. They come from how often these
+/// occur in the answers to the searches of `bench/run` over the real catalogue, and to its questions for one package, counted
+/// ten times.
 #[rustfmt::skip]
 const LENGTHS: [u8; 286] = [
     13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13, 13,
@@ -42,7 +43,7 @@ const HEAD_ORDER: [usize; 19] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3,
 
 /// How symbols are written.
 pub(super) struct Code {
-    /// What a stream of one block begins with: bits, and how many.
+    /// The start of a stream with one block: bits, and how many.
     pub(super) head: Vec<(u32, u8)>,
     /// For each byte, the number of bits and the bits.
     pub(super) literals: [[u16; 2]; 256],
@@ -85,7 +86,7 @@ impl Code {
     /// The bits of a distance, and their number.
     #[inline(always)]
     pub(super) fn distance(&self, distance: usize) -> (u64, u32) {
-        // Two codes for each power of two; those of the first four have no further bits.
+        // Two codes for each power of two; the first four have no further bits.
         let distance = distance as u32 - 1;
         let extra = (distance | 2).ilog2() - 1;
         let at = 2 * extra + (distance >> extra);
@@ -115,7 +116,7 @@ fn head(lengths: &[u8; 286], distances: &[u8; 30]) -> Vec<(u32, u8)> {
     const AGAIN: u8 = 16;
 
     let symbols = canonical(&HEAD_LENGTHS);
-    // The last block; a code of its own; how many lengths, distances and lengths of lengths follow, less the fewest.
+    // The last block; with its own code; the numbers of lengths, distances and lengths of lengths, each minus the smallest one.
     let mut head = vec![(1, 1), (2, 2), (286 - 257, 5), (30 - 1, 5), (19 - 4, 4)];
     head.extend(HEAD_ORDER.map(|at| (HEAD_LENGTHS[at].into(), 3)));
     let all = [&lengths[..], distances].concat();
