@@ -1,8 +1,7 @@
-//! [`Acl`]: a list of those who may, in devpi's notation.
+//! [`Acl`]: a list of those who have a right, in devpi's notation.
 //!
-//! A list holds names of users, `:name` for the members of a group, `:ANONYMOUS:` for everybody and
-//! `:AUTHENTICATED:` for every user. Two rules complete it: administrators are on every list, and
-//! credentials that may not be used for the purpose are no better than none.
+//! A list holds names of users, `:name` for the members of a group, `:ANONYMOUS:` for everybody and `:AUTHENTICATED:` for every
+//! user. Administrators are on every list. Credentials that may not be used for the purpose count as none.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +23,7 @@ pub enum AclEntry {
     EveryUser,
     /// `:name`: the members of a group.
     Group(GroupName),
-    /// `name`: one user. Whether there is such a user is not looked at.
+    /// `name`: one user, whether it exists or not.
     User(UserName),
 }
 
@@ -36,13 +35,13 @@ pub enum AclEntry {
 pub struct AclError {
     /// The text.
     pub entry: String,
-    /// What is wrong with the name in it.
+    /// What is wrong with the name.
     #[source]
     pub source: NameError,
 }
 
 impl Acl {
-    /// The list of nobody but the administrators.
+    /// The list of administrators alone.
     pub fn nobody() -> Acl {
         Acl::default()
     }
@@ -84,8 +83,8 @@ impl Acl {
         })
     }
 
-    /// Whether `principal` may do to `object` what the list is for, which needs `scope` of a token: those whom it
-    /// names, and administrators. Where everybody may, so may a token without the scope, or limited to something else.
+    /// Whether `principal` may do to `object` what the list is for, which needs `scope` of a token: those on the list, and
+    /// administrators. If everybody may, so may a token without the scope, or with other limits.
     pub fn admits(&self, principal: &Principal, scope: Scope, object: Object<'_>) -> bool {
         self.entries.contains(&AclEntry::Everybody)
             || principal.is_administrator(scope, object)

@@ -1,8 +1,7 @@
-//! What may become of users and tokens: each change checked against a snapshot, and turned into a batch.
+//! Changes of users and tokens: each is checked against a snapshot, and turned into a batch.
 //!
-//! A batch expects what the snapshot showed; when somebody else was first, the store writes nothing, and
-//! the caller decides anew on the next snapshot. Whether somebody may ask for a change is
-//! [`UserPolicy`](crate::UserPolicy)'s business.
+//! A batch expects what the snapshot showed. If another write came first, the store writes nothing, and the caller decides
+//! again on the next snapshot. [`UserPolicy`](crate::UserPolicy) checks whether the sender may ask for a change.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,16 +17,16 @@ use crate::{
     login_secret_key, session_key, token_key, user_key,
 };
 
-/// Most tokens that one user has at a time; those that open nothing any more do not count, and go when the next one is
-/// made.
+/// Tokens that one user has at a time at most; those that are no longer valid do not count, and are removed when the next one
+/// is made.
 pub const TOKENS_PER_USER_MAX: usize = 1000;
 
-/// There is no such user; devpi's text.
+/// The user does not exist; devpi's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("user '{0}' does not exist")]
 pub struct NoUser(pub UserName);
 
-/// There is no such token.
+/// The token does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("token '{0}' does not exist")]
 pub struct NoToken(pub TokenId);
@@ -35,7 +34,7 @@ pub struct NoToken(pub TokenId);
 /// Why a user is not made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateUserError {
-    /// There is one of that name; devpi's text.
+    /// A user with this name exists; devpi's text.
     #[error("user already exists")]
     Exists,
     /// The server answers under that name itself.
@@ -46,7 +45,7 @@ pub enum CreateUserError {
 /// Why a user is not deleted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeleteUserError {
-    /// There is no such user.
+    /// The user does not exist.
     #[error(transparent)]
     NoUser(#[from] NoUser),
     /// `root` stays.
@@ -63,10 +62,10 @@ pub enum CreateTokenError {
     /// Its user is disabled.
     #[error("user '{0}' is disabled")]
     Disabled(UserName),
-    /// It would be good for nothing.
+    /// The token would be useless.
     #[error("a token needs a scope: none was given")]
     NoScopes,
-    /// It would be limited to what such a scope is not for.
+    /// The token would be limited to objects that this scope is not for.
     #[error("the scope `{scope}` is of no use to a token that is limited to {limits}", scope = .scope.as_str())]
     UselessScope {
         /// The scope.
@@ -94,7 +93,7 @@ pub enum CreateTokenError {
     /// Too many.
     #[error("user '{user}' has {count} tokens, and may not have more: revoke some", count = TOKENS_PER_USER_MAX)]
     TooMany {
-        /// Whose.
+        /// The user.
         user: UserName,
     },
     /// Its id is taken: try again with other random bytes.
@@ -102,25 +101,25 @@ pub enum CreateTokenError {
     Taken(TokenId),
 }
 
-/// What a new token is to be.
+/// The properties of a new token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewToken {
-    /// Whose rights it uses.
+    /// The user whose rights it uses.
     pub user: UserName,
-    /// What its owner notes about it: one line, at most [`Token::COMMENT_BYTES_MAX`] bytes.
+    /// The owner's note about it: one line, at most [`Token::COMMENT_BYTES_MAX`] bytes.
     pub comment: String,
-    /// What it may be used for; at least something.
+    /// What it may be used for; not empty.
     pub scopes: Scopes,
-    /// What it is limited to. None: it is not limited.
+    /// What it is limited to; `None` if it is not limited.
     pub limits: Option<Limits>,
-    /// From when on it is refused; none: never.
+    /// When it expires; `None` if never.
     pub expires_at: Option<Timestamp>,
 }
 
 /// Makes `user`: see [`User::new`] and [`ProfileEdit::apply`].
 ///
 /// # Errors
-/// [`CreateUserError`], by what is in the way.
+/// [`CreateUserError`], depending on the obstacle.
 pub fn create_user(snapshot: &Snapshot, user: &User) -> Result<Batch, CreateUserError> {
     if snapshot.user(&user.name).is_some() {
         return Err(CreateUserError::Exists);
@@ -145,7 +144,7 @@ pub fn create_first_administrator(
     create_user(snapshot, &User { password_hash: Some(password_hash), ..user })
 }
 
-/// Changes what a user says of themselves, and their password if one is given. None if nothing changes.
+/// Changes the profile of a user, and the password if one is given. `None` if nothing changes.
 ///
 /// # Errors
 /// [`NoUser`].
@@ -178,7 +177,7 @@ pub fn set_password(
     change(snapshot, name, now, |user| user.password_hash = password_hash)
 }
 
-/// Puts a user into these groups and no others. None if nothing changes.
+/// Puts a user into these groups and no others. `None` if nothing changes.
 ///
 /// # Errors
 /// [`NoUser`].
@@ -224,17 +223,17 @@ pub fn delete_user(snapshot: &Snapshot, name: &UserName) -> Result<Batch, Delete
     if snapshot.sessions_of(name).is_some() {
         batch = batch.delete(session_key(name), Expected::Anything);
     }
-    // A token that somebody revokes meanwhile is gone all the same. One that somebody makes meanwhile is
-    // left behind, and opens nothing: see `Token::belongs_to`.
+    // A token that is revoked meanwhile is gone anyway. A token that is made meanwhile stays behind, but is not valid: see
+    // `Token::belongs_to`.
     let tokens = snapshot.tokens_of(name).into_iter();
     Ok(tokens.fold(batch, |batch, token| batch.delete(token_key(token.id), Expected::Anything)))
 }
 
-/// Makes a token of 32 random bytes, `secret`: the text to show once, what is stored, and the batch. That clears away,
-/// too, what tokens of that name open nothing any more: expired ones, and those of an earlier user.
+/// Makes a token of 32 random bytes, `secret`: the text to show once, the stored token, and the batch. The batch also removes
+/// tokens of that name that are no longer valid: expired ones, and those of an earlier user.
 ///
 /// # Errors
-/// [`CreateTokenError`], by what is in the way.
+/// [`CreateTokenError`], depending on the obstacle.
 pub fn create_token(
     snapshot: &Snapshot,
     new: NewToken,
@@ -286,14 +285,14 @@ pub fn create_token(
     let batch = Batch::new()
         .put(token_key(id), Expected::Absent, write_token(&token), Vec::new())
         .check(user_key(&token.user), Expected::Present);
-    // One that somebody else clears away meanwhile is gone all the same.
+    // A token that another write removes meanwhile is gone anyway.
     let batch = dead
         .into_iter()
         .fold(batch, |batch, dead| batch.delete(token_key(dead.id), Expected::Anything));
     Ok((text, token, batch))
 }
 
-/// Refuses limits that are too many, and such that leave a scope without a use.
+/// Refuses too many limits, and limits that make a scope useless.
 fn check_limits(limits: &Limits, scopes: Scopes) -> Result<(), CreateTokenError> {
     let counts = [limits.indexes().len(), limits.projects().len(), limits.prefixes().len()];
     if let Some(count) = counts.into_iter().find(|count| *count > Limits::EACH_MAX) {
@@ -347,7 +346,7 @@ pub fn open_session(
     (text, batch)
 }
 
-/// Ends a session of that user. None if there is no such session.
+/// Ends a session of that user; `None` if it does not exist.
 pub fn close_session(
     snapshot: &Snapshot,
     name: &UserName,
@@ -366,14 +365,14 @@ pub fn close_session(
     })
 }
 
-/// Ends all sessions of that user. None if there are none.
+/// Ends all sessions of that user; `None` if there are none.
 pub fn close_sessions(snapshot: &Snapshot, name: &UserName) -> Option<Batch> {
     let stored = snapshot.sessions_of(name)?;
     Some(Batch::new().delete(session_key(name), Expected::At(stored.serial)))
 }
 
-/// Makes the login secret of 32 random bytes. None if there is one; when several processes start at once,
-/// the store lets one of them succeed.
+/// Makes the login secret of 32 random bytes; `None` if it exists. If several processes start at once, the store lets one of
+/// them succeed.
 pub fn create_login_secret(snapshot: &Snapshot, random: [u8; 32]) -> Option<Batch> {
     let body = write_login_secret(&LoginSecret::new(random));
     let is_absent = snapshot.login_secret().is_none();

@@ -1,9 +1,9 @@
-//! [`Credentials`]: what a request shows to say who it comes from.
+//! [`Credentials`]: what a request shows to identify its sender.
 //!
-//! Installers and uploaders know a user name and a password, so all three kinds of credentials travel as
-//! that: in `Authorization: Basic`, and in devpi's own `X-Devpi-Auth`, which has the base64 alone. A token
-//! comes as the password of its user, or of `__token__`; a login as the password of its user. `Bearer`
-//! takes a token or a login by itself. Reading them looks nothing up and checks no secret.
+//! Installers and uploaders know a user name and a password, so all three kinds of credentials are sent like that: in
+//! `Authorization: Basic`, and in devpi's own `X-Devpi-Auth`, which has only the base64. A token is sent as the password of its
+//! user, or of `__token__`; a login as the password of its user. `Bearer` takes a token or a login alone. Parsing them looks
+//! nothing up and checks no secret.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -11,26 +11,26 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use crate::{LoginText, NameError, Password, TokenText, UserName};
 
-/// What a request shows to say who it comes from.
+/// What a request shows to identify its sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
     /// A name and a password.
     Password {
-        /// Whose it is said to be.
+        /// The claimed user.
         user: UserName,
         /// The password.
         password: Password,
     },
     /// A token.
     Token {
-        /// Whose it is said to be; none if that was not said.
+        /// The claimed user, if one was sent.
         user: Option<UserName>,
         /// The token.
         token: TokenText,
     },
     /// A login.
     Login {
-        /// Whose it is said to be beside what it says itself; none if that was not said.
+        /// The claimed user besides the one in the login, if one was sent.
         user: Option<UserName>,
         /// The login.
         login: LoginText,
@@ -52,7 +52,7 @@ pub enum CredentialsError {
     /// Nothing between the user and the password.
     #[error("the credentials have no colon: `user:password` was expected")]
     Colon,
-    /// A user whom nobody can be.
+    /// No user can have this name.
     #[error(transparent)]
     UserName(#[from] NameError),
     /// `__token__`, or `Bearer`, with something else.
@@ -75,10 +75,10 @@ impl Credentials {
     /// The user name that says "the password is a token".
     pub const TOKEN_USER: &'static str = "__token__";
 
-    /// Reads the value of `Authorization`.
+    /// Parses the value of `Authorization`.
     ///
     /// # Errors
-    /// [`CredentialsError`], by what is wrong.
+    /// [`CredentialsError`], depending on what is wrong.
     pub fn from_authorization(value: &[u8]) -> Result<Credentials, CredentialsError> {
         check_length(value)?;
         let value = value.trim_ascii();
@@ -95,19 +95,19 @@ impl Credentials {
         Err(CredentialsError::Scheme)
     }
 
-    /// Reads the value of `X-Devpi-Auth`; it wins over `Authorization`, which may be a proxy's.
+    /// Parses the value of `X-Devpi-Auth`; it wins over `Authorization`, which may be a proxy's.
     ///
     /// # Errors
-    /// [`CredentialsError`], by what is wrong.
+    /// [`CredentialsError`], depending on what is wrong.
     pub fn from_devpi_auth(value: &[u8]) -> Result<Credentials, CredentialsError> {
         check_length(value)?;
         Credentials::from_base64(value.trim_ascii())
     }
 
-    /// Tells what somebody gave as a user and a password, as in the body of a login or in a URL.
+    /// The credentials in a user name and a password, as in the body of a login or in a URL.
     ///
     /// # Errors
-    /// [`CredentialsError::UserName`], or [`CredentialsError::Token`] if `__token__` comes without.
+    /// [`CredentialsError::UserName`], or [`CredentialsError::Token`] if `__token__` comes without a token.
     pub fn from_user_and_password(
         user: &str,
         password: &str,

@@ -1,14 +1,14 @@
-//! [`UserEdit`]: what a JSON object says is to change about a user, in devpi's keys.
+//! [`UserEdit`]: the changes of a user in a JSON object, with devpi's keys.
 //!
-//! An empty value (`null`, `false`, `0`, `""`, `[]`, `{}`) takes a key away, as with devpi. Keys that the
-//! server keeps itself (`username`, `indexes`, `created`, `modified`) are passed over: devpi's client sends
-//! back all that it was shown. `pwhash` and `pwsalt`, which devpi takes from anybody, are unknown here.
+//! An empty value (`null`, `false`, `0`, `""`, `[]`, `{}`) removes a key, as with devpi. Keys that only the server sets
+//! (`username`, `indexes`, `created`, `modified`) are ignored, because devpi's client sends back all that it was shown.
+//! `pwhash` and `pwsalt`, which devpi accepts from everybody, are unknown here.
 
 use serde_json::{Map, Value};
 
 use crate::{Password, PasswordError, User};
 
-/// What is to change about a user.
+/// The changes of a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserEdit {
     /// The new password; it is hashed where slow work belongs.
@@ -17,7 +17,7 @@ pub struct UserEdit {
     pub profile: ProfileEdit,
 }
 
-/// What is to change about what a user says of themselves.
+/// The changes of a user's profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProfileEdit {
     /// [`User::email`].
@@ -30,23 +30,22 @@ pub struct ProfileEdit {
     pub custom_data: Field<Value>,
 }
 
-/// What is to become of one field.
+/// The change of one field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Field<T> {
-    /// It stays.
+    /// It stays as it is.
     #[default]
     Keep,
-    /// It goes.
+    /// It is removed.
     Remove,
-    /// It becomes this.
+    /// It gets this value.
     Set(T),
 }
 
 /// What is allowed in an edit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EditRules {
-    /// Whether keys that nobody knows are refused, as in devpi's PUT, rather than passed over, as in its
-    /// PATCH.
+    /// Whether unknown keys are refused, as in devpi's PUT, or ignored, as in its PATCH.
     pub refuse_unknown_keys: bool,
     /// Whether the empty password may be set, as with devpi.
     pub allow_empty_password: bool,
@@ -55,7 +54,7 @@ pub struct EditRules {
 /// An object that cannot be taken as an edit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    /// Keys that nobody knows, sorted; devpi's text.
+    /// Unknown keys, sorted; devpi's text.
     #[error("Unknown keys in user config: {}", .0.join(", "))]
     UnknownKeys(Vec<String>),
     /// A password that is not taken.
@@ -64,13 +63,13 @@ pub enum EditError {
     /// Something else where a text belongs.
     #[error("`{key}` is not a text, and one was expected")]
     NotText {
-        /// Where.
+        /// The key with the value.
         key: &'static str,
     },
     /// More than fits.
     #[error("`{key}` has {bytes} bytes: at most {bytes_max} were expected")]
     TooLong {
-        /// Where.
+        /// The key with the value.
         key: &'static str,
         /// How long it is; of JSON, as written without blanks.
         bytes: usize,
@@ -133,8 +132,7 @@ impl UserEdit {
         Ok(UserEdit { password, profile })
     }
 
-    /// Whether nothing but the password is to change: what a user may do even where only some may modify
-    /// users.
+    /// Whether only the password changes: users may do that even if only some may modify users.
     pub fn is_password_only(&self) -> bool {
         self.password.is_some() && self.profile == ProfileEdit::default()
     }
@@ -183,7 +181,7 @@ fn check_length(key: &'static str, bytes: usize, bytes_max: usize) -> Result<(),
     Ok(())
 }
 
-/// What Python takes for false.
+/// Whether Python takes the value for false.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

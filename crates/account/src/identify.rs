@@ -1,9 +1,9 @@
-//! [`identify`]: from credentials to who it is, as far as that is quickly told.
+//! [`identify`]: from credentials to their owner, as far as that is fast.
 //!
-//! Tokens and logins are settled at once. A password is handed back as a [`PasswordCheck`], for the
-//! caller to run where slow work belongs, or to skip when its [fingerprint](PasswordCheck::fingerprint)
-//! was checked a moment ago. An unknown user's password is checked as well, in vain: the time that an
-//! answer takes does not tell who exists. A disabled user's right password is answered as a wrong one is.
+//! Tokens and logins are decided at once. For a password, the caller gets a [`PasswordCheck`], to run where slow work belongs,
+//! or to skip if its [fingerprint](PasswordCheck::fingerprint) was checked a moment ago. An unknown user's password is hashed
+//! as well, so that the response time does not reveal which users exist. A disabled user's right password is answered like a
+//! wrong one.
 
 use std::sync::Arc;
 
@@ -17,24 +17,24 @@ use crate::{
     Principal, Scopes, SessionText, Snapshot, TokenId, TokenText, User, UserName,
 };
 
-/// What credentials are worth.
+/// The result of identifying credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identified {
-    /// Whose they are.
+    /// Their owner.
     Known(Principal),
-    /// Whose they are shows when this was run.
+    /// Their owner is known only after this check.
     NeedsPasswordCheck(PasswordCheck),
     /// Nothing.
     Refused(Refusal),
 }
 
-/// A password that is to be checked.
+/// A password to check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PasswordCheck {
     user: UserName,
     password: Password,
     hash: PasswordHash,
-    /// What a right password leads to.
+    /// The result if the password is right.
     outcome: Result<Identity, Refusal>,
 }
 
@@ -42,7 +42,7 @@ pub struct PasswordCheck {
 /// as anonymous.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No such user, a user without a password, another password, or that of a disabled user; devpi's text.
+    /// The user does not exist, has no password, has another one, or is disabled; devpi's text.
     #[error("user '{user}' could not be authenticated")]
     Password {
         /// The user that the credentials name.
@@ -58,13 +58,13 @@ pub enum Refusal {
     /// Revoked, of a deleted user, or never made here.
     #[error("the token `larder_{id}_…` is not known here: it was revoked, or is another server's")]
     TokenUnknown {
-        /// What it is called.
+        /// The token's id.
         id: TokenId,
     },
     /// Its time is over.
     #[error("the token `larder_{id}_…` expired at {expired_at}")]
     TokenExpired {
-        /// What it is called.
+        /// The token's id.
         id: TokenId,
         /// When.
         expired_at: Timestamp,
@@ -72,9 +72,9 @@ pub enum Refusal {
     /// Shown as somebody else's.
     #[error("the token `larder_{id}_…` is not of user '{user}'")]
     TokenOfAnother {
-        /// What it is called.
+        /// The token's id.
         id: TokenId,
-        /// Whose it was said to be.
+        /// The claimed user.
         user: UserName,
     },
     /// A login that does not hold.
@@ -83,18 +83,18 @@ pub enum Refusal {
     /// A login shown as somebody else's.
     #[error("this login is not of user '{user}'")]
     LoginOfAnother {
-        /// Whose it was said to be.
+        /// The claimed user.
         user: UserName,
     },
     /// The time of a session is over, or its user logged out, or has another password since, or is gone.
     #[error("the session of user '{user}' has ended: log in again")]
     SessionEnded {
-        /// Whose it was said to be.
+        /// The claimed user.
         user: UserName,
     },
 }
 
-/// Who shows `credentials`, as of `snapshot`, at `now`.
+/// Identifies the owner of `credentials`, as of `snapshot`, at `now`.
 pub fn identify(snapshot: &Snapshot, credentials: &Credentials, now: Timestamp) -> Identified {
     let identity = match credentials {
         Credentials::Password { user, password } => {
@@ -109,7 +109,7 @@ pub fn identify(snapshot: &Snapshot, credentials: &Credentials, now: Timestamp) 
     }
 }
 
-/// Who shows the session of a browser, as of `snapshot`, at `now`.
+/// The user of a browser's session, as of `snapshot`, at `now`.
 ///
 /// # Errors
 /// [`Refusal::SessionEnded`].
@@ -129,7 +129,7 @@ pub(crate) fn by_session(
 ) -> Result<Identity, Refusal> {
     let ended = || Refusal::SessionEnded { user: name.clone() };
     let (user, stored) = snapshot.user(name).zip(snapshot.sessions_of(name)).ok_or_else(ended)?;
-    // Digests of random bytes: comparing them tells nobody anything by its timing.
+    // These are digests of random bytes, so the time of the comparison reveals nothing.
     let found = stored.sessions.iter().find(|session| session.secret_digest == *secret_digest);
     found.filter(|session| session.holds(user, now)).ok_or_else(ended)?;
     let means = Means::Session { secret_digest: *secret_digest, serial: stored.serial };
@@ -202,7 +202,7 @@ pub(crate) fn admitted(
 }
 
 impl PasswordCheck {
-    /// Who it is said to be.
+    /// The claimed user.
     pub fn user_name(&self) -> &UserName {
         &self.user
     }
@@ -218,19 +218,19 @@ impl PasswordCheck {
         Err(Refusal::Password { user: self.user.clone() })
     }
 
-    /// What follows when the password is right, for a caller that remembers its fingerprint from a run
-    /// that succeeded. Of anything else it is the caller's mistake to ask this.
+    /// The result if the password is right, for a caller that remembers the fingerprint of a run that succeeded. Calling it
+    /// otherwise is a mistake of the caller.
     ///
     /// # Errors
-    /// [`Refusal::Password`] if there is no such user with a password, or they are disabled: then the caller runs
-    /// the check all the same, so that the time that it takes does not tell.
+    /// [`Refusal::Password`] if no such user has a password, or the user is disabled. The caller then runs the check anyway, so
+    /// that the response time reveals nothing.
     pub fn passed(&self) -> Result<Principal, Refusal> {
         self.outcome.clone().map(Principal::User)
     }
 
-    /// What to remember a check by: a keyed digest of the user, the password and the hash, so that another
-    /// password and a changed one are other checks, and what is remembered helps nobody to guess.
-    /// `secret`: random bytes that this process keeps to itself.
+    /// The key to remember a check by: a keyed digest of the user, the password and the hash. So a different password and a
+    /// changed one are different checks, and remembered keys do not help to guess a password. `secret`: random bytes that only
+    /// this process knows.
     pub fn fingerprint(&self, secret: &[u8; 32]) -> [u8; 32] {
         let mut mac =
             Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
@@ -327,7 +327,7 @@ mod tests {
         let cost = |user: &str| {
             let credentials = Credentials::from_user_and_password(user, "x").expect("credentials");
             match identify(&snapshot, &credentials, at(0)) {
-                // A hash shows what it costs, and no more.
+                // A hash shows only its cost.
                 Identified::NeedsPasswordCheck(check) => format!("{:?}", check.hash),
                 other => panic!("{other:?}"),
             }
@@ -417,7 +417,7 @@ mod tests {
         check(&disabled, None, "user 'alice' is disabled");
     }
 
-    /// What becomes of a proof when the accounts have changed under it.
+    /// Checks a proof again after the accounts have changed.
     #[track_caller]
     fn check_later(proved: &Principal, later: &Snapshot, second: i64, outcome: &str) {
         let found = match proved.as_of(later, at(second)) {

@@ -1,4 +1,4 @@
-//! Users, groups, tokens, sessions and rights: who someone is, and what they may do.
+//! Users, groups, tokens, sessions and rights.
 //!
 //! ```text
 //! header value -> Credentials ─┐
@@ -6,15 +6,13 @@
 //! a decided change -> change::… -> Batch -> (the store) -> records
 //! ```
 //!
-//! What a request may do is the smaller of what its user may do and what its credentials may be used
-//! for: a token has [`Scopes`] and may have [`Limits`], a password and a login have none to limit them. Administrators are the
-//! user `root` and the members of the group `admin`; nobody else's rights reach beyond their own things
-//! and what an [`Acl`] gives them.
+//! A request may do what both its user may do and its credentials may be used for: a token has [`Scopes`] and may have
+//! [`Limits`], a password and a login are not restricted. Administrators are the user `root` and the members of the group
+//! `admin`; other users have rights only to what belongs to them, and what an [`Acl`] gives them.
 //!
-//! Secrets are stored only as what they are checked against: a password as its argon2 hash, a token and a
-//! session as the SHA-256 of their random part. This crate does no I/O, reads no clock and makes no random numbers:
-//! time and randomness are arguments. Checking a password takes tens of milliseconds of a core and tens
-//! of MiB; [`identify()`] says when that is needed and leaves it to the caller.
+//! Secrets are stored only as hashes: a password as its argon2 hash, a token and a session as the SHA-256 of their random part.
+//! This crate does no I/O, reads no clock and makes no random numbers: time and randomness are arguments. Checking a password
+//! takes tens of milliseconds of a core and tens of MiB; [`identify()`] says when that is needed, and the caller runs it.
 
 mod acl;
 pub mod change;

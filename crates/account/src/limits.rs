@@ -1,8 +1,8 @@
-//! [`Limits`]: what a token is limited to, and [`Object`]: what a right is about.
+//! [`Limits`]: what a token is limited to, and [`Object`]: the object of a right.
 //!
-//! Scopes say what a token does, limits say to what. Every judgement of a right names its [`Object`], so that none
-//! forgets the limits: see [`crate::Acl::admits`] and [`Principal`](crate::Principal). A limited token does nothing
-//! outside of its limits that a stranger may not do as well; it reaches neither users nor tokens nor the server.
+//! Scopes say what a token may do, limits to which objects. Every check of a right names its [`Object`], so that none forgets
+//! the limits: see [`crate::Acl::admits`] and [`Principal`](crate::Principal). Outside of its limits, a token may do only what
+//! anonymous clients may; it cannot manage users, tokens or the server.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use crate::{NameError, Scope, UserName};
 
-/// What a right is about. Names are as they are kept: an index as `user/index`, a project in its normalized form, an
-/// article without a slash at its beginning.
+/// The object of a right. Names are in their stored form: an index as `user/index`, a project normalized, an article without a
+/// leading slash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object<'name> {
     /// Users, tokens, and the server itself.
@@ -25,15 +25,15 @@ pub enum Object<'name> {
     Articles(&'name str),
 }
 
-/// What of an index a right is about.
+/// The part of an index that a right is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Portion<'name> {
     /// The index itself: its settings, the list of its projects, all projects together.
     Whole,
-    /// One project, whether it is there or not.
+    /// One project, whether it exists or not.
     Project(&'name str),
-    /// A project that is not known yet: whether a request may go on. No write and no answer rests on this alone,
-    /// unless there is nothing to be shown.
+    /// A project that is not known yet: whether a request may go on. No write or answer depends on this check alone, unless
+    /// there is nothing to show.
     Unnamed,
 }
 
@@ -49,15 +49,15 @@ pub enum IndexPatternError {
         "`{0}` is not the name of an index: `user/index`, or `user/*` for all of a user, was expected"
     )]
     NotTwoSegments(String),
-    /// One of the two is no name.
+    /// The user or the index has no valid name.
     #[error(transparent)]
     Name(#[from] NameError),
 }
 
-/// What a token is limited to; always something.
+/// What a token is limited to; never empty.
 ///
-/// Without indexes, projects of that name in every index are meant; without projects, all of an index. A token with
-/// prefixes alone reaches no index, one without prefixes no article.
+/// Without indexes, the projects in every index are meant; without projects, the whole indexes. A token with only prefixes can
+/// use no index, one without prefixes no article.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     indexes: BTreeSet<IndexPattern>,
@@ -65,18 +65,18 @@ pub struct Limits {
     prefixes: BTreeSet<String>,
 }
 
-/// What the credentials of somebody known are short of, whatever their rights.
+/// What the credentials of a user lack, whatever the user's rights.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lack {
     /// The scope.
     #[error("this token lacks the scope `{scope}`", scope = .0.as_str())]
     Scope(Scope),
-    /// It is about something outside of the limits.
+    /// The object is outside of the limits.
     #[error("this token is limited to {limits}; it may not {what}")]
     Limits {
         /// The limits.
         limits: Arc<Limits>,
-        /// What it may not.
+        /// What it may not do.
         what: String,
     },
 }
@@ -85,8 +85,8 @@ impl Limits {
     /// Most indexes, projects, or prefixes of one token.
     pub const EACH_MAX: usize = 100;
 
-    /// Limits to these; none if nothing is named. `projects` are normalized; `prefixes` are names of articles, without
-    /// a slash at an end, each of which means that article and those below it; the empty one means all articles.
+    /// These limits; `None` if all are empty. `projects` are normalized. `prefixes` are names of articles, without a leading or
+    /// trailing slash; each means that article and those below it, and the empty one all articles.
     pub fn new(
         indexes: BTreeSet<IndexPattern>,
         projects: BTreeSet<String>,
@@ -106,7 +106,7 @@ impl Limits {
         self.projects.iter().map(String::as_str)
     }
 
-    /// The prefixes of articles, as they are shown: `/docs/`.
+    /// The prefixes of articles, as they are displayed: `/docs/`.
     pub fn prefixes(&self) -> impl ExactSizeIterator<Item = String> {
         self.prefixes.iter().map(|prefix| match prefix.as_str() {
             "" => "/".to_owned(),
@@ -114,7 +114,7 @@ impl Limits {
         })
     }
 
-    /// The prefixes as they are kept.
+    /// The prefixes in their stored form.
     pub(crate) fn kept_prefixes(&self) -> impl Iterator<Item = &str> {
         self.prefixes.iter().map(String::as_str)
     }
@@ -136,7 +136,7 @@ impl Limits {
         }
     }
 
-    /// Whether a token with such limits has a use for `scope`.
+    /// Whether `scope` is of use to a token with these limits.
     pub fn reach(&self, scope: Scope) -> bool {
         match scope {
             Scope::ArticleRead | Scope::ArticleWrite => !self.prefixes.is_empty(),
@@ -161,7 +161,7 @@ impl Limits {
             }
     }
 
-    /// What is asked for in vain, in words.
+    /// What a refused request asked for, in words.
     fn beyond(&self, scope: Scope, object: Object<'_>) -> String {
         let verb = match scope {
             Scope::ArticleRead | Scope::PythonRead => "read",
@@ -194,7 +194,7 @@ impl Lack {
     }
 }
 
-/// What follows a prefix in a name; of the empty one, a slash and the name.
+/// The rest of a name after a prefix; a slash if the prefix is empty.
 fn below<'name>(prefix: &str, name: &'name str) -> Option<&'name str> {
     if prefix.is_empty() { Some("/") } else { name.strip_prefix(prefix) }
 }
@@ -202,7 +202,7 @@ fn below<'name>(prefix: &str, name: &'name str) -> Option<&'name str> {
 impl IndexPattern {
     fn matches(&self, index: &str) -> bool {
         match self.0.strip_suffix('*') {
-            // What is left ends with the slash.
+            // The rest ends with the slash.
             Some(start) => index.starts_with(start),
             None => *self.0 == *index,
         }
@@ -235,7 +235,7 @@ impl FromStr for IndexPattern {
 /// How many indexes, projects or prefixes a text names; of more it says how many there are.
 const SHOWN_MAX: usize = 10;
 
-/// Names with commas between, as far as they are shown.
+/// Names with commas between them, up to a bounded number.
 fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
     let more = names.len().saturating_sub(SHOWN_MAX);
     let shown = names.take(SHOWN_MAX).collect::<Vec<_>>().join(", ");

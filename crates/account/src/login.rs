@@ -1,9 +1,9 @@
-//! [`LoginSecret`]: what a user gets for their password, so as not to send it again for ten hours.
+//! [`LoginSecret`]: signs logins, which users get for their password, so that they need not send it again for ten hours.
 //!
-//! A login is a text that only this server can write: who, since when, until when, a fingerprint of the
-//! password that was given, and the HMAC-SHA256 of all that under the server's secret. Nothing is stored.
-//! It dies with its time, with its user, and with the password: a new one has another fingerprint.
-//! To clients it is opaque; it has no `:`, so it passes where a password does.
+//! A login is a text that only this server can make: the user, the time of issue, the expiry, a fingerprint of the password,
+//! and the HMAC-SHA256 of all that with the server's secret. It is not stored. It becomes invalid when it expires, when its
+//! user is deleted, and when the password changes, as that changes the fingerprint. Clients cannot interpret it; it has no `:`,
+//! so it can be sent as a password.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,14 +26,14 @@ pub(crate) const FINGERPRINT_BYTES: usize = 16;
 const HEAD_BYTES: usize = 8 + 8 + FINGERPRINT_BYTES;
 const MAC_BYTES: usize = 32;
 
-/// What the server signs logins with: 32 random bytes, shared by all its processes.
+/// The key that the server signs logins with: 32 random bytes, shared by all its processes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LoginSecret([u8; 32]);
 
 /// A login as its holder shows it: `larder-login-` and base64url. Its signature is not checked yet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LoginText {
-    /// What is signed.
+    /// The signed bytes.
     signed: Vec<u8>,
     mac: [u8; MAC_BYTES],
     user: UserName,
@@ -45,27 +45,27 @@ pub enum LoginTokenError {
     /// Text of another form.
     #[error("this is not a login of this server")]
     Notation,
-    /// Signed with another secret, or with none.
+    /// It was signed with another secret, or not at all.
     #[error("this login was not issued by this server")]
     Signature,
     /// Its time is over.
     #[error("the login of user '{user}' expired at {expired_at}")]
     Expired {
-        /// Whose it was.
+        /// Its user.
         user: UserName,
         /// When.
         expired_at: Timestamp,
     },
-    /// Its user is gone, perhaps replaced by another of that name, or has another password since.
+    /// Its user was deleted, perhaps replaced by another with that name, or has a new password.
     #[error("the login of user '{user}' ended with their password")]
     Ended {
-        /// Whose it was.
+        /// Its user.
         user: UserName,
     },
 }
 
 impl LoginSecret {
-    /// The secret of these random bytes.
+    /// The secret with these random bytes.
     pub fn new(random: [u8; 32]) -> LoginSecret {
         LoginSecret(random)
     }
@@ -98,7 +98,7 @@ impl LoginSecret {
         snapshot: &'snapshot Snapshot,
         now: Timestamp,
     ) -> Result<&'snapshot std::sync::Arc<User>, LoginTokenError> {
-        // In constant time: `verify_slice` promises that.
+        // `verify_slice` promises constant time.
         self.mac(&login.signed).verify_slice(&login.mac).map_err(|_| LoginTokenError::Signature)?;
         let (_issued_at, expires_at, signed_fingerprint) =
             head(&login.signed).ok_or(LoginTokenError::Notation)?;
@@ -121,7 +121,7 @@ impl LoginSecret {
     }
 }
 
-/// What changes with the password, and from one user of a name to the next.
+/// A fingerprint that changes with the password, and with another user of that name.
 pub(crate) fn fingerprint(user: &User) -> [u8; FINGERPRINT_BYTES] {
     let hash = user.password_hash.as_ref().map_or("", |hash| hash.as_str());
     let digest = Digest::of(format!("{}\0{hash}", user.created_at.as_nanosecond()).as_bytes());
@@ -138,15 +138,15 @@ fn head(signed: &[u8]) -> Option<(i64, i64, [u8; FINGERPRINT_BYTES])> {
 }
 
 impl LoginText {
-    /// What every login begins with.
+    /// The start of every login.
     pub const PREFIX: &'static str = "larder-login-";
 
-    /// Whose it says it is.
+    /// The claimed user.
     pub fn user(&self) -> &UserName {
         &self.user
     }
 
-    /// From when on it is refused, as it says itself; none if it is of another form.
+    /// The claimed expiry; `None` if the login has another form.
     pub fn expires_at(&self) -> Option<Timestamp> {
         let (_, expires_at, _) = head(&self.signed)?;
         Some(Timestamp::from_second(expires_at).unwrap_or(Timestamp::MAX))
@@ -208,7 +208,7 @@ mod tests {
         User { password_hash: Some(hash(1)), ..user("alice", &[]) }
     }
 
-    /// Issues a login for alice at second 0, shows it at `second` to a server that knows `users`.
+    /// Issues a login for alice at second 0, and shows it at `second` to a server that knows `users`.
     fn shown(secret: u8, users: &[User], second: i64) -> Result<(), LoginTokenError> {
         let text = LoginSecret::new([1; 32]).issue(&alice(), at(0), LOGIN_LIFETIME).reveal();
         let login: LoginText = text.parse()?;

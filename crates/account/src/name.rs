@@ -1,9 +1,8 @@
-//! [`UserName`] and [`GroupName`]: the names that people give to users and groups.
+//! [`UserName`] and [`GroupName`]: the names of users and groups.
 //!
-//! The rule is devpi's, since names come from there with their packages: ASCII letters, digits and
-//! `-.@_`, and what is not ASCII. Of the latter only what can be seen is taken here (letters, digits, signs,
-//! emoji), so that no two names differ by something invisible; and a name is kept in Unicode's composed form
-//! (NFC), so that the same name typed on another keyboard is the same name.
+//! The rule is devpi's, because users bring their names from there: ASCII letters, digits and `-.@_`, and characters beyond
+//! ASCII. Of the latter only visible ones are accepted (letters, digits, signs, emoji), so that no two names differ by
+//! something invisible. Names are stored in Unicode's composed form (NFC), so that a name is the same on every keyboard.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -59,11 +58,11 @@ pub enum NameError {
     },
 }
 
-/// First segments of the paths of other surfaces. `/{user}/…` would be hidden behind them, so nobody new
-/// gets such a name; compared without regard to ASCII case, since the two would be taken for each other.
+/// First segments of the paths of other surfaces. `/{user}/…` would be hidden behind them, so new users cannot get these names.
+/// ASCII case is ignored, because people would confuse the names.
 ///
-/// The list has what is served today and the few words that pages for people take; no other word is
-/// reserved, because users who come from devpi bring their names with them.
+/// The list has only what is served today and the few words of pages for people; no other word is reserved, because users who
+/// come from devpi bring their names with them.
 const RESERVED: [&str; 35] = [
     // the AUR's
     "api",
@@ -120,7 +119,7 @@ pub fn is_reserved(name: &UserName) -> bool {
 }
 
 fn check(kind: &'static str, text: &str) -> Result<Arc<str>, NameError> {
-    // Composing shortens a text to a third at most; what is longer need not be looked at.
+    // Composing shortens a text to a third at most; this check keeps the work for longer ones small.
     if text.len() > 3 * UserName::BYTES_MAX {
         return Err(NameError::TooLong { kind, bytes: text.len() });
     }
@@ -147,11 +146,11 @@ fn check(kind: &'static str, text: &str) -> Result<Arc<str>, NameError> {
     Ok(name.into())
 }
 
-/// What makes one emoji of several.
+/// Joins several signs into one emoji.
 const JOINER: char = '\u{200d}';
 
-/// Whether a joiner between these texts joins two signs, which look different without it. Between letters it would
-/// not be seen.
+/// Whether a joiner between these texts joins two signs, which look different without it. Between letters it would be
+/// invisible.
 fn joins_signs(before: &str, after: &str) -> bool {
     let is_sign = |character: char| {
         !character.is_ascii() && !character.is_alphanumeric() && is_visible(character)
@@ -161,7 +160,7 @@ fn joins_signs(before: &str, after: &str) -> bool {
     before.is_some_and(is_sign) && after.is_some_and(is_sign)
 }
 
-/// Whether a character that is not ASCII can be seen, or is a mark on one that can.
+/// Whether a character beyond ASCII is visible, or a mark on a visible one.
 fn is_visible(character: char) -> bool {
     character.is_alphanumeric()
         || is_combining_mark(character)
@@ -171,7 +170,7 @@ fn is_visible(character: char) -> bool {
             && !is_format(character))
 }
 
-/// Whether it only says how others are shown: Unicode's category Cf.
+/// Whether the character only controls how others are shown: Unicode's category Cf.
 fn is_format(character: char) -> bool {
     matches!(
         character,
@@ -201,7 +200,7 @@ impl UserName {
     /// Most bytes in a name, after composing.
     pub const BYTES_MAX: usize = 128;
 
-    /// The administrator who is always there.
+    /// The administrator who always exists.
     pub const ROOT: &'static str = "root";
 
     /// The name `root`.
@@ -304,7 +303,7 @@ mod tests {
         {
             check(name, Ok(name));
         }
-        // As devpi takes them.
+        // Names that devpi accepts, too.
         let woman_at_a_computer = "\u{1f469}\u{1f3fd}\u{200d}\u{1f4bb}";
         for name in
             ["€uro", "a☃", "\u{1f600}", "„a“", "a±b", "\u{2764}\u{fe0f}", woman_at_a_computer]
@@ -318,7 +317,7 @@ mod tests {
         for name in ["a b", "a/b", "+api", "a+b", "x:y", "~", "a,b"] {
             check(name, Err(&blocked(&name.escape_debug().to_string())));
         }
-        // Nothing that cannot be seen: spaces, joiners but between signs, directions, tags, what nobody has defined.
+        // Invisible characters are refused: spaces, joiners unless between signs, directions, tags, unassigned ones.
         for name in [
             "a\u{a0}b",
             "a\u{2003}b",

@@ -14,8 +14,8 @@ use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(String);
 
-/// What a password is checked against: an argon2 hash with its salt and its cost, as a PHC string
-/// (`$argon2id$v=19$m=19456,t=2,p=1$…$…`). Those of devpi are read, and checked at their own cost.
+/// The stored form of a password: an argon2 hash with its salt and its cost, as a PHC string
+/// (`$argon2id$v=19$m=19456,t=2,p=1$…$…`). devpi's hashes are accepted, and checked at their own cost.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordHash(Arc<str>);
 
@@ -80,7 +80,7 @@ impl Password {
         Ok(Password(text.to_owned()))
     }
 
-    /// What somebody gives as their password, to be checked. What is too long stays too long to match.
+    /// A password as it was sent, to be checked. A text that is too long stays too long to match.
     pub fn attempt(text: &str) -> Password {
         Password(text.chars().take(Password::BYTES_MAX + 1).collect())
     }
@@ -95,9 +95,9 @@ impl Password {
         self.hash_at(PasswordHash::MEMORY_KIB, PasswordHash::PASSES, salt)
     }
 
-    /// A cheap hash, for a password that was drawn at random like a token: nobody guesses 96 bits, however little a guess
-    /// costs. Such a password is checked faster than others, which tells an attacker that its user exists. So use it only
-    /// for users whom everybody knows.
+    /// A cheap hash, for a password that was drawn at random like a token: 96 bits cannot be guessed, however cheap a guess is.
+    /// Such a password is checked faster than others, which reveals that its user exists. So use it only for users whom
+    /// everybody knows.
     pub fn hash_of_random(&self, salt: [u8; 16]) -> PasswordHash {
         self.hash_at(Params::MIN_M_COST, Params::MIN_T_COST, salt)
     }
@@ -125,8 +125,8 @@ impl PasswordHash {
     /// Most lanes.
     pub const LANES_MAX: u32 = 64;
 
-    /// A hash of nobody's password, at the cost of a new one: checked when there is no such user, so that
-    /// the time an answer takes does not tell. It matches nothing that anybody knows.
+    /// A hash that matches no password, at the cost of a new one: checked if the user does not exist, so that the response time
+    /// does not reveal that.
     pub fn dummy() -> PasswordHash {
         const NOBODYS: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5bm9ibw\
                                $AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";

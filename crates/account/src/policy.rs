@@ -1,23 +1,22 @@
 //! [`UserPolicy`]: who may make, change and delete users, groups and tokens.
 //!
-//! Everybody keeps their own profile, password and tokens; administrators keep everybody's, and the
-//! groups. Two settings of devpi move that: strangers may make themselves users, and only named ones may
-//! modify users at all. A change that was allowed is then made by [`crate::change`], which asks no more.
+//! Users change their own profile, password and tokens; administrators change those of all users, and the groups. Two settings
+//! of devpi change that: everybody may register, and only named users may modify users at all. An allowed change is then made
+//! by [`crate::change`], which checks no rights.
 
 use crate::{Acl, Object, Principal, Scope, Scopes, UserName};
 
-/// Who may make, change and delete users. The default: administrators make users, everybody keeps
-/// themselves.
+/// Who may make, change and delete users. By default, administrators make users, and users change themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserPolicy {
     /// Whether anybody may make a user, as with devpi.
     pub strangers_create_users: bool,
-    /// devpi's `--restrict-modify`: if given, only these, and administrators, make, change and delete
-    /// users; each user's own password and tokens remain theirs.
+    /// devpi's `--restrict-modify`: if given, only these, and administrators, make, change and delete users; users still change
+    /// their own password and tokens.
     pub modifiers: Option<Acl>,
 }
 
-/// What somebody may not do; the texts are devpi's where it has them.
+/// A forbidden action; the texts are devpi's if it has them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Forbidden {
     /// Make a user.
@@ -41,15 +40,15 @@ pub enum Forbidden {
     /// Make a token for more than one's own credentials are for.
     #[error("no permission to create a token for {asked} with credentials for {own}")]
     WiderToken {
-        /// What the token should be for.
+        /// The requested scopes.
         asked: Scopes,
-        /// What the credentials are for.
+        /// The scopes of the credentials.
         own: Scopes,
     },
 }
 
 impl UserPolicy {
-    /// Whether `by` may make a user of that name. Nobody becomes `root` by coming first.
+    /// Whether `by` may make a user with that name. No registration can take `root`.
     ///
     /// # Errors
     /// [`Forbidden::CreateUser`].
@@ -72,8 +71,7 @@ impl UserPolicy {
         self.modifies(by, name).then_some(()).ok_or_else(|| Forbidden::ModifyUser(name.clone()))
     }
 
-    /// Whether `by` may set the password of that user: where only some may modify users, an administrator's
-    /// is not among what those set.
+    /// Whether `by` may set the password of that user. If only some may modify users, these may not set an administrator's.
     ///
     /// # Errors
     /// [`Forbidden::ChangePassword`].
@@ -109,7 +107,7 @@ impl UserPolicy {
         may.then_some(()).ok_or_else(|| Forbidden::ManageTokens(owner.clone()))
     }
 
-    /// Whether `by` may make a token of that user for `scopes`: no token makes a wider one.
+    /// Whether `by` may make a token of that user for `scopes`: no token makes one with more scopes.
     ///
     /// # Errors
     /// [`Forbidden::ManageTokens`], [`Forbidden::WiderToken`].
@@ -120,7 +118,7 @@ impl UserPolicy {
         scopes: Scopes,
     ) -> Result<(), Forbidden> {
         self.manage_tokens(by, owner)?;
-        // One that is limited has been refused: it makes none, so it makes none that is less limited.
+        // A limited token has been refused already, so limits need no comparison.
         let own = by.identity().map_or(Scopes::NONE, |identity| identity.scopes);
         own.cover(scopes).then_some(()).ok_or(Forbidden::WiderToken { asked: scopes, own })
     }

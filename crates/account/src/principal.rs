@@ -1,4 +1,4 @@
-//! [`Principal`]: who a request comes from.
+//! [`Principal`]: the sender of a request.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     User, UserName, session_key, token_key, user_key,
 };
 
-/// Who a request comes from, for as long as it lasts. Cheap to clone.
+/// The sender of a request, while that is answered. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Principal {
     /// Somebody who did not say, or whose credentials did not hold.
@@ -24,24 +24,24 @@ pub enum Principal {
 /// A user who proved it, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Who, as of the snapshot that was asked.
+    /// The user, as of the snapshot that was asked.
     pub user: Arc<User>,
-    /// What was shown.
+    /// How the sender proved it.
     pub means: Means,
-    /// What that may be used for: [`Scopes::ALL`] unless a token says less.
+    /// What the credentials may be used for: [`Scopes::ALL`] except for tokens.
     pub scopes: Scopes,
-    /// What that is limited to; none: nothing, as with everything but a token.
+    /// What the credentials are limited to; `None` except for limited tokens.
     pub limits: Option<Arc<Limits>>,
 }
 
-/// What somebody showed to prove who they are.
+/// How a sender proved who they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Means {
     /// Their password.
     Password,
-    /// What they got for their password a while ago.
+    /// A login, which they got for their password a while ago.
     Login {
-        /// From when on it is refused.
+        /// When it expires.
         expires_at: Timestamp,
     },
     /// A token.
@@ -63,9 +63,9 @@ impl Principal {
         Principal::User(Identity { user, means: Means::Machine, scopes: Scopes::ALL, limits: None })
     }
 
-    /// Judges this sender again by a later snapshot, at `now`. The credentials are not sent again, but they must still be
-    /// valid: the user exists and is not disabled, the password or login is still the user's, the token exists and has not
-    /// expired. Groups, scopes and limits are those of `snapshot`. This costs a few lookups: no password is hashed.
+    /// This sender as of a later snapshot, at `now`. The credentials are not sent again, but they must still be valid: the user
+    /// exists and is not disabled, the password or login is still the user's, the token exists and has not expired. Groups,
+    /// scopes and limits are those of `snapshot`. This costs a few lookups: no password is hashed.
     ///
     /// # Errors
     /// [`Refusal`]: the credentials are no longer valid.
@@ -106,8 +106,8 @@ impl Principal {
         admitted(user, proved.means.clone(), scopes, limits).map(Principal::User)
     }
 
-    /// The records that this proof rests on, as the snapshot had them that it was last asked of: where one of them
-    /// has changed, [`Principal::as_of`] is to be asked again. None for anonymous.
+    /// The records that this proof depends on, as of its snapshot: if one of them changes, [`Principal::as_of`] must be called
+    /// again. Empty if anonymous.
     pub fn rests_on(&self) -> Vec<(Key, Expected)> {
         let Principal::User(identity) = self else { return Vec::new() };
         let user = &identity.user;
@@ -135,18 +135,17 @@ impl Principal {
         self.identity().map(|identity| &identity.user.name)
     }
 
-    /// The user's groups, sorted; none for anonymous.
+    /// The user's groups, sorted; empty if anonymous.
     pub fn groups(&self) -> impl Iterator<Item = &GroupName> {
         self.identity().into_iter().flat_map(|identity| &identity.user.groups)
     }
 
-    /// What the credentials are limited to; none: nothing.
+    /// What the credentials are limited to; `None` if they are not limited.
     pub fn limits(&self) -> Option<&Arc<Limits>> {
         self.identity()?.limits.as_ref()
     }
 
-    /// What the credentials of a user are short of, for `scope` of `object`. Says nothing about rights; none for
-    /// anonymous, who shows none.
+    /// What a user's credentials lack for `scope` of `object`. It does not check the user's rights; `None` if anonymous.
     pub fn lack(&self, scope: Scope, object: Object<'_>) -> Option<Lack> {
         let identity = self.identity()?;
         if !identity.scopes.admit(scope) {
@@ -169,8 +168,8 @@ impl Principal {
         self.may_use(scope, object) && self.identity().is_some_and(|it| it.user.is_administrator())
     }
 
-    /// Whether this is `owner` or an administrator, with credentials that may be used for `scope` of `object`: who
-    /// may change what belongs to `owner`.
+    /// Whether this is `owner` or an administrator, with credentials that may be used for `scope` of `object`: they may change
+    /// what belongs to `owner`.
     pub fn acts_for(&self, owner: &UserName, scope: Scope, object: Object<'_>) -> bool {
         self.may_use(scope, object)
             && self.identity().is_some_and(|identity| {

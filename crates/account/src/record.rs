@@ -1,7 +1,7 @@
 //! The stored form of users, tokens, sessions and the login secret: JSON bodies under their keys.
 //!
-//! `user/{name}`, `token/{id}`, `session/{user}` and `secret/login`. A record that cannot be read is as if it were not there, so
-//! nobody gets in by it.
+//! `user/{name}`, `token/{id}`, `session/{user}` and `secret/login`. A record that cannot be read counts as missing, so that it
+//! admits nobody.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{GroupName, Limits, LoginSecret, Session, Sessions, Token, TokenId, User, UserName};
 
-/// The form of the bodies that are written here, and the only one that is read.
+/// The form of the bodies that this version writes, and the only one that it reads.
 const FORM: u32 = 1;
 
 /// The form of a token with limits. Versions without limits do not read it, so for them the token does not
@@ -51,7 +51,7 @@ fn key(kind: &str, name: &str) -> Key {
         .expect("names are short and have no control characters, so they fit into a key")
 }
 
-/// What a record is about, as far as accounts go.
+/// The subject of a record of accounts.
 pub(crate) enum Subject {
     User(UserName),
     Token(TokenId),
@@ -59,7 +59,7 @@ pub(crate) enum Subject {
     Sessions(UserName),
 }
 
-/// What `key` is about; none if it is about something else.
+/// The subject of `key`; `None` for a record of something else.
 pub(crate) fn subject(key: &Key) -> Option<Result<Subject, UnreadableReason>> {
     // Each has one key: a name that is not composed, or digits in upper case, would be a second one.
     if let Some(name) = key.after(USER) {
@@ -116,7 +116,7 @@ struct TokenBody {
     secret_sha256: String,
 }
 
-/// What is not known here would be a limit of a later version: the token is not read.
+/// An unknown member would be a limit of a later version, so the token is not read.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LimitsBody {
@@ -281,11 +281,11 @@ pub(crate) fn read_token(
         (found, _) => return Err(UnreadableReason::Form { found, expected: LIMITED_FORM }),
     };
     let user = body.user.parse().map_err(|_| UnreadableReason::Member("user"))?;
-    // A scope that is not known here, of a later version, gives nothing: the others still hold.
+    // An unknown scope, of a later version, gives nothing; the others still count.
     let scopes = body.scopes.iter().filter_map(|scope| scope.parse().ok()).collect();
     let secret_digest: Digest =
         body.secret_sha256.parse().map_err(|_| UnreadableReason::Member("secret_sha256"))?;
-    // The id is the beginning of it.
+    // The id is the beginning of the digest.
     if TokenId::of(&secret_digest) != id {
         return Err(UnreadableReason::Member("secret_sha256"));
     }

@@ -93,7 +93,7 @@ impl Scopes {
         Scopes(self.0 | scope.bit())
     }
 
-    /// The scopes that were given, in the order of [`Scope::EVERY`], without those that they include.
+    /// The given scopes, in the order of [`Scope::EVERY`], without those that others include.
     pub fn iter(self) -> impl Iterator<Item = Scope> {
         Scope::EVERY.into_iter().filter(move |scope| self.0 & scope.bit() != 0)
     }
@@ -108,7 +108,7 @@ impl Scopes {
         self.reach() & scope.bit() != 0
     }
 
-    /// Whether nothing in `other` goes beyond these.
+    /// Whether these include all of `other`.
     pub fn cover(self, other: Scopes) -> bool {
         other.reach() & !self.reach() == 0
     }
@@ -136,7 +136,7 @@ impl FromStr for Scope {
 impl FromStr for Scopes {
     type Err = ScopeError;
 
-    /// Reads scopes with commas or spaces between them; none of them is the empty set.
+    /// Parses scopes with commas or spaces between them; an empty text is the empty set.
     fn from_str(text: &str) -> Result<Scopes, ScopeError> {
         let words = text.split([',', ' ']).filter(|word| !word.is_empty());
         words.map(str::parse::<Scope>).collect()

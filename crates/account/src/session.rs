@@ -1,8 +1,9 @@
 //! [`Session`]: a browser in which a user has logged in with their password.
 //!
-//! Its text is what the browser keeps in a cookie: 32 random bytes and the name of the user, in base64url. A record per user
-//! has the SHA-256 of the random bytes of each session, so that any process of the server can end one, and no more sessions
-//! than [`SESSIONS_PER_USER_MAX`]. A session ends with its time, with a log-out, with its user and with the password.
+//! Its text is the value of a cookie: 32 random bytes and the name of the user, in base64url. A record per user has the SHA-256
+//! of each session's random bytes, so that any process of the server can end a session; there are at most
+//! [`SESSIONS_PER_USER_MAX`]. A session ends when it expires, when the user logs out or is deleted, and when the password
+//! changes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +18,7 @@ use sha2::Sha256;
 use crate::login::{FINGERPRINT_BYTES, fingerprint};
 use crate::{LoginSecret, NameError, User, UserName};
 
-/// Most sessions that one user has at a time: a further one ends the oldest.
+/// Sessions that one user has at a time at most: a further one ends the oldest.
 pub const SESSIONS_PER_USER_MAX: usize = 16;
 
 const SECRET_BYTES: usize = 32;
@@ -27,18 +28,18 @@ const SECRET_BYTES: usize = 32;
 pub struct Session {
     /// The SHA-256 of its secret.
     pub secret_digest: Digest,
-    /// What changes with the password, and from one user of a name to the next.
+    /// A fingerprint that changes with the password, and with another user of that name.
     pub(crate) fingerprint: [u8; FINGERPRINT_BYTES],
     /// When its user logged in.
     pub created_at: Timestamp,
-    /// From when on it is refused.
+    /// When it expires.
     pub expires_at: Timestamp,
 }
 
 /// The sessions of a user, oldest first, and the commit that wrote them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sessions {
-    /// Those that are stored; some may have ended.
+    /// The stored sessions; some may have ended.
     pub sessions: Vec<Session>,
     /// The commit that wrote them.
     pub serial: Serial,
@@ -77,24 +78,24 @@ impl Session {
         }
     }
 
-    /// Whether it holds for this user at `now`.
+    /// Whether it is valid for this user at `now`.
     pub fn holds(&self, user: &User, now: Timestamp) -> bool {
         now < self.expires_at && !user.is_disabled && self.fingerprint == fingerprint(user)
     }
 }
 
 impl SessionText {
-    /// The session of these random bytes.
+    /// The session with these random bytes.
     pub fn new(user: UserName, secret: [u8; SECRET_BYTES]) -> SessionText {
         SessionText { user, secret }
     }
 
-    /// Whose it says it is.
+    /// The claimed user.
     pub fn user(&self) -> &UserName {
         &self.user
     }
 
-    /// What is stored of its secret.
+    /// The stored digest of its secret.
     pub fn secret_digest(&self) -> Digest {
         Digest::of(&self.secret)
     }
@@ -124,7 +125,7 @@ impl fmt::Debug for SessionText {
 }
 
 impl LoginSecret {
-    /// The text that a form of this server has and no other page knows: bound to the browser's cookie of these bytes.
+    /// The token in a form of this server, which no other page knows: it is bound to the browser's cookie with these bytes.
     pub fn form_token(&self, cookie: &[u8]) -> String {
         BASE64_URL_SAFE_NO_PAD.encode(self.form_mac(cookie).finalize().into_bytes())
     }
@@ -135,7 +136,7 @@ impl LoginSecret {
         shown.is_ok_and(|shown| self.form_mac(cookie).verify_slice(&shown).is_ok())
     }
 
-    /// What a browser shows to prove that this server told it of this commit, in this session.
+    /// The signature that proves that this server told the browser of this commit, in this session.
     pub fn sign_seen(&self, session: &SessionText, seen: Serial) -> String {
         BASE64_URL_SAFE_NO_PAD.encode(self.seen_mac(session, seen).finalize().into_bytes())
     }
@@ -258,7 +259,7 @@ mod tests {
         let off = applied(&after, 20, off);
         let on = set_disabled(&off, &alice, false, at(2)).expect("alice").expect("a change");
         assert!(!holds(&applied(&off, 21, on), &text, 3));
-        // Nor is it that of the next user of that name.
+        // It does not belong to the next user with that name either.
         let gone = applied(&after, 20, delete_user(&after, &alice).expect("alice"));
         assert_eq!(gone.sessions_of(&alice), None);
     }
@@ -275,7 +276,7 @@ mod tests {
         };
         assert_eq!(count(&snapshot), SESSIONS_PER_USER_MAX);
         assert!(!holds(&snapshot, &first, 20) && holds(&snapshot, &last, 20));
-        // Who logs in again in a browser ends its session; those whose time is over are cleared away.
+        // Logging in again in a browser ends its session; expired ones are removed.
         let (_, snapshot) = opened(&snapshot, 20, 17, Some(&last));
         assert!(!holds(&snapshot, &last, 20));
         assert_eq!(count(&snapshot), SESSIONS_PER_USER_MAX);

@@ -26,13 +26,13 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// A snapshot of nobody.
+    /// A snapshot without users.
     pub fn new() -> Snapshot {
         Snapshot::default()
     }
 
-    /// The snapshot after `records`, in the order of their serials, and what was wrong with some of them.
-    /// Records of other surfaces are passed over; one that cannot be read counts as deleted.
+    /// The snapshot after `records`, in the order of their serials, and what was wrong with some of them. Records of other
+    /// surfaces are ignored; one that cannot be read counts as deleted.
     #[must_use]
     pub fn apply(&self, records: &[Record]) -> (Snapshot, Vec<UnreadableRecord>) {
         let mut next = self.clone();
@@ -69,7 +69,7 @@ impl Snapshot {
     }
 
     fn apply_one(&mut self, record: &Record, subject: Subject) -> Result<(), UnreadableReason> {
-        // What was there goes first: it does not outlive a record that cannot be read.
+        // The old entry is removed first, so that it does not outlive a record that cannot be read.
         let body = record.body.as_deref();
         match subject {
             Subject::User(name) => {
@@ -139,8 +139,8 @@ impl Snapshot {
         (token.secret_digest == *secret_digest).then_some(token)
     }
 
-    /// The tokens of that user, by time and then id; also those left by an earlier user of that name,
-    /// which [open nothing](Token::belongs_to).
+    /// The tokens of that user, by time and then id; also those of an earlier user with that name, which [are not
+    /// valid](Token::belongs_to).
     pub fn tokens_of(&self, name: &UserName) -> Vec<&Arc<Token>> {
         let ids = self.tokens_by_user.get(name).into_iter().flatten();
         let mut tokens: Vec<_> = ids.filter_map(|id| self.tokens.get(id)).collect();
@@ -158,12 +158,12 @@ impl Snapshot {
         self.tokens.len()
     }
 
-    /// The sessions of that user, if there are any; also those that have ended, or are an earlier user's of that name.
+    /// The sessions of that user, if there are any; also those that have ended, or belong to an earlier user with that name.
     pub fn sessions_of(&self, name: &UserName) -> Option<&Sessions> {
         self.sessions.get(name).map(|sessions| &**sessions)
     }
 
-    /// What logins are signed with, once it was made.
+    /// The secret that logins are signed with, if it was made.
     pub fn login_secret(&self) -> Option<&LoginSecret> {
         self.login_secret.as_ref()
     }
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(keys, expected);
     }
 
-    /// One of a few records: readable, unreadable or deleted, of few names, so that they meet.
+    /// One of a few records: readable, unreadable or deleted, with few names, so that they collide.
     fn any_record() -> impl Strategy<Value = (String, Option<String>)> {
         let owner = prop_oneof![Just("alice"), Just("bob"), Just("carol")];
         (0..8u8, owner, 0..4u8).prop_map(|(what, owner, number)| match what {
@@ -292,7 +292,7 @@ mod tests {
                 followed = followed.apply(chunk).0;
                 rest = after;
             }
-            // What a fresh start reads: the latest record of each key.
+            // The records that a fresh start reads: the latest one of each key.
             let latest: Vec<Record> = records.iter()
                 .filter(|it| records.iter().all(|other| other.key != it.key || other.serial <= it.serial))
                 .cloned()

@@ -1,4 +1,4 @@
-//! What the tests of several modules make.
+//! Test data that several modules share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) fn with_token(text: &str, groups: &[&str], scopes: &str) -> Principal
     })
 }
 
-/// Limits to what words such as `index=team/dev project=foo prefix=docs` name.
+/// Limits from words such as `index=team/dev project=foo prefix=docs`.
 pub(crate) fn limits(text: &str) -> Option<Limits> {
     let (mut indexes, mut projects, mut prefixes) =
         (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());

@@ -1,9 +1,9 @@
-//! [`Token`]: what a program shows instead of a password.
+//! [`Token`]: what a program sends instead of a password.
 //!
-//! Its text is `larder_<id>_<secret>`: 12 and 64 lower-case hexadecimal digits, which scanners for leaked
-//! secrets can look for. Only the SHA-256 of the secret is stored; the id is the beginning of that digest,
-//! so that a text with a slip is known as such without looking anything up. The secret is 32 random bytes:
-//! nobody guesses it, so a fast hash is enough, and comparing digests tells nobody anything by its timing.
+//! Its text is `larder_<id>_<secret>`: 12 and 64 lower-case hexadecimal digits, which scanners for leaked secrets can look for.
+//! Only the SHA-256 of the secret is stored. The id is the beginning of that digest, so that a text with a typo is recognized
+//! without a lookup. The secret is 32 random bytes, which cannot be guessed, so a fast hash is enough, and the time of
+//! comparing digests reveals nothing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,21 +17,21 @@ use crate::{Limits, Scopes, User, UserName};
 /// A token as it is stored: everything but its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What it is called in lists and logs.
+    /// Its name in lists and logs.
     pub id: TokenId,
-    /// Whose rights it uses.
+    /// The user whose rights it uses.
     pub user: UserName,
     /// When that user was made: the token is not that of a later user of the same name.
     pub user_created_at: Timestamp,
-    /// What its owner notes about it: one line.
+    /// The owner's note about it: one line.
     pub comment: String,
     /// What it may be used for.
     pub scopes: Scopes,
-    /// What it is limited to. None: it is not limited.
+    /// What it is limited to; `None` if it is not limited.
     pub limits: Option<Arc<Limits>>,
     /// When it was made.
     pub created_at: Timestamp,
-    /// From when on it is refused; none: never.
+    /// When it expires; `None` if never.
     pub expires_at: Option<Timestamp>,
     /// The SHA-256 of its secret.
     pub secret_digest: Digest,
@@ -39,7 +39,7 @@ pub struct Token {
     pub serial: Serial,
 }
 
-/// What a token is called in lists and logs: 12 lower-case hexadecimal digits. No secret.
+/// A token's name in lists and logs: 12 lower-case hexadecimal digits. No secret.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenId([u8; 6]);
 
@@ -66,12 +66,12 @@ impl Token {
     /// Most bytes in a comment.
     pub const COMMENT_BYTES_MAX: usize = 256;
 
-    /// Whether it is refused at `now` because its time is over.
+    /// Whether it has expired at `now`.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|expires_at| expires_at <= now)
     }
 
-    /// Whether it is of this very user, rather than of an earlier one of the same name.
+    /// Whether it belongs to this user, and not to an earlier one with the same name.
     pub fn belongs_to(&self, user: &User) -> bool {
         self.user == user.name && self.user_created_at == user.created_at
     }
@@ -86,10 +86,10 @@ impl TokenId {
 }
 
 impl TokenText {
-    /// What every token begins with.
+    /// The start of every token.
     pub const PREFIX: &'static str = "larder_";
 
-    /// The token whose secret are these random bytes.
+    /// The token with these random bytes as its secret.
     pub fn from_secret(secret: [u8; 32]) -> TokenText {
         TokenText { secret, digest: Digest::of(&secret) }
     }
@@ -119,7 +119,7 @@ impl FromStr for TokenText {
         let (id, secret) = rest.split_once('_').ok_or(TokenTextError)?;
         let secret: Digest = secret.parse().map_err(|_| TokenTextError)?;
         let token = TokenText::from_secret(*secret.as_bytes());
-        // Also refuses digits in upper case, so that a token has one text.
+        // Also refuses upper-case digits, so that a token has one text.
         if token.reveal() == text && id.len() == 12 { Ok(token) } else { Err(TokenTextError) }
     }
 }

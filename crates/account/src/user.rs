@@ -1,4 +1,4 @@
-//! [`User`]: somebody who can be told apart from others.
+//! [`User`]: a person or program with a name.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +7,16 @@ use record::Serial;
 
 use crate::{GroupName, PasswordHash, UserName};
 
-/// Somebody who can be told apart from others. The fields of the profile are devpi's.
+/// A person or program with a name. The fields of the profile are devpi's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// What others know them by.
+    /// The name.
     pub name: UserName,
-    /// What their password is checked against; none: they have no password and come with tokens.
+    /// The hash of the password; `None` for users without a password, who use tokens.
     pub password_hash: Option<PasswordHash>,
     /// The groups that they are in.
     pub groups: BTreeSet<GroupName>,
-    /// Where to write to them; not checked.
+    /// The e-mail address; not checked.
     pub email: Option<String>,
     /// A short text of their own.
     pub title: Option<String>,
@@ -24,10 +24,10 @@ pub struct User {
     pub description: Option<String>,
     /// Whatever their tools keep here; never empty JSON (null, false, 0, `""`, `[]`, `{}`).
     pub custom_data: Option<serde_json::Value>,
-    /// When they were made, as precise as the clock. Credentials are tied to it, so that those of a
-    /// deleted user are not those of the next one of that name; shown in whole seconds.
+    /// When the user was made, as precise as the clock. Credentials are tied to it, so that those of a deleted user are not
+    /// valid for the next one with that name; shown in whole seconds.
     pub created_at: Timestamp,
-    /// When something of them was changed last, if ever.
+    /// When the user was last changed, if ever.
     pub modified_at: Option<Timestamp>,
     /// Whether all their credentials are refused for now.
     pub is_disabled: bool,

@@ -1,7 +1,7 @@
 //! [`Arrival`]: a dump that has arrived, as one open file with what is known about it.
 //!
-//! The bytes are as they were sent or stored: plain, gzip, or gzip in gzip. They are read through the handle that was
-//! opened when the dump was noticed, so a later dump of the same name is never mixed in.
+//! The bytes are unchanged: plain, gzip, or gzip in gzip. They are read through the handle that was opened when the dump was
+//! noticed, so a later dump of the same name is never mixed in.
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Read, Write as _};
@@ -33,16 +33,16 @@ pub struct Arrival {
     /// SHA-256 of the stored bytes, if they were hashed on their way.
     pub(crate) sha256: Option<String>,
     pub(crate) kind: ArrivalKind,
-    /// Names of package bases that no package of the dump has, as far as the source knows them.
+    /// Further names of package bases, without packages in the dump, if the source knows them.
     pub bases: Vec<String>,
 }
 
-/// What a source has for its caller.
+/// What a source hands over.
 #[derive(Debug)]
 pub enum News {
     /// Everything.
     Dump(Arrival),
-    /// Some package bases, to be changed in what is served.
+    /// Changes of some package bases.
     Changes(Update),
 }
 
@@ -56,7 +56,7 @@ impl News {
     }
 }
 
-/// What has changed in a database, and what is known about that.
+/// Changes in a database, and facts about its state.
 #[derive(Debug)]
 pub struct Update {
     /// The package bases.
@@ -70,7 +70,7 @@ pub struct Update {
 }
 
 impl Update {
-    /// What is known of a dump, and no changes.
+    /// The facts about a dump, without changes.
     pub fn whole(arrival: &Arrival) -> Update {
         Update {
             changes: aur::Changes::default(),
@@ -168,17 +168,17 @@ impl Arrival {
         FileReader::new(Arc::clone(&self.file))
     }
 
-    /// The open file, for readers that need one of their own; it is to be read by position.
+    /// The open file, for readers that need one of their own. They must read it by position.
     pub fn file(&self) -> &Arc<File> {
         &self.file
     }
 
-    /// Whether it is a file of the operator, who may write to it at any time.
+    /// Whether it is the operator's file, which may be written to at any time.
     pub fn is_foreign(&self) -> bool {
         matches!(self.kind, ArrivalKind::Foreign)
     }
 
-    /// Which source it came from: equal texts are of equal sources. Empty for a file opened by hand.
+    /// Identifies the source: equal texts mean equal sources. Empty for a file opened by hand.
     pub fn source_fingerprint(&self) -> &str {
         &self.source_fingerprint
     }

@@ -1,13 +1,13 @@
-//! Reads aurweb's own database, MariaDB, whenever a transaction has changed something that answers are made of.
+//! Reads aurweb's own database, MariaDB, whenever a transaction has changed something that answers show.
 //!
-//! [`Gate`]: has anything changed? -> [`settled`]: no push is under way -> then, in one consistent snapshot,
+//! [`Gate`]: has anything changed? -> [`settled`]: no push is running -> then, in one consistent snapshot,
 //!
-//! - the first time, and now and then, [`Catalogue`] after [`Catalogue`], a thousand packages each, until all tables are read -> a dump
-//!   in a spool file -> [`News::Dump`]
+//! - the first time, and from time to time, [`Catalogue`] after [`Catalogue`], a thousand packages each, until all tables are
+//!   read -> a dump in a spool file -> [`News::Dump`]
 //! - else [`Held`]: which package bases differ? -> [`Catalogue`] of these alone -> [`News::Changes`]
 //!
-//! The database is only read. An error drops the connection; the next poll connects again, and whatever was served stays. What was
-//! tried on a real MariaDB is in `docs/aur-database.md`.
+//! The database is only read. After an error the next poll connects again, and the served snapshot stays.
+//! `docs/aur-database.md` says what was tried on a real MariaDB.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::Future;
@@ -81,7 +81,7 @@ pub(crate) struct DatabaseWatch {
     gate: Gate,
     /// What the last read saw.
     held: Option<Held>,
-    /// What is held may not be all that has happened: all tables are to be read.
+    /// `held` may lack some commits: the next poll reads all tables.
     is_all_wanted: bool,
     /// The highest number of a package at the last read.
     last_package: Option<i64>,
@@ -93,11 +93,11 @@ pub(crate) struct DatabaseWatch {
     read_at: Option<Instant>,
     /// When all tables were read.
     read_all_at: Option<Instant>,
-    /// What was handed out last is not accepted yet.
+    /// The last handed-out state is not accepted yet.
     is_handed_out: bool,
-    /// All tables were read, and what they held was refused.
+    /// The state of all tables was refused.
     is_refused: bool,
-    /// What was handed out last were changes, not all tables.
+    /// Changes were handed out last, not all tables.
     were_changes: bool,
     /// The digest of the last dump that was handed out, and of the last one that was accepted.
     handed_out: Option<String>,
@@ -138,14 +138,14 @@ impl DatabaseWatch {
         self.options.interval = interval;
     }
 
-    /// What was handed out last is served.
+    /// The last handed-out state is served.
     pub(crate) fn accepted(&mut self) {
         self.accepted = self.handed_out.clone();
         self.is_handed_out = false;
     }
 
-    /// What was handed out last is not served. All tables are read: at the next poll if these were only changes, otherwise when
-    /// something has moved.
+    /// The last handed-out state is not served. All tables are read again: at the next poll if it was only changes, otherwise
+    /// when something changes.
     pub(crate) fn rejected(&mut self) {
         self.is_refused = !self.were_changes;
         self.is_all_wanted = true;
@@ -156,8 +156,8 @@ impl DatabaseWatch {
         self.is_refused
     }
 
-    /// Asks whether anything has changed, and reads it if so; reads what may have if nobody looked for as long as the interval; reads
-    /// everything the first time, and if `force`. `None`: what was accepted last is current.
+    /// Asks whether anything has changed, and reads it if so. If that was not checked for as long as the interval, compares all
+    /// tables; the first time, and with `force`, reads everything. `None` if the last accepted state is current.
     pub(crate) async fn poll(&mut self, force: bool) -> Result<Option<News>, SourceError> {
         // A poll that is dropped on its way leaves no connection in an unknown state.
         let mut connection = match self.connection.take() {
@@ -189,7 +189,7 @@ impl DatabaseWatch {
             Ok(connection)
         };
         let connection = self.within(bound, "connecting", connecting).await?;
-        // What happened without a connection, nobody has seen.
+        // Changes may have been missed without a connection.
         self.gate = Gate::default();
         self.is_all_wanted = true;
         Ok(connection)
@@ -209,7 +209,7 @@ impl DatabaseWatch {
         let interval = self.options.interval;
         let is_due = self.read_at.is_none_or(|at| at.elapsed() >= interval);
         if self.is_refused && moved.is_none() && !is_due && !force {
-            // It would be refused again.
+            // The same state would be refused again.
             return Ok(None);
         }
         self.is_refused = false;
@@ -236,7 +236,7 @@ impl DatabaseWatch {
         let has_waited =
             self.within(bound + QUIET_WAIT_MAX, "waiting for pushes to end", settling).await?;
         let tables = match has_waited {
-            // What has moved meanwhile is read at once, and not again.
+            // Changes made while waiting are read now, so that the next poll need not.
             true => {
                 let asking = self.gate.look(connection);
                 let moved = timeout(bound, asking).await;
@@ -248,7 +248,7 @@ impl DatabaseWatch {
         self.gate.reading(tables);
         match self.held.take() {
             Some(held) if !reads_all => {
-                // Until it is held again, for those who give up on the way.
+                // If the future is dropped before `held` is set again, the next poll reads all tables.
                 self.is_all_wanted = true;
                 self.read_changes(connection, held, tables, is_due).await
             }
@@ -291,7 +291,7 @@ impl DatabaseWatch {
         self.is_all_wanted = false;
         self.emptied.clear();
         let digest = Some(digest);
-        // What was handed out and not accepted is handed out again.
+        // A state that was handed out and not accepted is handed out again.
         if self.accepted == digest && self.handed_out == digest && !self.is_handed_out {
             return Ok(None);
         }
@@ -336,7 +336,7 @@ impl DatabaseWatch {
         Ok((ReadEverything { now, last_package, recent, dump }, held))
     }
 
-    /// Reads the bases that differ from those that are `held`, as far as these tables tell.
+    /// Reads the bases that differ from `held` in these tables.
     async fn read_changes(
         &mut self,
         connection: &mut MySqlConnection,
@@ -423,7 +423,7 @@ impl DatabaseWatch {
         if changes.bases.is_empty() {
             return Ok(None);
         }
-        // The last dump is no longer what is served.
+        // The last dump is no longer the served state.
         self.handed_out = None;
         (self.is_handed_out, self.were_changes) = (true, true);
         Ok(Some(News::Changes(Update {
@@ -467,7 +467,7 @@ impl DatabaseWatch {
     }
 }
 
-/// What was read of all tables.
+/// The result of reading all tables.
 struct ReadEverything {
     /// The database's clock, in Unix seconds.
     now: i64,
@@ -477,7 +477,7 @@ struct ReadEverything {
     dump: DumpWriter,
 }
 
-/// Of bases that have lost all packages, those that are shown as they were; `since` has when each was first seen so.
+/// Of the bases that have lost all packages, those that are still shown with them; `since` has when each was first seen so.
 fn left_for_later(
     since: &mut HashMap<i64, Instant>,
     emptied: impl Iterator<Item = i64>,
@@ -524,7 +524,7 @@ async fn settled(connection: &mut MySqlConnection, last: Option<i64>) -> Result<
     }
 }
 
-/// What was seen of packages that are newer than the last read, and since when it has been the same.
+/// What was seen of packages that are newer than the last read, and since when it has not changed.
 #[derive(Default)]
 struct Quiet {
     state: String,

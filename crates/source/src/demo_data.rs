@@ -12,7 +12,7 @@ use flate2::write::GzEncoder;
 /// Fast, since the catalogue is written while somebody waits.
 const GZIP_LEVEL: u32 = 1;
 
-/// Where a generated catalogue goes.
+/// The output of a generated catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Standard output, plain.

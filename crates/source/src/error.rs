@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 
-/// Why no dump arrived, or why it could not be kept. None of these errors ends the server: the old snapshot goes on
-/// serving, and the caller that gives up logs the error once.
+/// Why no dump arrived, or why it could not be kept. None of these errors ends the server: the old snapshot goes on serving,
+/// and the caller logs the error once.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The setting is neither a path nor a URL that can be fetched.
@@ -103,7 +103,7 @@ pub enum SourceError {
     Database {
         /// The configured URL, masked.
         url: String,
-        /// What the database or the connection said.
+        /// The error of the database or the connection.
         cause: String,
     },
     /// The HTTP client could not be built, for example because the system has no CA certificates.

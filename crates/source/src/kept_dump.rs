@@ -57,7 +57,7 @@ pub struct KeptDumpFile {
 /// How long a failure to make a dump in zstd is remembered.
 pub const ZSTD_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// What became of the dump in zstd.
+/// The state of the dump in zstd.
 #[derive(Debug, Default)]
 enum Zstd {
     #[default]
@@ -74,7 +74,7 @@ enum Zstd {
 #[error("the dump cannot be compressed with zstd: {0}")]
 pub struct ZstdProblem(Arc<str>);
 
-/// A dump in zstd, in a file without a name: it goes when nobody holds it any more.
+/// A dump in zstd, in a file without a name, which is freed with its last owner.
 #[derive(Debug, Clone)]
 pub struct ZstdFile {
     /// Size of the compressed file, in bytes.
@@ -97,7 +97,7 @@ impl KeptDumpFile {
         MultiGzDecoder::new(io::BufReader::with_capacity(COPY_BUFFER_BYTES, self.reader()))
     }
 
-    /// The same dump in zstd if it was made before, or why it could not be made a short time ago. Never waits.
+    /// This dump in zstd if it was made before, or why making it failed a short time ago. Never waits.
     pub fn zstd_at_hand(&self) -> Option<Result<ZstdFile, ZstdProblem>> {
         match &*self.zstd() {
             Zstd::Made(made) => Some(Ok(made.clone())),
@@ -108,8 +108,8 @@ impl KeptDumpFile {
         }
     }
 
-    /// The same dump in zstd. The first call makes it, which takes a second of CPU; the same dump gives the same bytes. It
-    /// blocks, and calls at the same time make it several times: the caller sees to it that there is one.
+    /// This dump in zstd. The first call makes it, which takes a second of CPU; the same dump gives the same bytes. It blocks,
+    /// and concurrent calls would make it several times: the caller must prevent that.
     ///
     /// # Errors
     /// If there is no room for it; that is remembered for [`ZSTD_RETRY_AFTER`], and logged once for a dump.
@@ -151,7 +151,7 @@ impl KeptDumpFile {
         Ok(ZstdFile { size_bytes, sha256, file: Arc::new(file) })
     }
 
-    /// Whether nobody has written to the file since its digest was taken: one question to the system's memory.
+    /// Whether the file was not written to since its digest was taken: one system call without disk access.
     pub fn is_unchanged(&self) -> bool {
         self.file.metadata().is_ok_and(|metadata| Stamp::of(&metadata) == self.stamp)
     }

@@ -43,7 +43,7 @@ impl KeptFile {
         self.directory.path()
     }
 
-    /// Opens what an earlier run kept, if there is anything, and reads it once for its digest. This blocks.
+    /// Opens what an earlier run kept, if there is a file, and reads it once for its digest. This blocks.
     ///
     /// # Errors
     /// [`SourceError::File`] or [`SourceError::NotAFile`] if it exists but cannot be read.
@@ -71,7 +71,7 @@ impl KeptFile {
         Ok(staged)
     }
 
-    /// Puts a copy in the place of the one before, durably. This blocks.
+    /// Durably replaces the kept file by this copy. This blocks.
     ///
     /// # Errors
     /// [`SourceError::Write`]. The former one then stays, or the next start sends an unconditional request.

@@ -1,11 +1,10 @@
-//! Where an AUR dump comes from: a file that is watched, a URL that is polled or a database that is followed, and the copy of the last good dump
-//! in the data directory.
+//! The sources of AUR dumps: a file that is watched, a URL that is polled or a database that is followed; and the copy of the
+//! last good dump in the data directory.
 //!
-//! [`SourceSpec`] -> [`Source`] -> [`Arrival`] -> (the caller builds a snapshot) -> [`KeptDump`]. Of a database, changes of some package
-//! bases follow the first arrival: [`News`].
-//! This module handles bytes: it neither parses a dump nor decides whether it is good. The caller that builds the
-//! snapshot reports the result by [`Source::accepted`] or [`Source::rejected`], and only then is a dump remembered as
-//! seen. No text or log from this module contains a credential.
+//! [`SourceSpec`] -> [`Source`] -> [`Arrival`] -> (the caller builds a snapshot) -> [`KeptDump`]. From a database, changes of
+//! some package bases follow the first arrival: [`News`]. This module handles bytes: it neither parses a dump nor decides
+//! whether it is good. The caller that builds the snapshot reports the result by [`Source::accepted`] or [`Source::rejected`],
+//! and only then is a dump remembered as seen. No text or log from this module contains a credential.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), source::SourceError> {
@@ -104,7 +103,8 @@ pub struct SourceOptions {
     pub environment_proxy: bool,
     /// Where redirects may lead, apart from the host of the source itself. Default: public addresses.
     pub egress: Egress,
-    /// For how long rows that a database has lost all at once are waited for: a migration or a push may be under way. Default 2 s.
+    /// How long to wait for rows to come back if a database has lost many at once: a migration or a push may be running.
+    /// Default 2 s.
     pub emptied_wait: Duration,
     /// Makes the jitter repeatable. Default: different in each process.
     pub jitter_seed: Option<u64>,
@@ -231,7 +231,7 @@ impl Source {
         match (&outcome, &self.kind) {
             (Err(error), _) => self.failed(error.to_string(), error.retry_after()),
             (Ok(None), Kind::File(watch)) if watch.trouble().is_some() => {}
-            // As long as what is there cannot be used, its error stays the current one.
+            // While the state cannot be used, its error stays the current one.
             (Ok(None), Kind::File(watch)) if watch.is_rejected() => {}
             (Ok(None), Kind::Database(watch)) if watch.is_refused() => {}
             // The error is over only when the dump has been accepted.
@@ -337,7 +337,7 @@ impl Source {
     fn schedule(&mut self) {
         let wait = match &self.kind {
             Kind::File(watch) => watch.next_look(),
-            // It is near, and its tables may be as they should be again at any moment.
+            // The database is near, and its tables may be right again at any moment.
             Kind::Database(_) => schedule::delay(
                 self.failures,
                 if self.failures == 0 { POLL_INTERVAL } else { DATABASE_RETRY_INTERVAL },

@@ -1,4 +1,4 @@
-//! The whole path: source, arrival, verdict, kept copy, and all of that again after a restart.
+//! All steps: source, arrival, verdict, kept copy, and again after a restart.
 
 use std::fs;
 use std::io::Read;

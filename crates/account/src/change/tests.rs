@@ -1,4 +1,4 @@
-//! Changes of users and tokens: what each writes, and what is refused.
+//! Changes of users and tokens: what each writes, and which are refused.
 
 use record::{Found, Record};
 
@@ -197,7 +197,7 @@ fn a_new_token_clears_dead_ones_away() {
     assert_eq!(make(&mut store, "alice", 5, 8), 4);
     assert_eq!(make(&mut store, "alice", 6, 9), 4);
     assert_eq!(make(&mut store, "alice", 7, 10), 4);
-    // As if bob had been deleted, and made again, while his token was made.
+    // bob is deleted and made again while his token is made.
     let bob = User { created_at: at(8), ..user("bob", &[]) };
     let written =
         Batch::new().put(user_key(&bob.name), Expected::Present, write_user(&bob), Vec::new());

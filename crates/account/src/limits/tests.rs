@@ -1,4 +1,4 @@
-//! Limits against a plain account of what they mean, and that they only ever take away.
+//! Limits compared with a simple model, and that they never add rights.
 
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -32,7 +32,7 @@ fn an_index_or_all_of_a_user() {
     }
 }
 
-/// What limits are called, and what somebody is told who asks for something outside of them.
+/// Compares the text of limits, and the refusal of a request outside of them.
 #[track_caller]
 fn says(own: &str, scope: Scope, object: Object<'_>, expected: &str) {
     let principal = limited("alice", &[], "*", limits(own));
@@ -87,7 +87,7 @@ fn limited(name: &str, groups: &[&str], scopes: &str, limits: Option<Limits>) ->
     })
 }
 
-/// What limits mean, said once more and otherwise.
+/// A second, simple implementation of limits.
 fn is_within(patterns: &[&str], projects: &[&str], prefixes: &[&str], object: Object<'_>) -> bool {
     let all = patterns.is_empty() && projects.is_empty() && prefixes.is_empty();
     let has_index = |index: &str| {

@@ -1,8 +1,8 @@
-//! [`Catalogue`]: what one consistent snapshot of the database says about packages, or about some of them, compactly.
+//! [`Catalogue`]: the rows of packages, or of some of them, in one consistent snapshot of the database, compactly.
 //!
-//! A dozen plain selects, each over one table or with the table of its names, are read row by row; rows are put together
-//! here, and not by the server. Lists keep the order of their rows, which is that of the recipe. Selects that do not depend on each
-//! other are sent together.
+//! A dozen plain selects, each over one table or with the table of its names, are read row by row; rows are joined here, and
+//! not by the server. Lists keep the order of their rows, which is that of the recipe. Selects that do not depend on each other
+//! are sent together.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -87,14 +87,14 @@ impl Select {
         numbers.chunks(NUMBERS_MAX).map(some)
     }
 
-    /// The statement that reads the rows of the packages with these numbers and all between.
+    /// The statement that reads the rows of all packages with numbers from `first` to `last`.
     fn between(&self, first: i64, last: i64) -> String {
         let Select { rows, owner, end } = self;
         format!("{rows}{owner} BETWEEN {first} AND {last}{end}")
     }
 }
 
-/// A condition about a column: that it has one of these numbers.
+/// A condition: the column has one of these numbers.
 pub(super) fn in_numbers(numbers: &[i64]) -> String {
     let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
     format!(" IN ({})", numbers.join(","))
@@ -136,7 +136,7 @@ pub(super) struct Base {
     pub(super) modified: i64,
     pub(super) maintainer: Option<String>,
     pub(super) submitter: Option<String>,
-    /// Who pushed last.
+    /// The user who pushed last.
     pub(super) packager: Option<String>,
 }
 
@@ -161,7 +161,7 @@ pub(super) struct Lists {
 struct Item {
     owner: u32,
     list: u8,
-    /// Bytes of the name of its architecture, which comes after its text; 0, if it is for all of them.
+    /// Bytes of the name of its architecture, which comes after its text; 0 if it is for all.
     architecture: u16,
     /// Bytes of its description, which comes next.
     description: u16,
@@ -170,16 +170,16 @@ struct Item {
     end: u32,
 }
 
-/// A text of a list, with what all rows say that have it.
+/// A text of a list, with the facts of all rows that have it.
 pub(super) struct Entry<'a> {
     pub(super) text: &'a str,
-    /// The architectures that it is for; none, if it is for all.
+    /// Its architectures; empty if it is for all.
     pub(super) architectures: Vec<&'a str>,
     is_for_all: bool,
     pub(super) description: Option<&'a str>,
 }
 
-/// An entry for this architecture is for all of them.
+/// An entry for this architecture is for all.
 const ANY: &str = "any";
 
 impl Lists {
@@ -250,7 +250,7 @@ impl Lists {
         texts
     }
 
-    /// The same texts, if a row of this list has an architecture or a description.
+    /// The entries of this list of this owner; empty unless one has an architecture or a description.
     pub(super) fn entries(&self, owner: i64, list: u8) -> Vec<Entry<'_>> {
         let items = self.items(owner, list);
         if items.iter().all(|item| item.architecture == 0 && item.description == 0) {
@@ -282,7 +282,7 @@ impl Lists {
     }
 }
 
-/// All of it, of some packages.
+/// All rows of some packages.
 pub(super) struct Catalogue {
     pub(super) bases: HashMap<i64, Base>,
     /// By rising number.
@@ -352,7 +352,7 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// Reads the first packages whose number is higher than `after`, with their bases: none, if that was the last one.
+    /// Reads the first packages with numbers higher than `after`, and their bases; empty if there are no more.
     pub(super) async fn read_after(
         connection: &mut MySqlConnection,
         stall: Duration,
@@ -439,7 +439,7 @@ impl Catalogue {
     }
 }
 
-/// What rows are about.
+/// The table of a row.
 #[derive(Clone, Copy)]
 enum Kind {
     Bases,
@@ -454,7 +454,7 @@ enum Kind {
     Requests,
 }
 
-/// What belongs to packages.
+/// The tables with parts of packages.
 const PARTS: [(Kind, &Select); 4] = [
     (Kind::Related { first: DEPENDS_LIST, types: 4 }, &DEPENDS),
     (Kind::Related { first: RELATIONS_LIST, types: 3 }, &RELATIONS),
@@ -462,7 +462,7 @@ const PARTS: [(Kind, &Select); 4] = [
     (Kind::PackageList(LICENSES_LIST), &LICENSES),
 ];
 
-/// The statements that read bases, and what belongs to them beside packages.
+/// The statements that read bases, and their other parts besides packages.
 fn of_bases(bases: &[i64]) -> impl Iterator<Item = (Kind, String)> {
     [
         (Kind::Bases, &BASES),

@@ -1,8 +1,8 @@
-//! [`Held`]: what the last read saw of each package base, as digests, and with them which bases differ now.
+//! [`Held`]: digests of what the last read saw of each package base, which tell the bases that differ now.
 //!
-//! MariaDB does not tell which rows a commit has changed. So the server adds up a checksum of each row, for 4096 bases at a time, and
-//! sends a few dozen sums. Only where one differs are those of 64 bases asked for, then those of single bases, and only of bases that
-//! differ are rows read. A table is looked at only if the gate says that it has moved.
+//! MariaDB does not tell which rows a commit has changed. So the server adds up a checksum of each row, for 4096 bases at a
+//! time, and sends a few dozen sums. Where one differs, it is asked for those of 64 bases, then for those of single bases, and
+//! only the rows of differing bases are read. A table is compared only if the gate says that it may have changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
@@ -42,7 +42,7 @@ struct Rows {
     table: &'static str,
     /// The column with the number of the base; of users, with their own.
     owner: &'static str,
-    /// Everything that answers are made of, with a sign for NULL where a column may be that.
+    /// All columns that answers depend on, with a mark for NULL where a column may have it.
     row: &'static str,
     condition: &'static str,
 }
@@ -100,7 +100,7 @@ fn sum(row: &str) -> String {
 }
 
 impl Rows {
-    /// The sums of each `size` neighbours; only of those in a range of numbers, if there is one.
+    /// The sums of each `size` neighbours, only those in `range`, if it is given.
     fn sums(&self, size: i64, range: Option<&Range<i64>>) -> String {
         let Rows { table, owner, condition, .. } = self;
         let group = if size == 1 { (*owner).to_owned() } else { format!("{owner} DIV {size}") };
@@ -124,7 +124,7 @@ impl Rows {
     }
 }
 
-/// The sums of some owners; none for those that have no rows.
+/// The sums of some owners; `None` for those without rows.
 type Changed = BTreeMap<i64, Option<i64>>;
 
 /// A comparison of rows that is under way.
@@ -234,13 +234,13 @@ impl Names {
 pub(super) struct Held {
     sums: [Sums; ROWS.len()],
     names: Names,
-    /// How many rows tables had when all of them were read.
+    /// Numbers of rows of tables when all were read.
     rows: [usize; ROW_COUNTS],
     /// The database's clock when popularities were last looked at, in Unix seconds.
     decayed_at: i64,
 }
 
-/// What differs from that.
+/// The differences from [`Held`].
 #[derive(Debug, Default)]
 pub(super) struct Difference {
     /// The numbers of bases that may differ.
@@ -255,10 +255,12 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    /// Sees what the tables that were not compared have of the bases that differ, in the transaction in which these bases are read.
+    /// Notes the sums of the differing bases in the tables that were not compared, in the transaction in which these bases are
+    /// read.
     ///
-    /// They are read with their rows of all tables. A row that was committed after these tables were chosen, and that goes back to
-    /// what is held before they are compared, would never differ, and what was read in between would be served on.
+    /// The bases are read with their rows in all tables. Such a table may change after the tables to compare were chosen, and
+    /// change back before it is compared. Without these sums it would then never differ, and the state in between would be
+    /// served on.
     pub(super) async fn see_beside(
         &mut self,
         connection: &mut MySqlConnection,
@@ -328,7 +330,7 @@ impl Held {
         names.filter_map(|(base, _)| self.name(*base)).map(str::to_owned).collect()
     }
 
-    /// Which bases differ in these tables. With `now`, the database's clock, also those whose popularity has decayed since.
+    /// The bases that differ in these tables. With `now`, the database's clock, also those whose popularity has decayed since.
     pub(super) async fn compare(
         &self,
         connection: &mut MySqlConnection,
@@ -420,7 +422,7 @@ impl Held {
         self.names.of(base)
     }
 
-    /// What differs has been read, as `part`, except for some bases: they will differ again.
+    /// Notes that the differing bases were read, as `part`, except for some bases, which will differ again.
     pub(super) fn learn(
         &mut self,
         difference: Difference,
@@ -433,7 +435,8 @@ impl Held {
             }
             self.sums[at].set(&changed);
         }
-        // If such a name goes back to what it was before its table is compared, it has to differ all the same: what was read has it.
+        // If a user's name changes back before its table is compared, it has to differ all the same, because the new name was
+        // read.
         let users = difference.users.into_iter();
         let others = users.filter(|(user, sum)| self.sums[USERS].of(*user) != Some(*sum));
         let others: Changed = others.map(|(user, _)| (user, Some(NO_SUM))).collect();
@@ -551,7 +554,7 @@ mod tests {
         Held { sums, names: Names::default(), rows: [0; ROW_COUNTS], decayed_at: 0 }
     }
 
-    /// Expects what is held after these sums were found, with base 70 left for later.
+    /// Expects these held sums after these changes, with base 70 left for later.
     #[track_caller]
     fn check(changed: &[(i64, Option<i64>)], owners: &[(i64, i64)], groups: &[(i64, i64)]) {
         let mut held = held(&[(1, 10), (70, 5), (71, 6)]);

@@ -1,12 +1,12 @@
-//! [`Gate`]: in which tables a commit may have changed what answers are made of, for next to nothing.
+//! [`Gate`]: finds the tables in which a commit may have changed something that answers show, at almost no cost.
 //!
 //! MariaDB has no notifications, and each of its counters alone misses changes (`docs/aur-database.md`):
 //!
 //! - `ROWS_CHANGED` counts rows by table, but when a statement runs, before its commit; and not those of cascades.
-//! - `UPDATE_TIME` is set at the commit, cascades included, but to the second, and to the one in which the transaction
-//!   began. To ask for it costs the server more, so it is asked for once a second, and always when something has moved.
-//! - The position of InnoDB's log moves with every commit of any table, and the number of commits with those that only read. To
-//!   ask for them costs the server most.
+//! - `UPDATE_TIME` is set at the commit, cascades included, but to the second, and to the one in which the transaction began.
+//!   Asking for it costs the server more, so that is done once a second, and whenever another value has moved.
+//! - The position of InnoDB's log moves with every commit of any table, and the number of commits also with those that only
+//!   read. Asking for these costs the server most.
 //!
 //! So a table is looked at when a value of it moves, and for a while again whenever the log and the number of commits move: after a
 //! quarter of a second, then after pauses as long as half the time since the move. A transaction that stays open for a time is seen
@@ -25,7 +25,7 @@ const AGAIN_MIN: Duration = Duration::from_millis(250);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
 /// How often the tables are read while the log moves, where the tables' values are not available.
 const BLIND_INTERVAL: Duration = Duration::from_secs(5);
-/// How often the times are asked for as long as no count moves. Polls come somewhat later than planned.
+/// How often the times are asked for while no count moves. Polls come a little later than planned.
 const TIMES_INTERVAL: Duration = Duration::from_millis(900);
 
 /// A change by a cascade is not counted, and its time may be the same as that of a change before it, for about this long.
@@ -54,13 +54,13 @@ const COMMITS: &str = "SELECT CAST((SELECT VARIABLE_VALUE FROM information_schem
      WHERE VARIABLE_NAME = 'HANDLER_COMMIT') - (SELECT VARIABLE_VALUE FROM information_schema.SESSION_STATUS \
      WHERE VARIABLE_NAME = 'HANDLER_COMMIT') AS SIGNED)";
 
-/// Tables and what is known of each, in one text: nothing is to be done if it is the same as before.
+/// All tables with their values, in one text: if it is the same as before, nothing has to be done.
 const TIMES: &str = "SELECT GROUP_CONCAT(TABLE_NAME, '=', COALESCE(CONCAT_WS(' ', CREATE_TIME, UPDATE_TIME), '') SEPARATOR ';') \
      FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()";
 const COUNTS: &str = "SELECT GROUP_CONCAT(TABLE_NAME, '=', ROWS_CHANGED SEPARATOR ';') \
      FROM information_schema.TABLE_STATISTICS WHERE TABLE_SCHEMA = DATABASE()";
 
-/// So that these texts are whole, whatever the server's settings are.
+/// Makes sure that these texts are not cut, whatever the server's settings are.
 pub(super) const SESSION: &str = "SET SESSION group_concat_max_len = 1000000";
 
 /// Some of the tables.
@@ -74,17 +74,17 @@ impl Tables {
         NAMES.iter().position(|other| *other == name).is_some_and(|at| self.0 >> at & 1 == 1)
     }
 
-    /// These, and one more.
+    /// These tables and one more.
     pub(super) fn and(self, name: &str) -> Tables {
         self.and_all(Tables::of(|at| NAMES[at] == name))
     }
 
-    /// These, and those.
+    /// These tables and those.
     pub(super) fn and_all(self, others: Tables) -> Tables {
         Tables(self.0 | others.0)
     }
 
-    /// Whether one of them has rows that belong to packages, apart from the packages themselves.
+    /// Whether one of these tables has parts of packages.
     pub(super) fn has_parts(self) -> bool {
         ["PackageDepends", "PackageRelations", "PackageGroups", "PackageLicenses"]
             .iter()
@@ -125,7 +125,7 @@ impl Values {
     }
 }
 
-/// What was seen last.
+/// The values that were seen last.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     counts: Values,
@@ -142,12 +142,12 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// These tables are read from now on.
+    /// Notes that these tables are read from now on.
     pub(super) fn reading(&mut self, tables: Tables) {
         let now = Instant::now();
         self.read_at = Some(now);
         self.unseen = Tables(self.unseen.0 & !tables.0);
-        // A commit may have changed another one that is warm, too.
+        // A commit may also have changed another table that moved recently.
         self.is_open &= self.moved_within(AGAIN_MAX, now).0 & !tables.0 != 0;
     }
 
@@ -185,7 +185,7 @@ impl Gate {
         }
         self.unseen.0 |= moved.0;
         if is_first {
-            // Values that are not available never move: what comes after is told by the log.
+            // Values that are not available never move, so only the log tells of changes in these tables.
             self.moved_at = [Some(now); NAMES.len()];
             self.unseen = Tables::ALL;
         }
@@ -220,8 +220,8 @@ impl Gate {
         self.moved_at.iter().flatten().max().copied()
     }
 
-    /// Notes whether somebody has committed something, if the `log` has moved. It moves for other reasons, too, such as the server's own
-    /// tidying.
+    /// If the `log` has moved, notes whether there was a commit: the log also moves for other reasons, such as the server's own
+    /// maintenance.
     async fn ask_for_commits(
         &mut self,
         connection: &mut MySqlConnection,
@@ -239,7 +239,7 @@ impl Gate {
     }
 }
 
-/// What statements say that have one text each, or none.
+/// The results of statements that return one text each, or none.
 async fn texts(
     connection: &mut MySqlConnection,
     statements: &[&str],

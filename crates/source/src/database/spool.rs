@@ -20,7 +20,7 @@ use crate::spool::spool_file;
 /// Each whole day takes two percent of a popularity.
 const DECAY: f64 = 0.98;
 const DAY_SECONDS: i64 = 86_400;
-/// Bytes of what is only shown to those who ask for it by name, of one package.
+/// Bytes of the member `Larder` of one package at most.
 const UNSHOWN_BYTES_MAX: usize = 64 << 10;
 
 /// A dump that is written to a spool file, part by part.
@@ -46,7 +46,7 @@ impl DumpWriter {
         Ok(DumpWriter { out, path, directory, bytes: 0, bytes_max, hasher, record })
     }
 
-    /// Writes the packages of `part`, which come after those before.
+    /// Writes the packages of `part`, which follow those before.
     pub(super) fn write(&mut self, part: &Catalogue, origin: &str) -> Result<(), SourceError> {
         let mut tails = HashMap::new();
         for package in &part.packages {
@@ -65,7 +65,7 @@ impl DumpWriter {
         Ok(())
     }
 
-    /// Ends the dump, which is of this time and has these names of bases beside it; returns it with a digest of all that it says.
+    /// Ends the dump, with this time and these further names of bases; returns it with a digest of all its content.
     pub(super) fn finish(
         mut self,
         now: i64,
@@ -76,7 +76,7 @@ impl DumpWriter {
         self.record.clear();
         self.record.extend_from_slice(if self.bytes == 0 { b"[\n]" } else { b"\n]" });
         self.put()?;
-        // They are not in the dump, and a change among them counts all the same.
+        // The dump does not have these names, but a change among them counts.
         let mut sorted: Vec<&String> = bases.iter().collect();
         sorted.sort();
         sorted.iter().for_each(|name| self.hasher.update(format!("\n{name}")));
@@ -86,7 +86,7 @@ impl DumpWriter {
         let arrival = Arrival {
             origin,
             bytes: self.bytes,
-            // Of most changes the tables do not say when they were made.
+            // The tables do not say when most changes were made.
             modified_at: time(now),
             path: self.path.to_path_buf(),
             file: Arc::new(file),
@@ -130,7 +130,7 @@ pub(super) fn records(catalogue: &Catalogue, except: &HashSet<i64>) -> io::Resul
     Ok(dump)
 }
 
-/// Writes one record; `tails` has what the packages of a base have in common at their end.
+/// Writes one record; `tails` has the ends of records that the packages of a base share.
 fn write_record(
     catalogue: &Catalogue,
     package: &Package,
@@ -179,7 +179,7 @@ fn write_record(
     Ok(())
 }
 
-/// What the packages of a base have in common after their own lists.
+/// The end of the records that the packages of a base share, after their own lists.
 fn tail(catalogue: &Catalogue, base: i64) -> io::Result<Vec<u8>> {
     let mut tail = Vec::new();
     for (list, key) in (0..).zip(BASE_LISTS) {
@@ -190,7 +190,7 @@ fn tail(catalogue: &Catalogue, base: i64) -> io::Result<Vec<u8>> {
     Ok(tail)
 }
 
-/// Writes what is only shown to those who ask for it by name, in the order in which it is read soonest.
+/// Writes the member `Larder`, in the order that is read fastest.
 fn write_unshown(
     catalogue: &Catalogue,
     package: &Package,
@@ -226,7 +226,7 @@ fn write_unshown(
         separator = ",";
     }
     out.extend_from_slice(if separator == "," { &b"}"[..] } else { b",\"Larder\":{}" });
-    // What has no end of it must not make the record one that nobody reads: of this package it is not known.
+    // An endless list must not make the record too large for readers, so this package has none of these members.
     if out.len() - start > UNSHOWN_BYTES_MAX {
         out.truncate(start);
     }
@@ -242,7 +242,7 @@ fn write_list(key: &str, texts: &[&str], out: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// What aurweb's interface shows: it decays by whole days, and has six decimal places.
+/// The popularity that aurweb's interface shows: it decays by whole days, and has six decimal places.
 fn popularity(stored: f64, updated: i64, now: i64) -> f64 {
     let days = (now - updated) / DAY_SECONDS;
     let decayed = stored * DECAY.powf(days.max(0) as f64);

@@ -48,8 +48,8 @@ fn text_of(news: Option<News>) -> String {
     }
 }
 
-/// A base is read with its rows of all tables, also of those that nobody has compared. What these had for a moment differs
-/// again once it is gone.
+/// A base is read with its rows in all tables, even those that were not compared. A value that they had only for a moment
+/// differs again once it is gone.
 #[tokio::test]
 async fn what_was_there_for_a_moment_is_read_again() {
     let Some(database) = database() else { return };
@@ -154,7 +154,7 @@ async fn rows_that_are_gone_for_a_moment_are_waited_for() {
     }
 }
 
-/// What has really gone is gone after the wait.
+/// Rows that stay away are gone after the wait.
 #[tokio::test]
 async fn rows_that_stay_away_are_believed() {
     let Some(database) = database() else { return };
@@ -179,7 +179,7 @@ async fn all_tables_are_read_after_some_intervals() {
     watch.poll(false).await.expect("an answer");
     watch.accepted();
     database.execute("aur", "UPDATE PackageDepends SET DepName = 'cream' WHERE PackageID = 11");
-    // The table has moved: what was compared is no longer new.
+    // The table has moved since, so the comparison is out of date.
     for _ in 0..5 {
         let text = text_of(watch.poll(false).await.expect("an answer"));
         assert!(!text.contains("cream"), "{text}");
@@ -187,7 +187,7 @@ async fn all_tables_are_read_after_some_intervals() {
     }
     assert_eq!(sent(&database, ALL_TABLES), 1);
     watch.set_interval(Duration::from_millis(10));
-    // Others that are still new may be read again meanwhile.
+    // Other new ones may be read again meanwhile.
     loop {
         let text = text_of(watch.poll(false).await.expect("an answer"));
         if text.contains("cream") {
@@ -199,7 +199,7 @@ async fn all_tables_are_read_after_some_intervals() {
     assert!(sent(&database, ALL_TABLES) >= 2);
 }
 
-/// Each day takes something of a popularity, without a change of a row: the database says of which bases.
+/// Popularities decay every day without a change of a row: the database says for which bases.
 #[tokio::test]
 async fn popularities_of_another_day_are_read_again() {
     let Some(database) = database() else { return };
@@ -222,7 +222,7 @@ async fn popularities_of_another_day_are_read_again() {
         let found: Vec<i64> = found.expect("an answer").bases.into_iter().collect();
         assert_eq!(found, expected, "{seconds}");
     }
-    // What is read of it is the popularity of that day.
+    // It is read with the popularity of that day.
     let later = now + 86_400 * 9;
     let part = Catalogue::read(&mut connection, stall, later, &[1]).await.expect("rows");
     let records = spool::records(&part, &HashSet::new()).expect("records");

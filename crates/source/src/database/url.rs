@@ -6,7 +6,7 @@ use std::str::FromStr;
 use reqwest::Url;
 use sqlx::mysql::MySqlConnectOptions;
 
-/// What such a URL looks like.
+/// The form of such a URL.
 const FORM: &str =
     "mysql://USER:PASSWORD@HOST/DATABASE or mysql://USER@localhost/DATABASE?socket=/PATH";
 /// The parameters that a URL may have.
