@@ -1,8 +1,8 @@
-//! The audit log: who was served or refused what by a policy, when, from where, and by which rule.
+//! The audit log: whom a policy served or refused which file, when, from which address, and by which rule.
 //!
 //! request -> [`Audit::note`], which never waits -> a bounded queue -> one thread -> lines of JSON in segments below the data
-//! directory -> [`Log::query`], newest first. What finds the queue full is counted and left out. The oldest segments are
-//! deleted when the log takes more bytes than it may, or is older.
+//! directory -> [`Log::query`], newest first. Entries that find the queue full are counted and left out. The oldest segments
+//! are deleted when the log exceeds its size, or when they are too old.
 
 mod pending;
 mod writer;
@@ -32,7 +32,7 @@ const SEGMENTS: u64 = 16;
 const SEGMENT_BYTES_MIN: u64 = 4096;
 const SEGMENT_BYTES_MAX: u64 = 8 << 20;
 
-/// Bytes that one query looks through; the next page goes on from there.
+/// Bytes that one query reads at most; the next page continues from there.
 const LOOKED_AT_BYTES_MAX: usize = 16 << 20;
 
 /// Queries that read at once; further ones wait.
@@ -42,7 +42,7 @@ const QUERIES_MAX: usize = 2;
 const PAGE_MAX: usize = 1000;
 const PAGE: usize = 100;
 
-/// How long a query waits for what is noted to be written.
+/// How long a query waits until earlier entries are written.
 const WRITE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How often a query looks whether the queue has room again.
@@ -51,7 +51,7 @@ const ROOM_LOOK: Duration = Duration::from_millis(10);
 /// Longest text of an entry, in characters.
 const TEXT_CHARS_MAX: usize = 500;
 
-/// What happened.
+/// The kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A policy refused something.
@@ -60,7 +60,7 @@ pub enum Event {
     Served,
     /// Something was served that a rule refuses, because of an exception.
     Excepted,
-    /// Something was served of which a rule warns.
+    /// A file with a warning was served.
     Warned,
     /// Somebody changed a policy.
     Changed,
@@ -86,11 +86,11 @@ impl Event {
 pub struct Entry {
     /// When it happened.
     pub at: Timestamp,
-    /// What happened.
+    /// The kind of event.
     pub event: Event,
     /// The index whose policy decided.
     pub index: String,
-    /// What was asked for.
+    /// The requested path.
     pub path: String,
     /// The file, or the version.
     pub what: String,
@@ -105,7 +105,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// With texts that are no longer than they may be: so the queue is bounded, too.
+    /// Cuts texts to their maximum length, so that the queue's memory is bounded, too.
     fn cut(mut self) -> Entry {
         for text in [&mut self.path, &mut self.what, &mut self.reason] {
             if let Some((end, _)) = text.char_indices().nth(TEXT_CHARS_MAX) {
@@ -147,16 +147,16 @@ pub struct Audit {
     has_served: bool,
     lost: IntCounter,
     queries: Turns,
-    /// The way to the thread, which is started for the first entry, or for those that are there.
+    /// The queue of the thread, which is started for the first entry, or for existing ones.
     queue: OnceLock<Option<SyncSender<Job>>>,
 }
 
 impl Audit {
-    /// Writes to `log`. With `has_served`, it also has what is served where a policy counts; `lost` counts entries that were left
-    /// out.
+    /// Writes to `log`. With `has_served`, it also notes files that are served where a policy counts; `lost` counts entries
+    /// that were left out.
     pub fn new(log: Log, has_served: bool, lost: IntCounter) -> Audit {
         let audit = Audit::of(log, has_served, lost);
-        // What is there becomes too old, also if nothing is noted.
+        // Existing entries become too old even if none is added.
         if audit.log.is_on() && audit.log.directory.is_dir() {
             audit.queue();
         }
@@ -171,7 +171,7 @@ impl Audit {
         self.queue.get_or_init(|| Writer::start(&self.log, &self.lost)).as_ref()
     }
 
-    /// Whether it has what is served where a policy counts, too.
+    /// Whether files that are served where a policy counts are noted, too.
     pub fn has_served(&self) -> bool {
         self.has_served && self.log.is_on()
     }
@@ -202,7 +202,8 @@ impl Audit {
         &self.queries
     }
 
-    /// The entries that the query means, as `shown` leaves them to who asks, with all that were noted before it. Blocks.
+    /// The entries that the query selects, after `shown` has removed what the reader may not see, including all that were noted
+    /// before. Blocks.
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -218,14 +219,14 @@ impl Audit {
                 job = unsent;
                 std::thread::sleep(ROOM_LOOK);
             }
-            // Without an answer, what is written is told.
+            // If the thread does not answer in time, the query reads what is written.
             _ = written.recv_timeout(until.saturating_duration_since(Instant::now()));
         }
         self.log.query(query, Timestamp::now(), shown)
     }
 }
 
-/// Which entries are wanted.
+/// A selection of entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     index: Option<String>,
@@ -245,19 +246,19 @@ pub struct Query {
 pub struct Found {
     /// The lines as JSON, as they were written.
     pub entries: Vec<Value>,
-    /// `before` of the next page; `None`: there is none.
+    /// `before` of the next page; `None` if there is none.
     pub next: Option<u64>,
 }
 
 impl Query {
-    /// The names of what a query may say.
+    /// The names of a query's parameters.
     pub const NAMES: [&str; 10] =
         ["index", "event", "rule", "who", "client", "what", "since", "until", "before", "limit"];
 
-    /// A query of these names and values.
+    /// A query with these names and values.
     ///
     /// # Errors
-    /// In words, an unknown name or a value that cannot be.
+    /// An unknown name or an invalid value, in words.
     pub fn of<T: AsRef<str>>(pairs: impl IntoIterator<Item = (T, T)>) -> Result<Query, String> {
         let mut query = Query::default();
         for (name, value) in pairs {
@@ -311,7 +312,7 @@ impl Query {
         let is = |wanted: &Option<String>, key| {
             wanted.as_ref().is_none_or(|wanted| *wanted == text(key))
         };
-        // An index is meant as the one that decided, and as the one that was asked.
+        // An index matches both as the one that decided and as the one that was asked.
         let is_of_index = self.index.as_ref().is_none_or(|index| {
             let asked = text("path").strip_prefix('/').and_then(|path| path.strip_prefix(&**index));
             *index == text("index") || asked.is_some_and(|it| it.is_empty() || it.starts_with('/'))
@@ -411,11 +412,11 @@ impl Log {
         let mut looked_at = 0;
         for (position, (first, path)) in segments.iter().enumerate().rev() {
             let text = match read_segment(path) {
-                // It has become too old meanwhile.
+                // The segment was deleted meanwhile, because it was too old.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 text => text?,
             };
-            // What a crash has cut off is no entry.
+            // A line that a crash has cut off is no entry.
             let lines = text.split(|byte| *byte == b'\n').rev();
             let found = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
             for mut entry in found {

@@ -15,7 +15,7 @@ impl<'audit> Pending<'audit> {
         Pending { audit, entries: Vec::new() }
     }
 
-    /// What is about to be committed, in place of what was not.
+    /// Replaces the entries that will be noted, because the earlier ones were not committed.
     pub fn set(&mut self, entries: Vec<Entry>) {
         self.entries = entries;
     }

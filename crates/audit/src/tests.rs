@@ -1,4 +1,4 @@
-//! The audit log: what is found of it, its bounds, and what is left out.
+//! The audit log: its queries, its bounds, and entries that are left out.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -73,7 +73,7 @@ fn the_log_keeps_within_its_bytes() {
     let directory = tempfile::tempdir().expect("a directory");
     let audit = audit(directory.path(), 128 << 10);
     for number in 0..3000 {
-        // It waits for the thread now and then, so that nothing is left out.
+        // It waits for the thread from time to time, so that no entry is left out.
         if number % 1000 == 0 {
             audit.query(&Query::default(), |_| {}).expect("a log");
         }
@@ -95,7 +95,7 @@ fn what_cannot_be_written_is_counted() {
     fs::write(&place, "").expect("a file");
     let blocked = audit(&place, 1 << 20);
     blocked.note(entry("one", Event::Refused, Timestamp::now()));
-    // The query comes after it.
+    // The query waits for the entries before it.
     drop(blocked.query(&Query::default(), |_| {}));
     assert_eq!(blocked.lost(), 1);
     let off = audit(&directory.path().join("off"), 0);
@@ -127,7 +127,7 @@ fn a_segment_that_cannot_be_written_makes_no_further_ones() {
     let names = || fs::read_dir(directory.path()).expect("a directory").count();
     assert_eq!(names(), 1, "the segment that failed is tried again");
     fs::remove_file(&full).expect("a link");
-    // What a failed write has left is no entry, and hides none.
+    // The rest of a failed write is no entry, and hides none.
     fs::write(&full, "{\"id\":3,\"at\":").expect("a file");
     assert!(writer.append(&line("four", 4), 1));
     assert!(writer.append(&line("five", 5), 1));

@@ -1,7 +1,7 @@
 //! [`Writer`]: the thread that writes the log into segments, and deletes those that are too old or too many.
 //!
-//! A segment that cannot be written stays the newest one, so that a full disk makes no further files. What a failed write
-//! left in it is cut off, or ends with a line of its own, which is no entry.
+//! A segment that cannot be written stays the newest one, so that a full disk makes no further files. The rest of a failed
+//! write is cut off, or becomes a separate line, which is no entry.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -19,7 +19,7 @@ use super::{Job, Log, QUEUE_MAX, SEGMENT_BYTES_MIN, read_segment};
 /// Entries that are written at once.
 const WRITTEN_AT_ONCE: usize = 256;
 
-/// How often what is too old is looked for, where nothing is written.
+/// How often old segments are looked for while nothing is written.
 const PRUNE_PAUSE: Duration = Duration::from_secs(24 * 3600);
 
 /// The thread that writes.
@@ -33,9 +33,9 @@ pub(super) struct Writer {
 /// The newest segment.
 struct Segment {
     path: PathBuf,
-    /// `None`: it has to be opened again, after a failed write.
+    /// `None` after a failed write: it has to be opened again.
     file: Option<File>,
-    /// Its size, as far as it was written.
+    /// Its size without the rest of a failed write.
     bytes: u64,
 }
 
@@ -52,7 +52,7 @@ impl Writer {
         started.ok().map(|_| sender)
     }
 
-    /// A writer that goes on after what is there.
+    /// A writer that continues the existing log.
     pub(super) fn open(log: Log) -> Writer {
         let newest = log.segments().unwrap_or_default().pop();
         let next_id = newest.map_or(1, |(first, path)| {
@@ -134,7 +134,7 @@ impl Writer {
                 Ok(())
             }
             Err(error) => {
-                // If that fails as well, the next write begins with a line of its own.
+                // If that fails as well, the next write begins on a new line.
                 _ = file.set_len(segment.bytes);
                 segment.file = None;
                 Err(error)
@@ -185,7 +185,7 @@ impl Writer {
     }
 }
 
-/// A segment to be appended to. Nobody but the server's own user reads who asked for what.
+/// Opens a segment for appending. Only the server's own user may read it.
 fn opened(path: &std::path::Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }

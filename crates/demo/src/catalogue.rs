@@ -74,7 +74,7 @@ const ATTESTING: &[(usize, &str, usize)] = &[
     (APPLICATION, "keyring-attestd", PLAIN),
 ];
 
-/// That word. No other name contains it.
+/// The word that tests search for. No other name contains it.
 pub(crate) const ATTEST: &str = "attest";
 
 /// A package base: one recipe for one package, or for several when it is split.

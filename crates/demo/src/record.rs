@@ -86,7 +86,7 @@ pub(crate) fn write_all(
     out.write_all(b"\n]")
 }
 
-/// What the packages of one base have in common.
+/// What the packages of one base share.
 struct Shared<'a> {
     base: &'a Base,
     ecosystem: &'static Ecosystem,

@@ -1,7 +1,7 @@
 //! The generated catalogue as SQL: aurweb's tables, filled from the dump as it is written.
 //!
-//! bytes of a dump -> [`SqlWriter`] -> a line for each record -> rows -> `INSERT` statements of many rows. The tables have
-//! what a dump lacks as well: package bases without a package, open requests, who pushed, architectures, and descriptions of
+//! bytes of a dump -> [`SqlWriter`] -> a line for each record -> rows -> `INSERT` statements of many rows. The tables also have
+//! what a dump lacks: package bases without a package, open requests, the last packager, architectures, and descriptions of
 //! optional dependencies.
 
 use std::collections::{HashMap, HashSet};
@@ -10,9 +10,9 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
-/// aurweb's tables, as far as its metadata is made of them.
+/// The part of aurweb's tables that its metadata is made of.
 pub const AURWEB_SCHEMA: &str = include_str!("aurweb.sql");
-/// The rows of a table are written when there are this many bytes of them.
+/// The rows of a table are written when they have this many bytes.
 const STATEMENT_BYTES: usize = 256 << 10;
 /// Every base with this many before it has an open request.
 const REQUEST_EVERY: usize = 40;
@@ -76,7 +76,7 @@ impl<W: Write> SqlWriter<W> {
         })
     }
 
-    /// Writes what is left.
+    /// Writes the remaining rows.
     pub fn finish(mut self) -> io::Result<W> {
         self.line_ended()?;
         self.write_rows()?;
@@ -133,7 +133,7 @@ impl<W: Write> SqlWriter<W> {
                             "OptDepends" => quoted(&format!("for what {name} can do")),
                             _ => "NULL".to_owned(),
                         };
-                        // A name that comes again is for another architecture.
+                        // A repeated name is for another architecture.
                         let arch = if names.insert(name) { "NULL" } else { "'aarch64'" };
                         let _ = write!(row, ",{description},{arch}");
                     }

@@ -1,7 +1,7 @@
-//! Articles as a folder of files: which file an article is, and what a file alone does not say.
+//! Articles as a folder of files: which file an article becomes, and what the file alone does not say.
 //!
-//! names and media types -> [`Layout`] -> paths below the folder, and a [`Manifest`] of what the paths do not tell. The other
-//! way round: paths -> [`Names`] -> articles. No name leads out of the folder, and no two meet in one file.
+//! names and media types -> [`Layout`] -> paths below the folder, and a [`Manifest`] of what the paths do not say. In the other
+//! direction: paths -> [`Names`] -> articles. No path leaves the folder, and no two names share a file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 use article::{ArticleName, ArticleNameError, of_name};
 use serde::{Deserialize, Serialize};
 
-/// The file with what others do not say.
+/// The file with what the other files do not say.
 pub(crate) const MANIFEST: &str = "larder-articles.json";
 
 /// Bytes of that file.
@@ -36,7 +36,7 @@ pub(crate) struct Manifest {
     pub(crate) is_unfinished: bool,
 }
 
-/// What a file of the folder is an attachment of.
+/// The article that a file of the folder is attached to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AttachedEntry {
     /// The name of the article.
@@ -45,7 +45,7 @@ pub(crate) struct AttachedEntry {
     pub(crate) name: String,
 }
 
-/// What a file is.
+/// The article in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// The name of the article.
@@ -75,10 +75,10 @@ impl LeftOut {
     }
 }
 
-/// The folder of names that a prefix means, with a slash at its end; empty for none. So what follows it is a path below it.
+/// The folder of names for a prefix, with a trailing slash; empty for none. So what follows it is a path below it.
 ///
 /// # Errors
-/// If no article's name begins so.
+/// If no article's name can begin so.
 pub(crate) fn whole_prefix(prefix: &str) -> Result<String, ArticleNameError> {
     if prefix.is_empty() {
         return Ok(String::new());
@@ -102,7 +102,7 @@ fn above(path: &str) -> impl Iterator<Item = &str> {
 /// The files that articles become.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
-    /// What is taken, folded: true for a file.
+    /// Paths that are taken, folded: true for a file.
     taken: BTreeMap<String, bool>,
 }
 
@@ -110,16 +110,16 @@ impl Layout {
     /// The path for an article's file.
     ///
     /// # Errors
-    /// Why the path is refused: no file can have it beside the files that were placed before.
+    /// Why the path is refused: it conflicts with the files that were placed before.
     pub(crate) fn place(&mut self, name: &str, essence: &str) -> Result<String, String> {
         self.take(path_of(name, essence))
     }
 
     /// The path for an attachment of the article whose path is `article`: beside the article, so that its links work on a disk,
-    /// too; in a folder of its own if that path is taken.
+    /// too; in a separate folder if that path is taken.
     ///
     /// # Errors
-    /// Why the path is refused: no file can have it beside the files that were placed before.
+    /// Why the path is refused: it conflicts with the files that were placed before.
     pub(crate) fn place_attached(&mut self, article: &str, name: &str) -> Result<String, String> {
         let folder = article.rsplit_once('/').map_or("", |(folder, _)| folder);
         let slash = if folder.is_empty() { "" } else { "/" };
@@ -164,7 +164,7 @@ impl Layout {
     }
 }
 
-/// The path that a name wants: itself, where it says what the file is.
+/// The preferred path of a name: the name itself, if its extension says the media type.
 fn path_of(name: &str, essence: &str) -> String {
     let told = ArticleName::parse(name).ok().and_then(|name| of_name(&name));
     let ending = match essence {
@@ -189,7 +189,7 @@ fn path_of(name: &str, essence: &str) -> String {
 /// The articles that files become.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// The paths that names come from, by the names without what some file systems do not tell apart.
+    /// The paths that names come from, by the names in the form that some file systems cannot distinguish.
     taken: BTreeMap<String, String>,
 }
 
@@ -224,7 +224,7 @@ impl Names {
 mod tests {
     use super::*;
 
-    /// Names as `name type`; what becomes of them.
+    /// Places names, given as `name type`, and compares the paths.
     #[track_caller]
     fn check(names: &[(&str, &str)], expected: &[&str]) {
         let mut layout = Layout::default();

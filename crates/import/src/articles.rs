@@ -1,8 +1,8 @@
 //! Imports a folder of Markdown with its files: each file becomes an article, or the next version of one.
 //!
-//! folder -> paths -> names ([`crate::article_folder`]) -> bytes read and described -> hundreds of articles a commit. A file
-//! whose bytes and media type the article has already writes nothing. Files that the manifest of an export calls attachments are
-//! added to their articles after these are imported. Symbolic links are not followed.
+//! folder -> paths -> names ([`crate::article_folder`]) -> bytes read and described -> hundreds of articles a commit. If the
+//! article has a file's bytes and media type already, nothing is written. Attachments in the manifest of an export are added to
+//! their articles after these are imported. Symbolic links are not followed.
 
 mod attachments;
 
@@ -42,7 +42,7 @@ const PIECE_BYTES: usize = 1 << 20;
 pub struct ArticlesImport {
     /// The folder.
     pub directory: PathBuf,
-    /// The folder of names that they go to; empty for none.
+    /// The folder of names that the articles go to; empty for none.
     pub prefix: String,
     /// Whom the history names.
     pub author: String,
@@ -52,7 +52,7 @@ pub struct ArticlesImport {
     pub is_dry_run: bool,
 }
 
-/// What an import of articles did.
+/// The outcome of an import of articles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ArticlesReport {
     /// Whether nothing was written.
@@ -112,7 +112,7 @@ impl fmt::Display for ArticlesReport {
     }
 }
 
-/// What is in the folder.
+/// The contents of the folder.
 #[derive(Debug, Default)]
 struct Listing {
     /// Paths below the folder, with `/` between their parts, in order.
@@ -140,7 +140,7 @@ pub async fn import_articles(
     let import = &ArticlesImport { prefix: whole_prefix(&import.prefix)?, ..import.clone() };
     let directory = import.directory.clone();
     let listing = tokio::task::spawn_blocking(move || listed(&directory)).await??;
-    // A mistyped path should not make another store, nor does one that nobody can write to.
+    // Neither a mistyped path nor an unwritable directory must make another store.
     if writer::is_missing(config) {
         bail!("there is no store in {}: `larder init` makes one", config.database());
     }
@@ -196,7 +196,8 @@ async fn everything(
                 }
             };
             let next = Arrived { path, name, content };
-            // What is the same is kept already. What is refused is decided here, as its bytes are not kept for a later decision.
+            // An unchanged text needs no blob. A refused one is decided here, because its bytes are not kept for a later
+            // decision.
             match (state(&writer.stored().articles, &next), staged) {
                 (State::Refused(why), _) => report.left_out.push(LeftOut::new(next.path, why)),
                 (State::Wanted(_), Some(staged)) => {
@@ -238,11 +239,11 @@ fn place_of(entry: &AttachedEntry, prefix: &str) -> Result<(ArticleName, Attachm
     Ok((article, AttachmentName::parse(&entry.name).map_err(|error| error.to_string())?))
 }
 
-/// What is there already.
+/// The article has this text already.
 enum State {
     /// The file's content.
     Same,
-    /// Something else, or nothing: the file becomes the version after this one.
+    /// It has another text, or none: the file becomes the version after this one.
     Wanted(Revision),
     /// Nothing that an import may write over.
     Refused(String),
@@ -309,7 +310,7 @@ fn write(
     Ok(done)
 }
 
-/// Makes redirects of the manifest; those that are there stay.
+/// Makes redirects of the manifest; existing ones stay.
 fn redirect(
     import: &ArticlesImport,
     redirects: &[(&String, &String)],
@@ -343,8 +344,8 @@ fn redirect(
     Ok(done)
 }
 
-/// Opens the file at `path` below `directory`. What has become a link, or a pipe, since it was listed, is neither followed nor
-/// waited for; nor is a folder above it.
+/// Opens the file at `path` below `directory`. If it, or a folder above it, has become a link since it was listed, that is not
+/// followed; if it has become a pipe, this does not wait.
 fn opened(directory: &Path, path: &str) -> io::Result<File> {
     let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut place = rustix::fs::open(directory, folder, Mode::empty())?;
@@ -361,7 +362,7 @@ fn opened(directory: &Path, path: &str) -> io::Result<File> {
     }
 }
 
-/// Reads a file: what it is, and its bytes, which are kept nowhere yet.
+/// Reads a file: its facts, and its bytes, which are not stored yet.
 async fn read(
     directory: &Path,
     path: &str,
@@ -375,7 +376,7 @@ async fn read(
     Ok((described(inspector, digest, name, content_type)?, staged))
 }
 
-/// Reads a file of at most `bytes_max` bytes, the bound that `setting` names: what is known of its text, its digest, its size, and
+/// Reads a file of at most `bytes_max` bytes, the bound that `setting` names: facts about its text, its digest, its size, and
 /// the spooled blob, which is not stored yet.
 async fn bytes_of(
     directory: &Path,
@@ -416,7 +417,7 @@ async fn bytes_of(
     Ok((inspector, hasher.finish(), size_bytes, staged))
 }
 
-/// What an article of this name is that came without a media type, as for one that was sent.
+/// The facts about an article with this name that came without a media type, as for a write.
 pub(crate) fn described(
     inspector: Inspector,
     digest: Digest,
@@ -430,7 +431,7 @@ pub(crate) fn described(
     Ok(inspector.finish(digest, content_type)?)
 }
 
-/// What is below `directory`.
+/// Lists the files below `directory`.
 fn listed(directory: &Path) -> anyhow::Result<Listing> {
     if directory.is_file() {
         bail!("`{}` is a file: the folder that contains it was expected", directory.display());
@@ -471,7 +472,7 @@ fn listed(directory: &Path) -> anyhow::Result<Listing> {
             );
         }
     } else if let Some(it) = listing.left_out.iter().find(|it| it.what == MANIFEST) {
-        // Without it, articles would get other names.
+        // Without the manifest, articles would get other names.
         bail!("`{}` cannot be read: {}", directory.join(MANIFEST).display(), it.why);
     }
     listing.files.sort();

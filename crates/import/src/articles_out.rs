@@ -1,7 +1,7 @@
-//! Exports articles as a folder of Markdown with its files, which `import-articles` reads.
+//! Exports articles as a folder of Markdown with attachments, which `import-articles` reads.
 //!
 //! the store -> articles, each as it is now -> paths ([`crate::article_folder`]) -> files, and a manifest of what their paths
-//! do not say. The folder is new: nothing that is there is written over, and no link is followed.
+//! do not say. The folder must be new: no existing file is overwritten, and no link is followed.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File};
@@ -35,14 +35,14 @@ pub struct ArticlesExport {
     pub prefix: String,
 }
 
-/// What an export did.
+/// The outcome of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ExportReport {
     /// Articles that are files now.
     pub articles: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// Names that lead to one of them.
+    /// Names that redirect to one of them.
     pub redirects: u64,
     /// Attachments of these articles.
     pub attachments: u64,
@@ -121,7 +121,7 @@ async fn everything(
         let rest = article.name.as_str().strip_prefix(&export.prefix)?;
         (!rest.is_empty()).then_some((rest, article))
     });
-    // If the export is interrupted, the folder says so: without the rest of this file, an import would use other names.
+    // If the export is interrupted, the manifest says so: an import would use wrong names without the rest of it.
     write_manifest(export, &Manifest { is_unfinished: true, ..Manifest::default() })?;
     let mut with_files = Vec::new();
     let progress = Progress::on_terminal();
@@ -145,7 +145,7 @@ async fn everything(
         };
         let content = article.latest().and_then(|latest| latest.content());
         let Some(content) = content else {
-            // One that cannot be read is not one that was deleted.
+            // An unreadable revision does not count as a deletion.
             if !article.unreadable().is_empty() {
                 let why = "its latest version cannot be read here";
                 report.left_out.push(LeftOut::new(rest, with_attachments(why)));
@@ -239,7 +239,7 @@ fn write_manifest(export: &ArticlesExport, manifest: &Manifest) -> anyhow::Resul
         return fs::remove_file(&place).with_context(unwritable);
     }
     let text = text_of(manifest, MANIFEST_BYTES_MAX)?;
-    // A hidden file, since an import passes over these.
+    // A hidden file, because an import ignores these.
     let new = export.directory.join(format!(".{MANIFEST}.new"));
     let mut file = File::create_new(&new).with_context(unwritable)?;
     file.write_all(&text).with_context(unwritable)?;

@@ -88,9 +88,9 @@ impl fmt::Debug for Credentials {
 pub struct Endpoints {
     /// The name of the index in clients' files: `user-index`.
     pub name: String,
-    /// Where installers look for packages.
+    /// The URL where installers look for packages.
     pub simple: Url,
-    /// Where uploads are sent; `None` for a mirror.
+    /// The URL that uploads are sent to; `None` for a mirror.
     pub submit: Option<Url>,
 }
 
@@ -170,7 +170,7 @@ fn endpoints(index: &Url, result: &Value) -> anyhow::Result<Endpoints> {
     Ok(Endpoints { name, simple, submit: place("pypisubmit").transpose()? })
 }
 
-/// Where the files of clients are.
+/// The places of clients' files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Places {
     /// Each client's usual place for a person's settings.
@@ -220,20 +220,20 @@ impl Places {
     }
 }
 
-/// What is to become of clients.
+/// How clients should be configured.
 #[derive(Clone, Debug)]
 pub struct Wish {
-    /// Which clients.
+    /// The clients.
     pub tools: BTreeSet<Tool>,
-    /// Where their files are.
+    /// The places of their files.
     pub places: Places,
     /// A project's `pyproject.toml`, which names the index as well.
     pub project: Option<PathBuf>,
-    /// Whether the index takes the place of the public one, instead of being beside it.
+    /// Whether the index replaces the public one, or is used beside it.
     pub is_only: bool,
 }
 
-/// What is to be written for these clients, each file once, and only if it changes.
+/// The changes for these clients, one for each file that has to change.
 ///
 /// # Errors
 /// If a file cannot be read, or if its client could not parse it either.
@@ -252,7 +252,7 @@ pub fn changes(
     };
     for tool in tools {
         match tool {
-            // pip takes the highest version, from any of its indexes: no setting beside the public index is safe.
+            // pip takes the highest version of all its indexes, so no setting beside the public index is safe.
             Tool::Pip if !is_only => {}
             Tool::Pip => {
                 let path = places.file(None, "pip/pip.conf", "pip.conf");
@@ -291,7 +291,7 @@ pub fn changes(
     }
     if let Some(path) = project {
         let is_meant = |tool| tools.contains(&tool);
-        // One file, and so one change of it.
+        // All of it goes into one file, and so is one change.
         changes.push(change(path.clone(), &|text| {
             let mut text = text.to_owned();
             if is_meant(Tool::Uv) {
@@ -306,7 +306,7 @@ pub fn changes(
     Ok(changes)
 }
 
-/// What else is to be done by hand for a client: lines to read, and to copy.
+/// What else a person has to do for a client: lines to read, and to copy.
 pub fn advice(tool: Tool, endpoints: &Endpoints, wish: &Wish) -> Vec<String> {
     let name = &endpoints.name;
     let Endpoints { simple, submit, .. } = endpoints;

@@ -1,4 +1,5 @@
-//! `larder import-osv`: a zip of OSV records, a folder of them, or one of them, for the policies of indexes and for `/+osv/`.
+//! `larder import-osv`: imports a zip of OSV records, a folder of them, or a single one, for the policies of indexes and for
+//! `/+osv/`.
 //!
 //! FILE or DIR -> one zip beside the place of the imported bundle -> read whole by [`pypi::osv::Bundle`], as the server reads it ->
 //! renamed to its place, where a running server notices it, and a stopped one finds it.
@@ -17,30 +18,30 @@ use state::maintenance::Progress;
 use state::setup;
 use state::text::counted;
 
-/// Most files that are named of those that are left out.
+/// How many left-out files are named.
 const NAMED_MAX: usize = 20;
 
-/// What is imported.
+/// What to import.
 #[derive(Clone, Debug)]
 pub struct OsvImport {
     /// A zip of records, a record, or a folder in which there are records.
     pub path: PathBuf,
     /// Everything is read and checked, and nothing is written.
     pub is_dry_run: bool,
-    /// It counts even if it has less than half of the records of the one that was imported before.
+    /// Whether to accept less than half of the records of the previous import.
     pub is_shrinking: bool,
 }
 
-/// What an import brought.
+/// The outcome of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OsvReport {
     /// Whether nothing was written.
     pub is_dry_run: bool,
     /// The records that were read, withdrawn ones included.
     pub records: usize,
-    /// Those of them that are about malware, and not withdrawn.
+    /// The records about malware that are not withdrawn.
     pub malware: usize,
-    /// Those of them that are about vulnerabilities, and not withdrawn.
+    /// The records about vulnerabilities that are not withdrawn.
     pub vulnerabilities: usize,
     /// The projects that they name.
     pub projects: usize,
@@ -78,10 +79,11 @@ impl fmt::Display for OsvReport {
     }
 }
 
-/// Puts records in the place of those that were imported before. This blocks. What cannot be read is left out and named.
+/// Replaces the previously imported records. This blocks. What cannot be read is left out and named.
 ///
 /// # Errors
-/// What cannot be read or written, with its path; if there is no record in it; and if the configuration names another source.
+/// Files that cannot be read or written, with their paths; if there is no record; and if the configuration names another
+/// source.
 pub fn import_osv(config: &Config, import: &OsvImport) -> anyhow::Result<OsvReport> {
     if let Some(source) = &config.advisories.source {
         let other = match source {
@@ -109,7 +111,7 @@ pub fn import_osv(config: &Config, import: &OsvImport) -> anyhow::Result<OsvRepo
     done
 }
 
-/// Makes the bundle beside its place, and renames it.
+/// Writes the bundle beside its place, and renames it.
 fn write(
     place: &Path,
     config: &Config,
@@ -133,7 +135,7 @@ fn write(
         Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
         outcome => outcome.with_context(|| lock_path.display().to_string())?,
     }
-    // Of an import that was killed, this is what stays, until the next one.
+    // An import that is killed leaves this file, until the next one.
     let aside = place.with_extension("part");
     let opened = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&aside);
     let file = opened.with_context(|| aside.display().to_string())?;
@@ -228,10 +230,10 @@ fn read(file: &File, progress: Option<&Progress>) -> anyhow::Result<Bundle<FileR
     Ok(bundle)
 }
 
-/// Refuses a bundle that has lost most of the records of the one before: more likely a part of it is missing.
+/// Refuses a bundle with less than half of the previous records: probably a part of it is missing.
 fn check_size(bundle: &Bundle<FileReader>, config: &Config) -> anyhow::Result<()> {
     let Ok(before) = File::open(config.imported_advisories()) else { return Ok(()) };
-    // One that cannot be read has nothing to lose.
+    // If the previous one cannot be read, there is nothing to lose.
     let Ok(before) = read(&before, None) else { return Ok(()) };
     let (before, after) = (before.advisories.len(), bundle.advisories.len());
     ensure!(
@@ -296,7 +298,7 @@ fn records_below(root: &Path, left_out: &mut Vec<String>) -> anyhow::Result<Vec<
     Ok(records)
 }
 
-/// Whether a zip can have the path as it is.
+/// Whether a zip can have the path unchanged.
 fn is_plain(path: &Path) -> bool {
     let is_fit = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._/".contains(byte);
     path.as_os_str().as_encoded_bytes().iter().all(is_fit)

@@ -1,4 +1,4 @@
-//! [`Report`]: what an import did, and each thing that it did not import, by name.
+//! [`Report`]: what an import did, and by name each item that it did not import.
 
 use std::fmt;
 

@@ -21,15 +21,15 @@ pub(super) struct Writer {
     state: State,
 }
 
-/// What is decided on.
+/// The state that is decided on.
 enum State {
     /// The store's own.
     Real(Follower<Stored>),
-    /// That of a dry run.
+    /// The state of a dry run.
     Trial(Stored),
 }
 
-/// What is said where the store takes nothing more.
+/// The message if the store accepts no more commits.
 const STOPPED: &str = "the import stopped; run it again to continue";
 
 /// Changes to be committed together.
@@ -77,12 +77,12 @@ impl Writer {
         }
     }
 
-    /// Where bytes are stored; `None` in a dry run.
+    /// The store for bytes; `None` in a dry run.
     pub(super) fn blobs(&self) -> Option<&BlobStore> {
         self.readable_blobs().filter(|_| matches!(self.state, State::Real(_)))
     }
 
-    /// Where bytes can be read; `None` in a dry run without a store.
+    /// The store to read bytes from; `None` in a dry run without a store.
     pub(super) fn readable_blobs(&self) -> Option<&BlobStore> {
         self.store.as_ref().map(|store| &store.blobs)
     }
@@ -106,8 +106,8 @@ impl Writer {
         })
     }
 
-    /// Makes a plan and commits it, and makes it anew where another process wrote first; returns what `decide` says
-    /// of the plan that was committed.
+    /// Makes a plan and commits it, and makes it again if another process wrote first; returns the result of `decide` for the
+    /// plan that was committed.
     ///
     /// # Errors
     /// Those of `decide` and of the store.

@@ -7,7 +7,7 @@ use ammonia::{Builder, UrlRelative};
 
 use crate::ID_PREFIX;
 
-/// Elements that may stand in a text.
+/// Elements that a text may have.
 pub(crate) const TAGS: [&str; 49] = [
     "a",
     "abbr",
@@ -63,7 +63,7 @@ pub(crate) const TAGS: [&str; 49] = [
 /// Further elements, which only HTML has.
 const MORE_TAGS: [&str; 2] = ["tfoot", "wbr"];
 
-/// Classes, all of them ours.
+/// Allowed classes, all of them ours.
 const CLASSES: [(&str, &[&str]); 4] = [
     ("a", &["missing"]),
     ("td", &["center", "right"]),
@@ -98,7 +98,7 @@ static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     builder
 });
 
-/// As much of this HTML as is allowed.
+/// The allowed part of this HTML.
 pub(crate) fn clean(html: &str) -> String {
     CLEANER.clean(html).to_string()
 }

@@ -11,11 +11,11 @@ const BYTES_MAX: usize = 1 << 20;
 /// Lines of both texts together.
 const LINES_MAX: usize = 20_000;
 
-/// Lines that are compared by words, each with the one that takes its place, and how long they may be together.
+/// Lines that are compared word by word with the line that replaces each, and how long they may be together.
 const PAIRS_MAX: usize = 300;
 const PAIR_BYTES_MAX: usize = 2_000;
 
-/// What two texts have in common, and what not.
+/// The common and the different lines of two texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// The places that differ, each with some lines around it; empty if the texts are the same.
@@ -31,7 +31,7 @@ pub struct Comparison {
 pub enum Block {
     /// Lines of both.
     Same(Vec<Line>),
-    /// Lines of the first, in whose place the second has others. One side may have none.
+    /// Lines of the first text that the second one replaces by others. One side may have none.
     Changed {
         /// Lines of the first.
         old: Vec<Cell>,
@@ -47,7 +47,7 @@ pub struct Line {
     pub old: usize,
     /// Its number in the second text, from 1.
     pub new: usize,
-    /// Without its end.
+    /// The text without its line end.
     pub text: String,
 }
 
@@ -63,7 +63,7 @@ pub struct Cell {
 /// A part of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Whether the other text has something else here, where the rest of the line is similar.
+    /// Whether the other text differs here, in an otherwise similar line.
     pub is_changed: bool,
     /// The part.
     pub text: String,
@@ -169,7 +169,7 @@ fn whole(at: usize, line: &str) -> Cell {
     Cell { number: at + 1, pieces: vec![piece(without_end(line), false)] }
 }
 
-/// What differs within two lines; nothing is marked where they have little in common.
+/// The differences within two lines; nothing is marked if they have little in common.
 fn by_words(old: &str, new: &str) -> (Vec<Piece>, Vec<Piece>) {
     let (old, new) = (without_end(old), without_end(new));
     let unmarked = || (vec![piece(old, false)], vec![piece(new, false)]);

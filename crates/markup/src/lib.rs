@@ -1,4 +1,4 @@
-//! What strangers write, as HTML that a page of ours can hold: Markdown, reStructuredText, HTML and plain text.
+//! Turns texts of strangers into HTML that is safe in our pages: Markdown, reStructuredText, HTML and plain text.
 //!
 //! ```text
 //! Markdown ─► pulldown-cmark ─┐
@@ -7,12 +7,12 @@
 //! plain text ─────────────────┘                                                    └► Rendered::contents
 //! ```
 //!
-//! `clean` is the one sanitiser: it parses what it is given as browsers do, and keeps what a list allows. `tidy` comes
-//! first because a browser's way to parse takes quadratic time where elements are not closed or nested a thousand deep;
-//! what it hands on is closed in order and never deeper than a bound. It also makes the headings, lists, tables and links
-//! fit a page that already has a title. Everything takes time in proportion to the input, of which there is a bound.
+//! `clean` is the one sanitiser: it parses HTML as browsers do, and keeps what a list allows. `tidy` comes first because that
+//! parsing takes quadratic time if elements are not closed or nested a thousand deep; its output is closed in order and never
+//! deeper than a bound. It also makes the headings, lists, tables and links fit a page that already has a title. Everything
+//! takes time in proportion to the input, which is bounded.
 //!
-//! [`compare()`] tells two texts apart by lines, for people. Nothing here does I/O or knows HTTP.
+//! [`compare()`] compares two texts line by line, for people. Nothing here does I/O or knows HTTP.
 
 mod clean;
 mod compare;
@@ -35,12 +35,12 @@ pub enum Format {
     RestructuredText,
     /// HTML.
     Html,
-    /// Text as it is.
+    /// Plain text.
     Plain,
 }
 
 impl Format {
-    /// The format that a media type names; `None` if it is not one that is shown as a page.
+    /// The format of a media type; `None` if it is not shown as a page.
     pub fn of_media_type(media_type: &str) -> Option<Format> {
         let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         Some(match essence.as_str() {
@@ -53,14 +53,14 @@ impl Format {
     }
 }
 
-/// Where a link leads.
+/// The target of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// To a page of this server, by its path.
+    /// A page of this server, by its path.
     Page(String),
-    /// To a page of this server that does not exist (yet); it is marked.
+    /// A page of this server that does not exist (yet); the link is marked.
     Missing(String),
-    /// To a picture on this server. A link to it stays a link; a picture that names it is shown.
+    /// A picture on this server. A link to it stays a link; an embedded picture is shown.
     Picture(String),
 }
 
@@ -72,7 +72,7 @@ pub type Resolve<'a> = &'a (dyn Fn(&str) -> Option<Target> + Sync);
 pub struct Options<'a> {
     /// The level of the highest heading, 2 to 6: one below the heading that the text is shown under.
     pub heading_level: u8,
-    /// Where relative links lead.
+    /// Resolves relative links.
     pub resolve: Resolve<'a>,
     /// Whether `[[name]]` is a link in Markdown.
     pub wiki_links: bool,
@@ -98,13 +98,13 @@ impl fmt::Debug for Options<'_> {
 /// A text as HTML.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendered {
-    /// HTML that can stand in a page: from the sanitiser's list of elements, nothing that runs, nothing that is loaded.
+    /// HTML that is safe in a page: only elements of the sanitiser's list; it runs no scripts and loads nothing.
     pub html: String,
     /// The heading that was left out, not escaped: see [`Options::takes_title`].
     pub title: Option<String>,
     /// Its headings, at most [`CONTENTS_MAX`].
     pub contents: Vec<Heading>,
-    /// Whether the text was longer than is shown.
+    /// Whether the text was longer than what is shown.
     pub is_cut: bool,
 }
 
@@ -122,10 +122,10 @@ pub struct Heading {
 /// Bytes of a text that are shown; the rest is cut off.
 pub const INPUT_BYTES_MAX: usize = 256 << 10;
 
-/// Bytes of HTML that are made of it.
+/// Bytes of HTML of one text at most.
 const OUTPUT_BYTES_MAX: usize = 2 << 20;
 
-/// Bytes of HTML after which a format is not translated any further: part of it may not be shown.
+/// Bytes of HTML after which conversion stops: part of them may not be shown.
 const WRITTEN_BYTES_MAX: usize = 2 * OUTPUT_BYTES_MAX;
 
 /// Bytes of an address; a longer one is no link.
@@ -134,10 +134,10 @@ const HREF_BYTES_MAX: usize = 2_048;
 /// Lines of a table of contents.
 pub const CONTENTS_MAX: usize = 200;
 
-/// What every `id` of a text begins with: none is one of the page's own.
+/// The prefix of every `id` in a text, so that none is one of the page's own.
 pub const ID_PREFIX: &str = "u-";
 
-/// The addresses that a text links to, as they are written: each once, at most `count_max`, of as much of it as is shown.
+/// The addresses that a text links to, as they are written: each once, at most `count_max`, from the part that is shown.
 pub fn links(text: &str, format: Format, count_max: usize) -> Vec<String> {
     let (text, _) = cut(text);
     let html: Cow<'_, str> = match format {
@@ -154,7 +154,7 @@ pub fn links(text: &str, format: Format, count_max: usize) -> Vec<String> {
 /// The text as HTML.
 pub fn render(text: &str, format: Format, options: &Options<'_>) -> Rendered {
     let (text, is_cut) = cut(text);
-    // A browser would take it for the end of the text, or show a sign for what is missing.
+    // A browser would take it for the end of the text, or show a replacement character.
     let text: Cow<'_, str> =
         if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() };
     let (html, is_translated_in_part) = match format {
@@ -177,12 +177,12 @@ fn owned((html, is_cut): (String, bool)) -> (Cow<'static, str>, bool) {
     (Cow::Owned(html), is_cut)
 }
 
-/// The fragment of a URL as the `id` of a heading that it names; `None` if nothing is left of it.
+/// The `id` of the heading that a URL's fragment names; `None` if it has no usable characters.
 pub fn fragment_id(fragment: &str) -> Option<String> {
     Some(format!("{ID_PREFIX}{}", tidy::slug_of_fragment(fragment)?))
 }
 
-/// As much as is shown, and whether that is not all.
+/// The part that is shown, and whether more was cut off.
 fn cut(text: &str) -> (&str, bool) {
     if text.len() <= INPUT_BYTES_MAX {
         return (text, false);
@@ -196,7 +196,7 @@ fn markdown(text: &str, options: &Options<'_>) -> (String, bool) {
         | MarkdownOptions::ENABLE_FOOTNOTES
         | MarkdownOptions::ENABLE_STRIKETHROUGH
         | MarkdownOptions::ENABLE_TASKLISTS
-        // What site generators put before a text is not part of it.
+        // Metadata that site generators put before a text is not part of it.
         | MarkdownOptions::ENABLE_YAML_STYLE_METADATA_BLOCKS;
     enabled.set(MarkdownOptions::ENABLE_WIKILINKS, options.wiki_links);
     let mut html = Bounded(String::with_capacity(text.len() * 3 / 2));
@@ -204,7 +204,7 @@ fn markdown(text: &str, options: &Options<'_>) -> (String, bool) {
     (html.0, is_cut)
 }
 
-/// Takes a little more than is shown.
+/// Accepts a little more than is shown.
 struct Bounded(String);
 
 impl fmt::Write for Bounded {
@@ -217,7 +217,7 @@ impl fmt::Write for Bounded {
     }
 }
 
-/// A text as it stands in HTML, between tags or in a quoted value.
+/// A text, escaped for HTML, between tags or in a quoted value.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {

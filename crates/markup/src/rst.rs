@@ -1,11 +1,11 @@
 //! The part of reStructuredText that descriptions of projects are made of, as HTML.
 //!
 //! Sections, paragraphs, lists of all kinds, literal and quoted blocks, tables, pictures, code, notes, footnotes, links with
-//! their targets, and substitutions. What else a directive says stands there as it is written: nothing is included,
-//! evaluated or fetched. There is no crate for this that is complete and kept up, and docutils is in Python.
+//! their targets, and substitutions. Other directives are shown as plain text: nothing is included, evaluated or fetched. No
+//! crate for this is complete and maintained, and docutils is in Python.
 //!
-//! lines -> [`Definitions`] -> blocks, each line looked at a bounded number of times -> HTML, all text escaped. What a text
-//! can use again and again (substitutions, targets of links, columns of tables) has a bound of its own, and so has the HTML.
+//! lines -> [`Definitions`] -> blocks, each line looked at a bounded number of times -> HTML, all text escaped. What a text can
+//! repeat (substitutions, targets of links, columns of tables) has its own bound, and so has the HTML.
 
 mod inline;
 mod table;
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 use crate::{Escaped, HREF_BYTES_MAX, WRITTEN_BYTES_MAX, push};
 
-/// Blocks within each other; what is deeper stands as it is written.
+/// How deep blocks may be nested; deeper ones are shown as plain text.
 const DEPTH_MAX: usize = 10;
 
 /// Characters that underline a title.
@@ -40,11 +40,11 @@ pub(crate) fn html(text: &str) -> (String, bool) {
     (writer.html, is_cut)
 }
 
-/// What links and substitutions stand for: found before anything is written, as texts use them before they define them.
+/// The definitions of links and substitutions: collected first, because texts use them before they define them.
 #[derive(Default)]
 struct Definitions {
     targets: HashMap<String, String>,
-    /// Of links without a name, in their order; `None` for one that is too long.
+    /// Targets of links without a name, in their order; `None` for one that is too long.
     unnamed: Vec<Option<String>>,
     substitutions: HashMap<String, Substitution>,
 }
@@ -115,7 +115,7 @@ impl Definitions {
     }
 }
 
-/// Where a link leads; `None` if that is too long for one.
+/// The target of a link; `None` if it is too long.
 fn address(text: &str) -> Option<String> {
     let text = text.trim();
     (text.len() <= HREF_BYTES_MAX).then(|| text.to_owned())
@@ -167,7 +167,7 @@ fn adornment(line: &str) -> Option<char> {
     is_one.then_some(first)
 }
 
-/// How many of these lines are blank or indented: the body of what is before them.
+/// How many of these lines are blank or indented: they are the body of the line before them.
 fn body_length(lines: &[&str]) -> usize {
     let length =
         lines.iter().position(|line| !line.is_empty() && indent(line) == 0).unwrap_or(lines.len());
@@ -175,7 +175,7 @@ fn body_length(lines: &[&str]) -> usize {
     length - lines[..length].iter().rev().take_while(|line| line.is_empty()).count()
 }
 
-/// The lines without what all of them are indented by.
+/// The lines without their common indentation.
 fn dedented<'text>(lines: &[&'text str]) -> Vec<&'text str> {
     let common = lines.iter().filter(|line| !line.is_empty()).map(|line| indent(line)).min();
     let common = common.unwrap_or_default();
@@ -205,7 +205,7 @@ impl Writer {
         self.html.push_str(html);
     }
 
-    /// Whether there is more HTML than is shown: whatever goes on in a loop ends then.
+    /// Whether there is more HTML than is shown: every loop ends then.
     fn is_full(&self) -> bool {
         self.html.len() > WRITTEN_BYTES_MAX
     }
@@ -239,7 +239,7 @@ impl Writer {
         }
     }
 
-    /// Writes the block that these lines begin with, and answers how many of them it has.
+    /// Writes the block that these lines begin with, and returns how many lines it has.
     fn block(&mut self, lines: &[&str], depth: usize) -> usize {
         let line = lines[0];
         let next = lines.get(1).copied().unwrap_or_default();
@@ -335,7 +335,7 @@ impl Writer {
         Some(length)
     }
 
-    /// What begins with `..`: a directive, a definition, a footnote or a comment.
+    /// A block that begins with `..`: a directive, a definition, a footnote or a comment.
     fn explicit(&mut self, lines: &[&str], depth: usize) {
         let first = lines[0].strip_prefix("..").unwrap_or_default().trim();
         let body = &lines[1..];
@@ -407,7 +407,7 @@ impl Writer {
                 self.blocks(&content, depth + 1);
                 self.push("</blockquote>");
             }
-            // What a page has in another way, or what is for another tool.
+            // The page has this in another form, or it is for another tool.
             "contents" | "toctree" | "meta" | "raw" | "include" | "sectnum"
             | "section-numbering" | "role" | "default-role" | "index" | "currentmodule"
             | "module" => {}
@@ -482,7 +482,7 @@ impl Writer {
         at
     }
 
-    /// Terms, each with what it means indented below it.
+    /// Terms, each with its definition indented below it.
     fn terms(&mut self, lines: &[&str], depth: usize) -> usize {
         self.push("<dl>");
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! What is made of each format, and of what wants to be more than a text.
+//! The output for each format, and for texts that try to be more than a text.
 
 use html5gum::{Token, Tokenizer};
 
@@ -12,7 +12,7 @@ fn attacks() -> Vec<String> {
     let text = include_str!("../../../testdata/attacks.txt");
     let mut attacks: Vec<String> = text.split("\n\n").skip(1).map(str::to_owned).collect();
     assert!(attacks.len() > 150, "the attacks are read");
-    // What hides from those who look for a text, and all of them at once.
+    // Attacks that hide from a search in the text, and all of them at once.
     attacks.push("<script>alert(1)</script>".replace('s', "\u{17f}"));
     attacks.push("<img src=x\0 onerror\0=alert(1)>".to_owned());
     attacks.push("<scr\0ipt>alert(1)</script>".to_owned());
@@ -21,7 +21,7 @@ fn attacks() -> Vec<String> {
     attacks
 }
 
-/// Whether the elements and attributes are those that may be in a page, as a browser's tokenizer sees them.
+/// Whether a page may have the elements and attributes, as a browser's tokenizer sees them.
 #[track_caller]
 fn check_harmless(html: &str, what: &str) {
     let mut open: Vec<String> = Vec::new();
@@ -111,13 +111,13 @@ fn attacks_become_harmless() {
         for format in FORMATS {
             let html = rendered(&attack, format).html;
             check_harmless(&html, &attack);
-            // A browser reads it as the sanitiser did: nothing comes to life when it is read once more.
+            // A browser reads it as the sanitiser did: sanitising it again changes nothing.
             assert_eq!(clean::clean(&html), html, "{format:?} {attack}");
         }
     }
 }
 
-/// The sanitiser alone holds, too: what comes before it is there for speed and form.
+/// The sanitiser is safe alone, too: the steps before it are for speed and form.
 #[test]
 fn attacks_do_not_pass_the_sanitiser_alone() {
     for attack in attacks() {
@@ -184,7 +184,7 @@ fn links_lead_where_they_may() {
         "[a](//e.example/x)",
         &format!("<p><a href=\"https://e.example/x\" {nofollow}>a</a></p>"),
     );
-    // Nobody sees a link without a text.
+    // A link without a text would be invisible.
     check_markdown(
         "[](https://e.example/)",
         &format!("<p><a href=\"https://e.example/\" {nofollow}>https://e.example/</a></p>"),
@@ -316,7 +316,8 @@ fn long_texts_are_cut() {
     assert!(!rendered("short", Format::Plain).is_cut);
 }
 
-/// What takes a browser's parser, or a careless one, quadratic time or memory. A test that takes no end is a failure.
+/// Texts for which a browser's parser, or a careless one, takes quadratic time or memory. A test that does not end is a
+/// failure.
 #[test]
 fn nothing_takes_more_than_its_share() {
     let full = |unit: &str| unit.repeat(INPUT_BYTES_MAX / 4 / unit.len());
@@ -415,7 +416,7 @@ fn nothing_takes_more_than_its_share() {
     }
 }
 
-/// What a text says once and uses again and again. Uses that are within the bound are written, and then comes an end.
+/// Texts that define something once and use it many times. Uses within the bound are written, and then it stops.
 #[test]
 fn what_is_used_again_and_again_has_a_bound() {
     let long = "x".repeat(INPUT_BYTES_MAX / 2);
@@ -463,7 +464,7 @@ fn what_is_not_shown_is_said() {
     let text = format!(".. _a: {address}\n\n{}", "a_ ".repeat(10_000));
     assert!(rendered(&text, Format::RestructuredText).is_cut);
     assert!(rendered(&"x\n\n".repeat(40_000), Format::RestructuredText).is_cut);
-    // What comes after leaves so little of it that it could not see that it was cut.
+    // Later steps remove so much that the result does not show that it was cut.
     let text = text.replace("http:", "data:");
     let found = rendered(&text, Format::RestructuredText);
     assert!(found.is_cut && found.html.len() < OUTPUT_BYTES_MAX);
@@ -490,7 +491,7 @@ fn what_is_within_the_bounds_is_shown() {
 }
 
 proptest::proptest! {
-    /// Parts of reStructuredText, often one of them: what is written stays in its bound, and is harmless.
+    /// Random parts of reStructuredText, often repeated: the output stays within its bound, and is harmless.
     #[test]
     fn no_text_makes_more_than_the_bound(parts in proptest::collection::vec((proptest::sample::select(vec![
         ".. |a| replace:: |b| |b| a_ `a`__ |b|\n", ".. |b| replace:: |c||c||c| |a|\n", ".. |c| image:: x\n   :target: y\n   :alt: z\n",

@@ -1,10 +1,10 @@
-//! HTML as strangers write it -> HTML whose elements are closed in order and nested only so deep, and which fits a page.
+//! HTML as strangers write it -> HTML whose elements are closed in order, are not nested too deep, and fit a page.
 //!
-//! One pass over the tokens with a short stack. What is not in the list of elements loses its tags; what runs, loads or
-//! is not meant to be read loses its contents too. Headings go below the page's own, without gaps, and get an `id`; links
-//! lead to this server or, with `http`, `https` and `mailto`, elsewhere; pictures of other hosts become links. Lists hold
-//! items and tables hold cells, so that those who listen to a page are told right. Nothing here is relied on for safety:
-//! that is [`crate::clean`].
+//! One pass over the tokens with a short stack. Elements that are not in the list lose their tags; those that run, load or are
+//! not meant to be read lose their contents, too. Headings go below the page's own, without gaps, and get an `id`; links lead
+//! to this server or, with `http`, `https` and `mailto`, elsewhere; pictures of other hosts become links. Lists have items and
+//! tables have cells, so that screen readers announce them correctly. Safety does not depend on this module, but on
+//! [`crate::clean`].
 
 mod links;
 mod tokens;
@@ -27,7 +27,7 @@ const DEPTH_MAX: usize = 48;
 const HEADING_BYTES_MAX: usize = 200;
 const ID_CHARS_MAX: usize = 80;
 
-/// What came out.
+/// The output.
 pub(crate) struct Tidied {
     pub(crate) html: String,
     pub(crate) title: Option<String>,
@@ -42,7 +42,7 @@ fn attribute<'tag>(attributes: &'tag Attributes, name: &str) -> Option<Cow<'tag,
 /// An open element.
 struct Element {
     name: &'static str,
-    /// Where its contents begin in the output; for a heading and a head cell, where its tag will stand.
+    /// Where its contents begin in the output; for a heading and a head cell, where its tag will be inserted.
     start: usize,
     has_text: bool,
     detail: Detail,
@@ -78,7 +78,7 @@ struct Tidy<'a> {
     heading: String,
     /// The level of the last heading.
     level: u8,
-    /// The first heading, if it is the page's own: those after it are one level higher than they would be.
+    /// The first heading, if it is the page's own: later ones are then raised by one level.
     title: Option<String>,
     /// The ids that are taken, with the number of the next one like it.
     ids: HashMap<String, u32>,
@@ -174,7 +174,7 @@ impl Tidy<'_> {
         self.push(name, Detail::None);
     }
 
-    /// Opens what has to be open before text or a common element may stand here.
+    /// Opens the elements that must be open before text or a common element.
     fn fit(&mut self) {
         while let Some(top) = self.stack.last_mut() {
             let implied = match top.name {
@@ -193,7 +193,7 @@ impl Tidy<'_> {
         }
     }
 
-    /// Closes what no block may stand in.
+    /// Closes elements that cannot contain a block.
     fn make_room(&mut self) {
         if let Some(at) = self.open(&["p", "heading"]) {
             self.close_to(at);
@@ -228,7 +228,7 @@ impl Tidy<'_> {
             Role::Section(_) | Role::Caption | Role::Row | Role::Cell(_) => {
                 self.table_part(&role, attributes);
             }
-            // What is deeper has no tags. Parts of tables have only so much depth as tables have.
+            // A deeper element loses its tags. Parts of tables have only the depth of tables.
             _ if self.stack.len() >= DEPTH_MAX => {}
             Role::Heading(level) => {
                 self.make_room();
@@ -266,7 +266,7 @@ impl Tidy<'_> {
                 self.tables += 1;
                 let id = id(self);
                 let number = self.tables;
-                // One scrolls a wide table without a mouse, too.
+                // Readers can scroll a wide table without a mouse, too.
                 let wide = format_args!(
                     "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table {number}\"><table{id}>"
                 );
@@ -523,7 +523,7 @@ impl Tidy<'_> {
         }
     }
 
-    /// Without the line ends that `<pre>` swallows one of, each time that it is read.
+    /// Without leading line ends: each parse of `<pre>` drops one.
     fn after_pre<'text>(&self, text: &'text str) -> &'text str {
         match self.html.ends_with("<pre>") {
             true => text.trim_start_matches(['\n', '\r']),
@@ -567,7 +567,7 @@ impl Tidy<'_> {
         push(&mut self.html, format_args!("{}", Escaped(rest)));
     }
 
-    /// An `id` like this one that no other element has; `None` if nothing is left of it.
+    /// An `id` like this one that no other element has; `None` if it has no usable characters.
     fn free_id(&mut self, wanted: &str) -> Option<String> {
         let base = slug(wanted)?;
         let mut id = base.clone();

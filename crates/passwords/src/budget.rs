@@ -134,7 +134,7 @@ mod tests {
     }
 
     proptest! {
-        /// A client that tries as soon as it may, at any times, gets at most the budget and what was refilled.
+        /// A client that tries as soon as it may, at any times, gets at most the budget plus the refill.
         #[test]
         fn no_guesser_gets_more(tries in 1_u32..20, pauses in prop::collection::vec(0_u64..90_000, 1..200)) {
             let mut budgets = Budgets::new(tries, 600_000, 64);

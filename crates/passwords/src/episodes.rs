@@ -1,8 +1,8 @@
 //! [`Episodes`]: which accounts and clients are being throttled, for one log line at the beginning and one at the
 //! end.
 //!
-//! Refusals are counted and not logged one by one. An episode ends when nothing of it was refused for a while. Beyond
-//! a maximum of episodes, all further ones count as one together. Time is an argument.
+//! Refusals are counted and not logged one by one. An episode ends when it had no refusal for a while. Beyond a maximum of
+//! episodes, all further ones count as one together. Time is an argument.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::throttle::Bound;
 /// Most episodes that are counted separately.
 const EPISODES_MAX: usize = 1_024;
 
-/// An episode ends when nothing of it was refused for this many milliseconds.
+/// An episode ends when it had no refusal for this many milliseconds.
 pub(super) const QUIET_MILLISECONDS: u64 = 60_000;
 
 /// Who is throttled: the account, the client, or both. Neither stands for all episodes beyond the maximum.

@@ -1,4 +1,4 @@
-//! Checks passwords without a hash for each request, and without letting anybody guess them.
+//! Checks passwords without hashing for each request, and throttles guessing.
 //!
 //! check + client -> result known? -> [`throttle`] -> a slot to hash in ([`slots`], [`fair_queue`]) -> right or wrong.
 //!
@@ -8,9 +8,9 @@
 //! nothing and does not look like a guesser: only different wrong passwords count. Nothing that could be a password
 //! is stored. Requests that send the same password at the same time share one hash.
 //!
-//! For longer than that, it is remembered for which client an account's password was right, and which password it
-//! was. Such a client goes first in the queue, and passes where others are throttled. Accounts that do not exist are
-//! treated like those that do.
+//! For a longer time, it remembers for which client an account's password was right, and which password it was. Such a client
+//! goes first in the queue, and is admitted where others are throttled. Accounts that do not exist are treated like those that
+//! do.
 
 mod budget;
 mod episodes;

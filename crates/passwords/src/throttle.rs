@@ -1,12 +1,11 @@
 //! [`Throttle`]: whether a password may be tried now.
 //!
-//! (account, client) -> [`Throttle::attempt_of`] -> [`Throttle::admit`] -> hashed -> [`Throttle::give_back`] if it was
-//! right. Only different wrong passwords count, against three bounds: those of one client for one account, those of
-//! one client for all accounts, and those of all clients for one account. The last bound is wide, and does not apply
-//! to clients where the account's password was right recently, so nobody can lock the owner of an account out from
-//! elsewhere. A password that is remembered as right for this very client passes all bounds, up to a limit of its
-//! own, as somebody else may be guessing behind the same address. Time is an argument; memory is bounded; accounts
-//! need not exist.
+//! (account, client) -> [`Throttle::attempt_of`] -> [`Throttle::admit`] -> hashed -> [`Throttle::give_back`] if it was right.
+//! Only different wrong passwords count, against three bounds: those of one client for one account, those of one client for all
+//! accounts, and those of all clients for one account. The last bound is wide, and does not apply to clients where the
+//! account's password was right recently, so nobody can lock the owner of an account out from elsewhere. A password that is
+//! remembered as right for this client passes all bounds, up to a separate limit, because an attacker may be guessing behind
+//! the same address. Time is an argument; memory is bounded; accounts need not exist.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -139,7 +138,7 @@ impl Throttle {
                 if was_right_here { 0 } else { self.accounts.wait(attempt.account, now) },
             ),
         ];
-        // Of equal waits, the first one names the narrowest bound.
+        // If waits are equal, the first one names the narrowest bound.
         let longest = waits.into_iter().rev().max_by_key(|(_, wait)| *wait);
         let throttled = longest.filter(|(_, wait)| *wait > 0);
         match (throttled, prior) {

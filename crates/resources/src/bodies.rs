@@ -1,11 +1,11 @@
 //! Memory for request bodies: one budget for the whole process, shared fairly between clients.
 //!
-//! a piece of a body arrives -> [`Held::hold`] -> it is kept, or its request is refused with 503 -> [`Held`] is
-//! dropped -> the memory is free again. What is counted is what is held, not what a header announces.
+//! a piece of a body arrives -> [`Held::hold`] -> it is kept, or its request is refused with 503 -> [`Held`] is dropped -> the
+//! memory is free again. Held bytes count, not those that a header announces.
 //!
-//! A client may hold as much as would then be left for others beside a reserve, which is for those who hold little. So
-//! somebody who comes later finds room for a small body, though bodies of many others never end. All clients without
-//! credentials together have one half of the budget; the other half is for identified users alone.
+//! A client may hold at most half of what others and a reserve leave. The reserve is for clients that hold little, so that a
+//! later client finds room for a small body even if bodies of many others never end. All clients without credentials together
+//! have one half of the budget; the other half is only for identified users.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,13 +16,13 @@ use prometheus::IntCounter;
 
 use crate::turns::Turns;
 
-/// What a request with a body takes beside it: its futures, its head, its entry here.
+/// Memory of a request with a body, besides the body: its futures, its head, its entry here.
 const REQUEST_BYTES: usize = 2 << 10;
 
-/// What is little: so much the reserve is there for.
+/// A client that holds at most this much holds little, and may use the reserve.
 const LITTLE_BYTES: usize = 64 << 10;
 
-/// The reserve's share of what those of a kind have.
+/// The reserve's share of the budget for a kind of holders.
 const RESERVE_SHARE: usize = 4;
 
 /// Long bodies that are parsed, and archives that are opened, at the same time.
@@ -39,9 +39,9 @@ pub struct Bodies {
 /// Who holds memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Holder {
-    /// Nobody in particular, at this address.
+    /// An anonymous client at this address.
     Client(ClientKey),
-    /// Somebody who has shown their credentials.
+    /// A user, identified by credentials.
     User(UserName),
 }
 
@@ -60,7 +60,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Usage {
     bytes: usize,
-    /// Of them, those of clients without credentials.
+    /// Of these, the bytes of clients without credentials.
     strangers_bytes: usize,
     /// Holders of at least one byte.
     by_holder: HashMap<Holder, usize>,
@@ -81,7 +81,7 @@ impl Bodies {
         Bodies { shared: Arc::new(shared), parsing: Turns::new(PARSED_AT_ONCE) }
     }
 
-    /// The memory of a new request: none but a little yet.
+    /// The memory of a new request, which holds little yet.
     ///
     /// # Errors
     /// [`NoRoom`].
@@ -91,10 +91,9 @@ impl Bodies {
         Ok(held)
     }
 
-    /// The largest body of this holder that can be read, while nobody else has any: for a moment it is there one and a
-    /// half times.
+    /// The largest body that this holder can send while no other has any: for a moment one and a half times as much is held.
     pub fn single_bytes_max(&self, holder: &Holder) -> usize {
-        // Three eighths, and two thirds of them.
+        // Three eighths, and two thirds of these.
         (self.shared.whole(holder) / 4).saturating_sub(REQUEST_BYTES)
     }
 
@@ -108,7 +107,7 @@ impl Held {
     /// Holds this many bytes from now on, instead of what it held before.
     ///
     /// # Errors
-    /// [`NoRoom`] for more than before; it then holds what it held.
+    /// [`NoRoom`] if these are more than before; it then holds what it held.
     pub fn hold(&mut self, bytes: usize) -> Result<(), NoRoom> {
         let bytes = bytes.saturating_add(REQUEST_BYTES);
         self.shared.clone().usage().change(self, bytes)
@@ -128,7 +127,7 @@ impl Shared {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What those of this kind have.
+    /// The budget for this kind of holders.
     fn whole(&self, holder: &Holder) -> usize {
         match holder {
             Holder::Client(_) => self.bytes_max / 2,
@@ -136,7 +135,7 @@ impl Shared {
         }
     }
 
-    /// What those of this kind have left.
+    /// What is free for this kind of holders.
     fn free(&self, usage: &Usage, holder: &Holder) -> usize {
         let free = self.bytes_max.saturating_sub(usage.bytes);
         match holder {
@@ -156,7 +155,7 @@ impl Usage {
             let added = bytes - held.bytes;
             let free = held.shared.free(self, &held.holder);
             let reserve = held.shared.whole(&held.holder) / RESERVE_SHARE;
-            // As much must be left for others as this one then has, unless that is little.
+            // As much must be left for others as this one would hold, unless that is little.
             let is_much = own > LITTLE_BYTES;
             if added > free || (is_much && own > (free - added).saturating_sub(reserve)) {
                 held.shared.refused.inc();

@@ -122,7 +122,7 @@ impl CpuPool {
     ) -> Result<T, PoolError> {
         let (result, computed) = oneshot::channel();
         let number = self.shared.push(Box::new(move || {
-            // A job owns everything that it uses, so nobody sees what a panic left half done.
+            // A job owns everything that it uses, so a panic leaves nothing half done for others.
             let outcome = catch_unwind(AssertUnwindSafe(job));
             // If the caller has gone, nobody receives the result.
             let _ = result.send(outcome);
@@ -243,18 +243,18 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Does `work` on a thread of its own, of low priority: for what takes seconds, so that it neither holds up the computations of
-/// programs nor takes the processor from those that answer.
+/// Runs `work` on a separate thread of low priority: for work that takes seconds, so that it neither delays the computations of
+/// programs nor takes the processor from threads that answer requests.
 ///
 /// # Errors
-/// What `work` panicked with; or why there is no thread.
+/// The panic of `work`; or why there is no thread.
 pub async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> thread::Result<T> {
     let (result, computed) = oneshot::channel();
     let started = thread::Builder::new().name("larder-apart".to_owned()).spawn(move || {
         lower_priority();
-        // What the work has is its own, so nobody sees what a panic left half done.
+        // The work owns everything that it uses, so a panic leaves nothing half done for others.
         let outcome = catch_unwind(AssertUnwindSafe(work));
         // If the caller has gone, nobody receives the result.
         let _ = result.send(outcome);

@@ -1,7 +1,7 @@
 //! Free space on the disks that are written to: below a floor only administrators write.
 //!
-//! [`FreeSpace::look`] asks the file systems at most once a second, and only when somebody wants to write or to know.
-//! A full disk is worse than a refused write: the database could not even forget what is deleted.
+//! [`FreeSpace::look`] asks the file systems at most once a second, and only when a caller needs it. A full disk is worse than
+//! a refused write: the database could not even record deletions.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct FreeSpace {
     places: Vec<PathBuf>,
-    /// The floor; 0: there is none.
+    /// The floor; 0 if there is none.
     pub bytes_min: u64,
     lately: Mutex<Lately>,
 }
@@ -30,17 +30,17 @@ struct Lately {
 pub struct Free {
     /// A directory on it.
     pub place: PathBuf,
-    /// What is free there, in bytes.
+    /// Free bytes there.
     pub bytes: u64,
 }
 
 impl FreeSpace {
-    /// The disks that these directories are on, and the floor; 0: there is none.
+    /// The disks of these directories, and the floor; 0 if there is none.
     pub fn new(places: Vec<PathBuf>, bytes_min: u64) -> FreeSpace {
         FreeSpace { places, bytes_min, lately: Mutex::default() }
     }
 
-    /// The disk with the least free space; none if that cannot be told.
+    /// The disk with the least free space; `None` if that is not known.
     pub async fn look(self: &Arc<Self>) -> Option<Free> {
         {
             let mut lately = self.lately.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +75,7 @@ impl FreeSpace {
     }
 }
 
-/// What is free now on the disk of `place`, which may not exist yet, in bytes; `None` if that cannot be told. Blocks.
+/// Free bytes on the disk of `place`, which may not exist yet; `None` if that is not known. Blocks.
 pub fn free_bytes(place: &Path) -> Option<u64> {
     place.ancestors().find_map(|place| {
         // An empty path is the working directory.

@@ -58,7 +58,7 @@ impl Turns {
     }
 }
 
-/// What one kind of work may have of threads that others use, too, and of the queue for them.
+/// The share of one kind of work in threads that others use, too, and in the queue for them.
 #[derive(Clone, Debug)]
 pub struct Share {
     /// Work that runs or waits for its turn.
@@ -85,8 +85,8 @@ impl Share {
         Share::new(1, waiting_max)
     }
 
-    /// What `look` finds, at once or when it is our turn; else what `make` makes, on a thread that may take long. So what many
-    /// ask for at the same time is made once. A panic in `make` is the caller's.
+    /// The result of `look`, at once or when it is our turn; else that of `make`, on a thread that may take long. So concurrent
+    /// requests for the same value make it once. A panic in `make` is passed on to the caller.
     ///
     /// # Errors
     /// If all places are taken: how many there are.
@@ -188,7 +188,8 @@ mod tests {
         assert_eq!((turns.take().await.run_apart(|| 7).await, turns.free()), (7, 1));
     }
 
-    /// Many want the same: one makes it, the others find it, and who comes when all places are taken is told so at once.
+    /// Many callers want the same: one makes it, the others find it, and a caller that finds all places taken is refused at
+    /// once.
     #[tokio::test]
     async fn what_many_want_is_made_once() {
         use std::sync::Mutex;
@@ -228,7 +229,7 @@ mod tests {
         for other in others {
             assert_eq!(other.await.expect("no panic"), Ok(7));
         }
-        // What is at hand needs no turn.
+        // A value that is at hand needs no turn.
         let _taken = share.turns.take().await;
         assert_eq!(ask(&share, Box::new(|| panic!("it is at hand"))).await, Ok(7));
     }

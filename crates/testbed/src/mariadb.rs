@@ -47,7 +47,7 @@ impl MariaDb {
             "--skip-test-db",
         ]);
         install.args(["--skip-name-resolve", "--innodb-log-file-size=8M"]);
-        // Not the system's, which a server that starts clears of what others are using.
+        // Not the system's directory for temporary files: a starting server deletes files there that others are using.
         let temporary = directory.join("tmp");
         said(as_user(Path::new("mkdir")).arg(&temporary));
         install.arg(format!("--tmpdir={}", temporary.display()));
@@ -80,7 +80,7 @@ impl MariaDb {
     /// If it does not answer within a minute.
     pub fn resume(&self) {
         let mut start = as_user(Path::new("sh"));
-        // The shell ends at once; the server is nobody's child and ends by its guard.
+        // The shell ends at once; the server has no parent, and its guard ends it.
         start.arg("-c").arg(format!("\"$@\" >>'{}/log' 2>&1 &", self.directory.display()));
         start.arg("sh").arg(server().expect("it was found")).arg("--no-defaults");
         start.arg(format!("--datadir={}", self.directory.join("data").display()));
@@ -128,8 +128,7 @@ impl MariaDb {
         crate::Frozen { processes: vec![pid] }
     }
 
-    /// Has a database execute statements, as its administrator would; each is a transaction of its own unless they say
-    /// otherwise.
+    /// Runs statements in a database as its administrator; each is a transaction unless they say otherwise.
     ///
     /// # Panics
     /// If one of them fails.

@@ -102,7 +102,7 @@ impl Postgres {
         Frozen { processes }
     }
 
-    /// Has a database execute statements, as its administrator would: with `psql`, and without a transaction around them.
+    /// Runs statements in a database as its administrator: with `psql`, and without a transaction around them.
     #[track_caller]
     pub fn execute(&self, database: &str, statements: &str) {
         let mut psql = as_user(&self.programs.join("psql"));

@@ -1,4 +1,5 @@
-//! [`Upstream`]: an index elsewhere that a test scripts: what it answers, how slowly, how much of it, and what it was asked.
+//! [`Upstream`]: an index elsewhere that a test scripts: its answers, how slow and how complete they are, and the requests that
+//! it got.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -28,7 +29,7 @@ struct Script {
     held: Vec<String>,
 }
 
-/// What is answered at a path.
+/// The answer at a path.
 #[derive(Clone, Debug)]
 pub struct Offer {
     /// The status.
@@ -37,7 +38,7 @@ pub struct Offer {
     pub headers: Vec<String>,
     /// The body.
     pub body: Vec<u8>,
-    /// With it, a request that names it gets 304.
+    /// A request with this tag gets 304.
     pub etag: Option<String>,
     /// How much of the body is sent before the connection is closed.
     pub sent_bytes_max: usize,
@@ -45,14 +46,14 @@ pub struct Offer {
     pub held_after: Option<usize>,
 }
 
-/// What was asked.
+/// A request that it got.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The method.
     pub method: String,
     /// The path.
     pub path: String,
-    /// The header lines, in lower case but for values.
+    /// The header lines, in lower case except for values.
     pub headers: Vec<(String, String)>,
 }
 
@@ -87,7 +88,7 @@ impl Offer {
         Offer::of("application/octet-stream", body)
     }
 
-    /// An answer of this status.
+    /// An answer with this status.
     pub fn status(status: u16) -> Offer {
         Offer { status, ..Offer::of("text/plain", "no") }
     }
@@ -140,7 +141,7 @@ impl Upstream {
         upstream
     }
 
-    /// Its URL of this path.
+    /// The URL of this path.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
@@ -154,17 +155,17 @@ impl Upstream {
         self.state.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on this is answered at the path; at `HEAD /path`, to requests of that method alone.
+    /// Answers with this at the path from now on; `HEAD /path` is for requests with that method alone.
     pub fn offer(&self, path: &str, offer: Offer) {
         self.script().offers.insert(path.to_owned(), offer);
     }
 
-    /// From now on every request is answered with this status, or as offered.
+    /// Answers every request with this status from now on; `None`: as offered.
     pub fn break_with(&self, status: Option<u16>) {
         self.script().broken = status;
     }
 
-    /// From now on requests for the path wait.
+    /// Makes requests for the path wait from now on.
     pub fn hold(&self, path: &str) {
         self.script().held.push(path.to_owned());
     }
@@ -175,7 +176,7 @@ impl Upstream {
         self.state.changed.notify_all();
     }
 
-    /// What was asked so far.
+    /// The requests so far.
     pub fn requests(&self) -> Vec<Request> {
         self.script().requests.clone()
     }

@@ -1,4 +1,4 @@
-//! What becomes of the text of each client's file: whatever else it says stays.
+//! Edits the text of each client's file; everything else in it stays.
 
 use anyhow::{Context, anyhow, bail};
 use reqwest::Url;
@@ -68,7 +68,7 @@ pub(super) fn twine(
     credentials: Option<&Credentials>,
 ) -> String {
     let mut file = Ini::read(text);
-    // Without a list of its own, twine knows these servers.
+    // By default, twine knows these servers.
     let known = file.get("distutils", "index-servers");
     let known = known.unwrap_or_else(|| "pypi testpypi".to_owned());
     let mut servers: Vec<&str> = known.split_whitespace().collect();
@@ -103,8 +103,8 @@ fn document(text: &str) -> anyhow::Result<DocumentMut> {
     text.parse::<DocumentMut>().context("it is not TOML, and was left unchanged")
 }
 
-/// uv's own settings: the index beside the others, asked only for packages that a project takes from it; or,
-/// `is_only`, as the default.
+/// uv's own settings: the index beside the others, asked only for packages that a project takes from it; with `is_only`, as the
+/// default.
 pub(super) fn uv(
     text: &str,
     endpoints: &Endpoints,
@@ -135,7 +135,7 @@ pub(super) fn uv(
     Ok(document.to_string())
 }
 
-/// The table of this name; a new one at the end, if there is none.
+/// The table with this name; if there is none, a new one at the end.
 fn named<'tables>(tables: &'tables mut ArrayOfTables, name: &str) -> &'tables mut Table {
     let is_ours = |table: &Table| table.get("name").and_then(Item::as_str) == Some(name);
     let found = tables.iter().position(is_ours);
@@ -200,7 +200,7 @@ fn tables_of_tool<'document>(
 ) -> anyhow::Result<&'document mut ArrayOfTables> {
     let implicit = || {
         let mut table = Table::new();
-        // Only what is in it has something to show.
+        // Only its contents are printed.
         table.set_implicit(true);
         Item::Table(table)
     };

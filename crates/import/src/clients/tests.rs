@@ -75,7 +75,7 @@ fn beside_the_public_index_uv_asks_it_only_for_what_a_project_names() {
         uv(&once, &endpoints(), None, false).expect("TOML"),
         &format!("{text}\n[[index]]\n{ours}"),
     );
-    // What was the only one before, no longer is.
+    // The index that was the only one before no longer is.
     let only = uv("", &endpoints(), None, true).expect("TOML");
     check(uv(&only, &endpoints(), None, false).expect("TOML"), &format!("[[index]]\n{ours}"));
 }

@@ -13,7 +13,7 @@ use crate::writer::Plan;
 /// The settings that are imported; everything else belongs to plugins.
 const KNOWN: [&str; 6] = ["type", "volatile", "acl_read", "title", "description", "custom_data"];
 
-/// Those of a stage.
+/// Settings of a stage.
 const OF_STAGE: [&str; 5] = [
     "acl_upload",
     "acl_toxresult_upload",
@@ -22,7 +22,7 @@ const OF_STAGE: [&str; 5] = [
     "mirror_whitelist_inheritance",
 ];
 
-/// Those of a mirror.
+/// Settings of a mirror.
 const OF_MIRROR: [&str; 7] = [
     "mirror_url",
     "mirror_cache_expiry",

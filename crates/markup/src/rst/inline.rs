@@ -1,4 +1,4 @@
-//! What stands within a line: emphasis, code, links, roles and substitutions.
+//! Markup within a line: emphasis, code, links, roles and substitutions.
 
 use super::{SUBSTITUTIONS_MAX, Substitution, Writer, key};
 use crate::{Escaped, HREF_BYTES_MAX, push};
@@ -9,19 +9,19 @@ const DEPTH_MAX: usize = 3;
 /// Bytes of a name that is a link.
 const NAME_BYTES_MAX: usize = 100;
 
-/// What a mark may not have before it.
+/// Whether the character before a mark is part of a word: then it is no mark.
 fn is_word(before: Option<char>) -> bool {
     before.is_some_and(char::is_alphanumeric)
 }
 
-/// Ends of marks, and whether a search for them came to the end of the text: none is searched for twice.
+/// Ends of marks that a search did not find up to the end of the text: they are not searched for again.
 #[derive(Default)]
 struct Absent {
     marks: Vec<&'static str>,
 }
 
 impl Absent {
-    /// Where the mark that closes is, if not directly after what opened.
+    /// The position of the closing mark, unless it comes directly after the opening one.
     fn close(&mut self, rest: &str, mark: &'static str) -> Option<usize> {
         if self.marks.contains(&mark) {
             return None;
@@ -215,7 +215,7 @@ impl Writer {
         let inner = &rest[end + 2..];
         let Some(length) = absent.close(inner, "`") else { return 0 };
         let text = &inner[..length];
-        // A role shows its text; what it would link to is another tool's.
+        // A role shows its text; its link target is for another tool.
         let shown = text.split_once(" <").filter(|_| text.ends_with('>')).map_or(text, |it| it.0);
         let tag = match name {
             "sub" | "subscript" => "sub",

@@ -15,7 +15,7 @@ pub(super) struct Table<'text> {
     pub(super) length: usize,
 }
 
-/// Where the columns begin, if this is a border of a table.
+/// The starts of the columns, if this is a border of a table.
 fn columns(line: &str) -> Option<Vec<usize>> {
     let is_border = line.starts_with("==")
         && line.contains(' ')

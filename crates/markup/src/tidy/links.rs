@@ -1,4 +1,4 @@
-//! Where links lead: addresses in tags and in plain text, and the `id`s of headings that fragments name.
+//! The targets of links: addresses in tags and in plain text, and the `id`s of headings that fragments name.
 
 use std::collections::HashSet;
 
@@ -10,13 +10,13 @@ use super::vocabulary::{Role, role};
 use super::{ID_CHARS_MAX, attribute};
 use crate::{HREF_BYTES_MAX, ID_PREFIX, Options, Target};
 
-/// Where a link leads.
+/// The target of a link.
 pub(super) enum Link {
     Page { href: String, is_missing: bool },
     Picture(String),
 }
 
-/// Where a link leads, if it may.
+/// The target of a link, if it is allowed.
 pub(super) fn target(options: &Options<'_>, href: &str) -> Option<Link> {
     let href = href.trim_matches(|c: char| c <= ' ');
     if href.is_empty() || href.len() > HREF_BYTES_MAX {

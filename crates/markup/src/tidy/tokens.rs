@@ -1,4 +1,4 @@
-//! HTML -> its tags and texts, with no attribute but those that are looked at: of others, a stranger may send thousands in a tag.
+//! HTML -> its tags and texts, with only the attributes that are used: a stranger may send thousands of others in a tag.
 
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};

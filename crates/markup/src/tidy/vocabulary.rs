@@ -1,6 +1,6 @@
-//! What each element of HTML is to a text.
+//! The role of each HTML element in a text.
 
-/// What is done with an element.
+/// How an element is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Left out with its contents: it runs, loads, or is not meant to be read.
@@ -14,11 +14,11 @@ pub(super) enum Role {
     Block(&'static str),
     /// Part of a line, under this name.
     Inline(&'static str),
-    /// Of this level.
+    /// A heading of this level.
     Heading(u8),
     Link,
     Picture,
-    /// Of a form.
+    /// A field of a form.
     Field,
     Break,
     /// A place to break a line.

@@ -1,4 +1,4 @@
-//! The first step: what an export has for the stages that exist now, as [`Item`]s in the order of their import.
+//! The first step: the contents of an export for the stages that exist now, as [`Item`]s in the order of their import.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
