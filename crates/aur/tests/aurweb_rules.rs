@@ -24,7 +24,7 @@ static SNAPSHOT: LazyLock<Snapshot> = LazyLock::new(|| {
     aur::dump::read(DUMP.as_bytes(), &DumpLimits::default()).expect("a valid dump")
 });
 
-/// What aurweb does with a request.
+/// aurweb's answer to a request.
 #[derive(Clone, Debug, PartialEq)]
 enum Said {
     /// The error's text, and the version in the error object.
@@ -256,7 +256,7 @@ fn params(request: Request<'_>) -> Params {
     }
 }
 
-/// The error of an answer with its version, or the sorted names in it; their order is a difference of its own (D3).
+/// The error of an answer with its version, or the sorted names in it: their order may differ (D3).
 fn shown(params: Params) -> (Option<String>, Value, Vec<String>) {
     let answer = Answer::to(params, &SNAPSHOT, false, 5_000);
     let body: Value = serde_json::from_slice(&answer.reply.body).expect("JSON");

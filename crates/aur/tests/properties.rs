@@ -291,7 +291,7 @@ proptest! {
             let encoded = outlined.reply.encoded(reply::Encoding::Gzip);
             flate2::read::GzDecoder::new(&encoded[..]).read_to_end(&mut decoded).expect("gzip");
             prop_assert_eq!(decoded, &plain.reply.body[..]);
-            // What an info query found is listed by a JSON object, unless a callback is given.
+            // The result of an info query is a JSON object with a list, unless a callback is given.
             let is_list = matches!(outlined.outcome, Outcome::Answered(_)) && outlined.reply.core.is_none();
             prop_assert_eq!(outlined.reply.outline.is_some(), is_list);
         }

@@ -146,7 +146,7 @@ fn every_metric_is_documented() {
     let table: String = manual.lines().filter(|line| line.starts_with("| `")).collect();
     let documented: BTreeSet<String> = metric_names(&table, '`');
     assert_eq!(documented, counted);
-    // What is drawn and watched is there: histograms by their parts.
+    // The metrics in the dashboard and in alerts exist: histograms by their parts.
     for path in ["packaging/grafana/larder.json", "packaging/prometheus/larder.rules.yml"] {
         let text = read(path);
         let words = text.split(|part: char| !part.is_ascii_alphanumeric() && part != '_');
@@ -221,7 +221,7 @@ fn modules(source: &Path) -> BTreeMap<Module, PathBuf> {
     files.filter(|(module, _)| is_code(module)).collect()
 }
 
-/// Those of `modules` that `text`, the source of `module` without its tests, names by a path of `crate`, `super` or `self`.
+/// The ones of `modules` that `text`, the source of `module` without its tests, names by a path of `crate`, `super` or `self`.
 fn named_modules(
     text: &str,
     module: &Module,
@@ -297,7 +297,7 @@ fn used_modules(source: &Path) -> BTreeMap<Module, BTreeMap<String, BTreeSet<Str
         let text = fs::read_to_string(path).expect("text");
         for other in named_modules(&text, module, &modules) {
             let common = module.iter().zip(&other).take_while(|(one, other)| one == other).count();
-            // A module may use what is in it, and the other way round.
+            // A module and its submodules may use each other.
             let (Some(one), Some(other)) = (module.get(common), other.get(common)) else {
                 continue;
             };
@@ -312,7 +312,7 @@ fn used_modules(source: &Path) -> BTreeMap<Module, BTreeMap<String, BTreeSet<Str
 /// A circle in `used`, if there is one: modules each of which uses the next.
 fn circle(used: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
     let mut left = used.clone();
-    // A module that uses none of the others is not in a circle.
+    // A module that uses none of the others is in no circle.
     while let Some(done) = left.iter().find(|(_, used)| used.is_empty()).map(|it| it.0.clone()) {
         left.remove(&done);
         left.values_mut().for_each(|used| _ = used.remove(&done));
@@ -401,7 +401,7 @@ fn no_file_knows_the_machine_it_was_written_on() {
             if name.is_some_and(|name| indexes.contains(&name)) {
                 return false;
             }
-            // `networks/work/x` is no such path, nor is a URL's.
+            // `networks/work/x` is no such path, and neither is a URL's.
             !before.is_some_and(|before| {
                 before.is_alphanumeric() || matches!(before, '/' | '.' | '-' | '_' | '}' | ')')
             })

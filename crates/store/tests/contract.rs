@@ -1,4 +1,4 @@
-//! What every database of records must keep to: one suite, run on SQLite and on a real PostgreSQL.
+//! The contract of every database of records: one suite, run on SQLite and on a real PostgreSQL.
 //!
 //! A server of PostgreSQL is made in a temporary directory if its programs are installed, or
 //! `LARDER_TEST_POSTGRES` is the URL of one that may be filled with databases. Without either its

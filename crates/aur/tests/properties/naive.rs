@@ -1,4 +1,4 @@
-//! What a loop over all records finds: the answers that the engine must give.
+//! The results of a loop over all records: the answers that the engine must give.
 
 use aur::{By, fold};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Random histories: a snapshot that was made of the one before it and of what has changed answers every question as one that was read
-//! at once, byte for byte.
+//! Random histories: a snapshot made of the previous one and of changes answers every question like one that was read at once,
+//! byte for byte.
 
 use std::collections::BTreeSet;
 
@@ -289,7 +289,7 @@ proptest! {
             let plain = |records: &[Numbered]| -> Vec<Record> {
                 records.iter().map(|(_, record)| record.clone()).collect()
             };
-            // What is there, and what is no longer there.
+            // Needles from existing packages, and from removed ones.
             let mut needles: Vec<String> =
                 recipes.iter().map(|recipe| recipe.needle(&plain(&after))).collect();
             needles.extend(recipes.iter().map(|recipe| recipe.needle(&plain(&records))));

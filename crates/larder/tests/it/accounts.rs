@@ -21,7 +21,7 @@ use crate::process::larder;
 /// test waits for the last one, and then has all of them.
 pub(crate) struct Place<'path>(pub(crate) &'path Path);
 
-/// What a command did.
+/// The outcome of a command.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) code: Option<i32>,
@@ -41,7 +41,7 @@ impl Place<'_> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let mut stdin = child.stdin.take().expect("piped");
-        // It may end without reading.
+        // The command may end without reading.
         let _ = std::io::Write::write_all(&mut stdin, input.as_bytes());
         drop(stdin);
         let output = child.wait_with_output().expect("it runs");
@@ -53,7 +53,7 @@ impl Place<'_> {
         }
     }
 
-    /// What a command that ends well prints.
+    /// Runs a command that must succeed; returns its output.
     #[track_caller]
     pub(crate) fn run(&self, line: &str) -> String {
         let done = self.run_with(line, "");
@@ -61,7 +61,7 @@ impl Place<'_> {
         done.stdout
     }
 
-    /// What [`Place::run`] prints, as JSON.
+    /// [`Place::run`] with its output as JSON.
     #[track_caller]
     pub(crate) fn json(&self, line: &str) -> Value {
         serde_json::from_str(&self.run(line)).expect("JSON")

@@ -1,4 +1,4 @@
-//! What of a browser the tests of forms need: it keeps cookies, asks for pages, and sends the forms that it was shown.
+//! The part of a browser that tests of forms need: it keeps cookies, asks for pages, and sends the forms that it was shown.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ impl Browser {
         Browser { client, cookies: BTreeMap::new() }
     }
 
-    /// One in which this user has logged in.
+    /// A browser in which this user has logged in.
     #[track_caller]
     pub(crate) fn of(client: Client, name: &str, password: &str) -> Browser {
         let mut browser = Browser::new(client);

@@ -9,7 +9,7 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
-/// One record as the dump has it; `extra` adds or replaces fields.
+/// One record of a dump; `extra` adds or replaces fields.
 pub(crate) fn record(id: u32, name: &str, base: &str, extra: Value) -> Value {
     let mut record = json!({
         "ID": id, "Name": name, "PackageBaseID": 1000 + id, "PackageBase": base, "Version": "1.0-1",

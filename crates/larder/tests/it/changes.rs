@@ -16,7 +16,7 @@ use crate::client::{Client, Response};
 use crate::python::{Upload, sdist};
 use crate::server::{ROOT, TestServer};
 
-/// What every user of these tests has for a password.
+/// The password of all users of these tests.
 const PASSWORD: &str = "open-sesame";
 
 /// A server without the AUR, and `alice` and `bob` on it.
@@ -179,7 +179,7 @@ impl Events {
         }
     }
 
-    /// The next event; none at the end of the stream.
+    /// The next event; `None` at the end of the stream.
     fn next(&mut self) -> Option<Event> {
         let mut name = "message".to_owned();
         loop {

@@ -1,6 +1,6 @@
-//! An HTTP client that sends exactly what it is told and shows exactly what came back.
+//! An HTTP client that sends exactly the given bytes and shows exactly the answer.
 //!
-//! Every request has a connection of its own and reads it to the end, so nothing may follow an answer.
+//! Every request has its own connection and reads it to the end, so nothing may follow an answer.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -41,7 +41,7 @@ impl Client {
         self.post(target, "application/x-www-form-urlencoded", body.as_bytes())
     }
 
-    /// The target goes out as it is, whatever bytes it has.
+    /// Sends the target unchanged, whatever bytes it has.
     #[track_caller]
     pub(crate) fn send(
         &self,
@@ -88,7 +88,7 @@ impl Response {
     #[track_caller]
     pub(crate) fn read(stream: &mut impl Read, is_head: bool) -> Response {
         let mut bytes = Vec::new();
-        // What came before a reset counts.
+        // Bytes before a reset count.
         let outcome = stream.read_to_end(&mut bytes);
         Response::parse(&bytes, is_head)
             .unwrap_or_else(|| panic!("{outcome:?}, {}", String::from_utf8_lossy(&bytes)))

@@ -24,7 +24,7 @@ struct Way<'running> {
     flags: Vec<String>,
 }
 
-/// Runs a check of a command twice, each time beside a server of its own: on the data directory, and over HTTP as `team`.
+/// Runs a check of a command twice, each time with its own server: on the data directory, and over HTTP as `team`.
 #[track_caller]
 fn both_ways(start: fn() -> Running, scopes: &str, check: fn(&Running, &Way<'_>)) {
     let running = start();
@@ -100,7 +100,7 @@ impl Way<'_> {
         command.args(line.split_whitespace()).args(&self.flags).envs(variables.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
-        // It may end without reading.
+        // The command may end without reading.
         let _ =
             std::io::Write::write_all(&mut child.stdin.take().expect("piped"), input.as_bytes());
         let output = child.wait_with_output().expect("it runs");

@@ -15,7 +15,7 @@ use crate::{catalogue, wait_until};
 /// The options of a server as in production: it counts changed rows by table.
 const COUNTING: &[&str] = &["--userstat=1"];
 
-/// A user who may do what docs/aur-database.md says that it must, and no more.
+/// A user with exactly the rights that docs/aur-database.md asks for.
 const READER: &str = "CREATE USER larder@localhost; GRANT SELECT ON aur.* TO larder@localhost;";
 
 /// Has the database note all statements.
@@ -115,7 +115,7 @@ fn a_database_is_served_as_aurweb_serves_it() {
     assert!(!shown.contains("larder@localhost"), "{shown}");
 }
 
-/// Architectures, descriptions and packagers: version 5 shows none of them, and those who ask see each change.
+/// Architectures, descriptions and packagers: version 5 does not show them; clients that ask for them see each change.
 #[test]
 fn what_version_5_does_not_show_is_there_for_those_who_ask() {
     let Some(database) = database(COUNTING) else { return };
@@ -126,7 +126,7 @@ fn what_version_5_does_not_show_is_there_for_those_who_ask() {
     };
     let all = "fields=Architectures,LastPackager,OptDependsDescriptions";
     let first = json!({
-        // A row without an architecture is for all, also beside one with it.
+        // A row without an architecture is for all, even beside one with an architecture.
         "Architectures": {}, "LastPackager": null, "OptDependsDescriptions": {"spoon": "to eat it"},
     });
     assert_eq!(ask(&server, all), first);
@@ -241,7 +241,7 @@ fn the_generated_catalogue_is_the_same_from_a_dump_and_from_a_database() {
     assert!(empty.as_array().is_some_and(|names| names.len() >= 20), "{empty}");
 }
 
-/// What is read in parts, base by base, is what is read at once.
+/// Reading in parts, base by base, gives the same as reading at once.
 #[test]
 fn changes_of_a_large_catalogue_are_the_same_as_a_new_start() {
     let Some(database) = MariaDb::start(COUNTING) else { return };
@@ -488,7 +488,7 @@ fn the_last_state_of_a_database_is_served_after_a_restart_without_it() {
     check(&server, "yogurt", "NumVotes", json!(78));
 }
 
-/// A push that was seen half-done when all tables were read is seen whole when it goes on.
+/// A push that was half done when all tables were read is read whole when it continues.
 #[test]
 fn a_push_goes_on_after_all_tables_were_read() {
     let Some(database) = database(COUNTING) else { return };
@@ -534,7 +534,7 @@ fn what_was_refused_is_not_read_again_until_something_moves() {
     check(&server, "yogurt", "Version", json!("2-1"));
 }
 
-/// Views have no counters: they are compared when somebody has committed something, and not at every poll.
+/// Views have no counters: they are compared after a commit, and not at every poll.
 #[test]
 fn views_in_place_of_tables_are_compared_seldom() {
     let Some(database) = MariaDb::start(COUNTING) else { return };
@@ -581,7 +581,7 @@ fn a_kept_dump_is_the_same_as_long_as_its_packages_are() {
         database.execute("aur", &statement);
         check(&server, "yogurt", "NumVotes", json!(votes));
     }
-    // It has been written again by now, or is when the server stops.
+    // It has been written again by now, or will be when the server stops.
     let directory = server.stop();
     assert!(inode(&file) != before, "it was not written again");
     assert!(fs::read(&file).expect("the dump") == first, "it differs");
@@ -595,7 +595,7 @@ fn a_dump_that_was_not_kept_is_tried_again() {
     let dump = directory.path().join("dump.json");
     fs::write(&dump, catalogue::small()).expect("a dump");
     let server = TestServer::without_source(|config| {
-        // What is kept cannot be written over a directory.
+        // The kept dump cannot be written over a directory.
         let in_the_way = KeptDump::path_in(&config.data_dir).join("in/the/way");
         fs::create_dir_all(in_the_way).expect("a directory");
         config.aur.source = Some(dump.to_str().expect("a path").parse().expect("a source"));

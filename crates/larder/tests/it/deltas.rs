@@ -65,7 +65,7 @@ fn check(server: &TestServer, base: &[u8], next: &[u8]) -> usize {
     size
 }
 
-/// A dump in which a package is gone, one is new, one was pushed, and one was adopted.
+/// A dump in which a package was deleted, one is new, one was pushed, and one was adopted.
 fn a_day_later(dump: &[u8]) -> Vec<u8> {
     let mut packages: Vec<Value> = serde_json::from_slice(dump).expect("a dump");
     let mut new = packages.remove(100);
@@ -130,7 +130,7 @@ fn a_client_starts_over_when_its_dump_is_unknown() {
     let unknown = delta(&server, "gz", &sha256(b"another dump"));
     assert_eq!(unknown.status, 410, "{}", unknown.text());
     assert!(unknown.text().contains("fetch /packages-meta-ext-v1.json.gz"), "{}", unknown.text());
-    // The files are gone: what was known is not known any more.
+    // The files are gone: earlier dumps are no longer known.
     let directory = server.stop();
     fs::remove_dir_all(directory.path().join("data/aur/deltas")).expect("the deltas");
     let next = catalogue::generation(1, PACKAGES);
@@ -172,7 +172,7 @@ fn questions_are_checked() {
     assert_eq!(server.client.get_with(&target, &[("If-Modified-Since", date)]).status, 200);
 }
 
-/// Where deltas cannot be written, clients are told to start over, and not to wait.
+/// If deltas cannot be written, clients are told to start over, and not to wait.
 #[test]
 fn without_room_for_deltas_clients_start_over() {
     let directory = std::sync::Arc::new(tempfile::tempdir().expect("a directory"));
@@ -188,7 +188,7 @@ fn without_room_for_deltas_clients_start_over() {
     assert_eq!(server.get("/packages-meta-ext-v1.json.gz").status, 200);
 }
 
-/// Where the dump cannot be kept, no delta will ever be there.
+/// If the dump cannot be kept, there will never be a delta.
 #[test]
 fn without_a_kept_dump_clients_start_over() {
     let directory = std::sync::Arc::new(tempfile::tempdir().expect("a directory"));
@@ -198,7 +198,7 @@ fn without_a_kept_dump_clients_start_over() {
     let server = TestServer::start_in(directory, |config, directory| {
         config.aur.source = Some(AurSource::File(source_path(directory)));
     });
-    // It does not get ready before the dump is kept.
+    // It is not ready before the dump is kept.
     wait_until("the answer", || delta(&server, "gz", &sha256(b"any")).status == 410);
     assert_eq!(server.get("/packages-meta-ext-v1.json.gz").status, 503);
 }

@@ -1,4 +1,4 @@
-//! What operators and their machines ask: alive, ready, which version, how many of what.
+//! For operators and their monitoring: alive, ready, version, metrics.
 
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
@@ -74,7 +74,7 @@ fn a_surface_that_is_switched_off() {
     assert!(reload.is_err(), "{reload:?}");
 }
 
-/// Every path of the surface says why it is not there, and nobody can take it for an empty catalogue.
+/// Every path of the surface says why it is off, so that clients do not take it for an empty catalogue.
 #[track_caller]
 fn check_off(server: &TestServer, reason: &str) {
     for target in [

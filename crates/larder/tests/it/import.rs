@@ -22,7 +22,7 @@ fn testdata() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/python/devpi-export")
 }
 
-/// The export in a directory of its own, so that it can be damaged.
+/// A copy of the export in its own directory, so that tests can damage it.
 fn exported(directory: &Path) -> PathBuf {
     let export = directory.join("export");
     copy(&testdata().join("export"), &export);
@@ -55,7 +55,7 @@ fn report(done: &Done) -> Value {
     serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"))
 }
 
-/// What a report says of each kind: imported, there already, not imported.
+/// The counts of a report for each kind: imported, there already, not imported.
 fn tallies(report: &Value) -> String {
     let kinds = ["users", "indexes", "releases", "files", "documentation", "test_results"];
     let tally = |kind: &str| {
@@ -77,7 +77,7 @@ fn serve(directory: Arc<TempDir>) -> TestServer {
     server
 }
 
-/// What devpi-server answered.
+/// devpi-server's answer.
 fn answer(name: &str) -> String {
     fs::read_to_string(testdata().join("answers").join(name)).expect("an answer")
 }
@@ -121,7 +121,7 @@ fn an_export_is_taken_over_and_answered_as_by_devpi() {
     assert_eq!(notes.len(), 0, "{first}");
     let mirrored = json!({"indexes": 1, "projects": 0, "releases": 0, "files": 0});
     assert_eq!(first["mirrored"], mirrored);
-    // What was pushed is there twice, and one blob.
+    // Pushed files exist twice, but as one blob.
     assert_eq!((&first["verified"], &first["hashed"]), (&json!(11), &json!(6)), "{first}");
     assert!(!done.stderr.contains("password"), "root came with the export: {done:?}");
 
@@ -161,7 +161,7 @@ fn an_export_is_taken_over_and_answered_as_by_devpi() {
             let user = expected["result"].as_object_mut().expect("a user");
             assert!(user.remove("email").is_some());
         }
-        // devpi's default is not taken for somebody's word: here it is the server's own.
+        // devpi's default does not count as a setting: here the server's own default applies.
         let user_dev = "/result/indexes/dev/acl_toxresult_upload";
         let place = if path == "/alice" { user_dev } else { "/result/acl_toxresult_upload" };
         let uploaders = expected.pointer_mut(place).expect("a list");
@@ -169,7 +169,7 @@ fn an_export_is_taken_over_and_answered_as_by_devpi() {
         *uploaders = json!([":AUTHENTICATED:"]);
         if path == "/bob/prod" {
             assert_eq!(expected["result"]["bases"], json!(["root/up"]));
-            // Who else may upload is for those who may.
+            // Only users who may upload see who else may.
             assert_eq!(expected["result"]["acl_upload"], json!(["bob", "alice"]));
             expected["result"]["acl_upload"] = json!(["bob"]);
         }
@@ -247,7 +247,7 @@ fn a_damaged_file_is_named_and_the_others_come() {
     }
     place.check("verify", 0, "no faults");
 
-    // Mended, and run again: what was missing comes, with the results of its tests.
+    // Repaired, and imported again: the missing files come, with their test results.
     copy(&testdata().join("export"), &export);
     let done = place.run_with("import-devpi export --json", "");
     assert_eq!(done.code, Some(0), "{done:?}");

@@ -1,4 +1,4 @@
-//! From start to stop: dumps that are replaced, that are broken, that are kept, and a shutdown that waits.
+//! From start to stop: replaced dumps, broken dumps, kept dumps, and a shutdown that waits.
 
 use std::fs;
 use std::io::{Read, Write};

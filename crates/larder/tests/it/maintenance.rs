@@ -1,4 +1,4 @@
-//! The store copied, restored, checked and swept by the real binary, beside servers and without.
+//! The real binary copies, restores, checks and sweeps a store, with and without running servers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -127,7 +127,7 @@ fn revisions_of(client: &Client, name: &str) -> u32 {
         .map_or(0, |it| it - 1)
 }
 
-/// Makes a file look as if nobody had touched it for a week.
+/// Makes a file look untouched for a week.
 fn age(path: &Path) {
     let file = fs::File::options().write(true).open(path).expect("a file");
     file.set_modified(SystemTime::now() - Duration::from_secs(7 * 86_400)).expect("an age");
@@ -217,7 +217,7 @@ fn a_backup_replaces_only_an_earlier_one_of_the_same_store() {
     place.check("backup --data-dir data backup", 0, &[]);
     place.check("backup --data-dir other backup", 1, &["holds a backup of the store"]);
 
-    // What a killed backup leaves is no hindrance.
+    // The leftovers of a killed backup do not matter.
     fs::write(place.path("backup/records.db.new"), "torn").expect("a file");
     fs::write(place.path("backup/records.db.new-wal"), "torn").expect("a file");
     place.check("backup --data-dir data backup", 0, &[]);
@@ -230,7 +230,7 @@ fn a_backup_replaces_only_an_earlier_one_of_the_same_store() {
 
     let copy = place.serve("backup", |_| ());
     place.check("backup --data-dir data backup", 1, &["is in use"]);
-    // The server has a user `root` of its own, so this is the first write.
+    // The server has its own user `root`, so this is the first write.
     let original = place.serve("data", |_| ());
     put_as_x(&original.client, "x", "x");
     put_as_x(&copy.client, "y", "y");
@@ -374,7 +374,7 @@ fn a_sweep_takes_what_is_old_and_unnamed() {
     assert!(!young.exists() && named.exists());
 }
 
-/// A database that is not the blobs' own names none of them.
+/// Another store's database names none of the blobs.
 #[test]
 fn a_sweep_by_the_wrong_records_is_refused() {
     let place = Place::new();
@@ -421,7 +421,7 @@ fn a_place_without_blobs_is_not_made_one() {
     assert_eq!(fs::read_dir(place.path("empty")).expect("a directory").count(), 0);
 }
 
-/// A backup needs nothing beside it, and can be used from where nothing can be written.
+/// A backup needs no other files, and can be used from a read-only disk.
 #[test]
 fn a_backup_is_read_from_a_read_only_disk() {
     let place = Place::new();
@@ -574,7 +574,7 @@ fn the_python_index_comes_along() {
     place.check("verify --data-dir backup", 0, &["no faults"]);
 }
 
-/// A restore that was cut short has left blobs; the next one goes on from there.
+/// An interrupted restore has left blobs; the next one continues.
 #[test]
 fn a_restore_goes_on() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What `/metrics` has for every surface, and that the alerts and the dashboard of `packaging` fit it.
+//! The metrics of every surface in `/metrics`, which the alerts and the dashboard of `packaging` must match.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -120,7 +120,7 @@ fn every_surface_has_its_times_and_what_is_watched_is_there() {
     ask_all(&server);
     let text = server.get("/metrics").text();
 
-    // What alerts and the dashboard ask for is there, with the parts of histograms.
+    // The metrics in alerts and the dashboard exist, including the parts of histograms.
     let there = names(&text);
     for path in [RULES, BOARD] {
         let file = read(path);
@@ -128,7 +128,7 @@ fn every_surface_has_its_times_and_what_is_watched_is_there() {
         assert!(asked.len() > 20, "{path}: {asked:?}");
         let missing: Vec<_> = asked.difference(&there).collect();
         assert!(missing.is_empty(), "{path} asks for what a server does not have: {missing:?}");
-        // And so are the routes: a name that is not in the table matches nothing, for ever.
+        // So do the routes: a name that is not in the table would never match.
         let known: BTreeSet<&str> = Endpoint::ALL.iter().map(|it| it.route()).collect();
         for (_, rest) in file.match_indices("route=").map(|(at, _)| file.split_at(at)) {
             let routes = rest.trim_start_matches("route=").trim_start_matches(['~', '\\', '"']);
@@ -150,7 +150,7 @@ fn every_surface_has_its_times_and_what_is_watched_is_there() {
     }
 }
 
-/// Whatever strangers ask for, the number of series is bounded, and none carries their words.
+/// The number of series is bounded, whatever strangers request, and none has their words.
 #[test]
 fn no_path_of_a_client_becomes_a_label() {
     let server = server();
@@ -184,13 +184,13 @@ fn writes_are_timed() {
     let before = server.metric(commits);
     let status = server.client.send("POST", "/article/a/0", &[ROOT], b"text").status;
     assert_eq!(status, 201);
-    // The server may have written something of its own meanwhile.
+    // The server may have made a commit of its own meanwhile.
     assert!(server.metric(commits) >= before + 1.0);
     assert_eq!(server.metric(r#"larder_store_commit_failures_total{reason="failed"}"#), 0.0);
     assert!(server.metric("larder_store_free_bytes_min") > 0.0);
 }
 
-/// promtool, if it is there: `./test` sees to it.
+/// promtool, if it is installed; `./test` installs it.
 fn promtool() -> Option<PathBuf> {
     if let Some(path) = env::var_os("LARDER_TEST_PROMTOOL") {
         return Some(path.into());
@@ -236,11 +236,11 @@ fn the_queries_of_the_dashboard_can_be_asked() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
 }
 
-/// A server as it is after its first start, without the AUR: what it says for three hours on end raises no alert.
+/// A server after its first start, without the AUR: three hours of its metrics raise no alert.
 #[test]
 fn a_server_without_the_aur_raises_no_alert() {
     let Some(promtool) = promtool() else { return };
-    // A process of its own: what `process_*` say of this one is about all tests at once.
+    // A separate process: the values of `process_*` of this one are those of all tests together.
     let process = Process::start(&[], |_| ());
     assert_eq!(process.client.get("/rpc/v5/info/attest").status, 404);
     let text = process.client.get("/metrics").text();

@@ -56,14 +56,14 @@ fn every_page_with_lines_for_nginx_is_tried() {
     assert_eq!(pages, ["coming-from-devpi.md", "coming-from-goaurrpc.md", "operating.md"]);
 }
 
-/// A server, and a real nginx in front of it.
+/// A server behind a real nginx.
 struct Fronted {
     server: TestServer,
     nginx: Nginx,
 }
 
 impl Fronted {
-    /// With all lines of a page; none where nginx is not installed.
+    /// With all lines of a documentation page; `None` if nginx is not installed.
     fn start(page: &str, change: impl FnOnce(&mut Config)) -> Option<Fronted> {
         let mut lines = snippets(page).concat();
         let server = TestServer::start_in(
@@ -120,7 +120,7 @@ impl Fronted {
         self.send(client, "GET", target, headers, b"")
     }
 
-    /// What an index of Alice's is made of, through nginx.
+    /// Makes an index of Alice's, through nginx.
     fn make_index(&self, content: &[u8]) -> String {
         let json = [ROOT, ("Content-Type", "application/json")];
         let user = br#"{"password":"open-sesame"}"#;
@@ -252,7 +252,7 @@ fn as_coming_from_goaurrpc_says() {
     assert_eq!((posted.status, posted.names()), (200, "attest".to_owned()));
 }
 
-/// A source archive that no memory keeps: what is in it cannot be compressed.
+/// A source archive that is too large for memory: its content cannot be compressed.
 fn large_archive() -> Vec<u8> {
     let mut state: u32 = 1;
     let noise: Vec<u8> = std::iter::repeat_with(|| {

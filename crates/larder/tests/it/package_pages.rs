@@ -31,7 +31,7 @@ fn listed(page: &str) -> Vec<String> {
     rows.filter_map(name).collect()
 }
 
-/// A page is rendered once for all, and anew for packages that changed.
+/// A page is rendered once for all readers, and again when its packages have changed.
 #[test]
 fn a_page_is_kept_until_its_package_changes() {
     let dump = catalogue::small();
@@ -83,7 +83,7 @@ fn a_package_with_what_is_known_of_it() {
             "/packages/?K=a%2Fb&amp;SeB=k",
             "MIT",
             "2017-07-14 02:40",
-            // What is built with it, and from the same base.
+            // Packages that need it to build, and those of the same base.
             "href=\"/packages/Mixed-Case\"",
             "href=\"/packages/attest-git\"",
         ],
@@ -94,7 +94,7 @@ fn a_package_with_what_is_known_of_it() {
         &mixed,
         &["<a href=\"/packages/attest\">attest</a> <span class=\"mono dim\">&#62;=1</span>"],
     );
-    // What is not here is no link.
+    // A package that does not exist here is no link.
     has(&mixed, &["<li>glibc</li>"]);
     has(&page(server, "/packages/libstdc++5"), &["<b>Orphan.</b>"]);
     // Names are found as the RPC finds them.
@@ -211,7 +211,7 @@ fn feeds_of_the_newest_and_the_latest() {
     has(&server.get("/atom/modified").text(), &["2020-09-13T12:26:40Z"]);
 }
 
-/// A feed is written once for all who ask for it, whatever their query, and anew for packages that changed.
+/// A feed is rendered once for all readers, whatever their query, and again when packages have changed.
 #[test]
 fn a_feed_is_kept_until_packages_change() {
     let dump = catalogue::small();
@@ -295,7 +295,7 @@ fn texts_of_strangers_stay_texts() {
     }
 }
 
-/// Where the sources are is said if it is known, and not guessed.
+/// The page says where the sources are if that is known, and does not guess.
 #[test]
 fn sources_are_where_the_operator_says() {
     assert!(!page(small(), "/packages/attest").contains("git clone"));
@@ -325,7 +325,7 @@ fn without_packages_or_for_other_programs_nothing_is_in_the_way() {
         b"{\"password\": \"12345678901\"}",
     );
     assert!(made.status >= 400, "the name is reserved: {}", made.text());
-    // What is below a package is the Python index's, as it was.
+    // Paths below a package still belong to the Python index.
     assert_eq!(server.get("/packages/dev/+simple/").status, 404);
     assert!(!server.get("/packages/dev/+simple/").header("x-devpi-api-version").is_empty());
 }

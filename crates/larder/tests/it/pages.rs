@@ -1,5 +1,5 @@
-//! The pages for people: what `/` says of each surface, that it tells nobody what is private, and that `/docs` has every
-//! path of the OpenAPI documents.
+//! The pages for people: `/` describes each surface, nothing private is shown, and `/docs` has every path of the OpenAPI
+//! documents.
 
 use config::Config;
 use serde_json::Value;
@@ -22,7 +22,8 @@ fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
-/// No tag of a page runs, loads or leads where none of ours would: nothing of what strangers sent has become one.
+/// Checks that no tag of a page runs, loads or links to anything that our own tags would not: no text of strangers has become
+/// one.
 #[track_caller]
 pub(crate) fn check_harmless(page: &str, what: &str) {
     let tags: Vec<String> = page
@@ -38,7 +39,7 @@ pub(crate) fn check_harmless(page: &str, what: &str) {
         let name = tag.split([' ', '/', '\n']).next().unwrap_or_default();
         let never = ["iframe", "svg", "math", "style", "object", "embed", "base", "template"];
         assert!(!never.contains(&name), "{what}: <{tag}>");
-        // Names of attributes are what is not within quotation marks.
+        // Names of attributes are outside of quotation marks.
         let names = tag.split('"').step_by(2).collect::<Vec<_>>().join(" ");
         for name in names.split([' ', '\n']) {
             let is_harm = name.starts_with("on") || name == "style=" || name == "srcdoc=";
@@ -137,7 +138,7 @@ fn the_forms_find_what_is_there() {
         let name = form_to(&check_html(&server.get("/docs/aur"), "/docs/aur"), "/rpc");
         assert_eq!(name, Some(word));
     }
-    // Its commands name a package that is there.
+    // Its commands name an existing package.
     let page = small().get("/").text();
     let path = page.split("/rpc/v5/info/").nth(1).and_then(|rest| rest.split('\'').next());
     let info = small().get(&format!("/rpc/v5/info/{}", path.expect("a command")));
@@ -171,7 +172,7 @@ fn it_shows_what_everybody_may_read_and_nothing_else() {
         for private in ["root/secret", "hidden title", "root/above"] {
             assert!(!page.contains(private), "{private}");
         }
-        // What one reads first comes first.
+        // Articles that readers start with come first.
         let places = ["/article/welcome\"", "/article/caf%C3%A9\"", "/article/zebra\""]
             .map(|link| page.find(link).expect("a link"));
         assert!(places.is_sorted(), "{places:?}");
@@ -270,7 +271,7 @@ fn browsers_get_errors_as_pages() {
         assert!(page.header("content-security-policy").contains("frame-ancestors 'none'"));
         assert_eq!(page.header("content-length"), page.body.len().to_string());
         assert!(page.text().contains(text) && !page.text().contains("<i>"), "{}", page.text());
-        // And what one can do.
+        // And what the reader can do.
         let advice = if status == 404 { "search for what you want" } else { "Change it" };
         assert!(page.text().contains(advice), "{}", page.text());
         // Programs get what they know.
@@ -283,14 +284,14 @@ fn browsers_get_errors_as_pages() {
             assert!(!content_type.starts_with("text/html"), "{target} {accept}: {content_type}");
         }
     }
-    // What a browser is told of how to go on stays.
+    // Headers that tell a browser how to go on stay.
     let closed = TestServer::without_source(|config| {
         config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
     });
     closed.wait_until_ready();
     let refused = closed.client.get_with("/articles", &[("Accept", BROWSER)]);
     assert_eq!(refused.status, 401);
-    // It is shown a form, and does not ask by itself; one that sent a password must ask for another.
+    // The browser gets a form and does not ask for a password itself; if it sent one, it must ask for another.
     assert!(refused.header("www-authenticate").starts_with("Cookie "));
     let wrong = [("Accept", BROWSER), ("Authorization", "Basic eDp5")];
     let wrong = closed.client.get_with("/articles", &wrong);
@@ -301,7 +302,7 @@ fn browsers_get_errors_as_pages() {
     assert_eq!((put.status, put.header("allow").is_empty()), (405, false));
 }
 
-/// What a page loads is kept forever under its name, and nothing else is there.
+/// The files that a page loads are cacheable forever under their names, and there are no others.
 #[test]
 fn pages_load_a_style_sheet_and_a_script_that_never_change() {
     let server = small();
@@ -341,7 +342,7 @@ fn pages_say_whom_they_are_for() {
     }
 }
 
-/// Where a browser gets a page, what programs get says so: a cache may not give it to browsers.
+/// If browsers get a page at a URL, the answer for programs says so, so that a cache does not give it to browsers.
 #[test]
 fn what_programs_get_differs_by_accept() {
     let server = TestServer::without_source(|_| ());

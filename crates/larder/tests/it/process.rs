@@ -35,7 +35,7 @@ pub(crate) struct Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -61,7 +61,7 @@ impl Process {
         Process::start_in(directory, "data", arguments)
     }
 
-    /// Starts a server in a directory that others may be in as well, each with a data directory of its own.
+    /// Starts a server in a directory that other servers may use as well, each with its own data directory.
     pub(crate) fn start_in(directory: Arc<TempDir>, data: &str, arguments: &[&str]) -> Process {
         Process::start_with(directory, data, arguments, &[])
     }
@@ -118,7 +118,7 @@ impl Process {
         Process { child, client, stdout, stderr, directory }
     }
 
-    /// What it has said on stderr so far.
+    /// Its output on stderr so far.
     pub(crate) fn log(&self) -> String {
         self.stderr.lock().expect("no panic").clone()
     }
@@ -133,7 +133,7 @@ impl Process {
         self.memory("VmRSS:")
     }
 
-    /// From now on the peak is a new one.
+    /// Resets the peak of memory.
     pub(crate) fn forget_memory_peak(&self) {
         let path = format!("/proc/{}/clear_refs", self.child.id());
         fs::write(path, "5").expect("a process of ours");
@@ -287,7 +287,7 @@ fn sighup_reads_configuration_and_data_again() {
         client.get("/rpc/v5/info/shared-0001").json()["results"][0]["Version"] == "3-1"
     });
 
-    // One that cannot be read changes nothing.
+    // A configuration that cannot be read changes nothing.
     fs::write(directory.join("larder.toml"), "nonsense").expect("a file");
     process.signal("HUP");
     wait_until("the complaint", || {
@@ -439,7 +439,7 @@ fn demo_prints_what_to_try_and_answers_it() {
         text.contains("/root/dev/+simple/' larder-hello"),
         "the Python index is among it: {text}"
     );
-    // What pip would read: a stage of its own, and what it inherits.
+    // Files that pip would read: the stage's own, and inherited ones.
     for (project, file) in [
         ("larder-hello", "larder_hello-0.2-py3-none-any.whl"),
         ("larder-hello", "larder_hello-0.1-py3-none-any.whl"),

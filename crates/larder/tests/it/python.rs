@@ -1,4 +1,4 @@
-//! The Python index over HTTP: what devpi's clients, installers and uploaders ask, and what is refused.
+//! The Python index over HTTP: requests of devpi's clients, installers and uploaders, and refusals.
 
 mod advisories;
 mod attestations;
@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, Response};
 use crate::server::{ROOT, TestServer};
 
-/// What `alice`, `bob` and every other user of these tests log in with.
+/// The password of `alice`, `bob` and all other users of these tests.
 const PASSWORD: &str = "open-sesame";
 
 const JSON: (&str, &str) = ("Accept", "application/json");
@@ -70,7 +70,7 @@ impl Index {
         self.server.client
     }
 
-    /// Nobody in particular.
+    /// Asks without credentials.
     fn anybody(&self) -> Ask<'_> {
         Ask { index: self, headers: Vec::new() }
     }
@@ -121,7 +121,7 @@ impl Index {
                 .flatten()
                 .map(|entry| match entry.path().is_dir() {
                     true => files(&entry.path()),
-                    // The file beside the blobs, which are named by their digest, says which store they belong to.
+                    // One file beside the blobs, which are named by their digest, says which store they belong to.
                     false => usize::from(entry.file_name().len() == 64),
                 })
                 .sum()
@@ -180,7 +180,7 @@ impl Ask<'_> {
         let mut bytes = (request + "\r\n").into_bytes();
         bytes.extend(body);
         let mut stream = self.index.client().connect();
-        // It may be refused before it has been sent.
+        // The server may refuse before all is sent.
         let _ = stream.write_all(&bytes);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -202,7 +202,7 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    /// Of a release file, whose name tells project and version.
+    /// A release file, whose name has project and version.
     pub(crate) fn of(filename: &str, content: &[u8]) -> Upload {
         let (project, rest) = filename.split_once('-').expect("a project");
         let version = rest.split(['-']).next().expect("a version");
@@ -227,7 +227,7 @@ impl Upload {
         }
     }
 
-    /// Of documentation.
+    /// Documentation.
     pub(crate) fn docs(project: &str, version: &str, content: &[u8]) -> Upload {
         Upload::named(project, version, &format!("{project}.zip"), content)
             .set(":action", "doc_upload")

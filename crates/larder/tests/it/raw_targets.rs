@@ -4,9 +4,9 @@
 use crate::catalogue;
 use crate::server::{ROOT, TestServer, small};
 
-/// Those that are encoded before anybody reads them.
+/// Characters that are encoded before any parser reads them.
 const MENDED: [char; 6] = ['"', '<', '>', '`', '\u{e9}', '\u{1f980}'];
-/// Those that everybody accepts as they are.
+/// Characters that every server accepts unchanged.
 const ACCEPTED: [char; 7] = ['{', '}', '|', '\\', '^', '[', ']'];
 
 fn encoded(character: char) -> String {
@@ -31,7 +31,7 @@ fn questions_about_packages() {
     check("/api/v6/info/attest?x=\"", "attest");
     let form = small().client.form("/rpc?<=\"", "v=5&type=info&arg=attest");
     assert_eq!(form.status, 200);
-    // Nobody accepts these, and everybody is told why.
+    // No server accepts these, and every client is told why.
     for target in ["/rpc?v=5&arg=a b", "/rpc/v5/info/a\tb", "/rpc?\u{7f}"] {
         let response = small().get(target);
         assert_eq!(response.status, 400, "{target}");
@@ -84,7 +84,7 @@ fn raw_is_as_good_as_encoded() {
                 assert_eq!(raw.text(), plain.text(), "{target} {character}");
             }
         }
-        // What is written under the one name is read under the other.
+        // An article that is written under one spelling is read under the other.
         let name = |text: &str| format!("/article/raw{text}name");
         let written = ask("POST", &format!("{}/0", name(&character.to_string())), b"x");
         let again = ask("POST", &format!("{}/0", name(&encoded)), b"x");

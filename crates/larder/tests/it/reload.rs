@@ -1,4 +1,4 @@
-//! Ten reloads while fifty clients search: nobody is refused, and nobody sees two snapshots in one answer.
+//! Ten reloads while fifty clients search: no client is refused, and no answer mixes two snapshots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -12,7 +12,7 @@ const CLIENTS: usize = 50;
 const RELOADS: u32 = 10;
 const PACKAGES: u32 = 300;
 
-/// What clients ask, and how many records each answer has.
+/// The clients' questions, and how many records each answer has.
 const QUESTIONS: [(&str, usize); 5] = [
     ("/rpc/v5/search/shared", PACKAGES as usize),
     ("/rpc?v=5&type=search&by=name&arg=shared-00", 100),
@@ -82,7 +82,7 @@ fn reloads_under_load() {
     for reload in 1..=RELOADS {
         let before: Vec<u64> = answered.iter().map(|count| count.load(Relaxed)).collect();
         server.replace_source(&catalogue::generation(reload, PACKAGES));
-        // By hand or by the watch, whoever sees it first.
+        // By hand or by the watch, whichever is first.
         wait_for(server.app.reload()).expect("a good dump");
         wait_until("every client to have asked meanwhile", || {
             has_failed()

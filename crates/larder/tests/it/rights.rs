@@ -1,9 +1,8 @@
-//! Who may do what, for every operation that there is: each with each scope, and each with a right that is taken away
-//! while the body arrives.
+//! Rights for every operation: each with each scope, and each with a right that is revoked while the body arrives.
 //!
-//! [`operations::TABLE`] has a row for every operation of the OpenAPI document that is no GET, which
-//! [`every_operation_has_a_row`] proves. A row makes a request; a [`Case`] is a row with people and things of its own,
-//! so that nothing that one request does is seen by another.
+//! [`operations::TABLE`] has a row for every operation of the OpenAPI document except GET, which [`every_operation_has_a_row`]
+//! proves. A row makes a request; a [`Case`] is a row with its own users and objects, so that requests do not affect each
+//! other.
 
 mod causes;
 mod limits;
@@ -29,7 +28,7 @@ use crate::catalogue;
 use crate::client::Response;
 use crate::server::{ROOT, TestServer, wait_for};
 
-/// What somebody sends.
+/// A request.
 struct Sent {
     method: &'static str,
     target: String,
@@ -55,10 +54,10 @@ impl Sent {
     }
 }
 
-/// Why somebody may.
+/// Why a user has the right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// What it is about is theirs, or it is about themselves.
+    /// They own the object, or it is themselves.
     Owner,
     /// They are in a group that the list of an index names.
     Listed,
@@ -71,18 +70,18 @@ enum Role {
 /// The group that the configuration lets write articles and push to elsewhere.
 const STAFF: &str = "staff";
 
-/// A server, and what is made on it.
+/// A server with its test data.
 struct World {
     server: TestServer,
 }
 
-/// A row, with people and things of its own.
+/// A row with its own users and objects.
 struct Case<'world> {
     world: &'world World,
     role: Role,
-    /// Whose the index is.
+    /// The owner of the index.
     owner: String,
-    /// Who asks.
+    /// The sender.
     sender: String,
     /// The group that the lists of the index name.
     group: String,
@@ -114,7 +113,7 @@ impl World {
         wait_for(self.server.app.live_store.commit_as_system(batch)).expect("a commit");
     }
 
-    /// Somebody in these groups, without a password.
+    /// A user in these groups, without a password.
     fn make_user(&self, name: &str, groups: &[&str]) {
         self.make(User::new(name.parse().expect("a name"), Timestamp::now()), groups);
     }
@@ -201,7 +200,7 @@ impl Case<'_> {
         response
     }
 
-    /// What the row sends, once what it needs is there.
+    /// The request of the row, after making what it needs.
     fn prepared(&self, row: &Row) -> Sent {
         (row.make)(self)
     }

@@ -1,4 +1,4 @@
-//! `/search` and `/search/suggest` over every surface: what comes first, and that nobody finds what they may not read.
+//! `/search` and `/search/suggest` over every surface: the order of results, and that readers find only what they may read.
 //! `/status`, and errors as pages.
 
 use std::sync::mpsc;
@@ -108,7 +108,7 @@ fn the_status_is_said_in_words() {
         assert!(page.contains(text), "{text}: {page}");
     }
     assert!(page.contains("<h2>Requests a second</h2>") && page.contains("<svg"), "{page}");
-    // Numbers of requests are what metrics tell: without them, nobody reads them here.
+    // Numbers of requests are metrics: without these, the page does not show them.
     let quiet = TestServer::without_source(|config| config.metrics.enabled = false);
     quiet.wait_until_ready();
     let page = quiet.get("/status").text();

@@ -92,7 +92,7 @@ impl TestServer {
         let app = running.app.clone();
         let (stop, stopped) = oneshot::channel();
         let ended = runtime().spawn(running.run_until(async move {
-            // Dropped without a word is as good as told.
+            // A dropped sender counts as well.
             let _ = stopped.await;
         }));
         TestServer {
@@ -136,7 +136,7 @@ impl TestServer {
         fs::rename(beside, path).expect("a rename");
     }
 
-    /// The value of a metric, by its name with labels as it is printed; 0 if it is not there.
+    /// The value of a metric, by its printed name with labels; 0 if it does not exist.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let text = self.get("/metrics").text();
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -174,7 +174,7 @@ impl Drop for TestServer {
     }
 }
 
-/// Makes `root` with the password that all tests know, where there is none yet.
+/// Makes `root` with the password that all tests use, if it does not exist yet.
 async fn make_root(config: &Config) {
     fs::create_dir_all(&config.data_dir).expect("a data directory");
     let store = state::setup::open(config).await.expect("a store");

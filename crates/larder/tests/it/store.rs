@@ -1,5 +1,5 @@
-//! What is kept, tried as a whole: two processes on one database and one place of blobs, a database that is
-//! lost or falls back, `kill -9` and a full disk under writes, and uploads that are large or slow.
+//! The store as a whole: two processes on one database and one place of blobs, a database that is lost or falls back, `kill -9`
+//! and a full disk under writes, and uploads that are large or slow.
 
 mod damage;
 mod disk;
@@ -30,7 +30,7 @@ struct Place {
     database: String,
     postgres: Option<Postgres>,
     blobs: String,
-    /// What processes find in their environment.
+    /// The environment of the processes.
     variables: Vec<(&'static str, String)>,
 }
 
@@ -49,7 +49,7 @@ impl Place {
         Some(Place { postgres: Some(postgres), database, ..Place::sqlite() })
     }
 
-    /// [`Place::postgres`], with the blobs in a bucket; none where either is missing.
+    /// [`Place::postgres`], with the blobs in a bucket; `None` if either is missing.
     fn postgres_and_s3() -> Option<Place> {
         let (place, s3) = (Place::postgres()?, S3::shared()?);
         let blobs = format!("s3://{}/some/prefix", s3.make_bucket());
@@ -65,7 +65,7 @@ impl Place {
         larder
     }
 
-    /// Looks whether everything that records name is there; with `verify`, and without `--quick`, whole as well.
+    /// Checks that everything that records name exists; with `verify`, and without `--quick`, also that it is whole.
     #[track_caller]
     fn check(&self, command: &[&str]) {
         let output = self.command(command).output().expect("it runs");
@@ -81,7 +81,7 @@ impl Place {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// A process of its own data directory.
+    /// A process with its own data directory.
     fn start(&self, data: &str) -> Process {
         self.start_with(data, &[])
     }
@@ -131,7 +131,7 @@ fn request(method_and_target: &str, content_type: &str, body: &[u8]) -> Vec<u8> 
     [head.as_bytes(), body].concat()
 }
 
-/// Sends a request; its status and what else came, or none if the server is gone.
+/// Sends a request; returns its status and the rest of the answer, or `None` if the server is gone.
 fn try_exchange(client: &Client, request: &[u8]) -> Option<(u16, String)> {
     let mut stream = std::net::TcpStream::connect(client.address).ok()?;
     stream.set_read_timeout(Some(crate::PATIENCE)).ok()?;
@@ -166,7 +166,7 @@ struct Wheel {
 }
 
 impl Wheel {
-    /// Of a module that is `blocks` times `block`.
+    /// A wheel with a module that is `blocks` times `block`.
     fn new(project: &str, version: &str, block: Vec<u8>, blocks: u32) -> Wheel {
         let metadata = format!(
             "Metadata-Version: 2.1\nName: {project}\nVersion: {version}\nRequires-Python: >=3.8\n"
@@ -231,7 +231,7 @@ impl Wheel {
         self.pieces().map(<[u8]>::len).sum()
     }
 
-    /// What comes before the file and after it in the form of an upload.
+    /// The parts of an upload's form before and after the file.
     fn form(&self) -> (String, String) {
         let mut name = self.filename.split('-');
         let fields = [
@@ -264,13 +264,13 @@ impl Wheel {
         request(&format!("POST /{stage}/"), FORM, &body)
     }
 
-    /// Where an index has it.
+    /// Its path in an index.
     fn path(&self, stage: &str) -> String {
         let digest = self.digest().to_string();
         format!("/{stage}/+f/{}/{}/{}", &digest[..3], &digest[3..16], self.filename)
     }
 
-    /// Looks whether an index has it: on its page, with its bytes, and with its metadata beside it.
+    /// Checks that an index has it: on its page, with its bytes, and with its metadata beside it.
     #[track_caller]
     fn check(&self, client: &Client, stage: &str, headers: &[(&str, &str)]) {
         let project = self.filename.split('-').next().expect("a project");
@@ -289,7 +289,7 @@ impl Wheel {
 const BOUNDARY: &str = "f0e1d2c3b4a5";
 const FORM: &str = "multipart/form-data; boundary=f0e1d2c3b4a5";
 
-/// What both headers of a zip's member have in common: it is stored, and this long.
+/// The fields that both headers of a zip's member share: it is stored, and this long.
 fn facts(name: &str, crc: u32, size: u32) -> Vec<u8> {
     // Needed version, flags, method, time, date.
     let mut facts = vec![20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0];

@@ -1,4 +1,4 @@
-//! What strangers may send that is no request of anybody's: hosts that are none, floods over HTTP/2, frames around pages.
+//! Invalid requests of strangers: bad hosts, floods over HTTP/2, frames around pages.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -89,7 +89,7 @@ fn floods_of_resets_do_not_fill_the_log() {
     let process = Process::start(&["--aur-enabled=false"], |_| ());
     for _ in 0..CONNECTIONS {
         let mut stream: TcpStream = process.client.connect();
-        // It may be closed before all of it is written, and with a reset.
+        // The server may close it before all is written, with a reset.
         let _ = stream.write_all(&flood());
         let _ = stream.read_to_end(&mut Vec::new());
     }
@@ -99,7 +99,7 @@ fn floods_of_resets_do_not_fill_the_log() {
         line.and_then(|count| count.parse::<usize>().ok()).expect("a count")
     };
     wait_until("every flood to be counted", || floods() == CONNECTIONS);
-    // What is logged later than this is logged after the floods.
+    // Lines after this one are logged after the floods.
     process.signal("HUP");
     wait_until("a later line", || process.log().contains("reloading"));
     let log = process.log();
@@ -148,7 +148,7 @@ fn pages_for_people_are_not_framed() {
             assert_eq!(page.header("x-content-type-options"), "nosniff", "{target}");
             assert_eq!(page.header("referrer-policy"), "same-origin", "{target}");
             assert!(!policy.contains("unsafe"), "{target}: {policy}");
-            // The one script on it is the one that its policy names; there is no code and no style beside it.
+            // Its one script is the one that its policy names; it has no inline code or style.
             if encoding == "identity" {
                 let text = page.text();
                 let named =

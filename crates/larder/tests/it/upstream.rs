@@ -1,4 +1,4 @@
-//! A source behind a URL: a little server that the test scripts, and what the real one asks of it.
+//! A source behind a URL: a little server that the test scripts, and the requests of the real one.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use config::AurSource;
 use crate::server::{TestServer, wait_for};
 use crate::{catalogue, wait_until};
 
-/// What is answered: status line, body, and the tag that makes 304 of it.
+/// The answer: status line, body, and the tag that makes it 304.
 #[derive(Clone)]
 struct Offer {
     status: &'static str,
@@ -41,7 +41,7 @@ impl Upstream {
             requests: Arc::default(),
         };
         let (offer, requests) = (upstream.offer.clone(), upstream.requests.clone());
-        // It ends with the process.
+        // The thread ends with the process.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let offer = offer.lock().expect("no panic").clone();
@@ -60,7 +60,7 @@ impl Upstream {
         self.requests.lock().expect("no panic").clone()
     }
 
-    /// A server that has this source; an interval so long that it asks at the start and when told to.
+    /// A server with this source, and an interval so long that it asks only at the start and when told to.
     fn server(&self) -> TestServer {
         let source = AurSource::Url(format!("http://{}/dump.json.gz", self.address));
         TestServer::without_source(|config| {
@@ -159,7 +159,7 @@ fn a_url_in_trouble_changes_nothing() {
     check(Offer { sent_bytes_max: 100, ..good.clone() }, "http://127.0.0.1");
     check(Offer::of("", Vec::new()), "line 1 column 1");
     check(Offer::of("\"few\"", catalogue::generation(2, 3)), "3 packages after 20");
-    // A bad one is not remembered, so the same tag may be good later.
+    // A bad dump is not remembered, so the same tag may be good later.
     upstream.offer(Offer::of("\"bad\"", catalogue::generation(3, 20)));
     assert_eq!(wait_for(server.app.reload()), Ok(true));
     assert_eq!(version(&server), "3-1");
@@ -187,7 +187,7 @@ fn a_restart_asks_with_the_tag_of_the_kept_dump() {
     assert!(last.contains(&"if-none-match: \"one\"".to_owned()), "{last:?}");
     let directory = server.stop();
 
-    // With nobody to answer, what is kept is served.
+    // Without an answer, the kept dump is served.
     upstream.offer(Offer { status: "500 Internal Server Error", ..Offer::of("", Vec::new()) });
     let server = start(directory);
     server.wait_until_ready();

@@ -1,5 +1,5 @@
-//! `docs/urls.md` against the server: what it promises is there, what it does not is refused. The table of endpoints
-//! and the OpenAPI documents list the same.
+//! `docs/urls.md` against the server: what it promises exists, other paths are refused. The table of endpoints and the OpenAPI
+//! documents list the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,7 +24,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 struct Document {
     main: Table,
     admin: Table,
-    /// What may stand for `{type}`, `{by}`, `{mode}`, and `{name}`.
+    /// The values that may replace `{type}`, `{by}`, `{mode}`, and `{name}`.
     words: BTreeMap<String, Vec<String>>,
 }
 
@@ -134,7 +134,7 @@ fn check(document: &Document, table: &Table, ask: impl Fn(&str, &str) -> Respons
                     // value is 500.
                     let is_refused = match response.status {
                         400 if path == "/actions" => method != "POST",
-                        // Nothing is written here, and nobody may.
+                        // There is no article here, and anonymous clients may not write.
                         401 | 404 if path.starts_with("/article/") => {
                             (response.status == 404) != matches!(method, "GET" | "HEAD")
                         }
@@ -185,11 +185,11 @@ fn every_row_is_answered_with_its_methods() {
     assert_eq!(document.words["type"].len(), 8);
     assert_eq!(document.words["by"].len(), 15);
     assert_eq!(document.words["mode"].len(), 4);
-    // A server of its own, since its history is in its data directory.
+    // A separate server, since its history is in its data directory.
     let server = TestServer::serving_with(&catalogue::small(), |config| {
         config.aur.rate_limit = 1_000_000;
     });
-    // Those of the Python index name users and projects: its own tests ask for them.
+    // Paths of the Python index name users and projects: their own tests request them.
     let mut table = document.main.clone();
     table.retain(|path, _| !is_indexes(path));
     check(&document, &table, |method, path| server.client.send(method, path, &[], b""));
@@ -277,7 +277,7 @@ fn is_indexes(path: &str) -> bool {
     path.starts_with("/{user}") || path.starts_with("/+")
 }
 
-/// What the server has of these trees.
+/// The server's endpoints in these trees.
 fn answered(trees: &[Tree]) -> Table {
     let mut table = Table::new();
     // Wider patterns are documented in a narrower form.

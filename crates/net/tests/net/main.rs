@@ -1,4 +1,4 @@
-//! Connections over real sockets: who is answered, who is cut off, and what a shutdown does.
+//! Connections over real sockets: which are answered, which are closed, and what a shutdown does.
 //!
 //! Timeouts are short and nothing is timed: a test that waits for the wrong thing hangs until [`PATIENCE`] ends it.
 
@@ -107,7 +107,7 @@ fn router(gate: Gate) -> Router {
         .route("/refuse", post(|| async { (StatusCode::PAYLOAD_TOO_LARGE, "too large") }))
 }
 
-/// What is posted, three times, each in a write of its own.
+/// The posted body three times, each in a separate write.
 async fn in_pieces(body: Bytes) -> Response<Body> {
     let length = 3 * body.len();
     let pieces = futures_util::stream::unfold(0, move |count| {
@@ -207,7 +207,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     within(tokio::task::spawn_blocking(work)).await.unwrap()
 }
 
-/// What the server says until it closes; a reset is a way of closing, silence is not.
+/// Everything that the server sends until it closes; a reset counts as closing, silence does not.
 fn read_to_end(client: &mut impl Read) -> String {
     let mut answer = Vec::new();
     match client.read_to_end(&mut answer) {

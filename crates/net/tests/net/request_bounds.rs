@@ -61,7 +61,7 @@ async fn http2_has_the_same_bounds() {
     assert_eq!(client.get(url(8_193)).send().await.unwrap().status(), 414);
     let mut headers = HeaderMap::new();
     headers.insert("x", "a".repeat(17_000).parse().unwrap());
-    // hyper's client heeds the server's SETTINGS and may refuse by itself.
+    // hyper's client follows the server's SETTINGS and may itself refuse.
     if let Ok(response) = client.get(url(1)).headers(headers).send().await {
         assert_eq!(response.status(), 431);
     }

@@ -74,7 +74,7 @@ async fn a_mended_target_may_be_longer_than_a_read() {
     let request = format!("GET {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     let answer = server.exchange(request).await;
     assert!(answer.ends_with(&target.replace('<', "%3C")), "{}", answer.len());
-    // What is longer than a URL may be is told so, whole line or not.
+    // A URL that is too long is refused with that reason, whether its line is complete or not.
     for end in [" HTTP/1.1\r\nhost: x\r\n\r\n", ""] {
         let request = format!("GET /target/{}{end}", "<".repeat(11_000));
         let answer = server.exchange(request).await;
@@ -113,7 +113,7 @@ async fn bodies_stay_as_they_are() {
     server.stop().await;
 }
 
-/// A request whose body nobody reads hides no second request in it.
+/// An unread body cannot hide a second request.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unread_body_hides_no_request() {
     let server = Running::start(limits());
@@ -232,7 +232,7 @@ fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
 }
 
-/// HTTP/2 has no line to mend: a stream whose path h2 does not take is reset, and the connection goes on.
+/// HTTP/2 has no line to mend: h2 resets a stream whose path it refuses, and the connection goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn http2_resets_a_stream_with_such_a_path() {
     const HEADERS: u8 = 1;

@@ -15,7 +15,7 @@ pub(super) static FINISHED: LazyLock<[Bytes; 3]> = LazyLock::new(|| {
     })
 });
 
-/// What is at `/finished/0` and so on.
+/// The bodies at `/finished/0` and so on.
 pub(super) fn finished(head: &Parts) -> Option<Body> {
     let number: usize = head.uri.path().strip_prefix("/finished/")?.parse().ok()?;
     Some(Body::from(FINISHED[number].clone()))
@@ -30,8 +30,8 @@ static ON_DISK: LazyLock<(Bytes, Arc<fs::File>)> = LazyLock::new(|| {
     (bytes, Arc::new(file))
 });
 
-/// What is at `/file/{start}/{end}`: these bytes of [`ON_DISK`]. The body itself is of another case, so that a test sees
-/// which of the two was sent.
+/// The body at `/file/{start}/{end}`: these bytes of [`ON_DISK`]. The body itself has inverted bytes, so that a test sees which
+/// of the two was sent.
 pub(super) async fn file(Path((start, end)): Path<(u64, u64)>) -> Response<Body> {
     let (bytes, file) = &*ON_DISK;
     let body = inverted(&bytes[start as usize..end as usize]);
@@ -90,7 +90,7 @@ async fn files_on_disk_are_sent_as_files_over_plain_tcp() {
         let file = &ON_DISK.0[start..end];
         assert!(body == if is_file { Bytes::copy_from_slice(file) } else { inverted(file) });
     }
-    // Whoever breaks off gets in nobody's way.
+    // A client that disconnects does not disturb others.
     for _ in 0..20 {
         let mut client = server.connect();
         client.write_all(b"GET /file/0/5000000 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Runs the test `name` of this file in a process of its own, where it finds `LARDER_TEST_CHILD` set.
+/// Runs the test `name` of this file in a separate process, with `LARDER_TEST_CHILD` set.
 fn in_child(name: &str, prepare: impl FnOnce(&mut Command)) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command

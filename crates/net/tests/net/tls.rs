@@ -81,7 +81,7 @@ async fn tls_speaks_http2_and_http1() {
         let answer = client.get(&url).send().await.unwrap().text().await.unwrap();
         assert_eq!(answer, format!("127.0.0.1 true {version}"));
     }
-    // Never as a file, which would go beside the encryption.
+    // Never as a file, which would bypass the encryption.
     for _ in 0..5 {
         for (number, body) in sendfile::FINISHED.iter().enumerate() {
             let client = certificate.client(&server, true);

@@ -1,4 +1,5 @@
-//! The cache beside the blobs: entries whole or not there, shared by all processes, and trimmed by their last use.
+//! The cache beside the blobs: entries exist whole or not at all, all processes share them, and they are trimmed by their last
+//! use.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -47,7 +48,7 @@ async fn what_one_process_puts_another_gets() {
     let Some(place) = Place::s3().await else { return };
     let cache = place.store.cache().expect("a cache");
     let other = place.reopen().await.expect("to open").cache().expect("a cache");
-    // One in a single request, one in parts.
+    // One is uploaded in a single request, one in parts.
     let (small, large) = (sample(1, 5_000), sample(2, 20 << 20));
     assert_eq!(get(&other, "a").await, None);
     put(&cache, &place, "a", &large).await;
@@ -55,7 +56,7 @@ async fn what_one_process_puts_another_gets() {
     put(&other, &place, "a", &small).await;
     assert!(get(&cache, "a").await.as_deref() == Some(&small[..]));
     assert!(is_there(&place.root(), &entry("a")), "it is where it is documented");
-    // They are no blobs: no sweep and no listing sees them.
+    // They are no blobs: sweeps and listings ignore them.
     assert_eq!(place.blobs().await.len(), 0);
     cache.remove(&key("a")).await.expect("to remove");
     cache.remove(&key("a")).await.expect("to remove what is gone");
@@ -78,7 +79,7 @@ async fn what_was_not_used_for_longest_is_trimmed() {
     assert_eq!(cache.trim(4000, 100).await.expect("to trim"), left);
     assert!(is_there(&place.root(), &format!("mirrors/used/{}", key("gone"))), "it is young");
     age(&place, &format!("mirrors/used/{}", key("gone")), 2 * HOUR);
-    // A tenth of the budget is freed beyond what is needed: two go.
+    // A tenth of the budget more than needed is freed: two entries are removed.
     let left = Trimmed { bytes: 2000, removed: 2 };
     assert_eq!(cache.trim(3000, 100).await.expect("to trim"), left);
     let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! What goes in comes out: uploads of all sizes, ranges, bounds, and what is dropped on the way.
+//! Bytes come out as they went in: uploads of all sizes, ranges, bounds, and uploads that are dropped.
 
 use std::io::{Read as _, Write as _};
 use std::ops::Range;
@@ -47,7 +47,7 @@ async fn blobs_of_all_sizes_come_back(place: Place) {
         assert!(place.store.contains(blob.digest).await.expect("an answer"));
         assert_eq!(place.store.verify(blob.digest).await.expect("a verdict"), Verdict::Whole);
     }
-    // Of no bytes there is one blob, of the other seven sizes there are two.
+    // There is one empty blob, and two blobs of each of the other seven sizes.
     assert_eq!(place.blobs().await.len(), 15);
     assert_eq!(place.leftovers(), [""; 0]);
 }

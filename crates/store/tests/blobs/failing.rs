@@ -1,4 +1,4 @@
-//! What only a store that fails on demand can show: the fake.
+//! Tests that need a store which fails on demand: the fake.
 
 use std::time::{Duration, SystemTime};
 
@@ -134,8 +134,8 @@ async fn an_object_shorter_than_its_size_is_an_error() {
     assert!(reader.bytes(ALL).await.is_err());
 }
 
-/// A put that comes in between a sweep's look at the age and its deletion: the sweep is played by
-/// hand, because no real one can be stopped there.
+/// A put comes between a sweep's look at the age and its deletion. The test plays the sweep itself, because a real one cannot
+/// be stopped there.
 #[tokio::test]
 async fn a_put_waits_for_a_sweep_that_is_about_to_delete() {
     let place = Place::fake_s3().await;
@@ -189,7 +189,7 @@ async fn a_blob_that_is_too_large_to_be_copied_is_touched() {
     assert_eq!(place.store.verify(digest).await.expect("a verdict"), Verdict::Whole);
     assert_eq!(place.leftovers(), [""; 0]);
 
-    // What is small is not refused for its size, and what may not be copied is not tried otherwise.
+    // A small blob is not refused for its size, and one that may not be copied is not uploaded instead.
     let small = place.store.put(sample(59, 1000)).await.expect("to put").digest;
     for (digest, status) in [(small, 400), (digest, 403)] {
         place.fake().fail(fault(Method::PUT, "/tmp/", 1, Effect::Status(status)));

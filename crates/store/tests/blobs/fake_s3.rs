@@ -38,13 +38,13 @@ struct Object {
     modified: SystemTime,
 }
 
-/// What a test asks to go wrong.
+/// A fault that a test asks for.
 pub(crate) struct Fault {
-    /// Of requests with this method …
+    /// For requests with this method …
     pub(crate) method: Method,
     /// … for a path and query that contain this …
     pub(crate) contains: &'static str,
-    /// … the next so many …
+    /// … the next ones, this many …
     pub(crate) times: usize,
     /// … suffer this.
     pub(crate) effect: Effect,
@@ -52,7 +52,7 @@ pub(crate) struct Fault {
 
 #[derive(Clone, Copy)]
 pub(crate) enum Effect {
-    /// An error in place of the answer; nothing is done.
+    /// An error instead of the answer; nothing is done.
     Status(u16),
     /// The connection breaks after this many bytes of the answer's body.
     Truncate(usize),
@@ -64,7 +64,7 @@ pub(crate) enum Effect {
 const PAGE_KEYS: usize = 5;
 
 impl FakeS3 {
-    /// Starts one on a thread and a runtime of its own: tests block theirs now and then.
+    /// Starts one on its own thread and runtime, because tests sometimes block theirs.
     pub(crate) fn start() -> FakeS3 {
         let shared = Arc::<Mutex<Bucket>>::default();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -142,7 +142,7 @@ async fn answer(State(shared): State<Arc<Mutex<Bucket>>>, request: Request) -> R
             fault.effect
         })
     };
-    // What a broken connection cut off is no request.
+    // A request that was cut off by a broken connection does not count.
     let Ok(body) = axum::body::to_bytes(body, usize::MAX).await else {
         return error(StatusCode::BAD_REQUEST, "IncompleteBody");
     };

@@ -1,4 +1,4 @@
-//! What only a directory can show.
+//! Tests of blobs in a directory.
 
 use std::io::BufRead as _;
 use std::os::unix::fs::PermissionsExt as _;

@@ -17,7 +17,7 @@ fn name(text: &str) -> StoreIdentity {
     text.parse().expect("a name")
 }
 
-/// That nothing can be written, and nothing is swept.
+/// Checks that nothing can be written, and nothing is swept.
 #[track_caller]
 fn check_away<T>(outcome: Result<T, BlobError>) {
     match outcome {
@@ -45,7 +45,7 @@ async fn a_place_that_is_away_takes_nothing(place: Place) {
         check_nothing_is_taken(&place, seed).await;
         check_away(place.store.touch(kept).await);
         check_away(place.store.open_blob(kept).await);
-        // A bucket takes an upload before it is found to be another one; of a directory nothing is made anew.
+        // A bucket accepts an upload before it is found to be another one; a directory is not made again.
         if place.is_directory() {
             assert!(!root.exists());
         }
@@ -79,7 +79,7 @@ async fn a_name_is_given_once(place: Place) {
     place.store.adopt(&ours, false).await.expect("to adopt again");
     check_away(place.store.adopt(&other, false).await);
     assert_eq!(place.store.identity().await.expect("a name"), Some(ours.clone()));
-    // It is no blob, and outlives a start and a sweep.
+    // It is no blob, and survives a start and a sweep.
     let again = place.reopen().await.expect("another process");
     again.bind(&ours).await.expect("to bind");
     assert_eq!(place.blobs().await, []);

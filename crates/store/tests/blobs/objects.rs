@@ -1,5 +1,4 @@
-//! What only an object store can show, on a real one: its keys and pages, whom it refuses, and what happens
-//! while it is away.
+//! Tests of blobs in a real object store: its keys and pages, its refusals, and its absence.
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ pub(crate) const CHUNK: usize = 256 * 1024;
 pub(crate) const ALL: u64 = u64::MAX;
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-/// What the tests of buckets keep their blobs below.
+/// The prefix of blobs in tests of buckets.
 const PREFIX: &str = "some/prefix";
 
 /// A place, and the store that is open on it.
@@ -29,7 +29,7 @@ pub(crate) struct Place {
     pub(crate) behind: Behind,
 }
 
-/// What keeps the blobs of a place.
+/// The backend of a place.
 pub(crate) enum Behind {
     Directory,
     /// The directory that a real server keeps a bucket in, an object in a file.
@@ -44,7 +44,7 @@ impl Place {
         Place::open(location, Vec::new(), files, Behind::Directory).await
     }
 
-    /// A bucket of the server that all tests share; none, and a line that says so, if there is none.
+    /// A bucket of the server that all tests share; if there is none, `None` and a line that says so.
     pub(crate) async fn s3() -> Option<Place> {
         Some(Place::on(S3::shared()?).await)
     }
@@ -160,7 +160,7 @@ impl Place {
         file.set_modified(touched_at).expect("to set its age");
     }
 
-    /// Replaces what is stored behind the store's back, or removes it.
+    /// Replaces a stored blob behind the store's back, or removes it.
     pub(crate) fn damage(&self, digest: Digest, bytes: Option<&[u8]>) {
         if let Behind::Fake(fake) = &self.behind {
             let key = format!("{PREFIX}/{}", key(digest));
@@ -197,7 +197,7 @@ pub(crate) fn settings(
     variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Where a blob is below its place.
+/// The path of a blob below its place.
 pub(crate) fn key(digest: Digest) -> String {
     let digits = digest.to_string();
     format!("sha256/{}/{}/{digits}", &digits[..2], &digits[2..4])

@@ -1,4 +1,4 @@
-//! What nobody names is deleted, once it is old; what is put or touched meanwhile is spared.
+//! Old blobs that no record names are deleted; those that are put or touched meanwhile are spared.
 
 use std::time::{Duration, SystemTime};
 

@@ -273,14 +273,14 @@ async fn without_the_right_to_write(database: Database) {
     assert!(read_only.restore().await.is_err());
     assert_eq!(flaws(&read_only).await, [""; 0]);
     assert_eq!(records.serial().await, Ok(Serial(1)));
-    // Also where nobody else has it open.
+    // Also if no other process has it open.
     records.close().await;
     read_only.close().await;
     let read_only = Records::open_read_only(&database.location, options()).await.expect("opened");
     assert_eq!(read_only.records_after(Serial::ZERO).await.expect("read").1, Serial(1));
 }
 
-/// Without its log beside it, a file can be read where nothing can be written.
+/// Without a log beside it, a file can be read from a read-only disk.
 #[test]
 fn a_file_that_is_closed_for_reading_needs_no_log() {
     run(Kind::Sqlite, async |database| {
@@ -289,7 +289,7 @@ fn a_file_that_is_closed_for_reading_needs_no_log() {
         let beside = database.open().await;
         assert_eq!(beside.serial().await, Ok(Serial(1)));
         assert!(records.close_for_reading().await.is_err(), "somebody else has it open");
-        // The attempt before leaves its file in a thread of its own.
+        // The previous attempt closes its file on another thread.
         let mut closed = beside.close_for_reading().await;
         for _ in 0..100 {
             if closed.is_ok() {

@@ -27,7 +27,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// An empty database; none if there is no server to make it on.
+    /// An empty database; `None` if there is no server to make it on.
     pub(crate) async fn new(kind: Kind) -> Option<Database> {
         match kind {
             Kind::Sqlite => {
@@ -45,7 +45,7 @@ impl Database {
         }
     }
 
-    /// An empty database on a server of the test's own, and that server; none, if there can be none.
+    /// An empty database on the test's own server, and that server; `None` if there can be none.
     pub(crate) async fn on_own_server() -> Option<(Database, Arc<Server>)> {
         let server = Arc::new(Server::Own(Postgres::start()?));
         Some((Database::on(server.clone()).await, server))
@@ -187,7 +187,7 @@ pub(crate) async fn flaws(records: &Records) -> Vec<String> {
     records.verify(|_| ()).await.expect("read").1
 }
 
-/// A server of PostgreSQL; a test that does not treat it kindly has one of its own.
+/// A server of PostgreSQL; a test that damages it has its own.
 pub(crate) enum Server {
     /// Someone else's: a URL, in which the database is replaced.
     Given(String),

@@ -16,7 +16,7 @@ on_both!(
     reading_does_not_wait_for_writing,
 );
 
-/// Far longer than anything here takes: who waits that long was never woken.
+/// Far longer than anything here takes: a waiter that reaches it was never woken.
 const NEVER: Duration = Duration::from_secs(60);
 /// Asking is not what wakes us in a test that uses this.
 const NO_POLL: Duration = Duration::from_secs(3600);
@@ -131,7 +131,7 @@ async fn own_commits_wake_without_asking(database: Database) {
     let options = RecordsOptions { poll_interval: NO_POLL, ..options() };
     let records = database.open_with(options).await;
     check_wakes(&records, &records, 200).await;
-    // Long past is as good as now.
+    // A serial that is long past is answered at once.
     assert_eq!(wait(&records, Serial(3)).await, Serial(200));
 }
 

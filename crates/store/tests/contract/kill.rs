@@ -1,4 +1,4 @@
-//! A process that writes is killed at random moments; what it acknowledged is there, nothing in halves.
+//! A writing process is killed at random moments; acknowledged batches exist, and none exists in part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader};
@@ -10,7 +10,7 @@ use store::records::{CommitError, DatabaseLocation, Records};
 
 use crate::database::{Database, Kind, flaws, in_runtime, key, options, run};
 
-/// What tells the writer where to write, and from which number on.
+/// The variable that tells the writer where to write, and from which number on.
 const LOCATION: &str = "LARDER_TEST_WRITER_LOCATION";
 const FIRST: &str = "LARDER_TEST_WRITER_FIRST";
 
@@ -111,7 +111,7 @@ async fn check(database: &Database, rounds: usize) {
     }
 }
 
-/// Checks what is there; returns a number that was not written yet.
+/// Checks what exists; returns a number that was not written yet.
 async fn check_round(database: &Database, acknowledged: &BTreeSet<u64>) -> u64 {
     let records = database.open().await;
     let (read, serial) = records.records_after(Serial::ZERO).await.expect("read");

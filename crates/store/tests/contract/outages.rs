@@ -38,7 +38,7 @@ async fn a_lock_that_is_not_let_go_is_an_error(database: Database) {
     assert_eq!(records.commit(put("b", "2")).await, Ok(Serial(2)));
 }
 
-/// What writers were told, by number.
+/// The outcomes that writers got, by number.
 type Told = Arc<Mutex<BTreeMap<u64, Result<Serial, CommitError>>>>;
 
 /// Writes pairs of keys, in some tasks, until `events` are over.
@@ -79,7 +79,7 @@ fn tally(told: &Told) -> (usize, usize) {
     (written, told.len() - written)
 }
 
-/// Waits, if not for ever, until what writers were told is as wanted.
+/// Waits, but not forever, until the outcomes of writers are as wanted.
 async fn until_told(told: &Told, is_wanted: impl Fn((usize, usize)) -> bool) {
     let wanted = async {
         while !is_wanted(tally(told)) {
@@ -90,7 +90,7 @@ async fn until_told(told: &Told, is_wanted: impl Fn((usize, usize)) -> bool) {
     assert!(wanted.is_ok(), "writers were told {:?} successes and errors", tally(told));
 }
 
-/// What is there is what was told: a number that was refused is not there, one that was acknowledged is.
+/// The store agrees with the outcomes: a refused number does not exist, an acknowledged one does.
 async fn check_told(records: &Records, told: &Told) {
     let (read, serial) = records.records_after(Serial::ZERO).await.expect("read");
     let side = |side| -> BTreeMap<u64, Serial> {
@@ -207,7 +207,7 @@ fn sessions_that_are_ended_tell_the_truth() {
     });
 }
 
-/// What stands between us and the server, and what it does when it sees a COMMIT go by.
+/// A proxy between us and the server, and what it does when it sees a COMMIT.
 #[derive(Clone, Copy)]
 enum Cut {
     Nothing = 0,
@@ -215,7 +215,7 @@ enum Cut {
     Answer = 1,
     /// The server does not get it.
     Commit = 2,
-    /// The server gets it, and from then on nobody gets through.
+    /// The server gets it, and from then on no connection gets through.
     AnswerAndAll = 3,
 }
 
@@ -422,7 +422,7 @@ fn a_database_that_stands_still_is_left() {
         let records = database.open_with(options.clone()).await;
         assert_eq!(records.commit(put("a", "1")).await, Ok(Serial(1)));
         let frozen = server.own().freeze();
-        // A connection that was in use waits on, for an answer that nobody wants any more.
+        // A connection that was in use waits for an answer that is no longer wanted.
         for _ in 0..3 {
             assert!(records.serial().await.is_err());
         }
@@ -525,7 +525,7 @@ async fn a_store_that_fell_back_is_neither_read_nor_written(database: Database) 
         }
         assert_eq!(records.serial().await, Ok(Serial(2)), "that is what the database says");
     }
-    // Who starts now has seen nothing else.
+    // A new process has seen nothing else.
     let fresh = database.open().await;
     assert_eq!(fresh.commit(put("e", "1")).await, Ok(Serial(3)));
     assert_eq!(fresh.records_after(Serial::ZERO).await.expect("read").0.len(), 3);
@@ -547,7 +547,7 @@ async fn a_store_that_fell_back_and_went_on_otherwise_is_noticed(database: Datab
     assert_eq!(fresh.serial().await, Ok(Serial(6)));
 }
 
-/// Another file in the place of the one that is open, or none: what is written to that one would be lost.
+/// The open file was replaced or removed: writes into it would be lost.
 #[test]
 fn a_file_that_is_replaced_is_neither_read_nor_written() {
     run(Kind::Sqlite, async |database| {
@@ -571,7 +571,7 @@ fn a_file_that_is_replaced_is_neither_read_nor_written() {
         std::fs::rename(&other, path).expect("renamed");
         check(&reader).await;
         assert!(reader.serial().await.is_err() && reader.record(&key("a")).await.is_err());
-        // What was in between, nobody knows.
+        // The original is back, but nothing is known of the time in between.
         std::fs::rename(&original, path).expect("renamed");
         check(&writer).await;
         check(&reader).await;

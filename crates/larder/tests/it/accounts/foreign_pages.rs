@@ -1,11 +1,10 @@
-//! What a page of another origin makes a browser send, with the password that it remembers: refused on every surface.
+//! Requests that a page of another origin makes a browser send, with its remembered password: every surface refuses them.
 
 use crate::catalogue;
 use crate::client::Client;
 use crate::server::{KEY, ROOT, TestServer, with_key};
 
-/// What would change something: a method, a path, a media type, a body, and the status for a page of this server, each
-/// time.
+/// Requests that would change something: a method, a path, a media type, a body, and the status for a page of this server.
 const WRITES: [(&str, &str, &str, &str, u16); 9] = [
     ("POST", "/article/a/1", "text/plain", "one", 404),
     ("PUT", "/article/b", "text/plain", "one", 428),
@@ -40,7 +39,7 @@ fn nothing_is_written_for_pages_of_other_origins() {
         &[("Sec-Fetch-Site", "same-site"), ("Origin", "http://evil.example")],
         &[("Origin", "http://evil.example")],
         &[("Origin", &neighbour)],
-        // As a page in a sandbox has it.
+        // The origin of a page in a sandbox.
         &[("Origin", "null")],
     ] {
         for (client, write) in
@@ -50,7 +49,7 @@ fn nothing_is_written_for_pages_of_other_origins() {
             assert!(text.contains(&client.address.to_string()), "{text}");
             assert!(text.contains(page[0].1), "{text}");
         }
-        // Questions change nothing, and any page may ask; so it is with what is read.
+        // Questions change nothing, so any page may ask them; the same holds for reading.
         check(
             client,
             ("POST", "/rpc/v5/info", "application/json", r#"{"arg":["attest"]}"#, 200),

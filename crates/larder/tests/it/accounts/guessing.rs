@@ -1,4 +1,4 @@
-//! Guessing: throttled for whoever does it and for nobody else, and written down without a secret.
+//! Guessing: only the guesser is throttled, and the log has no secret.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -104,7 +104,7 @@ fn a_guesser_has_few_tries_over_all_surfaces() {
     }
     assert_eq!(metric(&client, "larder_login_failures_total{reason=\"wrong_password\"}"), 7);
     assert_eq!(metric(&client, "larder_logins_throttled_total{by=\"client_and_account\"}"), 14);
-    // The right one is one try more, from there; and known ones are none.
+    // The right one counts as one more try from there; known ones do not count.
     let alice = basic("alice", "staple");
     assert_eq!(read(&client, 2, &alice), 429);
     assert_eq!(read(&client, 2, &basic("alice", "guess-0")), 401);
@@ -114,7 +114,7 @@ fn a_guesser_has_few_tries_over_all_surfaces() {
     assert_eq!(read(&client, 2, &basic("alice", &token)), 200);
     assert_eq!(read(&client, 2, &basic("root", "horse")), 200);
     assert_eq!(read(&client, 2, &alice), 429, "that it is known elsewhere tells nothing here");
-    // Somebody who does not exist is guessed at in the same way.
+    // Guesses for a user who does not exist are treated in the same way.
     let status = |number: u32| read(&client, 4, &basic("nobody", &format!("guess-{number}")));
     assert_eq!(
         (0..9).map(status).collect::<Vec<_>>(),
@@ -179,7 +179,7 @@ fn a_flood_leaves_the_line_to_the_others() {
     assert_eq!(answers, BTreeSet::from([401, 503]), "the flood is what is refused");
 }
 
-/// The lines of a security log, with `what` for what is found in them.
+/// The lines of a security log that contain `what`.
 fn events(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
@@ -219,7 +219,7 @@ fn who_did_what_from_where_is_written_down_and_no_secret() {
     let login = send(&client, 3, "POST /+login", &[], &body);
     assert_eq!(login.status, 200, "{}", login.text());
     secrets.push(login.json()["result"]["password"].as_str().expect("a login").to_owned());
-    // One that looks like a token, and was never made here.
+    // It looks like a token, but was never made here.
     let no_token = format!("Bearer larder_66687aadf862_{}", "0".repeat(64));
     let refused = send(&client, 2, "GET /+tokens", &[("Authorization", &no_token)], "");
     assert_eq!(refused.status, 401);

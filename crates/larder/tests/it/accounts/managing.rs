@@ -1,4 +1,4 @@
-//! Users and indexes managed in a browser: every form does what the call of a program does, and for nobody who may not.
+//! Managing users and indexes in a browser: every form does what the call of a program does, and only with the right.
 
 mod releases;
 
@@ -65,7 +65,7 @@ fn users_are_made_changed_disabled_and_deleted() {
         }
     }
     assert!(!alice.get("/+manage").text().contains("aria-label=\"New user\""));
-    // What is refused does not make the browser forget what it has seen.
+    // After a refused form the browser still knows what it has seen.
     let seen = |browser: &Browser| {
         let cookie = browser.cookies["larder-session"].split('.').nth(1).map(str::to_owned);
         cookie.and_then(|seen| seen.parse::<u64>().ok()).expect("a serial")
@@ -128,7 +128,7 @@ fn indexes_and_mirrors_are_made_changed_and_deleted() {
     let page = root.get("/+manage").text();
     let own = ("own", ROOT_PASSWORD);
     let values = [("name", "root/dev"), ("title", "Ours"), ("acl_read", "root, :team"), own];
-    // Who may do what is nothing that an unattended browser decides.
+    // Changing rights needs the password again, in case the browser is unattended.
     assert_eq!(root.submit(&page, "New index", &values[..3]).status, 403);
     let made = root.submit(&page, "New index", &values);
     assert_eq!(made.header("location"), "/+manage/indexes/root/dev", "{}", made.text());
@@ -142,7 +142,7 @@ fn indexes_and_mirrors_are_made_changed_and_deleted() {
         response.json()["result"].clone()
     };
     assert_eq!(config("root/dev")["acl_read"], json!(["root", ":team"]));
-    // Only what is changed is sent: credentials of a mirror stay, and so does what somebody else changed.
+    // Only changes are sent: credentials of a mirror stay, and so do changes by others.
     let has_credentials = |server: &TestServer| {
         let state = server.app.live_store.snapshot_full().expect("a state");
         let records = state.index.records().map(|record| record.body.unwrap_or_default());
@@ -177,7 +177,7 @@ fn indexes_and_mirrors_are_made_changed_and_deleted() {
         (&json!("Still ours"), &json!(["root", ":other"]))
     );
     assert_eq!(now["acl_upload"], json!(["root", ":ci"]));
-    // Two change the same list: nobody's change is undone, and who came second sees the first one's.
+    // Two users change the same list: no change is undone, and the second sees the first one's.
     let page = root.get("/+manage/indexes/root/dev").text();
     let patch = json!(["acl_upload-=:ci"]).to_string();
     assert_eq!(server.client.send("PATCH", "/root/dev", &[ROOT], patch.as_bytes()).status, 200);
@@ -190,7 +190,7 @@ fn indexes_and_mirrors_are_made_changed_and_deleted() {
     let values = [("is.acl_upload", "root\r\nbob"), own];
     assert_eq!(root.submit(&late.text(), "Settings", &values).status, 200);
     assert_eq!(config("root/dev")["acl_upload"], json!(["root", "bob"]));
-    // What may be anything stays what it is, and one that is gone meanwhile is not changed.
+    // Custom data stays as it is, and an index that was deleted meanwhile is not changed.
     let patch = json!({"custom_data": {"a": [1]}}).to_string();
     assert_eq!(server.client.send("PATCH", "/root/dev", &[ROOT], patch.as_bytes()).status, 200);
     let page = root.get("/+manage/indexes/root/dev").text();
@@ -203,7 +203,7 @@ fn indexes_and_mirrors_are_made_changed_and_deleted() {
     let patch = json!(["custom_data-="]).to_string();
     assert_eq!(server.client.send("PATCH", "/root/dev", &[ROOT], patch.as_bytes()).status, 200);
     assert_eq!(root.submit(&page, "Settings", &[("is.custom_data", "1")]).status, 409);
-    // Any setting, and what is wrong with one.
+    // Any setting can be set, and an invalid value is reported.
     let set = [("key", "retention_versions"), ("value", "2")];
     assert_eq!(
         root.submit(&page, "Another setting", &[("how", "set"), set[0], set[1]]).status,
@@ -399,7 +399,7 @@ fn administrators_see_groups_and_make_tokens_for_others() {
     assert!(text.contains("ci &#60;b&#62;"), "{text}");
     let bearer = format!("Bearer {token}");
     let tokens = server.client.send("GET", "/+tokens", &[("Authorization", &bearer)], b"");
-    // It is hers, and has no right to manage tokens.
+    // The token is valid, but lacks the right to manage tokens.
     assert_eq!(tokens.status, 403, "{}", tokens.text());
     let listed = server.client.send("GET", "/+tokens?user=alice", &[ROOT], b"").json();
     assert_eq!(listed["tokens"][0]["indexes"], json!(["alice/dev"]), "{listed}");
@@ -445,7 +445,7 @@ fn nobody_manages_what_is_not_theirs() {
     }
     let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
     let mut alice = Browser::of(server.client, "alice", "staple");
-    // What one may not change is not listed, and the forms are not shown.
+    // Without a right, the page lacks the lists and the forms for it.
     let page = alice.get("/+manage").text();
     assert!(page.contains("alice/secret") && !page.contains("bob"), "{page}");
     assert_eq!(alice.get("/+manage/indexes/bob/secret").status, 404);
@@ -453,7 +453,7 @@ fn nobody_manages_what_is_not_theirs() {
     for target in ["/+manage", "/+manage/users/alice", "/+manage/indexes/alice/secret"] {
         assert_eq!(Browser::new(server.client).get(target).status, 401, "{target}");
     }
-    // Each form of the administrator's pages, sent by somebody who is none with a token of their own.
+    // A user who is no administrator sends each form of the administrator's pages, with their own token.
     let token = form(&alice.get("/+account").text(), "New token").1[0].1.clone();
     for (target, labels) in [
         ("/+manage", &["New user", "New index"][..]),

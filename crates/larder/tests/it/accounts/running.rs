@@ -86,7 +86,7 @@ fn a_token_opens_what_it_is_for_until_it_is_revoked() {
     let writing = place.token("alice --scope article:write");
     let other = place.token("alice --scope python:admin");
     let bearer = |token: &str| format!("Bearer {token}");
-    // It may not read, and is known then: the one that was made last.
+    // The last token may not read, but it is known then.
     wait_until("the tokens", || read(&client, &bearer(&other)).status == 403);
 
     assert_eq!(read(&client, &bearer(&reading)).status, 200);
@@ -224,7 +224,7 @@ fn a_right_that_is_lost_while_a_body_comes_is_lost_for_it() {
     check_lost("POST", "/alice/dev/", "multipart/form-data; boundary=x", &form, 401);
     let json = "application/json";
     check_lost("POST", "/+tokens", json, r#"{"scopes": ["*"], "comment": "late"}"#, 401);
-    // To the Python index she is nobody then.
+    // For the Python index she is anonymous then.
     check_lost("PUT", "/late", json, r#"{"password": "late"}"#, 403);
     check_lost("PATCH", "/alice", json, r#"{"title": "late"}"#, 403);
     check_lost("PATCH", "/dora", json, r#"{"password": "late"}"#, 403);

@@ -36,7 +36,7 @@ const SESSION: &str = "larder-session";
 fn a_user_logs_in_sees_what_is_theirs_and_logs_out() {
     let server = start(|_| ());
     let mut browser = Browser::new(server.client);
-    // Who may not see something is shown the way in, and is not asked by the browser itself.
+    // Without the right to see something, the browser gets a link for logging in, and does not ask for a password itself.
     let refused = browser.get("/alice/secret");
     assert_ne!(refused.status, 200);
     assert!(!refused.header("www-authenticate").starts_with("Basic"), "{refused:?}");
@@ -70,7 +70,7 @@ fn a_user_logs_in_sees_what_is_theirs_and_logs_out() {
     let account = browser.get("/+account");
     assert_eq!(account.header("cache-control"), "no-store");
     assert!(account.text().contains("this browser"), "{}", account.text());
-    // Whoever copied the cookie is out as well.
+    // A copied cookie no longer works either.
     let mut copied = browser.clone();
     let out = browser.submit(&account.text(), "Log out", &[]);
     assert_eq!((out.status, out.header("location")), (303, "/+account/login"));
@@ -105,12 +105,12 @@ fn the_cookie_opens_pages_and_nothing_that_programs_ask() {
     let actions = br#"{"actions": {"article.put": {"name": "x", "version": 0, "text": "x"}}}"#;
     let ran = server.client.send("POST", "/actions", &[with_cookie], actions);
     assert!(ran.text().contains("401"), "{}", ran.text());
-    // A program that does not ask for pages is nobody, whatever cookies it has.
+    // A program that does not ask for pages is anonymous, whatever cookies it sends.
     check("GET", "/articles", &[with_cookie], b"");
     check("GET", "/alice/secret", &[with_cookie, ("Accept", "application/json")], b"");
     let original = ("X-Original-URI", "/alice/secret/+simple/");
     check("GET", "/+authcheck", &[with_cookie, ACCEPT, original], b"");
-    // What a page of ours loads is for its reader.
+    // A request by our own page is its reader's.
     let own = [with_cookie, ("Sec-Fetch-Site", "same-origin")];
     assert_eq!(server.client.get_with("/articles", &own).status, 200);
     check("GET", "/articles", &[with_cookie, ("Sec-Fetch-Site", "cross-site")], b"");
@@ -159,7 +159,7 @@ fn a_form_without_the_right_token_does_nothing() {
         }
     }
     assert_eq!(alice.post("/+account/tokens", "scope=*").status, 403);
-    // The right one, sent by a page of somebody else.
+    // The right token, sent by a page of another origin.
     let form_type = ("Content-Type", "application/x-www-form-urlencoded");
     for page in [
         &[("Origin", "http://evil.example")][..],
@@ -174,7 +174,7 @@ fn a_form_without_the_right_token_does_nothing() {
             assert_eq!(response.status, 403, "{target} from {page:?}");
         }
     }
-    // Nobody's, with a right token.
+    // No session, with a valid token.
     let mut nobody = Browser::new(server.client);
     assert_eq!(nobody.post("/+account/tokens", &body(&own)).status, 401);
     assert_eq!(tokens(&server), 0);
@@ -188,7 +188,7 @@ fn a_form_without_the_right_token_does_nothing() {
     assert_eq!(tokens(&server), 0);
     assert_eq!(alice.post("/+account/tokens", &body(&own)).status, 201);
     assert_eq!(tokens(&server), 1);
-    // Logging in takes a token, too: nobody is logged in as somebody else by another page.
+    // Logging in needs a token, too: no other page can log the browser in as somebody else.
     let (_, mut fields) = form_of_login;
     fields.retain(|(name, _)| !matches!(name.as_str(), "name" | "password"));
     fields.extend([("name".into(), "alice".into()), ("password".into(), "staple".into())]);
@@ -209,9 +209,9 @@ fn a_session_that_was_planted_is_not_the_users() {
     assert_eq!(alice.log_in("alice", "staple").status, 303);
     assert_ne!(alice.cookies[SESSION], planted);
     assert!(alice.get("/+account").text().contains("<h1>alice</h1>"));
-    // It ended, so it is nobody's.
+    // The session has ended, so its cookie is anonymous.
     assert_eq!(mallory.clone().get("/articles").status, 401);
-    // One that was made up is not taken over, either.
+    // An invented session is not taken over either.
     let mut other = Browser::new(server.client);
     let made_up = format!("{}YWxpY2U.0", "A".repeat(43));
     for cookie in [made_up.as_str(), "", ".", "x.y", "a.1", &"A".repeat(4_000)] {
@@ -220,7 +220,7 @@ fn a_session_that_was_planted_is_not_the_users() {
         assert_eq!(other.log_in("alice", "staple").status, 303, "{cookie}");
         assert_ne!(other.cookies[SESSION], cookie);
     }
-    // Each log-in is a session of its own, and the one before is over.
+    // Each log-in opens a new session, and ends the one before.
     let before = other.clone();
     assert_eq!(other.log_in("alice", "staple").status, 303);
     assert_eq!((before.clone().get("/articles").status, other.get("/articles").status), (401, 200));
@@ -249,7 +249,7 @@ fn sessions_end_with_the_password_the_user_and_their_time() {
     let page = two.get("/+account").text();
     assert_eq!(two.submit(&page, "Log out everywhere", &[]).status, 303);
     assert_eq!((one.get("/articles").status, two.get("/articles").status), (401, 401));
-    // An administrator deletes the user; the next one of that name is somebody else.
+    // An administrator deletes the user; the next user with that name is a different one.
     let mut three = Browser::of(server.client, "alice", "n3w-words");
     let account = three.get("/+account").text();
     assert_eq!(server.client.send("DELETE", "/alice?force", &[ROOT], b"").status, 200);
@@ -257,7 +257,7 @@ fn sessions_end_with_the_password_the_user_and_their_time() {
     add(&server.client, "alice", "n3w-words");
     assert_eq!(three.get("/articles").status, 401);
     assert_eq!(three.submit(&account, "New token", &[("scope", "*")]).status, 401);
-    // What is stored has its end in it: a server at that time refuses it.
+    // The record has the expiry: a server at that time refuses the session.
     let mut four = Browser::of(server.client, "alice", "n3w-words");
     let text = four.cookies[SESSION].split('.').next().expect("a session").to_owned();
     let session: account::SessionText = text.parse().expect("a session");
@@ -288,7 +288,7 @@ fn a_commit_that_nobody_was_told_of_is_not_waited_for() {
     }
 }
 
-/// As after a backup was put back: the first page waits for what is gone, and the next ones do not.
+/// After a backup was restored, the first page waits for the lost commit, and the next ones do not.
 #[test]
 fn a_commit_that_is_gone_is_waited_for_once() {
     let server = start(|config| config.store.wait_for_serial = Duration::from_millis(10));
@@ -464,7 +464,7 @@ fn with_tls_the_cookie_is_bound_to_the_host() {
     let (_, set) = set.expect("a cookie");
     assert!(set.ends_with("; Secure") && set.contains("; Path=/;"), "{set}");
     assert_eq!(browser.get("/articles").status, 200);
-    // One that was set without TLS, such as by a neighbour, does not count.
+    // A cookie that was set without TLS, for example by another host, does not count.
     let value = browser.cookies.remove("__Host-larder-session").expect("a session");
     browser.cookies.insert(SESSION.to_owned(), value);
     assert_eq!(browser.get("/articles").status, 401);

@@ -1,4 +1,4 @@
-//! What each action answers, alone and beside others, in every form of a request.
+//! The result of each action, alone and together with others, in every form of a request.
 
 use base64::Engine;
 use base64::prelude::{BASE64_URL_SAFE, BASE64_URL_SAFE_NO_PAD};

@@ -13,7 +13,7 @@ fn every_example_works() {
     assert_eq!(list["actions_per_request_max"], 100);
     assert_eq!(list["body_bytes_max"], 1 << 20);
     for action in actions {
-        // Those of articles need one: see the tests beside theirs.
+        // Actions of articles need one: see the tests beside theirs.
         if action["name"].as_str().is_some_and(|name| name.starts_with("article.")) {
             continue;
         }
@@ -36,7 +36,7 @@ fn arguments_are_as_listed() {
             let mut without = example.clone();
             without.as_object_mut().expect("an object").remove(key);
             let status = ask(&without).status;
-            // One of two is expected, so that neither is required by itself.
+            // One of the two is required, so neither alone is.
             if (name, key) == ("article.put", "text") {
                 assert_eq!((status, &argument["required"]), (400, &json!(false)));
                 continue;

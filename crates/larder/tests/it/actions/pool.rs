@@ -1,4 +1,4 @@
-//! Computations: bounded, refused at once when there are too many, and in nobody's way.
+//! Computations: bounded, refused at once if there are too many, and without delaying other requests.
 
 use std::sync::mpsc;
 use std::thread;

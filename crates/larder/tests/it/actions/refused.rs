@@ -1,4 +1,4 @@
-//! What is refused, by its name, and with what was expected.
+//! Refusals name the bad value, and what was expected.
 
 use config::AurSource;
 use serde_json::json;
@@ -58,7 +58,7 @@ fn arguments() {
     check("aur.suggest", json!({}), "missing field `prefix`");
 }
 
-/// What would not even fit into a URL or a header is refused for what it is.
+/// Values that would not fit into a URL or a header are refused, too.
 #[test]
 fn comments_types_and_contents_of_articles() {
     let server = TestServer::without_source(|config| config.aur.enabled = false);

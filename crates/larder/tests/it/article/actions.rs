@@ -146,7 +146,7 @@ fn large_contents_are_read_elsewhere() {
     store(&server, "a/0", &noise(65_537));
     let response = post(&server, &json!({"article.get": {"name": "a"}}));
     assert_eq!(response.status, 413, "{}", response.text());
-    // What is answered may take a thread of its own.
+    // A long result is made on another thread.
     let server = wiki();
     for bytes in [65_536, 65_537, 300_000] {
         store(&server, &format!("{bytes}-text/0"), &text(bytes));

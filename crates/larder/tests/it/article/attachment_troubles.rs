@@ -13,7 +13,7 @@ use crate::browser::{ACCEPT, Browser};
 use crate::server::{ROOT_PASSWORD, TestServer, wait_for};
 use crate::wait_until;
 
-/// What a follower has not read when the server ends, it reads after the start, also of an article that got another name.
+/// A follower reads after a restart what it had not read before, also of a renamed article.
 #[test]
 fn no_file_is_missed_over_a_restart() {
     let server = wiki();
@@ -38,7 +38,7 @@ fn no_file_is_missed_over_a_restart() {
     assert!(atom.contains(":y.png:2</id>") && atom.contains(":x.png:3</id>"), "{atom}");
 }
 
-/// What the path means does not depend on who decodes it.
+/// The meaning of the path does not depend on who decodes it.
 #[test]
 fn a_slash_in_a_name_is_refused() {
     let server = wiki();
@@ -73,7 +73,7 @@ fn who_may_only_write_learns_no_sizes() {
     assert_eq!(code(&blind), "too_large");
     let detail = blind.json()["detail"].as_str().expect("a text").to_owned();
     assert!(detail.contains("2000") && !detail.contains("2034"), "{detail}");
-    // Nor whether a file has these bytes.
+    // The answer does not reveal either whether a file has these bytes.
     let blind = as_ada("x.png", &noise(1_234));
     assert_eq!(
         (code(&blind).as_str(), blind.json().get("same_content")),
@@ -128,7 +128,7 @@ fn files_that_cannot_be_read_are_not_told_to_be_none() {
     assert!(page.status == 200 && page.text().contains("cannot be read here"), "{}", page.text());
 }
 
-/// As macOS, phones and browsers name what they send.
+/// Names as macOS, phones and browsers send them.
 #[test]
 fn forms_take_files_as_machines_call_them() {
     let server = wiki();
@@ -142,7 +142,7 @@ fn forms_take_files_as_machines_call_them() {
     assert_eq!(names(&server, "a"), ["a \"b\".png", "at 3.04 PM.png", "\u{2764}.png"]);
 }
 
-/// What is read before the first field counts, for as long as it is looked for.
+/// Bytes before the first field count until it is found.
 #[test]
 fn the_memory_of_a_form_is_counted() {
     let server = wiki();

@@ -1,4 +1,4 @@
-//! Files of articles: added, read, replaced and removed, by programs and by forms, within bounds, by those who may.
+//! Files of articles: added, read, replaced and removed, by programs and by forms, within bounds, with the right.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ pub(super) fn names(server: &TestServer, article: &str) -> Vec<String> {
     list.iter().map(|file| file["name"].as_str().expect("a name").to_owned()).collect()
 }
 
-/// What the feed says of attachments.
+/// The feed's changes of attachments.
 pub(super) fn told(server: &TestServer) -> Vec<Value> {
     let lines = server.get("/changes?surface=articles&since=0").text();
     let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
@@ -72,7 +72,7 @@ fn a_file_comes_changes_and_goes() {
     assert_eq!(part.header("content-range"), "bytes 1-2/3");
     assert_eq!(server.client.get_with(PATH, &[("Range", "bytes=9-")]).status, 416);
     assert_eq!(server.client.send("HEAD", PATH, &[], b"").header("content-length"), "3");
-    // Nobody overwrites or removes what they have not seen.
+    // A file cannot be overwritten or removed unseen.
     assert_eq!(code(&put(&server, PATH, &[], b"two")), "condition_missing");
     assert_eq!(code(&put(&server, PATH, &[("If-None-Match", "*")], b"two")), "precondition_failed");
     assert_eq!(code(&put(&server, PATH, &[("If-Match", "\"x\"")], b"two")), "precondition_failed");
@@ -85,7 +85,7 @@ fn a_file_comes_changes_and_goes() {
         "precondition_failed"
     );
     assert_eq!(server.get(PATH).text(), "two");
-    // The same bytes once more write nothing.
+    // Sending the same bytes again writes nothing.
     let serial = replaced.header("x-larder-serial").to_owned();
     let same = put(&server, PATH, &[("If-Match", "*")], b"two");
     assert_eq!((same.status, same.header("x-larder-serial")), (200, serial.as_str()));
@@ -108,7 +108,7 @@ fn a_file_comes_changes_and_goes() {
             (Some("added"), x)
         ]
     );
-    // The text is as it was, and so is its tag.
+    // The text and its tag have not changed.
     assert_eq!(server.get("/article/a").header("etag"), text_tag);
     let told = told(&server);
     let kinds: Vec<_> = told.iter().map(|line| line["kind"].as_str().expect("a kind")).collect();
@@ -290,7 +290,7 @@ fn who_may_read_an_article_reads_its_files() {
     assert_eq!(ask(&server, "GET", "/+attachments/secret/x.png", &[], b"").text(), "hidden bytes");
 }
 
-/// What a browser could run is saved and not shown, whatever its sender says that it is.
+/// A file that a browser could run is saved and not shown, whatever media type its sender gave.
 #[test]
 fn nothing_of_a_file_runs() {
     let server = wiki();
@@ -359,7 +359,7 @@ fn people_change_files_by_forms() {
     // Another article has no such file.
     store(&server, "guide/b/0", b"![Plan](plan.png)\n");
     assert!(!server.client.get_with("/article/guide/b", &[ACCEPT]).text().contains("<img"));
-    // A name that is there, without its tag.
+    // The name exists, but the form has no tag.
     let page = root.get(place).text();
     let again = root.submit_file((&page, "Add a file"), &[], Some(("plan.png", b"two")));
     assert!(again.status == 428 && again.text().contains("There is a file"), "{}", again.text());

@@ -16,7 +16,7 @@ fn limited() -> TestServer {
     })
 }
 
-/// Sends a POST by hand: its headers, then `body` as it is.
+/// Sends a POST: its headers, then `body` unchanged.
 #[track_caller]
 fn post(server: &TestServer, headers: &str, body: &[u8]) -> Response {
     let mut stream = server.client.connect();
@@ -25,7 +25,7 @@ fn post(server: &TestServer, headers: &str, body: &[u8]) -> Response {
         ROOT.0, ROOT.1
     );
     stream.write_all(head.as_bytes()).expect("the server reads");
-    // It may refuse before it has read everything.
+    // The server may refuse before it has read everything.
     let _ = stream.write_all(body);
     Response::read(&mut stream, false)
 }
@@ -51,7 +51,7 @@ fn blob_files(data_dir: &Path) -> usize {
 fn sizes() {
     let server = limited();
     let before = blob_files(&server.app.config.data_dir);
-    // Refused by its word alone: not a byte of it is sent.
+    // The announced length alone is refused: no byte of the body is sent.
     let response = post(&server, "Content-Length: 100001\r\n", b"");
     assert_eq!(response.status, 413, "{}", response.text());
     let response = post(&server, "Content-Length: 1099511627776\r\n", b"");
@@ -60,11 +60,11 @@ fn sizes() {
         let response = post(&server, &format!("Content-Length: {lie}\r\n"), b"x");
         assert_eq!(response.status, 400, "{lie}: {}", response.text());
     }
-    // What nothing would undo is not kept as it came.
+    // A body in a coding that cannot be decoded is refused.
     let response = post(&server, "Transfer-Encoding: gzip, chunked\r\n", b"1\r\nx\r\n0\r\n\r\n");
     assert_eq!(response.status, 501);
     assert!(response.text().contains("`gzip`"), "{}", response.text());
-    // Without a word, as soon as it is too much.
+    // Without an announced length, it is refused as soon as it is too long.
     let piece = [b"4000\r\n".as_slice(), &noise(0x4000), b"\r\n"].concat();
     let response = post(&server, "Transfer-Encoding: chunked\r\n", &piece.repeat(20));
     assert_eq!((response.status, code(&response).as_str()), (413, "too_large"));
@@ -108,7 +108,7 @@ fn a_body_that_ends_early_or_never_is_not_kept() {
         stream.write_all(&noise(20_000)).expect("the server reads");
         drop(stream);
     }
-    // It stops in the middle: cut off, with or without a word.
+    // The body stops in the middle: the connection is closed, with an answer or without.
     let mut stream = server.client.connect();
     let head = format!(
         "POST /article/a/0 HTTP/1.1\r\nHost: x\r\nContent-Length: 50000\r\n{}: {}\r\n\r\nbeginning",

@@ -17,7 +17,7 @@ fn sample() -> TestServer {
     server
 }
 
-/// The merge proposed to who writes this from version 1.
+/// The merge that is proposed to a writer of this text from version 1.
 #[track_caller]
 fn merge(server: &TestServer, body: &[u8]) -> Value {
     let response = ask(server, "POST", "/article/a/1", &[], body);
@@ -148,7 +148,7 @@ fn a_precondition_that_fails_while_the_body_comes() {
     assert_eq!(response.header("etag"), server.get("/article/a").header("etag"));
     let response = put_slowly(&server, "new", "If-None-Match: *", 0);
     assert_eq!((response.status, code(&response).as_str()), (412, "precondition_failed"));
-    // Whatever is there, is that of then.
+    // `*` matches whatever version exists at the commit.
     let response = put_slowly(&server, "a", "If-Match: *", 2);
     assert_eq!((response.status, &response.json()["version"]), (201, &4.into()));
 }

@@ -1,5 +1,5 @@
-//! `kill -9` of the real binary under write load: every acknowledged revision and every acknowledged file of an article is there
-//! with its bytes, nothing is there by halves, and the next start needs nobody's help.
+//! `kill -9` of the real binary under write load: every acknowledged revision and every acknowledged file of an article exists
+//! with its bytes, nothing exists in part, and the next start needs no repair.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -33,7 +33,7 @@ struct Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -74,12 +74,12 @@ impl Victim {
     }
 }
 
-/// What one writer wrote: the last version that was acknowledged.
+/// The last acknowledged version of a writer.
 struct Written {
     acknowledged: u32,
 }
 
-/// What version `version` of a writer's article consists of: small or large, text or not.
+/// The content of version `version` of a writer's article: small or large, text or not.
 fn body(writer: u32, version: u32) -> Vec<u8> {
     let marker = format!("writer {writer}, version {version}\n").into_bytes();
     match (writer + version) % 5 {
@@ -93,7 +93,7 @@ fn name(writer: u32) -> String {
     format!("load/{writer}-x")
 }
 
-/// Sends one request and reads what comes; none if the server is gone.
+/// Sends one request and reads the answer; `None` if the server is gone.
 fn try_send(
     client: &Client,
     (method, target): (&str, &str),
@@ -184,7 +184,7 @@ fn initialized() -> tempfile::TempDir {
     directory
 }
 
-/// What an attempt to upload writes: some of it in one piece, some in many.
+/// The bytes of an attempt to upload: sometimes one piece, sometimes many.
 fn file(writer: u32, attempt: u32) -> Vec<u8> {
     let marker = format!("file {writer}, attempt {attempt}\n").into_bytes();
     match (writer + attempt) % 4 {
@@ -228,7 +228,7 @@ fn upload_on(client: Client, writer: u32, mut files: Files, total: &AtomicU32) -
     }
 }
 
-/// Every file that was acknowledged is there, whole; of the one that was under way, all or nothing; and no other.
+/// Every acknowledged file exists whole; the unfinished one exists whole or not at all; and there is no other.
 fn check_files(client: &Client, writer: u32, files: &mut Files) {
     if let Some((path, attempt)) = files.open.take() {
         let response = client.get(&path);

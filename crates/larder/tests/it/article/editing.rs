@@ -35,7 +35,7 @@ fn field(page: &str, name: &str) -> String {
 fn an_article_is_written_looked_at_changed_and_deleted() {
     let server = start();
     let mut browser = root(server.client);
-    // Nobody is there yet: the page that says so leads to the form.
+    // The article does not exist yet: the page that says so links to the form.
     let missing = browser.get("/article/guide/start");
     assert_eq!(missing.status, 404);
     assert!(missing.text().contains("href=\"/+edit/guide/start\""), "{}", missing.text());
@@ -105,7 +105,7 @@ fn no_text_is_lost_and_nothing_is_told_to_who_may_not() {
     assert_eq!(field(&again.text(), "text"), "my <text>\n");
     assert_eq!(out.submit(&again.text(), "Article", &[]).status, 303);
     assert_eq!(server.get("/article/a").text(), "my <text>\n");
-    // A page of somebody else, with everything that the form has.
+    // A page of another origin sends all fields of the form.
     let (_, fields) = form(&browser.get("/+edit/a").text(), "Article");
     let body = crate::browser::encoded(&fields);
     let headers =
@@ -122,11 +122,11 @@ fn no_text_is_lost_and_nothing_is_told_to_who_may_not() {
     for name in ["a//b", "history", "a%00"] {
         assert_eq!(browser.get(&format!("/+edit/{name}")).status, 400, "{name}");
     }
-    // What is no text is not put into a form.
+    // A content that is no text is not put into a form.
     let bytes = [ROOT, ("Content-Type", "application/octet-stream")];
     assert_eq!(server.client.send("POST", "/article/b/0", &bytes, b"\0\xff").status, 201);
     assert_eq!(browser.get("/+edit/b").status, 422);
-    // A stranger sees no form; who may not write is told so.
+    // An anonymous reader gets no form; a user without the right gets the reason.
     assert_eq!(Browser::new(server.client).get("/+edit/a").status, 401);
     let closed = TestServer::without_source(|config| {
         config.aur.enabled = false;
@@ -166,7 +166,7 @@ fn what_somebody_types_is_shown_as_text() {
             check_harmless(&response.text(), &format!("{field} {button}"));
         }
     }
-    // On the screen of a conflict, with theirs and the comment of it.
+    // The page about a conflict has the other text and its comment.
     let response = browser.submit(&page, "Article", &[("text", attack), ("comment", attack)]);
     assert_eq!(response.status, 409, "{}", response.text());
     check_harmless(&response.text(), "a conflict");
@@ -210,7 +210,7 @@ fn both_changes_are_in_the_form_when_somebody_else_was_first() {
     let saved = browser.submit(&refused, "Article", &[("text", "uno, EINS\n\ntwo\n\nTHREE\n")]);
     assert_eq!(saved.status, 303);
     assert_eq!(server.get("/article/a/4").text(), "uno, EINS\n\ntwo\n\nTHREE\n");
-    // Somebody deleted it: nothing is brought back unseen.
+    // Another user deleted it: saving does not bring it back unseen.
     let page = browser.get("/+edit/a").text();
     assert_eq!(server.client.send("DELETE", "/article/a/4", &[ROOT], b"").status, 200);
     let refused = browser.submit(&page, "Article", &[("text", "mine")]);
@@ -219,7 +219,7 @@ fn both_changes_are_in_the_form_when_somebody_else_was_first() {
         (field(&refused.text(), "text"), field(&refused.text(), "base")),
         ("mine".into(), "5".into())
     );
-    // Who deletes what they have not seen is shown it instead.
+    // A user who deletes an unseen version is shown it instead.
     put(b"theirs\n", 5);
     let deleted = browser.submit(&page, "Delete", &[]);
     assert_eq!(deleted.status, 409);
@@ -228,7 +228,7 @@ fn both_changes_are_in_the_form_when_somebody_else_was_first() {
     assert_eq!(browser.submit(&deleted, "Delete", &[]).status, 303);
 }
 
-/// No form with a text that nobody typed: whoever sends it again deletes the article, and does not empty it.
+/// After a refused deletion, the form has no empty text: sending it again deletes the article, and does not empty it.
 #[test]
 fn a_refused_delete_leaves_the_text_as_it_was() {
     let server = start();
@@ -256,7 +256,7 @@ fn a_refused_delete_leaves_the_text_as_it_was() {
     assert_eq!(server.get("/article/a").status, 410);
 }
 
-/// Whoever may not read an article is shown the same page whether it is there or not.
+/// Without the right to read an article, the page is the same whether it exists or not.
 #[test]
 fn who_may_not_read_an_article_is_not_told_whether_it_is_there() {
     let server = TestServer::without_source(|config| {
@@ -280,8 +280,8 @@ fn who_may_not_read_an_article_is_not_told_whether_it_is_there() {
     }
 }
 
-/// Each of fifty adds a line to the same place. Whoever is refused takes what is there and adds the line to it, as a person
-/// would; so everybody's line is there in the end, and each version has one line more than that before.
+/// Each of fifty writers adds a line to the same place. A refused writer adds the line to the latest text, as a person would;
+/// so all lines are there in the end, and each version has one line more than that before.
 #[test]
 fn of_fifty_who_write_at_once_nobody_loses_a_line() {
     const WRITERS: usize = 50;

@@ -42,7 +42,7 @@ fn carried(first: &TempDir) -> Arc<TempDir> {
     second
 }
 
-/// What is below a folder, by path.
+/// The files below a folder, by path.
 fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![directory.to_owned()];
@@ -199,7 +199,7 @@ fn a_folder_of_markdown_is_imported_as_it_changes() {
     assert_eq!(server.get("/article/guide/start.md/1").text(), "# Start\n");
     assert_eq!(server.get("/article/guide/plan.pdf").header("content-type"), "application/pdf");
     assert_eq!(server.get("/articles").json()["articles"].as_array().expect("articles").len(), 3);
-    // What people did on purpose is not undone.
+    // Deliberate changes by users are not undone.
     assert_eq!(ask(&server, "DELETE", "/article/index.md/1", &[], b"").status, 200);
     let renamed = ask(&server, "POST", "/article/guide/plan.pdf/1?rename=plan.pdf", &[], b"");
     assert_eq!(renamed.status, 201, "{}", renamed.text());

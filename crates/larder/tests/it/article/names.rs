@@ -99,7 +99,7 @@ fn what_is_no_name() {
         for (method, suffix) in [("PUT", ""), ("POST", "/0"), ("DELETE", "/1")] {
             let target = format!("/article/{bad}{suffix}");
             let response = ask(&server, method, &target, &[("If-None-Match", "*")], b"x");
-            // Some become a page of an article, which takes no such method.
+            // Some of these paths are a page of an article, which does not support the method.
             assert!(
                 [400, 405].contains(&response.status),
                 "{method} {target}: {}",
@@ -119,7 +119,7 @@ fn what_is_no_name() {
     assert_eq!(names["articles"].as_array().map(Vec::len), Some(2), "{names}");
 }
 
-/// Bytes that no URL has may be refused by whoever reads them first, but do no harm.
+/// Bytes that no URL has may be refused by the first parser, but do no harm.
 #[test]
 fn raw_bytes_in_a_path() {
     let server = wiki();

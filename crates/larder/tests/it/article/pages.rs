@@ -73,7 +73,7 @@ fn lists_and_searches() {
     assert_eq!(server.client.get_with("/articles", &[("If-None-Match", &tag)]).status, 200);
 }
 
-/// What the search finds does not depend on whether the index has been built meanwhile.
+/// The results of a search do not depend on whether the index has been built meanwhile.
 #[test]
 fn a_search_sees_every_write() {
     let server = wiki();

@@ -47,13 +47,13 @@ fn browsers_get_a_page_and_programs_the_bytes() {
         let response = server.client.get_with(target, &[BROWSER]);
         assert_eq!((response.status, &response.body), (200, &raw.body), "{target}");
     }
-    // One that has the bytes does not have the page.
+    // A client that has the bytes does not have the page.
     let known = [BROWSER, ("If-None-Match", raw.header("etag"))];
     html(&server.client.get_with("/article/guide/a.md", &known), "with the tag of the bytes");
     let tag = server.client.get_with("/article/guide/a.md", &[BROWSER]).header("etag").to_owned();
     let known = [BROWSER, ("If-None-Match", tag.as_str())];
     assert_eq!(server.client.get_with("/article/guide/a.md", &known).status, 304);
-    // What is no text of these is sent as it is.
+    // Other contents are sent unchanged.
     ask(&server, "POST", "/article/p.png/0", &[("Content-Type", "image/png")], b"\x89PNG");
     let picture = server.client.get_with("/article/p.png", &[BROWSER]);
     assert_eq!(picture.header("content-type"), "image/png");
@@ -141,7 +141,7 @@ fn lists_are_pages() {
     assert_eq!(server.get("/articles").header("content-type"), "application/json");
 }
 
-/// Pages that were sent as they were rendered for somebody before.
+/// The number of pages that were sent from the cache.
 fn kept(server: &TestServer) -> f64 {
     server.metric("larder_pages_from_memory_total")
 }
@@ -154,7 +154,7 @@ fn a_kept_page_is_never_out_of_date() {
     let target = "/article/guide/a";
     let ask_with = |header| server.client.get_with(target, &[BROWSER, header]);
     let shown = || page(&server, target);
-    // The index of links may come a moment after the write, and makes the page anew.
+    // The index of links may be published a moment after the write; the page is then made again.
     wait_until("the page is kept", || {
         shown();
         kept(&server) > 0.0

@@ -1,4 +1,4 @@
-//! One revision as it is sent: forms, tags, ranges, and from memory or from the store alike.
+//! One revision in its responses: encodings, tags, ranges, from memory and from the store alike.
 
 use super::{ask, noise, store, text, wiki, wiki_with};
 use crate::catalogue::gunzip;
@@ -191,7 +191,7 @@ fn a_date_counts_for_the_only_revision_of_its_second() {
     let tag = server.get(&latest).header("etag").to_owned();
     check(&latest, &[("Range", "bytes=0-0"), ("If-Range", &tag)], 206, "t");
     check(&latest, &[since[0], ("If-None-Match", &tag)], 304, "");
-    // What never changes, is told by any date.
+    // For a resource that never changes, any date decides.
     check(&first, &since, 304, "");
     check(&first, &part, 206, "o");
     // The next text of a later second is told by its date again.

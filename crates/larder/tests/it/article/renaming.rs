@@ -1,4 +1,4 @@
-//! Renamed articles: what moves to the new name, what the old name answers, who may, and what nobody is told.
+//! Renamed articles: what moves to the new name, what the old name answers, who may rename, and what the answers hide.
 
 use account::{Scope, Scopes};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn renamed(server: &TestServer, name_and_version: &str, to: &str) -> Response {
     response
 }
 
-/// Where a path leads.
+/// Compares where a path redirects.
 #[track_caller]
 fn check_leads(server: &TestServer, target: &str, expected: &str) {
     for headers in [&[][..], &[ACCEPT]] {
@@ -47,7 +47,7 @@ fn an_article_is_found_under_both_names() {
     let facts = made.json();
     assert_eq!((&facts["kind"], &facts["renamed_from"]), (&json!("renamed"), &json!("a b")));
     assert_eq!((&facts["version"], &facts["comment"]), (&json!(3), &json!("better")));
-    // What was a version is one, byte for byte, with the same tag; the latest has its own.
+    // Earlier versions stay, byte for byte, with the same tag; the latest has its own.
     for (page, before) in ["/1", "/2"].iter().zip(&before) {
         let now = server.get(&format!("/article/guide/x,y{page}"));
         assert_eq!((now.status, &now.body), (200, &before.body), "{page}");
@@ -84,7 +84,7 @@ fn an_article_is_found_under_both_names() {
     let below = [("X-Outside-URL", "https://e.example/pre")];
     let outside = server.client.get_with("/article/a%20b", &below);
     assert_eq!(outside.header("location"), "/pre/article/guide/x%2Cy");
-    // It is in the lists once, and under its new name.
+    // Lists have it once, under its new name.
     let names = |target: &str| -> Vec<String> {
         let list = server.get(target).json();
         let names = list["articles"].as_array().expect("articles").iter();
@@ -116,7 +116,7 @@ fn names_are_used_again_and_nothing_is_mistaken() {
     let server = wiki();
     store(&server, "a/0", b"first\n");
     renamed(&server, "a/1", "b");
-    // Who saw the old article is told, and makes a new one only on purpose.
+    // A writer who saw the old article is told, and makes a new one only on purpose.
     for base in ["a/0", "a/1"] {
         let refused = ask(&server, "POST", &format!("/article/{base}"), &[], b"late\n");
         assert_eq!((refused.status, code(&refused).as_str()), (409, "renamed"), "{base}");
@@ -132,7 +132,7 @@ fn names_are_used_again_and_nothing_is_mistaken() {
     assert_eq!(server.get("/article/b/1").text(), "first\n");
     let page = server.client.get_with("/article/a/history", &[ACCEPT]).text();
     assert!(page.contains("<b>renamed to b</b>"), "{page}");
-    // Refused: what is taken, what has no such version, what is no name.
+    // Refused: a name that is taken, a version that does not exist, an invalid name.
     for (what, to, status, expected) in [
         ("b/2", "a", 409, "name_taken"),
         ("b/1", "c", 409, "stale"),
@@ -154,7 +154,7 @@ fn names_are_used_again_and_nothing_is_mistaken() {
     renamed(&server, "c/3", "b");
     check_leads(&server, "/article/c", "/article/b");
     assert_eq!(server.get("/article/b/1").text(), "first\n");
-    // The numbers of this article begin at 3: nobody is sent to one below.
+    // The numbers of this article begin at 3: no redirect leads to a lower one.
     renamed(&server, "a/3", "d");
     renamed(&server, "d/4", "e");
     check_leads(&server, "/article/d/3", "/article/e/3");
@@ -217,7 +217,7 @@ fn links_to_the_old_name_lead_to_the_article() {
     store(&server, "target/2", b"# Another\n");
     assert!(!page("/article/guide/new").contains("Linked from"));
     assert!(page("/article/target").contains("Linked from"));
-    // Where it leads is gone: the link is marked.
+    // The target is gone: the link is marked.
     ask(&server, "DELETE", "/article/guide/p.png/2", &[], b"");
     assert!(!page("/article/from").contains("<img"), "{}", page("/article/from"));
 }
@@ -257,7 +257,7 @@ fn a_name_that_one_may_not_read_shows_nowhere() {
     ] {
         for accept in [("Accept", "*/*"), ACCEPT] {
             let response = server.client.get_with(target, &[who, accept]);
-            // A program that asks for a version of a page is told that there is no such parameter.
+            // A program that asks for a version of a page is told that the parameter does not exist.
             if !(target.contains("?version") && accept.1 == "*/*") {
                 assert_eq!(response.status, status, "{target}: {}", response.text());
             }
@@ -277,7 +277,7 @@ fn a_name_that_one_may_not_read_shows_nowhere() {
         let response = server.client.send("POST", "/actions", &[who], body.as_bytes());
         assert!(!response.text().contains("secret/"), "{action}: {}", response.text());
     }
-    // Those who may read everything see it.
+    // Readers of all articles see it.
     let feed = ask(&server, "GET", "/changes?surface=articles&since=0", &[], b"").text();
     assert!(feed.contains("secret/new"), "{feed}");
     let led = ask(&server, "GET", "/article/docs/old", &[], b"");
@@ -302,7 +302,7 @@ fn who_renames_may_read_and_write_under_both_names() {
         let refused = send(target);
         assert_eq!(refused.status, 403, "{target}: {}", refused.text());
     }
-    // Nor is one that exists told from one that does not.
+    // An existing name cannot be distinguished from one that does not exist either.
     let (known, unknown) =
         (send("/article/docs/a/1?rename=secret/b"), send("/article/docs/a/1?rename=secret/c"));
     assert_eq!(known.text(), unknown.text().replace("secret/c", "secret/b"));
@@ -338,7 +338,7 @@ fn people_rename_with_a_form() {
     check_harmless(&page, "the form");
     let (_, fields) = form(&page, "Rename");
     assert!(fields.contains(&("to".to_owned(), "guide/a".to_owned())), "{fields:?}");
-    // What is refused comes back as it was sent.
+    // A refused form comes back as it was sent.
     for (to, status, why) in [
         ("guide/a", 400, "has this name already"),
         ("../x", 400, "not an article"),
@@ -375,13 +375,13 @@ fn people_rename_with_a_form() {
     let saved = browser.submit(&fresh, "Article", &[("text", "new"), ("do", "save")]);
     assert_eq!(saved.status, 303);
     assert_eq!(server.get("/article/guide/a/3").text(), "new");
-    // Somebody saved first.
+    // Another user saved first.
     let page = browser.get("/+rename/guide/b%20c").text();
     store(&server, "guide/b%20c/2", b"# B\n");
     let refused = browser.submit(&page, "Rename", &[("to", "guide/d")]);
     assert_eq!(refused.status, 409);
     assert!(refused.text().contains("version 3"), "{}", refused.text());
-    // Nobody renames what is not there, or without a session, or with a form of somebody else.
+    // Refused: an article that does not exist, no session, another session's form.
     assert_eq!(browser.get("/+rename/none").status, 404);
     assert_eq!(browser.get("/+rename/a/history").status, 400);
     assert_eq!(Browser::new(server.client).get("/+rename/guide/a").status, 401);

@@ -1,4 +1,4 @@
-//! Who may read and write, and that what is closed shows nowhere.
+//! Who may read and write, and that closed articles show nowhere.
 
 use account::change::{self, NewToken};
 use account::{Password, Scope, Scopes, User};
@@ -11,7 +11,7 @@ use super::{ask, code, store, wiki, wiki_with};
 use crate::client::Response;
 use crate::server::{TestServer, wait_for};
 
-/// Somebody's header.
+/// The header of a user.
 fn basic(user: &str, password: &str) -> String {
     format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
 }
@@ -80,7 +80,7 @@ fn writing_needs_a_name() {
             assert!(response.header("www-authenticate").starts_with("Basic"), "{who}");
             assert_eq!(response.header("content-type"), "application/problem+json");
         }
-        // Reading is open, whatever somebody calls themselves.
+        // Reading is open, even with unknown credentials.
         assert_eq!(send(&server, "GET", "/article/a", who).status, 200, "{who}");
     }
     let written = send(&server, "POST", "/article/a/1", &ada);
@@ -159,7 +159,7 @@ fn what_is_closed_shows_nowhere() {
                     assert_eq!(response.find("x-article-version"), None, "{who} {target}");
                 }
             }
-            // A name that is there is not told from one that is not.
+            // The answer does not reveal whether a name exists.
             let other = target.replace("secret-name", "other-name");
             let (known, unknown) =
                 (send(&server, "GET", target, ""), send(&server, "GET", &other, ""));
@@ -171,7 +171,7 @@ fn what_is_closed_shows_nowhere() {
     }
     let missing = send(&server, "GET", "/article/other", &ada);
     assert_eq!((missing.status, missing.header("cache-control")), (404, "private, no-cache"));
-    // Who may write but not read learns which version to start from.
+    // A writer who may not read learns which version to start from.
     for (method, target, expected) in [
         ("POST", "/article/secret-name/1", 409),
         ("POST", "/article/secret-name/0", 409),
@@ -193,7 +193,7 @@ fn what_is_closed_shows_nowhere() {
     let response = server.client.send("POST", "/actions", &headers, put.as_bytes());
     assert_eq!(response.status, 409, "{}", response.text());
     assert!(!response.text().contains("by root"), "who wrote it: {}", response.text());
-    // What they restore they have not seen.
+    // A writer who may not read has not seen the text that they restore.
     let restored = send(&server, "POST", "/article/secret-name/2?restore=1", &bob);
     assert_eq!(restored.status, 201, "{}", restored.text());
     let facts = restored.json();
@@ -218,7 +218,7 @@ fn a_surface_that_is_switched_off_has_no_pages() {
     for target in ["/article/a", "/articles", "/article/a/history"] {
         assert_eq!(server.get(target).status, 404, "{target}");
     }
-    // What no other surface answers is the Python index's, where this is no page that takes a POST.
+    // The Python index answers all other paths; here it has no page that accepts a POST.
     let written = ask(&server, "POST", "/article/a/0", &[], b"x");
     assert_eq!(written.status, 405);
 }

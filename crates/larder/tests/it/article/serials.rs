@@ -1,4 +1,4 @@
-//! `X-Larder-Serial`: a client is never answered from a state older than it has seen.
+//! `X-Larder-Serial`: no answer is older than the state that the client has seen.
 
 use std::time::Duration;
 

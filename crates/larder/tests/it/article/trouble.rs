@@ -81,7 +81,7 @@ fn a_lost_content() {
     assert!(!response.text().contains(path.to_str().expect("text")), "{}", response.text());
     assert_eq!(server.get("/article/b").text(), "two");
     assert_eq!(server.get("/article/a/history").status, 200);
-    // No version can be made of it.
+    // It cannot be restored.
     store(&server, "a/1", b"three");
     let restored = ask(&server, "POST", "/article/a/2?restore=1", &[], b"");
     assert_eq!(restored.status, 500, "{}", restored.text());

@@ -32,7 +32,7 @@ fn until(ask: impl Fn() -> Response, done: impl Fn(&Response) -> bool) -> Respon
     }
 }
 
-/// What a search finds in all texts that were acknowledged before.
+/// The results of a search in all texts that were acknowledged before.
 #[track_caller]
 fn found_by(server: &TestServer, query: &str, headers: &[(&str, &str)]) -> Value {
     let target = format!("/articles?text={query}");
@@ -76,10 +76,10 @@ fn what_was_acknowledged_is_found() {
         store(&server, &format!("a{turn}/0"), format!("# T\n\nword{turn} shared\n").as_bytes());
         assert_eq!(found(&server, &format!("word{turn}%20shared")), format!("a{turn}"));
     }
-    // As somebody types: the last word may go on.
+    // While a person types, the last word may be incomplete.
     assert_eq!(found(&server, "shared%20word1").split(' ').count(), 11);
     assert_eq!(found(&server, "shared%20word1%20"), "a1");
-    // What changed is found by what it is now.
+    // A changed article is found by its new text.
     store(&server, "a1/1", b"# Other\n\nnothing of it\n");
     assert_eq!(
         (found(&server, "word1%20"), found(&server, "of%20it")),
@@ -146,12 +146,12 @@ fn what_one_may_not_read_is_not_found_and_not_counted() {
         |response| response.json()["complete"] == json!(true),
     );
     assert_eq!(names(&everything.json()), "docs/a docs/b secret/c");
-    // Nobody in particular.
+    // An anonymous client.
     assert_eq!(server.get("/articles?text=plum").status, 401);
     assert!(!server.get("/search/suggest?q=plum").text().contains("docs/a"));
     let action = json!({"actions": {"article.search": {"text": "plum"}}}).to_string();
     assert_eq!(server.client.send("POST", "/actions", &[], action.as_bytes()).status, 401);
-    // Somebody who may read a part.
+    // A client that may read a part.
     let token = limited(&server, Scopes::default().with(Scope::ArticleRead));
     let who = [("Authorization", token.as_str())];
     assert_eq!(server.client.get_with("/articles?text=plum", &who).status, 403);
@@ -159,7 +159,7 @@ fn what_one_may_not_read_is_not_found_and_not_counted() {
     assert_eq!(server.client.get_with("/articles?text=plum&prefix=secret/", &who).status, 403);
     let suggested = server.client.get_with("/search/suggest?q=plum", &who).text();
     assert!(suggested.contains("docs/a") && !suggested.contains("secret"), "{suggested}");
-    // Nor is it said who links.
+    // Nor does the page say who links.
     let with_page = [who[0], BROWSER];
     let page = server.client.get_with("/article/docs/b", &with_page).text();
     assert!(page.contains("Linked from") && page.contains(">docs/a</a>"), "{page}");
@@ -187,7 +187,7 @@ fn a_page_says_who_links_to_it() {
         names.collect::<Vec<_>>().join(" ")
     };
     assert_eq!(linked(&shown), "far guide/near lists/other");
-    // Where there is a nearer article of this name, the link leads there.
+    // If a nearer article has this name, the link leads there.
     store(&server, "lists/guide/target/0", b"# Nearer\n");
     until(page, |page| linked(&page.text()) == "far guide/near");
     // Links that are gone, and articles that are gone, lead nowhere.

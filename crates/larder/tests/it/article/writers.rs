@@ -55,7 +55,7 @@ fn check_round(response: &Response, round: usize) {
     let json = response.json();
     match response.status {
         201 => assert_eq!(json["version"], round + 1),
-        // Who lost is told of the very revision that won.
+        // A refused writer is told which revision won.
         409 => {
             assert_eq!(json["latest_version"], round + 1, "{json}");
             assert_eq!(json["base_version"], round, "{json}");
@@ -64,7 +64,7 @@ fn check_round(response: &Response, round: usize) {
     }
 }
 
-/// A decision on an older state is made again on the next one, and not for ever.
+/// A decision on an older state is made again on the next one, but not forever.
 #[test]
 fn a_write_is_decided_anew() {
     use account::Principal;
@@ -146,7 +146,7 @@ fn check_reader(server: &TestServer) {
             .collect();
         for version in 1..VERSIONS {
             let written = store(server, &format!("a/{version}"), &page(version + 1));
-            // It shows at once.
+            // It is visible at once.
             let read = server.get("/article/a");
             assert_eq!(read.header("x-article-version"), (version + 1).to_string());
             assert_eq!(read.header("etag"), written.header("etag"));

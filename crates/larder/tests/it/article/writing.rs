@@ -1,4 +1,4 @@
-//! What a write does, and how its base is named.
+//! What a write does, and how it names its base.
 
 use super::{ask, code, store, wiki};
 use crate::server::TestServer;
@@ -87,7 +87,7 @@ fn a_base_is_named_by_number_or_by_tag() {
     check("POST", "/article/gone/1", &[], "409 deleted");
     check("POST", "/article/a/2?restore=9", &[], "404 nothing_to_restore");
     check("POST", "/article/gone/2?restore=2", &[], "404 nothing_to_restore");
-    // What was refused left nothing; and now the ways that are right.
+    // The refused writes left nothing; now the right ways.
     check("PUT", "/article/a", &[("If-Match", &gzip)], "201 3");
     check("PUT", "/article/a", &[("If-Match", "*")], "201 4");
     check("PUT", "/article/new", &[("If-None-Match", "*")], "201 1");
@@ -118,12 +118,12 @@ fn the_media_type_is_kept() {
     );
     check("/article/a/1", None, b"<p>", "Text/HTML; charset=\"utf-8\"");
     check("/article/a/2", form, b"<p>", "Text/HTML; charset=\"utf-8\"");
-    // Text in UTF-8 says so, whoever writes it and whatever it was before; what is not is kept as it came.
+    // UTF-8 text gets the charset, whoever writes it and whatever it was before; other bytes keep their type.
     check("/article/a/3", Some("text/plain"), b"p", "text/plain; charset=utf-8");
     check("/article/a/4", Some("text/x-y; a=b"), "é".as_bytes(), "text/x-y; a=b; charset=utf-8");
     check("/article/a/5", Some("text/plain"), b"\xe9", "text/plain");
     check("/article/a/6", None, "é".as_bytes(), "text/plain; charset=utf-8");
-    // A name tells what nobody says, unless the content is something else.
+    // The extension decides if the request names no type, unless the content is something else.
     check("/article/guide.md/0", None, "# é".as_bytes(), "text/markdown; charset=utf-8");
     check("/article/logo.svg/0", form, b"<svg/>", "image/svg+xml");
     check("/article/logo.PNG/0", None, b"\x89PNG\0", "image/png");
@@ -132,7 +132,7 @@ fn the_media_type_is_kept() {
     check("/article/said.md/1", None, b"<p>", "text/html; charset=utf-8");
     check("/article/b/0", None, "é".as_bytes(), "text/plain; charset=utf-8");
     check("/article/c/0", form, b"\xff\x00", "application/octet-stream");
-    // What is said to be text and is not, is kept as it came.
+    // A content that is said to be text and is not keeps the given type.
     check(
         "/article/d/0",
         Some("text/plain; charset=utf-8"),

@@ -1,8 +1,7 @@
-//! What connections of strangers make the server keep: heads that do not end, large ones, HTTP/2 frames and streams, answers
-//! that nobody reads. Resident memory stays within a bound above rest, and others are answered meanwhile.
+//! Memory that connections of strangers take: heads that do not end, large ones, HTTP/2 frames and streams, answers that are
+//! not read. Resident memory stays within a bound above rest, and other clients are answered meanwhile.
 //!
-//! All connections come from one address that is a trusted proxy, as loopback is by default: so no bound for one client
-//! helps.
+//! All connections come from one address that is a trusted proxy, as loopback is by default: so no bound for one client helps.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -38,7 +37,7 @@ fn open(target: &Target, number: usize, bytes: &[u8]) -> Vec<TcpStream> {
             match stream.write(piece) {
                 Ok(taken) => (*sent, progress) = (*sent + taken, true),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                // It was refused.
+                // The server refused it.
                 Err(_) => *sent = bytes.len(),
             }
         }
@@ -169,7 +168,7 @@ fn idle_connections_stay_and_take_little() {
 fn connections_that_ask_again_and_again_are_answered() {
     let target = Target::start(&["--limits-connections-memory-bytes-max", "4194304"]);
     let request = format!("GET /livez HTTP/1.1\r\nHost: x\r\nx: {}\r\n\r\n", "a".repeat(200));
-    // They take nearly all that there is.
+    // These take nearly all the memory.
     let mut streams = open(&target, 190, b"");
     for stream in &streams {
         stream.set_nonblocking(false).expect("a socket");
@@ -190,7 +189,7 @@ fn connections_that_ask_again_and_again_are_answered() {
     assert!(metrics.contains("larder_http_connections_out_of_memory_total 0\n"), "{metrics}");
 }
 
-/// Who finds no room is told when to come again.
+/// A client that finds no room is told when to try again.
 #[test]
 fn a_refused_head_is_told_when_to_come_again() {
     let target = Target::start(&["--limits-connections-memory-bytes-max", "4194304"]);

@@ -1,6 +1,6 @@
 //! HTTP/2 as bytes, as far as an attack needs it: frames, and header blocks without compression.
 
-/// What a client sends first: the preface, and settings that change nothing.
+/// The first bytes of a client: the preface, and settings that change nothing.
 pub(super) fn preface() -> Vec<u8> {
     [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &frame(4, 0, 0, b"")].concat()
 }
@@ -43,9 +43,9 @@ fn field(name: &str, value: &str) -> Vec<u8> {
 pub(super) enum End {
     /// Not at all.
     Open,
-    /// With a body to come.
+    /// A body follows.
     Body,
-    /// It is all of the request.
+    /// The request ends here.
     Request,
 }
 

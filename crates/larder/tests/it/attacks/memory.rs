@@ -19,10 +19,10 @@ use crate::client::{Client, Response};
 use crate::process::{Process, larder};
 use crate::server::{ROOT, ROOT_PASSWORD};
 
-/// What all that strangers send may take, above rest.
+/// Memory that all requests of strangers may take, above rest.
 pub(super) const STRANGERS_BYTES_MAX: u64 = 64 << 20;
 
-/// What all that users send may take, above rest: the whole budget, and what is not counted.
+/// Memory that all requests of users may take, above rest: the whole budget, and memory that is not counted.
 const USERS_BYTES_MAX: u64 = 96 << 20;
 
 /// Size of the bodies that are too large for everything but uploads.
@@ -32,7 +32,7 @@ pub(super) fn is_long() -> bool {
     std::env::var_os("LARDER_TEST_LONG").is_some()
 }
 
-/// Who sends.
+/// The sender.
 #[derive(Clone, Debug)]
 struct Role {
     name: &'static str,
@@ -155,7 +155,7 @@ fn head(endpoint: &Endpoint, role: &Role, length: Option<usize>) -> String {
 /// Sends a whole request; its status, if there is an answer.
 fn exchange(client: &Client, request: &[u8]) -> Option<u16> {
     let mut stream = client.connect();
-    // It may be refused before it has been sent.
+    // The server may refuse before all is sent.
     let _ = stream.write_all(request);
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
@@ -222,7 +222,7 @@ impl Target {
         self.check_above(self.process.memory_bytes(), what, bytes_max, attack);
     }
 
-    /// As [`Target::check`], but counted from `rest` instead of from what is taken now.
+    /// [`Target::check`], counted from `rest` instead of the current memory.
     #[track_caller]
     pub(super) fn check_above(&self, rest: u64, what: &str, bytes_max: u64, attack: impl FnOnce()) {
         self.process.forget_memory_peak();
@@ -245,7 +245,7 @@ impl Target {
     }
 }
 
-/// Resident memory once what the start took, such as hashing passwords, has been given back to the system.
+/// Resident memory after the memory of the start, such as for hashing passwords, was returned to the system.
 fn at_rest(process: &Process) -> u64 {
     let mut least = process.memory_bytes();
     let mut looks = 0;
@@ -368,8 +368,8 @@ fn login(client: &Client) -> Response {
     client.post("/+login", JSON, body.as_bytes())
 }
 
-/// Bodies that never end take no more than their share, and leave room for others: also for a login from the very same
-/// address, for users, and for whoever is refused, who is told when to come again.
+/// Bodies that never end take no more than their share, and leave room for others: for a login from the same address, for
+/// users, and for refused clients, which are told when to try again.
 fn check_unfinished(more: &[&str], roles: std::ops::Range<usize>, bytes_max: u64) {
     let target = Target::start(more);
     let client = &target.process.client;
@@ -381,7 +381,7 @@ fn check_unfinished(more: &[&str], roles: std::ops::Range<usize>, bytes_max: u64
                 let open = begin_unfinished(&target, endpoint, role, number);
                 let headers = [ROOT, ("Content-Type", "text/plain")];
                 let written = client.send("PUT", "/article/by-root", &headers, b"x");
-                // The second time it is there already.
+                // The second time it exists already.
                 assert!(matches!(written.status, 201 | 428), "{what}: {}", written.text());
                 let answer = login(client);
                 assert!(matches!(answer.status, 200 | 503), "{what}: {}", answer.text());

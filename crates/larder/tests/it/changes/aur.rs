@@ -1,4 +1,4 @@
-//! The feed of the AUR's packages, and what is known of each: who and when.
+//! The feed of the AUR's packages, and the history of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::catalogue::{dump, record};
 use crate::server::runtime;
 use crate::wait_until;
 
-/// Waits until the history has taken in what is served, and says where it is.
+/// Waits until the history has the served packages, and returns its position.
 #[track_caller]
 fn position(server: &TestServer) -> String {
     wait_until("the history", || server.get("/changes?surface=aur").status == 200);
@@ -77,7 +77,7 @@ fn what_differs_between_two_dumps_is_told() {
     assert_eq!(found[0]["after"], json!({"Maintainer": "carl"}));
     assert_eq!(found[2]["before"], json!({"Version": "1.0-1"}));
     assert_eq!(found[3]["before"], json!({"Maintainer": "anna", "Version": "1.0-1"}));
-    // A part of them is a part: each change has a serial of its own.
+    // A part of them can be fetched: each change has its own serial.
     let part = lines_of(&server.get(&format!("/changes?surface=aur&limit=1&since={begin}")));
     assert_eq!((part.changes.len(), part.more), (1, true));
 }
@@ -272,7 +272,7 @@ fn those_that_changed_hands_are_found_among_many() {
     assert!(wrong.text().contains("expected a whole number from 1 to"), "{}", wrong.text());
 }
 
-/// Whoever is told of nobody takes all for safe, so nobody is told anything while the history is behind what is served.
+/// A client without any findings takes all packages for safe, so it gets no answer while the history lags behind.
 #[test]
 fn a_history_that_cannot_be_written_says_so() {
     let server = TestServer::serving_with(&packages(2, |_| json!({})), |config| {
@@ -316,7 +316,7 @@ fn whoever_applies_the_feed_has_what_a_dump_has() {
     let mut known: BTreeMap<String, Value> =
         (0..40).map(|number| (format!("p{number}"), json!("1.0-1"))).collect();
     let dump_of = |round: u32| {
-        // What a round has follows from its number alone.
+        // The packages of a round follow from its number alone.
         let is_there = |number: &u32| !(number * 7 + round * 5).is_multiple_of(11);
         let mut records: Vec<Value> = (0..40)
             .filter(is_there)
@@ -331,7 +331,7 @@ fn whoever_applies_the_feed_has_what_a_dump_has() {
     for round in 1..=ROUNDS {
         server.replace_source(&dump_of(round));
         let wanted = json!(format!("{round}-1"));
-        // One event a connection.
+        // One event for each connection.
         loop {
             let resume = [("Last-Event-ID", at.as_str())];
             let mut events = Events::open(&server.client, "/changes?surface=aur", &resume);
@@ -394,7 +394,7 @@ fn people_read_it_as_atom() {
     assert_eq!(server.client.get_with("/changes.atom?surface=aur", &again).status, 304);
 }
 
-/// What `/aur/history` knows is in answers to questions, for those who name it, and in no others.
+/// Answers to questions show the history only if its fields are requested.
 #[test]
 fn answers_show_who_and_when_to_those_who_ask() {
     let server = TestServer::serving(&packages(3, |_| json!({})));

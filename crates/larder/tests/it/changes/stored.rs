@@ -41,7 +41,7 @@ fn every_kind_of_change_is_a_line() {
     let serials: Vec<u64> =
         found.changes.iter().map(|change| change["serial"].as_u64().expect("a serial")).collect();
     assert!(serials.is_sorted(), "{serials:?}");
-    // From the end on there is nothing, and from within a commit's neighbours only what comes after.
+    // From the end on there is nothing, and from a serial within a commit only later changes.
     assert!(changes(&server, "python", &found.next, &[]).changes.is_empty());
     let rest = changes(&server, "python", &serials[3].to_string(), &[]);
     assert_eq!(briefs(&rest.changes), expected[4..]);
@@ -151,7 +151,7 @@ fn a_position_that_is_lost_says_start_over() {
     let ahead = "/changes?surface=articles&since=999999";
     let problem = check_refused(&server, ahead, 410, "was never reached");
     assert_eq!(problem["oldest"].as_u64(), Some(oldest));
-    // Events get it, too: a browser does not connect again after such a status.
+    // Events get this status, too: a browser does not reconnect after it.
     let stream = [("Accept", "text/event-stream"), ("Last-Event-ID", begin.as_str())];
     let refused = server.client.get_with("/changes?surface=articles", &stream);
     assert_eq!(refused.status, 410, "{}", refused.text());
@@ -172,7 +172,7 @@ fn what_may_not_be_read_is_not_told() {
     }
     let all = changes(&server, "python", &begin, &alice);
     assert_eq!(all.changes.len(), 4, "{all:?}");
-    // Whoever loses the right to read is told that it is gone; whoever gets it lists it.
+    // A client that loses the right to read is told that the index is gone; one that gets the right lists it.
     index(&server, "PATCH", "alice/secret", &json!({"acl_read": "alice,bob"}));
     let shown = changes(&server, "python", &all.next, &bob);
     assert_eq!(briefs(&shown.changes), ["changed index alice/secret (acl_read)"]);
@@ -188,7 +188,7 @@ fn what_may_not_be_read_is_not_told() {
     assert!(removed.contains(&"removed index alice/secret".to_owned()), "{removed:?}");
 }
 
-/// What happened while an index was private stays private, also when one of the same name is open later.
+/// Changes of a private index stay private, even if an index of the same name is open later.
 #[test]
 fn what_could_not_be_read_then_is_not_told_later() {
     let server = start(|_| ());
@@ -207,10 +207,10 @@ fn what_could_not_be_read_then_is_not_told_later() {
     assert_eq!(briefs(&found.changes), expected);
     let atom = server.get("/changes.atom?surface=python").text();
     assert!(atom.contains("alice/again") && !atom.contains("secret"), "{atom}");
-    // The owner is told all of it.
+    // The owner gets all changes.
     let all = briefs(&changes(&server, "python", &begin, &alice).changes);
     assert!(all.contains(&"removed file alice/again secret secret-1.0.zip".to_owned()), "{all:?}");
-    // After a restart it is not known who could read then: nobody is told what was before.
+    // After a restart it is not known who could read then: no client is told of earlier changes.
     let directory = server.stop();
     let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
     server.wait_until_ready();
@@ -224,7 +224,7 @@ fn what_could_not_be_read_then_is_not_told_later() {
     assert!(!atom.contains("secret"), "{atom}");
 }
 
-/// Whoever may read an index no longer starts over after a restart: nothing in the history says that it is gone.
+/// A client that lost the right to read an index starts over after a restart: the history does not say that it is gone.
 #[test]
 fn a_right_that_was_lost_before_a_restart_is_not_missed() {
     let server = start(|_| ());
@@ -393,7 +393,7 @@ fn positions_survive_a_restart() {
     let directory = server.stop();
     let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
     server.wait_until_ready();
-    // What happened before it is there as it was, for articles with every version.
+    // Earlier changes are unchanged, for articles with every version.
     let after = changes(&server, "articles", &articles, &[]);
     assert_eq!(after.changes, before.changes);
     let found = changes(&server, "python", &python, &[]);
@@ -488,7 +488,7 @@ fn whoever_applies_the_feed_has_what_is_there() {
             }
             write_article(&server, "end/0", "the last one");
         });
-        // One event a connection, and some connections without any.
+        // One event for each connection, and some connections without any.
         for attempt in 0_u32.. {
             let resume = [("Last-Event-ID", position.as_str())];
             let mut events = Events::open(&server.client, "/changes?surface=articles", &resume);

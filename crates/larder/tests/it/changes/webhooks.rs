@@ -17,7 +17,7 @@ use crate::wait_until;
 
 const SECRET: &str = "a secret of both sides";
 
-/// A server that takes what is posted to it, and answers all of it with one status.
+/// A server that accepts all POSTs, and answers them with one status.
 struct Receiver {
     address: SocketAddr,
     status: Arc<AtomicU16>,
@@ -44,7 +44,7 @@ impl Receiver {
                 let mut stream = BufReader::new(stream.expect("a connection"));
                 let mut headers = BTreeMap::new();
                 let mut line = String::new();
-                // One that ends before its request does was cut off by a server that stopped.
+                // A server that stopped cut the connection off before its request ended.
                 while stream.read_line(&mut line).is_ok_and(|length| length > 2) {
                     if let Some((name, value)) = line.trim_end().split_once(": ") {
                         headers.insert(name.to_ascii_lowercase(), value.to_owned());
@@ -103,7 +103,7 @@ fn hooked(config: &mut Config, directory: &TempDir, hooks: &[(&str, String, &str
     config.changes.webhooks_file = Some(path);
 }
 
-/// From here on the webhook misses nothing.
+/// Waits until the webhook misses no further change.
 #[track_caller]
 fn wait_until_begun(server: &TestServer, name: &str) {
     let path = server.app.config.data_dir.join(format!("webhooks/{name}.position"));
@@ -290,7 +290,7 @@ fn a_webhook_is_told_what_its_user_may_read() {
     hers.wait_for("added index alice/open");
     assert_eq!(briefs(&open.taken()), ["added index alice/open"]);
     hers.wait_for("added release alice/secret s 1.0");
-    // Whoever is gone may read nothing.
+    // A deleted user may read nothing.
     send(&server, &[ROOT], "DELETE", "/alice/secret?force", &Value::Null, 201);
     send(&server, &[ROOT], "DELETE", "/alice?force", &Value::Null, 200);
     index(&server, "PUT", "bob/open", &json!({}));

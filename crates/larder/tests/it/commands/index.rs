@@ -10,7 +10,7 @@ fn an_index_is_made_shown_changed_and_removed() {
     both_ways(Running::start, "python:admin", check_life);
 }
 
-/// All of it, seen by the running server as well.
+/// The whole life of an index; the running server sees each step.
 #[track_caller]
 fn check_life(running: &Running, way: &Way<'_>) {
     way.prints("index add team/prod volatile=false", "made the index team/prod: ");

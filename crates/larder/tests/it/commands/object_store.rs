@@ -4,7 +4,7 @@ use testbed::S3;
 
 use crate::process::larder;
 
-/// An address that nobody listens on.
+/// An address without a listener.
 fn nowhere() -> String {
     let bound = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     format!("http://{}", bound.expect("an address"))

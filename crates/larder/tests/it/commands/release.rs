@@ -25,7 +25,7 @@ fn a_release_is_listed_yanked_pushed_and_removed() {
     both_ways(released, "python:admin,python:upload", check_life);
 }
 
-/// What installers are told of the yanks of the project.
+/// The yanks of the project, as installers see them.
 fn yanks(running: &Running, stage: &str) -> Vec<String> {
     let accept = [("Accept", "application/vnd.pypi.simple.v1+json")];
     let page = running.process.client.get_with(&format!("/{stage}/+simple/lib/"), &accept).json();

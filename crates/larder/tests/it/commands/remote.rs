@@ -1,4 +1,4 @@
-//! Which server is asked and as whom, and what is said where that goes wrong.
+//! The server and the credentials of a command, and the messages if something is wrong with them.
 
 use super::Running;
 use crate::wait_until;
@@ -69,7 +69,7 @@ fn credentials_come_from_flags_the_environment_standard_input_or_twines_file() {
     check("", &[], "", 1, "no credentials were sent");
 }
 
-/// What a new user gets wrong first: each answer says what to do.
+/// Typical first errors of a user: each answer says what to do.
 #[test]
 fn a_slip_is_answered_by_what_to_do() {
     let running = Running::start();
@@ -99,7 +99,7 @@ fn what_is_no_larder_is_told() {
     let check = |server: &str, code: i32, says: &str| {
         running.way(&["--server", server]).fails("index list", code, says);
     };
-    // Bound and not listening: nobody else gets the port meanwhile.
+    // Bound but not listening, so that no other process gets the port meanwhile.
     let free = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|it| it.local_addr());
     let port = free.expect("an address").port();
     check(&format!("http://127.0.0.1:{port}"), 1, "cannot be reached: ");

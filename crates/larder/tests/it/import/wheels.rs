@@ -48,7 +48,7 @@ fn a_folder_of_wheels_is_taken_over() {
     assert!(first["notes"].to_string().contains(passed_over), "{first}");
     place.check("import-wheels wheels/index.html --index carol/dev", 1, "is a file: the folder");
 
-    // The bad ones are gone, one is new with old bytes elsewhere: what is there stays.
+    // The bad files are gone, and a new one has old bytes elsewhere: existing ones stay.
     fs::remove_file(wheels.join("other-1.0.tar.gz")).expect("a file");
     fs::remove_file(wheels.join("base-2.0-py3-none-any.whl")).expect("a file");
     let done = place.run_with(line, "");

@@ -159,11 +159,11 @@ fn a_new_file_counts_at_once_and_a_bad_one_changes_nothing() {
     replace(&path, &bundle(&many));
     wait_until("the next bundle", || ids(&server, "evil", "2").len() == 10);
     assert_eq!(ids(&server, "evil", "1"), [""; 0]);
-    // One that has lost nearly everything is not believed.
+    // A bundle that has lost nearly all records is refused.
     replace(&path, &bundle(&many[..3]));
     wait_until("the refusal", || verbose(&server).contains("it has 3 records, and 10 are served"));
     assert_eq!(ids(&server, "evil", "2").len(), 10);
-    // Nor is it after a restart.
+    // So it is after a restart.
     let server = start(server.stop(), |_| ());
     assert!(
         verbose(&server).contains("it has 3 records, and 10 are served"),
@@ -228,7 +228,7 @@ fn a_url_is_asked_by_conditional_requests_and_outlived() {
     };
     let server = start(directory, change);
     wait_until("the bundle", || server.get("/+osv/v1/vulns/MAL-1").status == 200);
-    // What the last look brought is kept when it is counted.
+    // A new bundle is kept when it counts already.
     wait_until("it to be kept", || {
         server.metric("larder_osv_refresh_total{result=\"published\"}") == 1.0
     });
@@ -311,7 +311,7 @@ fn an_import_counts_in_a_running_and_in_a_stopped_server() {
     let server = start(directory.clone(), without);
     assert_eq!(ids(&server, "evil", "2"), ["MAL-7"]);
 
-    // What is no bundle changes nothing, and another source is not written over.
+    // A file that is no bundle changes nothing, and another source is not overwritten.
     let fails = |arguments: &str, expected: &str| {
         let done = Place(directory.path()).run_with(arguments, "");
         assert_eq!(done.code, Some(1), "{done:?}");

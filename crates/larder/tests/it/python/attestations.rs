@@ -8,7 +8,7 @@ use super::*;
 
 const FILE: &str = "p-1.0.zip";
 
-/// What one of this file looks like; nobody has signed it.
+/// An attestation for this file, without a valid signature.
 pub(super) fn attestation(filename: &str, content: &[u8]) -> Value {
     let statement = json!({
         "_type": "https://in-toto.io/Statement/v1",
@@ -58,7 +58,7 @@ fn what_an_upload_attests_is_kept_and_served() {
     let client = index.client();
     assert_eq!(entry(&index, "alice/dev")["provenance"], Value::Null);
     assert_eq!(client.get(&integrity("alice/dev", "1.0", FILE)).status, 404);
-    // They may come after the file.
+    // Attestations may come after the file.
     let done = index.alice().upload("alice/dev", &attested(FILE, &content, &json!([one])));
     assert_eq!(done.status, 200, "{}", done.text());
     let push = json!({"name": "p", "version": "1.0", "targetindex": "alice/prod"});
@@ -90,7 +90,7 @@ fn what_an_upload_attests_is_kept_and_served() {
     }
     let shown = index.anybody().with("Accept", "text/html").get("/alice/prod/p/1.0").text();
     assert!(shown.contains("attestations</a> (not verified here)"), "{shown}");
-    // Who may not read the index learns nothing.
+    // A user who may not read the index learns nothing.
     let closed = index.alice().send("PATCH", "/alice/prod", json!({"acl_read": ["alice"]}));
     assert_eq!(closed.status, 200, "{}", closed.text());
     for target in [integrity("alice/prod", "1.0", FILE), integrity("alice/prod", "1.0", "no.zip")] {
@@ -98,7 +98,7 @@ fn what_an_upload_attests_is_kept_and_served() {
         assert_eq!(index.user("bob").get(&target).status, 403, "{target}");
     }
     assert_eq!(index.alice().get(&integrity("alice/prod", "1.0", FILE)).status, 200);
-    // Without the file there is none.
+    // Without the file there are no attestations.
     let removed = index.alice().send("DELETE", "/alice/dev/p/1.0", Value::Null);
     assert_eq!(removed.status, 200, "{}", removed.text());
     assert_eq!(client.get(&integrity("alice/dev", "1.0", FILE)).status, 404);
@@ -126,7 +126,7 @@ fn who_may_only_add_replaces_no_attestations() {
             .upload("alice/dev", &attested(FILE, &content, attestations))
     };
     index.upload("alice/dev", FILE, &content);
-    // They may come later, and come again.
+    // They may come later, and more than once.
     for _ in 0..2 {
         let done = adds(&json!([one]));
         assert_eq!(done.status, 200, "{}", done.text());
@@ -136,7 +136,7 @@ fn who_may_only_add_replaces_no_attestations() {
     let refused = adds(&json!([two]));
     assert_eq!(refused.status, 403, "{}", refused.text());
     assert_eq!(provenance(), before);
-    // Who may replace the file may replace them.
+    // A user who may replace the file may replace them.
     let done = index.alice().upload("alice/dev", &attested(FILE, &content, &json!([two])));
     assert_eq!(done.status, 200, "{}", done.text());
     assert_ne!(provenance(), before);
@@ -194,7 +194,7 @@ fn the_provenance_of_a_mirrored_file_is_its_upstreams() {
     }
     upstream.offer("/simple/p/", page(Value::Null));
     assert_eq!(index.client().get(&integrity("alice/dev", "1.0", FILE)).status, 404);
-    // What installers do not get has no provenance either.
+    // A file that installers do not get has no provenance either.
     upstream.offer("/simple/p/", page(url.into()));
     let denied = index.alice().send("PATCH", "/alice/dev", json!({"policy_deny": ["p"]}));
     assert_eq!(denied.status, 200, "{}", denied.text());

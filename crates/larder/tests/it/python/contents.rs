@@ -1,4 +1,4 @@
-//! What is in a release file, and what changed between two versions: pages, for whoever may download the files.
+//! Pages with the contents of a release file, and with the changes between two versions, for users who may download the files.
 
 use serde_json::json;
 
@@ -93,7 +93,7 @@ fn the_members_of_an_archive_are_listed_and_looked_at() {
     }
     let code = page(&index.anybody().get(&format!("{OLD}?member=0")));
     assert!(code.contains("# &#60;script&#62;alert(1)&#60;/script&#62;\nx = "), "{code}");
-    // What reorders a line is shown as what it is.
+    // A character that reorders a line is shown by its number.
     assert!(code.contains("⟨U+202E⟩") && !code.contains('\u{202e}'), "{code}");
     assert!(page(&index.anybody().get(&format!("{OLD}?member=4"))).contains("It is not text"));
     let source = page(&index.anybody().get(SOURCE));
@@ -101,7 +101,7 @@ fn the_members_of_an_archive_are_listed_and_looked_at() {
     let long = page(&index.anybody().get(&format!("{SOURCE}?member=0")));
     assert!(long.contains("Only the beginning is shown."), "{long}");
     assert!(long.len() < 300_000 && long.matches("long \u{e9}\n").count() > 30_000);
-    // Again, out of what is kept.
+    // Again, from the cache.
     assert_eq!(page(&index.anybody().get(OLD)), listed);
     for (path, status) in [
         (format!("{OLD}?member=6"), 404),
@@ -154,7 +154,7 @@ fn two_versions_are_compared() {
     }
 }
 
-/// Every way to what is in a file asks what a download asks.
+/// Every way to a file's contents checks what a download checks.
 #[test]
 fn what_may_not_be_downloaded_may_not_be_looked_into() {
     let index = sample();

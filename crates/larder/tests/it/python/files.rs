@@ -1,4 +1,4 @@
-//! Files: what is told of them, ranges and conditions, and test results.
+//! Files: their headers, ranges and conditions, and test results.
 
 use record::Digest;
 use serde_json::{Value, json};
@@ -160,7 +160,7 @@ fn strangers_add_test_results_where_somebody_or_devpis_defaults_say_so() {
     assert_eq!(more.status, 403, "{}", more.text());
     assert!(more.text().contains("log in to add more"), "{}", more.text());
     assert_eq!(index.user("bob").send("POST", &target, json!({})).status, 200);
-    // Nor is one of them too large, or anything read of it that is.
+    // A body that is too large is refused unread.
     let bytes = vec![b'['; (4 << 20) + 1];
     assert_eq!(index.user("bob").bytes("POST", &target, &bytes).status, 413);
 }

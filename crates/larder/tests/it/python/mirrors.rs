@@ -1,4 +1,4 @@
-//! Mirrors of an upstream that the test scripts: pages, and what is asked of whom.
+//! Mirrors of an upstream that the test scripts: pages, and which upstream is asked for what.
 
 mod disk;
 mod failures;
@@ -194,7 +194,7 @@ fn no_private_name_is_sent_upstream() {
         files.iter().filter_map(|it| it["filename"].as_str().map(str::to_owned)).collect()
     };
     assert_eq!(names("ours"), ["ours-1.0.zip"]);
-    // What upstream does not list is not sent, however it is asked for.
+    // A project that upstream does not list is not requested from it, whatever the client asks for.
     for project in ["our-secret", "foo2", "fo", "foo-1"] {
         assert_eq!(json_page(index.client(), "alice/dev", project).status, 404, "{project}");
         assert_eq!(
@@ -235,7 +235,7 @@ fn an_upstream_without_a_list_is_asked_for_each_project() {
 #[test]
 fn large_pages_are_served_whole() {
     let upstream = upstream_of(b"content");
-    // What a compression does not make small.
+    // A content that compression does not make small.
     let name = |at: usize| format!("foo-{at}-{}.tar.gz", Digest::of(&at.to_le_bytes()));
     let files: Vec<Value> =
         (0..20_000).map(|at| file(&upstream, &name(at), &at.to_le_bytes())).collect();

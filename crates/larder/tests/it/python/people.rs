@@ -1,4 +1,4 @@
-//! The pages of the index for people: browsers get them where programs get JSON, and nobody learns more from them.
+//! The pages of the index for people: browsers get them where programs get JSON, and they reveal no more than that.
 
 use serde_json::json;
 
@@ -100,7 +100,7 @@ fn an_index_says_what_it_inherits_and_how_to_use_it() {
     ] {
         assert!(text.contains(&expected), "{expected}: {text}");
     }
-    // Those of a base are on its own page.
+    // A base's projects are on its own page.
     assert!(!text.contains(">lib<"), "{text}");
     assert!(page(&index.anybody().browser().get("/alice/base")).contains(">lib<"));
     let found = page(&index.anybody().browser().get("/alice/base?q=OO"));
@@ -214,7 +214,7 @@ fn page_with(index: &Index, path: &str, text: &str) -> String {
     found
 }
 
-/// What the page says below `Required by`.
+/// The section `Required by` of the page.
 fn required_by(page: &str) -> String {
     let part = page.split("<h2 id=\"required-by\">").nth(1).unwrap_or_default();
     words(part.split("<h2").next().unwrap_or_default())
@@ -235,13 +235,13 @@ fn a_project_says_what_requires_it() {
     let own = required_by(&page_with(&index, "/alice/base/lib", ">other<"));
     let expected = "Required by other alice/base tool alice/dev secretive alice/hush";
     assert_eq!(own, expected);
-    // What one may not read is not there, and not counted.
+    // Projects that the reader may not see are neither shown nor counted.
     for asker in [index.anybody(), index.user("bob")] {
         let text = page(&asker.browser().get("/alice/base/lib"));
         assert_eq!(required_by(&text), "Required by other alice/base tool alice/dev");
         check_harmless(&text, "/alice/base/lib");
     }
-    // The newest version counts, and only what a policy shows of it.
+    // The newest version counts, and only if a policy shows it.
     requiring("alice/base", "other-2.zip", "tool");
     let text = page_with(&index, "/alice/base/tool", ">other<");
     assert_eq!(required_by(&text), "Required by other alice/base");
@@ -251,7 +251,7 @@ fn a_project_says_what_requires_it() {
     let patched = index.alice().send("PATCH", "/alice/dev", patch);
     assert_eq!(patched.status, 200, "{}", patched.text());
     assert_eq!(required_by(&anybody()), "");
-    // What is gone requires nothing.
+    // A deleted project requires nothing.
     let deleted = index.alice().send("DELETE", "/alice/base/other/2?force", json!({}));
     assert!(deleted.status < 300, "{}", deleted.text());
     page_with(&index, "/alice/base/lib", ">other<");
@@ -259,7 +259,7 @@ fn a_project_says_what_requires_it() {
     assert_eq!(required_by(&text), "");
 }
 
-/// Stored attacks, from every place where a page shows what somebody sent.
+/// Stored attacks, in every place where a page shows texts of users.
 #[test]
 fn what_strangers_say_does_nothing() {
     let index = Index::start();
@@ -317,12 +317,12 @@ fn what_strangers_say_does_nothing() {
     }
 }
 
-/// A page is kept for the next visitor, but only while it is true, and only for those who may see it.
+/// A page is kept for the next visitor, but only while it is up to date, and only for visitors who may see it.
 #[test]
 fn a_kept_page_is_never_out_of_date() {
     let index = sample();
     let ask = || index.anybody().browser().get("/alice/dev/tool");
-    // The index of what requires what may come a moment after the upload, and makes the page anew.
+    // The index of requirements may be published a moment after the upload; the page is then made again.
     let kept = || index.server.metric("larder_pages_from_memory_total");
     let before = kept();
     wait_until("the page is kept", || {

@@ -212,7 +212,7 @@ fn an_upstream_without_upload_times_is_judged_by_what_was_first_seen() {
         json!({"policy_cutoff": (Timestamp::now() + SignedDuration::from_secs(1)).to_string()});
     assert_eq!(index.alice().send("PATCH", "/alice/up", patch).status, 200);
     assert_eq!(names(&json_page(&index, "alice/up", "foo")).len(), 1, "it has been seen before");
-    // What comes later is seen later.
+    // Files that come later are seen later.
     wait_until("the cut-off is over", || {
         let settings = index.client().get_with("/alice/up", &[JSON]).json();
         let cutoff = settings["result"]["policy_cutoff"].as_str().expect("a time").to_owned();
@@ -238,7 +238,7 @@ fn a_file_is_judged_by_what_upstream_says_now() {
     for stage in ["alice/up", "alice/dev"] {
         assert_eq!(index.client().get(&target(stage, old)).text(), old);
     }
-    // Somebody replaces the file that is known here.
+    // Upstream replaces the file that is known here.
     let mut entry = Theirs(old, Some(0)).entry(&upstream);
     entry["hashes"] = json!({"sha256": Digest::of(b"evil").to_string()});
     offer_page(&upstream, vec![entry, FILES[2].entry(&upstream)]);
@@ -248,7 +248,7 @@ fn a_file_is_judged_by_what_upstream_says_now() {
         check_refused(&answer, "cooldown", "alice/up", "younger than 7 days");
         assert_eq!(index.client().get(&target(stage, other)).text(), other);
     }
-    // What was known last counts while upstream fails.
+    // What was last known counts while upstream fails.
     upstream.break_with(Some(500));
     for stage in ["alice/up", "alice/dev"] {
         let answer = index.client().get(&target(stage, old));
@@ -294,7 +294,7 @@ fn what_a_stage_has_removed_comes_from_its_base() {
     assert_eq!(index.client().get(&target).status, 410);
 }
 
-/// Without a policy, pages link what is inherited below the base: what was removed stays removed.
+/// Without a policy, pages link inherited files below the base, so a removed file stays removed.
 #[test]
 fn what_a_stage_without_a_policy_has_removed_is_gone() {
     let index = start();

@@ -155,7 +155,7 @@ fn what_is_removed_is_gone_and_not_unknown() {
         404,
         &format!("package '{}' doesn't exist", &other[1..]),
     );
-    // Of the last version the project goes, too.
+    // With its last version, the project is removed, too.
     let other = "The version 1.0 of project other does not exist.";
     check_message(&index.anybody().json().get("/alice/dev/other/1.0"), 404, other);
     assert!(index.page("alice/dev", "p").contains("p-3.0.zip"));
@@ -205,7 +205,7 @@ fn who_may_not_remove_and_what_stays() {
     );
     let text = "cannot delete version on non-volatile index";
     check_message(&ask.send("DELETE", &file, Value::Null), 403, text);
-    // It says so of what it does not have, too.
+    // The message is the same for a version that does not exist.
     check_message(&ask.send("DELETE", "/alice/final/p/9.0", Value::Null), 403, text);
     let other = "/alice/final/+f/abc/0123456789abc/p-9.zip";
     check_message(&ask.send("DELETE", other, Value::Null), 403, text);

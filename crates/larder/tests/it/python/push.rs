@@ -146,7 +146,7 @@ fn pushes_that_are_refused() {
         "user 'bob' cannot upload to 'alice/final': `bob` is not in `acl_upload` of alice/final",
     );
     check_message(&push(index.anybody(), into()), 401, "user None cannot upload to 'alice/final'");
-    // What is missing is told first, then where it should go, then who may.
+    // A missing release is reported first, then the target, then the right.
     for (more, status, text) in [
         (json!({"version": "2.0", "x": 1}), 400, "there are no files for p 2.0 on stage alice/dev"),
         (
@@ -189,7 +189,7 @@ fn pushes_that_are_refused() {
         409,
         "p-1.0.zip already exists in non-volatile index",
     );
-    // What was refused left nothing of itself.
+    // The refused push left nothing.
     let data = result(&index.anybody().json().get("/alice/final/p/1.0"), "versiondata");
     assert_eq!(data["+links"].as_array().expect("links").len(), 1, "{data}");
     let form = index.alice().with("Content-Type", "application/x-www-form-urlencoded");
@@ -212,7 +212,7 @@ impl Elsewhere {
             requests: Arc::default(),
         };
         let (answers, requests) = (answers.to_vec(), elsewhere.requests.clone());
-        // It ends when all answers are given.
+        // The thread ends when all answers are given.
         std::thread::spawn(move || {
             for answer in answers {
                 let (stream, _) = listener.accept().expect("a connection");
@@ -256,7 +256,7 @@ fn serve(mut stream: TcpStream, answer: &str, requests: &Mutex<Vec<String>>) {
         }
     }
     requests.lock().expect("no panic").push(String::from_utf8_lossy(&bytes).into_owned());
-    // Whoever asked may be gone.
+    // The client may be gone.
     let _ = stream.write_all(answer.as_bytes());
 }
 
@@ -349,7 +349,7 @@ fn a_push_elsewhere_goes_on_where_that_is_of_use() {
         // Indexes of today need no registration, and say so.
         (&[gone, OK, OK, OK][..], 200, json!([410, 200, 200, 200])),
         (&[no], 502, json!([403])),
-        // A file that is there already does not keep the others from following.
+        // If a file exists already, the others still follow.
         (&[OK, no, OK, OK], 502, json!([200, 403, 200, 200])),
         (&[OK, OK, OK, no], 502, json!([200, 200, 200, 403])),
     ] {
@@ -368,7 +368,7 @@ fn a_push_elsewhere_goes_on_where_that_is_of_use() {
         expected.extend(&files[..answers.len() - 1]);
         assert_eq!(actions(&elsewhere), expected);
     }
-    // Nobody is there: the first to fail is named for what it is, and nothing else is tried.
+    // No server is there: the first failure is reported, and nothing else is tried.
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", nobody.local_addr().expect("an address"));
     drop(nobody);
@@ -426,7 +426,7 @@ fn what_goes_wrong_elsewhere_is_told() {
         assert_eq!(refused.json()["result"], log);
         assert!(!refused.text().contains("hidden"), "{}", refused.text());
     }
-    // What is no answer at all is not told either.
+    // An answer that is not HTTP is not reported either.
     let elsewhere = Elsewhere::answering(&["220 hidden.inside SMTP\r\n"]);
     let refused = push(elsewhere.order());
     let entry = json!([[-1, "exception on release upload:", "the upload failed"]]);
@@ -442,7 +442,7 @@ fn what_goes_wrong_elsewhere_is_told() {
     let refused = push(elsewhere.order());
     assert_eq!((refused.status, &refused.json()["result"][0][0]), (502, &json!(307)));
     assert_eq!(trap.requests(), Vec::<String>::new());
-    // Nobody is there.
+    // No server is there.
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://user:secret@{}/", nobody.local_addr().expect("an address"));
     drop(nobody);

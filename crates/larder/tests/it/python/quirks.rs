@@ -162,7 +162,7 @@ fn negotiation() {
     let check = |accept: &str, expected: &str| {
         let page = index.anybody().with("Accept", accept).get("/alice/dev/+simple/p/");
         assert_eq!((page.status, page.header("content-type")), (200, expected), "{accept}");
-        // Where the form is left to us, people and installers get different pages.
+        // If the client leaves the form to us, people and installers get different pages.
         let varies = match expected.starts_with("text/html") {
             true => "Accept, User-Agent, Accept-Encoding",
             false => "Accept, Accept-Encoding",
@@ -243,7 +243,7 @@ fn configuration_in_every_form() {
         (&list["acl_upload"], &list["volatile"], &list["title"]),
         (&json!(["alice"]), &json!(true), &json!("T"))
     );
-    // What a client got of a user may come back whole.
+    // A client may send back the whole user that it got.
     let mut user = index.alice().json().get("/alice").json()["result"].clone();
     user["email"] = json!("a@example.org");
     let patched = index.alice().send("PATCH", "/alice", user);
@@ -261,7 +261,7 @@ fn configuration_in_every_form() {
 
 #[test]
 fn out_of_the_box_as_devpi() {
-    // Without users of the test's own, and with a root that nobody gave a password.
+    // Without the test's own users, and with a root without a chosen password.
     let directory = tempfile::tempdir().expect("a directory");
     let config = config::Config {
         listen: vec!["127.0.0.1:0".parse().expect("an address")],
@@ -326,7 +326,7 @@ fn whoever_expects_to_continue_is_told_before_the_body_is_sent() {
     assert_eq!(super::Response::read(&mut stream, false).status, 401);
 }
 
-/// Who learns first that an index is there already.
+/// Senders who may see an index learn that it exists before anything else.
 #[test]
 fn an_index_that_is_there_is_a_conflict_for_whoever_may_see_it() {
     let index = Index::start();
@@ -365,7 +365,7 @@ fn refusals_say_why_to_those_who_accept_json() {
     let refused = index.anybody().json().get("/alice/secret/p");
     check_message(&refused, 401, text);
     assert_eq!(refused.header("www-authenticate"), "Basic realm=\"pypi\"");
-    // Nor do pages tell which names there are.
+    // Nor do pages reveal which names exist.
     for page in ["/alice/secret/+simple/p/", "/alice/secret/+simple/"] {
         check_message(&index.anybody().json().get(page), 401, text);
     }
@@ -445,7 +445,7 @@ fn the_openapi_document_lists_the_methods() {
             // nginx asks with whatever method it has.
             let is_any = path == "/+authcheck" || path.contains("/+simple/");
             assert!(is_any || is_listed == (status != 405), "{status} for {method} {path}");
-            // What has no handler would be a panic.
+            // A missing handler would be a panic.
             assert_ne!(status, 500, "{method} {path}");
             asked += 1;
         }

@@ -171,7 +171,7 @@ fn no_header_opens_what_is_closed() {
     check(index.anybody(), "http://h/bob", "/bob/alice/dev/+simple/p/", 200);
 }
 
-/// What a client says of the URL counts only from a proxy that is trusted.
+/// A client's header about the URL counts only if a trusted proxy sends it.
 #[test]
 fn strangers_name_no_urls() {
     let index = Index::start_with(|config| config.trusted_proxies.clear());

@@ -1,4 +1,4 @@
-//! A stage whose record cannot be read is not shown, and nobody takes its place.
+//! A stage whose record cannot be read is not shown, and no other stage can be made in its place.
 
 use record::{Batch, Expected};
 use serde_json::json;

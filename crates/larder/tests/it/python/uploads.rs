@@ -1,4 +1,4 @@
-//! Uploads: what is taken, what is refused and with which words, and that nothing of it stays.
+//! Uploads: which are accepted, which are refused with which message, and that refused ones leave nothing.
 
 use std::io::{Read as _, Write as _};
 
@@ -129,7 +129,7 @@ fn what_became_of_a_stage_while_the_body_came_counts() {
     let content = sdist("x");
     index.upload("alice/dev", "p-1.0.zip", &content);
     let at = path("alice/dev", "p-1.0.zip", &content);
-    // The same file again, which is there when the upload begins, and is not when it ends.
+    // The same file again: it exists when the upload begins, and not when it ends.
     let (content_type, body) = Upload::of("p-1.0.zip", &content).form();
     let head = format!(
         "POST /alice/dev/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: {content_type}\r\n\
@@ -139,7 +139,7 @@ fn what_became_of_a_stage_while_the_body_came_counts() {
     );
     let mut stream = index.client().connect();
     stream.write_all(head.as_bytes()).expect("it listens");
-    // It wants the body: so it has looked at the stage.
+    // The server asks for the body: so it has looked at the stage.
     let mut interim = [0; 25];
     stream.read_exact(&mut interim).expect("an answer");
     assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -196,7 +196,7 @@ fn an_upload_without_an_index_is_told_where_to_go() {
             "{target}: {text}"
         );
     }
-    // The body of a request that has none is missed by name.
+    // A request without a body gets an error that names it.
     let nothing = index.alice().json().send("PUT", "/alice/more", Value::Null);
     assert!(
         nothing.text().contains("there is no body, and JSON was expected"),
@@ -228,7 +228,7 @@ fn names_that_say_little_are_kept_where_devpi_kept_them() {
         assert_eq!(index.anybody().get(&at).body, upload.content, "{}", upload.filename);
         assert!(index.page("alice/dev", "pkg").contains(&upload.filename), "{}", upload.filename);
     }
-    // What is of another project or version still is.
+    // Files of another project or version still are refused.
     for upload in [
         Upload::named("pkg", "2.0", "pkg-1.1.whl", b"no wheel"),
         Upload::named("kg", "1.1", "pkg-1.1.whl", b"no wheel"),
@@ -278,7 +278,7 @@ fn who_may_not_upload() {
     let cross_site = index.alice().with("Sec-Fetch-Site", "cross-site");
     assert_eq!(cross_site.upload("alice/dev", &upload).status, 403);
     assert_eq!(index.blobs(), 0);
-    // Where everybody may, wrong credentials are nobody's.
+    // If everybody may upload, invalid credentials count as anonymous.
     let done = index.anybody().with("Authorization", &wrong).upload("alice/open", &upload);
     assert_eq!(done.status, 200, "{}", done.text());
     let data = result(&index.anybody().json().get("/alice/open/p/1.0"), "versiondata");
@@ -302,7 +302,7 @@ fn logins_and_tokens_upload_as_passwords_do() {
     let with = |header: &str, value: &str| index.anybody().with(header, value);
     let devpi = basic("alice", login);
     let devpi = devpi.trim_start_matches("Basic ");
-    // devpi's header counts, whoever the proxy lets through.
+    // devpi's header wins, whatever credentials the proxy adds.
     let both = with("X-Devpi-Auth", devpi).with("Authorization", &basic("bob", PASSWORD));
     assert_eq!(both.upload("alice/dev", &upload("1.0")).status, 200);
     assert_eq!(
@@ -316,7 +316,7 @@ fn logins_and_tokens_upload_as_passwords_do() {
     let refused =
         with("Authorization", &basic("alice", &expired)).upload("alice/dev", &upload("1.2"));
     assert_eq!(refused.status, 401);
-    // What does not hold is nobody's: the page is for everybody.
+    // Invalid credentials count as anonymous: the page is for everybody.
     let page = with("Authorization", &basic("alice", &expired)).get("/alice/dev/+simple/p/");
     assert_eq!(page.status, 200);
     let api = with("X-Devpi-Auth", &basic("alice", &expired)[6..]).json().get("/+api");
@@ -343,7 +343,7 @@ fn a_name_that_is_taken() {
     assert_eq!(index.alice().upload_reason("alice/final", &different), text);
     assert_eq!(index.alice().json().upload("alice/final", &different).json()["code"], text);
     assert_eq!(index.blobs(), kept);
-    // A volatile stage takes it, and the other one's URL is gone.
+    // A volatile stage accepts it, and the other one's URL is gone.
     index.upload("alice/dev", "p-1.0.zip", &other);
     assert_eq!(index.anybody().get(&path("alice/dev", "p-1.0.zip", &one)).status, 410);
     assert_eq!(index.anybody().get(&path("alice/dev", "p-1.0.zip", &other)).body, other);
@@ -426,7 +426,7 @@ fn who_may_only_add_changes_nothing_that_installers_read() {
         let done = adds(&upload(">=3.8"));
         assert_eq!(done.status, 200, "{}", done.text());
     }
-    // The same bytes, but no Python would take them any more.
+    // The same bytes, but no Python would install them any more.
     for versions in [">=99", ""] {
         let refused = adds(&upload(versions));
         assert_eq!(refused.status, 403, "{versions}: {}", refused.text());

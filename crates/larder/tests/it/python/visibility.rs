@@ -1,4 +1,4 @@
-//! What is written is seen at once, by everybody whom it concerns; and nothing else is made anew.
+//! A write is visible at once, for everybody whom it concerns; and no other page is made again.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Every 403 names its cause to somebody who is known: the list that they are not on, who may, what their token lacks, or
-//! the rule that forbids it.
+//! Every 403 tells a known user its cause: the list that they are not on, who may, what their token lacks, or the rule that
+//! forbids it.
 
 use account::{Acl, Scope, Scopes};
 use serde_json::json;
@@ -88,7 +88,7 @@ fn every_403_names_its_cause() {
     check("bob", client("/a/b/c/d/e"), "`X-Original-URI` is no path of the index");
     let twice = client("/alice/dev").with("X-Original-URI", "/alice/open");
     check("bob", twice, "`X-Original-URI` was sent twice");
-    // Changing what is in it.
+    // Changing the contents of an index.
     let unlisted = "`bob` is not in `acl_upload` of alice/open";
     check("bob", upload("alice/open", "q-1.0.zip", "q"), unlisted);
     for (method, target) in [
@@ -118,7 +118,7 @@ fn every_403_names_its_cause() {
     check("bob", json_of("PUT", "/alice/new", json!({})), owner);
     check("bob", json_of("PATCH", "/alice/open", json!(["volatile=False"])), owner);
     check("bob", json_of("DELETE", "/alice/open", json!({})), owner);
-    // What an index keeps.
+    // A file that an index does not give up.
     check("alice", Sent::new("DELETE", "/alice/dev"), "non-volatile, cannot delete");
     check("alice", Sent::new("DELETE", "/alice/dev/p"), "is on non-volatile index alice/dev");
     check("alice", Sent::new("DELETE", "/alice/dev/p/1.0"), "on non-volatile index");
@@ -132,12 +132,12 @@ fn every_403_names_its_cause() {
     check("bob", json_of("DELETE", "/alice", json!({})), owner);
     check("bob", get("/+tokens?user=alice"), owner);
     check("bob", json_of("POST", "/+tokens?user=alice", json!({"scopes": ["*"]})), owner);
-    // A page of somebody else's.
+    // A page of another origin.
     let foreign = Sent::new("POST", "/article/a/0").with("Sec-Fetch-Site", "cross-site");
     check("root", foreign, "a page of another origin may not write here");
 }
 
-/// Where only some modify users and indexes, that is the cause.
+/// If only some may modify users and indexes, that is the cause.
 #[test]
 fn who_may_modify_is_named() {
     let world = start(":ops".parse().expect("a list"));
@@ -153,7 +153,7 @@ fn who_may_modify_is_named() {
         let sent = json_of(method, target, json!({"title": "x"}));
         check(&world, "bob", Scopes::ALL, &sent, named);
     }
-    // Who modifies users sets no administrator's password.
+    // A user who modifies users cannot set an administrator's password.
     world.make_user("olga", &["ops"]);
     let password = json_of("PATCH", "/root", json!({"password": "x"}));
     let named = "unless `root` is one, whom `python.restrict_modify` names may";

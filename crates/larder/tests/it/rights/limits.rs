@@ -12,14 +12,14 @@ use crate::client::Response;
 use crate::python::{Upload, path, sdist};
 use crate::server::TestServer;
 
-/// What an operation is about.
+/// The object of an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum About {
     /// Users, or tokens.
     Accounts,
     /// The index of the case.
     Index,
-    /// This project of it.
+    /// This project of the index.
     Project(&'static str),
     /// The article of the case.
     Article,
@@ -43,7 +43,7 @@ fn about(row: &Row) -> About {
     }
 }
 
-/// Limits to what words such as `index=team/dev project=foo prefix=/docs/` name.
+/// Limits from words such as `index=team/dev project=foo prefix=/docs/`.
 fn limits(text: &str) -> Option<Limits> {
     let words = |kind: &str| -> Vec<String> {
         let named = text.split_whitespace().filter_map(|word| word.split_once('='));
@@ -61,7 +61,7 @@ impl Case<'_> {
         let is_project = matches!(about, About::Project(_));
         let is_index = about == About::Index || is_project;
         let is_article = about == About::Article;
-        // What is pushed is read, from an index of somebody else.
+        // A push also reads, from another user's index.
         let also = if project == "q" {
             format!(" index=source{}/dev", self.number)
         } else {
@@ -115,7 +115,7 @@ fn a_limited_token_writes_within_its_limits() {
     }
 }
 
-/// What everybody may do, a limited token may do as well.
+/// A limited token may do whatever everybody may.
 #[test]
 fn a_limited_token_may_what_strangers_may() {
     let world = World::start();
@@ -129,7 +129,7 @@ fn a_limited_token_may_what_strangers_may() {
     }
 }
 
-/// An index of team's with a base and another one, all private, and what is read of them.
+/// An index of team's with a base and another one, all private, and the requests that read them.
 struct Private {
     world: World,
 }
@@ -189,7 +189,7 @@ impl Private {
         self.world.server.client.send("GET", target, &headers, b"")
     }
 
-    /// Of these targets, exactly those that `within` names by their position are read.
+    /// Checks that of these targets exactly those with a position in `within` can be read.
     #[track_caller]
     fn check(&self, named: &str, targets: &[String], within: &[usize]) {
         let (token, free) = (self.token(named), self.token(""));
@@ -289,7 +289,7 @@ fn a_limited_token_reads_articles_within_its_limits() {
     assert!(refused.contains("limited to articles below `/docs/`"), "{refused}");
 }
 
-/// Lists show what is within the limits, and nothing else that is private.
+/// Lists show objects within the limits, and nothing else that is private.
 #[test]
 fn lists_stay_within_the_limits() {
     let private = Private::start();

@@ -8,17 +8,17 @@ use crate::python::{Upload, path, sdist};
 
 /// One operation, done in one way.
 pub(super) struct Row {
-    /// As the OpenAPI document has it.
+    /// Its name in the OpenAPI document.
     pub(super) operation: &'static str,
-    /// What is done, where an operation does several things.
+    /// The variant, if an operation does several things.
     pub(super) what: &'static str,
-    /// What a token needs to be for; none: everybody may.
+    /// The scope that a token needs; `None` if everybody may.
     pub(super) scope: Option<Scope>,
-    /// For which reasons somebody may.
+    /// The reasons for which a user may.
     pub(super) roles: &'static [Role],
-    /// The status when it is done; where everybody may, that of nobody in particular counts.
+    /// The status of success; if everybody may, that of an anonymous sender.
     pub(super) done: u16,
-    /// The status for somebody known who may not; 403 where they may do a part of it.
+    /// The status for a known user without the right; 403 if they may do a part of it.
     pub(super) refused: u16,
     /// Whether something is written.
     pub(super) writes: bool,
@@ -43,7 +43,7 @@ const fn row(
     Row { operation, what, scope: Some(scope), roles, done, refused: 403, writes: true, make }
 }
 
-/// The same, and nothing is written.
+/// A row of an operation that writes nothing.
 const fn unwritten(row: Row) -> Row {
     Row { writes: false, ..row }
 }
@@ -306,14 +306,14 @@ impl Row {
         Row { refused, ..self }
     }
 
-    /// What a failed test says of it.
+    /// Its name in a failed test.
     pub(super) fn called(&self) -> String {
         format!("{} {}", self.operation, self.what)
     }
 }
 
 impl Case<'_> {
-    /// Does something as somebody whom the lists of the index name.
+    /// Sends a request as a user on the lists of the index.
     #[track_caller]
     fn as_uploader(&self, sent: &Sent) -> crate::client::Response {
         let name = format!("maker{}", self.number);
@@ -343,7 +343,7 @@ fn article(case: &Case<'_>) -> String {
     format!("case-{}", case.number)
 }
 
-/// As somebody of the staff, whose token it gives.
+/// Makes an article as a user of the staff; returns that user's token.
 fn make_article(case: &Case<'_>) -> TokenText {
     let name = format!("author{}", case.number);
     case.world.make_user(&name, &[super::STAFF]);
@@ -398,7 +398,7 @@ fn yank(case: &Case<'_>) -> Sent {
     Sent::new("POST", format!("/{}/p/1.0/+yank", case.stage()))
 }
 
-/// From an index that everybody may read into that of the case.
+/// Pushes from an index that everybody may read into that of the case.
 fn push(case: &Case<'_>, method: &'static str) -> Sent {
     make_release(case);
     let source = format!("source{}", case.number);

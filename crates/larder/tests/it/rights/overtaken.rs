@@ -11,18 +11,18 @@ use state::stored::WriteFailure;
 use super::{Case, Role, World};
 use crate::server::wait_for;
 
-/// What the sender proved.
+/// The proved sender.
 fn proved(case: &Case<'_>, means: Means) -> Principal {
     let stored = case.world.stored();
     let user = stored.accounts.user(&case.name()).expect("the sender").clone();
     Principal::User(Identity { user, means, scopes: Scopes::ALL, limits: None })
 }
 
-/// What somebody else commits meanwhile.
+/// Another write that is committed meanwhile.
 type Meanwhile = fn(&Case<'_>, TokenId) -> Batch;
 
-/// Decides, and has `meanwhile` committed by somebody else before what was decided is: then it is decided again, on
-/// what holds by then, which has `part` in it.
+/// Decides, and has `meanwhile` committed before the decision. The write is then decided again; `part` is in what that decision
+/// finds.
 #[track_caller]
 fn check(world: &World, means: fn(TokenId) -> Means, meanwhile: Meanwhile, part: &str) {
     let case = world.case(Role::Administrator);

@@ -17,7 +17,7 @@ fn check(world: &World, row: &Row, scope: Scope) {
         let called = format!("{} as {role:?} for {}", row.called(), scope.as_str());
         let may = row.scope.is_none_or(|needed| only(scope).admit(needed));
         let expected = match row.scope {
-            // What everybody may do, a token without the scope may do as well.
+            // A token without the scope may do whatever everybody may.
             None => world.send(&sent, "").status,
             Some(_) if may => row.done,
             Some(_) if response.status == row.refused => row.refused,
@@ -40,7 +40,7 @@ fn a_token_opens_what_its_scopes_are_for() {
     }
 }
 
-/// What somebody is told who may not: the list that does not name them, or who may.
+/// The causes for users without the right: the list that does not name them, or who may.
 const CAUSES: [&str; 4] = [
     " is not in `a",
     " is not in `article.acl_write`",
@@ -48,7 +48,7 @@ const CAUSES: [&str; 4] = [
     " administrators may",
 ];
 
-/// Without credentials, with wrong ones, and as somebody else: nothing. Who is known is told why.
+/// Without credentials, with invalid ones, and as another user: refused. A known user is told why.
 #[test]
 fn nobody_in_particular_may_nothing() {
     let world = World::start();
@@ -64,7 +64,7 @@ fn nobody_in_particular_may_nothing() {
             let response = world.send(&sent, authorization);
             let status = StatusCode::from_u16(response.status).expect("a status");
             let is_refused = matches!(status.as_u16(), 401 | 403)
-                // Whose tokens there are is not told.
+                // The answer does not reveal which tokens exist.
                 || (row.operation == "DELETE /+tokens/{id}" && status == StatusCode::NOT_FOUND);
             assert!(is_refused, "{}: {status} {}", row.called(), response.text());
             let text = response.text();

@@ -90,7 +90,7 @@ const ENDS: [End; 6] = [
 ];
 
 impl End {
-    /// Whether somebody who may for this reason may no longer after this.
+    /// Whether this event ends a right that a user has for this reason.
     fn ends(self, role: Role) -> bool {
         match self {
             End::LeftGroup => role != Role::Owner,
@@ -136,7 +136,7 @@ fn check_refused(called: &str, response: &Response) {
     );
 }
 
-/// Rows with a body that somebody needs a right for.
+/// Rows with a body that need a right.
 fn rows() -> impl Iterator<Item = (&'static Row, Role)> {
     let rows = TABLE.iter().filter(|row| row.scope.is_some());
     rows.flat_map(|row| row.roles.iter().map(move |role| (row, *role)))
@@ -168,8 +168,7 @@ fn a_right_that_ends_while_the_body_comes_is_gone() {
     assert!(tried > 150, "{tried}");
 }
 
-/// Whenever that is: before the first byte of the body, in the midst of it, before the last one. Forms end before
-/// their last byte.
+/// At any time: before the first byte of the body, in the middle of it, before the last one. Forms end before their last byte.
 #[test]
 fn a_token_is_revoked_at_any_point_of_a_body() {
     let world = World::start();
@@ -193,7 +192,7 @@ fn a_token_is_revoked_at_any_point_of_a_body() {
     }
 }
 
-/// All at once, for nobody waits for time to pass oftener than needed.
+/// All at once, so that the test waits only once for time to pass.
 #[test]
 fn a_token_that_expires_while_the_body_comes_opens_nothing() {
     let world = World::start();
@@ -254,7 +253,7 @@ fn a_slow_body_is_taken() {
     }
 }
 
-/// A push to elsewhere is judged when its body has come, and sends nothing for somebody who may not.
+/// The right to an external push is checked when its body has come; without it nothing is sent.
 #[test]
 fn a_push_to_elsewhere_is_judged_at_its_start() {
     let world = World::start();

@@ -1,4 +1,4 @@
-//! What strangers, and those who may do one thing, learn of what is not theirs.
+//! What anonymous clients, and users with one right, learn about objects that are not theirs.
 
 use account::{Password, Scopes, User, change};
 use base64::Engine as _;
@@ -17,7 +17,7 @@ fn basic(user: &str, password: &str) -> String {
 }
 
 impl World {
-    /// Everything that somebody sees at a place, as text.
+    /// Everything that a client sees at a place, as text.
     fn look(&self, target: &str, authorization: &str) -> String {
         let sent = Sent::new("GET", target).with("Accept", "application/json");
         let Response { status, body, .. } = self.send(&sent, authorization);
@@ -64,7 +64,7 @@ fn users_are_shown_to_those_whom_they_concern() {
             assert!(is_question || !seen.contains(private), "{target}: {private} in {seen}");
         }
     }
-    // A user without an index that one may read is answered as one who is not there.
+    // A user without an index that the client may read is answered like one who does not exist.
     for method in ["GET", "PATCH", "DELETE", "PUT"] {
         let answers = ["bob", "nix"].map(|name| {
             let sent = Sent::new(method, format!("/{name}")).json(&json!({"title": "x"}));
@@ -78,13 +78,13 @@ fn users_are_shown_to_those_whom_they_concern() {
     for (target, who) in [("/bob", &bob), ("/bob", &admin), ("/", &bob), ("/", &admin)] {
         assert!(world.look(target, who).contains("bob@host.example"), "{target}");
     }
-    // Whoever keeps an index sees it as it is.
+    // Those who may change an index see all of it.
     for who in [&alice, &bob, &admin] {
         assert!(world.look("/alice/dev", who).contains("bob/secret"));
     }
 }
 
-/// What a file's log says of where it came from.
+/// A file's log says where it came from, but names no index that the reader may not read.
 #[test]
 fn a_log_does_not_name_private_indexes() {
     let world = World::start();
@@ -122,7 +122,8 @@ fn devpis_defaults_show_what_devpi_shows() {
     assert!(world.look("/carol", "").contains("carol@host.example"));
 }
 
-/// The right password of a disabled user, a wrong one, and that of nobody: the same answer, for as many hashes.
+/// The right password of a disabled user, a wrong one, and one of an unknown user: the same answer, with the same number of
+/// hashes.
 #[test]
 fn a_disabled_users_password_is_a_wrong_one() {
     let world = World::start();
@@ -144,7 +145,7 @@ fn a_disabled_users_password_is_a_wrong_one() {
     let batch = change::set_disabled(&stored.accounts, &name, true, Timestamp::now());
     world.commit(batch.expect("a user").expect("a change"));
     let right = ask("alice", PASSWORD);
-    // The second time it is known to be refused, as a wrong one is.
+    // The second time it is known to be refused, like a wrong one.
     assert_eq!((right.0, right.1, right.3), (401, 401, (1, 0)));
     assert_eq!(right, ask("alice", "wrong"));
     assert_eq!(right, ask("nobody", PASSWORD));

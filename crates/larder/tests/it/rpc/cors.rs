@@ -1,4 +1,4 @@
-//! What browsers ask before a page of another site may.
+//! CORS: a browser's questions before a page of another site may read an answer.
 
 use crate::server::small;
 

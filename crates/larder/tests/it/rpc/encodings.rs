@@ -1,4 +1,4 @@
-//! One answer in three encodings: the same content, a tag of its own each, and 304 for every one of them.
+//! One answer in three encodings: the same content, each with its own tag, and 304 for each.
 
 use bytes::Bytes;
 
@@ -45,7 +45,7 @@ fn the_content_is_the_same() {
     let zstd = ask("zstd");
     assert!(zstd.body.len() * 3 < plain.body.len());
     assert!(zstd.body.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]), "the magic number of RFC 8878");
-    // That these bytes decode is tested where they are made.
+    // Other tests show that these bytes decode.
     let expected = reply::Encoding::Zstd.encode(&Bytes::from(plain.body));
     assert_eq!(zstd.body, expected);
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::client::Response;
 use crate::server::small;
 
-/// What aura reads, and refuses to do without or to find more than.
+/// The members that aura reads: it refuses records with fewer or more.
 const MEMBERS: [&str; 24] = [
     "CheckDepends",
     "Conflicts",
@@ -91,7 +91,7 @@ fn words_with_signs() {
     check("names=two+words&by=desc", &["two-words"]);
     check("names=%2B%2B&by=desc", &[]);
     check("names=&by=desc", &[]);
-    // Neither is a word what JSON has where a description is missing.
+    // Nor does `null`, which is JSON for a missing description, count as a word.
     check("names=null&by=desc", &[]);
 }
 

@@ -87,7 +87,7 @@ fn is_same_body(expected: &str, found: &str) -> bool {
         }
 }
 
-/// What an answer is around its body.
+/// The parts of an answer around its body.
 fn frame(status: u16, content_type: Option<&str>, location: Option<&str>, has_tag: bool) -> String {
     let tag = if has_tag { "tagged" } else { "untagged" };
     format!("{status} {} {} {tag}", content_type.unwrap_or("-"), location.unwrap_or("-"))
@@ -117,7 +117,7 @@ impl Differences {
         Differences { name, listed, used: Vec::new() }
     }
 
-    /// Whether the request may differ here; what differs in the end must be what is listed.
+    /// Compares an answer; a request may differ only if the difference is listed.
     fn check(
         &mut self,
         key: &str,

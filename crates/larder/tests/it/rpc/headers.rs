@@ -15,7 +15,7 @@ fn check(what: &str, response: &Response, status: u16, expected: &[&str]) {
     assert_eq!(response.status, status, "{what}: {}", response.text());
     let mut expected: Vec<&str> = expected.iter().flat_map(|names| names.split(' ')).collect();
     expected.sort_unstable();
-    // Of use to pages of other sites alone: `cors` has it.
+    // Only pages of other sites need this: `cors` tests it.
     let found =
         response.header_names().into_iter().filter(|name| *name != "access-control-expose-headers");
     assert_eq!(found.collect::<Vec<_>>(), expected, "{what}");

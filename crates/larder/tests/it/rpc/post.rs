@@ -110,7 +110,7 @@ fn bytes_that_are_no_text() {
 }
 
 fn body_of(names: &[String]) -> String {
-    // As aurutils writes it.
+    // In aurutils' spelling.
     names.iter().map(|name| format!("&arg[]={}", name.replace('+', "%2B"))).collect()
 }
 
@@ -169,7 +169,7 @@ fn bodies_over_the_limit() {
     let head = "POST /rpc/v5/info HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
     let request = format!("{head}Content-Length: 1000000000000\r\n\r\n");
     check_too_large(&server.client.exchange(request.as_bytes(), false));
-    // Chunked, so that nobody knows beforehand.
+    // Chunked, so that the length is not known beforehand.
     let chunks: String = (0..100).map(|_| format!("400\r\n{}\r\n", "y".repeat(1_024))).collect();
     let request = format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");
     check_too_large(&server.client.exchange(request.as_bytes(), false));

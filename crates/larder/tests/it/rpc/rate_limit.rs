@@ -96,9 +96,9 @@ fn clients_behind_a_trusted_proxy_are_told_apart() {
     check("192.0.2.1", 200);
     check("192.0.2.1", 429);
     check("192.0.2.2", 200);
-    // What stands to the left of the proxy's word was written by the client.
+    // The client wrote everything to the left of the proxy's entry.
     check("198.51.100.7, 192.0.2.2", 429);
-    // One subscriber has a /64.
+    // A /64 counts as one client.
     check("2001:db8:1:2::1", 200);
     check("2001:db8:1:2:ffff::99", 429);
     check("2001:db8:1:3::1", 200);
@@ -147,7 +147,7 @@ fn zero_is_no_limit() {
     assert_eq!(server.metric("larder_rate_limit_clients"), 0.0);
 }
 
-/// What clients of faur ask counts as what is asked of `/rpc`, and is refused as that is.
+/// Questions of faur's clients count like those of `/rpc`, and are refused like them.
 #[test]
 fn what_aura_asks_is_a_question() {
     let server = limited(2);
@@ -166,7 +166,7 @@ fn what_aura_asks_is_a_question() {
     assert_eq!(server.metric("rpc_requests_rate_limited"), 2.0);
 }
 
-/// An answer that takes long to encode is made by a thread of its own; the question is still one.
+/// Another thread encodes a long answer; the question still counts once.
 #[test]
 fn a_long_answer_is_counted_once() {
     let server = TestServer::serving_with(&catalogue::generation(1, 600), |config| {

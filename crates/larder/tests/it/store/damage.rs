@@ -22,11 +22,11 @@ use crate::client::Client;
 use crate::process::Process;
 use crate::wait_until;
 
-/// What a start does.
+/// The outcome of a start.
 enum Start {
-    /// It says this, and ends.
+    /// It prints this, and ends.
     Refused(&'static str),
-    /// It serves everything; but for this article, which may not be had.
+    /// It serves everything, except perhaps this article.
     Serves(Option<u32>),
 }
 use Start::{Refused, Serves};
@@ -88,14 +88,14 @@ fn at_rest() {
     }
 }
 
-/// What becomes of writes under a running server.
+/// The outcome of writes to a running server.
 #[derive(Clone, Copy, PartialEq)]
 enum Writes {
     /// They go on.
     GoOn,
     /// They are refused until the server is started again.
     Stop,
-    /// They are refused, and go on once what was moved away is back.
+    /// They are refused, and go on once the moved files are back.
     StopWhileAway,
 }
 use Writes::{GoOn, Stop, StopWhileAway};
@@ -128,7 +128,7 @@ fn while_running() {
     }
 }
 
-/// Writes these articles after something was harmed; gives those that were acknowledged, which are all or none.
+/// Writes these articles after the harm; returns the acknowledged ones, which are all or none.
 #[track_caller]
 fn writes_of(process: &Process, numbers: Range<u32>, go_on: bool, what: &str) -> Vec<u32> {
     for number in numbers.clone() {
@@ -186,7 +186,7 @@ fn check_running(stores: &Stores, data: &str, path: &str, harmed: Harm, writes: 
     drop(process);
     if writes == GoOn || writes == StopWhileAway {
         if harmed == Away && writes == GoOn {
-            // Back, as somebody would do who finds it.
+            // Moved back, as an administrator would do who finds it.
             let made = path.exists();
             match (made, path.is_dir()) {
                 (true, true) => fs::remove_dir_all(&path).expect("removed"),
@@ -196,7 +196,7 @@ fn check_running(stores: &Stores, data: &str, path: &str, harmed: Harm, writes: 
             fs::rename(aside(&path), &path).expect("renamed back");
         }
         if path.ends_with("VERSION") && matches!(harmed, Emptied | Garbage) {
-            // A start refuses such a VERSION, by what it says.
+            // A start refuses such a VERSION because of its content.
             fs::write(&path, fs::read(stores.path("other/blobs/VERSION")).expect("a file"))
                 .expect("mended");
         }
@@ -211,7 +211,7 @@ fn check_running(stores: &Stores, data: &str, path: &str, harmed: Harm, writes: 
     fs::remove_dir_all(root).expect("it is ours");
 }
 
-/// The issue's own: a database that is mistyped, or lost, beside the blobs of a store.
+/// A mistyped or lost database beside the blobs of a store.
 #[test]
 fn a_mistyped_database_costs_nothing() {
     let stores = Stores::new();
@@ -221,7 +221,7 @@ fn a_mistyped_database_costs_nothing() {
     assert!(!is_well && said.contains("belong to the store"), "{said}");
     assert!(said.contains("mistyped") && said.contains("larder adopt"), "{said}");
     assert!(!stores.path("data/record.db").exists(), "no database is made");
-    // One that an earlier version has made beside them already.
+    // An earlier version has made a database beside them already.
     let init = ["init", "--data-dir", "third", "--root-password", "x"];
     assert!(stores.run(&init).0);
     fs::rename(stores.path("third/records.db"), stores.path("data/record.db")).expect("a rename");
@@ -236,7 +236,7 @@ fn a_mistyped_database_costs_nothing() {
     let (is_well, said) = stores.run(&["verify", "--data-dir", "data"]);
     assert!(is_well, "{said}");
 
-    // Who says so, deliberately, gets it.
+    // An administrator can adopt it deliberately.
     let adopt = ["adopt", "--data-dir", "data", "--database", "sqlite:data/record.db"];
     let (is_well, said) = stores.run(&adopt);
     assert!(is_well && said.contains("8 there are named by no record"), "{said}");
@@ -247,7 +247,7 @@ fn a_mistyped_database_costs_nothing() {
     check_articles(&process.client, &[0, 1, 2, 3, 4, 5, 6, 7], "adopted back", |_| false);
 }
 
-/// A data directory of an earlier version names no store beside its blobs.
+/// A data directory of an earlier version has no name beside its blobs.
 #[test]
 fn an_earlier_data_directory_goes_on() {
     let stores = Stores::new();
@@ -265,7 +265,7 @@ fn an_earlier_data_directory_goes_on() {
     assert_eq!(process.wait().code(), Some(0), "{}", process.log());
 }
 
-/// An older copy of the very same records: a start and a sweep refuse it, until somebody says that it is wanted.
+/// An older copy of the same records: a start and a sweep refuse it, until an administrator wants it.
 #[test]
 fn older_records_are_not_taken_for_the_latest() {
     let stores = Stores::new();
@@ -305,7 +305,7 @@ fn older_records_are_not_taken_for_the_latest() {
     assert_eq!(process.wait().code(), Some(0), "{}", process.log());
     let (is_well, said) = stores.run(&["sweep", "--data-dir", "data", "--grace", "0"]);
     assert!(is_well && blobs(&data).len() == before.len() - 3, "{said}");
-    // A restore is wanted as it is, also beside blobs that know later records.
+    // A restore is wanted, even beside blobs that know later records.
     let backup = stores.run(&["backup", "--data-dir", "older", "backup"]);
     assert!(backup.0, "{}", backup.1);
     for file in ["records.db", "records.db-wal", "records.db-shm"] {
@@ -370,7 +370,7 @@ fn a_damaged_blob_is_never_served() {
     assert!(client.get("/metrics").text().contains("\nlarder_blobs_damaged 0\n"));
 }
 
-/// What nobody reads is found by the scrub.
+/// The scrub finds damage in a blob that is never read.
 #[test]
 fn the_scrub_finds_damage() {
     let stores = Stores::new();
@@ -391,7 +391,7 @@ fn the_scrub_finds_damage() {
     }
 }
 
-/// What memory has left of a store whose database is damaged becomes a store again.
+/// The state in memory, of a store whose database is damaged, becomes a store again.
 #[test]
 fn a_rescued_store_answers_the_same() {
     let stores = Stores::new();
@@ -438,7 +438,7 @@ fn a_rescued_store_answers_the_same() {
         "{}",
         process.log()
     );
-    // The same by the admin listener, and never over records that are there.
+    // The same through the admin listener, but never over existing records.
     let (is_well, said) = stores.run(&[&["rescue", "asked"], &admin[..]].concat());
     assert!(is_well && said.contains("rescued "), "{said}");
     let (is_well, said) = stores.run(&[&["rescue", "asked"], &admin[..]].concat());
@@ -495,7 +495,7 @@ fn a_database_server_and_a_bucket_are_told_apart_too() {
         assert_eq!(write(client, number), 503, "{}", process.log());
     }
     check_articles(client, &[0, 1, 2], "another bucket", |_| false);
-    // What was uploaded before it was found to be another one.
+    // Objects uploaded before the bucket was found to be another one.
     let _ = fs::remove_dir_all(&prefix);
     fs::rename(aside(&prefix), &prefix).expect("a rename");
     for number in 10..13 {

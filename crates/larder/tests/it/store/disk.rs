@@ -1,5 +1,4 @@
-//! A full disk: whoever writes is told that nothing was written, whoever reads goes on, and when there is room
-//! again, all goes on.
+//! A full disk: writers are told that nothing was written, readers go on, and when there is room again, so do writers.
 
 use super::{Place, Wheel, article_request, make_stage, noise, send, try_exchange};
 use crate::client::Client;
@@ -116,8 +115,7 @@ fn no_room_for_records() {
     assert_eq!(history["latest"], version);
 }
 
-/// Below the floor only administrators write; whoever else would is told before their body has come, and whoever reads
-/// or removes goes on.
+/// Below the floor only administrators write; others are refused before their body is sent, and reads and removals go on.
 #[test]
 fn little_room_is_left_to_administrators() {
     let place = Place::sqlite();

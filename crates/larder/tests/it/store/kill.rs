@@ -1,5 +1,5 @@
-//! `kill -9` of the real binary under articles and uploads: what was acknowledged is there and whole, what was
-//! not has left nothing, and the next start needs nobody's help.
+//! `kill -9` of the real binary under articles and uploads: acknowledged writes exist whole, others have left nothing, and the
+//! next start needs no repair.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::process::Process;
 use crate::wait_until;
 
-/// Who writes: articles, small files, and files of 5 MB.
+/// The writers: articles, small files, and files of 5 MB.
 const WRITERS: [Writer; 5] =
     [Writer::Article(0), Writer::Article(1), Writer::Small(0), Writer::Small(1), Writer::Large];
 
@@ -31,7 +31,7 @@ impl Writer {
         }
     }
 
-    /// What it writes as its `version`th, counted from 1, of articles.
+    /// The text of a writer's version `version`, counted from 1, of articles.
     fn text(self, version: u32) -> Vec<u8> {
         let marker = format!("{self:?}, version {version}\n").into_bytes();
         if version.is_multiple_of(5) {
@@ -44,7 +44,7 @@ impl Writer {
     /// The wheel of that version; five megabytes for [`Writer::Large`].
     fn wheel(self, version: u32) -> Wheel {
         let bytes = if let Writer::Large = self { 5_000_000 } else { 3_000 };
-        // What makes it differ from all others is at its start.
+        // The start differs from that of all others.
         let block = [self.text(version), noise(u64::from(version) << 8, bytes)].concat();
         Wheel::new(&self.name(), &format!("{version}.0"), block, 1)
     }
@@ -132,7 +132,7 @@ fn check(place: &Place, rounds: u32) {
     let mut all = 0;
     for round in 0..rounds {
         let process = place.start("data");
-        // One that never ends: it has a file of its own by the time of the kill.
+        // An upload that never ends: it has a spool by the time of the kill.
         let half = begin_upload(&process);
         wait_until("a spool", || !place.spools().is_empty());
         let (client, total) = (process.client, AtomicU32::new(0));

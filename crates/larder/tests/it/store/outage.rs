@@ -1,5 +1,4 @@
-//! A database that is lost and comes back: who writes is told, who reads goes on reading, and what was
-//! acknowledged is there.
+//! A database that is lost and comes back: writers are told, readers go on reading, and acknowledged writes exist.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -11,7 +10,7 @@ use crate::{SetAtEnd, wait_until};
 
 const WRITERS: usize = 4;
 
-/// What one writer has done so far.
+/// The acknowledged writes of one writer.
 #[derive(Default)]
 struct Account {
     acknowledged: AtomicU32,
@@ -41,7 +40,7 @@ fn write(client: &Client, writer: usize, account: &Account, is_over: &AtomicBool
                 account.refused.fetch_add(1, SeqCst);
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
-            // The last one was written after all, of which nobody could know.
+            // The last one was written after all, which the server could not know.
             409 => {
                 assert!(text.contains(&format!("\"latest_version\":{}", version + 1)), "{text}");
                 version += 1;
@@ -51,7 +50,7 @@ fn write(client: &Client, writer: usize, account: &Account, is_over: &AtomicBool
     }
 }
 
-/// Reads what is in memory, and never something older.
+/// Reads from memory, and never gets an older version than before.
 fn read(client: &Client, writer: usize, reads: &AtomicU32, is_over: &AtomicBool) {
     let mut seen = 0;
     while !is_over.load(SeqCst) {
@@ -118,7 +117,7 @@ fn a_lost_database() {
     check(&server.client, &accounts);
 }
 
-/// Every acknowledged version is there with its bytes, and none that was not sent.
+/// Every acknowledged version exists with its bytes, and none that was not sent.
 fn check(client: &Client, accounts: &[Account]) {
     for (writer, account) in accounts.iter().enumerate() {
         let acknowledged = account.acknowledged.load(SeqCst);
@@ -132,7 +131,7 @@ fn check(client: &Client, accounts: &[Account]) {
     }
 }
 
-/// A database that nobody asks anything, too: what operators look at knows within moments.
+/// Even without requests to the database, the readiness check knows of a loss within moments.
 #[test]
 fn a_lost_database_shows_without_writes() {
     let Some(place) = Place::postgres() else { return };
@@ -151,7 +150,7 @@ fn a_lost_database_shows_without_writes() {
     wait_until("no trouble", || server.app.live_store.trouble().is_none());
 }
 
-/// A database that stands still closes no connection: writers wait, but not for ever, and readers not at all.
+/// A database that hangs closes no connection: writers wait, but not forever, and readers not at all.
 #[test]
 fn a_database_that_stands_still() {
     let Some(place) = Place::postgres() else { return };
@@ -200,7 +199,7 @@ fn a_database_that_stands_still() {
     }
 }
 
-/// Whoever stops a server while its database stands still need not kill it, neither later nor at its start.
+/// A server can be stopped without a kill while its database hangs, neither later nor at its start.
 #[test]
 fn a_server_is_stopped_while_its_database_stands_still() {
     let Some(place) = Place::postgres() else { return };

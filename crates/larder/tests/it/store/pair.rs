@@ -17,7 +17,7 @@ use crate::wait_until;
 
 const WRITERS: usize = 50;
 
-/// Asks whoever has seen the serial that `seen` names, if it names one.
+/// Sends a GET with the serial that `seen` names, if it names one.
 fn get_after(client: &Client, target: &str, seen: &Response) -> Response {
     client.get_with(target, &[("X-Larder-Serial", serial(seen))])
 }
@@ -78,7 +78,7 @@ fn a_first_start_of_both_on_one_file() {
     }
 }
 
-/// Gives the `root` that is there already the password that tests know.
+/// Gives the existing `root` the password that tests use.
 fn set_root_password(place: &Place) {
     let mut command = place.command(&["user", "password", "root", "--password-stdin"]);
     command.stdin(Stdio::piped()).stderr(Stdio::null());
@@ -140,12 +140,12 @@ fn check(place: &Place, rounds: u32, contests: usize) {
     check_contests(one, other, contests);
 }
 
-/// Who names the serial of a write never reads older, on neither process; who does not reads it soon.
+/// A client that names the serial of a write never reads an older state, on either process; other clients read it soon.
 fn check_articles(one: &Client, other: &Client, rounds: u32) {
     for round in 0..rounds {
         let (writer, reader) = if round % 2 == 0 { (one, other) } else { (other, one) };
         let first = put(writer, "a", 2 * round, ROOT.1, None);
-        // The other one may lag behind, of which it is told.
+        // The other process may lag behind, and gets the serial.
         let seen = if first.status == 201 {
             first
         } else {
@@ -158,7 +158,7 @@ fn check_articles(one: &Client, other: &Client, rounds: u32) {
         assert_eq!((read.status, read.text()), (200, format!("a {}", 2 * round + 1)));
         let number = |response| serial(response).parse::<u64>().expect("a number");
         assert!(number(&read) >= number(&seen));
-        // What was read on the one may be built upon there.
+        // A version that was read on one process can be the base of a write on the other.
         let next = put(reader, "a", 2 * round + 1, ROOT.1, Some(&read));
         assert_eq!(next.status, 201, "{}", next.text());
         assert_eq!(get_after(writer, "/article/a", &next).text(), format!("a {}", 2 * round + 2));
@@ -202,7 +202,7 @@ fn check_files(one: &Client, other: &Client) {
         .map(|(version, blocks)| Wheel::new("pkg", version, vec![7; 70_000], blocks));
     for (at, wheel) in wheels.iter().enumerate() {
         let (writer, reader) = if at % 2 == 0 { (one, other) } else { (other, one) };
-        // Nothing was said of a serial: the index is there when it is there.
+        // No serial was named: wait until the index is there.
         wait_until("the index", || writer.get("/team/dev").status == 200);
         let (status, text) = try_exchange(writer, &wheel.request("team/dev")).expect("an answer");
         assert_eq!(status, 200, "{text}");
@@ -282,7 +282,7 @@ fn is_unanswered(exchange: Option<(u16, String)>, success: u16) -> bool {
     false
 }
 
-/// Files that one process had taken are on the other when the one is killed, and whole.
+/// Files that one process had accepted exist whole on the other after a kill.
 fn check_killed_uploading(place: &Place) {
     let (one, other) = (place.start("one"), place.start("other"));
     make_stage(&other.client);
@@ -320,7 +320,7 @@ fn check_killed_uploading(place: &Place) {
     place.check(&["verify"]);
 }
 
-/// What one process was told is written survives it; the other goes on.
+/// Writes that a killed process acknowledged survive; the other process goes on.
 fn check_killed(place: &Place) {
     place.init();
     let (one, other) = (place.start("one"), place.start("other"));

@@ -1,5 +1,5 @@
-//! A database that falls back: the copy that takes over lagged behind, and lacks what was acknowledged. Who
-//! has read it goes on showing it and writes nothing; who starts takes the store as it is once somebody has said so.
+//! A database that falls back: the copy that takes over lagged behind, and lacks acknowledged commits. A process that has read
+//! them goes on showing them and writes nothing; a new process accepts the store once an administrator has said so.
 
 use super::{Place, article_request, try_exchange};
 use crate::client::Client;
@@ -65,7 +65,7 @@ fn a_lagging_copy_takes_over() {
     check_refused(client, 3);
     check_article(client, "three", 3);
 
-    // Who starts now is told, and goes on from the copy once that is wanted, past the serials that the first has seen.
+    // A new process reports it, and goes on from the copy once that is wanted, past the serials that the first has seen.
     let serve = place.command(&["serve", "--aur-enabled=false"]).output().expect("it runs");
     let said = String::from_utf8_lossy(&serve.stderr).into_owned();
     assert!(!serve.status.success() && said.contains("are an older copy"), "{said}");
@@ -79,7 +79,7 @@ fn a_lagging_copy_takes_over() {
     check_refused(client, 3);
     check_article(client, "three", 3);
     assert!(client.get("/readyz?verbose").text().contains("fell back"));
-    // That it cannot be asked for a while does not bring back what it has lost.
+    // An outage does not bring the lost commits back.
     postgres.stop();
     wait_until("an outage", || !client.get("/readyz?verbose").text().contains("fell back"));
     assert_eq!(metric(&process), "1");

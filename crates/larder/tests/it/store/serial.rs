@@ -1,4 +1,4 @@
-//! `X-Larder-Serial` on every surface: waited for, refused when it does not come, and when it is none.
+//! `X-Larder-Serial` on every surface: requests wait for it, and are refused if it does not come, or is invalid.
 
 use std::time::Duration;
 

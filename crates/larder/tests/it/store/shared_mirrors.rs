@@ -1,5 +1,5 @@
-//! Two processes on one PostgreSQL and one bucket share what they mirror; what is damaged, cut or another's in the bucket is served
-//! by none.
+//! Two processes on one PostgreSQL and one bucket share what they mirror; neither serves an object that is damaged, cut or
+//! another's.
 
 use std::fs::{self, File};
 use std::io;
@@ -21,7 +21,7 @@ use crate::wait_until;
 
 const PAGE: &str = "/team/up/+simple/foo/";
 
-/// The files of the project `foo` at the upstream: small ones, and such that are uploaded in parts.
+/// The files of the project `foo` at the upstream: small ones, and some that are uploaded in parts.
 const SIZES: [usize; 4] = [10, 100_000, 9_000_000, 17_000_000];
 
 fn filename(number: usize) -> String {
@@ -98,7 +98,7 @@ fn below(directory: &Path) -> Vec<PathBuf> {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => add(&entry.path(), found),
                 Ok(_) => found.push(entry.path()),
-                // It was just renamed.
+                // The file was just renamed.
                 Err(_) => {}
             }
         }
@@ -121,7 +121,7 @@ fn entries(place: &Place, s3: &S3) -> Vec<PathBuf> {
     below(&shared(place, s3).join("1"))
 }
 
-/// The shared page with this many files, if it is there.
+/// The shared page with this many files, if it exists.
 fn shared_page(place: &Place, s3: &S3, files: usize) -> Option<Value> {
     entries(place, s3).into_iter().find_map(|path| {
         let entry = fs::read(path).ok()?;
@@ -131,7 +131,8 @@ fn shared_page(place: &Place, s3: &S3, files: usize) -> Option<Value> {
     })
 }
 
-/// What is between the processes and the object store: it passes all on, or, when it hangs, accepts connections and says nothing.
+/// A proxy between the processes and the object store: it forwards all bytes, or, when it hangs, accepts connections and sends
+/// nothing.
 struct Gate {
     address: SocketAddr,
     hangs: Arc<AtomicBool>,
@@ -225,11 +226,11 @@ fn what_one_process_fetched_another_serves() {
     assert_eq!(other.client.get_with(&target, &range).body, content(0)[5..=8]);
     let metrics = other.client.get("/metrics").text();
     assert!(metrics.contains("larder_mirror_shared_total 6"), "{metrics}");
-    // Also a process that may ask nobody has it.
+    // A process that is offline has it, too.
     let offline = start_sharing(&place, "offline", &["--python-mirrors-offline=true"]);
     check_all(&offline.client, &upstream);
     assert_eq!(page(&offline.client).header("warning").get(..3), Some("112"));
-    // Where nothing but the head of a file is asked for, nothing more is transferred.
+    // For a HEAD, only the head of the entry is transferred.
     let head = start_sharing(&place, "head", &["--python-mirrors-offline=true"]);
     wait_until("the page", || page(&head.client).status == 200);
     let target = format!("/team/up/+upstream/{}/files/{}", upstream.host(), filename(3));
@@ -278,7 +279,7 @@ fn what_is_wrong_in_the_bucket_is_not_served() {
         check_all(&process.client, &upstream);
         let metrics = process.client.get("/metrics").text();
         assert!(metrics.contains("larder_mirror_shared_total 0"), "{damage}: {metrics}");
-        // It replaces them by what is right.
+        // The process replaces them by the right content.
         let content = |bytes: &[u8]| bytes.get(4096..).map(Digest::of);
         let is_right = |(path, bytes): &(PathBuf, Vec<u8>)| {
             fs::read(path).is_ok_and(|found| content(&found) == content(bytes))
@@ -303,7 +304,7 @@ fn a_process_that_is_killed_leaves_nothing_wrong() {
     std::thread::scope(|scope| {
         let (client, asked) = (one.client, upstream.clone());
         scope.spawn(move || {
-            // What comes before the end of the process is not whole.
+            // A body that ends with the process is not whole.
             let target = format!("/team/up/+upstream/{}{held}", asked.host());
             let got = super::try_exchange(
                 &client,
@@ -322,7 +323,7 @@ fn a_process_that_is_killed_leaves_nothing_wrong() {
     assert!(shared < 2 + SIZES.len(), "the last file never arrived");
     upstream.release(&format!("/files/{}", filename(last)));
     check_all(&other.client, &upstream);
-    // What the killed one had in its own cache is right as well, or absent.
+    // The killed process's own cache is right as well, or empty.
     let again = start_sharing(&place, "one", &[]);
     check_all(&again.client, &upstream);
     wait_until("all is shared", || entries(&place, s3).len() >= SIZES.len());
@@ -356,7 +357,7 @@ fn an_object_store_that_hangs_holds_nobody_up() {
     make_mirror(&one.client, &upstream);
     wait_until("the mirror", || one.client.get("/team/up/+simple/p0/").status == 200);
     gate.hangs.store(true, Relaxed);
-    // Pages and files of all projects at once: each is there before its client gives up, however many wait for the object store.
+    // Pages and files of all projects at once: each comes before its client gives up, however many wait for the object store.
     thread::scope(|scope| {
         for name in &names {
             let (page, file) = (
@@ -381,7 +382,7 @@ fn what_is_used_is_shared_again_and_noted() {
     check_all(&one.client, &upstream);
     wait_for_all(&place, s3);
     drop(one);
-    // As if nothing had been shared when it came: what is used is shared then.
+    // If nothing was shared when it came, entries are shared when they are used.
     let all = entries(&place, s3);
     for path in &all {
         fs::remove_file(path).expect("an entry");
@@ -396,7 +397,7 @@ fn what_is_used_is_shared_again_and_noted() {
         "their age says that they are used"
     );
     drop(one);
-    // What is there is noted as used, pages and the list as well.
+    // Existing entries are noted as used, including pages and the list.
     age_cache(&place, "one");
     let one = start_sharing(&place, "one", &[]);
     check_all(&one.client, &upstream);
@@ -417,7 +418,7 @@ fn times_of_first_seeing_get_no_younger() {
         let page = json!({"meta": {"api-version": "1.1"}, "name": "foo", "files": files});
         upstream.offer("/simple/foo/", Offer::json(page.to_string()));
     };
-    // One process sees this many files; the page that it shares then.
+    // One process sees this many files and shares that page.
     let seen_by = |client: &Client, count: usize| {
         offer(count);
         let refreshed = send(client, "POST", &format!("{PAGE}refresh"), "");
@@ -455,7 +456,7 @@ fn a_mirror_with_credentials_is_not_shared() {
     let config = json!({"type": "mirror", "mirror_url": url});
     assert_eq!(send(&one.client, "PUT", "/team/up", &config.to_string()).status, 200);
     check_all(&one.client, &upstream);
-    // What comes later is shared, so that was not.
+    // Later entries are shared, so the earlier one was not.
     let config = json!({"type": "mirror", "mirror_url": upstream.url("/simple/")});
     assert_eq!(send(&one.client, "PUT", "/team/open", &config.to_string()).status, 200);
     wait_until("a page", || one.client.get("/team/open/+simple/foo/").status == 200);

@@ -1,4 +1,4 @@
-//! What mirrors have on disk: damaged, too much for it, and after a restart.
+//! The cache of mirrors on disk: damage, too much for it, and restarts.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn nothing_is_downloaded_onto_a_full_disk() {
     upstream.offer("/simple/foo/", page("foo", json!(files)));
     upstream.offer(&format!("/files/{more}"), Offer::file("more"));
     let server = start_in(directory, |config| config.store.free_bytes_min = u64::MAX);
-    // Pages are in memory, and what is there stays.
+    // Pages are in memory, and existing files stay.
     let page = json_page(server.client, "root/pypi", "foo");
     assert_eq!(page.json()["files"][1]["filename"], more);
     assert_eq!(server.get(&root_place_of(&upstream, WHEEL)).text(), "content");
@@ -94,7 +94,7 @@ fn downloads_count_while_they_are_written() {
         upstream.wait_for(&format!("/files/{name}"), 1);
     }
     assert!(index.server.metric("larder_mirror_disk_bytes") >= (800 << 10) as f64);
-    // Of both, upstream has sent 100 bytes: they are promised their space all the same.
+    // Upstream has sent 100 bytes of each, but their full space is promised.
     let refused = client.get(&place_of(&upstream, names[2]));
     assert_eq!(refused.status, 503, "{}", refused.text());
     assert!(refused.text().contains("mirror_disk_bytes_max"), "{}", refused.text());
@@ -119,7 +119,7 @@ fn the_cache_survives_a_restart_without_its_upstream() {
     let directory = start_with_root_pypi(&upstream).stop();
 
     upstream.break_with(Some(500));
-    // As a kill leaves it: a file that was not finished.
+    // A kill leaves an unfinished file.
     let unfinished = directory.path().join("data/mirrors/tmp");
     std::fs::create_dir_all(&unfinished).expect("a directory");
     std::fs::write(unfinished.join("half"), "half").expect("a file");

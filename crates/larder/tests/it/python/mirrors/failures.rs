@@ -150,7 +150,7 @@ fn an_upstream_that_hangs_delays_no_other() {
         .collect();
     let asked =
         |prefix: &str| hanging.requests().iter().filter(|it| it.path.starts_with(prefix)).count();
-    // As many as are asked of one upstream at once.
+    // As many as one upstream is asked for at once.
     wait_until("the pages to be asked for", || asked("/simple/p") == 16);
     assert_eq!(json_page(client, "alice/other", "foo").status, 200);
     for name in &names {
@@ -191,7 +191,7 @@ fn a_mirror_that_is_gone_fails_no_longer() {
     };
     assert_eq!(json_page(index.client(), "alice/up", "foo").status, 502);
     check(1.0);
-    // Of its new upstream nothing is known.
+    // Nothing is known of its new upstream.
     let patch = json!({"mirror_url": upstream.url("/elsewhere/")});
     assert_eq!(index.alice().send("PATCH", "/alice/up", patch).status, 200);
     check(0.0);

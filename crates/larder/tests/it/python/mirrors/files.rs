@@ -17,7 +17,7 @@ fn raw(client: Client, target: &str, header: &str) -> Vec<u8> {
     let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}\r\n");
     stream.write_all(request.as_bytes()).expect("it is read");
     let mut bytes = Vec::new();
-    // What came before a reset counts.
+    // Bytes before a reset count.
     _ = stream.read_to_end(&mut bytes);
     bytes
 }
@@ -74,7 +74,7 @@ fn the_first_client_reads_while_the_file_arrives() {
     let mut stream = index.client().connect();
     let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it is read");
-    // As many bytes arrive before upstream sends the rest.
+    // This many bytes arrive before upstream sends the rest.
     let mut first = vec![0; 1 << 20];
     stream.read_exact(&mut first).expect("bytes");
     let part = index.client().get_with(&target, &[("Range", "bytes=1000-1999")]);

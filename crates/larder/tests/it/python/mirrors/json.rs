@@ -45,7 +45,7 @@ fn projects_of_mirrors_have_versions_and_links() {
             assert_eq!(get(&format!("/{stage}/{missing}")).status, 404, "{stage} {missing}");
         }
     }
-    // What a policy hides is hidden here, too.
+    // A policy hides files here, too.
     let denied = index.alice().send("PATCH", "/alice/dev", json!({"policy_deny": ["foo<2"]}));
     assert_eq!(denied.status, 200, "{}", denied.text());
     let left = result(&get("/alice/dev/foo"), "projectconfig");
@@ -68,7 +68,7 @@ fn projects_of_mirrors_have_versions_and_links() {
     let message = all["message"].as_str().expect("a message");
     assert!(message.starts_with("2 files are hidden by the policy of alice/dev: "), "{message}");
     assert_eq!(all["result"], json!({}));
-    // Only what was never known is an error.
+    // Only a project that was never known is an error.
     upstream.break_with(Some(500));
     assert_eq!(get("/alice/up/foo").status, 200);
     let fresh = start();

@@ -29,7 +29,7 @@ fn an_offline_mirror_serves_what_is_known() {
         let list = client.get_with(&format!("/{stage}/+simple/"), &[JSON_PAGE]);
         assert_eq!(list.status, 200, "{}", list.text());
         assert!(list.header("warning").starts_with("112 "), "{:?}", list.headers);
-        // The list says that there is no such project; of one on it nothing is known.
+        // The list says that the project does not exist; of a project on the list, nothing is known.
         assert_eq!(json_page(client, stage, "nowhere").status, 404);
         let unknown = json_page(client, stage, "bar");
         assert_eq!(unknown.status, 504, "{}", unknown.text());

@@ -31,7 +31,7 @@ fn provenance(index: &Index, version: &str, filename: &str) -> u16 {
     index.client().get(&path).status
 }
 
-/// From now on its page names these other places.
+/// Sets the other places on its page.
 fn say(upstream: &Upstream, filename: &str, tracks: Value, alternates: Value) {
     let page = json!({
         "meta": {"api-version": "1.2", "tracks": tracks}, "name": "foo", "alternate-locations": alternates,
@@ -85,7 +85,7 @@ fn a_stranger_elsewhere_slips_in_nothing() {
     // The far mirror itself is what it was.
     let own = json_page(index.client(), "alice/other", "foo").json();
     assert_eq!(own["files"][0]["filename"], FAR);
-    // Whoever owns the far name says that it is the same: the nearest does not.
+    // The owner of the far project says that it is the same, but the nearest one does not.
     say(&far, FAR, json!([]), json!([near.url("/simple/foo/")]));
     assert_eq!(shown(&index, &far), apart);
     // The settings of the stage count at once, on every path.
@@ -126,7 +126,7 @@ fn a_page_without_files_leaves_its_name_to_nobody() {
     let devpi = index.client().get_with("/alice/dev/foo", &json);
     assert_eq!(devpi.json()["result"], json!({}), "{}", devpi.text());
     assert_eq!(index.client().get_with("/alice/dev/foo/99.0", &json).status, 404);
-    // A name that the nearer upstream does not know is nobody's there.
+    // The nearer upstream does not have the name.
     near.offer("/simple/", list(&["bar"]));
     assert_eq!(shown(&index, &far), (vec![FAR.to_owned()], 200, 302));
 }

@@ -1,4 +1,4 @@
-//! `larder prefetch`: what a lock names is fetched and compared, and what is missing or wrong is told.
+//! `larder prefetch` fetches and compares the files of a lock, and reports missing and wrong ones.
 
 use super::*;
 
@@ -59,7 +59,7 @@ fn a_lock_is_fetched_ahead() {
     let (code, out, said) = prefetch(&index, "foo==2.0\nbar==1.0  # it has no files\n");
     assert_eq!((code, &*out), (Some(1), "files: 1, bytes: 3\n"), "{said}");
     assert!(said.contains("bar 1.0: the index has no file of it"), "{said}");
-    // What was fetched is there without its upstream.
+    // Fetched files are there without the upstream.
     upstream.break_with(Some(500));
     assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).text(), "content");
     assert_eq!(index.client().get(&place_of(&upstream, sdist)).text(), "two");
@@ -83,7 +83,7 @@ fn each_file_has_its_own_digest() {
     for name in [WHEEL, sdist] {
         assert!(said.contains(&format!("{name} has sha256:")), "{said}");
     }
-    // Of a requirement with hashes, the index has to have a file for each.
+    // For a requirement with hashes, the index has to have a file for each.
     let [wheel, two] = digests;
     let hashed = |other: &str| format!("foo==1.0 --hash=sha256:{wheel} --hash=sha256:{other}\n");
     let (code, out, said) = prefetch(&index, &hashed(&two));

@@ -19,13 +19,13 @@ fn begin(index: &Index, lock: &str) -> Response {
     index.alice().json().bytes("POST", AT, lock.as_bytes())
 }
 
-/// What is said of the last lock.
+/// The state of the last lock.
 #[track_caller]
 fn last(index: &Index) -> Value {
     result(&index.alice().json().get(AT), "prefetch")
 }
 
-/// The same, once it is not fetched any more.
+/// The state of the last lock, once it has ended.
 #[track_caller]
 fn ended(index: &Index) -> Value {
     wait_until("the lock is fetched", || last(index)["state"] != "running");
@@ -71,7 +71,7 @@ fn the_files_of_a_lock_are_fetched() {
     for name in [WHEEL, sdist] {
         assert_eq!(upstream.count(&format!("/files/{name}")), 1, "{name}");
     }
-    // What was fetched is there without its upstream.
+    // Fetched files are there without the upstream.
     upstream.break_with(Some(500));
     assert_eq!(index.client().get(&place_of(&upstream, sdist)).text(), "two");
 }
@@ -119,7 +119,7 @@ fn one_at_a_time_and_it_can_be_stopped() {
     let refused = begin(&index, &all);
     assert_eq!(refused.status, 409, "{}", refused.text());
     assert!(refused.text().contains("mirror_offline=true"), "{}", refused.text());
-    // Who may not any more, and a mirror that is gone.
+    // A user who lost the right, and a deleted mirror.
     switch(false);
     assert_eq!(begin(&index, &all).status, 202);
     assert_eq!(index.alice().send("DELETE", "/alice/up", Value::Null).status, 201);
@@ -180,7 +180,7 @@ fn people_upload_or_paste_a_lock() {
     let at = "/+manage/prefetch/alice/up";
     let shown = alice.get(at).text();
     let label = "Fetch ahead";
-    // What is no lock is told by its name; nothing is taken without the token.
+    // A file that is no lock is refused by name; nothing is accepted without the token.
     let wrong = alice.submit_file((&shown, label), &[], Some(("photo<b>.png", b"\x89PNG\xff")));
     assert_eq!(wrong.status, 422, "{}", wrong.text());
     assert!(wrong.text().contains("`photo&#60;b&#62;.png`: this is no text"), "{}", wrong.text());

@@ -18,7 +18,7 @@ fn page_of(upstream: &Upstream, in_meta: Option<u64>, in_header: Option<u64>) ->
     }
 }
 
-/// The serial in `meta`, and in the header; each is 0 if there is none.
+/// The serial in `meta` and in the header; 0 if there is none.
 fn serials(index: &Index, stage: &str) -> (u64, u64) {
     let answer = json_page(index.client(), stage, "foo");
     let header = |answer: &Response| {

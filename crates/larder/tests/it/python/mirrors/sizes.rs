@@ -13,7 +13,7 @@ fn tarball(version: usize) -> String {
     format!("foo-{version}.0.tar.gz")
 }
 
-/// An upstream of `foo` with so many files, each with its version as content, on pages without sizes.
+/// An upstream of `foo` with this many files, each with its version as content, on pages without sizes.
 fn upstream_without_sizes(files: usize) -> Upstream {
     let upstream = Upstream::start();
     upstream.offer("/simple/", list(&["foo", "bar"]));
@@ -63,12 +63,12 @@ fn sizes_are_asked_for_and_marked_if_that_is_set() {
     assert_eq!(patched.status, 200, "{}", patched.text());
     wait_until("the sizes", || size(&index, &tarball(2)) == by_head(2));
     assert_eq!(size(&index, &tarball(3)), by_head(3));
-    // What was downloaded is not asked for.
+    // The sizes of downloaded files are not asked for.
     assert_eq!(size(&index, &tarball(1)), (json!(1), json!("download")));
     assert_eq!(heads(&upstream), [tarball(3), tarball(2)].map(|name| format!("/files/{name}")));
     let asked = upstream.requests().into_iter().find(|it| it.method == "HEAD").expect("one");
     assert_eq!(asked.header("accept-encoding"), "identity");
-    // So do the pages of stages have it, and nobody asks again, also after a restart.
+    // Pages of stages have it, too, and it is not asked for again, also after a restart.
     let inherited = json_page(index.client(), "alice/dev", "foo").json();
     assert_eq!(inherited["files"][2]["_size-from"], "head");
     let count = upstream.count("/simple/foo/");
@@ -107,7 +107,7 @@ fn a_download_and_upstreams_page_correct_what_head_claims() {
     let index = start();
     mirror(&index, &upstream, json!({FILLS: true}));
     wait_until("the claim", || size(&index, &tarball(2)) == by_head(999));
-    // It is not what a download is compared with.
+    // A download is not compared with it.
     let whole = index.client().get(&place_of(&upstream, &tarball(2)));
     assert_eq!((whole.status, whole.text().as_str()), (200, "xx"));
     wait_until("the proof", || size(&index, &tarball(2)) == (json!(2), json!("download")));
@@ -141,7 +141,7 @@ fn an_answer_that_says_no_size_is_not_asked_for_again() {
     assert_eq!(index.server.metric("larder_mirrors_failing"), 0.0, "they are answers");
 }
 
-/// The files that another server has beside those of the upstream, which says their sizes.
+/// Another server's files beside those of the upstream, which says their sizes.
 fn files_elsewhere(upstream: &Upstream, files: usize) -> Upstream {
     let other = Upstream::start();
     let mut described = Vec::new();
@@ -264,7 +264,7 @@ fn a_confirmation_that_is_under_way_drops_no_size() {
         std::thread::scope(|scope| {
             let confirmed = scope.spawn(|| size(&index, &tarball(101)));
             upstream.wait_for("/simple/foo/", asked + 1);
-            // The first batch is written before the file of the second one is asked about.
+            // The first batch is written before the second one is asked for.
             upstream.release(&first);
             upstream.wait_for(&last, 1);
             upstream.release("/simple/foo/");
@@ -288,7 +288,7 @@ fn it_ends_when_the_mirror_is_offline() {
     let patched = index.alice().send("PATCH", "/alice/up", json!({"mirror_offline": true}));
     assert_eq!(patched.status, 200, "{}", patched.text());
     upstream.release(&first);
-    // What was asked before is written when all that will be asked was.
+    // Sizes that were found before are written once the batch ends.
     wait_until("the size", || size(&index, &tarball(3)) == by_head(3));
     assert_eq!(heads(&upstream), [first]);
     assert_eq!(size(&index, &tarball(2)), unknown());
@@ -318,7 +318,7 @@ fn it_ends_when_the_mirror_is_changed_or_deleted() {
         let done = index.alice().send("POST", "/alice/up/+simple/foo/refresh", json!({}));
         assert_eq!(done.status, 302, "{}", done.text());
         wait_until("the sizes", || size(&index, &tarball(1)) == by_head(1));
-        // The first is asked about twice; of the others, only the mirror as it is now asks.
+        // The first is asked for twice; the others only by the mirror with its new settings.
         assert_eq!(heads(&upstream).len(), 4, "{:?}", heads(&upstream));
     }
 }

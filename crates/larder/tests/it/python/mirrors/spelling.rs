@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Paths of files, each in a spelling of its own, and another one that means the same.
+/// Paths of files, each in its own spelling, and another one with the same meaning.
 const SPELLINGS: [[&str; 2]; 6] = [
     ["/files/foo-1.0%2Bcu118-py3-none-any.whl", "/files/foo-1.0+cu118-py3-none-any.whl"],
     ["/files/foo-2.0+cu118-py3-none-any.whl", "/files/foo-2.0%2bcu118-py3-none-any.whl"],
@@ -36,7 +36,7 @@ fn check(upstream: &Upstream, project: Offer) {
         let files = answer.json()["files"].as_array().expect("files").clone();
         let links: Vec<String> =
             files.iter().map(|file| file["url"].as_str().expect("a URL").to_owned()).collect();
-        // As a lock file is rewritten: another prefix, and not one byte more.
+        // A lock file is rewritten like this: another prefix, and nothing else changes.
         let rewritten: Vec<String> =
             links.iter().map(|link| link.replace(start, "http://")).collect();
         assert_eq!(rewritten, expected);

@@ -46,7 +46,7 @@ fn a_cache_is_carried_over() {
     let carrier = tempfile::tempdir().expect("a directory");
     let export = carrier.path().join("export");
     let (directory, server) = exported(&upstream, &export);
-    // What came since is added.
+    // Later files are added.
     let later = "foo-2.0.tar.gz";
     let files = json!([file(&upstream, WHEEL, b"content"), file(&upstream, later, b"two")]);
     upstream.offer("/simple/foo/", page("foo", files));
@@ -54,7 +54,7 @@ fn a_cache_is_carried_over() {
     assert_eq!(json_page(server.client, "root/pypi", "foo").json()["files"][1]["filename"], later);
     assert_eq!(server.get(&root_place_of(&upstream, later)).text(), "two");
     let export_text = export.to_str().expect("a path");
-    // One that was killed has left something.
+    // An export that was killed has left files.
     let left_over = |export: &Path| {
         std::fs::create_dir_all(export.join(".larder-partial")).expect("a directory");
         std::fs::write(export.join(".larder-partial/x"), "half").expect("a file");
@@ -108,7 +108,7 @@ fn a_cache_is_carried_over() {
     assert_eq!(json_page(server.client, "root/pypi", "bar").status, 504, "it was never fetched");
     assert_eq!(json_page(server.client, "root/pypi", "nowhere").status, 404, "the list is here");
     assert_eq!(upstream.requests().len(), asked);
-    // Of another upstream, it is another export.
+    // For another upstream, it is another export.
     let other = empty(&Upstream::start());
     let (code, _, said) = larder(&other, &["export-mirror", "root/pypi", export_text]);
     assert!(code == Some(1) && said.contains("has an export of"), "{said}");
@@ -187,7 +187,7 @@ fn nothing_in_an_export_is_believed() {
         "is no directory",
         200,
     );
-    // It brings other bytes under the name that they have, but not the one that the page has.
+    // The file has other bytes under their own digest, but that is not the one on the page.
     check(
         &|export| {
             let text = std::fs::read_to_string(foo(export)).expect("a text");

@@ -98,7 +98,7 @@ fn known_malware_is_refused_under_every_address_and_new_records_count_at_once() 
     assert_eq!(log[0][0..1], expected[0..1]);
     assert_eq!(log[0][2..], expected[2..], "{log:?}");
 
-    // Records of another bundle: one was withdrawn, and one is new.
+    // The records of another bundle: one was withdrawn, and one is new.
     let mut next = records.clone();
     next[0] = record("MAL-2026-1", "foo", &["4.0"]);
     next[1]["withdrawn"] = "2026-02-01T00:00:00Z".into();
@@ -128,7 +128,7 @@ fn known_malware_is_refused_under_every_address_and_new_records_count_at_once() 
         let listed = list["projects"].as_array().expect("projects");
         assert!(!listed.contains(&json!({"name": "foo"})), "{list}");
     }
-    // Who has examined it breaks the glass.
+    // A person who has examined it adds an exception.
     let edit = json!(["policy_exceptions+=foo==2.0 until 2100-01-01 examined, says alice"]);
     assert_eq!(index.alice().send("PATCH", "/alice/up", edit).status, 200);
     let excepted = "foo-2.0-py3-none-any.whl";
@@ -171,7 +171,7 @@ fn a_warning_is_noted_and_refuses_nothing() {
     for (key, value) in measures.as_object().expect("an object") {
         assert_eq!(shown["result"][key], *value, "{shown}");
     }
-    // Pages for people say so, of a mirror's files and of one's own.
+    // Pages for people say so, for files of a mirror and for our own.
     let html = ("Accept", "text/html");
     let page = index.client().get_with("/alice/dev/+simple/foo/", &[html]).text();
     let said = "another file are served with a warning by the policy of alice/up: known vulnerability: GHSA-1";

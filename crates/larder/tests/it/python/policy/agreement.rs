@@ -1,4 +1,4 @@
-//! Every way to a file agrees: pages, JSON, metadata, the file and its direct link, for policies that nobody thought of.
+//! Every way to a file agrees: pages, JSON, metadata, the file and its direct link, for random policies.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};

@@ -1,4 +1,4 @@
-//! The audit log: who was refused what, what an exception let pass, and what nobody may read in it.
+//! The audit log: refusals, exceptions, and what its readers may not see.
 
 use std::io::{Read as _, Write as _};
 
@@ -70,8 +70,8 @@ fn the_audit_log_says_who_was_refused_what_and_who_broke_the_glass() {
     }
 }
 
-/// Who may change a base reads its entries. Those of an index that they may not read say neither who asked nor where, not even to
-/// a filter.
+/// A user who may change a base reads its entries. Entries of requests through an index that the user may not read say neither
+/// who asked nor from where, not even to a filter.
 #[test]
 fn the_audit_log_of_a_base_names_no_reader_of_a_private_index() {
     let upstream = upstream_of(&FILES);
@@ -103,7 +103,7 @@ fn the_audit_log_of_a_base_names_no_reader_of_a_private_index() {
     ] {
         assert_eq!((found.len(), &found[0]["path"]), (1, &json!(target("bob/secret"))));
     }
-    // What everybody may read stays.
+    // What everybody may read stays visible.
     assert_eq!(index.user("bob").get(&target("alice/up")).status, 403);
     assert_eq!(items(index.alice(), "/alice/up/+audit?who=bob").len(), 1);
 }
@@ -134,12 +134,12 @@ fn a_policy_that_goes_with_its_index_is_noted() {
     let changed = ["changed", "policy", "", rules].map(str::to_owned);
     let log = |path: &str| audit(&index.root().json().get(path));
     assert_eq!(log("/alice/dev/+audit"), [changed.clone(), changed.clone()]);
-    // Also if its user goes.
+    // So it is if its user is deleted.
     index.stage("alice/up", json!({"policy_deny": ["foo"]}));
     assert_eq!(index.root().send("DELETE", "/alice", Value::Null).status, 200);
     let deny = ["changed", "policy", "", "its rules were changed: policy_deny"].map(str::to_owned);
     assert_eq!(log("/+audit"), [deny.clone(), deny, changed.clone(), changed]);
-    // What is refused is not noted.
+    // A refused request is not noted.
     assert_eq!(index.root().send("DELETE", "/alice/up", Value::Null).status, 404);
     assert_eq!(log("/+audit").len(), 4);
 }

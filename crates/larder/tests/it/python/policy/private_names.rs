@@ -22,7 +22,7 @@ fn a_private_name_is_not_sent_upstream_by_an_inherited_link() {
     // A file that is not on upstream's page is not fetched.
     let target = format!("/alice/dev/+upstream/{}/files/foo-9.0.tar.gz", upstream.host());
     assert_eq!(index.client().get(&target).status, 404);
-    // Who may not read the mirror reads nothing of it through the stage.
+    // A user who may not read the mirror reads nothing of it through the stage.
     let patch = json!({"acl_read": ["alice"]});
     assert_eq!(index.alice().send("PATCH", "/alice/up", patch).status, 200);
     let target = format!("/alice/dev/+upstream/{}/files/foo-1.0.tar.gz", upstream.host());
@@ -54,7 +54,7 @@ fn ten_thousand_hostile_requests_send_no_private_name_upstream() {
     let client = index.client();
     let ask = &|number: usize| {
         let name = names[number % names.len()];
-        // The other index has no pin; there, what is on no list is not sent.
+        // The other index has no pin; there, a name that is on no list is not sent upstream.
         let stage =
             if number.is_multiple_of(7) && name != "acme-two" { "alice/open" } else { "alice/dev" };
         let version = number / 13 % 9;
@@ -91,7 +91,7 @@ fn ten_thousand_hostile_requests_send_no_private_name_upstream() {
     assert_eq!(answered, THREADS * REQUESTS, "no request fails");
     let sent: BTreeSet<String> = upstream.requests().into_iter().map(|it| it.path).collect();
     assert_eq!(sent, ["/simple/".to_owned()].into(), "only the list of names is asked for");
-    // It would be seen.
+    // The upstream would see it.
     assert_eq!(client.get("/alice/dev/+simple/foo/").status, 200);
     assert_eq!(upstream.count("/simple/foo/"), 1);
 }

@@ -1,5 +1,5 @@
-//! Files in or beside a data directory that are not part of the store: the kept dump of the AUR, the configuration,
-//! the security log, the password of a new `root`, sockets. None of it costs a write, and each says what is wrong.
+//! Files in or beside a data directory that are not part of the store: the kept dump of the AUR, the configuration, the
+//! security log, the password of a new `root`, sockets. Damage to them costs no write, and is reported.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -39,7 +39,7 @@ fn run(directory: &TempDir, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
-/// What a start without a source comes to.
+/// The outcome of a start without a source.
 #[derive(Clone, Copy, PartialEq)]
 enum Start {
     /// The packages are served.
@@ -85,7 +85,7 @@ fn the_kept_dump_at_rest() {
                     assert_eq!(process.client.get("/articles").status, 200, "{what}");
                 }
             }
-            // With a source it does not matter, and what was harmed is kept anew.
+            // With a source it does not matter, and the file is kept again.
             let process = serve(&directory, &data, &["--aur-source", "dump.json.gz"]);
             assert_eq!(process.client.get(SEARCH).status, 200, "{what}");
             wait_until("the dump to be kept", || process.client.get(DOWNLOAD).status == 200);
@@ -100,7 +100,7 @@ fn the_kept_dump_while_running() {
     let directory = kept();
     let source = directory.path().join("dump.json.gz");
     let cases: &[(&str, &[Harm], u16)] = &[
-        // It is held open.
+        // The file is held open.
         (KEPT, &[Deleted, Away], 200),
         (KEPT, &[Emptied, Halved, Garbage], 503),
         ("aur", &[Deleted, Away], 200),
@@ -165,7 +165,7 @@ fn the_configuration_while_running() {
     fs::remove_file(&path).expect("removed");
     fs::create_dir(&path).expect("a directory");
     reload();
-    // An empty one is one: what is not in it is as it is by default.
+    // An empty file is a configuration: it has only defaults.
     harm(&path, &path, Emptied);
     process.signal("HUP");
     wait_until("the reload", || process.log().contains("this setting has changed"));
@@ -173,7 +173,7 @@ fn the_configuration_while_running() {
     assert!(!process.log().contains("panicked"), "{}", process.log());
 }
 
-/// The security log is made anew when it is told to; the server needs it for nothing else.
+/// The security log is opened again on SIGHUP; the server needs it for nothing else.
 #[test]
 fn the_security_log() {
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
@@ -192,7 +192,7 @@ fn the_security_log() {
             has_line()
         });
     }
-    // Where it cannot be opened again, the old one stays, and that is said.
+    // If it cannot be opened again, the old one stays, and the log says so.
     fs::remove_dir_all(directory.path().join("logs")).expect("removed");
     process.signal("HUP");
     wait_until("the error", || process.log().contains("security log cannot be opened again"));
@@ -218,11 +218,11 @@ fn the_password_file() {
         assert_eq!(process.client.get("/readyz").status, 200);
     }
     drop(process);
-    // It is not made again, and no other password either.
+    // Neither the file nor another password is made.
     let process = serve(&directory, "data", &["--aur-enabled=false"]);
     assert!(!path.exists());
     drop(process);
-    // Where it cannot be written, another way is told.
+    // If the file cannot be written, the message says what else to do.
     fs::create_dir_all(directory.path().join("new/root-password/full")).expect("a directory");
     let serve = ["serve", "--data-dir", "new", "--aur-enabled=false", "--listen", "127.0.0.1:0"];
     let (code, said) = run(&directory, &serve);

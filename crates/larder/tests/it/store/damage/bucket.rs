@@ -58,7 +58,7 @@ impl Buckets {
 
     fn remove(&self, name: &str) {
         fs::remove_dir_all(self.data_dir(name)).expect("it is ours");
-        // It may be gone already.
+        // The prefix may be gone already.
         let _ = fs::remove_dir_all(self.path(name));
         let _ = fs::remove_dir_all(aside(&self.path(name)));
     }
@@ -94,7 +94,7 @@ impl Buckets {
         said
     }
 
-    /// That no sweep takes anything, however it is forced, except the blobs of writes that were refused.
+    /// Checks that no sweep, even a forced one, deletes any blobs but those of refused writes.
     #[track_caller]
     fn check_unswept(&self, name: &str, what: &str, refused: &[u32]) {
         let refused: Vec<String> = refused.iter().map(|number| object(*number)).collect();
@@ -136,7 +136,7 @@ fn at_rest() {
             number += 1;
             let (name, what) = (format!("rest{number}"), format!("{path}: {harmed:?}"));
             buckets.copy(&name);
-            // Of a blob that the other store has not, another one's bytes.
+            // For a blob that the other store does not have, another blob's bytes.
             let strange = if path.starts_with("sha256") { &object(100) } else { *path };
             harm(&buckets.path(&name).join(path), &buckets.path("other").join(strange), harmed);
             match start {
@@ -211,7 +211,7 @@ fn check_running(buckets: &Buckets, name: &str, path: &str, harmed: Harm, writes
     check_articles(client, &acknowledged, &what, |_| false);
     assert_eq!(client.get("/readyz").status, 200, "{what}");
     if writes == StopWhileAway {
-        // What the gateway has made anew for the write that was refused.
+        // Directories that the gateway made for the refused write.
         let _ = match place.is_dir() {
             true => fs::remove_dir_all(&place),
             false => fs::remove_file(&place),
@@ -227,7 +227,7 @@ fn check_running(buckets: &Buckets, name: &str, path: &str, harmed: Harm, writes
     drop(process);
     if writes != Stop {
         if path == "VERSION" {
-            // A start refuses such a one, by what it says.
+            // A start refuses such a file because of its content.
             copy(&buckets.path("data").join(path), &place);
         }
         let process = buckets.start(name);

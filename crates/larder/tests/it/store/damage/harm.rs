@@ -13,7 +13,7 @@ use crate::server::ROOT_PASSWORD;
 use crate::store::{article_request, try_exchange};
 use crate::wait_until;
 
-/// What is done to a file or directory.
+/// Damage to a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Harm {
     Deleted,
@@ -24,7 +24,7 @@ pub(super) enum Harm {
     Garbage,
     /// Renamed away, and what another store has is put there.
     Stranger,
-    /// What another store has is written into it, in place.
+    /// Another store's content is written into it, in place.
     StrangerInPlace,
     Away,
 }
@@ -97,7 +97,7 @@ impl Stores {
         said
     }
 
-    /// That no sweep takes anything, however it is forced, except the blobs of writes that were refused.
+    /// Checks that no sweep, even a forced one, deletes any blobs but those of refused writes.
     #[track_caller]
     pub(super) fn check_unswept(&self, data: &str, what: &str, refused: &[u32]) {
         let refused: Vec<String> = refused.iter().map(|number| blob(*number)).collect();
@@ -192,7 +192,7 @@ pub(super) fn harm(path: &Path, stranger: &Path, harm: Harm) {
     }
 }
 
-/// That each of the articles is there as it was, or not to be had, but never something else, or gone.
+/// Checks that each article is unchanged or unavailable, but never different or deleted.
 #[track_caller]
 pub(super) fn check_articles(
     client: &Client,

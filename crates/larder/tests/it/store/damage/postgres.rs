@@ -18,14 +18,14 @@ const ARTICLES: u32 = 6;
 /// The articles that an older copy of the database has.
 const OLDER: u32 = 3;
 
-/// What is done to a database.
+/// Damage to a database.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
     /// It is gone.
     Dropped,
     /// A copy of this one has its name.
     Replaced(&'static str),
-    /// Somebody has executed this in it.
+    /// This statement was executed in it.
     Executed(&'static str),
 }
 use Harm::{Dropped, Executed, Replaced};
@@ -86,7 +86,7 @@ impl Databases {
         self.administer(&format!("CREATE DATABASE {name} TEMPLATE store"));
     }
 
-    /// Does it, and keeps what was there under a name of its own, if it has not been changed in its place.
+    /// Does the damage, and keeps the original under another name, unless it is changed in place.
     fn harm(&self, name: &str, harm: Harm) {
         let make = match harm {
             Executed(statements) => return self.postgres.execute(name, statements),
@@ -139,7 +139,7 @@ impl Databases {
         said
     }
 
-    /// That no sweep takes anything, however it is forced, except the blobs of writes that were refused.
+    /// Checks that no sweep, even a forced one, deletes any blobs but those of refused writes.
     #[track_caller]
     fn check_unswept(&self, name: &str, what: &str, refused: &[u32]) {
         let refused: Vec<String> = refused.iter().map(|number| blob(*number)).collect();
@@ -174,13 +174,13 @@ fn each<Case: Sync>(cases: &[Case], check: impl Fn(usize, &Case) + Sync) {
     });
 }
 
-/// What a start does.
+/// The outcome of a start.
 enum Start {
-    /// It says this, and ends.
+    /// It prints this, and ends.
     Refused(&'static str),
     /// It serves everything.
     Serves,
-    /// It serves everything but the first article: nobody can know that there was one, or what it said.
+    /// It serves everything but the first article: nothing can show that this existed, or its text.
     Lacks,
 }
 use Start::{Lacks, Refused, Serves};
@@ -253,14 +253,14 @@ fn at_rest() {
                 assert_eq!(write(&process.client, 50), 201, "{what}");
                 process.signal("TERM");
                 assert_eq!(process.wait().code(), Some(0), "{}", process.log());
-                // A row that somebody has deleted names nothing.
+                // A deleted row names nothing.
                 if !what.contains("DELETE") {
                     databases.check_unswept(&name, &what, &[]);
                 }
             }
         }
         if matches!(harm, Replaced("template0")) {
-            // A database of somebody else's has got no tables of ours.
+            // Another program's database has got no tables of ours.
             databases.postgres.execute(
                 &name,
                 "SELECT 1 / (CASE WHEN count(*) = 0 THEN 1 ELSE 0 END) FROM pg_class WHERE relname LIKE 'larder%'",
@@ -273,7 +273,7 @@ fn at_rest() {
     });
 }
 
-/// Somebody wants the older records: what came later is given up, and swept.
+/// An administrator wants the older records: later ones are given up, and their blobs swept.
 fn check_adopted(databases: &Databases, name: &str) {
     let (_, said) = databases.run(name, &["verify"], false);
     assert!(said.contains("are an older copy"), "{said}");
@@ -289,14 +289,14 @@ fn check_adopted(databases: &Databases, name: &str) {
     assert_eq!(blobs(&databases.path(name)).len(), OLDER as usize);
 }
 
-/// What becomes of writes under a running server.
+/// The outcome of writes to a running server.
 #[derive(Clone, Copy, PartialEq)]
 enum Writes {
     /// They go on.
     GoOn,
-    /// They are refused for as long as it is so.
+    /// They are refused while the damage lasts.
     Stop,
-    /// They are refused until the server is started again: the database is known to be another one.
+    /// They are refused until the server is restarted: the database is known to be another one.
     StopForGood,
 }
 use Writes::{GoOn, Stop, StopForGood};
@@ -352,7 +352,7 @@ fn check_running(databases: &Databases, name: &str, harm: Harm, writes: Writes) 
         let metrics = || client.get("/metrics").text();
         let is_rewound = || metrics().contains("\nlarder_store_is_rewound 1\n");
         match writes {
-            // While one database is renamed and the other one is made, there is none.
+            // Between renaming one database and making the other, there is none.
             StopForGood => wait_until("the other database to be noticed", is_rewound),
             _ => assert!(!is_rewound(), "{what}: {}", process.log()),
         }
@@ -361,7 +361,7 @@ fn check_running(databases: &Databases, name: &str, harm: Harm, writes: Writes) 
     assert!(!process.log().contains("panicked"), "{what}: {}", process.log());
     let is_kept_aside = matches!(harm, Dropped | Replaced(_));
     if is_kept_aside && writes == StopForGood {
-        // What was noticed once is known, also when the right one is back.
+        // A loss that was noticed once stays known, even when the right database is back.
         databases.mend(name);
         assert_eq!(write(client, 40), 503, "{what}");
     } else if is_kept_aside {
@@ -384,7 +384,8 @@ fn check_running(databases: &Databases, name: &str, harm: Harm, writes: Writes) 
     databases.remove(name);
 }
 
-/// Rows that somebody deletes behind a server are still in its memory: its sweep keeps what they named, and says so.
+/// Rows that are deleted behind a server's back are still in its memory: its sweep keeps the blobs that they named, and says
+/// so.
 #[test]
 fn a_sweep_keeps_what_memory_names() {
     let Some(postgres) = Postgres::start() else { return };
