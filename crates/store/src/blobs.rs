@@ -289,7 +289,7 @@ impl BlobStore {
     /// [uploaded](BlobStore::begin).
     ///
     /// # Errors
-    /// What the disk or the object store says; nothing is left behind.
+    /// Errors of the disk or the object store; nothing is left behind.
     pub async fn put(&self, bytes: Bytes) -> Result<Blob, BlobError> {
         match &self.backend {
             Backend::Directory(directory) => {
@@ -315,11 +315,11 @@ impl BlobStore {
         }
     }
 
-    /// Makes the blob's age new, so that no sweep takes it within its grace; says whether it is there.
-    /// Touch a blob before you commit a record that names it, unless you have just put it.
+    /// Renews the blob's age, so that no sweep removes it within its grace; returns whether the blob exists. Touch a blob
+    /// before you commit a record that names it, unless you have just put it.
     ///
     /// # Errors
-    /// What the disk or the object store says.
+    /// Errors of the disk or the object store.
     pub async fn touch(&self, digest: Digest) -> Result<bool, BlobError> {
         match &self.backend {
             Backend::Directory(directory) => {
@@ -414,7 +414,7 @@ impl BlobStore {
     /// Hashes a blob again. Nothing is changed.
     ///
     /// # Errors
-    /// What the disk or the object store says.
+    /// Errors of the disk or the object store.
     pub async fn verify(&self, digest: Digest) -> Result<Verdict, BlobError> {
         let found = match &self.backend {
             Backend::Directory(directory) => {
@@ -589,19 +589,19 @@ impl SpooledBlob {
     /// kept. It stays readable after this is kept or dropped. Using it blocks.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Errors of the disk.
     pub fn file(&self) -> Result<File, BlobError> {
         let path = self.file.file.path();
         File::open(path).map_err(|error| BlobError::io("open", path, error))
     }
 
-    /// Keeps the bytes, durably. If they are there already, their age is made new.
+    /// Keeps the bytes, durably. If they are there already, renews their age.
     ///
     /// Should this future be dropped before its end, the blob may be kept or not; nothing else is
     /// left behind.
     ///
     /// # Errors
-    /// What the disk or the object store says; nothing is left behind.
+    /// Errors of the disk or the object store; nothing is left behind.
     pub async fn persist(self) -> Result<Blob, BlobError> {
         let SpooledBlob { digest, size_bytes, store, file } = self;
         match &store.backend {

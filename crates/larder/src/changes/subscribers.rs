@@ -17,7 +17,7 @@ pub struct Counters {
     pub events: IntCounter,
 }
 
-/// Why somebody may not follow.
+/// Why a subscription is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The feed has this many subscribers already.

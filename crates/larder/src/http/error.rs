@@ -147,7 +147,7 @@ impl HttpError {
         self.status
     }
 
-    /// What the client should know.
+    /// The explanation for the client.
     pub(super) fn detail(&self) -> &str {
         &self.detail
     }

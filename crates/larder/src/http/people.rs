@@ -370,7 +370,7 @@ pub(super) fn error_page(
     })
 }
 
-/// What is not encoded in a name of a path.
+/// A name of a path is encoded, except these characters.
 const SEGMENT: AsciiSet =
     NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'@').remove(b'+');
 

@@ -6,7 +6,7 @@ use account::{Acl, AclEntry};
 use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// What is not encoded in the names of a path.
+/// Names of a path are encoded, except these characters.
 const SEGMENTS: AsciiSet =
     NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'@').remove(b'/');
 

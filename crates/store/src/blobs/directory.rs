@@ -303,7 +303,7 @@ impl Directory {
         self.root.join(format!("sha256/{first:02x}/{second:02x}"))
     }
 
-    /// Puts a complete file in place, durably; if the blob is there already, only its age is made new.
+    /// Puts a complete file in place, durably; if the blob is there already, only renews its age.
     pub(super) fn persist(&self, spooled: SpooledFile) -> Result<(), BlobError> {
         let SpooledFile { file, digest, size_bytes } = spooled;
         self.check_identity()?;
@@ -332,7 +332,7 @@ impl Directory {
         self.check_identity()
     }
 
-    /// Makes the blob's age new, if it is there; says whether it is.
+    /// Renews the blob's age; returns whether the blob exists.
     pub(super) fn touch(&self, digest: &Digest) -> Result<bool, BlobError> {
         self.check_identity()?;
         if !self.refresh(digest, None)? {
@@ -343,7 +343,7 @@ impl Directory {
         Ok(true)
     }
 
-    /// Makes the blob's age new, unless it is missing, or torn (not as large as it should be).
+    /// Renews the blob's age, unless it is missing, or torn (not as large as it should be).
     fn refresh(&self, digest: &Digest, size_bytes: Option<u64>) -> Result<bool, BlobError> {
         let path = self.path(digest);
         let _lock = self.lock_shared()?;
@@ -375,7 +375,7 @@ impl Directory {
         }
     }
 
-    /// Held while a blob is put in place or made new; any number of writers at once.
+    /// Held while a blob is put in place or its age renewed; any number of writers at once.
     fn lock_shared(&self) -> Result<Option<File>, BlobError> {
         let (file, path) = self.lock_file()?;
         match file.lock_shared() {

@@ -1,13 +1,13 @@
-//! [`Chain`]: the deltas from each dump of the last time to the next one, as files in the data directory.
+//! [`Chain`]: the deltas from each recent dump to the next one, as files in the data directory.
 //!
 //! | file | what it has |
 //! | --- | --- |
 //! | `{number}.zst` | the lines of a [`Delta`] |
-//! | `chain.json` | which of them there are, in their order, and of which kept dump the last one makes the content |
+//! | `chain.json` | which deltas there are, in order, and which kept dump the last one leads to |
 //!
-//! The files can be deleted: then clients that have an earlier dump start over. A delta is written before it is listed, and
-//! deleted when it is listed no more, so what is listed is there. If a dump was replaced and nobody looked, the chain is broken, and
-//! begins anew.
+//! The files can be deleted: clients that have an earlier dump then start over. The chain writes a delta before it lists it,
+//! and removes it from the list before it deletes it, so every listed file exists. If the server missed a dump, the chain
+//! begins anew with the next one.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
@@ -24,30 +24,30 @@ const LIST_NAME: &str = "chain.json";
 
 /// A week of dumps, if there is one every five minutes.
 const DELTAS_MAX: usize = 2_016;
-/// What the deltas have together, before they are compressed.
+/// Most bytes of all deltas together, before they are compressed.
 const BYTES_MAX: u64 = 4 * TEXT_BYTES_MAX as u64;
 
 /// A dump whose content is compared.
 pub(super) trait Dump {
     /// SHA-256 of the file that is kept.
     fn file_sha256(&self) -> &str;
-    /// What it has when it is unpacked.
+    /// What the file has when it is unpacked.
     fn content(&self) -> Box<dyn Read>;
 }
 
-/// What there is.
+/// The list of the deltas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Listed {
     /// SHA-256 of the file of the last dump; empty before the first one.
     pub(super) file: String,
-    /// SHA-256 of its content.
+    /// SHA-256 of that dump's content.
     content: String,
     bytes: u64,
     next_number: u64,
     deltas: Vec<Link>,
 }
 
-/// A delta.
+/// An entry of the list: a delta.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Link {
     number: u64,
@@ -55,7 +55,7 @@ struct Link {
     weight: u64,
 }
 
-/// Who writes the files.
+/// Writes the files.
 pub(super) struct Chain {
     directory: PathBuf,
     bytes_max: u64,
@@ -63,7 +63,7 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// Opens the chain in this directory, which is made if it is not there, or begins one.
+    /// Opens the chain in this directory, or begins one. Creates the directory if it is missing.
     pub(super) fn open(directory: &Path) -> anyhow::Result<Chain> {
         match fs::create_dir(directory) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -80,7 +80,7 @@ impl Chain {
         Ok(chain)
     }
 
-    /// Goes on to the next dump, after `before` if that is at hand.
+    /// Adds the delta from `before` to `next`. Without `before`, the chain begins anew.
     pub(super) fn take(
         &mut self,
         before: Option<&dyn Dump>,
@@ -120,7 +120,7 @@ impl Chain {
         while weight > self.bytes_max {
             weight -= listed.deltas.remove(0).weight;
         }
-        // A content that comes again is the start of one way only: the latest.
+        // If an earlier dump had this content too, the deltas before and between are not needed any more.
         let latest = listed.content.clone();
         if let Some(again) = listed.deltas.iter().rposition(|link| link.from == latest) {
             listed.deltas.drain(..=again);
@@ -131,7 +131,7 @@ impl Chain {
         Ok(())
     }
 
-    /// The delta between two dumps; none if there is too much of it.
+    /// The delta between two dumps; `None` if too much differs.
     fn compare(&self, before: &dyn Dump, next: &dyn Dump) -> anyhow::Result<Option<Delta>> {
         let Some(index) = Index::read(before.content())? else { return Ok(None) };
         if index.sha256 != self.listed.content {
@@ -163,7 +163,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Removes what is not listed.
+    /// Removes the files that are not listed.
     fn remove_others(&self) {
         let listed = self.listed.deltas.iter().map(|link| file_name(link.number));
         let listed: std::collections::HashSet<String> = listed.collect();
@@ -177,17 +177,17 @@ impl Chain {
 }
 
 impl Listed {
-    /// SHA-256 of what the last dump has.
+    /// SHA-256 of the last dump's content.
     pub(super) fn content(&self) -> &str {
         &self.content
     }
 
-    /// Whether there is a way from a dump with this content to the last one.
+    /// Whether deltas lead from a dump with this content to the last one.
     pub(super) fn knows(&self, from: &str) -> bool {
         self.content == from || self.deltas.iter().any(|link| link.from == from)
     }
 
-    /// The way from a dump with this content to the last one: all deltas put together. None if there is none.
+    /// All deltas from a dump with this content to the last one, joined; `None` if no deltas lead there.
     pub(super) fn way_from(&self, from: &str, directory: &Path) -> Result<Option<Delta>, Trouble> {
         if self.content == from {
             return Ok(Some(Delta::nothing(&self.content, self.bytes)));
@@ -202,15 +202,14 @@ impl Listed {
         Ok(Some(whole))
     }
 
-    /// The list when nothing leads to the dump of this file.
+    /// The list after a dump, in this file, to which no delta leads.
     pub(super) fn without_way_to(&self, file: &str) -> Listed {
         let next_number = self.next_number + 1;
         Listed { file: file.to_owned(), next_number, ..Listed::default() }
     }
 }
 
-/// All of these deltas, of which there is at least one, as one. Halves are put together first: so a large one among a thousand small
-/// ones is copied ten times and not a thousand.
+/// Joins these deltas, at least one. Joining halves copies a large delta among a thousand small ones ten times, not a thousand.
 fn put_together(links: &[Link], directory: &Path) -> Result<Delta, Trouble> {
     if let [link] = links {
         let file = File::open(directory.join(file_name(link.number)))?;
@@ -252,7 +251,7 @@ mod tests {
         chain.take(before, &Text(next.to_owned())).expect("files");
     }
 
-    /// The lines that lead from one text to the last one.
+    /// The lines of the delta from one text to the last one.
     fn way(chain: &Chain, from: &str) -> Option<String> {
         assert_eq!(chain.listed.knows(&sha256(from)), {
             let way = chain.listed.way_from(&sha256(from), &chain.directory);
@@ -288,13 +287,13 @@ mod tests {
         let mut chain = Chain::open(&path).expect("the same chain");
         check(&chain);
         assert_eq!(files(&chain), 2);
-        // What comes again leads nowhere over what came between.
+        // If a content comes again, the deltas between are dropped.
         take(&mut chain, Some("c"), "b");
         assert_eq!(way(&chain, "b").as_deref(), Some("[0,1]"));
         assert_eq!(way(&chain, "c").as_deref(), Some("\"b\""));
         assert_eq!(way(&chain, "a"), None);
         assert_eq!(files(&chain), 1);
-        // The dump before is not at hand.
+        // The dump before is missing.
         chain.listed = chain.listed.without_way_to("failed");
         take(&mut chain, Some("failed"), "d");
         assert_eq!(way(&chain, "c"), None);
@@ -314,7 +313,7 @@ mod tests {
         let known = |text: &str| chain.listed.knows(&sha256(&long(text)));
         assert_eq!(["a", "b", "c", "d", "e"].map(known), [false, false, true, true, true]);
         assert_eq!(files(&chain), 2);
-        // One that is larger alone leads nowhere.
+        // A delta that is too large by itself is dropped.
         take(&mut chain, Some(&long("e")), &"y".repeat(2_000));
         assert_eq!((chain.listed.deltas.len(), files(&chain)), (0, 0));
     }

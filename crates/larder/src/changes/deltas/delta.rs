@@ -1,7 +1,7 @@
-//! [`Delta`]: how one dump is made of another.
+//! [`Delta`]: how to make one dump from another.
 //!
-//! Lines of JSON: first an object, `{"format":1,"from":"…","to":"…","bytes":…}`, with the SHA-256 of both dumps and the size of the
-//! second, and then what it is made of: `[start,length]` copies bytes of the first, and `"text"` is new.
+//! Lines of JSON: first an object, `{"format":1,"from":"…","to":"…","bytes":…}`, with the SHA-256 of both dumps and the size of
+//! the second, and then the parts of the second: `[start,length]` copies bytes of the first, and `"text"` is new text.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -14,12 +14,12 @@ use super::pieces::{self, Cutter, Index};
 pub(super) const TEXT_BYTES_MAX: usize = 16 << 20;
 /// Most parts of a delta.
 const PARTS_MAX: usize = 500_000;
-/// What a part takes in the file beside its text, at least.
+/// The fewest bytes of a part in the file, besides its text.
 const PART_BYTES: usize = 4;
 
 const FORMAT: u32 = 1;
 
-/// How a dump is made of another one.
+/// How to make one dump from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Delta {
     pub(super) head: Head,
@@ -42,7 +42,7 @@ pub(super) struct Head {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Part {
-    /// Bytes of the first dump: where they start, and how many they are.
+    /// Copies bytes of the first dump: where they start, and how many.
     Copy(u64, u64),
     Text(String),
 }
@@ -50,13 +50,13 @@ enum Part {
 /// Why there is no delta.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
-    /// More would be sent than it is worth.
+    /// The delta would be too large to be worth sending.
     #[error("too much differs")]
     TooMuch,
     /// Strings of a delta are UTF-8.
     #[error("the dump is not UTF-8")]
     NotText,
-    /// Nothing in it may be believed.
+    /// The delta, or its file, contradicts itself or the dump.
     #[error("it is not a delta of this dump")]
     Damaged,
     #[error(transparent)]
@@ -70,7 +70,7 @@ impl Delta {
         Delta { head, parts: vec![Part::Copy(0, bytes)], text_bytes: 0 }
     }
 
-    /// What makes the dump that `next` reads of the one of `base`.
+    /// The delta from the dump of `base` to the dump that `next` reads.
     pub(super) fn between(base: &Index, next: impl Read) -> Result<Delta, Trouble> {
         let head = Head { format: FORMAT, from: base.sha256.clone(), to: String::new(), bytes: 0 };
         let mut delta = Delta { head, parts: Vec::new(), text_bytes: 0 };
@@ -81,7 +81,7 @@ impl Delta {
             hasher.update(piece);
             delta.head.bytes += piece.len() as u64;
             let digest = pieces::digest(piece);
-            // What follows the last copy, or follows what has been replaced, or is somewhere else.
+            // Usually the piece follows the last copy, or follows a replaced piece; otherwise it may be anywhere.
             let near = [expected, expected + 1].into_iter().find(|at| base.is_at(*at, &digest));
             match near.or_else(|| base.find(&digest)) {
                 Some(place) => {
@@ -98,12 +98,12 @@ impl Delta {
         Ok(delta)
     }
 
-    /// What makes the dump of this delta of the one that `first` is applied to.
+    /// Joins two deltas: the result leads from where `first` begins to where `self` ends.
     pub(super) fn after(self, first: &Delta) -> Result<Delta, Trouble> {
         if first.head.to != self.head.from {
             return Err(Trouble::Damaged);
         }
-        // Where in the dump between the two each part of the first one ends.
+        // Where each part of `first` ends in the dump between the two.
         let mut end = 0_u64;
         let mut ends = Vec::with_capacity(first.parts.len());
         for part in &first.parts {
@@ -144,7 +144,7 @@ impl Delta {
     }
 
     fn copy(&mut self, start: u64, length: u64) -> Result<(), Trouble> {
-        // What a damaged file says may be any number.
+        // A damaged file may have any number here.
         let end = start.checked_add(length).ok_or(Trouble::Damaged)?;
         match self.parts.last_mut() {
             Some(Part::Copy(before, bytes)) if *before + *bytes == start => *bytes = end - *before,
@@ -198,7 +198,7 @@ impl Delta {
     pub(super) fn read(mut lines: impl BufRead) -> Result<Delta, Trouble> {
         let mut line = Vec::new();
         let mut delta: Option<Delta> = None;
-        // Each character of a text may be written as six.
+        // JSON may escape a character of one byte with six.
         let line_bytes_max = (TEXT_BYTES_MAX * 6 + PART_BYTES) as u64;
         loop {
             line.clear();
@@ -220,14 +220,14 @@ impl Delta {
         }
     }
 
-    /// About what it takes in memory and as text.
+    /// About how many bytes the delta takes in memory and as text.
     pub(super) fn weight(&self) -> u64 {
         (self.text_bytes + self.parts.len() * size_of::<Part>()) as u64
     }
 }
 
 impl Part {
-    /// How much of the dump it makes.
+    /// How many bytes of the dump this part makes.
     fn bytes(&self) -> u64 {
         match self {
             Part::Copy(_, length) => *length,
@@ -250,7 +250,7 @@ mod tests {
         Delta::between(&index(base), next.as_bytes()).expect("little differs")
     }
 
-    /// As a client does it: from the lines alone.
+    /// Applies a delta as a client does: from the lines alone.
     fn apply(delta: &Delta, base: &str) -> String {
         let mut lines = Vec::new();
         delta.write(&mut lines).expect("memory");
@@ -295,7 +295,7 @@ mod tests {
                 prop_assert_eq!(&apply(delta, &pair[0]), &pair[1]);
                 prop_assert_eq!(delta.head.bytes, pair[1].len() as u64);
             }
-            // The newest first, as the chain puts them together.
+            // Joins the newest first.
             let mut whole: Option<Delta> = None;
             for (delta, base) in deltas.into_iter().zip(&dumps).rev() {
                 let next = match whole.take() {
@@ -317,7 +317,7 @@ mod tests {
         let (base, next) = (dump(&records), dump(&next));
         let delta = between(&base, &next);
         assert_eq!(apply(&delta, &base), next);
-        // The record that is gone costs a copy, the one that has changed a text and a copy.
+        // The removed record costs a copy, the changed one a text and a copy.
         assert_eq!(delta.parts.len(), 4, "{:?}", delta.parts);
         assert!(delta.text_bytes < 120, "{:?}", delta.parts);
         assert_eq!(apply(&Delta::nothing("x", base.len() as u64), &base), base);
@@ -335,7 +335,7 @@ mod tests {
         ] {
             assert!(matches!(Delta::read(lines.as_bytes()), Err(Trouble::Damaged)), "{lines}");
         }
-        // A copy of what the dump between the two does not have.
+        // The second delta copies bytes that the dump between the two does not have.
         let beyond = |from: &str, to: &str| {
             let lines = format!(
                 "{{\"format\":1,\"from\":\"{from}\",\"to\":\"{to}\",\"bytes\":9}}\n[0,18446744073709551615]\n[7,9]"

@@ -1,14 +1,14 @@
-//! The pieces of a dump, by which one is compared with the next: cut where records and what changes in them begin and end.
+//! Cuts dumps into pieces, to compare them: a cut is where a record, or the part of it that often changes, begins or ends.
 //!
-//! Where a dump is cut decides how small a delta is, and nothing else: what a delta makes is always the next dump, byte for byte.
+//! The cuts decide only how small a delta is: a delta always makes the next dump, byte for byte.
 
 use std::io::{self, Read};
 
 use sha2::{Digest, Sha256};
 
-/// After it, a record ends.
+/// A record ends after this.
 const RECORD_END: &[u8] = b"},";
-/// After it, votes and popularity follow, and whether it is out of date, and its maintainer: what changes without a push.
+/// The fields that change without a push follow this: votes, popularity, out of date, maintainer.
 const BEFORE_VOTES: &[u8] = b"\"NumVotes\":";
 const AFTER_MAINTAINER: &[u8] = b",\"Submitter\":";
 
@@ -16,13 +16,13 @@ const PIECE_BYTES_MIN: usize = 32;
 const PIECE_BYTES_MAX: usize = 64 << 10;
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// More pieces than this are not compared: of a dump of today there are 320,000, and each takes 28 bytes.
+/// A dump with more pieces is not compared. A dump of today has 320,000, and each takes 28 bytes.
 const PIECES_MAX: usize = 2_000_000;
 
-/// The start of a SHA-256: strangers write parts of a dump, and two different pieces must not look the same.
+/// The start of a SHA-256. It must not have collisions, because strangers write parts of a dump.
 pub(super) type PieceDigest = [u8; 16];
 
-/// Cuts what a reader reads.
+/// Cuts the bytes of a reader into pieces.
 pub(super) struct Cutter<R> {
     reader: R,
     buffer: Vec<u8>,
@@ -35,7 +35,7 @@ impl<R: Read> Cutter<R> {
         Cutter { reader, buffer: Vec::with_capacity(BUFFER_BYTES), start: 0, is_over: false }
     }
 
-    /// The next piece; none after the last one.
+    /// The next piece; `None` after the last one.
     pub(super) fn next(&mut self) -> io::Result<Option<&[u8]>> {
         if !self.is_over && self.buffer.len() - self.start < PIECE_BYTES_MAX {
             self.buffer.drain(..self.start);
@@ -54,7 +54,7 @@ impl<R: Read> Cutter<R> {
     }
 }
 
-/// How long the piece is with which `rest` begins.
+/// The length of the piece at the start of `rest`.
 fn piece_bytes(rest: &[u8]) -> usize {
     let window = &rest[..rest.len().min(PIECE_BYTES_MAX)];
     let Some(searched) = window.get(PIECE_BYTES_MIN..) else { return window.len() };
@@ -70,7 +70,7 @@ fn piece_bytes(rest: &[u8]) -> usize {
         return PIECE_BYTES_MIN + end;
     }
     let mut end = window.len();
-    // No character is cut in two.
+    // Do not cut a character in two.
     while end > PIECE_BYTES_MIN && rest.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
         end -= 1;
     }
@@ -83,7 +83,7 @@ pub(super) fn digest(piece: &[u8]) -> PieceDigest {
     digest
 }
 
-/// Where the pieces of a dump are, by what they say.
+/// Finds the pieces of a dump by their digests.
 pub(super) struct Index {
     /// SHA-256 of the dump.
     pub(super) sha256: String,
@@ -93,7 +93,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Reads a dump; none if it has too many pieces.
+    /// Reads a dump; `None` if it has too many pieces.
     pub(super) fn read(content: impl Read) -> io::Result<Option<Index>> {
         let mut cutter = Cutter::new(content);
         let mut hasher = Sha256::new();
@@ -107,7 +107,7 @@ impl Index {
             bytes += piece.len() as u64;
         }
         let mut by_digest: Vec<u32> = (0..pieces.len() as u32).collect();
-        // Of the same pieces, the first one comes first.
+        // Among equal pieces, the first one in the dump comes first.
         by_digest.sort_unstable_by_key(|&at| (pieces[at as usize].0, at));
         Ok(Some(Index { sha256: hex::encode(hasher.finalize()), pieces, by_digest, bytes }))
     }
@@ -117,7 +117,7 @@ impl Index {
         self.pieces.get(place).is_some_and(|(there, _)| there == digest)
     }
 
-    /// A place where this piece is.
+    /// The first place of this piece.
     pub(super) fn find(&self, digest: &PieceDigest) -> Option<usize> {
         let piece = |at: u32| &self.pieces[at as usize].0;
         let first = self.by_digest.partition_point(|&at| piece(at) < digest);

@@ -33,7 +33,7 @@ const FIRST_ARTICLES: [&str; 5] = ["welcome", "home", "index", "start", "readme"
 /// The smallest action, as a request has it.
 const HELLO: &str = r#"{"example.hello_world":{}}"#;
 
-/// What is not encoded in the names of a path.
+/// Names of a path are encoded, except these characters.
 const SEGMENTS: AsciiSet =
     NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'@').remove(b'/');
 

@@ -33,7 +33,7 @@ use crate::http::error::HttpError;
 /// An order: names, and a URL with a user and a password.
 const BOUND: JsonBound = JsonBound { bytes_max: 32 << 10, values_max: 100 };
 
-/// Blobs whose age is made new at once.
+/// How many blobs are touched at a time.
 const TOUCHED_AT_ONCE: usize = 16;
 
 /// `PUSH /{user}/{index}`, and POST with JSON.

@@ -193,7 +193,7 @@ async fn summaries(app: &Arc<App>, hits: &[Hit]) -> Result<Vec<String>, HttpErro
     stream::iter(reading).buffered(READ_AT_ONCE).try_collect().await
 }
 
-/// What is not encoded in the names of a path.
+/// Names of a path are encoded, except these characters.
 const SEGMENT: AsciiSet =
     NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'@').remove(b'/');
 

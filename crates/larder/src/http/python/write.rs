@@ -68,7 +68,7 @@ impl Refused {
         Refused::rule(StatusCode::BAD_REQUEST, message)
     }
 
-    /// 403: somebody may not.
+    /// 403: the user may not do this.
     pub(super) fn forbidden(message: impl Display) -> Refused {
         Refused::rule(StatusCode::FORBIDDEN, message)
     }
@@ -83,7 +83,7 @@ impl Refused {
         Refused::not_found(format_args!("no user '{user}'"))
     }
 
-    /// 409: something else is there.
+    /// 409: the present state does not allow this.
     pub(super) fn conflict(message: impl Display) -> Refused {
         Refused::rule(StatusCode::CONFLICT, message)
     }

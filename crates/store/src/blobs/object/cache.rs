@@ -112,7 +112,7 @@ impl ObjectCache {
     /// Removes an entry, if it is there.
     ///
     /// # Errors
-    /// What the object store says.
+    /// Errors of the object store.
     pub async fn remove(&self, key: &Digest) -> Result<(), BlobError> {
         self.objects.delete(&self.entry(key)).await
     }
@@ -133,7 +133,7 @@ impl ObjectCache {
     /// Notes that an entry was used now.
     ///
     /// # Errors
-    /// What the object store says.
+    /// Errors of the object store.
     pub async fn note_use(&self, key: &Digest) -> Result<(), BlobError> {
         self.objects.check_identity_if_away().await?;
         let key = self.used(key);

@@ -67,7 +67,7 @@ struct Choice<'a> {
     is_chosen: bool,
 }
 
-/// Somebody else was first.
+/// A conflict: another writer saved first.
 struct Conflict {
     version: Revision,
     author: String,

@@ -30,10 +30,10 @@ use crate::http::python::ask::Ask;
 use crate::http::python::simple::mirrored::{keep_one_project, marked, project_of};
 use crate::http::python::{policy, reply};
 
-/// Links that are made at a time, and most that are sent in one piece.
+/// How many links are made at a time, and at most sent in one piece.
 const AT_ONCE: usize = 256;
 
-/// How long a reader may take for a portion, and for each portion in the long run: who reads more slowly keeps a place from others.
+/// How long a reader may take for one portion, and on average for each: a slower reader occupies a place that others need.
 const PORTION_TIMEOUT: Duration = Duration::from_secs(60);
 const PORTION_PACE: Duration = Duration::from_secs(3);
 
