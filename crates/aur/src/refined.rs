@@ -431,7 +431,7 @@ fn members_of(object: &[u8]) -> Vec<(String, Vec<u8>)> {
 struct Needing<'a> {
     snapshot: &'a Snapshot,
     doc: DocId,
-    /// On this architecture alone.
+    /// `None` means any architecture.
     arch: Option<&'a Arch>,
     effort: &'a Effort<'a>,
 }

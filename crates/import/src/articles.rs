@@ -243,7 +243,7 @@ fn place_of(entry: &AttachedEntry, prefix: &str) -> Result<(ArticleName, Attachm
 enum State {
     /// The file's content.
     Same,
-    /// It has another text, or none: the file becomes the version after this one.
+    /// The article has another text, or none: the file becomes the version after this one.
     Wanted(Revision),
     /// Nothing that an import may write over.
     Refused(String),

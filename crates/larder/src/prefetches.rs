@@ -165,7 +165,7 @@ impl Prefetch {
     }
 }
 
-/// So many characters of a text.
+/// The first `chars_max` characters of a text.
 pub(crate) fn shortened(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         Some((end, _)) => format!("{}…", &text[..end]),

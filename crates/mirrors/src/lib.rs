@@ -138,7 +138,7 @@ struct Counters {
 pub struct Counts {
     /// Requests to upstreams.
     pub requests: u64,
-    /// Those that failed.
+    /// Failed requests to upstreams.
     pub failures: u64,
     /// Pages and lists that were served although upstream had not confirmed them in time.
     pub stale: u64,
@@ -471,7 +471,7 @@ async fn turn<'all>(
     own: &'all Semaphore,
     together: &'all Semaphore,
 ) -> Result<[SemaphorePermit<'all>; 2], UpstreamError> {
-    // In this order: a request that waits for an upstream that hangs holds no turn of others.
+    // The upstream's own turn comes first: a request that waits for a hanging upstream must not hold a turn that others need.
     let both = async {
         Ok::<_, tokio::sync::AcquireError>([own.acquire().await?, together.acquire().await?])
     };
@@ -490,7 +490,7 @@ async fn blocking<T: Send + 'static>(
         UpstreamError::new("the work has ended without an outcome; it has been logged")
     })?;
     done.map_err(|error| match error.kind() {
-        // Also for a disk that is full although its floor is not known.
+        // The disk may also be full without a known floor.
         io::ErrorKind::StorageFull => {
             UpstreamError::busy(format!("the cache of the mirrors has no room: {error}"))
         }

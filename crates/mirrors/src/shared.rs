@@ -460,7 +460,7 @@ impl Mirrors {
         }
         let taken = shared.take(&self.disk, key, coming, extra).await;
         if taken.is_none() {
-            // So that it is not transferred again and again.
+            // Remembered, so that it is not transferred again and again.
             shared.miss(key);
         }
         taken

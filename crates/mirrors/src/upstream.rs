@@ -271,7 +271,7 @@ impl Pace {
         Pace { since: now, bytes: 0 }
     }
 
-    /// So many bytes more have arrived.
+    /// Counts bytes that have arrived.
     ///
     /// # Errors
     /// If there were too few in the window that ends now.

@@ -233,7 +233,7 @@ impl Made {
         Self { response, first: Bytes::new(), held: None }
     }
 
-    /// On its way, with what its request took. `is_finished`: it may be sent as a file.
+    /// The response as it is sent, with what its request holds. `is_finished`: it may be sent as a file.
     fn outgoing(
         self,
         is_finished: bool,

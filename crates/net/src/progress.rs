@@ -45,7 +45,7 @@ pub(super) struct Progress {
     has_partial_head: AtomicBool,
     is_http2: AtomicBool,
     is_in_handshake: AtomicBool,
-    /// It is TCP without TLS.
+    /// The connection is TCP without TLS.
     pub(super) is_plain_tcp: AtomicBool,
     /// A request's body was given up before its end, so that unread bytes may be in the socket.
     pub(super) left_body_unread: AtomicBool,
@@ -199,7 +199,7 @@ impl Progress {
         self.has_pieces.load(Relaxed)
     }
 
-    /// Has `write` send from the first of the pieces.
+    /// Lets `write` send from the first of the pieces.
     pub(super) fn write_piece(
         &self,
         write: impl FnOnce(&mut Piece) -> Poll<io::Result<usize>>,

@@ -133,7 +133,7 @@ impl Room {
         })
     }
 
-    /// Whether there was little room for somebody since this was asked last.
+    /// Whether some share found little room since the last call.
     pub(super) fn take_pressed(&self) -> bool {
         self.is_pressed.swap(false, Relaxed)
     }

@@ -90,7 +90,7 @@ struct Whitelists<'walk> {
     is_private: bool,
 }
 
-/// Whether a stage is asked for a project.
+/// Whether resolution asks a stage for a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admission {
     /// The stage is asked.

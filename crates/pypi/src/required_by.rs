@@ -287,7 +287,7 @@ mod tests {
         index.set(&secret, &project("hidden"), &RequiredNames::default());
         index.set(&dev, &project("tool"), &RequiredNames::default());
         check(&index, "lib", "");
-        // Only room for other entries is left of it.
+        // Of the list, only room for other entries is left.
         let slots = index.recent.room().expect("nothing");
         index.set(&dev, &project("new"), &names("other more"));
         index.set(&dev, &project("new"), &RequiredNames::default());

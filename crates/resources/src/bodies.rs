@@ -155,7 +155,7 @@ impl Usage {
             let added = bytes - held.bytes;
             let free = held.shared.free(self, &held.holder);
             let reserve = held.shared.whole(&held.holder) / RESERVE_SHARE;
-            // As much must be left for others as this one would hold, unless that is little.
+            // A holder of much must leave as much for others as it would hold itself.
             let is_much = own > LITTLE_BYTES;
             if added > free || (is_much && own > (free - added).saturating_sub(reserve)) {
                 held.shared.refused.inc();

@@ -118,7 +118,7 @@ pub fn shown(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }
 
-/// Until when a token holds, as somebody says it.
+/// When a token expires, as a request or a command line gives it.
 #[derive(Clone, Copy, Debug)]
 pub enum Expiry {
     /// Until it is revoked.

@@ -443,7 +443,7 @@ impl Engine {
         }
     }
 
-    /// Has `wake` learn what other processes write, until `closed`.
+    /// Tells `wake` what other processes write, until `closed`.
     fn follow(
         &self,
         tasks: &TaskTracker,

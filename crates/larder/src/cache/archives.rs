@@ -124,13 +124,13 @@ where
             DefaultHashBuilder::default(),
             DefaultLifecycle::default(),
         ),
-        // Only without a capacity, which is given.
+        // This fails only without a capacity, and one is given.
         Err(_) => Cache::with_weighter(200, bytes_max, Weights),
     }
 }
 
 impl Archives {
-    /// For a machine with this many cores: at most half of them read archives.
+    /// Lets at most half of the machine's `cores` read archives.
     pub(crate) fn new(cores: usize) -> Archives {
         Archives {
             lists: cache(LISTS_BYTES_MAX),

@@ -72,7 +72,7 @@ pub(super) struct Shows {
 }
 
 impl Site {
-    /// As the head of a request says.
+    /// Takes the site's root from the head of a request.
     pub(super) fn of(app: &App, head: &Parts) -> Site {
         Site::below(app, root_url(app, &head.uri, &head.headers, &head.extensions))
     }
@@ -444,7 +444,7 @@ pub(super) fn for_browser(site: &Site, response: Response) -> Response {
         return response;
     }
     let (mut head, body) = response.into_parts();
-    // It is whole: errors are made in memory.
+    // An error's body is complete at once: it was made in memory.
     let read = axum::body::to_bytes(body, ERROR_BYTES_MAX).now_or_never();
     let Some(Ok(bytes)) = read else { return status.into_response() };
     let Ok(problem) = serde_json::from_slice::<Problem>(&bytes) else {

@@ -48,7 +48,7 @@ static KEPT: LazyLock<Cache<Key, Arc<Rendered>, Weights>> =
 
 /// The text that this key is of, as `render` makes it.
 pub(super) async fn rendered(key: Key, render: impl FnOnce() -> Rendered) -> Arc<Rendered> {
-    // Of all requests for the same text, the first one renders it; if its client disconnects, the next one.
+    // The first request for a text renders it; if its client disconnects, the next request does.
     let making = async { Ok::<_, Infallible>(rendered_once(render).await) };
     match KEPT.get_or_insert_async(&key, making).await {
         Ok(rendered) => rendered,

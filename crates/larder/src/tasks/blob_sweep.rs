@@ -95,7 +95,7 @@ pub async fn sweep(app: &App) {
 /// Removes records that were written into a stage of the Python index while it was being deleted, so that nothing names their
 /// blobs any more.
 async fn sweep_leftovers(app: &App) {
-    // Not read yet, or never: then there is nothing to decide on.
+    // Without a snapshot of the whole store there is nothing to decide on.
     let Some(stored) = app.live_store.snapshot_full() else { return };
     // Planning looks at every stage that ever existed.
     let looking =

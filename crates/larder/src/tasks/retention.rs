@@ -33,7 +33,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
         if shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
             return;
         }
-        // It may be cancelled anywhere: each stage is then either unchanged or as its rule wants it.
+        // This may be cancelled anywhere: each stage is then either unchanged or as its rule wants it.
         if shutdown.run_until_cancelled(apply(&app)).await.is_none() {
             return;
         }
@@ -43,7 +43,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
 
 /// Applies every stage's rule once. If a stage cannot be changed, that is logged, and the others are still changed.
 pub async fn apply(app: &App) {
-    // Not read yet, or never: then there is nothing to decide on.
+    // Without a snapshot of the whole store there is nothing to decide on.
     let Some(stored) = app.live_store.snapshot_full() else { return };
     let is_ruled = |rule: RetentionRule| !rule.is_empty() && !rule.keeps_nothing();
     let stages = stored.index.stages().filter(|stage| is_ruled(RetentionRule::of(stage)));

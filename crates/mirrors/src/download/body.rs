@@ -19,7 +19,7 @@ use crate::upstream::UpstreamError;
 pub enum FileAnswer {
     /// Nothing.
     Absent,
-    /// Only upstream has it, at this URL.
+    /// Only upstream has the file, at this URL.
     Elsewhere(String),
     /// A file.
     File(MirroredFile),

@@ -54,7 +54,7 @@ fn events_make_ranges() {
     check(json!([{"fixed": "1"}]), some, "");
     check(json!([{"introduced": "1"}, {"fixed": "1"}]), some, "");
     check(json!([{"introduced": "0", "fixed": "1"}]), some, "0.dev1 0.9 1.0rc1");
-    // In any order, and again after a fix.
+    // Events may be in any order; a version may be affected again after a fix.
     check(
         json!([{"fixed": "2"}, {"introduced": "1.5"}, {"fixed": "0.9"}, {"introduced": "0"}]),
         some,

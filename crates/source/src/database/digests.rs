@@ -1,8 +1,8 @@
 //! [`Held`]: digests of what the last read saw of each package base, which tell the bases that differ now.
 //!
-//! MariaDB does not tell which rows a commit has changed. So the server adds up a checksum of each row, for 4096 bases at a
-//! time, and sends a few dozen sums. Where one differs, it is asked for those of 64 bases, then for those of single bases, and
-//! only the rows of differing bases are read. A table is compared only if the gate says that it may have changed.
+//! MariaDB does not tell which rows a commit has changed. So it adds up a checksum of each row, for 4096 bases at a time, and
+//! sends a few dozen sums. Where a sum differs, Larder asks for the sums of 64 bases each, then of single bases, and reads only
+//! the rows of differing bases. A table is compared only if the gate says that it may have changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;

@@ -91,7 +91,7 @@ async fn what_was_there_for_a_moment_is_read_again() {
             "UPDATE Users SET Username = 'bert' WHERE ID = 2",
         ),
     ] {
-        // Only one of the tables had moved when somebody looked.
+        // Only one of the tables had moved at the first look.
         database.execute("aur", committed);
         database.execute("aur", meanwhile);
         let now = begin(&mut connection).await.expect("a transaction");

@@ -94,7 +94,7 @@ pub(super) async fn create(
     let found = within(Instant::now() + timeout, layout(&mut connection)).await;
     let found = found.map_err(unavailable)?;
     if super::known_layout(found, LAYOUT, location)? < LAYOUT {
-        // Has all the time that it needs; a lock of somebody else's is waited for no longer than elsewhere.
+        // A migration may take any time, but waits for another session's lock no longer than other statements do.
         migrate(&mut connection, location).await?;
     }
     let greet = async {
@@ -202,7 +202,8 @@ async fn migrate(connection: &mut PgConnection, location: &str) -> Result<(), Op
 
 /// The layout of the schema: how many steps it has taken.
 async fn layout(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
-    // Not by to_regclass: a session remembers that a table was missing, also past somebody else's lock.
+    // to_regclass would not do: a session remembers that a table was missing, even after it has waited for another session's
+    // lock.
     let exists: bool = sqlx::query_scalar(
         "SELECT EXISTS (SELECT 1 FROM pg_class \
          WHERE relname = 'larder_layout' AND pg_table_is_visible(oid))",

@@ -161,7 +161,7 @@ impl Watch {
         let Some(known) = known.as_mut() else { return self.look_at_place() };
         let log = self.at_once(known, self.database()?)??;
         if log != known.log {
-            // Somebody has committed, or somebody has damaged it: the checksums tell.
+            // Another process has committed, or the log is damaged: the checksums tell which.
             let (frames, _) = progress(connection).await.map_err(Alarm::Unknown)?;
             let path = self.beside("-wal");
             let checking = tokio::task::spawn_blocking(move || are_frames_right(&path, frames));

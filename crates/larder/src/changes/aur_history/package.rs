@@ -61,7 +61,7 @@ struct Seen {
 }
 
 impl PackageHistory {
-    /// Of a package that was there when the history began.
+    /// The history of a package that existed when the history began.
     pub(super) fn known(facts: &aur::Facts) -> PackageHistory {
         PackageHistory {
             v: FORM,
@@ -272,7 +272,7 @@ mod tests {
         let first = json!({"Version": "1-1", "FirstSeen": null});
         let second = json!({"Version": "2-1", "FirstSeen": 10, "Packager": "bert"});
         assert_eq!(shown["Versions"], json!([second, first]));
-        // A source that does not know it changes nothing; one that knows that there is nobody does.
+        // A source that does not know the packager changes nothing; one that knows that there is none removes the name.
         package.take(Some(&facts("2-2", Some("anna"))), at(30));
         assert_eq!(package.render("p", at(5))["LastPackager"], json!("carl"));
         package.take(Some(&pushed("2-2", None)), at(40));

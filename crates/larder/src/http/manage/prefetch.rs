@@ -150,7 +150,7 @@ pub(in crate::http) async fn change_prefetch(
         _ => return Err(HttpError::bad_request("the form does not say what to do")),
     };
     if answer.is_done() {
-        // So that loading the page again sends nothing again.
+        // After a redirect, reloading the page does not send the form again.
         return Ok(forms::see_other(app, head, &format!("/+manage/prefetch/{path}")));
     }
     let (said, status) = Said::of(&answer, "");

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// So many records of `foo` and of `bar`, with identifiers in order.
+/// This many records of `foo` and of `bar`, with ascending identifiers.
 fn known(of_foo: usize, of_bar: usize) -> Advisories {
     let mut builder = AdvisoriesBuilder::default();
     for (name, count) in [("foo", of_foo), ("bar", of_bar)] {

@@ -294,7 +294,7 @@ pub(in crate::http) async fn show_search(
     Ok(people::send(&page, head, Audience::Reader).await)
 }
 
-/// `/search/suggest?q=`: the same as JSON and shorter, for somebody who types.
+/// `/search/suggest?q=`: a few results as JSON, while a person types.
 ///
 /// # Errors
 /// As [`show_search`].

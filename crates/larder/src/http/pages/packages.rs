@@ -156,7 +156,7 @@ impl Search {
     fn answer(&self, snapshot: &Snapshot) -> Listed {
         let words = self.words.as_str();
         let browse = |wanted: &Wanted<'_>| snapshot.browse(wanted, self.filter, self.part());
-        // Of several values any will do.
+        // A package matches if it has any of the values.
         let values = |fields: &[By]| {
             let words = words.split_whitespace().take(20);
             let pairs = words.flat_map(|word| fields.iter().map(move |&by| (by, word)));
@@ -309,7 +309,7 @@ pub(in crate::http) async fn browse_packages(
 /// A package of a feed.
 struct Item {
     name: String,
-    /// In a path.
+    /// The name, encoded for a path.
     path: String,
     version: String,
     summary: String,

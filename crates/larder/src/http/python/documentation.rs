@@ -213,7 +213,6 @@ fn pieces(
                 return Ok(None);
             }
             let unpacking = move || {
-                // At most a piece.
                 let mut piece = vec![0; left.min(PIECE_BYTES) as usize];
                 reader.read_exact(&mut piece)?;
                 let left = left - piece.len() as u64;

@@ -96,8 +96,8 @@ impl Wanted {
         if self.varies_by_agent { reply::VARIES } else { VARIES_BY_ACCEPT }
     }
 
-    /// By the weights in `Accept`; HTML if nothing else is asked for. An error if only a version of the API is asked for that
-    /// does not exist here.
+    /// The form with the highest weight in `Accept`; HTML by default. An error if `Accept` names only versions of the API that
+    /// do not exist here.
     fn of(headers: &HeaderMap) -> Result<Wanted, ()> {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let accept = text(ACCEPT).unwrap_or("*/*");

@@ -99,7 +99,7 @@ fn what_is_no_bundle_is_refused() {
         zip(&[("a.json", b"[]".to_vec())]),
         "unreadable are 1, as \"a.json\": it is not an OSV record",
     );
-    // It unpacks to far more than its own size.
+    // This bundle unpacks to far more than its own size.
     let bomb = vec![b' '; 65 << 20];
     check(zip(&[("a.json", record("MAL-1")), ("b.json", bomb)]), "bytes when unpacked");
 }

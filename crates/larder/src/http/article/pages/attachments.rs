@@ -116,7 +116,7 @@ pub(in super::super) async fn show_attachments(
     Ok(people::send_once(&page, head, StatusCode::OK).await)
 }
 
-/// Whether somebody may change the files, and see them.
+/// Whether the sender may see and change the files.
 fn may_change(app: &App, principal: &Principal, name: &ArticleName) -> bool {
     admit_editor(app, principal, name).is_ok()
 }

@@ -314,7 +314,7 @@ async fn compared_files(
     let names = [old.filename(), new.filename(), with].map(str::to_owned);
     let comparing = archives.work(move || match (&*one, &*two) {
         (Ok(one), Ok(two)) => lists((one, &names[0]), (two, &names[1]), &names[2]),
-        // Has been answered above.
+        // Errors were answered above.
         _ => Lists::default(),
     });
     Ok(FilesFound::Lists(comparing.await.map_err(unread)?))

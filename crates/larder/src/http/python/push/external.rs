@@ -322,7 +322,7 @@ impl<'order> Target<'order> {
     }
 
     async fn post(&self, form: Form, movement: Movement) -> UploadReply {
-        // At each upload, since the client keeps no connection for ever.
+        // Checked at each upload, because each may open a new connection.
         if let Err(refused) = self.egress.check(&self.url) {
             return UploadReply { status: 0, text: refused.to_string() };
         }

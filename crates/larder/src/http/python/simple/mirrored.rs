@@ -208,7 +208,7 @@ fn rendered(
     Some(merged_page(&merged, form, links))
 }
 
-/// What each mirror that is asked for a project knows of it.
+/// Asks the mirrors in `order` for a project; returns what each knows.
 pub(in crate::http::python) async fn project_of<'order>(
     ask: &Ask,
     order: &ResolutionOrder<'order>,
