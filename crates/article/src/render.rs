@@ -257,8 +257,7 @@ pub fn revision(name: &ArticleName, facts: &RevisionFacts, names: Names<'_>) -> 
     json(&WireRevision::of(name, facts, names))
 }
 
-/// One revision, for a writer who may not read it. If they restored a content, nothing of it is shown, since they have not seen
-/// it.
+/// One revision, for a writer who may not read it. Shows nothing of a restored content, which the writer has not seen.
 pub fn blind_revision(name: &ArticleName, facts: &RevisionFacts) -> Bytes {
     let shown = WireRevision::of(name, facts, &|_| false);
     if shown.restored_from.is_none() {

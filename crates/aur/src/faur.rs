@@ -33,7 +33,7 @@ const FOUND_MAX: usize = 50;
 /// Shorter words are not looked for.
 const WORD_CHARS_MIN: usize = 3;
 
-/// The members of a record: all that aura reads and no others, because it refuses unknown ones.
+/// The members of a record: all that aura reads, and no others, because aura refuses unknown members.
 const FIELDS: [Field; 24] = [
     Field::CheckDepends,
     Field::Conflicts,

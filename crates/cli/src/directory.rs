@@ -130,7 +130,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Opens the store of `config`, does this with it, and closes it.
+    /// Opens the store of `config`, calls `act`, and closes the store.
     ///
     /// # Errors
     /// Those of [`Directory::open`] and of `act`.

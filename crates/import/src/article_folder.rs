@@ -75,7 +75,7 @@ impl LeftOut {
     }
 }
 
-/// The folder of names for a prefix, with a trailing slash; empty for none. So what follows it is a path below it.
+/// The folder of names for a prefix, with a trailing slash; empty for none. The rest of a name after it is a path.
 ///
 /// # Errors
 /// If no article's name can begin so.

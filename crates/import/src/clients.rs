@@ -291,7 +291,7 @@ pub fn changes(
     }
     if let Some(path) = project {
         let is_meant = |tool| tools.contains(&tool);
-        // All of it goes into one file, and so is one change.
+        // The settings of both tools go into one file, so this is one change.
         changes.push(change(path.clone(), &|text| {
             let mut text = text.to_owned();
             if is_meant(Tool::Uv) {

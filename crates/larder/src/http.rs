@@ -355,7 +355,7 @@ async fn answer_elsewhere(
 ) -> Result<Response, HttpError> {
     auth::refuse_foreign_pages(app, &head)?;
     if app.config.python.enabled {
-        // Its own allocation, so that other requests do not take as much.
+        // Boxed, so that the futures of other requests stay small.
         return Ok(Box::pin(python::answer(app, head, body, endpoint)).await);
     }
     *endpoint = Endpoint::FindNothing;

@@ -279,7 +279,7 @@ impl Mirrors {
         Ok(receiver)
     }
 
-    /// Takes the file from the cache that processes share; true if it was there, and is the one on upstream's page.
+    /// Takes the file from the cache that processes share; true if the cache had the file that upstream's page names.
     async fn take_shared(
         &self,
         mirror: &Mirror,
@@ -322,7 +322,7 @@ impl Mirrors {
         order: &Order,
         progress: &watch::Sender<Progress>,
     ) -> Result<(), UpstreamError> {
-        // This waits for no upstream, so it needs no turn at one.
+        // Taking a shared file waits for no upstream, so it needs no turn.
         if self.take_shared(mirror, order, progress).await {
             return Ok(());
         }

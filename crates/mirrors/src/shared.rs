@@ -501,7 +501,7 @@ impl Mirrors {
         self.in_background(mirror, key, Work::Remove);
     }
 
-    /// Tells others that this entry is used, or shares it if it is not there.
+    /// Tells the other processes that this entry is used, or shares the entry if they lack it.
     pub(super) fn note_shared_use(&self, mirror: &Mirror, key: Key) {
         self.in_background(mirror, key, Work::NoteUse);
     }

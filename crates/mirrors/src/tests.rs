@@ -69,7 +69,7 @@ async fn leave<T>(request: impl Future<Output = T>, check: impl FnOnce()) {
         Some(request) => request.poll(&mut context),
         None => Poll::Pending,
     };
-    // The thread does one piece of work after the other, so the request's own end between these two.
+    // The thread does one piece of work at a time, so the request's own piece ends between these two.
     let occupy = || {
         let (begin, begun) = tokio::sync::oneshot::channel();
         let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();

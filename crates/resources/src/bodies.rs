@@ -107,7 +107,7 @@ impl Held {
     /// Holds this many bytes from now on, instead of what it held before.
     ///
     /// # Errors
-    /// [`NoRoom`] if these are more than before; it then holds what it held.
+    /// [`NoRoom`], only for more bytes than before; the request then holds what it held.
     pub fn hold(&mut self, bytes: usize) -> Result<(), NoRoom> {
         let bytes = bytes.saturating_add(REQUEST_BYTES);
         self.shared.clone().usage().change(self, bytes)

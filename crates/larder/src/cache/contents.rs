@@ -19,8 +19,8 @@ use store::{BlobError, BlobStore};
 /// has at least this many bytes, if the budget allows it.
 const PART_BYTES_MIN: u64 = 32 << 20;
 
-/// A content larger than 1/4 of a part is not cached but read in pieces each time. With its compressed forms it takes at most
-/// three times its size, and there must be room for others beside it.
+/// A content larger than 1/4 of a part is not cached but read in pieces each time. With its compressed forms a content takes at
+/// most three times its size, and others must have room beside it.
 const PART_SHARE: u64 = 4;
 
 /// Approximate cost of an entry besides its bytes: the headers of one or two forms.

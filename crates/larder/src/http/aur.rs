@@ -353,7 +353,7 @@ async fn post(app: &Arc<App>, head: &Parts, body: axum::body::Body) -> Result<Re
     Ok(finish(app, head, standing, params)?.respond(app).await)
 }
 
-/// Whether there is a question and its client may ask it; otherwise the response that says so.
+/// The query, if the request has one and its client may ask it; otherwise the refusal.
 fn admit(app: &App, head: &Parts, peer: ClientAddress) -> Result<AdmittedQuery, Box<Response>> {
     let asked_at = Instant::now();
     let (from_path, speaks_6) = match Path::parse(head.uri.path()) {

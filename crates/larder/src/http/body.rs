@@ -172,7 +172,7 @@ pub(super) async fn held(
         if length > bytes.capacity() {
             let doubled = (bytes.capacity() * 2).max(FIRST_BYTES).min(room_max);
             let room = doubled.max(length);
-            // While it is copied, it is there twice.
+            // While the body is copied, memory holds it twice.
             held.hold(bytes.capacity() + room)?;
             let mut larger = BytesMut::with_capacity(room);
             larger.extend_from_slice(&bytes);

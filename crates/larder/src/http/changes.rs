@@ -190,7 +190,7 @@ async fn found(
         // If this times out, the second look tells.
         let _ = tokio::time::timeout(app.config.store.wait_for_serial, reached).await;
         outcome = feed.find(position);
-        // Another process may have committed it, and this one has not read it yet.
+        // Another process may have committed this serial, and this process has not read it yet.
         if outcome == Err(Lost::Ahead)
             && app.store.records.serial().await.is_ok_and(|serial| serial >= position.serial)
         {

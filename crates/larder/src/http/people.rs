@@ -77,7 +77,7 @@ impl Site {
         Site::below(app, root_url(app, &head.uri, &head.headers, &head.extensions))
     }
 
-    /// This server as a browser sees it; None if the client is not a browser.
+    /// This server as a browser sees it; `None` if the client is not a browser.
     pub(super) fn of_browser(app: &App, head: &Parts) -> Option<Site> {
         wants_page(&head.headers).then(|| Site::of(app, head))
     }

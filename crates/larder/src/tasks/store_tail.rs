@@ -2,7 +2,7 @@
 //!
 //! The first look loads everything; each later one takes what was committed since, by this process or by another. If the store
 //! cannot be read, the published state stays; a log line, a metric and [`LiveStore::trouble`](stored::LiveStore::trouble) tell
-//! of it. So it is if the store has fallen back behind what was read of it, until this process is restarted.
+//! of it. If the store has lost commits that this process has read, this lasts until a restart.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -27,7 +27,7 @@ pub enum FileAnswer {
 
 /// A file of a mirror.
 pub struct MirroredFile {
-    /// Its SHA-256, if upstream names it or it is there already.
+    /// Its SHA-256, if upstream names it or the file is on disk already.
     pub sha256: Option<String>,
     /// Its size in bytes; `None` until all of it has arrived.
     pub size_bytes: Option<u64>,

@@ -345,7 +345,7 @@ fn a_pinned_project_comes_from_its_base_alone() {
         "acme-b:  | ",
         "free: one | ",
         "theirs:  | other",
-        // One of our stages has it, so the whitelist blocks the mirror although it is pinned to it.
+        // One of our stages has this project, so the whitelist blocks the mirror although the project is pinned to it.
         "mixed:  | ",
         "any:  | up other",
     ];

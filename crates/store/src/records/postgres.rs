@@ -235,7 +235,7 @@ impl Writer {
         self.settle(outcome).await
     }
 
-    /// Keeps the connection if all went well; otherwise it is dropped, and its transaction with it.
+    /// Keeps the connection on success; otherwise drops it, and its transaction with it.
     async fn commit_on(
         &mut self,
         mut connection: PgConnection,

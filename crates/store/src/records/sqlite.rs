@@ -265,7 +265,7 @@ impl Writer {
             Ok(plan) => plan,
             Err(error) => {
                 self.watch.end().await;
-                // Waits until it is closed, and so until its lock is free.
+                // Waits until the connection is closed, and so until its lock is free.
                 let _ = connection.close().await;
                 if is_damage(&error) {
                     return lost(Rewound::Damaged(Damage::Unreadable));

@@ -213,7 +213,7 @@ pub(super) async fn show_article(
     } else {
         rendered_once(render).await
     };
-    // HTML names its title in its head. Other texts have none there, and their first line need not be one.
+    // Only HTML names its title in a head; the first line of another text need not be a title.
     let own = content.title.as_deref().filter(|_| format == Format::Html);
     let title = text.title.as_deref().or(own).unwrap_or(name.as_str()).to_owned();
     let (linking, is_linked_more) = linking(shown, name);

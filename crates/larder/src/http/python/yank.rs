@@ -1,5 +1,5 @@
-//! Yanking (PEP 592), the status of projects (PEP 792), and removing old versions by a rule. devpi has none of it, so these
-//! URLs are this server's own.
+//! Yanking (PEP 592), the status of projects (PEP 792), and removing old versions by a rule. devpi has none of these functions,
+//! so the URLs are Larder's own.
 //!
 //! `POST` with an optional `{"reason": "…"}` yanks, `DELETE` takes that back. A member of a body may be a parameter of the URL
 //! instead: `?reason=…`.

@@ -96,8 +96,8 @@ impl MirrorPages {
         self.heard.get(mirror)?.1.page().map(|page| &**page)
     }
 
-    /// The index that links a file of this mirror: the one that was asked, if it has a policy, so that a download is judged by
-    /// it.
+    /// The index that links a file of this mirror: the asked index, if it has a policy, which then judges downloads, too;
+    /// otherwise the mirror's.
     fn linked(&self, mirror: usize) -> &Stage {
         if self.asked.config().policy.is_some() { &self.asked } else { &self.heard[mirror].0 }
     }
