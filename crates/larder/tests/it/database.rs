@@ -54,7 +54,7 @@ fn source(database: &MariaDb) -> AurSource {
     database.url("larder").parse().expect("a source")
 }
 
-/// A server that follows the database; so seldom does it read it unasked that a test never waits for that.
+/// A server that follows the database. Its interval is so long that each test asks for a read.
 fn following(database: &MariaDb) -> TestServer {
     let source = source(database);
     let server = TestServer::without_source(|config| {
@@ -571,7 +571,7 @@ fn a_kept_dump_is_the_same_as_long_as_its_packages_are() {
     let kept = || server.get("/packages-meta-ext-v1.json.gz").body;
     wait_until("the dump to be kept", || server.get("/packages-meta-ext-v1.json.gz").status == 200);
     let first = kept();
-    // Its time is that of the data, and may be the same; a file that is renamed into its place is another one.
+    // The file's time is that of the data, and may stay the same; a replaced file has another inode.
     let inode = |path: &std::path::Path| fs::metadata(path).map(|it| it.ino()).ok();
     let file = KeptDump::path_in(&server.app.config.data_dir);
     let before = inode(&file);

@@ -346,7 +346,7 @@ fn what_devpi_allowed_comes_over() {
             "entrymapping": {"last_modified": "Sat, 23 Apr 2016 07:01:31 GMT"}, "log": null})
     };
     let index = |bases: &[&str], files: Vec<Value>| {
-        // As devpi writes an index without projects.
+        // devpi writes an index without projects like this.
         json!({"indexconfig": {"type": "stage", "volatile": true, "bases": bases}, "projects": [], "files": files})
     };
     let user = |name: &str| json!({"username": name, "created": "2026-01-01T00:00:00Z"});

@@ -128,7 +128,7 @@ fn every_surface_has_its_times_and_what_is_watched_is_there() {
         assert!(asked.len() > 20, "{path}: {asked:?}");
         let missing: Vec<_> = asked.difference(&there).collect();
         assert!(missing.is_empty(), "{path} asks for what a server does not have: {missing:?}");
-        // So do the routes: a name that is not in the table would never match.
+        // A rule with a route that is not in the table would never match.
         let known: BTreeSet<&str> = Endpoint::ALL.iter().map(|it| it.route()).collect();
         for (_, rest) in file.match_indices("route=").map(|(at, _)| file.split_at(at)) {
             let routes = rest.trim_start_matches("route=").trim_start_matches(['~', '\\', '"']);

@@ -160,7 +160,7 @@ fn connect_from(client: u8, address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Each client has its own limit, whatever it says.
+/// Each client has its own limit, whatever headers it sends.
 fn check_limit(fronted: &Fronted) {
     const QUESTION: &str = "/rpc?v=5&type=info&arg=attest";
     for remaining in ["2", "1", "0"] {
@@ -219,7 +219,7 @@ fn as_operating_says() {
     let digest = record::Digest::of(&content).to_string();
     let place = format!("/larder-blobs/sha256/{}/{}/{digest}", &digest[..2], &digest[2..4]);
     assert_eq!(fronted.get(5, &place, &[]).status, 404, "the location is internal");
-    // nginx did send it: Larder answers those that it trusts with the place alone.
+    // nginx sent the bytes: Larder answers a trusted proxy with the place alone.
     let told = fronted.server.get(&file);
     assert_eq!((told.header("x-accel-redirect"), told.body.len()), (place.as_str(), 0));
     // An address that is not trusted gets the bytes.

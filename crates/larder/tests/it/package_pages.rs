@@ -50,7 +50,7 @@ fn a_page_is_kept_until_its_package_changes() {
     wait_until("the new version is shown", || shown().contains("1.0-2"));
 }
 
-/// So is the list without a search.
+/// The list without a search is kept like a package's page.
 #[test]
 fn the_list_is_kept_until_packages_change() {
     let dump = catalogue::small();
@@ -83,7 +83,7 @@ fn a_package_with_what_is_known_of_it() {
             "/packages/?K=a%2Fb&amp;SeB=k",
             "MIT",
             "2017-07-14 02:40",
-            // Packages that need it to build, and those of the same base.
+            // Packages that need this one to build, and packages of the same base.
             "href=\"/packages/Mixed-Case\"",
             "href=\"/packages/attest-git\"",
         ],

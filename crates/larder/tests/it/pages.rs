@@ -271,7 +271,7 @@ fn browsers_get_errors_as_pages() {
         assert!(page.header("content-security-policy").contains("frame-ancestors 'none'"));
         assert_eq!(page.header("content-length"), page.body.len().to_string());
         assert!(page.text().contains(text) && !page.text().contains("<i>"), "{}", page.text());
-        // And what the reader can do.
+        // The page says what the reader can do.
         let advice = if status == 404 { "search for what you want" } else { "Change it" };
         assert!(page.text().contains(advice), "{}", page.text());
         // Programs get what they know.

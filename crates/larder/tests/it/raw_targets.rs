@@ -48,7 +48,7 @@ fn actions() {
     assert_eq!(response.json(), "Hello world!");
 }
 
-/// Whatever the characters mean to a surface, they mean it raw as well.
+/// A raw character means the same to a surface as an encoded one.
 #[test]
 fn raw_is_as_good_as_encoded() {
     let server = TestServer::serving(&catalogue::small());

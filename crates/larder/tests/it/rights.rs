@@ -57,7 +57,7 @@ impl Sent {
 /// Why a user has the right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// They own the object, or it is themselves.
+    /// They own the object, or are the object.
     Owner,
     /// They are in a group that the list of an index names.
     Listed,

@@ -62,7 +62,7 @@ fn every_surface_answers_and_exact_names_come_first() {
     assert_eq!(server.get(&format!("/search?q={}", "x".repeat(3_000))).status, 200);
 }
 
-/// Not as a hit, not as a number, not as a group.
+/// Results, their number and their groups reveal nothing that the reader may not read.
 #[test]
 fn what_one_may_not_read_is_not_found() {
     let server = TestServer::without_source(|config| {

@@ -155,7 +155,7 @@ fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     std::iter::repeat_with(&mut next).flatten().take(bytes).collect()
 }
 
-/// A wheel as bytes to send: its first ones, a block that is repeated, its last ones.
+/// A wheel as bytes to send: its start, a block that is repeated, and its end.
 struct Wheel {
     filename: String,
     metadata: String,
@@ -270,7 +270,7 @@ impl Wheel {
         format!("/{stage}/+f/{}/{}/{}", &digest[..3], &digest[3..16], self.filename)
     }
 
-    /// Checks that an index has it: on its page, with its bytes, and with its metadata beside it.
+    /// Checks that an index has this wheel: its link on the page, its bytes, and its metadata file.
     #[track_caller]
     fn check(&self, client: &Client, stage: &str, headers: &[(&str, &str)]) {
         let project = self.filename.split('-').next().expect("a project");

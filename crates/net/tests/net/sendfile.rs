@@ -7,7 +7,7 @@ use net::FileRange;
 
 use super::*;
 
-/// Bodies that stay where they are, with nothing that repeats in them.
+/// Static bodies without repetition.
 pub(super) static FINISHED: LazyLock<[Bytes; 3]> = LazyLock::new(|| {
     [16_384_u64, 300_000, 1_000_000].map(|size| {
         let byte = |at: u64| ((at + size).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
@@ -110,7 +110,7 @@ fn files_of_bodies() -> usize {
 async fn finished_bodies_are_the_same_from_files() {
     let server = Running::start(limits());
     let mut client = server.connect();
-    // So little room that the server has to wait within each body.
+    // The buffer is so small that the server has to wait within each body.
     socket2::SockRef::from(&client).set_recv_buffer_size(32 << 10).unwrap();
     // All are asked for before any is read: the next is under way while the last is being written.
     let numbers: Vec<usize> = (0..40).map(|at| at * at % 7 % 3).collect();

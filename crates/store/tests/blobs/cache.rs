@@ -56,7 +56,7 @@ async fn what_one_process_puts_another_gets() {
     put(&other, &place, "a", &small).await;
     assert!(get(&cache, "a").await.as_deref() == Some(&small[..]));
     assert!(is_there(&place.root(), &entry("a")), "it is where it is documented");
-    // They are no blobs: sweeps and listings ignore them.
+    // Entries are no blobs: sweeps and listings ignore them.
     assert_eq!(place.blobs().await.len(), 0);
     cache.remove(&key("a")).await.expect("to remove");
     cache.remove(&key("a")).await.expect("to remove what is gone");

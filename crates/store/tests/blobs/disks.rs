@@ -16,7 +16,7 @@ struct Mount {
 }
 
 impl Mount {
-    /// None where this process may not mount one.
+    /// `None` if this process may not mount a disk.
     fn new(options: &str) -> Option<Mount> {
         let path = tempfile::tempdir().expect("a directory");
         Some(Mount { disk: SmallDisk::mount(path.path(), options)?, path })

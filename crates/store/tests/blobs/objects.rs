@@ -57,7 +57,7 @@ async fn refusal(location: &str, variables: Vec<(&'static str, String)>) -> Blob
 async fn wrong_keys_are_refused_and_named_as_such() {
     let Some(server) = S3::shared() else { return };
     let bucket = server.make_bucket();
-    // This server says of a name that it does not know that it is not found, others that it is denied.
+    // For an unknown key name, this server answers "not found", others "denied".
     for (wrong, kind) in
         [("AWS_ACCESS_KEY_ID", FailureKind::Other), ("AWS_SECRET_ACCESS_KEY", FailureKind::Denied)]
     {

@@ -273,7 +273,7 @@ async fn without_the_right_to_write(database: Database) {
     assert!(read_only.restore().await.is_err());
     assert_eq!(flaws(&read_only).await, [""; 0]);
     assert_eq!(records.serial().await, Ok(Serial(1)));
-    // Also if no other process has it open.
+    // Opening read-only also works if no other process has the database open.
     records.close().await;
     read_only.close().await;
     let read_only = Records::open_read_only(&database.location, options()).await.expect("opened");

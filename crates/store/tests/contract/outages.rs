@@ -253,7 +253,7 @@ fn proxy(directory: &Path, server: String, cut: Arc<AtomicU8>) {
                         let _ = to_server.write_all(&buffer[..length]).await;
                     }
                     if mode != 0 {
-                        // Long enough for it to be carried out, if it arrived.
+                        // Gives the server time to carry out a COMMIT that has arrived.
                         tokio::time::sleep(Duration::from_millis(100)).await;
                         break;
                     }
@@ -494,7 +494,7 @@ fn a_database_that_is_restarted_is_written_on() {
     });
 }
 
-/// The database as a copy has it that took over before it knew the serials 3 and 4.
+/// Makes the database like a copy that took over before it had the serials 3 and 4.
 const FALL_BACK: &str =
     "DELETE FROM larder_records WHERE serial > 2; UPDATE larder_store SET serial = 2";
 

@@ -37,7 +37,7 @@ async fn a_copy_is_the_same_store(database: Database) {
     assert_eq!(all.0.len(), 3000);
     assert_eq!(target.records_after(Serial::ZERO).await, Ok(all.clone()));
     assert_eq!(flaws(&target).await, [""; 0]);
-    // And back, which is how one leaves a server again.
+    // Copying back is how an operator leaves a server again.
     let back = Database::new(Kind::Sqlite).await.expect("a file");
     let back = back.open().await;
     assert_eq!(target.copy_into(&back).await, Ok(Serial(6)));

@@ -177,7 +177,7 @@ fn a_token_is_shown_once_and_kept_nowhere() {
         let is_there = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
         assert!(!is_there, "the secret is in {file}");
     }
-    // By its id, and as it was pasted somewhere.
+    // A token is revoked by its id, or by its secret as somebody pasted it.
     let id = list[0]["id"].as_str().expect("an id");
     place.run(&format!("token revoke {id} {second}"));
     assert_eq!(place.json("token list --json"), json!([]));

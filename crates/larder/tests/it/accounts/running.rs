@@ -99,7 +99,7 @@ fn a_token_opens_what_it_is_for_until_it_is_revoked() {
         "asking for another password would not help"
     );
     assert_eq!(write(&client, "one", &bearer(&writing)).status, 201);
-    // As installers and uploaders send it.
+    // Installers and uploaders send a token in Basic.
     assert_eq!(write(&client, "two", &basic("__token__", &writing)).status, 201);
     assert_eq!(write(&client, "three", &basic("alice", &writing)).status, 201);
     check_refused(&write(&client, "four", &basic("root", &writing)));

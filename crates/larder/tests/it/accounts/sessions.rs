@@ -349,7 +349,7 @@ fn guesses_in_the_form_are_throttled_as_others() {
     let response = browser.log_in("alice", "guess-3");
     assert_eq!(response.status, 429);
     assert!(response.header("retry-after").parse::<u64>().is_ok_and(|it| it > 0));
-    // So is the old password in the form for a new one; and Basic counts with them.
+    // Wrong passwords in Basic count together with those in the login form.
     let basic = [("Authorization", "Basic YWxpY2U6Z3Vlc3MtNA==")];
     assert_eq!(server.client.get_with("/articles", &basic).status, 429);
     // A token is no password.
@@ -366,7 +366,7 @@ fn guesses_in_the_form_are_throttled_as_others() {
     let bearer = format!("Bearer {token}");
     assert_eq!(server.client.get_with("/articles", &[("Authorization", &bearer)]).status, 200);
     assert!(root.get("/+account").text().contains("last used <time"));
-    // It is revoked by its form.
+    // The form of the token revokes it.
     let id = &token["larder_".len()..][..12];
     let page = root.get("/+account").text();
     assert_eq!(root.submit(&page, &format!("Revoke {id}"), &[]).status, 200);

@@ -81,7 +81,7 @@ fn users_make_and_revoke_their_own() {
         b"text",
     );
     assert_eq!(stored.status, 201, "it opens at once: {}", stored.text());
-    // But it manages no tokens.
+    // This token cannot manage tokens.
     with_token.check("GET", "/+tokens", "", 403, "`user:admin`");
     with_token.check("POST", "/+tokens", r#"{"scopes":["article:read"]}"#, 403, "`user:admin`");
     with_token.check("DELETE", &format!("/+tokens/{id}"), "", 403, "`user:admin`");

@@ -235,7 +235,7 @@ fn files_go_with_their_article() {
     }
     assert_eq!(server.get("/+attachments/b/c/x.png").text(), "one");
     assert_eq!(code(&put(&server, PATH, &[("If-Match", "*")], b"two")), "renamed");
-    // A new article of the old name has none of them.
+    // A new article of the old name has none of the files.
     store(&server, "a/2", b"new");
     assert_eq!(names(&server, "a"), [""; 0]);
     added(&server, "/+attachments/b/c/y", b"why");
@@ -347,7 +347,7 @@ fn people_change_files_by_forms() {
         root.submit_file((&page, "Add a file"), &[("name", "list B.pdf")], Some(("y", b"%PDF")));
     assert_eq!(sent.status, 303, "{}", sent.text());
     assert_eq!(names(&server, "guide/a"), ["list B.pdf", "plan.png"]);
-    // The article shows them, and its page is another one now.
+    // The article's page shows the files, and has a new tag.
     let tag = before.header("etag").to_owned();
     let now = server.client.get_with("/article/guide/a", &[ACCEPT, ("If-None-Match", &tag)]);
     assert_eq!(now.status, 200);

@@ -178,7 +178,7 @@ fn a_kept_page_is_never_out_of_date() {
         assert!(page(&server, &format!("{target}?version={number}")).contains("This is version"));
         assert_eq!(shown(), shown());
     }
-    // So it is with what the page says of others: where its links lead, its files, and who links to it.
+    // The kept page also changes with others: the targets of its links, its files, and who links to it.
     assert!(shown().contains("<sup>missing</sup>"));
     store(&server, "guide/next/0", b"[back](a)");
     assert!(!shown().contains("<sup>missing</sup>"));

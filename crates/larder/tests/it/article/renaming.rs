@@ -84,7 +84,7 @@ fn an_article_is_found_under_both_names() {
     let below = [("X-Outside-URL", "https://e.example/pre")];
     let outside = server.client.get_with("/article/a%20b", &below);
     assert_eq!(outside.header("location"), "/pre/article/guide/x%2Cy");
-    // Lists have it once, under its new name.
+    // Lists have the article once, under its new name.
     let names = |target: &str| -> Vec<String> {
         let list = server.get(target).json();
         let names = list["articles"].as_array().expect("articles").iter();
@@ -147,7 +147,7 @@ fn names_are_used_again_and_nothing_is_mistaken() {
     }
     let unnamed = ask(&server, "PUT", "/article/b?rename=c", &[], b"");
     assert_eq!((unnamed.status, code(&unnamed).as_str()), (428, "base_missing"));
-    // Renamed again, there is no chain; and it can come back to a name that still leads to it.
+    // After a second rename, old names lead straight to the newest; an article can return to an earlier name.
     renamed(&server, "b/2", "c");
     check_leads(&server, "/article/b", "/article/c");
     check_leads(&server, "/article/a/2", "/article/c/2");

@@ -89,7 +89,7 @@ fn what_was_acknowledged_is_found() {
     assert_eq!(found(&server, "of%20it"), "");
     ask(&server, "POST", "/article/a1/3?restore=1", &[], b"");
     assert_eq!(found(&server, "word1%20"), "a1");
-    // A picture has no words but those of its name.
+    // A picture is found only by words of its name.
     ask(&server, "POST", "/article/pic.png/0", &[("Content-Type", "image/png")], b"zebra");
     assert_eq!((found(&server, "zebra"), found(&server, "pic")), (String::new(), "pic.png".into()));
 }

@@ -49,7 +49,7 @@ fn open(target: &Target, number: usize, bytes: &[u8]) -> Vec<TcpStream> {
     streams.into_iter().map(|(stream, _)| stream).collect()
 }
 
-/// So many connections send this and nothing more; then all have been dealt with, and a newcomer is answered.
+/// Opens `number` connections that send these bytes and nothing more, and checks that the server still answers a new one.
 #[track_caller]
 fn check(target: &Target, what: &str, number: usize, bytes: &[u8]) {
     let number = if is_long() { 4 * number } else { number };

@@ -77,7 +77,7 @@ fn what_differs_between_two_dumps_is_told() {
     assert_eq!(found[0]["after"], json!({"Maintainer": "carl"}));
     assert_eq!(found[2]["before"], json!({"Version": "1.0-1"}));
     assert_eq!(found[3]["before"], json!({"Maintainer": "anna", "Version": "1.0-1"}));
-    // A part of them can be fetched: each change has its own serial.
+    // A client can fetch a part of the changes: each has its own serial.
     let part = lines_of(&server.get(&format!("/changes?surface=aur&limit=1&since={begin}")));
     assert_eq!((part.changes.len(), part.more), (1, true));
 }
@@ -346,7 +346,7 @@ fn whoever_applies_the_feed_has_what_a_dump_has() {
                     }
                 }
             }
-            // The changes of a round come together: removed ones are its last.
+            // The changes of a round come together; removals are the last.
             let now = changes(&server, "aur", "", &[]).next;
             if known.get("round") == Some(&wanted) && now == at {
                 break;

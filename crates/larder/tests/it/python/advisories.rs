@@ -163,7 +163,7 @@ fn a_new_file_counts_at_once_and_a_bad_one_changes_nothing() {
     replace(&path, &bundle(&many[..3]));
     wait_until("the refusal", || verbose(&server).contains("it has 3 records, and 10 are served"));
     assert_eq!(ids(&server, "evil", "2").len(), 10);
-    // So it is after a restart.
+    // After a restart, the server still refuses the bundle.
     let server = start(server.stop(), |_| ());
     assert!(
         verbose(&server).contains("it has 3 records, and 10 are served"),

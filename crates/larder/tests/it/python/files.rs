@@ -151,7 +151,7 @@ fn strangers_add_test_results_where_somebody_or_devpis_defaults_say_so() {
     let opened =
         index.alice().send("PATCH", "/alice/new", json!(["acl_toxresult_upload=:ANONYMOUS:"]));
     assert_eq!(opened.status, 200, "{}", opened.text());
-    // Strangers fill no disk: theirs are counted, and those of users are not refused for it.
+    // Strangers cannot fill the disk: the number of their results is limited, and users' results do not count.
     for _ in 0..pypi::change::upload::STRANGERS_TOX_RESULTS_MAX {
         let added = index.anybody().send("POST", &target, json!({}));
         assert_eq!(added.status, 200, "{}", added.text());

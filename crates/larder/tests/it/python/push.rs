@@ -303,7 +303,7 @@ fn a_release_goes_to_a_server_elsewhere() {
     assert!(requests[2].contains(&field(":action", "doc_upload")), "{}", requests[2]);
 }
 
-/// The first lines of what each request is: its action, and the name of its file.
+/// The action of each request, and the name of its file.
 fn actions(elsewhere: &Elsewhere) -> Vec<String> {
     let of = |request: &String, start: &str| {
         let rest = request.split(start).nth(1)?;

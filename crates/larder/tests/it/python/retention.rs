@@ -28,7 +28,7 @@ fn rules_are_applied_by_themselves() {
     let index = Index::start_with(|config| {
         config.python.retention_interval = Duration::from_secs(1);
     });
-    // It also applies to a stage that is not volatile: its owner set the rule.
+    // The rule also applies to a stage that is not volatile: the owner has set it.
     index.stage("alice/dev", json!({"retention_versions": 1, "volatile": false}));
     index.stage("bob/all", json!({"bases": ["alice/dev"]}));
     upload_all(&index, "alice/dev", "1.0 1.10 1.9");
@@ -55,7 +55,7 @@ fn only_what_a_rule_says_goes_and_it_goes_once() {
     for stage in all {
         upload_all(&index, stage, "1 2 3 4");
     }
-    // Like two processes that begin at the same moment.
+    // Two processes may begin at the same moment.
     wait_for(async { tokio::join!(apply(app), apply(app)) });
     check(&index, "alice/two", "3 4");
     for stage in &all[1..] {

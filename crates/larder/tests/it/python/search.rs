@@ -137,7 +137,7 @@ fn status_and_what_may_be_read() {
     assert_eq!(twice.status, 403);
 }
 
-/// Even a proxy that passes on whatever the client sends, as this test's address counts as one.
+/// The test's address counts as a proxy that passes on all headers of the client.
 #[test]
 fn no_header_opens_what_is_closed() {
     let index = Index::start();

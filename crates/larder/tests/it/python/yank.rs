@@ -166,7 +166,7 @@ fn old_versions_go_by_the_rule() {
     assert_eq!(removed(&done), ["1.0"]);
     let page = index.page("alice/dev", "p");
     assert!(!page.contains("p-1.0.zip") && page.contains("p-1.1.zip"), "{page}");
-    // None is that old.
+    // No version is that old.
     assert_eq!(
         removed(&result(&post(target, json!({"days": 1})), "retention")),
         Vec::<String>::new()

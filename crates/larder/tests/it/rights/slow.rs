@@ -168,7 +168,7 @@ fn a_right_that_ends_while_the_body_comes_is_gone() {
     assert!(tried > 150, "{tried}");
 }
 
-/// At any time: before the first byte of the body, in the middle of it, before the last one. Forms end before their last byte.
+/// Revokes before the first byte of the body, in the middle, and before the last byte. Forms end before their last byte.
 #[test]
 fn a_token_is_revoked_at_any_point_of_a_body() {
     let world = World::start();
@@ -213,7 +213,7 @@ fn a_token_that_expires_while_the_body_comes_opens_nothing() {
         let halves = halves.map(|((_, _, sent), token)| begin(&world, sent, token));
         let halves: Vec<_> = halves.collect();
         if halves.iter().any(Result::is_err) {
-            // A busy machine: it was over before it had begun.
+            // On a busy machine the token expired before all requests had begun.
             assert!(Timestamp::now() >= expires_at, "refused too early");
             lifetime *= 2;
             continue;

@@ -82,7 +82,7 @@ fn what_has_all_of_the_words() {
     check("names=green,nothing&by=desc", &[]);
 }
 
-/// Signs part the words that are looked for as they part those that are found.
+/// Signs separate words of a query as they separate words of a package.
 #[test]
 fn words_with_signs() {
     check("names=two-words&by=desc", &["two-words"]);

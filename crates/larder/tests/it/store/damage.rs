@@ -128,7 +128,7 @@ fn while_running() {
     }
 }
 
-/// Writes these articles after the harm; returns the acknowledged ones, which are all or none.
+/// Writes these articles after the damage; returns the acknowledged ones: all or none.
 #[track_caller]
 fn writes_of(process: &Process, numbers: Range<u32>, go_on: bool, what: &str) -> Vec<u32> {
     for number in numbers.clone() {

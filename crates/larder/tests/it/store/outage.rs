@@ -107,7 +107,7 @@ fn a_lost_database() {
         wait_until("no trouble", || server.app.live_store.trouble().is_none());
     });
     check(&client, &accounts);
-    // And after a start from nothing but the database.
+    // The records are also there after a start from nothing but the database.
     let directory = server.stop();
     let server = TestServer::start_in(directory, |config, _| {
         config.aur.enabled = false;

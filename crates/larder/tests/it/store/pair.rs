@@ -122,7 +122,7 @@ fn check_first_start(one: &Process, other: &Process) {
         identity
     };
     assert_eq!(identity(one), identity(other));
-    // And both sign logins with the same secret.
+    // Both processes sign logins with the same secret.
     let json = format!(r#"{{"user":"root","password":"{password}"}}"#);
     let login = send(&one.client, "POST", "/+login", &json).json();
     let login = login["result"]["password"].as_str().expect("a login").to_owned();

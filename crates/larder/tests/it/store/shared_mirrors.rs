@@ -243,7 +243,7 @@ fn what_one_process_fetched_another_serves() {
     assert_eq!(length, SIZES[3].to_string());
     let metrics = head.client.get("/metrics").text();
     assert!(metrics.contains("larder_mirror_shared_total 2"), "{metrics}");
-    // And one that shares nothing has nothing.
+    // A process without the shared cache has nothing.
     let alone = start(&place, "alone", &[]);
     wait_until("the mirror", || alone.client.get("/team/up").status == 200);
     assert_eq!(page(&alone.client).status, 502);
@@ -382,7 +382,7 @@ fn what_is_used_is_shared_again_and_noted() {
     check_all(&one.client, &upstream);
     wait_for_all(&place, s3);
     drop(one);
-    // If nothing was shared when it came, entries are shared when they are used.
+    // An entry that is missing in the shared cache is shared when it is used.
     let all = entries(&place, s3);
     for path in &all {
         fs::remove_file(path).expect("an entry");
@@ -434,7 +434,7 @@ fn times_of_first_seeing_get_no_younger() {
         wait_until("the page", || page(&process.client).status == 200);
     }
     let mut count = 1;
-    // Not at once if the object store did not answer in time, or had no page a moment ago.
+    // This may take several rounds, if the object store did not answer in time, or had no page a moment ago.
     wait_until("a time that is kept", || {
         let newest = count;
         count += 2;

@@ -150,7 +150,7 @@ fn an_upstream_that_hangs_delays_no_other() {
         .collect();
     let asked =
         |prefix: &str| hanging.requests().iter().filter(|it| it.path.starts_with(prefix)).count();
-    // As many as one upstream is asked for at once.
+    // One upstream gets at most 16 such requests at a time.
     wait_until("the pages to be asked for", || asked("/simple/p") == 16);
     assert_eq!(json_page(client, "alice/other", "foo").status, 200);
     for name in &names {

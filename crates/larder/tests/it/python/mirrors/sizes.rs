@@ -68,7 +68,7 @@ fn sizes_are_asked_for_and_marked_if_that_is_set() {
     assert_eq!(heads(&upstream), [tarball(3), tarball(2)].map(|name| format!("/files/{name}")));
     let asked = upstream.requests().into_iter().find(|it| it.method == "HEAD").expect("one");
     assert_eq!(asked.header("accept-encoding"), "identity");
-    // Pages of stages have it, too, and it is not asked for again, also after a restart.
+    // Pages of stages have the size, too, and Larder does not ask for it again, even after a restart.
     let inherited = json_page(index.client(), "alice/dev", "foo").json();
     assert_eq!(inherited["files"][2]["_size-from"], "head");
     let count = upstream.count("/simple/foo/");

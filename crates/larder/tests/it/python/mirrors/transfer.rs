@@ -59,7 +59,7 @@ fn a_cache_is_carried_over() {
         std::fs::create_dir_all(export.join(".larder-partial")).expect("a directory");
         std::fs::write(export.join(".larder-partial/x"), "half").expect("a file");
     };
-    // So has one of an earlier version.
+    // An earlier version left temporary files in other places.
     let sha256 = Digest::of(b"content").to_string();
     let earlier = [".tmpAb12Cd", "pages/.tmpAb12Cd", &format!("files/{}/.tmpAb12Cd", &sha256[..2])]
         .map(|name| export.join(name));

@@ -58,7 +58,7 @@ fn the_audit_log_says_who_was_refused_what_and_who_broke_the_glass() {
     assert_eq!((&one["who"], &one["index"]), (&json!("bob"), &json!("alice/up")));
     assert_eq!(one["client"], "127.0.0.1", "{one}");
     assert_eq!(one["path"], target("alice/dev", young));
-    // Not everybody reads what others asked for.
+    // Only the owner of the index and administrators read what others asked for.
     for (answer, status) in [
         (index.user("bob").json().get("/alice/up/+audit"), 403),
         (index.anybody().json().get("/alice/up/+audit"), 403),
@@ -96,7 +96,7 @@ fn the_audit_log_of_a_base_names_no_reader_of_a_private_index() {
         let found = items(index.alice(), &format!("/alice/up/+audit?event=refused&{filter}"));
         assert!(found.is_empty(), "{filter}: {found:?}");
     }
-    // Their own log and the one of the server have it all.
+    // The log of the private index and the server's log have all entries.
     for found in [
         items(index.user("bob"), "/bob/secret/+audit?who=bob"),
         items(index.root(), "/+audit?who=bob&event=refused"),
@@ -134,7 +134,7 @@ fn a_policy_that_goes_with_its_index_is_noted() {
     let changed = ["changed", "policy", "", rules].map(str::to_owned);
     let log = |path: &str| audit(&index.root().json().get(path));
     assert_eq!(log("/alice/dev/+audit"), [changed.clone(), changed.clone()]);
-    // So it is if its user is deleted.
+    // The log of changes also survives the index's user.
     index.stage("alice/up", json!({"policy_deny": ["foo"]}));
     assert_eq!(index.root().send("DELETE", "/alice", Value::Null).status, 200);
     let deny = ["changed", "policy", "", "its rules were changed: policy_deny"].map(str::to_owned);

@@ -32,7 +32,7 @@ fn serve(directory: &Arc<TempDir>, data: &str, arguments: &[&str]) -> Process {
     Process::start_in(directory.clone(), data, arguments)
 }
 
-/// Runs a command to its end: its code, and all it said.
+/// Runs a command to its end; returns its exit code and all its output.
 fn run(directory: &TempDir, arguments: &[&str]) -> (Option<i32>, String) {
     let output = larder(directory.path()).args(arguments).output().expect("it runs");
     let said = [output.stdout, output.stderr].concat();
@@ -238,7 +238,7 @@ fn sockets() {
     let path = directory.path().join("larder.sock");
     let arguments = ["--aur-enabled=false", "--listen", "unix:larder.sock"];
     for _ in 0..2 {
-        // Killed, it leaves its socket.
+        // A killed server leaves its socket.
         let process = serve(&directory, "data", &arguments);
         assert!(UnixStream::connect(&path).is_ok());
         process.signal("KILL");
