@@ -178,7 +178,7 @@ impl Snapshot {
             if found.len() >= limit || dashed.is_empty() {
                 break;
             }
-            // One more for each package that was found already, as it may be among them.
+            // One more for each package found already, because this rank may find it again.
             let part = Part { limit: limit + found.len(), ..by_popularity };
             let next: Vec<DocId> = self.sorted(rank(), part).collect();
             found.extend(next.into_iter().filter(|doc| !found.contains(doc)).collect::<Vec<_>>());

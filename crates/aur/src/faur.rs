@@ -157,7 +157,7 @@ impl Snapshot {
     }
 }
 
-/// The words, folded. Those that differ in case alone have one list of keywords, and are there once.
+/// The words, folded and without duplicates: words that differ only in case have one list of keywords.
 fn distinct(words: &[String]) -> Vec<String> {
     let mut wholes: Vec<String> = words.iter().map(|word| fold(word)).collect();
     wholes.sort_unstable();

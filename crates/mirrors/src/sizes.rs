@@ -117,8 +117,8 @@ enum Asked {
 }
 
 impl Mirrors {
-    /// Finds missing sizes of this page's files in the background, if its mirror is set to. It looks at each file, so call it
-    /// only where that is done anyway: when a page arrives or is rendered.
+    /// Finds missing sizes of this page's files in the background, if its mirror is set to. This looks at each file, so call it
+    /// only where the caller does so anyway: when a page arrives or is rendered.
     pub fn fill_sizes(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,

@@ -53,8 +53,8 @@ pub fn default_root_password(config: &Config) -> Option<Password> {
     config.python.devpi_defaults.then(empty)
 }
 
-/// Opens the store of `config`; writes only its layout and its name. If only one half of the store exists, the other one is not
-/// made.
+/// Opens the store of `config`; writes only its layout and its name. If only the records or only the blobs exist, the other
+/// half is not made.
 ///
 /// # Errors
 /// A half that cannot be opened, with its place; records and blobs that do not belong together.

@@ -185,8 +185,8 @@ impl Webhook {
         self.place().clone()
     }
 
-    /// Notes a failure; `pause` gives the pause after a number of failures in a row. Returns that number, the pause, and whether
-    /// this failure differs from the one before it.
+    /// Notes a failure; `pause` computes the pause from the number of failures in a row. Returns that number, the pause, and
+    /// whether this failure differs from the last.
     pub(crate) fn failed(
         &self,
         failure: Failure,

@@ -80,7 +80,7 @@ where
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if std::mem::take(&mut self.is_pausing) {
-            // The parser takes as much as there is, and looks at it only then.
+            // The parser reads all that is ready before it parses, so pause after each piece.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }

@@ -240,7 +240,7 @@ pub(super) async fn admit(
 /// Spools the bytes of a file piece by piece; the blob is not stored yet.
 ///
 /// # Errors
-/// 413 if there are too many; 503 if there is no memory for them, or they cannot be written to the spool.
+/// 413 if there are too many bytes; 503 if there is no memory for them, or the spool cannot be written.
 pub(super) async fn spooled(
     app: &App,
     holder: Holder,
