@@ -87,7 +87,7 @@ pub(crate) struct DatabaseWatch {
     last_package: Option<i64>,
     /// Bases with packages that were new a short time ago.
     recent: HashMap<i64, Recent>,
-    /// Bases that had no package any more at this time, and are shown with those that they had.
+    /// Bases that had lost all packages at this time, and are still shown with them.
     emptied: HashMap<i64, Instant>,
     /// When all digests were compared.
     read_at: Option<Instant>,

@@ -34,7 +34,7 @@ const PARTS: [(&str, &str); 4] = [
     ("PackageLicenses", "t.PackageID, t.LicenseID"),
 ];
 
-/// What no rows add up to: it differs next time.
+/// A sum that no rows have, so that it differs next time.
 const NO_SUM: i64 = -1;
 
 /// Rows with the number of their owner, and the checksum of one of them.
