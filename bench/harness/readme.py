@@ -72,9 +72,12 @@ def throughput(results, python):
                           if server in rate)
         ratio = f"{rate['larder'] / rate['nginx']:.2f}" if "nginx" in rate else "–"
         written.append([name, f"{rate['larder']:,.0f}", peers or "–", f"{rate['nginx']:,.0f}" if "nginx" in rate else "–", ratio])
-    return [*tables.table(["requests/s", "Larder", "peers", "nginx, static", "Larder ÷ nginx"], written),
-            "NORA has one index, so nothing is inherited there. NORA and devpi do not compress: their figures for gzip are of the whole",
-            "body.", ""]
+    named = " ".join(row[2] for row in written)
+    notes = ["NORA has one index, so it inherits nothing."] if "NORA" in named else []
+    uncompressed = " and ".join(peer for peer in ("NORA", "devpi") if peer in named)
+    if uncompressed:
+        notes.append(f"{uncompressed} {'do' if ' and ' in uncompressed else 'does'} not compress: the figure for gzip is that of the whole body.")
+    return [*tables.table(["requests/s", "Larder", "peers", "nginx, static", "Larder ÷ nginx"], written), *notes, ""]
 
 
 def facts(results, python, follow):
