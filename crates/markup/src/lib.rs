@@ -154,9 +154,7 @@ pub fn links(text: &str, format: Format, count_max: usize) -> Vec<String> {
 /// The text as HTML.
 pub fn render(text: &str, format: Format, options: &Options<'_>) -> Rendered {
     let (text, is_cut) = cut(text);
-    // A browser would take it for the end of the text, or show a replacement character.
-    let text: Cow<'_, str> =
-        if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() };
+    let text = without_misplaced(text.into());
     let (html, is_translated_in_part) = match format {
         Format::Markdown => owned(markdown(&text, options)),
         Format::RestructuredText => owned(rst::html(&text)),
@@ -166,10 +164,26 @@ pub fn render(text: &str, format: Format, options: &Options<'_>) -> Rendered {
     let links_in_pre = format == Format::Plain;
     let tidied = tidy::tidy(&html, options, links_in_pre);
     Rendered {
-        html: clean::clean(&tidied.html),
+        // Character references may name what the text itself does not have.
+        html: without_misplaced(clean::clean(&tidied.html).into()).into_owned(),
         title: tidied.title,
         contents: tidied.contents,
         is_cut: is_cut || is_translated_in_part || tidied.is_cut,
+    }
+}
+
+/// The text with a replacement character for each that HTML has no place for: control characters and noncharacters. A browser
+/// would show nothing, or take NUL for the end of the text.
+fn without_misplaced(text: Cow<'_, str>) -> Cow<'_, str> {
+    let is_misplaced = |character: char| {
+        let code = u32::from(character);
+        let is_noncharacter = (0xfdd0..=0xfdef).contains(&code) || code & 0xfffe == 0xfffe;
+        let is_space = matches!(character, '\t' | '\n' | '\x0c' | '\r');
+        is_noncharacter || (character.is_control() && !is_space)
+    };
+    match text.contains(is_misplaced) {
+        true => text.replace(is_misplaced, "\u{fffd}").into(),
+        false => text,
     }
 }
 

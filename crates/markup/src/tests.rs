@@ -523,3 +523,13 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn characters_that_html_has_no_place_for_are_replaced() {
+    let shown = "<p>a\u{fffd}b\u{fffd}\u{fffd}\tc\u{85b}</p>";
+    check_markdown("a\u{1}b\u{85}\u{fffe}\tc\u{85b}", shown);
+    check_html("<p>a&#1;b\u{7f}\u{1ffff}\tc\u{85b}</p>", shown);
+    check(Format::Plain, "\x1b[31mred\x0c", "<pre>\u{fffd}[31mred\x0c</pre>");
+    let rendered = rendered("x\n\n# a\u{1}b", Format::Markdown);
+    assert_eq!(rendered.contents[0].text, "a\u{fffd}b");
+}
