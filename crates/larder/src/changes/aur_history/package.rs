@@ -272,7 +272,7 @@ mod tests {
         let first = json!({"Version": "1-1", "FirstSeen": null});
         let second = json!({"Version": "2-1", "FirstSeen": 10, "Packager": "bert"});
         assert_eq!(shown["Versions"], json!([second, first]));
-        // A source that does not know the packager changes nothing; one that knows that there is none removes the name.
+        // A source that does not know packagers changes nothing. If it does, and a package has no packager, the name is removed.
         package.take(Some(&facts("2-2", Some("anna"))), at(30));
         assert_eq!(package.render("p", at(5))["LastPackager"], json!("carl"));
         package.take(Some(&pushed("2-2", None)), at(40));
