@@ -28,10 +28,10 @@ pub struct Changes {
     pub empty_bases: Vec<String>,
 }
 
-/// A large segment has one package in this many replaced before it is time for a new one.
-const OVERGROWN_SHARE: u32 = 64;
-/// Up to this many replaced packages, a large segment is kept whatever its size: they cost little.
-const OVERGROWN_MIN: u32 = 512;
+/// It is time for a new large segment once more packages are replaced than the square root of the number of all, times this. Each
+/// change builds the small segment anew, so it costs in proportion to the packages in that, and a merge in proportion to all; by
+/// what both were measured to cost, a change with its share of a merge costs least at about this number.
+const OVERGROWN_FACTOR: u32 = 2;
 /// If more than one in this many packages of a dump differs, all are read into a new large segment.
 const DIFFERENT_SHARE: u32 = 32;
 /// With up to this many differing packages, only these are read, whatever the size of the dump.
@@ -113,7 +113,7 @@ impl Snapshot {
     /// Whether so much has changed since the large segment was built that [`Snapshot::merged`] should be called.
     pub fn is_overgrown(&self) -> bool {
         // A changed package counts twice: as gone, and as added.
-        self.changed_count() / 2 > (self.package_count() / OVERGROWN_SHARE).max(OVERGROWN_MIN)
+        self.changed_count() / 2 > self.package_count().isqrt() * OVERGROWN_FACTOR
     }
 
     /// The snapshot after reading a dump; it shares the large segment of this one. `bases` are further names of package bases.

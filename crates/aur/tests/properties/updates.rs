@@ -325,7 +325,9 @@ fn a_dump_that_differs_much_is_read_as_the_first() {
     assert_eq!((unchanged.changed_count(), unchanged.package_count()), (0, 1000));
     let little = after(&numbered(1000, 256)).expect("little differs");
     assert_eq!((little.changed_count(), little.package_count()), (512, 1000));
-    assert!(!little.is_overgrown());
+    // Twice the square root of the number of packages.
+    assert!(!after(&numbered(1000, 62)).expect("little differs").is_overgrown());
+    assert!(after(&numbered(1000, 63)).expect("little differs").is_overgrown());
     assert!(after(&numbered(1000, 257)).is_none());
     assert!(after(&numbered(700, 0)).is_none());
     assert_eq!(after(&numbered(800, 0)).expect("little differs").package_count(), 800);
