@@ -39,9 +39,10 @@ const ROWS_AHEAD: usize = 1024;
 /// [`Reader::layout`] of a file with tables that are not those of a store.
 const FOREIGN: i64 = -1;
 
-/// Rows in one statement, each with four parameters. Groups are written in pieces of powers of two,
-/// so that few statements are ever prepared.
+/// Rows in one statement, each with four parameters. Groups are written in pieces of powers of two, and of up to
+/// [`ROWS_AT_ONCE`], so that few statements are ever prepared.
 const ROWS_MAX: usize = 256;
+const ROWS_AT_ONCE: usize = 8;
 
 /// The side that reads.
 pub(super) type Reader = super::reader::Reader<Sqlite>;
@@ -314,8 +315,7 @@ async fn commit<'a>(
         transaction.rollback().await?;
         return Ok(plan);
     }
-    insert(&mut transaction, &plan.rows, OVERWRITE).await?;
-    count(&mut transaction, plan.serial).await?;
+    insert(&mut transaction, &plan.rows, OVERWRITE, Some(plan.serial)).await?;
     transaction.commit().await?;
     Ok(plan)
 }
@@ -345,28 +345,42 @@ async fn states<'a>(
 const OVERWRITE: &str = "ON CONFLICT (key) DO UPDATE SET \
     serial = excluded.serial, body = excluded.body, blobs = excluded.blobs";
 
-/// Writes `rows`, whose keys differ; `or` says what becomes of a key that is there already.
+/// Writes `rows`, whose keys differ; `or` says what becomes of a key that is there already. With the last ones it writes the store's
+/// `serial`: each statement on its own would wake SQLite's thread and this one once more.
 async fn insert(
     connection: &mut SqliteConnection,
     rows: &[Row<'_>],
     or: &'static str,
+    serial: Option<Serial>,
 ) -> Result<(), sqlx::Error> {
     let mut rest = rows;
     while !rest.is_empty() {
-        let (rows, after) = rest.split_at(1 << rest.len().min(ROWS_MAX).ilog2());
+        let count = match rest.len() {
+            few @ ..=ROWS_AT_ONCE => few,
+            many => 1 << many.min(ROWS_MAX).ilog2(),
+        };
+        let (rows, after) = rest.split_at(count);
         rest = after;
+        let serial = serial.filter(|_| rest.is_empty());
         let places = (0..rows.len()).map(|row| {
             let first = row * 4;
             format!("(${},${},${},${})", first + 1, first + 2, first + 3, first + 4)
         });
-        let statement = format!(
+        let mut statement = format!(
             "INSERT INTO larder_records (key, serial, body, blobs) VALUES {} {or}",
             places.collect::<Vec<_>>().join(",")
         );
+        if serial.is_some() {
+            statement +=
+                &format!("; UPDATE larder_store SET serial = ${} WHERE id = 1", rows.len() * 4 + 1);
+        }
         // Safe: only the numbers of parameters are put together.
         let mut query = sqlx::query(AssertSqlSafe(statement));
         for row in rows {
             query = query.bind(row.key).bind(row.serial).bind(row.body).bind(row.blobs.as_slice());
+        }
+        if let Some(serial) = serial {
+            query = query.bind(serial.0.cast_signed());
         }
         query.execute(&mut *connection).await?;
     }
@@ -401,7 +415,7 @@ impl Restore {
 
     /// Writes `rows`; a key that is there already is an error.
     pub(super) async fn insert(&mut self, rows: &[Row<'_>]) -> Result<(), sqlx::Error> {
-        insert(&mut self.connection, rows, "").await
+        insert(&mut self.connection, rows, "", None).await
     }
 
     pub(super) async fn finish(mut self, serial: Serial) -> Result<(), sqlx::Error> {
