@@ -98,7 +98,7 @@ impl Directory {
             return Err(missing());
         }
         let options =
-            RecordsOptions { poll_interval: config.store.poll, ..RecordsOptions::default() };
+            RecordsOptions { poll_interval: Some(config.store.poll), ..RecordsOptions::default() };
         let records = match purpose.writes() {
             false => Records::open_read_only(&location, options).await,
             true => Records::open(&location, options).await,

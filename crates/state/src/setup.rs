@@ -59,7 +59,8 @@ pub fn default_root_password(config: &Config) -> Option<Password> {
 /// # Errors
 /// A half that cannot be opened, with its place; records and blobs that do not belong together.
 pub async fn open(config: &Config) -> anyhow::Result<Store> {
-    let options = RecordsOptions { poll_interval: config.store.poll, ..RecordsOptions::default() };
+    let options =
+        RecordsOptions { poll_interval: Some(config.store.poll), ..RecordsOptions::default() };
     let (database, location) = (config.database(), config.blobs());
     let spool = config.data_dir.join("spool");
     let unreadable = || format!("cannot open the blobs in `{location}`");

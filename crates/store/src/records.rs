@@ -48,8 +48,9 @@ use writer::{Request, Writer};
 /// How the records are kept; the default suits a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordsOptions {
-    /// How often the database is asked for other processes' commits, besides its notifications.
-    pub poll_interval: Duration,
+    /// How often the database is asked for other processes' commits, besides its notifications. `None`: no other process
+    /// writes it, so nothing is watched, and this process's commits are known at once.
+    pub poll_interval: Option<Duration>,
     /// Most batches in the queue of the writer; a commit waits for a place in it.
     pub commit_queue_max: usize,
     /// Bytes at most of batches that wait to be written, or a single larger batch.
@@ -67,7 +68,7 @@ pub struct RecordsOptions {
 impl Default for RecordsOptions {
     fn default() -> RecordsOptions {
         RecordsOptions {
-            poll_interval: Duration::from_secs(1),
+            poll_interval: Some(Duration::from_secs(1)),
             commit_queue_max: 1024,
             commit_queue_bytes_max: 64 << 20,
             group_batches_max: 256,
@@ -206,7 +207,9 @@ impl Records {
             tasks.spawn(writer::run(writer, requests, group_batches_max, wake, closed));
             queue
         });
-        engine.follow(&tasks, &wake, options.poll_interval, &closed);
+        if let Some(poll_interval) = options.poll_interval {
+            engine.follow(&tasks, &wake, poll_interval, &closed);
+        }
         let room =
             options.commit_queue_bytes_max.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         let queue_room = Arc::new(Semaphore::new(room));

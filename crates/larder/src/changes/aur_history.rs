@@ -50,7 +50,9 @@ impl AurHistory {
         // A directory that somebody has removed under the server is not made again.
         anyhow::ensure!(data_dir.is_dir(), "the data directory {} is gone", data_dir.display());
         let location = DatabaseLocation::Sqlite(data_dir.join(FILE_NAME));
-        let options = RecordsOptions { readers_max: 2, ..RecordsOptions::default() };
+        // The lock of the data directory keeps other processes away.
+        let options =
+            RecordsOptions { readers_max: 2, poll_interval: None, ..RecordsOptions::default() };
         let records = Records::open(&location, options).await?;
         let found = records.record(&key(STATE_KEY)?).await?;
         let state = match found.and_then(|record| record.body) {

@@ -150,7 +150,7 @@ impl Lock {
 pub(crate) fn options() -> RecordsOptions {
     RecordsOptions {
         database_timeout: Duration::from_secs(5),
-        poll_interval: Duration::from_millis(200),
+        poll_interval: Some(Duration::from_millis(200)),
         ..RecordsOptions::default()
     }
 }

@@ -128,7 +128,7 @@ async fn check_wakes(writer: &Records, follower: &Records, commits: u64) {
 }
 
 async fn own_commits_wake_without_asking(database: Database) {
-    let options = RecordsOptions { poll_interval: NO_POLL, ..options() };
+    let options = RecordsOptions { poll_interval: None, ..options() };
     let records = database.open_with(options).await;
     check_wakes(&records, &records, 200).await;
     // A serial that is long past is answered at once.
@@ -136,7 +136,7 @@ async fn own_commits_wake_without_asking(database: Database) {
 }
 
 async fn another_process_is_seen(database: Database) {
-    let options = RecordsOptions { poll_interval: NO_POLL, ..options() };
+    let options = RecordsOptions { poll_interval: Some(NO_POLL), ..options() };
     let writer = database.open().await;
     writer.commit(put("before", "x")).await.expect("committed");
     let follower = database.open_with(options).await;
@@ -167,7 +167,7 @@ const CUT: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 #[test]
 fn cut_connections_are_made_again() {
     run(Kind::Postgres, async |database| {
-        let options = RecordsOptions { poll_interval: NO_POLL, ..options() };
+        let options = RecordsOptions { poll_interval: Some(NO_POLL), ..options() };
         let writer = database.open_with(options.clone()).await;
         let follower = database.open_with(options).await;
         for round in 0..6 {

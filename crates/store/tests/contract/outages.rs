@@ -391,7 +391,7 @@ fn a_follower_whose_connection_falls_silent_listens_on_another() {
         let through = format!("postgres:///{name}?host={}&user=larder", directory.path().display());
         let options = RecordsOptions {
             database_timeout: Duration::from_secs(1),
-            poll_interval: Duration::from_secs(3600),
+            poll_interval: Some(Duration::from_secs(3600)),
             ..options()
         };
         let location = through.parse().expect("a location");
