@@ -1,6 +1,6 @@
 //! Reads aurweb's own database, MariaDB, whenever a transaction has changed something that answers show.
 //!
-//! [`Gate`]: has anything changed? -> [`settled`]: no push is running -> then, in one consistent snapshot,
+//! [`Gate`]: has anything changed? -> [`Pushes`]: none is running -> then, in one consistent snapshot ([`Transaction`]),
 //!
 //! - the first time, and from time to time, [`Catalogue`] after [`Catalogue`], a thousand packages each, until all tables are
 //!   read -> a dump in a spool file -> [`News::Dump`]
@@ -9,14 +9,15 @@
 //! The database is only read. After an error the next poll connects again, and the served snapshot stays.
 //! `docs/aur-database.md` says what was tried on a real MariaDB.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use aur::Changes;
 use sqlx::mysql::MySqlConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, MySqlConnection, Row as _};
+use sqlx::{ConnectOptions, Connection, MySqlConnection};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{News, SourceError, SourceOptions, Update};
@@ -24,27 +25,24 @@ use super::{News, SourceError, SourceOptions, Update};
 mod catalogue;
 mod digests;
 mod gate;
+mod pushes;
 mod spool;
+mod transaction;
 mod url;
 
 pub use url::DatabaseUrl;
 
-use catalogue::{Catalogue, begin, each, end};
-use digests::{Held, sums_of_parts};
+use catalogue::Catalogue;
+use digests::Held;
 use gate::{Gate, Tables};
+use pushes::Pushes;
 use spool::DumpWriter;
+use transaction::{Transaction, each};
 
 /// How often the database is asked whether anything has changed.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// A push of aurweb commits a package before its dependencies. Packages that are newer than the last read are read only
-/// after nothing was added to them for this long.
-const QUIET: Duration = Duration::from_millis(200);
-/// How often they are looked at meanwhile.
-const QUIET_LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// Where pushes never end, the database is read after this time all the same.
-const QUIET_WAIT_MAX: Duration = Duration::from_secs(5);
 /// For this long after a package was first read, its dependencies and other parts are read again when their tables move: a push may
-/// have paused for longer than [`QUIET`].
+/// have paused for longer than [`pushes::QUIET`].
 const RECENT: Duration = Duration::from_secs(60);
 /// How often all tables are read again while rows are waited for that have gone all at once.
 const EMPTIED_LOOK_INTERVAL: Duration = Duration::from_millis(500);
@@ -53,8 +51,6 @@ const DIFFERENT_MAX: usize = 4000;
 /// After this many intervals, all tables are read even if nothing seems to have changed: no digest covers everything, such as a
 /// dependency that was changed by hand.
 const INTERVALS_UNTIL_ALL: u32 = 12;
-/// At the start, this many of the latest packages count as newer than the last read.
-const RECENT_PACKAGES: i64 = 100;
 
 /// A package base with packages that were new at this time.
 #[derive(Debug)]
@@ -225,53 +221,65 @@ impl DatabaseWatch {
         if moved.is_none() && !is_due && !is_waiting && !reads_all {
             return Ok(None);
         }
-        let tables = match moved {
+        let mut tables = match moved {
             _ if is_due => Tables::ALL,
             Some(tables) if is_waiting => tables.and("Packages"),
             Some(tables) => tables,
             None if is_waiting => Tables::default().and("Packages"),
             None => Tables::ALL,
         };
-        let settling = settled(connection, self.last_package);
-        let has_waited =
-            self.within(bound + QUIET_WAIT_MAX, "waiting for pushes to end", settling).await?;
-        let tables = match has_waited {
-            // Changes made while waiting are read now, so that the next poll need not.
-            true => {
-                let asking = self.gate.look(connection);
-                let moved = timeout(bound, asking).await;
-                let moved = moved.map_err(|_| self.timed_out("asking for changes", bound))?;
-                tables.and_all(moved.map_err(|error| self.failed(&error))?.unwrap_or_default())
+        let finding = Pushes::after(connection, self.last_package);
+        let mut pushes = self.within(bound, "asking for the last package", finding).await?;
+        // The transaction that reads looks for pushes, too. So where none has probably begun, no question is spent on it.
+        let mut is_waited_for = reads_all || tables.have_pushes();
+        loop {
+            if is_waited_for && self.wait_for(&mut pushes, connection).await? {
+                // What the push has changed meanwhile is read now, so that the next poll need not.
+                tables = tables.and_all(Tables::of_pushes());
             }
-            false => tables,
-        };
-        self.gate.reading(tables);
-        match self.held.take() {
-            Some(held) if !reads_all => {
-                // If the future is dropped before `held` is set again, the next poll reads all tables.
-                self.is_all_wanted = true;
-                self.read_changes(connection, held, tables, is_due).await
-            }
-            held => {
-                self.held = held;
-                self.read_all(connection).await
+            let read = match self.held.take() {
+                Some(held) if !reads_all => {
+                    // If the future is dropped before `held` is set again, the next poll reads all tables.
+                    self.is_all_wanted = true;
+                    self.read_changes(connection, held, &mut pushes, tables, is_due).await?
+                }
+                held => {
+                    self.held = held;
+                    self.read_all(connection, &mut pushes).await?
+                }
+            };
+            match read {
+                Read::Break(news) => return Ok(news),
+                Read::Continue(()) => is_waited_for = true,
             }
         }
+    }
+
+    /// Waits until no push is running; returns whether it had to wait.
+    async fn wait_for(
+        &mut self,
+        pushes: &mut Pushes,
+        connection: &mut MySqlConnection,
+    ) -> Result<bool, SourceError> {
+        // What it asks counts as commits of this connection.
+        self.gate.has_committed();
+        let bound = self.options.response_header_timeout + pushes::WAIT_MAX;
+        self.within(bound, "waiting for pushes to end", pushes.wait(connection)).await
     }
 
     /// Reads all tables.
     async fn read_all(
         &mut self,
         connection: &mut MySqlConnection,
-    ) -> Result<Option<News>, SourceError> {
+        pushes: &mut Pushes,
+    ) -> Result<Read, SourceError> {
         self.is_all_wanted = true;
         let started_at = Instant::now();
         let (read, held) = loop {
             let bound = self.options.transfer_time_max;
-            let reading = self.read_everything(connection);
-            let (read, held) = timeout(bound, reading)
-                .await
-                .map_err(|_| self.timed_out("reading the tables", bound))??;
+            let reading = timeout(bound, self.read_everything(connection, pushes)).await;
+            let read = reading.map_err(|_| self.timed_out("reading the tables", bound))??;
+            let Some((read, held)) = read else { return Ok(Read::Continue(())) };
             let has_lost = self.held.as_ref().is_some_and(|before| before.has_lost(&held));
             if !has_lost || started_at.elapsed() >= self.options.emptied_wait {
                 break (read, held);
@@ -293,30 +301,36 @@ impl DatabaseWatch {
         let digest = Some(digest);
         // A state that was handed out and not accepted is handed out again.
         if self.accepted == digest && self.handed_out == digest && !self.is_handed_out {
-            return Ok(None);
+            return Ok(Read::Break(None));
         }
         self.handed_out = digest;
         (self.is_handed_out, self.were_changes) = (true, false);
-        Ok(Some(News::Dump(arrival)))
+        Ok(Read::Break(Some(News::Dump(arrival))))
     }
 
-    /// Reads all tables in one transaction, some packages at a time.
+    /// Reads all tables in one transaction, some packages at a time. `None` if a push is running.
     async fn read_everything(
-        &self,
+        &mut self,
         connection: &mut MySqlConnection,
-    ) -> Result<(ReadEverything, Held), SourceError> {
-        let failed = |error| self.failed(&error);
+        pushes: &mut Pushes,
+    ) -> Result<Option<(ReadEverything, Held)>, SourceError> {
         let stall = self.options.body_stall_timeout;
-        let now = begin(connection).await.map_err(failed)?;
-        let mut held = Held::see(connection, stall, now).await.map_err(failed)?;
-        let known_package = match self.last_package {
-            Some(last) => last,
-            None => last_package(connection).await.map_err(failed)? - RECENT_PACKAGES,
-        };
+        let mut transaction = Transaction::new(connection, stall, pushes.state());
+        let begun = transaction.begin().await.map_err(|error| self.failed(&error))?;
+        let now = begun.now;
+        if !pushes.have_ended(&begun.pushed) {
+            self.gate.has_committed();
+            let ending = transaction.end(&[], |_, _| Ok(())).await;
+            return ending.map(|()| None).map_err(|error| self.failed(&error));
+        }
+        self.gate.reading(Tables::ALL, begun.looked.clone());
+        let failed = |error| self.failed(&error);
+        let mut held = Held::see(&mut transaction).await.map_err(failed)?;
+        let known_package = pushes.last_package();
         let mut dump = DumpWriter::create(&self.spool_dir, self.options.dump_bytes_max)?;
         let (mut last_package, mut recent) = (0, Vec::new());
         loop {
-            let part = Catalogue::read_after(connection, stall, now, last_package);
+            let part = Catalogue::read_after(&mut transaction, last_package);
             let part = part.await.map_err(failed)?;
             if part.packages.is_empty() {
                 break;
@@ -332,8 +346,9 @@ impl DatabaseWatch {
                 .await
                 .map_err(|error| self.unmade(&format!("the dump cannot be made: {error}")))??;
         }
-        end(connection).await.map_err(failed)?;
-        Ok((ReadEverything { now, last_package, recent, dump }, held))
+        transaction.end(&[], |_, _| Ok(())).await.map_err(failed)?;
+        self.gate.has_committed();
+        Ok(Some((ReadEverything { now, last_package, recent, dump }, held)))
     }
 
     /// Reads the bases that differ from `held` in these tables.
@@ -341,60 +356,62 @@ impl DatabaseWatch {
         &mut self,
         connection: &mut MySqlConnection,
         mut held: Held,
+        pushes: &mut Pushes,
         tables: Tables,
         is_due: bool,
-    ) -> Result<Option<News>, SourceError> {
+    ) -> Result<Read, SourceError> {
         self.recent.retain(|_, recent| recent.at.elapsed() < RECENT);
         let recent: Vec<i64> = match tables.has_parts() {
             true => self.recent.keys().copied().collect(),
             false => Vec::new(),
         };
         let stall = self.options.body_stall_timeout;
+        let mut transaction = Transaction::new(connection, stall, pushes.state());
         let reading = async {
-            let now = begin(connection).await?;
-            let mut difference =
-                held.compare(connection, stall, tables, is_due.then_some(now)).await?;
-            let parts = match recent.is_empty() {
-                true => BTreeMap::new(),
-                false => sums_of_parts(connection, stall, &recent).await?,
-            };
-            let parts_of = |base: &i64| parts.get(base).copied().unwrap_or_default();
-            let has_other_parts = |base: &i64| self.recent[base].parts != Some(parts_of(base));
-            difference.bases.extend(recent.iter().copied().filter(has_other_parts));
-            if difference.bases.len() > DIFFERENT_MAX {
-                end(connection).await?;
-                return Ok(None);
+            let mut difference = held.compare(&mut transaction, tables, &recent, is_due).await?;
+            let begun = transaction.begin().await?;
+            let have_ended = pushes.have_ended(&begun.pushed);
+            let looked = begun.looked.clone();
+            let known = |base: &i64| self.recent.get(base).and_then(|recent| recent.parts);
+            let has_other_parts = |base: &i64| known(base) != Some(difference.parts_of(*base));
+            let others: Vec<i64> = recent.iter().copied().filter(has_other_parts).collect();
+            difference.bases.extend(others);
+            if !have_ended || difference.bases.len() > DIFFERENT_MAX {
+                transaction.end(&[], |_, _| Ok(())).await?;
+                return Ok((None, have_ended, looked));
             }
-            difference.see_beside(connection, stall, tables).await?;
-            let bases: Vec<i64> = difference.bases.iter().copied().collect();
-            let part = Catalogue::read(connection, stall, now, &bases).await?;
-            end(connection).await?;
-            let parts: Vec<(i64, i64)> =
-                recent.iter().map(|base| (*base, parts_of(base))).collect();
-            Ok(Some((difference, part, parts)))
+            let part = difference.read(transaction, tables).await?;
+            Ok((Some((difference, part)), have_ended, looked))
         };
         let bound = self.options.transfer_time_max;
         let read = self.within(bound, "reading what has changed", reading).await?;
-        let Some((difference, part, parts)) = read else {
+        let (read, have_ended, looked) = read;
+        if have_ended {
+            self.gate.reading(tables, looked);
+        }
+        self.gate.has_committed();
+        let Some((difference, part)) = read else {
             self.held = Some(held);
-            return self.read_all(connection).await;
+            return match have_ended {
+                true => self.read_all(connection, pushes).await,
+                false => Ok(Read::Continue(())),
+            };
         };
         let now = Instant::now();
         if is_due {
             self.read_at = Some(now);
         }
         let last_package = self.last_package.unwrap_or(0);
-        for base in &difference.bases {
+        let is_new = |package: &&catalogue::Package| package.id > last_package;
+        let new = part.packages.iter().filter(is_new);
+        self.recent.extend(new.map(|package| (package.base, Recent::new(now))));
+        // Those that were not asked for may have changed since they were.
+        let parts_of = |base: &i64| tables.have_pushes().then(|| difference.parts_of(*base));
+        for base in difference.bases.iter().chain(&recent) {
             if let Some(recent) = self.recent.get_mut(base) {
-                recent.parts = None;
+                recent.parts = parts_of(base);
             }
         }
-        for (base, parts) in parts {
-            if let Some(recent) = self.recent.get_mut(&base) {
-                recent.parts = Some(parts);
-            }
-        }
-        self.note_recent(&part, last_package, now);
         self.last_package = Some(last_package.max(part.last_package()));
 
         let with_packages: HashSet<i64> =
@@ -421,25 +438,17 @@ impl DatabaseWatch {
         self.held = Some(held);
         self.is_all_wanted = false;
         if changes.bases.is_empty() {
-            return Ok(None);
+            return Ok(Read::Break(None));
         }
         // The last dump is no longer the served state.
         self.handed_out = None;
         (self.is_handed_out, self.were_changes) = (true, true);
-        Ok(Some(News::Changes(Update {
+        Ok(Read::Break(Some(News::Changes(Update {
             changes,
             origin: self.url.to_string(),
             modified_at: spool::time(part.now),
             source_fingerprint: self.fingerprint.clone(),
-        })))
-    }
-
-    /// Notes the bases that have packages with a higher number than `last_package`.
-    fn note_recent(&mut self, catalogue: &Catalogue, last_package: i64, now: Instant) {
-        self.recent.retain(|_, recent| now - recent.at < RECENT);
-        for package in catalogue.packages.iter().filter(|package| package.id > last_package) {
-            self.recent.insert(package.base, Recent::new(now));
-        }
+        }))))
     }
 
     fn unmade(&self, cause: &str) -> SourceError {
@@ -467,6 +476,9 @@ impl DatabaseWatch {
     }
 }
 
+/// What is new, if anything is; or a push is running, so that nothing was read.
+type Read = ControlFlow<Option<News>>;
+
 /// The result of reading all tables.
 struct ReadEverything {
     /// The database's clock, in Unix seconds.
@@ -487,61 +499,6 @@ fn left_for_later(
     let emptied = emptied.map(|base| (base, since.get(&base).copied().unwrap_or(now)));
     *since = emptied.filter(|(_, since)| now - *since < wait).collect();
     since.keys().copied().collect()
-}
-
-/// The highest number of a package.
-async fn last_package(connection: &mut MySqlConnection) -> Result<i64, sqlx::Error> {
-    let query = "SELECT CAST(COALESCE(MAX(ID), 0) AS SIGNED) FROM Packages";
-    sqlx::raw_sql(query).fetch_one(connection).await?.try_get(0)
-}
-
-/// Waits until nothing has been added for a while to packages with a higher number than `last`; returns whether it had to wait.
-async fn settled(connection: &mut MySqlConnection, last: Option<i64>) -> Result<bool, sqlx::Error> {
-    let last = match last {
-        Some(last) => last,
-        None => last_package(connection).await? - RECENT_PACKAGES,
-    };
-    let state = format!(
-        "SELECT CONCAT_WS(' ', \
-         (SELECT COUNT(*) FROM Packages WHERE ID > {last}), \
-         (SELECT COALESCE(MAX(ID), 0) FROM Packages), \
-         (SELECT COUNT(*) FROM PackageDepends WHERE PackageID > {last}), \
-         (SELECT COUNT(*) FROM PackageRelations WHERE PackageID > {last}), \
-         (SELECT COUNT(*) FROM PackageGroups WHERE PackageID > {last}), \
-         (SELECT COUNT(*) FROM PackageLicenses WHERE PackageID > {last}))"
-    );
-    let started_at = Instant::now();
-    let mut quiet = Quiet::default();
-    let mut has_waited = false;
-    loop {
-        let query = sqlx::raw_sql(AssertSqlSafe(state.clone()));
-        let state: String = query.fetch_one(&mut *connection).await?.try_get(0)?;
-        if quiet.is_settled(state, started_at.elapsed()) {
-            return Ok(has_waited);
-        }
-        has_waited = true;
-        sleep(QUIET_LOOK_INTERVAL).await;
-    }
-}
-
-/// What was seen of packages that are newer than the last read, and since when it has not changed.
-#[derive(Default)]
-struct Quiet {
-    state: String,
-    since: Duration,
-}
-
-impl Quiet {
-    /// Whether to read now, after seeing this `state` at this time. It begins with the number of new packages.
-    fn is_settled(&mut self, state: String, now: Duration) -> bool {
-        if state.starts_with("0 ") {
-            return true;
-        }
-        if self.state != state {
-            *self = Quiet { state, since: now };
-        }
-        now - self.since >= QUIET || now >= QUIET_WAIT_MAX
-    }
 }
 
 #[cfg(test)]

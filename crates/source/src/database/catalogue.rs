@@ -5,13 +5,12 @@
 //! are sent together.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use aur::fold;
-use futures_util::TryStreamExt;
+use sqlx::Row as _;
 use sqlx::mysql::MySqlRow;
-use sqlx::{AssertSqlSafe, Either, MySqlConnection, Row};
-use tokio::time::timeout;
+
+use super::transaction::Transaction;
 
 /// A statement that reads rows of some packages or bases.
 struct Select {
@@ -85,6 +84,17 @@ impl Select {
         let Select { rows, owner, end } = self;
         let some = move |numbers| format!("{rows}{owner}{}{end}", in_numbers(numbers));
         numbers.chunks(NUMBERS_MAX).map(some)
+    }
+
+    /// The statements that read the rows of the packages of these bases.
+    fn of_packages<'a>(&self, bases: &'a [i64]) -> impl Iterator<Item = String> + use<'a, '_> {
+        let Select { rows, owner, end } = self;
+        let some = move |bases| {
+            let packages =
+                format!("SELECT ID FROM Packages WHERE PackageBaseID{}", in_numbers(bases));
+            format!("{rows}{owner} IN ({packages}){end}")
+        };
+        bases.chunks(NUMBERS_MAX).map(some)
     }
 
     /// The statement that reads the rows of all packages with numbers from `first` to `last`.
@@ -331,38 +341,24 @@ impl Catalogue {
         }
     }
 
-    /// Reads these bases with their packages, in the transaction of the connection. The next row may take up to `stall`.
-    pub(super) async fn read(
-        connection: &mut MySqlConnection,
-        stall: Duration,
-        now: i64,
-        bases: &[i64],
-    ) -> Result<Catalogue, sqlx::Error> {
-        let mut catalogue = Catalogue::empty(now);
+    /// The statements that read these bases with their packages, each with the kind of its rows.
+    pub(super) fn statements(bases: &[i64]) -> impl Iterator<Item = (Kind, String)> {
         let packages = PACKAGES.of(bases).map(|statement| (Kind::Packages, statement));
-        let statements = packages.chain(of_bases(bases)).collect();
-        catalogue.take_all(connection, stall, statements).await?;
-        catalogue.packages.sort_by_key(|package| package.id);
-        let packages: Vec<i64> = catalogue.packages.iter().map(|package| package.id).collect();
         let parts = PARTS.into_iter().flat_map(|(kind, select)| {
-            select.of(&packages).map(move |statement| (kind, statement))
+            select.of_packages(bases).map(move |statement| (kind, statement))
         });
-        catalogue.take_all(connection, stall, parts.collect()).await?;
-        catalogue.sort();
-        Ok(catalogue)
+        packages.chain(of_bases(bases)).chain(parts)
     }
 
     /// Reads the first packages with numbers higher than `after`, and their bases; empty if there are no more.
     pub(super) async fn read_after(
-        connection: &mut MySqlConnection,
-        stall: Duration,
-        now: i64,
+        transaction: &mut Transaction<'_>,
         after: i64,
     ) -> Result<Catalogue, sqlx::Error> {
-        let mut catalogue = Catalogue::empty(now);
+        let mut catalogue = Catalogue::empty(transaction.begin().await?.now);
         let packages =
             format!("{} WHERE ID > {after} ORDER BY ID LIMIT {PACKAGES_AT_ONCE}", PACKAGES.rows);
-        catalogue.take_all(connection, stall, vec![(Kind::Packages, packages)]).await?;
+        catalogue.take_all(transaction, vec![(Kind::Packages, packages)]).await?;
         let (Some(first), Some(last)) = (catalogue.packages.first(), catalogue.packages.last())
         else {
             return Ok(catalogue);
@@ -373,27 +369,29 @@ impl Catalogue {
         bases.dedup();
         let parts = PARTS.into_iter().map(|(kind, select)| (kind, select.between(first, last)));
         let statements = parts.chain(of_bases(&bases)).collect();
-        catalogue.take_all(connection, stall, statements).await?;
+        catalogue.take_all(transaction, statements).await?;
         catalogue.sort();
         Ok(catalogue)
     }
 
-    fn sort(&mut self) {
+    /// Sorts what was taken, once all of it was.
+    pub(super) fn sort(&mut self) {
+        self.packages.sort_by_key(|package| package.id);
         self.package_lists.sort();
         self.base_lists.sort();
     }
 
     async fn take_all(
         &mut self,
-        connection: &mut MySqlConnection,
-        stall: Duration,
+        transaction: &mut Transaction<'_>,
         statements: Vec<(Kind, String)>,
     ) -> Result<(), sqlx::Error> {
         let (kinds, statements): (Vec<Kind>, Vec<String>) = statements.into_iter().unzip();
-        each(connection, &statements, stall, |at, row| self.take(kinds[at], row)).await
+        transaction.ask(&statements, |at, row| self.take(kinds[at], row)).await
     }
 
-    fn take(&mut self, kind: Kind, row: &MySqlRow) -> Result<(), sqlx::Error> {
+    /// Takes a row of a statement with this kind of rows.
+    pub(super) fn take(&mut self, kind: Kind, row: &MySqlRow) -> Result<(), sqlx::Error> {
         match kind {
             Kind::Bases => {
                 let base = Base {
@@ -441,7 +439,7 @@ impl Catalogue {
 
 /// The table of a row.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(super) enum Kind {
     Bases,
     Packages,
     /// Dependencies or relations: the list of the first type, and how many types there are.
@@ -474,46 +472,6 @@ fn of_bases(bases: &[i64]) -> impl Iterator<Item = (Kind, String)> {
     .flat_map(move |(kind, select)| select.of(bases).map(move |statement| (kind, statement)))
 }
 
-/// Begins a transaction that sees one state of all tables; returns the database's clock, in Unix seconds.
-pub(super) async fn begin(connection: &mut MySqlConnection) -> Result<i64, sqlx::Error> {
-    let begin = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY; \
-         SELECT CAST(UNIX_TIMESTAMP() AS SIGNED)";
-    sqlx::raw_sql(begin).fetch_one(&mut *connection).await?.try_get(0)
-}
-
-/// Ends it.
-pub(super) async fn end(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql("COMMIT").execute(&mut *connection).await.map(drop)
-}
-
-/// Sends statements together, and hands their rows to `take`, one after another, each with the place of its statement.
-pub(super) async fn each(
-    connection: &mut MySqlConnection,
-    statements: &[String],
-    stall: Duration,
-    mut take: impl FnMut(usize, &MySqlRow) -> Result<(), sqlx::Error>,
-) -> Result<(), sqlx::Error> {
-    if statements.is_empty() {
-        return Ok(());
-    }
-    // Made of constants and numbers.
-    let query = AssertSqlSafe(statements.join("; "));
-    let mut results = sqlx::raw_sql(query).fetch_many(connection);
-    let mut at = 0;
-    loop {
-        let next = timeout(stall, results.try_next()).await.map_err(|_| {
-            let query = statements.get(at).map_or("", String::as_str);
-            sqlx::Error::Protocol(format!("the next row took longer than {stall:?} in: {query}"))
-        })?;
-        match next? {
-            Some(Either::Right(row)) => take(at, &row)?,
-            // The end of a statement's rows.
-            Some(Either::Left(_)) => at += 1,
-            None => return Ok(()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -527,6 +485,10 @@ mod tests {
         );
         assert_eq!(REQUESTS.of(&[7; 501]).count(), 2);
         assert_eq!(REQUESTS.of(&[]).count(), 0);
+        let of_packages: Vec<String> = GROUPS.of_packages(&[1, 20]).collect();
+        assert!(of_packages[0].ends_with(
+            " WHERE p.PackageID IN (SELECT ID FROM Packages WHERE PackageBaseID IN (1,20)) ORDER BY p.PackageID, p.GroupID"
+        ));
         let between = LICENSES.between(3, 9);
         assert!(
             between

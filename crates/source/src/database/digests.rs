@@ -6,18 +6,22 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
-use std::time::Duration;
 
-use sqlx::{MySqlConnection, Row as _};
+use sqlx::Row as _;
+use sqlx::mysql::MySqlRow;
 
-use super::catalogue::{Catalogue, NUMBERS_MAX, ROW_COUNTS, each, in_numbers};
+use super::catalogue::{Catalogue, Kind, NUMBERS_MAX, ROW_COUNTS, in_numbers};
 use super::gate::Tables;
+use super::transaction::Transaction;
 
 /// How many neighbouring numbers share a sum: more and more exact ones are asked for.
 const GROUPS: [i64; 3] = [4096, 64, 1];
 
 /// If more sums differ than this, the more exact ones are asked for of all numbers at once.
 const RANGES_MAX: usize = 64;
+
+/// If more sums are new or gone than this, all are sorted; fewer are put in their places, one by one.
+const MOVES_MAX: usize = 16;
 
 /// The rows that belong to packages: table, and a row of it. They have no sums that are held, since aurweb never changes them on their own.
 const PARTS: [(&str, &str); 4] = [
@@ -100,7 +104,7 @@ fn sum(row: &str) -> String {
 }
 
 impl Rows {
-    /// The sums of each `size` neighbours, only those in `range`, if it is given.
+    /// The sums of each `size` neighbours, only those in `range`, if it is given, without the `SELECT`.
     fn sums(&self, size: i64, range: Option<&Range<i64>>) -> String {
         let Rows { table, owner, condition, .. } = self;
         let group = if size == 1 { (*owner).to_owned() } else { format!("{owner} DIV {size}") };
@@ -108,21 +112,25 @@ impl Rows {
             format!(" AND {owner} >= {} AND {owner} < {}", range.start, range.end)
         });
         format!(
-            "SELECT CAST({group} AS SIGNED), {} FROM {table} WHERE {condition}{range} GROUP BY {group} ORDER BY NULL",
+            "CAST({group} AS SIGNED), {} FROM {table} WHERE {condition}{range} GROUP BY {group} ORDER BY NULL",
             sum(self.row)
         )
     }
 
-    /// The sums of these owners.
+    /// The sums of these owners, without the `SELECT`.
     fn some_sums(&self, owners: &[i64]) -> String {
         let Rows { table, owner, condition, .. } = self;
         let (sum, numbers) = (sum(self.row), in_numbers(owners));
         format!(
-            "SELECT CAST({owner} AS SIGNED), {sum} FROM {table} WHERE {condition} AND {owner}{numbers} \
+            "CAST({owner} AS SIGNED), {sum} FROM {table} WHERE {condition} AND {owner}{numbers} \
              GROUP BY {owner} ORDER BY NULL"
         )
     }
 }
+
+/// A question for rows of two numbers: the place of the list that they belong to, and a statement without its `SELECT`, so that
+/// several can be asked [`together`].
+type Asked = (usize, String);
 
 /// The sums of some owners; `None` for those without rows.
 type Changed = BTreeMap<i64, Option<i64>>;
@@ -154,34 +162,58 @@ impl Sums {
     }
 
     fn of(&self, owner: i64) -> Option<i64> {
-        let at = self.sums.binary_search_by_key(&owner, |(owner, _)| *owner).ok()?;
-        Some(self.sums[at].1)
+        self.place(owner).ok().map(|at| self.sums[at].1)
     }
 
     fn set(&mut self, changed: &Changed) {
-        let (mut new, mut is_gone) = (Vec::new(), false);
+        let (mut new, mut gone) = (Vec::new(), 0);
         for (owner, sum) in changed {
-            match (self.sums.binary_search_by_key(owner, |(owner, _)| *owner), sum) {
-                (Ok(at), Some(sum)) => {
-                    let before = std::mem::replace(&mut self.sums[at].1, *sum);
-                    let group = owner.div_euclid(GROUPS[0]);
-                    if let Ok(at) = self.groups.binary_search_by_key(&group, |(group, _)| *group) {
-                        let total = &mut self.groups[at].1;
-                        *total = total.wrapping_add(sum.wrapping_sub(before));
-                    }
-                }
+            match (self.place(*owner), sum) {
+                (Ok(at), Some(sum)) => self.sums[at].1 = *sum,
                 (Err(_), Some(sum)) => new.push((*owner, *sum)),
-                (Ok(_), None) => is_gone = true,
+                (Ok(_), None) => gone += 1,
                 (Err(_), None) => {}
             }
         }
-        if is_gone {
+        if gone + new.len() > MOVES_MAX {
             self.sums.retain(|(owner, _)| changed.get(owner) != Some(&None));
-        }
-        if is_gone || !new.is_empty() {
             self.sums.extend(new);
             self.sums.sort();
             self.groups = grouped(&self.sums, GROUPS[0], None);
+            return;
+        }
+        for (owner, sum) in new {
+            let at = self.sums.partition_point(|(other, _)| *other < owner);
+            self.sums.insert(at, (owner, sum));
+        }
+        if gone > 0 {
+            for owner in changed.iter().filter(|(_, sum)| sum.is_none()).map(|(owner, _)| *owner) {
+                if let Ok(at) = self.place(owner) {
+                    self.sums.remove(at);
+                }
+            }
+        }
+        let groups: BTreeSet<i64> =
+            changed.keys().map(|owner| owner.div_euclid(GROUPS[0])).collect();
+        for group in groups {
+            self.group_again(group);
+        }
+    }
+
+    /// The place of the sum of `owner`, or that where it would be.
+    fn place(&self, owner: i64) -> Result<usize, usize> {
+        self.sums.binary_search_by_key(&owner, |(owner, _)| *owner)
+    }
+
+    /// Adds up one of the largest groups again.
+    fn group_again(&mut self, group: i64) {
+        let range = group * GROUPS[0]..(group + 1) * GROUPS[0];
+        let total = grouped(&self.sums, GROUPS[0], Some(&[range])).pop();
+        match (self.groups.binary_search_by_key(&group, |(group, _)| *group), total) {
+            (Ok(at), Some(total)) => self.groups[at] = total,
+            (Ok(at), None) => drop(self.groups.remove(at)),
+            (Err(at), Some(total)) => self.groups.insert(at, total),
+            (Err(_), None) => {}
         }
     }
 }
@@ -252,28 +284,56 @@ pub(super) struct Difference {
     /// The sums of the users that these bases name, if their table was not compared.
     users: BTreeMap<i64, i64>,
     decayed_at: Option<i64>,
+    /// The sum of what belongs to the packages of each of the bases that were asked about, of those that have any of it.
+    parts: BTreeMap<i64, i64>,
 }
 
 impl Difference {
-    /// Notes the sums of the differing bases in the tables that were not compared, in the transaction in which these bases are
-    /// read.
+    /// The sum of what belongs to the packages of a base that was asked about.
+    pub(super) fn parts_of(&self, base: i64) -> i64 {
+        self.parts.get(&base).copied().unwrap_or_default()
+    }
+
+    /// Reads the differing bases, and the sums of their rows in the tables that were not `compared`; where a push may have changed
+    /// them, also those of what belongs to their packages. Ends the transaction.
+    pub(super) async fn read(
+        &mut self,
+        mut transaction: Transaction<'_>,
+        compared: Tables,
+    ) -> Result<Catalogue, sqlx::Error> {
+        let mut part = Catalogue::empty(transaction.begin().await?.now);
+        let bases: Vec<i64> = self.bases.iter().copied().collect();
+        let mut asked = self.beside(compared);
+        if compared.have_pushes() {
+            self.parts.retain(|base, _| !self.bases.contains(base));
+            asked.extend(sums_of_parts(&bases));
+        }
+        let sums = together(asked);
+        let (kinds, of_rows): (Vec<Kind>, Vec<String>) = Catalogue::statements(&bases).unzip();
+        let places = sums.as_slice().len();
+        let statements: Vec<String> = sums.into_iter().chain(of_rows).collect();
+        let take = |at: usize, row: &MySqlRow| match at.checked_sub(places) {
+            None => self.take_beside(row),
+            Some(at) => part.take(kinds[at], row),
+        };
+        transaction.end(&statements, take).await?;
+        part.sort();
+        Ok(part)
+    }
+
+    /// Asks for the sums of the differing bases in the tables that were not `compared`.
     ///
     /// The bases are read with their rows in all tables. Such a table may change after the tables to compare were chosen, and
     /// change back before it is compared. Without these sums it would then never differ, and the state in between would be
     /// served on.
-    pub(super) async fn see_beside(
-        &mut self,
-        connection: &mut MySqlConnection,
-        stall: Duration,
-        compared: Tables,
-    ) -> Result<(), sqlx::Error> {
+    fn beside(&mut self, compared: Tables) -> Vec<Asked> {
         let bases: Vec<i64> = self.bases.iter().copied().collect();
-        let mut statements: Vec<(usize, String)> = Vec::new();
+        let mut asked: Vec<Asked> = Vec::new();
         for (at, rows) in ROWS.iter().enumerate().filter(|(_, rows)| !compared.has(rows.table)) {
             for bases in bases.chunks(NUMBERS_MAX) {
                 match at {
-                    USERS => statements.extend(named_users(bases).map(|query| (at, query))),
-                    _ => statements.push((at, rows.some_sums(bases))),
+                    USERS => asked.extend(named_users(bases).map(|query| (at, query))),
+                    _ => asked.push((at, rows.some_sums(bases))),
                 }
             }
             if at != USERS {
@@ -281,37 +341,42 @@ impl Difference {
                 self.beside.insert(at, none.collect());
             }
         }
-        let (of, statements): (Vec<usize>, Vec<String>) = statements.into_iter().unzip();
-        each(connection, &statements, stall, |at, row| {
-            let (owner, sum) = (row.try_get(0)?, row.try_get(1)?);
-            match self.beside.get_mut(&of[at]) {
-                Some(beside) => drop(beside.insert(owner, Some(sum))),
-                None => drop(self.users.insert(owner, sum)),
-            }
-            Ok(())
-        })
-        .await
+        asked
+    }
+
+    /// Takes a row of one of these.
+    fn take_beside(&mut self, row: &MySqlRow) -> Result<(), sqlx::Error> {
+        let (at, owner, sum) = place_and_pair(row)?;
+        match self.beside.get_mut(&at) {
+            Some(beside) => drop(beside.insert(owner, Some(sum))),
+            None if at == USERS => drop(self.users.insert(owner, sum)),
+            None => add_parts(&mut self.parts, at, owner, sum),
+        }
+        Ok(())
     }
 }
 
 impl Held {
-    /// Sees everything, in the transaction in which all tables are read; `now` is its time.
-    pub(super) async fn see(
-        connection: &mut MySqlConnection,
-        stall: Duration,
-        now: i64,
-    ) -> Result<Held, sqlx::Error> {
-        let statements = ROWS.iter().enumerate().map(|(at, rows)| (at, rows.sums(1, None)));
+    /// Sees everything, in the transaction in which all tables are read.
+    pub(super) async fn see(transaction: &mut Transaction<'_>) -> Result<Held, sqlx::Error> {
+        let now = transaction.begin().await?.now;
+        // They are many: one by one, the server sends them as it finds them.
+        let statements = ROWS.iter().map(|rows| format!("SELECT {}", rows.sums(1, None)));
         let mut sums: [Vec<(i64, i64)>; ROWS.len()] = Default::default();
-        pairs_of(connection, statements.collect(), stall, &mut sums).await?;
+        let take = |at: usize, row: &MySqlRow| {
+            sums[at].push((row.try_get(0)?, row.try_get(1)?));
+            Ok(())
+        };
+        transaction.ask(&statements.collect::<Vec<_>>(), take).await?;
         let sums = sums.map(Sums::new);
         let mut names = Names::default();
         let query = "SELECT CAST(ID AS SIGNED), Name FROM PackageBases ORDER BY ID".to_owned();
-        each(connection, &[query], stall, |_, row| {
-            names.push(row.try_get(0)?, row.try_get(1)?);
-            Ok(())
-        })
-        .await?;
+        transaction
+            .ask(&[query], |_, row| {
+                names.push(row.try_get(0)?, row.try_get(1)?);
+                Ok(())
+            })
+            .await?;
         names.text.shrink_to_fit();
         names.ends.shrink_to_fit();
         Ok(Held { sums, names, rows: [0; ROW_COUNTS], decayed_at: now })
@@ -330,65 +395,71 @@ impl Held {
         names.filter_map(|(base, _)| self.name(*base)).map(str::to_owned).collect()
     }
 
-    /// The bases that differ in these tables. With `now`, the database's clock, also those whose popularity has decayed since.
+    /// The bases that differ in these tables; if `is_due`, also those whose popularity has decayed since it was looked at. Also
+    /// asks what belongs to the packages of the `recent` bases.
     pub(super) async fn compare(
         &self,
-        connection: &mut MySqlConnection,
-        stall: Duration,
+        transaction: &mut Transaction<'_>,
         tables: Tables,
-        now: Option<i64>,
+        recent: &[i64],
+        is_due: bool,
     ) -> Result<Difference, sqlx::Error> {
-        let mut difference = Difference { decayed_at: now, ..Difference::default() };
-        for Comparing { at, differ, .. } in self.changed(connection, stall, tables).await? {
+        let (changed, parts) = self.changed(transaction, tables, recent).await?;
+        let mut difference = Difference { parts, ..Difference::default() };
+        for Comparing { at, differ, .. } in changed {
             let changed: Changed = differ.into_iter().collect();
             let owners: Vec<i64> = changed.keys().copied().collect();
             match at {
                 USERS => {
                     let naming: Vec<String> =
                         owners.chunks(NUMBERS_MAX).flat_map(bases_naming).collect();
-                    let bases = pairs(connection, &naming, stall).await?;
+                    let bases = pairs(transaction, naming).await?;
                     difference.bases.extend(bases.into_iter().map(|(base, _)| base));
                 }
                 _ => difference.bases.extend(owners),
             }
             difference.sums.push((at, changed));
         }
-        if let Some(now) = now {
-            let then = self.decayed_at;
-            let query = format!(
-                "SELECT CAST(ID AS SIGNED), 0 FROM PackageBases WHERE Popularity > 0 AND \
-                 ({now} - CAST(UNIX_TIMESTAMP(PopularityUpdated) AS SIGNED)) DIV 86400 <> \
-                 ({then} - CAST(UNIX_TIMESTAMP(PopularityUpdated) AS SIGNED)) DIV 86400"
-            );
-            let bases = pairs(connection, &[query], stall).await?;
+        if is_due {
+            let (now, then) = (transaction.begin().await?.now, self.decayed_at);
+            let bases = pairs(transaction, vec![decayed(now, then)]).await?;
             difference.bases.extend(bases.into_iter().map(|(base, _)| base));
+            difference.decayed_at = Some(now);
         }
         Ok(difference)
     }
 
     /// Which owners have other sums in these tables than those that are held, and which: none, if they have no rows. The tables are
-    /// asked together, so that the server is asked three times at most.
+    /// asked together, so that the server is asked three times at most; the first time also for the sums of what belongs to the
+    /// packages of the `recent` bases.
     async fn changed(
         &self,
-        connection: &mut MySqlConnection,
-        stall: Duration,
+        transaction: &mut Transaction<'_>,
         tables: Tables,
-    ) -> Result<Vec<Comparing>, sqlx::Error> {
+        recent: &[i64],
+    ) -> Result<(Vec<Comparing>, BTreeMap<i64, i64>), sqlx::Error> {
         let compared = (0..ROWS.len()).filter(|&at| tables.has(ROWS[at].table));
         let mut comparing: Vec<Comparing> =
             compared.map(|at| Comparing { at, ranges: None, differ: Vec::new() }).collect();
+        let mut parts = BTreeMap::new();
         for size in GROUPS {
-            let mut statements = Vec::new();
+            let mut asked: Vec<Asked> = Vec::new();
             for Comparing { at, ranges, .. } in &comparing {
                 match ranges {
-                    None => statements.push((*at, ROWS[*at].sums(size, None))),
-                    Some(ranges) => statements.extend(
+                    None => asked.push((*at, ROWS[*at].sums(size, None))),
+                    Some(ranges) => asked.extend(
                         ranges.iter().map(|range| (*at, ROWS[*at].sums(size, Some(range)))),
                     ),
                 }
             }
-            let mut found: [Vec<(i64, i64)>; ROWS.len()] = Default::default();
-            pairs_of(connection, statements, stall, &mut found).await?;
+            if size == GROUPS[0] {
+                asked.extend(sums_of_parts(recent));
+            }
+            let mut found: [Vec<(i64, i64)>; ROWS.len() + PARTS.len()] = Default::default();
+            pairs_of(transaction, asked, &mut found).await?;
+            for (at, found) in found.iter().enumerate().skip(ROWS.len()) {
+                found.iter().for_each(|(base, sum)| add_parts(&mut parts, at, *base, *sum));
+            }
             for Comparing { at, ranges, differ } in &mut comparing {
                 let (sums, found) = (&self.sums[*at], &mut found[*at]);
                 found.sort_unstable();
@@ -401,7 +472,7 @@ impl Held {
             }
             comparing.retain(|comparing| !comparing.differ.is_empty());
         }
-        Ok(comparing)
+        Ok((comparing, parts))
     }
 
     /// Whether the base had a package at the last read.
@@ -453,34 +524,36 @@ impl Held {
     }
 }
 
-/// The sum of what belongs to the packages of each of these bases, of those that have any of it.
-pub(super) async fn sums_of_parts(
-    connection: &mut MySqlConnection,
-    stall: Duration,
-    bases: &[i64],
-) -> Result<BTreeMap<i64, i64>, sqlx::Error> {
-    let mut statements = Vec::new();
-    for (at, (table, row)) in PARTS.into_iter().enumerate() {
-        for bases in bases.chunks(NUMBERS_MAX) {
-            let (sum, numbers) = (sum(row), in_numbers(bases));
+/// Asks for the sums of what belongs to the packages of these bases, with places after those of [`ROWS`].
+fn sums_of_parts(bases: &[i64]) -> impl Iterator<Item = Asked> {
+    PARTS.into_iter().enumerate().flat_map(move |(at, (table, row))| {
+        let sum = sum(row);
+        bases.chunks(NUMBERS_MAX).map(move |bases| {
+            let numbers = in_numbers(bases);
             let query = format!(
-                "SELECT CAST(p.PackageBaseID AS SIGNED), {sum} FROM Packages p JOIN {table} t ON t.PackageID = p.ID \
+                "CAST(p.PackageBaseID AS SIGNED), {sum} FROM Packages p JOIN {table} t ON t.PackageID = p.ID \
                  WHERE p.PackageBaseID{numbers} GROUP BY p.PackageBaseID ORDER BY NULL"
             );
-            statements.push((at, query));
-        }
-    }
-    let mut found: [Vec<(i64, i64)>; PARTS.len()] = Default::default();
-    pairs_of(connection, statements, stall, &mut found).await?;
-    let mut sums: BTreeMap<i64, i64> = BTreeMap::new();
+            (ROWS.len() + at, query)
+        })
+    })
+}
+
+/// Adds the sum of what belongs to the packages of a base in one table, which has this place.
+fn add_parts(parts: &mut BTreeMap<i64, i64>, at: usize, base: i64, sum: i64) {
     // A row of one table is no row of another.
-    for (factor, found) in [1, 3, 5, 7].into_iter().zip(found) {
-        for (base, sum) in found {
-            let total = sums.entry(base).or_default();
-            *total = total.wrapping_add(sum.wrapping_mul(factor));
-        }
-    }
-    Ok(sums)
+    let factor = 2 * (at - ROWS.len()) as i64 + 1;
+    let total = parts.entry(base).or_default();
+    *total = total.wrapping_add(sum.wrapping_mul(factor));
+}
+
+/// The bases whose popularity has decayed between two times, in Unix seconds, without the `SELECT`.
+fn decayed(now: i64, then: i64) -> String {
+    format!(
+        "CAST(ID AS SIGNED), 0 FROM PackageBases WHERE Popularity > 0 AND \
+         ({now} - CAST(UNIX_TIMESTAMP(PopularityUpdated) AS SIGNED)) DIV 86400 <> \
+         ({then} - CAST(UNIX_TIMESTAMP(PopularityUpdated) AS SIGNED)) DIV 86400"
+    )
 }
 
 /// The keys whose values differ, with the values that they have now, if any. Both are in the order of their keys.
@@ -501,7 +574,7 @@ fn different(before: &[(i64, i64)], now: &[(i64, i64)]) -> Vec<(i64, Option<i64>
 fn bases_naming(users: &[i64]) -> impl Iterator<Item = String> {
     NAMED_USERS.into_iter().map(move |(base, table, user)| {
         let numbers = in_numbers(users);
-        format!("SELECT CAST({base} AS SIGNED), 0 FROM {table} WHERE {user}{numbers}")
+        format!("CAST({base} AS SIGNED), 0 FROM {table} WHERE {user}{numbers}")
     })
 }
 
@@ -510,38 +583,48 @@ fn named_users(bases: &[i64]) -> impl Iterator<Item = String> {
     NAMED_USERS.into_iter().map(move |(base, table, user)| {
         let (sum, numbers) = (sum("u.ID, u.Username"), in_numbers(bases));
         format!(
-            "SELECT CAST(u.ID AS SIGNED), {sum} FROM (SELECT DISTINCT {user} AS ID FROM {table} WHERE {base}{numbers}) n \
+            "CAST(u.ID AS SIGNED), {sum} FROM (SELECT DISTINCT {user} AS ID FROM {table} WHERE {base}{numbers}) n \
              JOIN Users u ON u.ID = n.ID GROUP BY u.ID ORDER BY NULL"
         )
     })
 }
 
-/// Rows of two numbers.
+/// The rows of all of these statements, which come without their `SELECT`.
 async fn pairs(
-    connection: &mut MySqlConnection,
-    statements: &[String],
-    stall: Duration,
+    transaction: &mut Transaction<'_>,
+    statements: Vec<String>,
 ) -> Result<Vec<(i64, i64)>, sqlx::Error> {
-    let statements = statements.iter().map(|statement| (0, statement.clone())).collect();
+    let asked = statements.into_iter().map(|statement| (0, statement)).collect();
     let mut pairs = [Vec::new()];
-    pairs_of(connection, statements, stall, &mut pairs).await?;
+    pairs_of(transaction, asked, &mut pairs).await?;
     let [pairs] = pairs;
     Ok(pairs)
 }
 
-/// Adds the rows of two numbers of each statement to the list at the place that comes with it.
+/// Asks for all of these together, and adds their rows to the lists in their places.
 async fn pairs_of(
-    connection: &mut MySqlConnection,
-    statements: Vec<(usize, String)>,
-    stall: Duration,
+    transaction: &mut Transaction<'_>,
+    asked: Vec<Asked>,
     lists: &mut [Vec<(i64, i64)>],
 ) -> Result<(), sqlx::Error> {
-    let (places, statements): (Vec<usize>, Vec<String>) = statements.into_iter().unzip();
-    each(connection, &statements, stall, |at, row| {
-        lists[places[at]].push((row.try_get(0)?, row.try_get(1)?));
+    let take = |_: usize, row: &MySqlRow| {
+        let (at, first, second) = place_and_pair(row)?;
+        lists[at].push((first, second));
         Ok(())
-    })
-    .await
+    };
+    transaction.ask(together(asked).as_slice(), take).await
+}
+
+/// One statement for all of these; none if there are none.
+fn together(asked: Vec<Asked>) -> Option<String> {
+    let all = asked.into_iter().map(|(at, rows)| format!("(SELECT {at}, {rows})"));
+    all.reduce(|all, rows| all + " UNION ALL " + &rows)
+}
+
+/// What is in a row of [`together`].
+fn place_and_pair(row: &MySqlRow) -> Result<(usize, i64, i64), sqlx::Error> {
+    let at: i64 = row.try_get(0)?;
+    Ok((at.unsigned_abs() as usize, row.try_get(1)?, row.try_get(2)?))
 }
 
 #[cfg(test)]

@@ -14,10 +14,9 @@
 
 use std::time::Duration;
 
-use sqlx::{MySqlConnection, Row as _};
+use sqlx::mysql::MySqlRow;
+use sqlx::{AssertSqlSafe, MySqlConnection, Row as _};
 use tokio::time::Instant;
-
-use super::catalogue::each;
 
 /// The shortest time between two reads for one move.
 const AGAIN_MIN: Duration = Duration::from_millis(250);
@@ -46,19 +45,22 @@ const NAMES: [&str; 12] = [
     "PackageRequests",
 ];
 
-const LOG_POSITION: &str = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS \
-     WHERE VARIABLE_NAME = 'INNODB_LSN_CURRENT'";
+/// The number of commits of all connections, and the position of the log. Together they cost the server as much as one. Like the
+/// next ones, this is an expression, so that one statement can ask for several of them.
+const POSITION: &str = "(SELECT GROUP_CONCAT(VARIABLE_VALUE ORDER BY VARIABLE_NAME SEPARATOR ' ') \
+     FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME IN ('HANDLER_COMMIT', 'INNODB_LSN_CURRENT'))";
 
-/// The number of commits of all other connections.
-const COMMITS: &str = "SELECT CAST((SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS \
-     WHERE VARIABLE_NAME = 'HANDLER_COMMIT') - (SELECT VARIABLE_VALUE FROM information_schema.SESSION_STATUS \
-     WHERE VARIABLE_NAME = 'HANDLER_COMMIT') AS SIGNED)";
+/// The number of commits of this connection.
+const OWN_COMMITS: &str = "(SELECT CAST(VARIABLE_VALUE AS SIGNED) \
+     FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME = 'HANDLER_COMMIT')";
 
 /// All tables with their values, in one text: if it is the same as before, nothing has to be done.
-const TIMES: &str = "SELECT GROUP_CONCAT(TABLE_NAME, '=', COALESCE(CONCAT_WS(' ', CREATE_TIME, UPDATE_TIME), '') SEPARATOR ';') \
-     FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()";
-const COUNTS: &str = "SELECT GROUP_CONCAT(TABLE_NAME, '=', ROWS_CHANGED SEPARATOR ';') \
-     FROM information_schema.TABLE_STATISTICS WHERE TABLE_SCHEMA = DATABASE()";
+const TIMES: &str = "(SELECT GROUP_CONCAT(TABLE_NAME, '=', COALESCE(CONCAT_WS(' ', CREATE_TIME, UPDATE_TIME), '') SEPARATOR ';') \
+     FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE())";
+const COUNTS: &str = "(SELECT GROUP_CONCAT(TABLE_NAME, '=', ROWS_CHANGED SEPARATOR ';') \
+     FROM information_schema.TABLE_STATISTICS WHERE TABLE_SCHEMA = DATABASE())";
+/// In place of what is not asked for.
+const NOTHING: &str = "NULL";
 
 /// Makes sure that these texts are not cut, whatever the server's settings are.
 pub(super) const SESSION: &str = "SET SESSION group_concat_max_len = 1000000";
@@ -69,6 +71,13 @@ pub(super) struct Tables(u16);
 
 impl Tables {
     pub(super) const ALL: Tables = Tables((1 << NAMES.len()) - 1);
+
+    /// Those that a push changes.
+    pub(super) fn of_pushes() -> Tables {
+        Tables::of(|at| {
+            NAMES[at] == "PackageBases" || NAMES[at] == "Packages" || is_part(NAMES[at])
+        })
+    }
 
     pub(super) fn has(self, name: &str) -> bool {
         NAMES.iter().position(|other| *other == name).is_some_and(|at| self.0 >> at & 1 == 1)
@@ -84,16 +93,24 @@ impl Tables {
         Tables(self.0 | others.0)
     }
 
+    /// Whether a push may have changed one of these tables.
+    pub(super) fn have_pushes(self) -> bool {
+        self.has("Packages") || self.has_parts()
+    }
+
     /// Whether one of these tables has parts of packages.
     pub(super) fn has_parts(self) -> bool {
-        ["PackageDepends", "PackageRelations", "PackageGroups", "PackageLicenses"]
-            .iter()
-            .any(|name| self.has(name))
+        NAMES.into_iter().any(|name| is_part(name) && self.has(name))
     }
 
     fn of(is_in: impl Fn(usize) -> bool) -> Tables {
         Tables((0..NAMES.len()).filter(|&at| is_in(at)).fold(0, |tables, at| tables | 1 << at))
     }
+}
+
+/// Whether the table with this name has parts of packages.
+fn is_part(name: &str) -> bool {
+    ["PackageDepends", "PackageRelations", "PackageGroups", "PackageLicenses"].contains(&name)
 }
 
 /// A value for each table; empty if the table has none.
@@ -125,6 +142,28 @@ impl Values {
     }
 }
 
+/// How far the database is.
+#[derive(Clone, Debug, Default)]
+struct Position {
+    /// What [`POSITION`] says; `None` if it is not known.
+    text: Option<String>,
+    /// The number of commits of this connection; `None` if it is not known.
+    own: Option<i64>,
+}
+
+impl Position {
+    /// The number of commits of all connections.
+    fn commits(&self) -> Option<i64> {
+        let (commits, _) = self.text.as_ref()?.split_once(' ')?;
+        commits.parse().ok()
+    }
+
+    /// The number of commits of all other connections.
+    fn others(&self) -> Option<i64> {
+        Some(self.commits()? - self.own?)
+    }
+}
+
 /// The values that were seen last.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
@@ -134,21 +173,31 @@ pub(super) struct Gate {
     moved_at: [Option<Instant>; NAMES.len()],
     /// Tables that have moved and were not looked at since.
     unseen: Tables,
-    log: Option<String>,
-    commits: Option<i64>,
+    position: Position,
+    /// The number of commits of other connections.
+    others: Option<i64>,
     read_at: Option<Instant>,
     /// Something was committed since the last read.
     is_open: bool,
 }
 
 impl Gate {
-    /// Notes that these tables are read from now on.
-    pub(super) fn reading(&mut self, tables: Tables) {
+    /// Notes that these tables are read by a transaction that has begun after what was `looked` at.
+    pub(super) fn reading(&mut self, tables: Tables, looked: Looked) {
         let now = Instant::now();
         self.read_at = Some(now);
+        let Looked { counts, times, position } = looked;
+        self.note_counts(counts, now);
+        self.note_times(times, now);
         self.unseen = Tables(self.unseen.0 & !tables.0);
+        self.take(position);
         // A commit may also have changed another table that moved recently.
         self.is_open &= self.moved_within(AGAIN_MAX, now).0 & !tables.0 != 0;
+    }
+
+    /// Notes that this connection has read something, which counts as a commit.
+    pub(super) fn has_committed(&mut self) {
+        self.position.own = None;
     }
 
     /// The tables that should be looked at now; `None` if none should.
@@ -159,31 +208,28 @@ impl Gate {
         let (is_first, was_counting) = (self.asked_times_at.is_none(), self.counts.has_any());
         let is_warm = self.last_move().is_some_and(|at| at.elapsed() <= AGAIN_MAX);
         let is_time = self.asked_times_at.is_none_or(|at| at.elapsed() >= TIMES_INTERVAL);
-        let mut statements = vec![COUNTS];
-        if is_warm || is_time || !was_counting {
-            statements.push(TIMES);
-        }
-        if is_warm {
-            statements.push(LOG_POSITION);
-        }
-        let mut texts = texts(connection, &statements).await?.into_iter();
-        let mut moved = self.counts.take(texts.next().flatten().unwrap_or_default());
-        let mut times = texts.next();
-        let mut log = texts.next();
-        if times.is_none() && (moved != Tables::default() || !self.counts.has_any()) {
-            times = self::texts(connection, &[TIMES]).await?.into_iter().next();
+        let asks_times = is_warm || is_time || !was_counting;
+        let looking = ask(
+            connection,
+            [
+                COUNTS,
+                if asks_times { TIMES } else { NOTHING },
+                if is_warm { POSITION } else { NOTHING },
+                // This connection has read something since.
+                if is_warm && self.position.own.is_none() { OWN_COMMITS } else { NOTHING },
+            ],
+        );
+        let Looked { counts, times, mut position } = looking.await?;
+        let has_moved = self.note_counts(counts, Instant::now());
+        if asks_times {
+            self.note_times(times, Instant::now());
+        } else if has_moved || !self.counts.has_any() {
+            let times = ask(connection, [NOTHING, TIMES, NOTHING, NOTHING]).await?.times;
+            self.note_times(times, Instant::now());
         }
         let now = Instant::now();
-        if let Some(times) = times {
-            moved.0 |= self.times.take(times.unwrap_or_default()).0;
-            self.asked_times_at = Some(now);
-        }
         let is_blind =
             !self.counts.has_any() && !self.times.values.iter().any(|time| says_when(time));
-        for at in (0..NAMES.len()).filter(|at| moved.0 >> at & 1 == 1) {
-            self.moved_at[at] = Some(now);
-        }
-        self.unseen.0 |= moved.0;
         if is_first {
             // Values that are not available never move, so only the log tells of changes in these tables.
             self.moved_at = [Some(now); NAMES.len()];
@@ -192,14 +238,17 @@ impl Gate {
         let (Some(moved_at), Some(read_at)) = (self.last_move(), self.read_at) else {
             return Ok(Some(Tables::ALL));
         };
-        if moved != Tables::default() || is_blind || now - moved_at <= AGAIN_MAX {
-            if log.is_none() {
-                log = self::texts(connection, &[LOG_POSITION]).await?.into_iter().next();
-            }
-            self.ask_for_commits(connection, log.flatten()).await?;
-        }
         if self.unseen != Tables::default() {
+            // They are read now, from a position that is asked for then.
             return Ok(Some(Tables(self.unseen.0 | self.moved_within(TIMES_RESOLUTION, now).0)));
+        }
+        if is_blind || now - moved_at <= AGAIN_MAX {
+            if !is_warm {
+                let asking = ask(connection, [NOTHING, NOTHING, POSITION, OWN_COMMITS]);
+                position = asking.await?.position;
+            }
+            position.own = position.own.or(self.position.own);
+            self.take(position);
         }
         if self.is_open && is_blind && now - read_at >= BLIND_INTERVAL {
             return Ok(Some(Tables::ALL));
@@ -208,6 +257,27 @@ impl Gate {
             return Ok(Some(self.moved_within(AGAIN_MAX, now)));
         }
         Ok(None)
+    }
+
+    /// Notes these values of [`COUNTS`]; returns whether a table has moved.
+    fn note_counts(&mut self, counts: Option<String>, now: Instant) -> bool {
+        let moved = self.counts.take(counts.unwrap_or_default());
+        self.note_moved(moved, now);
+        moved != Tables::default()
+    }
+
+    /// Notes these values of [`TIMES`].
+    fn note_times(&mut self, times: Option<String>, now: Instant) {
+        let moved = self.times.take(times.unwrap_or_default());
+        self.note_moved(moved, now);
+        self.asked_times_at = Some(now);
+    }
+
+    fn note_moved(&mut self, moved: Tables, now: Instant) {
+        for at in (0..NAMES.len()).filter(|at| moved.0 >> at & 1 == 1) {
+            self.moved_at[at] = Some(now);
+        }
+        self.unseen.0 |= moved.0;
     }
 
     /// The tables that have moved within this time.
@@ -220,38 +290,51 @@ impl Gate {
         self.moved_at.iter().flatten().max().copied()
     }
 
-    /// If the `log` has moved, notes whether there was a commit: the log also moves for other reasons, such as the server's own
-    /// maintenance.
-    async fn ask_for_commits(
-        &mut self,
-        connection: &mut MySqlConnection,
-        log: Option<String>,
-    ) -> Result<(), sqlx::Error> {
-        if log.is_some() && log == self.log {
-            return Ok(());
+    /// Notes how far the database is, and whether another connection has committed since the position before: the log also moves for
+    /// other reasons, such as the server's own maintenance, and the number of commits by this connection's own.
+    fn take(&mut self, position: Position) {
+        if position.commits().is_none() || position.commits() != self.position.commits() {
+            let others = position.others();
+            self.is_open |= others.is_none() || others != self.others;
+            self.others = others;
         }
-        self.log = log;
-        let commits = sqlx::raw_sql(COMMITS).fetch_one(&mut *connection).await?;
-        let commits: Option<i64> = commits.try_get(0)?;
-        self.is_open |= commits.is_none() || commits != self.commits;
-        self.commits = commits;
-        Ok(())
+        self.position = position;
     }
 }
 
-/// The results of statements that return one text each, or none.
-async fn texts(
+/// What one look has found; nothing in place of what was not asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Looked {
+    counts: Option<String>,
+    times: Option<String>,
+    position: Position,
+}
+
+impl Looked {
+    /// The statement that asks for everything.
+    pub(super) fn statement() -> String {
+        look([COUNTS, TIMES, POSITION, OWN_COMMITS])
+    }
+
+    /// The one row of such a statement.
+    pub(super) fn of(row: &MySqlRow) -> Result<Looked, sqlx::Error> {
+        let position = Position { text: row.try_get(2)?, own: row.try_get(3)? };
+        Ok(Looked { counts: row.try_get(0)?, times: row.try_get(1)?, position })
+    }
+}
+
+/// The statement that asks for these expressions, each of which is the one in its place or [`NOTHING`].
+fn look([counts, times, position, own]: [&str; 4]) -> String {
+    format!("SELECT {counts}, {times}, {position}, {own}")
+}
+
+/// Asks for these, as [`look`] does.
+async fn ask(
     connection: &mut MySqlConnection,
-    statements: &[&str],
-) -> Result<Vec<Option<String>>, sqlx::Error> {
-    let mut texts = vec![None; statements.len()];
-    let statements: Vec<String> = statements.iter().map(|&text| text.to_owned()).collect();
-    each(connection, &statements, Duration::MAX, |at, row| {
-        texts[at] = row.try_get(0)?;
-        Ok(())
-    })
-    .await?;
-    Ok(texts)
+    expressions: [&str; 4],
+) -> Result<Looked, sqlx::Error> {
+    let query = sqlx::raw_sql(AssertSqlSafe(look(expressions)));
+    Looked::of(&query.fetch_one(connection).await?)
 }
 
 /// Whether the times of a table are two: date and time of its creation, date and time of its last change.

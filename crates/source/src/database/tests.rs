@@ -2,6 +2,7 @@
 
 use testbed::MariaDb;
 
+use super::digests::Difference;
 use super::*;
 
 /// Two bases; the number of the last package is so high that the others do not count as new.
@@ -28,7 +29,8 @@ fn watch(database: &MariaDb, directory: &std::path::Path, options: SourceOptions
     DatabaseWatch::new(url, "this one".to_owned(), options, directory.to_owned())
 }
 
-/// How often a statement was sent that ends with this.
+/// How often a statement was sent that ends with this. With `%` at the end, also in the middle of several that were sent together,
+/// each of which counts.
 fn sent(database: &MariaDb, end: &str) -> u32 {
     let query = format!(
         "SELECT COUNT(*) FROM general_log WHERE user_host LIKE '%larder%' AND command_type <> 'Prepare' \
@@ -39,6 +41,25 @@ fn sent(database: &MariaDb, end: &str) -> u32 {
 
 /// The end of a statement that is sent once whenever all tables are read.
 const ALL_TABLES: &str = "Name FROM PackageBases ORDER BY ID";
+
+/// A transaction that no push concerns.
+fn transaction(connection: &mut MySqlConnection) -> Transaction<'_> {
+    Transaction::new(connection, Duration::from_secs(60), "'0 '".to_owned())
+}
+
+/// Compares these tables, and reads what differs.
+async fn compare(
+    connection: &mut MySqlConnection,
+    held: &Held,
+    compared: Tables,
+    is_due: bool,
+) -> (Difference, Catalogue) {
+    let mut transaction = transaction(connection);
+    let comparing = held.compare(&mut transaction, compared, &[], is_due);
+    let mut difference = comparing.await.expect("a difference");
+    let part = difference.read(transaction, compared).await.expect("rows");
+    (difference, part)
+}
 
 fn text_of(news: Option<News>) -> String {
     match news {
@@ -55,11 +76,10 @@ async fn what_was_there_for_a_moment_is_read_again() {
     let Some(database) = database() else { return };
     let directory = tempfile::tempdir().expect("a directory");
     let mut watch = watch(&database, directory.path(), SourceOptions::default());
-    let stall = Duration::from_secs(60);
     let mut connection = watch.connect().await.expect("a connection");
-    let now = begin(&mut connection).await.expect("a transaction");
-    let mut held = Held::see(&mut connection, stall, now).await.expect("sums");
-    end(&mut connection).await.expect("the end");
+    let mut all = transaction(&mut connection);
+    let mut held = Held::see(&mut all).await.expect("sums");
+    all.end(&[], |_, _| Ok(())).await.expect("the end");
     let only = |name: &str| Tables::default().and(name);
     for (committed, compared, meanwhile, table, taken_back) in [
         (
@@ -94,22 +114,12 @@ async fn what_was_there_for_a_moment_is_read_again() {
         // Only one of the tables had moved at the first look.
         database.execute("aur", committed);
         database.execute("aur", meanwhile);
-        let now = begin(&mut connection).await.expect("a transaction");
-        let compared = only(compared);
-        let compare = held.compare(&mut connection, stall, compared, None);
-        let mut difference = compare.await.expect("a difference");
-        difference.see_beside(&mut connection, stall, compared).await.expect("sums");
-        let part = Catalogue::read(&mut connection, stall, now, &[1]).await.expect("a base");
-        end(&mut connection).await.expect("the end");
+        let (difference, part) = compare(&mut connection, &held, only(compared), false).await;
         assert_eq!(difference.bases.iter().copied().collect::<Vec<_>>(), [1]);
         held.learn(difference, &part, &HashSet::new());
 
         database.execute("aur", taken_back);
-        begin(&mut connection).await.expect("a transaction");
-        let compare = held.compare(&mut connection, stall, only(table), None);
-        let difference = compare.await.expect("a difference");
-        let part = Catalogue::read(&mut connection, stall, now, &[1]).await.expect("a base");
-        end(&mut connection).await.expect("the end");
+        let (difference, part) = compare(&mut connection, &held, only(table), false).await;
         assert_eq!(difference.bases.iter().copied().collect::<Vec<_>>(), [1], "{taken_back}");
         held.learn(difference, &part, &HashSet::new());
     }
@@ -206,40 +216,30 @@ async fn popularities_of_another_day_are_read_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut watch = watch(&database, directory.path(), SourceOptions::default());
     let mut connection = watch.connect().await.expect("a connection");
-    let stall = Duration::from_secs(60);
-    let now = begin(&mut connection).await.expect("a time");
-    let catalogue = Catalogue::read(&mut connection, stall, now, &[1]).await.expect("rows");
-    let held = Held::see(&mut connection, stall, now).await.expect("sums");
+    let mut all = transaction(&mut connection);
+    let held = Held::see(&mut all).await.expect("sums");
+    let now = all.begin().await.expect("a time").now;
+    let catalogue = Catalogue::read_after(&mut all, 0).await.expect("rows");
+    all.end(&[], |_, _| Ok(())).await.expect("the end");
     let updated = catalogue.bases[&1].popularity_updated;
+    let mut last = catalogue;
     for (seconds, expected) in [
         (0, &[][..]),
         (86_400 - 1 - (now - updated), &[][..]),
         (86_400 - (now - updated), &[1][..]),
         (86_400 * 9, &[1][..]),
     ] {
-        let then = Some(now + seconds);
-        let found = held.compare(&mut connection, stall, Tables::default(), then).await;
-        let found: Vec<i64> = found.expect("an answer").bases.into_iter().collect();
-        assert_eq!(found, expected, "{seconds}");
+        let clock = format!("SET timestamp = {}", now + seconds);
+        each(&mut connection, &[clock], Duration::MAX, |_, _| Ok(())).await.expect("a clock");
+        let (difference, part) = compare(&mut connection, &held, Tables::default(), true).await;
+        assert_eq!(difference.bases.into_iter().collect::<Vec<_>>(), expected, "{seconds}");
+        last = part;
     }
     // It is read with the popularity of that day.
-    let later = now + 86_400 * 9;
-    let part = Catalogue::read(&mut connection, stall, later, &[1]).await.expect("rows");
+    let part = last;
     let records = spool::records(&part, &HashSet::new()).expect("records");
     let records = String::from_utf8(records).expect("text");
     assert!(records.contains("\"Popularity\":1.250622,"), "{records}");
-}
-
-/// Expects that the tables are read at this time, in milliseconds, if what is seen changes at the others.
-#[track_caller]
-fn check(changes: &[u64], read: u64) {
-    let mut quiet = Quiet::default();
-    let mut looks = (0..).step_by(50);
-    let found = looks.find(|now| {
-        let rows = changes.iter().filter(|change| *change <= now).count();
-        quiet.is_settled(format!("1 7 {rows}"), Duration::from_millis(*now))
-    });
-    assert_eq!(found, Some(read));
 }
 
 #[test]
@@ -260,12 +260,69 @@ fn a_base_is_shown_as_it_was_until_a_push_has_added_its_packages() {
     check(9.0, &[], &[]);
 }
 
-#[test]
-fn a_push_is_read_when_it_has_ended() {
-    check(&[], 200);
-    check(&[50, 100, 150, 290], 500);
-    // One row after another, without end.
-    let endless: Vec<u64> = (0..200).map(|number| number * 100).collect();
-    check(&endless, 5000);
-    assert!(Quiet::default().is_settled("0 7 1".to_owned(), Duration::ZERO));
+/// A package that is committed after the last look at the tables is in the transaction that reads them; if a push may be adding to it,
+/// nothing is read.
+#[tokio::test]
+async fn a_push_that_begins_just_before_the_read_is_waited_for() {
+    let Some(database) = database() else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut watch = watch(&database, directory.path(), SourceOptions::default());
+    watch.poll(false).await.expect("an answer");
+    watch.accepted();
+    let mut connection = watch.connection.take().expect("a connection");
+    let finding = Pushes::after(&mut connection, watch.last_package);
+    let mut pushes = finding.await.expect("a number");
+    database.execute("aur", "UPDATE PackageBases SET NumVotes = 9 WHERE ID = 1");
+    database.execute("aur", "INSERT INTO Packages VALUES (1001, 2, 'fork', '1-1', NULL, NULL)");
+    let only = Tables::default().and("PackageBases");
+    for is_waiting in [true, false] {
+        let held = watch.held.take().expect("sums");
+        let reading = watch.read_changes(&mut connection, held, &mut pushes, only, false);
+        match (reading.await.expect("an answer"), is_waiting) {
+            // It has begun just now.
+            (Read::Continue(()), true) => sleep(pushes::QUIET).await,
+            (Read::Break(news), false) => assert!(text_of(news).contains("\"NumVotes\":9")),
+            (Read::Break(news), true) => panic!("{}", text_of(news)),
+            (Read::Continue(()), false) => panic!("the push has ended"),
+        }
+    }
+    watch.connection = Some(connection);
+    watch.accepted();
+    let text = text_of(watch.poll(false).await.expect("an answer"));
+    assert!(text.contains("fork"), "{text}");
+}
+
+/// What a push has added is compared for a while, and read again only if it differs.
+#[tokio::test]
+async fn a_recent_push_is_read_again_only_if_it_differs() {
+    let Some(database) = database() else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut watch = watch(&database, directory.path(), SourceOptions::default());
+    watch.poll(false).await.expect("an answer");
+    watch.accepted();
+    let mut poll_after = async |statements: &str| {
+        database.execute("aur", statements);
+        let text = text_of(watch.poll(false).await.expect("an answer"));
+        watch.accepted();
+        text
+    };
+    let pushed = poll_after(
+        "DELETE FROM Packages WHERE ID = 1000; INSERT INTO Packages VALUES (1001, 2, 'spoon', '2-1', NULL, NULL); \
+         INSERT INTO PackageDepends VALUES (1001, 1, 'metal', NULL, NULL, NULL)",
+    )
+    .await;
+    assert!(pushed.contains("\"2-1\"") && pushed.contains("metal"), "{pushed}");
+    // Its rows are the same; those of another package, which is not recent, have moved the table.
+    let read = || sent(&database, "PackageBaseID IN (2) ORDER BY ID%");
+    let reads = read();
+    assert!(reads > 0);
+    for number in 0..3 {
+        let moved = format!("UPDATE PackageDepends SET DepDesc = '{number}' WHERE PackageID = 11");
+        assert_eq!(poll_after(&moved).await, "nothing");
+    }
+    assert_eq!(read(), reads);
+    let paused =
+        poll_after("INSERT INTO PackageDepends VALUES (1001, 1, 'wood', NULL, NULL, NULL)").await;
+    assert!(paused.contains("wood"), "{paused}");
+    assert!(read() > reads);
 }

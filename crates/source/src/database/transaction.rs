@@ -1,0 +1,126 @@
+//! [`Transaction`]: one state of all tables, asked for in as few packets as possible.
+//!
+//! The server sends the result of each statement on its own. Each wakes this process, which costs more than what most of them
+//! say. So statements that do not depend on each other are sent together, and are one statement where their rows have the same
+//! form. Those that begin a transaction go with the first ones that it asks, and the COMMIT with the last ones.
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use sqlx::mysql::MySqlRow;
+use sqlx::{AssertSqlSafe, Either, MySqlConnection, Row};
+use tokio::time::timeout;
+
+use super::gate::Looked;
+
+const BEGIN: &str = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
+
+/// What was seen when a transaction began.
+#[derive(Debug)]
+pub(super) struct Begun {
+    /// The database's clock, in Unix seconds.
+    pub(super) now: i64,
+    /// The state of new packages.
+    pub(super) pushed: String,
+    /// What the gate looks at, just before: a commit that is counted in it is seen by the transaction.
+    pub(super) looked: Looked,
+}
+
+/// A transaction that only reads. If it is dropped before its end, so has to be its connection.
+pub(super) struct Transaction<'c> {
+    connection: &'c mut MySqlConnection,
+    /// How long the next row may take.
+    stall: Duration,
+    /// The expression that reads the state of new packages.
+    pushed: String,
+    begun: Option<Begun>,
+}
+
+impl<'c> Transaction<'c> {
+    /// A transaction that begins with the first statements that it asks.
+    pub(super) fn new(
+        connection: &'c mut MySqlConnection,
+        stall: Duration,
+        pushed: String,
+    ) -> Transaction<'c> {
+        Transaction { connection, stall, pushed, begun: None }
+    }
+
+    /// Begins it now, unless it has begun; returns what was seen then.
+    pub(super) async fn begin(&mut self) -> Result<&Begun, sqlx::Error> {
+        if self.begun.is_none() {
+            self.ask(&[], |_, _| Ok(())).await?;
+        }
+        self.begun.as_ref().ok_or(sqlx::Error::RowNotFound)
+    }
+
+    /// Sends statements together, and hands their rows to `take`, one after another, each with the place of its statement.
+    pub(super) async fn ask(
+        &mut self,
+        statements: &[String],
+        mut take: impl FnMut(usize, &MySqlRow) -> Result<(), sqlx::Error>,
+    ) -> Result<(), sqlx::Error> {
+        if self.begun.is_some() {
+            return each(self.connection, statements, self.stall, take).await;
+        }
+        let first = [
+            Looked::statement(),
+            BEGIN.to_owned(),
+            format!("SELECT CAST(UNIX_TIMESTAMP() AS SIGNED), {}", self.pushed),
+        ];
+        let places = first.len();
+        let all: Vec<String> = first.into_iter().chain(statements.iter().cloned()).collect();
+        let mut begun = Begun { now: 0, pushed: String::new(), looked: Looked::default() };
+        each(self.connection, &all, self.stall, |at, row| {
+            match at {
+                0 => begun.looked = Looked::of(row)?,
+                1 => {}
+                2 => (begun.now, begun.pushed) = (row.try_get(0)?, row.try_get(1)?),
+                _ => take(at - places, row)?,
+            }
+            Ok(())
+        })
+        .await?;
+        self.begun = Some(begun);
+        Ok(())
+    }
+
+    /// [`Transaction::ask`], and the end of the transaction.
+    pub(super) async fn end(
+        self,
+        statements: &[String],
+        take: impl FnMut(usize, &MySqlRow) -> Result<(), sqlx::Error>,
+    ) -> Result<(), sqlx::Error> {
+        let last = "COMMIT".to_owned();
+        let all: Vec<String> = statements.iter().cloned().chain([last]).collect();
+        each(self.connection, &all, self.stall, take).await
+    }
+}
+
+/// Sends statements together, and hands their rows to `take`, one after another, each with the place of its statement.
+pub(super) async fn each(
+    connection: &mut MySqlConnection,
+    statements: &[String],
+    stall: Duration,
+    mut take: impl FnMut(usize, &MySqlRow) -> Result<(), sqlx::Error>,
+) -> Result<(), sqlx::Error> {
+    if statements.is_empty() {
+        return Ok(());
+    }
+    // Made of constants and numbers.
+    let query = AssertSqlSafe(statements.join("; "));
+    let mut results = sqlx::raw_sql(query).fetch_many(connection);
+    let mut at = 0;
+    loop {
+        let next = timeout(stall, results.try_next()).await.map_err(|_| {
+            let query = statements.get(at).map_or("", String::as_str);
+            sqlx::Error::Protocol(format!("the next row took longer than {stall:?} in: {query}"))
+        })?;
+        match next? {
+            Some(Either::Right(row)) => take(at, &row)?,
+            // The end of a statement's rows.
+            Some(Either::Left(_)) => at += 1,
+            None => return Ok(()),
+        }
+    }
+}
