@@ -103,8 +103,15 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     let mut tasks = JoinSet::new();
     let config = &app.config;
     if config.aur.enabled {
-        tasks.spawn(tasks::aur_refresh::run(app.clone(), kept, source, requests, shutdown.clone()));
-        tasks.spawn(tasks::aur_history::run(app.clone(), shutdown.clone()));
+        let refreshing =
+            tasks::aur_refresh::run(app.clone(), kept, source, requests, shutdown.clone());
+        let noting = tasks::aur_history::run(app.clone(), shutdown.clone());
+        tasks.spawn(tasks::on_own_thread("larder-aur", async move {
+            let mut following = JoinSet::new();
+            following.spawn(refreshing);
+            following.spawn(noting);
+            ended(&mut following).await;
+        }));
         tasks.spawn(tasks::dump_deltas::run(app.clone()));
     }
     let mut followers = JoinSet::new();

@@ -7,6 +7,7 @@ pub mod aur_refresh;
 pub mod blob_sweep;
 pub mod dump_deltas;
 pub mod highest_serial;
+mod own_thread;
 pub mod rates;
 pub mod required_by;
 pub mod retention;
@@ -14,3 +15,5 @@ pub mod scrub;
 pub mod store_tail;
 pub mod throttling;
 pub mod webhooks;
+
+pub(crate) use own_thread::on_own_thread;

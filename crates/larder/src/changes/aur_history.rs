@@ -75,11 +75,7 @@ impl AurHistory {
         feed: &Feed,
     ) -> anyhow::Result<()> {
         let differences = match self.taken.take() {
-            Some(before) => {
-                let next = next.clone();
-                tokio::task::spawn_blocking(move || next.snapshot.differences(&before.snapshot))
-                    .await?
-            }
+            Some(before) => next.snapshot.differences(&before.snapshot),
             None => self.load(&next, feed).await?,
         };
         let now = Timestamp::now();

@@ -25,7 +25,7 @@ use crate::published::lists::Lists;
 /// A dump that could not be kept is tried again this often, when the source is looked at.
 const KEEP_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Runs until `shutdown`, and keeps the last dump before it ends. Without a source it serves the kept dump of the data
+/// Runs until `shutdown`, on a thread that serves no requests ([`super::on_own_thread`]), and keeps the last dump before it ends. Without a source it serves the kept dump of the data
 /// directory.
 pub async fn run(
     app: Arc<App>,
@@ -151,7 +151,7 @@ impl Refresh {
     ) -> ReloadOutcome {
         let arrival = match source.poll(is_wished).await {
             Ok(Some(News::Dump(arrival))) => arrival,
-            Ok(Some(News::Changes(update))) => return self.take_changes(source, update).await,
+            Ok(Some(News::Changes(update))) => return self.take_changes(source, update),
             Ok(None) => {
                 // No news while there is trouble is trouble.
                 match source.error().map(str::to_owned) {
@@ -204,7 +204,7 @@ impl Refresh {
 
     /// Serves the last good dump of an earlier run, if there is one.
     async fn load_kept(&mut self, kept: &mut KeptDump, source: Option<&mut Source>) {
-        let arrival = match tokio::task::block_in_place(|| kept.load()) {
+        let arrival = match kept.load() {
             Ok(Some(arrival)) => arrival,
             Ok(None) => {
                 if source.is_none() {
@@ -294,7 +294,7 @@ impl Refresh {
     }
 
     /// Applies changed package bases to what is served, and publishes the result. True if anything differs.
-    async fn take_changes(&mut self, source: &mut Source, mut update: Update) -> ReloadOutcome {
+    fn take_changes(&mut self, source: &mut Source, mut update: Update) -> ReloadOutcome {
         let Some(before) = self.app.aur.snapshot_full() else {
             let problem = "changes of a database came before its packages".to_owned();
             source.rejected(&problem);
@@ -303,21 +303,12 @@ impl Refresh {
         };
         let started_at = Instant::now();
         let changes = std::mem::take(&mut update.changes);
-        let snapshot = before.snapshot.clone();
-        let limits = DumpLimits::default();
-        let updating = tokio::task::spawn_blocking(move || {
-            let next = snapshot.updated(&changes, &limits).map_err(|error| error.to_string());
-            (next, changes)
+        let updated = before.snapshot.updated(&changes, &DumpLimits::default());
+        let outcome = updated.map_err(|error| error.to_string()).and_then(|next| {
+            next.as_ref().map_or(Ok(()), |next| self.check_size(next)).map(|()| next)
         });
-        let outcome = match updating.await {
-            Ok((Ok(next), changes)) => {
-                next.as_ref().map_or(Ok(()), |next| self.check_size(next)).map(|()| (next, changes))
-            }
-            Ok((Err(problem), _)) => Err(problem),
-            Err(error) => Err(format!("updating the snapshot failed: {error}")),
-        };
-        let (next, changes) = match outcome {
-            Ok(outcome) => outcome,
+        let next = match outcome {
+            Ok(next) => next,
             Err(problem) => {
                 source.rejected(&problem);
                 self.fail(&problem);
@@ -440,15 +431,15 @@ impl Refresh {
     fn keep(&mut self, kept: &mut KeptDump, unkept: Unkept, published: Arc<AurPublished>) {
         self.kept_at = Some(Instant::now());
         self.unkept = None;
-        let result: Result<_, SourceError> = tokio::task::block_in_place(|| match &unkept {
+        let result: Result<_, SourceError> = match &unkept {
             Unkept::Arrived(arrival) => kept.keep(arrival),
             Unkept::Changed(update) => {
                 let spooled = Arrival::spool(kept.spool_dir(), update, |out| {
                     published.snapshot.write_dump(out)
                 });
-                kept.keep(&spooled?)
+                spooled.and_then(|spooled| kept.keep(&spooled))
             }
-        });
+        };
         match result {
             Ok(file) => {
                 published.kept.set(file.clone());
