@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
 use aur::{Changes, DumpError, DumpLimits, Snapshot};
-use source::{Arrival, KeptDump, News, Source, SourceError, SourceSpec, Update};
+use source::{Arrival, KeptDump, KeptDumpFile, News, Source, SourceError, SourceSpec, Update};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -29,20 +29,32 @@ const KEEP_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// directory.
 pub async fn run(
     app: Arc<App>,
-    mut kept: KeptDump,
+    kept: KeptDump,
     mut source: Option<Source>,
     mut requests: mpsc::Receiver<RefreshRequest>,
     shutdown: CancellationToken,
 ) {
     let _ended = app.deltas.ended.clone().drop_guard();
-    let mut refresh =
-        Refresh { app, kept_failed: false, kept_at: None, unkept: None, merging: None };
-    refresh.run(&mut kept, &mut source, &mut requests, &shutdown).await;
-    refresh.keep_late(&mut kept, true);
+    let mut refresh = Refresh {
+        app,
+        kept: Some(kept),
+        keeping: None,
+        kept_failed: false,
+        kept_at: None,
+        unkept: None,
+        merging: None,
+    };
+    refresh.run(&mut source, &mut requests, &shutdown).await;
+    refresh.end_keeping().await;
+    refresh.keep_late(true);
+    refresh.end_keeping().await;
 }
 
 struct Refresh {
     app: Arc<App>,
+    /// `None` while a dump is being kept.
+    kept: Option<KeptDump>,
+    keeping: Option<JoinHandle<Kept>>,
     /// Whether the last dump could not be kept: only the first failure in a row is logged.
     kept_failed: bool,
     /// When a dump was last kept.
@@ -58,6 +70,23 @@ enum Unkept {
     Arrived(Arrival),
     /// Nowhere yet: it is written from the snapshot.
     Changed(Update),
+}
+
+/// A dump that was kept, or could not be.
+struct Kept {
+    kept: KeptDump,
+    dump: (Unkept, Arc<AurPublished>),
+    outcome: Result<KeptDumpFile, SourceError>,
+}
+
+impl Kept {
+    /// Waits for the end of keeping; without end if nothing is being kept.
+    async fn ended(keeping: &mut Option<JoinHandle<Kept>>) -> Result<Kept, JoinError> {
+        match keeping {
+            Some(keeping) => keeping.await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// All of a snapshot is being put into one segment.
@@ -82,7 +111,6 @@ impl Merging {
 impl Refresh {
     async fn run(
         &mut self,
-        kept: &mut KeptDump,
         source: &mut Option<Source>,
         requests: &mut mpsc::Receiver<RefreshRequest>,
         shutdown: &CancellationToken,
@@ -91,10 +119,10 @@ impl Refresh {
         let is_file =
             source.as_ref().is_some_and(|source| matches!(source.spec(), SourceSpec::File(_)));
         if is_file && let Some(source) = source {
-            let _ = shutdown.run_until_cancelled(self.look(source, kept, false)).await;
+            let _ = shutdown.run_until_cancelled(self.look(source, false)).await;
         }
         if self.app.aur.snapshot().is_none() {
-            self.load_kept(kept, source.as_mut()).await;
+            self.load_kept(source.as_mut()).await;
         }
         loop {
             let due = async {
@@ -108,6 +136,10 @@ impl Refresh {
                 () = due => None,
                 merged = Merging::ended(&mut self.merging) => {
                     self.take_merged(merged);
+                    continue;
+                }
+                kept = Kept::ended(&mut self.keeping) => {
+                    self.take_kept(kept);
                     continue;
                 }
                 request = requests.recv() => match request {
@@ -130,9 +162,9 @@ impl Refresh {
                         Some(RefreshRequest::Reload(outcome)) => Some(outcome),
                         _ => None,
                     };
-                    let looking = self.look(source, kept, outcome.is_some());
+                    let looking = self.look(source, outcome.is_some());
                     let Some(result) = shutdown.run_until_cancelled(looking).await else { return };
-                    self.keep_late(kept, false);
+                    self.keep_late(false);
                     if let Some(outcome) = outcome {
                         let _ = outcome.send(result);
                     }
@@ -143,12 +175,7 @@ impl Refresh {
     }
 
     /// Asks the source, and publishes what it has. True if a new snapshot is served.
-    async fn look(
-        &mut self,
-        source: &mut Source,
-        kept: &mut KeptDump,
-        is_wished: bool,
-    ) -> ReloadOutcome {
+    async fn look(&mut self, source: &mut Source, is_wished: bool) -> ReloadOutcome {
         let arrival = match source.poll(is_wished).await {
             Ok(Some(News::Dump(arrival))) => arrival,
             Ok(Some(News::Changes(update))) => return self.take_changes(source, update),
@@ -185,12 +212,17 @@ impl Refresh {
                     SourceSpec::Database(_) => Unkept::Changed(Update::whole(&arrival)),
                     _ => Unkept::Arrived(arrival),
                 };
-                match kept.current().filter(|_| is_later).cloned() {
+                self.end_keeping().await;
+                let earlier = self.kept.as_ref().and_then(KeptDump::current);
+                match earlier.filter(|_| is_later).cloned() {
                     Some(earlier) => {
                         published.kept.set(earlier);
                         self.unkept = Some((unkept, published));
                     }
-                    None => self.keep(kept, unkept, published),
+                    None => {
+                        self.keep(unkept, published);
+                        self.end_keeping().await;
+                    }
                 }
                 Ok(true)
             }
@@ -203,8 +235,8 @@ impl Refresh {
     }
 
     /// Serves the last good dump of an earlier run, if there is one.
-    async fn load_kept(&mut self, kept: &mut KeptDump, source: Option<&mut Source>) {
-        let arrival = match kept.load() {
+    async fn load_kept(&mut self, source: Option<&mut Source>) {
+        let arrival = match self.kept.as_mut().map_or(Ok(None), KeptDump::load) {
             Ok(Some(arrival)) => arrival,
             Ok(None) => {
                 if source.is_none() {
@@ -219,7 +251,7 @@ impl Refresh {
         };
         match self.take(arrival).await {
             Ok((published, arrival)) => {
-                if let Some(file) = kept.current() {
+                if let Some(file) = self.kept.as_ref().and_then(KeptDump::current) {
                     published.kept.set(file.clone());
                     self.app.deltas.keep(file.clone());
                 }
@@ -427,27 +459,55 @@ impl Refresh {
         Ok(())
     }
 
-    /// Keeps the dump for the next start, and for those who download it.
-    fn keep(&mut self, kept: &mut KeptDump, unkept: Unkept, published: Arc<AurPublished>) {
+    /// Begins to keep a dump, for the next start and for those who download it, unless one is being kept. For the whole AUR this takes
+    /// a second; changes are followed meanwhile.
+    fn keep(&mut self, unkept: Unkept, published: Arc<AurPublished>) {
+        let Some(mut kept) = self.kept.take() else { return };
         self.kept_at = Some(Instant::now());
         self.unkept = None;
-        let result: Result<_, SourceError> = match &unkept {
-            Unkept::Arrived(arrival) => kept.keep(arrival),
-            Unkept::Changed(update) => {
-                let spooled = Arrival::spool(kept.spool_dir(), update, |out| {
-                    published.snapshot.write_dump(out)
-                });
-                spooled.and_then(|spooled| kept.keep(&spooled))
-            }
+        self.keeping = Some(tokio::task::spawn_blocking(move || {
+            let outcome = match &unkept {
+                Unkept::Arrived(arrival) => kept.keep(arrival),
+                Unkept::Changed(update) => {
+                    let spooled = Arrival::spool(kept.spool_dir(), update, |out| {
+                        published.snapshot.write_dump(out)
+                    });
+                    spooled.and_then(|spooled| kept.keep(&spooled))
+                }
+            };
+            Kept { kept, dump: (unkept, published), outcome }
+        }));
+    }
+
+    /// Waits until no dump is being kept.
+    async fn end_keeping(&mut self) {
+        if let Some(keeping) = &mut self.keeping {
+            let kept = keeping.await;
+            self.take_kept(kept);
+        }
+    }
+
+    /// Offers the dump that was kept, or notes that it could not be.
+    fn take_kept(&mut self, kept: Result<Kept, JoinError>) {
+        self.keeping = None;
+        let Kept { kept, dump: (unkept, published), outcome } = match kept {
+            Ok(kept) => kept,
+            Err(error) => return tracing::error!(%error, "dumps are kept no more"),
         };
-        match result {
+        self.kept = Some(kept);
+        match outcome {
             Ok(file) => {
                 published.kept.set(file.clone());
+                // Changes may have been published since.
+                if let Some(current) = self.app.aur.snapshot_full() {
+                    current.kept.set(file.clone());
+                }
                 self.app.deltas.keep(file);
                 self.kept_failed = false;
             }
             Err(error) => {
-                self.unkept = Some((unkept, published));
+                // Changes that came since are kept with it.
+                self.unkept.get_or_insert((unkept, published));
                 self.app.metrics.aur_keep_failures.inc();
                 self.app.deltas.keep_none();
                 if !self.kept_failed {
@@ -466,13 +526,15 @@ impl Refresh {
     }
 
     /// Keeps a dump that had to wait or failed to be kept, if its time has come; with `at_once` in any case.
-    fn keep_late(&mut self, kept: &mut KeptDump, at_once: bool) {
+    fn keep_late(&mut self, at_once: bool) {
         let interval = Duration::from_secs(self.app.refresh_seconds.load(Relaxed));
         let interval = if self.kept_failed { interval.min(KEEP_RETRY_INTERVAL) } else { interval };
-        if (at_once || self.kept_at.is_none_or(|at| at.elapsed() >= interval))
+        let is_due = at_once || self.kept_at.is_none_or(|at| at.elapsed() >= interval);
+        if is_due
+            && self.kept.is_some()
             && let Some((unkept, published)) = self.unkept.take()
         {
-            self.keep(kept, unkept, published);
+            self.keep(unkept, published);
         }
     }
 
