@@ -1,12 +1,12 @@
 //! A fixed amount of work, whose instructions `bench/instructions` counts: `workload KIND`.
 //!
-//! It loads a generated catalogue, packed as a dump is, and asks questions of one kind. The instructions within
+//! It loads a generated catalogue, packed as a dump is, and asks questions of one kind, or changes packages. The instructions within
 //! [`counted_work`] are counted. `workload` without arguments prints the kinds, one a line. The result depends on
 //! neither time nor machine nor chance, apart from the seeds of hash tables.
 
 use std::io::Write;
 
-use aur::{Answer, DumpLimits, Outcome, Params, PathParams, Snapshot};
+use aur::{Answer, Changes, DumpLimits, Outcome, Params, PathParams, Snapshot};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
@@ -15,21 +15,28 @@ const PACKAGES: u32 = 5_000;
 /// How many questions of each kind are asked.
 const QUESTIONS: usize = 1_000;
 
+/// How many packages change, one after another: so many that all is merged several times.
+const CHANGES: usize = 500;
+
 /// The kinds of work.
-const KINDS: [&str; 6] =
-    ["load", "info", "suggest", "search-text", "search-field", "search-too-much"];
+const KINDS: [&str; 7] =
+    ["load", "change", "info", "suggest", "search-text", "search-field", "search-too-much"];
 
 /// One piece of work that is counted.
 enum Work<'a> {
     /// Reading a dump.
     Load(&'a [u8]),
+    /// Changing package bases, one after another, and telling the differences each time.
+    Change(Snapshot, &'a [Changes]),
     /// Answering questions, with at most this many packages each.
     Ask(&'a Snapshot, Vec<Params>, usize),
 }
 
-/// The result: a snapshot, or how many bytes were answered and how many questions refused.
+/// The result: a snapshot, how many differences there were and how often all was merged, or how many bytes were answered and how
+/// many questions refused.
 enum Done {
     Loaded(Box<Snapshot>),
+    Changed(usize, usize),
     Asked(usize, usize),
 }
 
@@ -39,6 +46,20 @@ fn counted_work(work: Work<'_>) -> Done {
     match work {
         Work::Load(dump) => {
             Done::Loaded(Box::new(aur::dump::read(dump, &DumpLimits::default()).expect("a dump")))
+        }
+        Work::Change(mut snapshot, changes) => {
+            let (mut differences, mut merged) = (0, 0);
+            for changes in changes {
+                let next = snapshot.updated(changes, &DumpLimits::default()).expect("a change");
+                let next = next.expect("it changes something");
+                differences += next.differences(&snapshot).len();
+                snapshot = match next.is_overgrown() {
+                    true => next.merged(),
+                    false => next,
+                };
+                merged += usize::from(snapshot.changed_count() == 0);
+            }
+            Done::Changed(differences, merged)
         }
         Work::Ask(snapshot, questions, results_max) => {
             let (mut bytes, mut refused) = (0, 0);
@@ -70,6 +91,14 @@ fn main() {
     }
     let snapshot = aur::dump::read(&dump[..], &DumpLimits::default()).expect("a dump");
     let packages: Vec<serde_json::Value> = serde_json::from_slice(&dump).expect("JSON");
+    if kind == "change" {
+        let changes: Vec<Changes> = (0..CHANGES).map(|at| changed(&packages, at)).collect();
+        let Done::Changed(differences, merged) = counted_work(Work::Change(snapshot, &changes))
+        else {
+            return;
+        };
+        return println!("{differences} differences, merged {merged} times");
+    }
     let results_max = if kind == "search-too-much" { 10 } else { 5_000 };
     // The questions are about packages from all over the catalogue, in no particular order.
     let questions = (0..QUESTIONS).map(|at| {
@@ -80,6 +109,17 @@ fn main() {
     let Done::Asked(bytes, refused) = done else { return };
     println!("{QUESTIONS} questions, {} bytes on average, {refused} refused", bytes / QUESTIONS);
     assert_eq!(refused, if kind == "search-too-much" { QUESTIONS } else { 0 });
+}
+
+/// Change number `at`: one package of a base has one vote more.
+fn changed(packages: &[serde_json::Value], at: usize) -> Changes {
+    let base = packages[at * 1_237 % packages.len()]["PackageBase"].clone();
+    let mut records: Vec<_> =
+        packages.iter().filter(|it| it["PackageBase"] == base).cloned().collect();
+    records[0]["NumVotes"] = (1_000_000 + at).into();
+    let records = serde_json::to_vec(&records).expect("JSON");
+    let bases = base.as_str().map(str::to_owned).into_iter().collect();
+    Changes { bases, records, ..Changes::default() }
 }
 
 /// Question number `at` of this kind, about this package.
