@@ -319,4 +319,4 @@ fn unwrapped(arrival: &Arrival, layers: usize) -> Box<dyn Read> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

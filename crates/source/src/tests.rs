@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use super::*;
+use crate::kept_dump::tests::opened;
 
 /// `[]` as gzip.
 const DUMP: &[u8] =
@@ -69,7 +70,7 @@ async fn a_restart_remembers_the_etag() {
     let url = serve(Arc::clone(&counts)).await + "/dump";
     let directory = tempfile::tempdir().unwrap();
     {
-        let mut kept = KeptDump::open(directory.path()).unwrap();
+        let mut kept = opened(directory.path());
         assert!(kept.load().unwrap().is_none());
         let mut source = open(&url, &kept);
         let arrival = source.wait_for_change().await.unwrap();
@@ -78,7 +79,7 @@ async fn a_restart_remembers_the_etag() {
         kept.keep(&arrival).unwrap();
         assert!(source.poll(true).await.unwrap().is_none());
     }
-    let mut kept = KeptDump::open(directory.path()).unwrap();
+    let mut kept = opened(directory.path());
     let arrival = kept.load().unwrap().unwrap();
     let mut source = open(&url, &kept);
     source.accepted(&arrival);
@@ -100,7 +101,7 @@ async fn a_rejected_dump_is_asked_for_again_and_sooner() {
     let counts = Arc::new(Counts::default());
     let url = serve(Arc::clone(&counts)).await + "/dump";
     let directory = tempfile::tempdir().unwrap();
-    let kept = KeptDump::open(directory.path()).unwrap();
+    let kept = opened(directory.path());
     let mut source = open(&url, &kept);
     assert!(source.poll(false).await.unwrap().is_some());
     source.rejected("line 1, column 3: expected a name");
@@ -118,7 +119,7 @@ async fn a_rejected_dump_is_asked_for_again_and_sooner() {
 async fn retry_after_is_honoured_and_intervals_change() {
     let url = serve(Arc::new(Counts::default())).await;
     let directory = tempfile::tempdir().unwrap();
-    let kept = KeptDump::open(directory.path()).unwrap();
+    let kept = opened(directory.path());
     let mut source = open(&format!("{url}/busy"), &kept);
     assert_eq!(source.due_in(), Duration::ZERO);
     let error = source.poll(false).await.unwrap_err();
@@ -146,7 +147,7 @@ async fn retry_after_is_honoured_and_intervals_change() {
 async fn a_file_is_followed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("dump");
-    let mut kept = KeptDump::open(&directory.path().join("data")).unwrap();
+    let mut kept = opened(&directory.path().join("data"));
     let mut source = open(path.to_str().unwrap(), &kept);
     let missing = source.wait_for_change().await.unwrap_err();
     assert_eq!(source.error(), Some(missing.to_string().as_str()));
@@ -165,7 +166,7 @@ async fn a_file_is_followed() {
         assert_eq!(arrival.origin, path.display().to_string());
     }
     drop(kept);
-    let arrival = KeptDump::open(&directory.path().join("data")).unwrap().load().unwrap().unwrap();
+    let arrival = opened(&directory.path().join("data")).load().unwrap().unwrap();
     assert_eq!(arrival.bytes, fs::metadata(arrival.path()).unwrap().len());
 }
 
@@ -173,7 +174,7 @@ async fn a_file_is_followed() {
 async fn a_rejected_file_stays_an_error_until_it_changes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("dump");
-    let kept = KeptDump::open(&directory.path().join("data")).unwrap();
+    let kept = opened(&directory.path().join("data"));
     fs::write(&path, "bad").unwrap();
     let mut source = open(path.to_str().unwrap(), &kept);
     source.wait_for_change().await.unwrap();

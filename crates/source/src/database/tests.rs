@@ -260,6 +260,41 @@ fn a_base_is_shown_as_it_was_until_a_push_has_added_its_packages() {
     check(9.0, &[], &[]);
 }
 
+/// All sums that differ are asked for together, also if as many groups of all tables differ as may be asked for one by one.
+#[tokio::test]
+async fn many_groups_of_all_tables_are_compared_together() {
+    let Some(database) = database() else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut watch = watch(&database, directory.path(), SourceOptions::default());
+    let mut connection = watch.connect().await.expect("a connection");
+    let mut all = transaction(&mut connection);
+    let held = Held::see(&mut all).await.expect("sums");
+    all.end(&[], |_, _| Ok(())).await.expect("the end");
+    // One in each of 64 groups of 4096.
+    for (table, row) in [
+        ("Users", "i * 4096 + 9, CONCAT('user-', i)"),
+        (
+            "PackageBases (ID, Name, SubmittedTS, ModifiedTS, MaintainerUID)",
+            "i * 4096 + 7, CONCAT('base-', i), 1, 2, i * 4096 + 9",
+        ),
+        ("Packages", "i * 4096 + 8, i * 4096 + 7, CONCAT('base-', i), '1-1', NULL, NULL"),
+        ("PackageKeywords", "i * 4096 + 7, 'word'"),
+        ("PackageComaintainers", "i * 4096 + 9, i * 4096 + 7, 1"),
+        ("PackageRequests (ReqTypeID, PackageBaseID)", "1, i * 4096 + 7"),
+    ] {
+        let statement = format!(
+            "INSERT INTO {table} WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 64) \
+             SELECT {row} FROM n"
+        );
+        database.execute("aur", &statement);
+    }
+    let (difference, part) = compare(&mut connection, &held, Tables::ALL, true).await;
+    let expected: Vec<i64> = (1..=64).map(|number| number * 4096 + 7).collect();
+    assert_eq!(difference.bases.into_iter().collect::<Vec<_>>(), expected);
+    assert_eq!((part.bases.len(), part.packages.len(), part.requests.len()), (64, 64, 64));
+    assert!(part.bases.values().all(|base| base.maintainer.is_some()));
+}
+
 /// A package that is committed after the last look at the tables is in the transaction that reads them; if a push may be adding to it,
 /// nothing is read.
 #[tokio::test]

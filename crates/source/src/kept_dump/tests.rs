@@ -11,6 +11,19 @@ use super::*;
 use crate::spec::sha256_hex;
 use crate::spool::SPOOL_PREFIX;
 
+/// Opens a data directory. Another test may just be starting a program, which for a moment has the lock that was let go of here.
+pub(crate) fn opened(data_dir: &Path) -> KeptDump {
+    let begun = std::time::Instant::now();
+    loop {
+        match KeptDump::open(data_dir) {
+            Err(SourceError::Locked { .. }) if begun.elapsed() < Duration::from_secs(10) => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            kept => return kept.expect("a data directory"),
+        }
+    }
+}
+
 const JSON: &[u8] = b"[\n{\"Name\":\"attest\"}\n]";
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -71,7 +84,7 @@ fn check(bytes: &[u8], expected: impl Fn(&[u8]) -> bool) {
     for is_spooled in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let data_dir = directory.path().join("data");
-        let mut kept = KeptDump::open(&data_dir).unwrap();
+        let mut kept = opened(&data_dir);
         let mut arrival = if is_spooled {
             spooled(kept.spool_dir(), bytes)
         } else {
@@ -92,7 +105,7 @@ fn check(bytes: &[u8], expected: impl Fn(&[u8]) -> bool) {
         assert_eq!(names(kept.spool_dir()), ["packages-meta-ext-v1.json.gz", "source.json"]);
         drop(kept);
 
-        let mut kept = KeptDump::open(&data_dir).unwrap();
+        let mut kept = opened(&data_dir);
         let arrival = kept.load().unwrap().unwrap();
         assert_eq!(read(arrival.reader()), on_disk);
         assert_eq!(arrival.modified_at, Some(modified_at));
@@ -125,7 +138,7 @@ fn a_plain_dump_is_compressed_repeatably() {
     check(&large, |kept| gunzip(kept) == large);
     let digest = |_| {
         let directory = tempfile::tempdir().unwrap();
-        let mut kept = KeptDump::open(directory.path()).unwrap();
+        let mut kept = opened(directory.path());
         kept.keep(&foreign(directory.path(), JSON)).unwrap().sha256
     };
     assert_eq!(digest(1), digest(2));
@@ -134,7 +147,7 @@ fn a_plain_dump_is_compressed_repeatably() {
 #[test]
 fn endless_wrapping_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let mut kept = KeptDump::open(directory.path()).unwrap();
+    let mut kept = opened(directory.path());
     let bytes = (0..9).fold(JSON.to_vec(), |bytes, _| gzip(&bytes));
     let error = kept.keep(&foreign(directory.path(), &bytes)).unwrap_err();
     let origin = directory.path().join("dump");
@@ -148,7 +161,7 @@ fn endless_wrapping_is_refused() {
 #[test]
 fn the_operators_file_is_not_tied_to_the_copy() {
     let directory = tempfile::tempdir().unwrap();
-    let mut kept = KeptDump::open(directory.path()).unwrap();
+    let mut kept = opened(directory.path());
     let arrival = foreign(directory.path(), &gzip(JSON));
     let file = kept.keep(&arrival).unwrap();
     fs::write(arrival.path(), "rewritten in place").unwrap();
@@ -158,7 +171,7 @@ fn the_operators_file_is_not_tied_to_the_copy() {
 #[test]
 fn a_fetched_dump_is_linked_and_not_copied() {
     let directory = tempfile::tempdir().unwrap();
-    let mut kept = KeptDump::open(directory.path()).unwrap();
+    let mut kept = opened(directory.path());
     let arrival = spooled(kept.spool_dir(), &gzip(JSON));
     let file = kept.keep(&arrival).unwrap();
     let inode = |path: &Path| fs::metadata(path).unwrap().ino();
@@ -168,7 +181,7 @@ fn a_fetched_dump_is_linked_and_not_copied() {
 #[test]
 fn a_file_rewritten_since_is_not_kept() {
     let directory = tempfile::tempdir().unwrap();
-    let mut kept = KeptDump::open(directory.path()).unwrap();
+    let mut kept = opened(directory.path());
     kept.keep(&foreign(directory.path(), &gzip(JSON))).unwrap();
     let arrival = foreign(directory.path(), &gzip(b"[]"));
     fs::write(arrival.path(), "rewritten in place, at another length").unwrap();
@@ -181,7 +194,7 @@ fn a_file_rewritten_since_is_not_kept() {
 #[test]
 fn a_former_copy_stays_readable() {
     let directory = tempfile::tempdir().unwrap();
-    let mut kept = KeptDump::open(directory.path()).unwrap();
+    let mut kept = opened(directory.path());
     let former = kept.keep(&foreign(directory.path(), &gzip(JSON))).unwrap();
     kept.keep(&spooled(kept.spool_dir(), &gzip(b"[]"))).unwrap();
     assert_eq!(read(former.reader()), gzip(JSON));
@@ -193,18 +206,18 @@ fn validators_of_another_dump_are_not_used() {
     let directory = tempfile::tempdir().unwrap();
     let data_dir = directory.path().join("data");
     let file = {
-        let mut kept = KeptDump::open(&data_dir).unwrap();
+        let mut kept = opened(&data_dir);
         kept.keep(&foreign(directory.path(), &gzip(JSON))).unwrap()
     };
     // As if the machine had stopped between the two files.
     fs::write(&file.path, gzip(b"[]")).unwrap();
-    let arrival = KeptDump::open(&data_dir).unwrap().load().unwrap().unwrap();
+    let arrival = opened(&data_dir).load().unwrap().unwrap();
     assert!(arrival.validators.is_empty());
     assert_eq!(arrival.origin, format!("{} (kept)", file.path.display()));
 
     fs::write(&file.path, gzip(JSON)).unwrap();
     fs::write(data_dir.join("aur/source.json"), "{\"sha256\":").unwrap();
-    let arrival = KeptDump::open(&data_dir).unwrap().load().unwrap().unwrap();
+    let arrival = opened(&data_dir).load().unwrap().unwrap();
     assert!(arrival.validators.is_empty());
 }
 
@@ -215,7 +228,7 @@ fn an_empty_directory_has_no_copy_and_leftovers_of_a_kill_are_removed() {
     for name in [".spool-x", "packages-meta-ext-v1.json.gz.tmp", "source.json.tmp", "mine"] {
         fs::write(directory.path().join("aur").join(name), "").unwrap();
     }
-    let mut kept = KeptDump::open(directory.path()).unwrap();
+    let mut kept = opened(directory.path());
     assert!(kept.load().unwrap().is_none());
     assert!(kept.current().is_none());
     assert_eq!(names(kept.spool_dir()), ["mine"]);
@@ -224,7 +237,7 @@ fn an_empty_directory_has_no_copy_and_leftovers_of_a_kill_are_removed() {
 #[test]
 fn a_directory_that_cannot_be_written_is_an_error_value() {
     let directory = tempfile::tempdir().unwrap();
-    let mut kept = KeptDump::open(directory.path()).unwrap();
+    let mut kept = opened(directory.path());
     // A file in its place stops everybody, root included.
     fs::remove_dir(kept.spool_dir()).unwrap();
     fs::write(kept.spool_dir(), "").unwrap();
@@ -244,7 +257,7 @@ fn a_directory_that_cannot_be_written_is_an_error_value() {
 fn a_read_only_directory_is_loaded_from() {
     let directory = tempfile::tempdir().unwrap();
     let data_dir = directory.path().join("data");
-    KeptDump::open(&data_dir).unwrap().keep(&foreign(directory.path(), &gzip(JSON))).unwrap();
+    opened(&data_dir).keep(&foreign(directory.path(), &gzip(JSON))).unwrap();
     let set_mode = |mode| {
         for path in [&data_dir.join("aur"), &data_dir.join("larder.lock"), &data_dir] {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -253,7 +266,7 @@ fn a_read_only_directory_is_loaded_from() {
     set_mode(0o555);
     // Modes do not bind root; as root this can test only the loading.
     let is_bound = fs::write(data_dir.join("probe"), "").is_err();
-    let mut kept = KeptDump::open(&data_dir).unwrap();
+    let mut kept = opened(&data_dir);
     let arrival = kept.load().unwrap().unwrap();
     assert_eq!(read(arrival.reader()), gzip(JSON));
     let outcome = kept.keep(&foreign(directory.path(), JSON));
@@ -266,7 +279,7 @@ fn a_read_only_directory_is_loaded_from() {
 fn a_dump_that_cannot_be_compressed_is_tried_again_later() {
     let directory = tempfile::tempdir().unwrap();
     let arrival = foreign(directory.path(), JSON);
-    let mut kept = KeptDump::open(&directory.path().join("data")).unwrap();
+    let mut kept = opened(&directory.path().join("data"));
     let file = kept.keep(&arrival).unwrap();
     let good = fs::read(&file.path).unwrap();
     assert!(file.zstd_at_hand().is_none());
