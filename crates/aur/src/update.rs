@@ -32,6 +32,10 @@ pub struct Changes {
 /// change builds the small segment anew, so it costs in proportion to the packages in that, and a merge in proportion to all; by
 /// what both were measured to cost, a change with its share of a merge costs least at about this number.
 const OVERGROWN_FACTOR: u32 = 2;
+/// After a dump, a large segment is kept as long as no more than one package in this many is replaced, or
+/// [`REPLACED_MIN`]: all records are read for a dump anyway, and a merge takes memory for a second catalogue.
+const REPLACED_SHARE: u32 = 64;
+const REPLACED_MIN: u32 = 512;
 /// If more than one in this many packages of a dump differs, all are read into a new large segment.
 const DIFFERENT_SHARE: u32 = 32;
 /// With up to this many differing packages, only these are read, whatever the size of the dump.
@@ -110,7 +114,13 @@ impl Snapshot {
         next.finish().map(Some)
     }
 
-    /// Whether so much has changed since the large segment was built that [`Snapshot::merged`] should be called.
+    /// Whether dumps have replaced so much since the large segment was built that [`Snapshot::merged`] should be called.
+    pub fn is_overgrown_by_dumps(&self) -> bool {
+        // A changed package counts twice: as gone, and as added.
+        self.changed_count() / 2 > (self.package_count() / REPLACED_SHARE).max(REPLACED_MIN)
+    }
+
+    /// Whether single changes have replaced so much since then that [`Snapshot::merged`] should be called.
     pub fn is_overgrown(&self) -> bool {
         // A changed package counts twice: as gone, and as added.
         self.changed_count() / 2 > self.package_count().isqrt() * OVERGROWN_FACTOR

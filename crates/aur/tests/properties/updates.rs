@@ -337,6 +337,7 @@ fn a_dump_that_differs_much_is_read_as_the_first() {
         after(&format!("{},{}", &numbered(1000, 0)[..numbered(1000, 0).len() - 1], &twice[1..]))
             .is_none()
     );
+    assert!(!little.is_overgrown_by_dumps());
     let mut grown = before.clone();
     for (from, to) in [(0, 250), (250, 500), (500, 750)] {
         let records =
@@ -345,7 +346,7 @@ fn a_dump_that_differs_much_is_read_as_the_first() {
         let changes = Changes { records: records.into(), ..Changes::default() };
         grown = grown.updated(&changes, &limits).expect("changes").expect("they differ");
     }
-    assert!(grown.is_overgrown());
+    assert!(grown.is_overgrown() && grown.is_overgrown_by_dumps());
     assert!(!grown.merged().is_overgrown());
     assert_eq!(grown.merged().changed_count(), 0);
 }

@@ -305,7 +305,9 @@ impl Refresh {
         });
         self.app.aur.publish(published.clone());
         self.app.changes.aur.send_replace(Some(published.clone()));
-        self.merge(&published);
+        if published.snapshot.is_overgrown_by_dumps() {
+            self.merge(&published);
+        }
         self.measure(&published, took);
         let duplicates = published.snapshot.duplicate_count();
         if duplicates > 0 {
@@ -373,7 +375,9 @@ impl Refresh {
             merging.published = published.clone();
             merging.since.push(changes);
         }
-        self.merge(&published);
+        if published.snapshot.is_overgrown() {
+            self.merge(&published);
+        }
         self.measure(&published, started_at.elapsed());
         self.unkept = Some((Unkept::Changed(update), published));
         Ok(true)
@@ -388,9 +392,9 @@ impl Refresh {
         metrics.published(unix_seconds(published.modified_at));
     }
 
-    /// Begins to put everything into one segment, if it is time for that.
+    /// Begins to put everything into one segment, unless that is being done.
     fn merge(&mut self, published: &Arc<AurPublished>) {
-        if self.merging.is_some() || !published.snapshot.is_overgrown() {
+        if self.merging.is_some() {
             return;
         }
         let snapshot = published.snapshot.clone();
@@ -418,7 +422,10 @@ impl Refresh {
         }
         let current = self.app.aur.snapshot_full();
         if let Some(current) = current.filter(|current| !Arc::ptr_eq(current, &before)) {
-            return self.merge(&current);
+            if current.snapshot.is_overgrown_by_dumps() {
+                self.merge(&current);
+            }
+            return;
         }
         let published = Arc::new(AurPublished {
             origin: before.origin.clone(),
