@@ -15,7 +15,7 @@ const PACKAGES: u32 = 5_000;
 /// How many questions of each kind are asked.
 const QUESTIONS: usize = 1_000;
 
-/// How many packages change, one after another: so many that all is merged several times.
+/// The number of packages that change, one after another: enough for several merges.
 const CHANGES: usize = 500;
 
 /// The kinds of work.

@@ -25,8 +25,8 @@ use crate::published::lists::Lists;
 /// A dump that could not be kept is tried again this often, when the source is looked at.
 const KEEP_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Runs until `shutdown`, on a thread that serves no requests ([`super::on_own_thread`]), and keeps the last dump before it ends. Without a source it serves the kept dump of the data
-/// directory.
+/// Runs until `shutdown`, on a thread that serves no requests ([`super::on_own_thread`]), and keeps the last dump before it ends.
+/// Without a source it serves the kept dump of the data directory.
 pub async fn run(
     app: Arc<App>,
     kept: KeptDump,
