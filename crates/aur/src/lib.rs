@@ -23,6 +23,7 @@ mod field;
 mod find;
 mod fit;
 mod fold;
+mod layers;
 mod lists;
 mod needles;
 mod options;

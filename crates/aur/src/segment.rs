@@ -1,6 +1,7 @@
 //! A segment: packages with the indexes over them, built once.
 //!
-//! packages -> [`SegmentBuilder`] -> [`Segment`]. A [`crate::Snapshot`] is one large segment, and perhaps a small one with what has changed since.
+//! packages -> [`SegmentBuilder`] -> [`Segment`]. A [`crate::Snapshot`] is one large segment, and perhaps smaller ones with
+//! what has changed since.
 //!
 //! Doc ids are positions in name order, so every posting list is in the order of an answer.
 
@@ -209,9 +210,13 @@ impl Segment {
         self.bases.equal_to(folded).next()
     }
 
-    /// The positions of the bases that have no package.
-    pub(crate) fn empty_bases(&self) -> impl Iterator<Item = u32> {
-        self.empty_bases.iter().map(|&(base, _)| base)
+    /// The names of those bases without a package for which `is_wanted` yields true. It is called with their positions.
+    pub(crate) fn empty_base_names(
+        &self,
+        is_wanted: impl Fn(u32) -> bool,
+    ) -> impl Iterator<Item = String> {
+        let wanted = self.empty_bases.iter().filter(move |(base, _)| is_wanted(*base));
+        wanted.filter_map(|(_, json)| serde_json::from_slice(json).ok())
     }
 
     /// The position of the first package that does not come before one with this folded name, whose [`Segment::lower_name`] is `lower()`.

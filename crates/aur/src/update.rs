@@ -2,20 +2,23 @@
 //!
 //! [`Changes`] or a dump -> [`Overlaying`]: which bases differ -> a new small segment -> [`Snapshot`]
 //!
-//! The large segment is shared, so a change costs work and memory only for the packages that have changed since that was built.
-//! Once these are too many, [`Snapshot::merged`] builds a new large one.
+//! The large and the medium segment are shared, so a change costs work and memory only for the packages that have changed since the
+//! medium one was built. Once these are too many, a new medium one is built with them, and in time a new large one
+//! ([`Snapshot::merged`]).
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
+use std::sync::Arc;
 
 use postings::{DocId, DocSet};
 
 use crate::dump::{DumpError, DumpLimits, each_record};
 use crate::fold::{fold, fold_into};
+use crate::layers::{Gone, Layer, Overlay, Successors};
 use crate::package::Package;
 use crate::record::RecordWriter;
 use crate::segment::{Segment, SegmentBuilder};
-use crate::snapshot::{Overlay, SMALL, Snapshot};
+use crate::snapshot::Snapshot;
 
 /// The new state of some package bases.
 #[derive(Clone, Debug, Default)]
@@ -28,14 +31,14 @@ pub struct Changes {
     pub empty_bases: Vec<String>,
 }
 
-/// It is time for a new large segment once more packages are replaced than the square root of the number of all, times this. Each
-/// change builds the small segment anew, so it costs in proportion to the packages in that, and a merge in proportion to all; by
-/// what both were measured to cost, a change with its share of a merge costs least at about this number.
-const OVERGROWN_FACTOR: u32 = 2;
-/// After a dump, a large segment is kept as long as no more than one package in this many is replaced, or
-/// [`REPLACED_MIN`]: all records are read for a dump anyway, and a merge takes memory for a second catalogue.
+/// It is time for a new large segment once more than one package in this many is replaced, or [`REPLACED_MIN`] if that is more: a
+/// search pays for these, a merge takes time and memory for a second catalogue.
 const REPLACED_SHARE: u32 = 64;
 const REPLACED_MIN: u32 = 512;
+/// It is time for a new medium segment once the small one would have more packages than the square root of this many times those of
+/// the medium one. A change costs as much as the small one has packages, and a new medium one as much as that has; by this number, the
+/// sum of both is least.
+const MEDIUM_FACTOR: u32 = 2;
 /// If more than one in this many packages of a dump differs, all are read into a new large segment.
 const DIFFERENT_SHARE: u32 = 32;
 /// With up to this many differing packages, only these are read, whatever the size of the dump.
@@ -65,7 +68,7 @@ impl Snapshot {
             true
         })?;
         offered.retain(|base, offered| {
-            offered.differs || offered.names.len() != self.packages_of_base(base).count()
+            offered.differs || offered.names.len() != self.packages_of_folded(base).count()
         });
         let mut all_records_of: HashSet<Vec<u8>> = HashSet::new();
         each_record(&changes.records[..], limits, |package| {
@@ -79,10 +82,9 @@ impl Snapshot {
         next.touched.extend(offered.keys().cloned());
         for name in &changes.empty_bases {
             let folded = fold(name).into_bytes();
-            let is_there = self.place_of_base(&folded).is_some_and(|(segment, base)| {
-                let json = segment.base_name(base);
-                segment.packages_of(base).is_empty()
-                    && serde_json::from_slice::<String>(json).is_ok_and(|there| there == *name)
+            let is_there = self.place_of_base(&folded).is_some_and(|base| {
+                let there = serde_json::from_slice::<String>(self.base_name(base));
+                self.packages_of(base).next().is_none() && there.is_ok_and(|there| there == *name)
             });
             if !is_there && !all_records_of.contains(&folded) {
                 next.builder.add_base(name.clone());
@@ -101,7 +103,7 @@ impl Snapshot {
             return Ok(None);
         }
         for base in &next.touched {
-            next.dead.extend(self.packages_of_base(base).map(|doc| doc.0));
+            next.dead.extend(self.packages_of_folded(base).map(|doc| doc.0));
         }
         // A package may have moved here from another base, which keeps its other packages.
         for name in offered.values().flat_map(|offered| &offered.names) {
@@ -114,16 +116,10 @@ impl Snapshot {
         next.finish().map(Some)
     }
 
-    /// Whether dumps have replaced so much since the large segment was built that [`Snapshot::merged`] should be called.
-    pub fn is_overgrown_by_dumps(&self) -> bool {
-        // A changed package counts twice: as gone, and as added.
-        self.changed_count() / 2 > (self.package_count() / REPLACED_SHARE).max(REPLACED_MIN)
-    }
-
-    /// Whether single changes have replaced so much since then that [`Snapshot::merged`] should be called.
+    /// Whether so much was replaced since the large segment was built that [`Snapshot::merged`] should be called.
     pub fn is_overgrown(&self) -> bool {
         // A changed package counts twice: as gone, and as added.
-        self.changed_count() / 2 > self.package_count().isqrt() * OVERGROWN_FACTOR
+        self.changed_count() / 2 > (self.package_count() / REPLACED_SHARE).max(REPLACED_MIN)
     }
 
     /// The snapshot after reading a dump; it shares the large segment of this one. `bases` are further names of package bases.
@@ -136,13 +132,14 @@ impl Snapshot {
     ) -> Result<Option<Snapshot>, DumpError> {
         let different_max = (self.package_count() / DIFFERENT_SHARE).max(DIFFERENT_MIN) as usize;
         let mut next = Overlaying::new(self, 0);
-        let small_count = self.overlay().map_or(0, |over| over.small.package_count());
-        let mut seen = [DocSet::empty(self.large().package_count()), DocSet::empty(small_count)];
+        let mut seen = Layer::ALL
+            .map(|layer| DocSet::empty(self.segment(layer).map_or(0, Segment::package_count)));
         let mut writer = RecordWriter::default();
         let is_all = each_record(source, limits, |package| {
             let name = std::str::from_utf8(package.name.as_bytes()).unwrap_or_default();
             if let Some(doc) = self.find(name) {
-                if !seen[usize::from(doc.0 >= SMALL)].insert(DocId(doc.0 % SMALL)) {
+                let (layer, position) = Layer::at(doc.0);
+                if !seen[layer as usize].insert(DocId(position)) {
                     return false;
                 }
                 writer.encode(package);
@@ -161,7 +158,8 @@ impl Snapshot {
         }
         let mut gone_count = 0;
         for doc in self.docs() {
-            if !seen[usize::from(doc.0 >= SMALL)].has(DocId(doc.0 % SMALL)) {
+            let (layer, position) = Layer::at(doc.0);
+            if !seen[layer as usize].has(DocId(position)) {
                 next.touched.insert(self.folded_base_of(doc));
                 next.dead.insert(doc.0);
                 gone_count += 1;
@@ -185,7 +183,8 @@ impl Snapshot {
             }
         }
         for folded in named.keys() {
-            if !empty_before.contains_key(folded) && self.packages_of_base(folded).next().is_none()
+            if !empty_before.contains_key(folded)
+                && self.packages_of_folded(folded).next().is_none()
             {
                 next.touched.insert(folded.clone());
             }
@@ -197,14 +196,15 @@ impl Snapshot {
             }
         }
         let next = next.finish()?;
-        let is_twice = next.overlay().is_some_and(|over| over.small.duplicate_count() > 0);
+        let is_twice = next.overlay().is_some_and(|over| {
+            over.small.duplicate_count() > 0 || over.medium.duplicate_count() > 0
+        });
         Ok(Some(next).filter(|_| !is_twice))
     }
 
     /// The packages of the base with this folded name.
-    fn packages_of_base(&self, folded: &[u8]) -> impl Iterator<Item = DocId> {
-        let found = self.place_of_base(folded).into_iter();
-        found.flat_map(|(segment, base)| self.packages_in(segment, base))
+    fn packages_of_folded(&self, folded: &[u8]) -> impl Iterator<Item = DocId> {
+        self.place_of_base(folded).into_iter().flat_map(|base| self.packages_of(base))
     }
 
     /// The folded name of the base of this package.
@@ -231,7 +231,7 @@ struct Offered {
 struct Overlaying<'a> {
     before: &'a Snapshot,
     builder: SegmentBuilder,
-    /// The folded names of the bases that are in the small segment from now on, or nowhere.
+    /// The folded names of the bases that are in the new segment, or nowhere.
     touched: HashSet<Vec<u8>>,
     /// The packages of `before` that are replaced, or gone.
     dead: HashSet<u32>,
@@ -244,51 +244,62 @@ impl<'a> Overlaying<'a> {
         Overlaying { before, builder, touched: HashSet::new(), dead: HashSet::new() }
     }
 
-    /// Adds the rest of the small segment: the other packages of bases that differ, and those that it had before.
+    /// Adds the rest of the new segment, which becomes the small one, or the medium one if it is large for a small one: the other
+    /// packages of bases that differ, and those that it had before.
     fn finish(mut self) -> Result<Snapshot, DumpError> {
         let (large, over) = (self.before.large(), self.before.overlay());
-        let (mut gone, mut gone_count, mut gone_bases, mut gone_base_count) = match over {
+        let (mut gone, medium) = match over {
             Some(over) => {
-                (over.gone.clone(), over.gone_count, over.gone_bases.clone(), over.gone_base_count)
+                let medium = (over.medium.clone(), over.medium_in_large.clone());
+                ([over.gone_of_large.clone(), over.gone_of_medium.clone()], medium)
             }
             None => {
-                let empty = DocSet::empty;
-                (empty(large.package_count()), 0, empty(large.package_base_count()), 0)
+                let none = SegmentBuilder::with_room(0).build();
+                let gone = [Gone::none_of(large), Gone::none_of(&none)];
+                let successors = Successors::of(&none, large);
+                (gone, (Arc::new(none), Arc::new(successors)))
             }
         };
         for folded in &self.touched {
-            let Some(base) = large.find_base(folded) else { continue };
-            if !gone_bases.insert(DocId(base)) {
-                continue;
-            }
-            gone_base_count += 1;
-            for &doc in large.packages_of(base) {
-                gone.insert(doc);
-                gone_count += 1;
-                if !self.dead.contains(&doc.0) {
-                    self.builder.add(&large.record(doc).package());
+            for (layer, segment) in [(Layer::Large, large), (Layer::Medium, &medium.0)] {
+                let gone = &mut gone[layer as usize];
+                let Some(base) = segment.find_base(folded) else { continue };
+                if !gone.bases.insert(base) {
+                    continue;
+                }
+                for &doc in segment.packages_of(base) {
+                    gone.packages.insert(doc.0);
+                    if !self.dead.contains(&layer.place(doc.0)) {
+                        self.builder.add(&segment.record(doc).package());
+                    }
                 }
             }
         }
         if let Some(Overlay { small, .. }) = over {
             for doc in 0..small.package_count() {
-                if !self.dead.contains(&(doc + SMALL)) {
+                if !self.dead.contains(&Layer::Small.place(doc)) {
                     self.builder.add(&small.record(DocId(doc)).package());
                 }
             }
-            for base in small.empty_bases() {
-                if !self.touched.contains(small.bases().text(DocId(base)))
-                    && let Ok(name) = serde_json::from_slice(small.base_name(base))
-                {
-                    self.builder.add_base(name);
-                }
-            }
+            let is_left = |base| !self.touched.contains(small.bases().text(DocId(base)));
+            small.empty_base_names(is_left).for_each(|name| self.builder.add_base(name));
         }
-        let small = self.builder.build();
-        let is_changed = small.package_base_count() > 0 || gone_base_count > 0;
-        let (places, base_places) = (places(large, &small), base_places(large, &small));
-        let overlay =
-            Overlay { small, gone, gone_count, gone_bases, gone_base_count, places, base_places };
+        let (medium, small) = match self.builder.base_count_max() <= small_max(&medium.0) {
+            true => (medium, self.builder.build()),
+            false => {
+                let is_left = |base| !gone[1].bases.has(base);
+                medium.0.empty_base_names(is_left).for_each(|name| self.builder.add_base(name));
+                for doc in (0..medium.0.package_count()).filter(|&doc| !gone[1].packages.has(doc)) {
+                    self.builder.add(&medium.0.record(DocId(doc)).package());
+                }
+                let medium = self.builder.build();
+                gone[1] = Gone::none_of(&medium);
+                let successors = Successors::of(&medium, large);
+                ((Arc::new(medium), Arc::new(successors)), SegmentBuilder::with_room(0).build())
+            }
+        };
+        let overlay = Overlay::new(large, medium, small, gone);
+        let is_changed = overlay.base_count() > 0 || overlay.gone_of_large.bases.count() > 0;
         let next = self.before.with_overlay(Some(overlay).filter(|_| is_changed));
         if next.package_count() == 0 {
             return Err(DumpError::Empty);
@@ -297,17 +308,8 @@ impl<'a> Overlaying<'a> {
     }
 }
 
-/// For each package of `small`, the first one of `large` that comes after it.
-fn places(large: &Segment, small: &Segment) -> Box<[u32]> {
-    (0..small.package_count())
-        .map(DocId)
-        .map(|doc| large.position(small.names().column().text(doc), || small.lower_name(doc)))
-        .collect()
-}
-
-/// For each base of `small`, the first one of `large` that comes after it.
-fn base_places(large: &Segment, small: &Segment) -> Box<[u32]> {
-    (0..small.package_base_count())
-        .map(|base| large.bases().equal_to(small.bases().text(DocId(base))).start)
-        .collect()
+/// How many packages, or bases without one, a small segment over this medium one may have.
+fn small_max(medium: &Segment) -> usize {
+    let count = medium.package_count().max(medium.package_base_count());
+    (count * MEDIUM_FACTOR).isqrt() as usize
 }

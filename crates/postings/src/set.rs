@@ -46,16 +46,24 @@ impl DocSet {
 
     /// The documents, ascending.
     pub fn to_vec(&self) -> Vec<DocId> {
-        let mut docs = Vec::new();
-        for (at, &word) in self.0.iter().enumerate() {
-            let mut word = word;
-            while word != 0 {
-                docs.push(DocId(at as u32 * 64 + word.trailing_zeros()));
-                word &= word - 1;
-            }
-        }
-        docs
+        docs_in(self.0.iter().copied())
     }
+
+    /// The documents that are not in `other`, which belongs to the same snapshot; ascending.
+    pub fn without(&self, other: &DocSet) -> Vec<DocId> {
+        docs_in(self.0.iter().zip(&other.0).map(|(word, other)| word & !other))
+    }
+}
+
+fn docs_in(words: impl Iterator<Item = u64>) -> Vec<DocId> {
+    let mut docs = Vec::new();
+    for (at, mut word) in words.enumerate() {
+        while word != 0 {
+            docs.push(DocId(at as u32 * 64 + word.trailing_zeros()));
+            word &= word - 1;
+        }
+    }
+    docs
 }
 
 #[cfg(test)]
@@ -80,5 +88,8 @@ mod tests {
         let expected: Vec<u32> = (0..200).filter(|&doc| bools[doc as usize]).collect();
         assert_eq!(docs, expected);
         assert!(DocSet::empty(0).to_vec().is_empty());
+        let even = DocSet::from_bools((0..200).map(|doc| doc % 2 == 0));
+        let odd: Vec<u32> = expected.into_iter().filter(|doc| doc % 2 == 1).collect();
+        assert_eq!(set.without(&even).iter().map(|doc| doc.0).collect::<Vec<_>>(), odd);
     }
 }

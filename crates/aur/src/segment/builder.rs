@@ -16,7 +16,7 @@ use crate::record::{Record, RecordWriter};
 use crate::words;
 
 /// Blocks of a small segment: smaller than a huge page.
-const SMALL_BLOCK_BYTES: usize = 128 << 10;
+const SMALL_BLOCK_BYTES: usize = 32 << 10;
 
 /// In a segment of up to this many packages, scanning all texts is faster than an index.
 const SCANNED_PACKAGES_MAX: usize = 8192;
@@ -212,6 +212,11 @@ impl SegmentBuilder {
 
     fn add_person(&mut self, by: By, name: &[u8]) {
         self.terms.add_from(by as u8, name, |terms| add_term(terms, by, name));
+    }
+
+    /// How many bases the segment may have at most, and packages.
+    pub(crate) fn base_count_max(&self) -> usize {
+        self.records.len() + self.named_bases.len()
     }
 
     /// How many packages have been added.

@@ -325,9 +325,6 @@ fn a_dump_that_differs_much_is_read_as_the_first() {
     assert_eq!((unchanged.changed_count(), unchanged.package_count()), (0, 1000));
     let little = after(&numbered(1000, 256)).expect("little differs");
     assert_eq!((little.changed_count(), little.package_count()), (512, 1000));
-    // Twice the square root of the number of packages.
-    assert!(!after(&numbered(1000, 62)).expect("little differs").is_overgrown());
-    assert!(after(&numbered(1000, 63)).expect("little differs").is_overgrown());
     assert!(after(&numbered(1000, 257)).is_none());
     assert!(after(&numbered(700, 0)).is_none());
     assert_eq!(after(&numbered(800, 0)).expect("little differs").package_count(), 800);
@@ -337,7 +334,7 @@ fn a_dump_that_differs_much_is_read_as_the_first() {
         after(&format!("{},{}", &numbered(1000, 0)[..numbered(1000, 0).len() - 1], &twice[1..]))
             .is_none()
     );
-    assert!(!little.is_overgrown_by_dumps());
+    assert!(!little.is_overgrown());
     let mut grown = before.clone();
     for (from, to) in [(0, 250), (250, 500), (500, 750)] {
         let records =
@@ -346,7 +343,7 @@ fn a_dump_that_differs_much_is_read_as_the_first() {
         let changes = Changes { records: records.into(), ..Changes::default() };
         grown = grown.updated(&changes, &limits).expect("changes").expect("they differ");
     }
-    assert!(grown.is_overgrown() && grown.is_overgrown_by_dumps());
+    assert!(grown.is_overgrown());
     assert!(!grown.merged().is_overgrown());
     assert_eq!(grown.merged().changed_count(), 0);
 }
@@ -361,4 +358,64 @@ fn no_package_may_not_be_the_outcome() {
     let none = std::iter::empty::<String>();
     let outcome = aur::dump::read_after(&before, &b"[]"[..], &DumpLimits::default(), none);
     assert!(matches!(outcome, Err(aur::DumpError::Empty)), "{outcome:?}");
+}
+
+/// So many that each layer is built anew several times, and packages in each of them change, move and go.
+#[test]
+fn many_changes_one_after_another() {
+    let base_of = |number: usize| format!("b{number:03}");
+    // Name, base, version. Every third base has two packages.
+    let mut packages: Vec<(String, String, u32)> = (0..200)
+        .map(|number| (format!("p{number:03}"), base_of(number - usize::from(number % 3 == 1)), 0))
+        .collect();
+    let dump_of = |packages: &[&(String, String, u32)]| {
+        let records: Vec<String> =
+            packages.iter().map(|(name, base, version)| plain(name, base, *version)).collect();
+        format!("[{}]", records.join(","))
+    };
+    let whole = |packages: &[(String, String, u32)]| {
+        read(dump_of(&packages.iter().collect::<Vec<_>>()).as_bytes())
+    };
+    let mut snapshot = whole(&packages);
+    let mut counts = BTreeSet::new();
+    for step in 0..250 {
+        let at = step * 7919 % packages.len();
+        let mut bases = BTreeSet::from([packages[at].1.clone()]);
+        match step % 5 {
+            0 | 1 => packages[at].2 += 1,
+            2 => {
+                packages[at].1 = base_of(step * 31 % 200);
+                bases.insert(packages[at].1.clone());
+            }
+            3 => drop(packages.remove(at)),
+            _ => packages.push((format!("n{step:03}"), packages[at].1.clone(), 1)),
+        }
+        let concerned: Vec<_> =
+            packages.iter().filter(|(_, base, _)| bases.contains(base)).collect();
+        let changes = Changes {
+            records: dump_of(&concerned).into(),
+            bases: bases.into_iter().collect(),
+            empty_bases: Vec::new(),
+        };
+        let next = snapshot.updated(&changes, &DumpLimits::default()).expect("changes");
+        let next = next.expect("they differ");
+        let mut named: Vec<String> = next
+            .differences(&snapshot)
+            .into_iter()
+            .map(|difference| difference.after.or(difference.before).expect("one of them").name)
+            .collect();
+        named.sort();
+        let expected = whole(&packages).differences(&snapshot).into_iter();
+        let mut expected: Vec<String> =
+            expected.map(|it| it.after.or(it.before).expect("one of them").name).collect();
+        expected.sort();
+        assert_eq!(named, expected, "{step}");
+        snapshot = next;
+        counts.insert(snapshot.changed_count());
+        if step % 25 == 24 {
+            let needles = ["p0", "n1", "p199", "b003"].map(str::to_owned);
+            compare(&snapshot, &whole(&packages), &needles);
+        }
+    }
+    assert!(counts.len() > 100, "the layers grow: {counts:?}");
 }

@@ -1,6 +1,6 @@
 //! Keeps the AUR snapshot current: arrival -> snapshot -> publish -> keep.
 //!
-//! If little differs, the next snapshot is the last one with a small layer over it. When that has grown, all is merged into one
+//! If little differs, the next snapshot is the last one with small layers over it. When these have grown, all is merged into one
 //! segment again, beside the requests.
 //!
 //! A dump that cannot be read, or has lost too many packages, changes nothing but a log line, a metric
@@ -305,7 +305,7 @@ impl Refresh {
         });
         self.app.aur.publish(published.clone());
         self.app.changes.aur.send_replace(Some(published.clone()));
-        if published.snapshot.is_overgrown_by_dumps() {
+        if published.snapshot.is_overgrown() {
             self.merge(&published);
         }
         self.measure(&published, took);
@@ -422,7 +422,7 @@ impl Refresh {
         }
         let current = self.app.aur.snapshot_full();
         if let Some(current) = current.filter(|current| !Arc::ptr_eq(current, &before)) {
-            if current.snapshot.is_overgrown_by_dumps() {
+            if current.snapshot.is_overgrown() {
                 self.merge(&current);
             }
             return;
