@@ -22,7 +22,15 @@ pub(crate) async fn on_own_thread(
         // Dropped last, also in a panic.
         let _ended = ended;
         match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => drop(runtime.block_on(stop.run_until_cancelled(work))),
+            Ok(runtime) => {
+                // A task of its own: the runtime wakes one for less than the future that it blocks on.
+                let task = runtime.spawn(stop.run_until_cancelled_owned(work));
+                if let Err(error) = runtime.block_on(task)
+                    && error.is_panic()
+                {
+                    std::panic::resume_unwind(error.into_panic());
+                }
+            }
             Err(error) => tracing::error!(%error, name, "a thread cannot wait for events"),
         }
     };

@@ -13,7 +13,7 @@ use record::{Batch, Serial};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _, Transaction};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 use tokio::time::Instant;
 
 use super::error::{
@@ -307,28 +307,28 @@ async fn commit<'a>(
     batches: &[&'a Batch],
     seen: &'a Seen,
 ) -> Result<Plan<'a>, sqlx::Error> {
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     let keys = group::keys(batches, seen);
-    let states = states(&mut transaction, &keys, seen).await?;
+    let states = begin(connection, &keys, seen).await?;
     let plan = group::plan(batches, seen, states);
     if plan.rows.is_empty() {
-        transaction.rollback().await?;
+        sqlx::raw_sql("ROLLBACK").execute(connection).await?;
         return Ok(plan);
     }
-    insert(&mut transaction, &plan.rows, OVERWRITE, Some(plan.serial)).await?;
-    transaction.commit().await?;
+    insert(connection, &plan.rows, OVERWRITE, Some(plan.serial)).await?;
     Ok(plan)
 }
 
-async fn states<'a>(
-    transaction: &mut Transaction<'_, Sqlite>,
+/// Begins a transaction and reads the state of `keys`. It is not sqlx's, which asks for its beginning and for its end on their own: each
+/// question wakes SQLite's thread and this one. If it does not come to its end, its connection must be closed.
+async fn begin<'a>(
+    connection: &mut SqliteConnection,
     keys: &[&'a str],
     seen: &Seen,
 ) -> Result<States<'a>, sqlx::Error> {
     let (anchor, name) = seen.anchor();
     let asked = serde_json::to_string(keys).map_err(|error| sqlx::Error::Encode(error.into()))?;
     let rows = sqlx::query(
-        "SELECT store.serial, records.key, records.serial, records.body IS NOT NULL, \
+        "BEGIN IMMEDIATE; SELECT store.serial, records.key, records.serial, records.body IS NOT NULL, \
          ($2 = '' OR EXISTS (SELECT 1 FROM larder_records WHERE key = $2 AND body = $3)) \
          FROM larder_store AS store LEFT JOIN larder_records AS records \
          ON records.key IN (SELECT value FROM json_each($1)) WHERE store.id = 1",
@@ -336,7 +336,7 @@ async fn states<'a>(
     .bind(asked)
     .bind(anchor)
     .bind(name)
-    .fetch_all(&mut **transaction)
+    .fetch_all(connection)
     .await?;
     group::states(keys, rows.iter().map(rows::state_of))
 }
@@ -346,7 +346,7 @@ const OVERWRITE: &str = "ON CONFLICT (key) DO UPDATE SET \
     serial = excluded.serial, body = excluded.body, blobs = excluded.blobs";
 
 /// Writes `rows`, whose keys differ; `or` says what becomes of a key that is there already. With the last ones it writes the store's
-/// `serial`: each statement on its own would wake SQLite's thread and this one once more.
+/// `serial`, if that is given, and ends the transaction.
 async fn insert(
     connection: &mut SqliteConnection,
     rows: &[Row<'_>],
@@ -371,8 +371,10 @@ async fn insert(
             places.collect::<Vec<_>>().join(",")
         );
         if serial.is_some() {
-            statement +=
-                &format!("; UPDATE larder_store SET serial = ${} WHERE id = 1", rows.len() * 4 + 1);
+            statement += &format!(
+                "; UPDATE larder_store SET serial = ${} WHERE id = 1; COMMIT",
+                rows.len() * 4 + 1
+            );
         }
         // Safe: only the numbers of parameters are put together.
         let mut query = sqlx::query(AssertSqlSafe(statement));
