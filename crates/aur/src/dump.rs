@@ -78,6 +78,9 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// How many bytes are read at once.
 const WINDOW_BYTES: usize = 256 << 10;
+/// How many are read at first, and then twice as many each time: a changed package has some hundred bytes, and clearing the memory for
+/// more would cost more than reading it.
+const WINDOW_BYTES_MIN: usize = 4 << 10;
 
 /// Reads a whole dump and builds its snapshot.
 ///
@@ -224,6 +227,8 @@ struct Input<'a> {
     valid: usize,
     /// How much of the buffer has been filled; the rest is free.
     filled: usize,
+    /// How many bytes are read next.
+    window_bytes: usize,
     is_at_end: bool,
     bytes_read: u64,
     /// Line breaks have been counted up to here in the buffer. A record that the fast path read has none, so most of
@@ -244,6 +249,7 @@ impl<'a> Input<'a> {
             taken: 0,
             valid: 0,
             filled: 0,
+            window_bytes: WINDOW_BYTES_MIN,
             is_at_end: false,
             bytes_read: 0,
             counted: 0,
@@ -260,7 +266,8 @@ impl<'a> Input<'a> {
         self.valid -= self.taken;
         self.filled -= self.taken;
         self.taken = 0;
-        let room = self.filled..self.filled + WINDOW_BYTES;
+        let room = self.filled..self.filled + self.window_bytes;
+        self.window_bytes = (self.window_bytes * 2).min(WINDOW_BYTES);
         if self.buffer.len() < room.end {
             self.buffer.resize(room.end, 0);
         }

@@ -26,6 +26,7 @@ mod catalogue;
 mod digests;
 mod gate;
 mod pushes;
+mod questions;
 mod spool;
 mod transaction;
 mod url;
@@ -36,11 +37,12 @@ use catalogue::Catalogue;
 use digests::Held;
 use gate::{Gate, Tables};
 use pushes::Pushes;
+use questions::each;
 use spool::DumpWriter;
-use transaction::{Transaction, each};
+use transaction::Transaction;
 
 /// How often the database is asked whether anything has changed.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(250);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(320);
 /// For this long after a package was first read, its dependencies and other parts are read again when their tables move: a push may
 /// have paused for longer than [`pushes::QUIET`].
 const RECENT: Duration = Duration::from_secs(60);
@@ -152,7 +154,7 @@ impl DatabaseWatch {
         self.is_refused
     }
 
-    /// Asks whether anything has changed, and reads it if so. If that was not checked for as long as the interval, compares all
+    /// Asks whether anything has changed, and reads it if so; for each question, the thread sleeps for two milliseconds. If that was not checked for as long as the interval, compares all
     /// tables; the first time, and with `force`, reads everything. `None` if the last accepted state is current.
     pub(crate) async fn poll(&mut self, force: bool) -> Result<Option<News>, SourceError> {
         // A poll that is dropped on its way leaves no connection in an unknown state.

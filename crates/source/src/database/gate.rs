@@ -15,8 +15,10 @@
 use std::time::Duration;
 
 use sqlx::mysql::MySqlRow;
-use sqlx::{AssertSqlSafe, MySqlConnection, Row as _};
+use sqlx::{MySqlConnection, Row as _};
 use tokio::time::Instant;
+
+use super::questions::one;
 
 /// The shortest time between two reads for one move.
 const AGAIN_MIN: Duration = Duration::from_millis(250);
@@ -333,8 +335,7 @@ async fn ask(
     connection: &mut MySqlConnection,
     expressions: [&str; 4],
 ) -> Result<Looked, sqlx::Error> {
-    let query = sqlx::raw_sql(AssertSqlSafe(look(expressions)));
-    Looked::of(&query.fetch_one(connection).await?)
+    Looked::of(&one(connection, look(expressions)).await?)
 }
 
 /// Whether the times of a table are two: date and time of its creation, date and time of its last change.

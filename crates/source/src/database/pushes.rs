@@ -5,8 +5,10 @@
 
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, MySqlConnection, Row as _};
+use sqlx::{MySqlConnection, Row as _};
 use tokio::time::{Instant, sleep};
+
+use super::questions::one;
 
 /// The time without additions after which a push counts as ended.
 pub(super) const QUIET: Duration = Duration::from_millis(200);
@@ -35,7 +37,7 @@ impl Pushes {
             Some(last) => last,
             None => {
                 let query = "SELECT CAST(COALESCE(MAX(ID), 0) AS SIGNED) FROM Packages";
-                let row = sqlx::raw_sql(query).fetch_one(connection).await?;
+                let row = one(connection, query.to_owned()).await?;
                 row.try_get::<i64, _>(0)? - RECENT_PACKAGES
             }
         };
@@ -75,8 +77,8 @@ impl Pushes {
         let is_first = self.quiet.state.is_empty();
         let mut has_waited = false;
         loop {
-            let query = sqlx::raw_sql(AssertSqlSafe(format!("SELECT {}", self.state())));
-            let state: String = query.fetch_one(&mut *connection).await?.try_get(0)?;
+            let row = one(connection, format!("SELECT {}", self.state())).await?;
+            let state: String = row.try_get(0)?;
             if self.have_ended(&state) {
                 return Ok(has_waited);
             }

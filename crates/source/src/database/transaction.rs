@@ -1,17 +1,16 @@
 //! [`Transaction`]: one state of all tables, asked for in as few packets as possible.
 //!
-//! The server sends the result of each statement on its own. Each wakes this process, which costs more than what most of them
-//! say. So statements that do not depend on each other are sent together, and are one statement where their rows have the same
-//! form. Those that begin a transaction go with the first ones that it asks, and the COMMIT with the last ones.
+//! Each question wakes this process, which costs more than what most answers say. So statements that do not depend on each other are sent
+//! together, and are one statement where their rows have the same form. Those that begin a transaction go with the first ones that it
+//! asks, and the COMMIT with the last ones.
 
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
 use sqlx::mysql::MySqlRow;
-use sqlx::{AssertSqlSafe, Either, MySqlConnection, Row};
-use tokio::time::timeout;
+use sqlx::{MySqlConnection, Row};
 
 use super::gate::Looked;
+use super::questions::each;
 
 const BEGIN: &str = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 
@@ -94,33 +93,5 @@ impl<'c> Transaction<'c> {
         let last = "COMMIT".to_owned();
         let all: Vec<String> = statements.iter().cloned().chain([last]).collect();
         each(self.connection, &all, self.stall, take).await
-    }
-}
-
-/// Sends statements together, and hands their rows to `take`, one after another, each with the place of its statement.
-pub(super) async fn each(
-    connection: &mut MySqlConnection,
-    statements: &[String],
-    stall: Duration,
-    mut take: impl FnMut(usize, &MySqlRow) -> Result<(), sqlx::Error>,
-) -> Result<(), sqlx::Error> {
-    if statements.is_empty() {
-        return Ok(());
-    }
-    // Made of constants and numbers.
-    let query = AssertSqlSafe(statements.join("; "));
-    let mut results = sqlx::raw_sql(query).fetch_many(connection);
-    let mut at = 0;
-    loop {
-        let next = timeout(stall, results.try_next()).await.map_err(|_| {
-            let query = statements.get(at).map_or("", String::as_str);
-            sqlx::Error::Protocol(format!("the next row took longer than {stall:?} in: {query}"))
-        })?;
-        match next? {
-            Some(Either::Right(row)) => take(at, &row)?,
-            // The end of a statement's rows.
-            Some(Either::Left(_)) => at += 1,
-            None => return Ok(()),
-        }
     }
 }
