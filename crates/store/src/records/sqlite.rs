@@ -22,7 +22,7 @@ use super::error::{
 use super::group::{self, GroupOutcome, Plan, Row, States};
 use super::rows;
 use super::seen::Seen;
-use super::watch::{Alarm, Stamp, Watch};
+use super::watch::{Alarm, Watch};
 
 type Sqlite = sqlx::Sqlite;
 
@@ -428,11 +428,6 @@ impl Restore {
 }
 
 impl Reader {
-    /// The stamp of the log's file now, if the database is opened for writing.
-    pub(super) fn log_stamp(&self) -> Option<Stamp> {
-        self.watch.as_ref()?.log_stamp()
-    }
-
     /// The layout of the file, for [`super::known_layout`].
     pub(super) async fn layout(&self) -> Result<i64, sqlx::Error> {
         layout(&mut *self.pool.acquire().await?).await

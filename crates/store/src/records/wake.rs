@@ -4,17 +4,18 @@
 //! They get the serial that the store is known to have reached, never a mere signal: a follower that asks later finds it there,
 //! so that no commit is missed between a read and the next wait.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use record::{Key, Serial};
-use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{ReadError, Rewound};
 use super::seen::{Anchor, Mark, Seen};
 use super::sqlite;
+use super::watch::Watch;
 
 /// The latest serial that this process knows of.
 pub(super) struct Wake {
@@ -95,25 +96,47 @@ pub(super) async fn poll(
     interval: Duration,
     closed: CancellationToken,
 ) {
+    let pause = interval.min(GLANCE_INTERVAL);
+    let changed = Arc::new(Notify::new());
+    if let Some(watch) = &reader.watch {
+        glance(watch.clone(), pause, Arc::downgrade(&changed));
+    }
     let polling = async {
-        let mut log = reader.log_stamp();
-        let mut asked_at = Instant::now();
-        let mut asks = ASKS_PER_CHANGE;
         loop {
-            tokio::time::sleep(interval.min(GLANCE_INTERVAL)).await;
-            let found = reader.log_stamp();
-            if found != log {
-                log = found;
-                asks = ASKS_PER_CHANGE;
+            for ask in 0..ASKS_PER_CHANGE {
+                if ask > 0 {
+                    tokio::time::sleep(pause).await;
+                }
+                learn(reader.serial().await, wake);
             }
-            if asks > 0 || asked_at.elapsed() >= interval {
-                asks = asks.saturating_sub(1);
-                asked_at = Instant::now();
+            while timeout(interval, changed.notified()).await.is_err() {
                 learn(reader.serial().await, wake);
             }
         }
     };
     let _: Option<std::convert::Infallible> = closed.run_until_cancelled(polling).await;
+}
+
+/// Looks at the file of the log every `pause` and tells `changed`, until that is dropped. A thread that sleeps does it for less than the
+/// runtime, which wakes two or three for each timer.
+fn glance(watch: Watch, pause: Duration, changed: Weak<Notify>) {
+    let mut log = watch.log_stamp();
+    let looking = move || {
+        while let Some(changed) = changed.upgrade() {
+            let found = watch.log_stamp();
+            if found != log {
+                log = found;
+                changed.notify_one();
+            }
+            drop(changed);
+            std::thread::sleep(pause);
+        }
+    };
+    // Without the thread, the store is asked every interval.
+    if let Err(error) = std::thread::Builder::new().name("larder-glance".to_owned()).spawn(looking)
+    {
+        tracing::warn!(%error, "no thread looks at the log of the database");
+    }
 }
 
 /// Announces a serial that was read; after a failure, the next read will do.
