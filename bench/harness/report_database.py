@@ -114,7 +114,7 @@ def text(results):
                            [[kind, row["count"], *[f"{row[key]:,.0f}" for key in ("p50", "p90", "p99", "max")]] for kind, row in rows])
         lines += [f"Resident memory: {megabytes(visible['memory_before'])} before, {megabytes(visible['memory_after'])} after all of them.", ""]
     if change := data(results, "change"):
-        lines += ["## One change", "", f"Each of {change['count']} alone, with the three seconds after it in which nobody asks, without what idling costs.", "",
+        lines += ["## One change", "", f"Each of {change['count']} alone, with the three seconds after it in which nobody asks, without what the three seconds before it cost.", "",
                   *table(["one", "larder, CPU", "MariaDB, CPU"],
                          [[kind, f"{row['larder']:.1f} ms", f"{row['mariadb']:.1f} ms"] for kind, row in change["cpu"].items()]),
                   f"Resident memory: {megabytes(change['memory_first'])} after the first, {megabytes(change['memory_last'])} after the last.", ""]

@@ -168,7 +168,8 @@ section! {
         /// Connections open at once from one client; further ones are closed at once.
         connections_per_client_max: usize = "connections_per_client_max", Kind::whole(1, 1_000_000, "connections"), default "2048";
         /// Memory for all connections: headers that arrive, HTTP/2 connections and their requests, answers that wait for slow
-        /// readers. Further requests get 503, and one client gets at most half of what is left.
+        /// readers. Further requests get 503. A quarter is for clients that take little; of the rest, one client gets at most half
+        /// of what is left.
         connections_memory_bytes_max: usize = "connections_memory_bytes_max", Kind::whole(4_194_304, 1_099_511_627_776, "bytes"), default "25165824";
         /// Size of a request's header, including the request line.
         header_bytes_max: usize = "header_bytes_max", Kind::whole(8_192, 16_777_216, "bytes"), default "65536";

@@ -41,8 +41,10 @@ use questions::each;
 use spool::DumpWriter;
 use transaction::Transaction;
 
-/// How often the database is asked whether anything has changed.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(320);
+/// How often the database is asked whether anything has changed: while something has, within the last minute, and while nothing has. Each
+/// question costs the server some 0.3 ms.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(450);
 /// For this long after a package was first read, its dependencies and other parts are read again when their tables move: a push may
 /// have paused for longer than [`pushes::QUIET`].
 const RECENT: Duration = Duration::from_secs(60);
@@ -129,6 +131,11 @@ impl DatabaseWatch {
             handed_out: None,
             accepted: None,
         }
+    }
+
+    /// The time between two polls.
+    pub(crate) fn poll_interval(&self) -> Duration {
+        if self.gate.is_warm() { POLL_INTERVAL } else { IDLE_POLL_INTERVAL }
     }
 
     /// Changes the longest time between two looks at everything.

@@ -68,7 +68,6 @@ pub use url::{REDIRECTS_MAX, RETRY_AFTER_MAX};
 
 use arrival::ArrivalKind;
 use database::DatabaseWatch;
-use database::POLL_INTERVAL;
 use file::FileWatch;
 use schedule::Jitter;
 use url::UrlFetch;
@@ -340,9 +339,9 @@ impl Source {
         let wait = match &self.kind {
             Kind::File(watch) => watch.next_look(),
             // The database is near, and its tables may be right again at any moment.
-            Kind::Database(_) => schedule::delay(
+            Kind::Database(watch) => schedule::delay(
                 self.failures,
-                if self.failures == 0 { POLL_INTERVAL } else { DATABASE_RETRY_INTERVAL },
+                if self.failures == 0 { watch.poll_interval() } else { DATABASE_RETRY_INTERVAL },
                 None,
                 self.jitter.chance(),
             ),

@@ -75,6 +75,7 @@ impl AurHistory {
         feed: &Feed,
     ) -> anyhow::Result<()> {
         let differences = match self.taken.take() {
+            Some(before) if next.is_merged_from(&before) => Vec::new(),
             Some(before) => next.snapshot.differences(&before.snapshot),
             None => self.load(&next, feed).await?,
         };

@@ -25,7 +25,7 @@ pub struct AurPublished {
     pub published_at: SystemTime,
     /// The dump itself, once it is kept.
     pub kept: KeptCell,
-    /// Lists made of the snapshot, each when it is first requested.
+    /// Lists made of the snapshot, each when it is first requested; shared with the one that was merged into this one.
     pub lists: Arc<Lists>,
     /// An example for people to try, searched for when a page first shows it.
     pub example: OnceLock<Example>,
@@ -57,6 +57,11 @@ impl KeptCell {
 }
 
 impl AurPublished {
+    /// Whether this is `other` after its segments were merged, so that both have the same packages.
+    pub fn is_merged_from(&self, other: &AurPublished) -> bool {
+        Arc::ptr_eq(&self.lists, &other.lists)
+    }
+
     /// An example for people to try.
     pub fn example(&self, results_max: usize) -> &Example {
         self.example.get_or_init(|| Example::of(&self.snapshot, results_max))

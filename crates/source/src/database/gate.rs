@@ -4,7 +4,7 @@
 //!
 //! - `ROWS_CHANGED` counts rows by table, but when a statement runs, before its commit; and not those of cascades.
 //! - `UPDATE_TIME` is set at the commit, cascades included, but to the second, and to the one in which the transaction began.
-//!   Asking for it costs the server more, so that is done once a second, and whenever another value has moved.
+//!   Asking for it costs the server more, so that is done every two seconds, and whenever another value has moved.
 //! - The position of InnoDB's log moves with every commit of any table, and the number of commits also with those that only
 //!   read. Asking for these costs the server most.
 //!
@@ -26,8 +26,9 @@ const AGAIN_MIN: Duration = Duration::from_millis(250);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
 /// How often the tables are read while the log moves, where the tables' values are not available.
 const BLIND_INTERVAL: Duration = Duration::from_secs(5);
-/// How often the times are asked for while no count moves. Polls come a little later than planned.
-const TIMES_INTERVAL: Duration = Duration::from_millis(900);
+/// How often the times are asked for while no count moves: then they move only where a transaction was open for longer than
+/// [`AGAIN_MAX`]. Polls come a little later than planned.
+const TIMES_INTERVAL: Duration = Duration::from_millis(1_700);
 
 /// A change by a cascade is not counted, and its time may be the same as that of a change before it, for about this long.
 const TIMES_RESOLUTION: Duration = Duration::from_secs(3);
@@ -208,7 +209,7 @@ impl Gate {
         connection: &mut MySqlConnection,
     ) -> Result<Option<Tables>, sqlx::Error> {
         let (is_first, was_counting) = (self.asked_times_at.is_none(), self.counts.has_any());
-        let is_warm = self.last_move().is_some_and(|at| at.elapsed() <= AGAIN_MAX);
+        let is_warm = self.is_warm();
         let is_time = self.asked_times_at.is_none_or(|at| at.elapsed() >= TIMES_INTERVAL);
         let asks_times = is_warm || is_time || !was_counting;
         let looking = ask(
@@ -286,6 +287,11 @@ impl Gate {
     fn moved_within(&self, time: Duration, now: Instant) -> Tables {
         let is_in = |at: Instant| now.saturating_duration_since(at) <= time;
         Tables::of(|at| self.moved_at[at].is_some_and(is_in))
+    }
+
+    /// Whether a table has moved a short time ago.
+    pub(super) fn is_warm(&self) -> bool {
+        self.last_move().is_some_and(|at| at.elapsed() <= AGAIN_MAX)
     }
 
     fn last_move(&self) -> Option<Instant> {

@@ -319,7 +319,10 @@ async fn urlencoded(ask: &Ask, holder: Holder, body: Body) -> Result<Arrived, Re
     let body = body::held(&ask.app, &ask.head.headers, holder, body, FIELD_BYTES_MAX).await?;
     let (bytes, mut held) = body.into_parts();
     held.hold(bytes.len() * COPIES).map_err(HttpError::from)?;
-    let fields = form_urlencoded::parse(&bytes).into_owned().take(FIELDS_MAX).collect();
+    let fields: Vec<_> = form_urlencoded::parse(&bytes).into_owned().take(FIELDS_MAX + 1).collect();
+    if fields.len() > FIELDS_MAX {
+        return Err(bad(format_args!("the form has more than {FIELDS_MAX} fields")));
+    }
     Ok(Arrived { fields, content: None, _held: held })
 }
 

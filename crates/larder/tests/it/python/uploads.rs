@@ -123,6 +123,26 @@ fn metadata_that_nobody_could_read_back_is_refused() {
 }
 
 #[test]
+fn a_form_with_too_many_fields_is_refused_in_either_encoding() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let register = |count: usize| {
+        let form =
+            format!(":action=submit&name=p&version=1.0{}", "&classifier=a".repeat(count - 3));
+        let ask = index.alice().json().with("Content-Type", "application/x-www-form-urlencoded");
+        ask.bytes("POST", "/alice/dev/", form.as_bytes())
+    };
+    assert_eq!(register(10_000).status, 200);
+    let field = "--b\r\nContent-Disposition: form-data; name=\"classifier\"\r\n\r\na\r\n";
+    let form = format!("{}--b--\r\n", field.repeat(10_001));
+    let ask = index.alice().json().with("Content-Type", "multipart/form-data; boundary=b");
+    for refused in [register(10_001), ask.bytes("POST", "/alice/dev/", form.as_bytes())] {
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        assert!(refused.text().contains("more than 10000 fields"), "{}", refused.text());
+    }
+}
+
+#[test]
 fn what_became_of_a_stage_while_the_body_came_counts() {
     let index = Index::start();
     index.stage("alice/dev", json!({"volatile": false}));
