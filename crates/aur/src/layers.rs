@@ -78,7 +78,7 @@ pub(crate) struct Marked {
 pub(crate) struct Successors {
     /// For each package, the first one of the earlier segment that comes after it, gone or not.
     packages: Box<[u32]>,
-    /// The same for each base.
+    /// For each base, the first one of the earlier segment that comes after it, gone or not.
     bases: Box<[u32]>,
 }
 

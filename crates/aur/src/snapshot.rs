@@ -143,7 +143,7 @@ impl Snapshot {
         order.merge(large, medium, small).map(|base| self.base_name(base))
     }
 
-    /// The segment of a layer; `None` if there is none.
+    /// The segment of a layer; `None` if this snapshot has only the large one.
     pub(crate) fn segment(&self, layer: Layer) -> Option<&Segment> {
         match self.layers() {
             Ok(large) => (layer == Layer::Large).then_some(large),

@@ -161,8 +161,9 @@ impl DatabaseWatch {
         self.is_refused
     }
 
-    /// Asks whether anything has changed, and reads it if so; for each question, the thread sleeps for two milliseconds. If that was not checked for as long as the interval, compares all
-    /// tables; the first time, and with `force`, reads everything. `None` if the last accepted state is current.
+    /// Asks whether anything has changed, and reads it if so. If that was not checked for as long as the interval, compares all
+    /// tables; the first time, and with `force`, reads everything. `None` if the last accepted state is current. For each question, the
+    /// thread sleeps for two milliseconds.
     pub(crate) async fn poll(&mut self, force: bool) -> Result<Option<News>, SourceError> {
         // A poll that is dropped on its way leaves no connection in an unknown state.
         let mut connection = match self.connection.take() {

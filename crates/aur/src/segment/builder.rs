@@ -214,7 +214,7 @@ impl SegmentBuilder {
         self.terms.add_from(by as u8, name, |terms| add_term(terms, by, name));
     }
 
-    /// How many bases the segment may have at most, and packages.
+    /// How many bases the segment has at most: one for each package, and those that were only named.
     pub(crate) fn base_count_max(&self) -> usize {
         self.records.len() + self.named_bases.len()
     }

@@ -360,7 +360,7 @@ fn no_package_may_not_be_the_outcome() {
     assert!(matches!(outcome, Err(aur::DumpError::Empty)), "{outcome:?}");
 }
 
-/// So many that each layer is built anew several times, and packages in each of them change, move and go.
+/// There are enough changes to build each layer anew several times; packages in each of them change, move and go.
 #[test]
 fn many_changes_one_after_another() {
     let base_of = |number: usize| format!("b{number:03}");

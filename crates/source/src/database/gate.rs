@@ -4,7 +4,7 @@
 //!
 //! - `ROWS_CHANGED` counts rows by table, but when a statement runs, before its commit; and not those of cascades.
 //! - `UPDATE_TIME` is set at the commit, cascades included, but to the second, and to the one in which the transaction began.
-//!   Asking for it costs the server more, so that is done every two seconds, and whenever another value has moved.
+//!   Asking for it costs the server more, so that is done once a second, and whenever another value has moved.
 //! - The position of InnoDB's log moves with every commit of any table, and the number of commits also with those that only
 //!   read. Asking for these costs the server most.
 //!
@@ -26,9 +26,9 @@ const AGAIN_MIN: Duration = Duration::from_millis(250);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
 /// How often the tables are read while the log moves, where the tables' values are not available.
 const BLIND_INTERVAL: Duration = Duration::from_secs(5);
-/// How often the times are asked for while no count moves: then they move only where a transaction was open for longer than
-/// [`AGAIN_MAX`]. Polls come a little later than planned.
-const TIMES_INTERVAL: Duration = Duration::from_millis(1_700);
+/// How often the times are asked for while no count moves: they tell of transactions that were open for longer than [`AGAIN_MAX`], and
+/// of what a server may not count. Polls come a little later than planned.
+const TIMES_INTERVAL: Duration = Duration::from_millis(900);
 
 /// A change by a cascade is not counted, and its time may be the same as that of a change before it, for about this long.
 const TIMES_RESOLUTION: Duration = Duration::from_secs(3);
