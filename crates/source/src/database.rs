@@ -207,8 +207,8 @@ impl DatabaseWatch {
         force: bool,
     ) -> Result<Option<News>, SourceError> {
         let bound = self.options.response_header_timeout;
-        let asking = self.gate.look(connection);
-        let moved = match timeout(bound, asking).await {
+        let asking = self.gate.look(connection, self.last_package.map(pushes::state_after));
+        let (moved, mut pushed) = match timeout(bound, asking).await {
             Ok(outcome) => outcome.map_err(|error| self.failed(&error))?,
             Err(_) => return Err(self.timed_out("asking for changes", bound)),
         };
@@ -243,7 +243,7 @@ impl DatabaseWatch {
         // The transaction that reads looks for pushes, too. So where none has probably begun, no question is spent on it.
         let mut is_waited_for = reads_all || tables.have_pushes();
         loop {
-            if is_waited_for && self.wait_for(&mut pushes, connection).await? {
+            if is_waited_for && self.wait_for(&mut pushes, connection, pushed.take()).await? {
                 // What the push has changed meanwhile is read now, so that the next poll need not.
                 tables = tables.and_all(Tables::of_pushes());
             }
@@ -265,16 +265,17 @@ impl DatabaseWatch {
         }
     }
 
-    /// Waits until no push is running; returns whether it had to wait.
+    /// Waits until no push is running; returns whether it had to wait. `seen`: the state of new packages, if it was asked for just now.
     async fn wait_for(
         &mut self,
         pushes: &mut Pushes,
         connection: &mut MySqlConnection,
+        seen: Option<String>,
     ) -> Result<bool, SourceError> {
         // What it asks counts as commits of this connection.
         self.gate.has_committed();
         let bound = self.options.response_header_timeout + pushes::WAIT_MAX;
-        self.within(bound, "waiting for pushes to end", pushes.wait(connection)).await
+        self.within(bound, "waiting for pushes to end", pushes.wait(connection, seen)).await
     }
 
     /// Reads all tables.
@@ -376,22 +377,29 @@ impl DatabaseWatch {
             false => Vec::new(),
         };
         let stall = self.options.body_stall_timeout;
-        let mut transaction = Transaction::new(connection, stall, pushes.state());
         let reading = async {
-            let mut difference = held.compare(&mut transaction, tables, &recent, is_due).await?;
-            let begun = transaction.begin().await?;
-            let have_ended = pushes.have_ended(&begun.pushed);
-            let looked = begun.looked.clone();
-            let known = |base: &i64| self.recent.get(base).and_then(|recent| recent.parts);
-            let has_other_parts = |base: &i64| known(base) != Some(difference.parts_of(*base));
-            let others: Vec<i64> = recent.iter().copied().filter(has_other_parts).collect();
-            difference.bases.extend(others);
-            if !have_ended || difference.bases.len() > DIFFERENT_MAX {
-                transaction.end(&[], |_, _| Ok(())).await?;
-                return Ok((None, have_ended, looked));
+            let mut traces = true;
+            loop {
+                let mut transaction = Transaction::new(connection, stall, pushes.state());
+                let comparing = held.compare(&mut transaction, tables, &recent, is_due, traces);
+                let mut difference = comparing.await?;
+                let begun = transaction.begin().await?;
+                let have_ended = pushes.have_ended(&begun.pushed);
+                let looked = begun.looked.clone();
+                let known = |base: &i64| self.recent.get(base).and_then(|recent| recent.parts);
+                let has_other_parts = |base: &i64| known(base) != Some(difference.parts_of(*base));
+                let others: Vec<i64> = recent.iter().copied().filter(has_other_parts).collect();
+                difference.bases.extend(others);
+                if !have_ended || difference.bases.len() > DIFFERENT_MAX {
+                    transaction.end(&[], |_, _| Ok(())).await?;
+                    return Ok((None, have_ended, looked));
+                }
+                let part = difference.read(transaction, tables).await?;
+                if difference.is_traced_right() {
+                    return Ok((Some((difference, part)), have_ended, looked));
+                }
+                traces = false;
             }
-            let part = difference.read(transaction, tables).await?;
-            Ok((Some((difference, part)), have_ended, looked))
         };
         let bound = self.options.transfer_time_max;
         let read = self.within(bound, "reading what has changed", reading).await?;

@@ -1,8 +1,9 @@
 //! [`Held`]: digests of what the last read saw of each package base, which tell the bases that differ now.
 //!
-//! MariaDB does not tell which rows a commit has changed. So it adds up a checksum of each row, for 4096 bases at a time, and
-//! sends a few dozen sums. Where a sum differs, Larder asks for the sums of 64 bases each, then of single bases, and reads only
-//! the rows of differing bases. A table is compared only if the gate says that it may have changed.
+//! MariaDB does not tell which rows a commit has changed. So it adds up a checksum of each row, for 512 bases at a time, and
+//! sends some hundred sums. Mostly only one base of these has changed, and its sum tells which. Where it does not, Larder asks for the
+//! sums of 32 bases each, then of single bases. It reads only the rows of differing bases, and their sums again, so that an error
+//! of what a sum has told is seen. A table is compared only if the gate says that it may have changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
@@ -16,7 +17,7 @@ use super::transaction::Transaction;
 
 mod sums;
 
-use sums::{Changed, GROUPS, Sums, grouped};
+use sums::{Changed, GROUPS, Join, Sums};
 
 /// If more sums differ than this, the more exact ones are asked for of all numbers at once.
 const RANGES_MAX: usize = 64;
@@ -47,6 +48,7 @@ struct Rows {
     /// All columns that answers depend on, with a mark for NULL where a column may have it.
     row: &'static str,
     condition: &'static str,
+    join: Join,
 }
 
 /// Popularity decays without a change of a row: [`Held::compare`] looks at it by the clock.
@@ -57,32 +59,37 @@ const ROWS: [Rows; 6] = [
         row: "ID, Name, NumVotes, Popularity, UNIX_TIMESTAMP(PopularityUpdated), COALESCE(OutOfDateTS, '-'), SubmittedTS, ModifiedTS, \
               COALESCE(SubmitterUID, '-'), COALESCE(MaintainerUID, '-'), COALESCE(PackagerUID, '-')",
         condition: "TRUE",
+        join: Join::Traced,
     },
     Rows {
         table: "Packages",
         owner: "PackageBaseID",
         row: "ID, Name, Version, COALESCE(CONCAT('+', Description), '-'), COALESCE(CONCAT('+', URL), '-')",
         condition: "TRUE",
+        join: Join::Traced,
     },
     Rows {
         table: "PackageKeywords",
         owner: "PackageBaseID",
         row: "PackageBaseID, Keyword",
         condition: "TRUE",
+        join: Join::Traced,
     },
     Rows {
         table: "PackageComaintainers",
         owner: "PackageBaseID",
         row: "PackageBaseID, UsersID, Priority",
         condition: "TRUE",
+        join: Join::Added,
     },
     Rows {
         table: "PackageRequests",
         owner: "PackageBaseID",
         row: "ID",
         condition: "Status = 0 AND ClosedTS IS NULL AND PackageBaseID IS NOT NULL",
+        join: Join::Traced,
     },
-    Rows { table: "Users", owner: "ID", row: "ID, Username", condition: "TRUE" },
+    Rows { table: "Users", owner: "ID", row: "ID, Username", condition: "TRUE", join: Join::Added },
 ];
 const PACKAGES: usize = 1;
 /// Their names are the rows of no base.
@@ -96,12 +103,11 @@ const NAMED_USERS: [(&str, &str, &str); 4] = [
     ("PackageBaseID", "PackageComaintainers", "UsersID"),
 ];
 
-/// The checksum of a row. It is added up as a DOUBLE, which costs the server less than a DECIMAL, and is exact for two million rows.
-fn sum(row: &str) -> String {
-    format!("CAST(SUM(CRC32(CONCAT_WS('\\n', {row})) + 0e0) AS SIGNED)")
-}
-
 impl Rows {
+    fn sum(&self) -> String {
+        self.join.expression(self.row, self.owner)
+    }
+
     /// The sums of each `size` neighbours, only those in `range`, if it is given, without the `SELECT`.
     fn sums(&self, size: i64, range: Option<&Range<i64>>) -> String {
         let Rows { table, owner, condition, .. } = self;
@@ -110,15 +116,15 @@ impl Rows {
             format!(" AND {owner} >= {} AND {owner} < {}", range.start, range.end)
         });
         format!(
-            "CAST({group} AS SIGNED), {} FROM {table} WHERE {condition}{range} GROUP BY {group} ORDER BY NULL",
-            sum(self.row)
+            "CAST({group} AS SIGNED) AS k, {} AS s FROM {table} WHERE {condition}{range} GROUP BY {group} ORDER BY NULL",
+            self.sum()
         )
     }
 
     /// The sums of these owners, without the `SELECT`.
     fn some_sums(&self, owners: &[i64]) -> String {
         let Rows { table, owner, condition, .. } = self;
-        let (sum, numbers) = (sum(self.row), in_numbers(owners));
+        let (sum, numbers) = (self.sum(), in_numbers(owners));
         format!(
             "CAST({owner} AS SIGNED), {sum} FROM {table} WHERE {condition} AND {owner}{numbers} \
              GROUP BY {owner} ORDER BY NULL"
@@ -138,6 +144,8 @@ struct Comparing {
     ranges: Option<Vec<Range<i64>>>,
     /// Owners, or groups of them, that have other sums than those that are held.
     differ: Vec<(i64, Option<i64>)>,
+    /// Owners that the sum of their group has told, with the sums that they should have now.
+    traced: Vec<(i64, i64)>,
 }
 
 /// The names of bases: those of the first read, together in one text, and what has become of some since.
@@ -183,7 +191,9 @@ pub(super) struct Difference {
     pub(super) bases: BTreeSet<i64>,
     /// New sums, by the place of their rows in [`ROWS`].
     sums: Vec<(usize, Changed)>,
-    /// The sums of all bases that are read, in tables that were not compared.
+    /// Bases that the sum of a group has told, with the sums that they should have now, by the place of their rows in [`ROWS`].
+    traced: BTreeMap<usize, Vec<(i64, i64)>>,
+    /// The sums of all bases that are read, in tables that were not compared, or in which bases were traced.
     beside: BTreeMap<usize, Changed>,
     /// The sums of the users that these bases name, if their table was not compared.
     users: BTreeMap<i64, i64>,
@@ -196,6 +206,15 @@ impl Difference {
     /// The sum of what belongs to the packages of a base that was asked about.
     pub(super) fn parts_of(&self, base: i64) -> i64 {
         self.parts.get(&base).copied().unwrap_or_default()
+    }
+
+    /// Whether the bases that were traced have the sums that they should have, once they were read.
+    pub(super) fn is_traced_right(&self) -> bool {
+        self.traced.iter().all(|(at, traced)| {
+            let beside = self.beside.get(at);
+            let sum = |base| beside.and_then(|sums| *sums.get(base)?).unwrap_or_default();
+            traced.iter().all(|(base, expected)| sum(base) == *expected)
+        })
     }
 
     /// Reads the differing bases, and the sums of their rows in the tables that were not `compared`; where a push may have changed
@@ -225,7 +244,7 @@ impl Difference {
         Ok(part)
     }
 
-    /// Asks for the sums of the differing bases in the tables that were not `compared`.
+    /// Asks for the sums of the differing bases in the tables that were not `compared`, and in those in which bases were traced.
     ///
     /// The bases are read with their rows in all tables. Such a table may change after the tables to compare were chosen, and
     /// change back before it is compared. Without these sums it would then never differ, and the state in between would be
@@ -233,7 +252,10 @@ impl Difference {
     fn beside(&mut self, compared: Tables) -> Vec<Asked> {
         let bases: Vec<i64> = self.bases.iter().copied().collect();
         let mut asked: Vec<Asked> = Vec::new();
-        for (at, rows) in ROWS.iter().enumerate().filter(|(_, rows)| !compared.has(rows.table)) {
+        for (at, rows) in ROWS.iter().enumerate() {
+            if compared.has(rows.table) && !self.traced.contains_key(&at) {
+                continue;
+            }
             for bases in bases.chunks(NUMBERS_MAX) {
                 match at {
                     USERS => asked.extend(named_users(bases).map(|query| (at, query))),
@@ -272,7 +294,9 @@ impl Held {
             Ok(())
         };
         transaction.ask(&statements.collect::<Vec<_>>(), take).await?;
-        let sums = sums.map(Sums::new);
+        let mut sums = sums.into_iter();
+        let sums =
+            ROWS.each_ref().map(|rows| Sums::new(rows.join, sums.next().unwrap_or_default()));
         let mut names = Names::default();
         let query = "SELECT CAST(ID AS SIGNED), Name FROM PackageBases ORDER BY ID".to_owned();
         transaction
@@ -300,17 +324,22 @@ impl Held {
     }
 
     /// The bases that differ in these tables; if `is_due`, also those whose popularity has decayed since it was looked at. Also
-    /// asks what belongs to the packages of the `recent` bases.
+    /// asks what belongs to the packages of the `recent` bases. `traces`: the sums of groups may tell which bases differ.
     pub(super) async fn compare(
         &self,
         transaction: &mut Transaction<'_>,
         tables: Tables,
         recent: &[i64],
         is_due: bool,
+        traces: bool,
     ) -> Result<Difference, sqlx::Error> {
-        let (changed, parts) = self.changed(transaction, tables, recent).await?;
+        let (changed, parts) = self.changed(transaction, tables, recent, traces).await?;
         let mut difference = Difference { parts, ..Difference::default() };
-        for Comparing { at, differ, .. } in changed {
+        for Comparing { at, differ, traced, .. } in changed {
+            if !traced.is_empty() {
+                difference.bases.extend(traced.iter().map(|(base, _)| *base));
+                difference.traced.insert(at, traced);
+            }
             let changed: Changed = differ.into_iter().collect();
             let owners: Vec<i64> = changed.keys().copied().collect();
             match at {
@@ -341,10 +370,11 @@ impl Held {
         transaction: &mut Transaction<'_>,
         tables: Tables,
         recent: &[i64],
+        traces: bool,
     ) -> Result<(Vec<Comparing>, BTreeMap<i64, i64>), sqlx::Error> {
         let compared = (0..ROWS.len()).filter(|&at| tables.has(ROWS[at].table));
-        let mut comparing: Vec<Comparing> =
-            compared.map(|at| Comparing { at, ranges: None, differ: Vec::new() }).collect();
+        let new = |at| Comparing { at, ranges: None, differ: Vec::new(), traced: Vec::new() };
+        let mut comparing: Vec<Comparing> = compared.map(new).collect();
         let mut parts = BTreeMap::new();
         for size in GROUPS {
             let mut asked: Vec<Asked> = Vec::new();
@@ -356,25 +386,40 @@ impl Held {
                     ),
                 }
             }
+            let mut found: [Vec<(i64, i64)>; ROWS.len() + PARTS.len()] = Default::default();
             if size == GROUPS[0] {
                 asked.extend(sums_of_parts(recent));
+                texts_of(transaction, asked, &mut found).await?;
+            } else {
+                pairs_of(transaction, asked, &mut found).await?;
             }
-            let mut found: [Vec<(i64, i64)>; ROWS.len() + PARTS.len()] = Default::default();
-            pairs_of(transaction, asked, &mut found).await?;
             for (at, found) in found.iter().enumerate().skip(ROWS.len()) {
                 found.iter().for_each(|(base, sum)| add_parts(&mut parts, at, *base, *sum));
             }
-            for Comparing { at, ranges, differ } in &mut comparing {
+            for Comparing { at, ranges, differ, traced } in &mut comparing {
                 let (sums, found) = (&self.sums[*at], &mut found[*at]);
                 found.sort_unstable();
                 *differ = match ranges {
                     None if size == GROUPS[0] => different(&sums.groups, found),
-                    _ => different(&grouped(&sums.sums, size, ranges.as_deref()), found),
+                    _ => different(&sums.grouped(size, ranges.as_deref()), found),
                 };
+                if traces && size == GROUPS[0] {
+                    differ.retain(|(group, now)| match sums.traced(*group, *now) {
+                        Some(owner) => {
+                            traced.push(owner);
+                            false
+                        }
+                        None => true,
+                    });
+                }
                 let range = |(group, _): &(i64, Option<i64>)| group * size..(group + 1) * size;
                 *ranges = (differ.len() <= RANGES_MAX).then(|| differ.iter().map(range).collect());
             }
-            comparing.retain(|comparing| !comparing.differ.is_empty());
+            comparing
+                .retain(|comparing| !comparing.differ.is_empty() || !comparing.traced.is_empty());
+            if comparing.iter().all(|comparing| comparing.differ.is_empty()) {
+                break;
+            }
         }
         Ok((comparing, parts))
     }
@@ -428,14 +473,22 @@ impl Held {
     }
 }
 
+#[cfg(test)]
+impl Held {
+    /// Makes two bases differ, so that it looks as if `other` did.
+    pub(super) fn mislead(&mut self, bases: [i64; 2], other: i64) {
+        self.sums[0].mislead(bases, other);
+    }
+}
+
 /// Asks for the sums of what belongs to the packages of these bases, with places after those of [`ROWS`].
 fn sums_of_parts(bases: &[i64]) -> impl Iterator<Item = Asked> {
     PARTS.into_iter().enumerate().flat_map(move |(at, (table, row))| {
-        let sum = sum(row);
+        let sum = Join::Added.expression(row, "p.PackageBaseID");
         bases.chunks(NUMBERS_MAX).map(move |bases| {
             let numbers = in_numbers(bases);
             let query = format!(
-                "CAST(p.PackageBaseID AS SIGNED), {sum} FROM Packages p JOIN {table} t ON t.PackageID = p.ID \
+                "CAST(p.PackageBaseID AS SIGNED) AS k, {sum} AS s FROM Packages p JOIN {table} t ON t.PackageID = p.ID \
                  WHERE p.PackageBaseID{numbers} GROUP BY p.PackageBaseID ORDER BY NULL"
             );
             (ROWS.len() + at, query)
@@ -484,8 +537,9 @@ fn bases_naming(users: &[i64]) -> impl Iterator<Item = String> {
 
 /// Users that these bases name, with the sums of their rows.
 fn named_users(bases: &[i64]) -> impl Iterator<Item = String> {
+    let users = &ROWS[USERS];
     NAMED_USERS.into_iter().map(move |(base, table, user)| {
-        let (sum, numbers) = (sum("u.ID, u.Username"), in_numbers(bases));
+        let (sum, numbers) = (users.join.expression("u.ID, u.Username", "u.ID"), in_numbers(bases));
         format!(
             "CAST(u.ID AS SIGNED), {sum} FROM (SELECT DISTINCT {user} AS ID FROM {table} WHERE {base}{numbers}) n \
              JOIN Users u ON u.ID = n.ID GROUP BY u.ID ORDER BY NULL"
@@ -519,6 +573,36 @@ async fn pairs_of(
     transaction.ask(together(asked).as_slice(), take).await
 }
 
+/// [`pairs_of`], for lists that are not long: each comes as one text, which costs less than rows.
+async fn texts_of(
+    transaction: &mut Transaction<'_>,
+    asked: Vec<Asked>,
+    lists: &mut [Vec<(i64, i64)>],
+) -> Result<(), sqlx::Error> {
+    let text = |(at, rows): Asked| {
+        (at, format!("GROUP_CONCAT(k, ' ', s SEPARATOR ';') FROM (SELECT {rows}) t"))
+    };
+    let take = |_: usize, row: &MySqlRow| {
+        let at: i64 = row.try_get(0)?;
+        let text: Option<String> = row.try_get(1)?;
+        let pairs = text.as_deref().map_or_else(|| Some(Vec::new()), pairs_in);
+        let pairs = pairs.ok_or_else(|| sqlx::Error::Decode("sums that are no numbers".into()))?;
+        lists[at.unsigned_abs() as usize].extend(pairs);
+        Ok(())
+    };
+    let asked = asked.into_iter().map(text).collect();
+    transaction.ask(together(asked).as_slice(), take).await
+}
+
+/// The pairs in a text such as `1 20;2 30`.
+fn pairs_in(text: &str) -> Option<Vec<(i64, i64)>> {
+    let pair = |pair: &str| {
+        let (first, second) = pair.split_once(' ')?;
+        Some((first.parse().ok()?, second.parse().ok()?))
+    };
+    text.split(';').map(pair).collect()
+}
+
 /// One statement for all of these; none if there are none.
 fn together(asked: Vec<Asked>) -> Option<String> {
     let all = asked.into_iter().map(|(at, rows)| format!("(SELECT {at}, {rows})"));
@@ -537,7 +621,7 @@ mod tests {
 
     fn held(owners: &[(i64, i64)]) -> Held {
         let mut sums: [Sums; ROWS.len()] = Default::default();
-        sums[0] = Sums::new(owners.to_vec());
+        sums[0] = Sums::new(Join::Added, owners.to_vec());
         Held { sums, names: Names::default(), rows: [0; ROW_COUNTS], decayed_at: 0 }
     }
 
@@ -549,7 +633,7 @@ mod tests {
         let difference = Difference { sums: vec![(0, changed)], ..Difference::default() };
         held.learn(difference, &Catalogue::empty(0), &HashSet::from([70]));
         assert_eq!(held.sums[0].sums, owners);
-        assert_eq!(grouped(&held.sums[0].sums, 64, None), groups);
+        assert_eq!(held.sums[0].grouped(64, None), groups);
     }
 
     #[test]
@@ -568,6 +652,12 @@ mod tests {
         assert_eq!(different(&before, &now), found);
         assert_eq!(different(&now, &now), []);
         assert_eq!(different(&[], &[(1, 2)]), [(1, Some(2))]);
+    }
+
+    #[test]
+    fn pairs_come_as_text() {
+        assert_eq!(pairs_in("1 20;-2 9223372036854775807"), Some(vec![(1, 20), (-2, i64::MAX)]));
+        assert_eq!(["", "1", "1 2;", "1 x"].map(pairs_in), [None, None, None, None]);
     }
 
     #[test]

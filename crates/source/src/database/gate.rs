@@ -4,7 +4,7 @@
 //!
 //! - `ROWS_CHANGED` counts rows by table, but when a statement runs, before its commit; and not those of cascades.
 //! - `UPDATE_TIME` is set at the commit, cascades included, but to the second, and to the one in which the transaction began.
-//!   Asking for it costs the server more, so that is done once a second, and whenever another value has moved.
+//!   While nothing changes, every other look asks for it, instead of for the counts.
 //! - The position of InnoDB's log moves with every commit of any table, and the number of commits also with those that only
 //!   read. Asking for these costs the server most.
 //!
@@ -26,7 +26,7 @@ const AGAIN_MIN: Duration = Duration::from_millis(250);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
 /// How often the tables are read while the log moves, where the tables' values are not available.
 const BLIND_INTERVAL: Duration = Duration::from_secs(5);
-/// How often the times are asked for while no count moves: they tell of transactions that were open for longer than [`AGAIN_MAX`], and
+/// How often the times are asked for while nothing moves: they tell of transactions that were open for longer than [`AGAIN_MAX`], and
 /// of what a server may not count. Polls come a little later than planned.
 const TIMES_INTERVAL: Duration = Duration::from_millis(900);
 
@@ -143,6 +143,11 @@ impl Values {
     fn has_any(&self) -> bool {
         self.values.iter().any(|value| !value.is_empty())
     }
+
+    /// Of values of [`TIMES`]: whether they say when a table was changed.
+    fn have_times(&self) -> bool {
+        self.values.iter().any(|times| says_when(times))
+    }
 }
 
 /// How far the database is.
@@ -189,7 +194,7 @@ impl Gate {
     pub(super) fn reading(&mut self, tables: Tables, looked: Looked) {
         let now = Instant::now();
         self.read_at = Some(now);
-        let Looked { counts, times, position } = looked;
+        let Looked { counts, times, position, .. } = looked;
         self.note_counts(counts, now);
         self.note_times(times, now);
         self.unseen = Tables(self.unseen.0 & !tables.0);
@@ -203,63 +208,83 @@ impl Gate {
         self.position.own = None;
     }
 
-    /// The tables that should be looked at now; `None` if none should.
+    /// The tables that should be looked at now; `None` if none should. While changes go on, it also asks for the text that the expression
+    /// `pushed` reads from tables.
     pub(super) async fn look(
         &mut self,
         connection: &mut MySqlConnection,
-    ) -> Result<Option<Tables>, sqlx::Error> {
+        pushed: Option<String>,
+    ) -> Result<(Option<Tables>, Option<String>), sqlx::Error> {
+        let pushed = pushed.filter(|_| self.is_warm());
+        let looking = self.look_and_ask(connection, pushed.as_deref().unwrap_or(NOTHING));
+        let found = looking.await?;
+        if pushed.is_some() {
+            // This has read tables, too: the next time there is one commit more.
+            self.position.own = self.position.own.map(|own| own + 1);
+        }
+        Ok(found)
+    }
+
+    async fn look_and_ask(
+        &mut self,
+        connection: &mut MySqlConnection,
+        pushed: &str,
+    ) -> Result<(Option<Tables>, Option<String>), sqlx::Error> {
         let (is_first, was_counting) = (self.asked_times_at.is_none(), self.counts.has_any());
         let is_warm = self.is_warm();
         let is_time = self.asked_times_at.is_none_or(|at| at.elapsed() >= TIMES_INTERVAL);
         let asks_times = is_warm || is_time || !was_counting;
+        // After a minute without a change, the next one sets another time than the last one, so the counts tell nothing more.
+        let asks_counts = is_warm || !asks_times || !self.times.have_times();
         let looking = ask(
             connection,
             [
-                COUNTS,
+                if asks_counts { COUNTS } else { NOTHING },
                 if asks_times { TIMES } else { NOTHING },
                 if is_warm { POSITION } else { NOTHING },
                 // This connection has read something since.
                 if is_warm && self.position.own.is_none() { OWN_COMMITS } else { NOTHING },
+                pushed,
             ],
         );
-        let Looked { counts, times, mut position } = looking.await?;
-        let has_moved = self.note_counts(counts, Instant::now());
+        let Looked { counts, times, mut position, pushed } = looking.await?;
+        let has_moved = asks_counts && self.note_counts(counts, Instant::now());
         if asks_times {
             self.note_times(times, Instant::now());
         } else if has_moved || !self.counts.has_any() {
-            let times = ask(connection, [NOTHING, TIMES, NOTHING, NOTHING]).await?.times;
+            let times = ask(connection, [NOTHING, TIMES, NOTHING, NOTHING, NOTHING]).await?.times;
             self.note_times(times, Instant::now());
         }
         let now = Instant::now();
-        let is_blind =
-            !self.counts.has_any() && !self.times.values.iter().any(|time| says_when(time));
+        let is_blind = !self.counts.has_any() && !self.times.have_times();
         if is_first {
             // Values that are not available never move, so only the log tells of changes in these tables.
             self.moved_at = [Some(now); NAMES.len()];
             self.unseen = Tables::ALL;
         }
         let (Some(moved_at), Some(read_at)) = (self.last_move(), self.read_at) else {
-            return Ok(Some(Tables::ALL));
+            return Ok((Some(Tables::ALL), pushed));
         };
         if self.unseen != Tables::default() {
             // They are read now, from a position that is asked for then.
-            return Ok(Some(Tables(self.unseen.0 | self.moved_within(TIMES_RESOLUTION, now).0)));
+            let tables = Tables(self.unseen.0 | self.moved_within(TIMES_RESOLUTION, now).0);
+            return Ok((Some(tables), pushed));
         }
         if is_blind || now - moved_at <= AGAIN_MAX {
             if !is_warm {
-                let asking = ask(connection, [NOTHING, NOTHING, POSITION, OWN_COMMITS]);
+                let asking = ask(connection, [NOTHING, NOTHING, POSITION, OWN_COMMITS, NOTHING]);
                 position = asking.await?.position;
             }
             position.own = position.own.or(self.position.own);
             self.take(position);
         }
         if self.is_open && is_blind && now - read_at >= BLIND_INTERVAL {
-            return Ok(Some(Tables::ALL));
+            return Ok((Some(Tables::ALL), pushed));
         }
         if self.is_open && is_due(now - moved_at, now - read_at) {
-            return Ok(Some(self.moved_within(AGAIN_MAX, now)));
+            return Ok((Some(self.moved_within(AGAIN_MAX, now)), pushed));
         }
-        Ok(None)
+        Ok((None, pushed))
     }
 
     /// Notes these values of [`COUNTS`]; returns whether a table has moved.
@@ -316,30 +341,33 @@ pub(super) struct Looked {
     counts: Option<String>,
     times: Option<String>,
     position: Position,
+    /// The state of new packages.
+    pushed: Option<String>,
 }
 
 impl Looked {
-    /// The statement that asks for everything.
+    /// The statement that asks for everything that does not read tables.
     pub(super) fn statement() -> String {
-        look([COUNTS, TIMES, POSITION, OWN_COMMITS])
+        look([COUNTS, TIMES, POSITION, OWN_COMMITS, NOTHING])
     }
 
     /// The one row of such a statement.
     pub(super) fn of(row: &MySqlRow) -> Result<Looked, sqlx::Error> {
         let position = Position { text: row.try_get(2)?, own: row.try_get(3)? };
-        Ok(Looked { counts: row.try_get(0)?, times: row.try_get(1)?, position })
+        let (counts, times) = (row.try_get(0)?, row.try_get(1)?);
+        Ok(Looked { counts, times, position, pushed: row.try_get(4)? })
     }
 }
 
 /// The statement that asks for these expressions, each of which is the one in its place or [`NOTHING`].
-fn look([counts, times, position, own]: [&str; 4]) -> String {
-    format!("SELECT {counts}, {times}, {position}, {own}")
+fn look(expressions: [&str; 5]) -> String {
+    format!("SELECT {}", expressions.join(", "))
 }
 
 /// Asks for these, as [`look`] does.
 async fn ask(
     connection: &mut MySqlConnection,
-    expressions: [&str; 4],
+    expressions: [&str; 5],
 ) -> Result<Looked, sqlx::Error> {
     Looked::of(&one(connection, look(expressions)).await?)
 }

@@ -51,16 +51,7 @@ impl Pushes {
 
     /// The expression that reads the state of these packages, for [`Pushes::have_ended`].
     pub(super) fn state(&self) -> String {
-        let last = self.last_package;
-        format!(
-            "CONCAT_WS(' ', \
-             (SELECT COUNT(*) FROM Packages WHERE ID > {last}), \
-             (SELECT COALESCE(MAX(ID), 0) FROM Packages), \
-             (SELECT COUNT(*) FROM PackageDepends WHERE PackageID > {last}), \
-             (SELECT COUNT(*) FROM PackageRelations WHERE PackageID > {last}), \
-             (SELECT COUNT(*) FROM PackageGroups WHERE PackageID > {last}), \
-             (SELECT COUNT(*) FROM PackageLicenses WHERE PackageID > {last}))"
-        )
+        state_after(self.last_package)
     }
 
     /// Whether no push is running in this state, which was read now.
@@ -68,17 +59,20 @@ impl Pushes {
         self.quiet.is_settled(state, self.started_at.elapsed())
     }
 
-    /// Waits until no push is running; returns whether it had to wait. The first time it looks once: the transaction that reads looks
-    /// again, and mostly finds that the push has ended.
+    /// Waits until no push is running; returns whether it had to wait. The first time it looks once, unless it was `seen` in which state
+    /// they are: the transaction that reads looks again, and mostly finds that the push has ended.
     pub(super) async fn wait(
         &mut self,
         connection: &mut MySqlConnection,
+        mut seen: Option<String>,
     ) -> Result<bool, sqlx::Error> {
         let is_first = self.quiet.state.is_empty();
         let mut has_waited = false;
         loop {
-            let row = one(connection, format!("SELECT {}", self.state())).await?;
-            let state: String = row.try_get(0)?;
+            let state: String = match seen.take() {
+                Some(seen) => seen,
+                None => one(connection, format!("SELECT {}", self.state())).await?.try_get(0)?,
+            };
             if self.have_ended(&state) {
                 return Ok(has_waited);
             }
@@ -90,6 +84,19 @@ impl Pushes {
             sleep(LOOK_INTERVAL).await;
         }
     }
+}
+
+/// The expression that reads the state of packages with higher numbers than this.
+pub(super) fn state_after(last: i64) -> String {
+    format!(
+        "CONCAT_WS(' ', \
+         (SELECT COUNT(*) FROM Packages WHERE ID > {last}), \
+         (SELECT COALESCE(MAX(ID), 0) FROM Packages), \
+         (SELECT COUNT(*) FROM PackageDepends WHERE PackageID > {last}), \
+         (SELECT COUNT(*) FROM PackageRelations WHERE PackageID > {last}), \
+         (SELECT COUNT(*) FROM PackageGroups WHERE PackageID > {last}), \
+         (SELECT COUNT(*) FROM PackageLicenses WHERE PackageID > {last}))"
+    )
 }
 
 /// A state, and since when it has not changed.
