@@ -103,9 +103,15 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     let mut tasks = JoinSet::new();
     let config = &app.config;
     if config.aur.enabled {
-        let refreshing =
-            tasks::aur_refresh::run(app.clone(), kept, source, requests, shutdown.clone());
-        let noting = tasks::aur_history::run(app.clone(), shutdown.clone());
+        // They are large, and are handed from function to function: in boxes they take no place on a stack.
+        let refreshing = Box::pin(tasks::aur_refresh::run(
+            app.clone(),
+            kept,
+            source,
+            requests,
+            shutdown.clone(),
+        ));
+        let noting = Box::pin(tasks::aur_history::run(app.clone(), shutdown.clone()));
         tasks.spawn(tasks::on_own_thread("larder-aur", async move {
             let mut following = JoinSet::new();
             following.spawn(refreshing);

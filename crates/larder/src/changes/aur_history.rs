@@ -77,7 +77,7 @@ impl AurHistory {
         let differences = match self.taken.take() {
             Some(before) if next.is_merged_from(&before) => Vec::new(),
             Some(before) => next.snapshot.differences(&before.snapshot),
-            None => self.load(&next, feed).await?,
+            None => Box::pin(self.load(&next, feed)).await?,
         };
         let now = Timestamp::now();
         for differences in differences.chunks(PACKAGES_AT_ONCE) {

@@ -3,6 +3,7 @@
 //! a published snapshot -> [`AurHistory::take`] -> the next one that was published meanwhile, if any. A refresh does not
 //! wait for it. A history that cannot be written changes nothing but a log line and the answers about it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,8 +27,12 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
         if let Some(next) = next {
             // All packages are looked at, or those of a large segment that is let go of.
             let is_large = history.is_none() || next.snapshot.changed_count() == 0;
-            let noting = note(&app, &mut history, next);
-            let Some(outcome) = shutdown.run_until_cancelled(noting).await else { break };
+            let noting = pin!(note(&app, &mut history, next));
+            let noted = match is_large {
+                true => shutdown.run_until_cancelled(noting).await,
+                false => shutdown.run_until_cancelled(super::unhurried(noting)).await,
+            };
+            let Some(outcome) = noted else { break };
             if is_large {
                 memory::give_back();
             }
@@ -75,9 +80,8 @@ async fn note(
     let open = match history {
         Some(open) => open,
         None => {
-            let opened =
-                AurHistory::open(&app.config.data_dir, app.config.changes.history_max).await?;
-            let open = history.insert(opened);
+            let opening = AurHistory::open(&app.config.data_dir, app.config.changes.history_max);
+            let open = history.insert(Box::pin(opening).await?);
             // Only this task opens it, and only once.
             let _ = app.changes.aur_records.set(open.records().clone());
             open
