@@ -1,9 +1,9 @@
 //! [`Held`]: digests of what the last read saw of each package base, which tell the bases that differ now.
 //!
-//! MariaDB does not tell which rows a commit has changed. So it adds up a checksum of each row, for 512 bases at a time, and
-//! sends some hundred sums. Mostly only one base of these has changed, and its sum tells which. Where it does not, Larder asks for the
-//! sums of 32 bases each, then of single bases. It reads only the rows of differing bases, and their sums again, so that an error
-//! of what a sum has told is seen. A table is compared only if the gate says that it may have changed.
+//! MariaDB does not tell which rows a commit has changed. So it makes a checksum of each row, joins those of 512 bases to a sum, and
+//! sends some hundred sums. Where one differs, mostly one base has changed, and the difference tells which ([`Join::Traced`]).
+//! Otherwise Larder asks for the sums of 32 bases each, then of single bases. It reads only the rows of differing bases, with the
+//! sums of each, which show whether the right one was traced. A table is compared only if the gate says that it may have changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
@@ -144,7 +144,7 @@ struct Comparing {
     ranges: Option<Vec<Range<i64>>>,
     /// Owners, or groups of them, that have other sums than those that are held.
     differ: Vec<(i64, Option<i64>)>,
-    /// Owners that the sum of their group has told, with the sums that they should have now.
+    /// Owners that were traced, with the sums that they should have now.
     traced: Vec<(i64, i64)>,
 }
 
@@ -191,7 +191,7 @@ pub(super) struct Difference {
     pub(super) bases: BTreeSet<i64>,
     /// New sums, by the place of their rows in [`ROWS`].
     sums: Vec<(usize, Changed)>,
-    /// Bases that the sum of a group has told, with the sums that they should have now, by the place of their rows in [`ROWS`].
+    /// Bases that were traced, with the sums that they should have now, by the place of their rows in [`ROWS`].
     traced: BTreeMap<usize, Vec<(i64, i64)>>,
     /// The sums of all bases that are read, in tables that were not compared, or in which bases were traced.
     beside: BTreeMap<usize, Changed>,
@@ -324,7 +324,7 @@ impl Held {
     }
 
     /// The bases that differ in these tables; if `is_due`, also those whose popularity has decayed since it was looked at. Also
-    /// asks what belongs to the packages of the `recent` bases. `traces`: the sums of groups may tell which bases differ.
+    /// asks what belongs to the packages of the `recent` bases. `traces`: bases may be traced.
     pub(super) async fn compare(
         &self,
         transaction: &mut Transaction<'_>,
@@ -363,8 +363,8 @@ impl Held {
     }
 
     /// Which owners have other sums in these tables than those that are held, and which: none, if they have no rows. The tables are
-    /// asked together, so that the server is asked three times at most; the first time also for the sums of what belongs to the
-    /// packages of the `recent` bases.
+    /// asked together, so that the server is asked three times at most, or once if all can be traced; the first time also for the
+    /// sums of what belongs to the packages of the `recent` bases.
     async fn changed(
         &self,
         transaction: &mut Transaction<'_>,

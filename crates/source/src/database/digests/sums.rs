@@ -12,8 +12,8 @@ pub(super) enum Join {
     /// By addition: rows may be equal.
     #[default]
     Added,
-    /// By exclusive or, each multiplied by the factor of its owner: no two rows are equal. The difference between two sums of a
-    /// group then mostly tells which one of its owners has changed.
+    /// By exclusive or, each multiplied by the factor of its owner: no two rows are equal. If one owner of a group has changed, the
+    /// difference between the group's sums is a multiple of its factor, which traces it.
     Traced,
 }
 
@@ -49,17 +49,6 @@ fn factor(owner: i64) -> i64 {
     (owner & FACTOR_BITS) + FACTOR_MIN
 }
 
-#[cfg(test)]
-impl Sums {
-    /// Notes other sums of two owners, so that it looks as if `other` had changed.
-    pub(super) fn mislead(&mut self, owners: [i64; 2], other: i64) {
-        for (owner, changed) in owners.into_iter().zip([7, 7 ^ factor(other)]) {
-            let sum = self.of(owner).map(|sum| sum ^ changed);
-            self.set(&[(owner, sum)].into_iter().collect());
-        }
-    }
-}
-
 /// Whether this may be the checksum of one row of `owner`, multiplied by its factor, or of none.
 fn is_of_a_row(sum: i64, owner: i64) -> bool {
     sum % factor(owner) == 0 && (0..1 << 32).contains(&(sum / factor(owner)))
@@ -89,9 +78,9 @@ impl Sums {
         sums
     }
 
-    /// Which owner in this largest group has changed, and the sum that it has now, or zero if it has no rows: what follows from the
-    /// `now` sum of the group, if it is true that one row of one owner has come or gone, or its only row has changed, or all of
-    /// its rows are gone. Of several changes, one in millions looks like this, too.
+    /// The owner in this largest group that has changed, with the sum that it should have now, or zero for none: if, as the group's
+    /// sum `now` looks, one row of it is new or gone, or its only row has changed, or all its rows are gone. Several changes look
+    /// like this about once in a million times.
     pub(super) fn traced(&self, group: i64, now: Option<i64>) -> Option<(i64, i64)> {
         let before = self.groups.binary_search_by_key(&group, |(group, _)| *group);
         let before = before.map_or(0, |at| self.groups[at].1);
@@ -180,6 +169,17 @@ impl Sums {
             }
         }
         groups
+    }
+}
+
+#[cfg(test)]
+impl Sums {
+    /// Notes other sums of two owners, so that it looks as if `other` had changed.
+    pub(super) fn mislead(&mut self, owners: [i64; 2], other: i64) {
+        for (owner, changed) in owners.into_iter().zip([7, 7 ^ factor(other)]) {
+            let sum = self.of(owner).map(|sum| sum ^ changed);
+            self.set(&[(owner, sum)].into_iter().collect());
+        }
     }
 }
 
