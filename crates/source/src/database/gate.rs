@@ -26,8 +26,8 @@ const AGAIN_MIN: Duration = Duration::from_millis(250);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
 /// How often the tables are read while the log moves, where the tables' values are not available.
 const BLIND_INTERVAL: Duration = Duration::from_secs(5);
-/// How often the times are asked for while nothing moves: they tell of transactions that were open for longer than [`AGAIN_MAX`], and
-/// of what a server may not count. Polls come a little later than planned.
+/// How often the times are asked for while nothing moves: only they tell of the commit of a transaction that was open for longer than
+/// [`AGAIN_MAX`]. Polls come a little later than planned.
 const TIMES_INTERVAL: Duration = Duration::from_millis(900);
 
 /// A change by a cascade is not counted, and its time may be the same as that of a change before it, for about this long.
