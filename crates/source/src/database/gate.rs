@@ -4,7 +4,7 @@
 //!
 //! - `ROWS_CHANGED` counts rows by table, but when a statement runs, before its commit; and not those of cascades.
 //! - `UPDATE_TIME` is set at the commit, cascades included, but to the second, and to the one in which the transaction began.
-//!   While nothing changes, this is enough, and most looks ask for nothing else.
+//!   Asking for it costs the server more, so that is done every few seconds, and whenever a count has moved.
 //! - The position of InnoDB's log moves with every commit of any table, and the number of commits also with those that only
 //!   read. Asking for these costs the server most.
 //!
@@ -26,11 +26,9 @@ const AGAIN_MIN: Duration = Duration::from_millis(250);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
 /// How often the tables are read while the log moves, where the tables' values are not available.
 const BLIND_INTERVAL: Duration = Duration::from_secs(5);
-/// How often the times are asked for, besides the counts, where they are not available.
-const TIMES_INTERVAL: Duration = Duration::from_millis(900);
-/// How often the counts are asked for, besides the times, while nothing moves: a transaction that began in the same second as that of the
-/// last change, and has changed something only now, will set the same time.
-const COUNTS_INTERVAL: Duration = Duration::from_secs(5);
+/// How often the times are asked for while no count moves: only they tell of the commit of a transaction that was open for longer than
+/// [`AGAIN_MAX`].
+const TIMES_INTERVAL: Duration = Duration::from_secs(4);
 
 /// A change by a cascade is not counted, and its time may be the same as that of a change before it, for about this long.
 const TIMES_RESOLUTION: Duration = Duration::from_secs(3);
@@ -145,11 +143,6 @@ impl Values {
     fn has_any(&self) -> bool {
         self.values.iter().any(|value| !value.is_empty())
     }
-
-    /// Of values of [`TIMES`]: whether they say when a table was changed.
-    fn have_times(&self) -> bool {
-        self.values.iter().any(|times| says_when(times))
-    }
 }
 
 /// How far the database is.
@@ -179,7 +172,6 @@ impl Position {
 pub(super) struct Gate {
     counts: Values,
     times: Values,
-    asked_counts_at: Option<Instant>,
     asked_times_at: Option<Instant>,
     moved_at: [Option<Instant>; NAMES.len()],
     /// Tables that have moved and were not looked at since.
@@ -236,15 +228,11 @@ impl Gate {
         let (is_first, was_counting) = (self.asked_times_at.is_none(), self.counts.has_any());
         let is_warm = self.is_warm();
         let is_time = self.asked_times_at.is_none_or(|at| at.elapsed() >= TIMES_INTERVAL);
-        // After a minute without a change, the next one sets another time than the last one.
-        let have_times = self.times.have_times();
-        let asks_times = is_warm || have_times || is_time || !was_counting;
-        let is_time = self.asked_counts_at.is_none_or(|at| at.elapsed() >= COUNTS_INTERVAL);
-        let asks_counts = is_warm || !have_times || is_time;
+        let asks_times = is_warm || is_time || !was_counting;
         let looking = ask(
             connection,
             [
-                if asks_counts { COUNTS } else { NOTHING },
+                COUNTS,
                 if asks_times { TIMES } else { NOTHING },
                 if is_warm { POSITION } else { NOTHING },
                 // This connection has read something since.
@@ -253,7 +241,7 @@ impl Gate {
             ],
         );
         let Looked { counts, times, mut position, pushed } = looking.await?;
-        let has_moved = asks_counts && self.note_counts(counts, Instant::now());
+        let has_moved = self.note_counts(counts, Instant::now());
         if asks_times {
             self.note_times(times, Instant::now());
         } else if has_moved || !self.counts.has_any() {
@@ -261,7 +249,8 @@ impl Gate {
             self.note_times(times, Instant::now());
         }
         let now = Instant::now();
-        let is_blind = !self.counts.has_any() && !self.times.have_times();
+        let is_blind =
+            !self.counts.has_any() && !self.times.values.iter().any(|time| says_when(time));
         if is_first {
             // Values that are not available never move, so only the log tells of changes in these tables.
             self.moved_at = [Some(now); NAMES.len()];
@@ -296,7 +285,6 @@ impl Gate {
     fn note_counts(&mut self, counts: Option<String>, now: Instant) -> bool {
         let moved = self.counts.take(counts.unwrap_or_default());
         self.note_moved(moved, now);
-        self.asked_counts_at = Some(now);
         moved != Tables::default()
     }
 
