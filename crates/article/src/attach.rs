@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ::record::{Batch, Digest, Expected};
 use jiff::Timestamp;
-use reply::{ListedTag, is_listed, listed_tags};
+use reply::{is_listed, is_matched};
 
 use crate::attachment::{
     Attachment, AttachmentAct, AttachmentChange, Attachments, attachments_key, render,
@@ -350,12 +350,7 @@ impl AttachmentWrite {
         };
         let Condition::Headers { if_match, if_none_match } = &self.condition else { return Ok(()) };
         let tag = file.tag();
-        // `If-Match` compares strong tags only (RFC 9110, 13.1.1).
-        let is_match = if_match.as_ref().map(|value| {
-            listed_tags(value).any(|listed: ListedTag<'_>| {
-                listed.tag == "*" || !listed.is_weak && listed.tag == tag
-            })
-        });
+        let is_match = if_match.as_ref().map(|value| is_matched(value, |listed| listed == tag));
         let is_excluded =
             if_none_match.as_ref().map(|value| is_listed(value, |listed| listed == tag));
         let has_same_content = matches!(act, Act::Put(digest) if digest == file.digest);

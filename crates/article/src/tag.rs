@@ -7,7 +7,7 @@
 use std::fmt;
 
 use ::record::Digest;
-use reply::{Encoding, is_listed};
+use reply::{Encoding, is_listed, is_matched};
 
 use crate::{Content, Revision};
 
@@ -56,6 +56,11 @@ impl RevisionTag {
     /// Whether an `If-None-Match` header with this value says that the client has this revision, in any encoding.
     pub fn is_known_by(&self, if_none_match: &str) -> bool {
         is_listed(if_none_match, |tag| RevisionTag::parse(tag) == Some(*self))
+    }
+
+    /// Whether an `If-Match` header with this value names this revision, in any encoding.
+    pub fn is_matched_by(&self, if_match: &str) -> bool {
+        is_matched(if_match, |tag| RevisionTag::parse(tag) == Some(*self))
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ::record::{Batch, Expected, Key, Serial};
 use jiff::Timestamp;
-use reply::{ListedTag, is_listed, listed_tags};
+use reply::{is_listed, listed_tags};
 
 use crate::attachment::{self, AttachmentAct, AttachmentChange, attachments_key};
 use crate::record::{key, render};
@@ -142,11 +142,8 @@ pub fn resolve_base(
         let Some(latest) = latest else {
             return Err(WriteError::NotFound { name: name.clone() });
         };
-        // `If-Match` compares strong tags only (RFC 9110, 13.1.1). A deletion has no tag to match.
-        let is_match = !latest.is_deleted()
-            && listed_tags(if_match).any(|ListedTag { is_weak, tag }| {
-                tag == "*" || !is_weak && RevisionTag::parse(tag) == Some(latest.tag)
-            });
+        // A deletion has no tag to match.
+        let is_match = !latest.is_deleted() && latest.tag.is_matched_by(if_match);
         if !is_match {
             let named = listed_tags(if_match)
                 .filter_map(|listed| RevisionTag::parse(listed.tag))

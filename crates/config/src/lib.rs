@@ -116,8 +116,8 @@ section! {
         /// with mode 0600, appends to it, and opens it again on SIGHUP. Without it these lines go to stderr with the others.
         security_log: Option<PathBuf> = "security_log", Kind::Path, default "";
         /// Proxies whose headers the server believes: who their client is (`client_address_header`), and under which URL they
-        /// were asked (X-Outside-URL, X-Forwarded-Proto). IP addresses or networks. The default trusts every program on this
-        /// machine.
+        /// were asked (X-Outside-URL, X-Forwarded-Proto, X-Forwarded-Prefix). IP addresses or networks. The default trusts
+        /// every program on this machine.
         trusted_proxies: Vec<Network> = "trusted_proxies", Kind::Networks, default "127.0.0.1,::1";
         /// The one header in which trusted proxies name their client: X-Forwarded-For, X-Real-IP, Forwarded, or another header
         /// with addresses. The right-most address that is not a trusted proxy counts; all other such headers are ignored. The

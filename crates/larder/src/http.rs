@@ -32,20 +32,23 @@ mod python;
 mod rendered;
 mod respond;
 mod serial;
+mod target;
 mod tokens;
 mod words;
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use ::account::UserName;
 use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, ORIGIN};
+use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, LOCATION, ORIGIN};
 use http::request::Parts;
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use net::{Answered, ClientAddress, Peer};
 use state::security;
 
@@ -81,7 +84,12 @@ impl net::Door for Door {
             return answered;
         }
         head.extensions.insert(*peer);
-        let answering = answer_later(self.app.clone(), self.tree, head, body.unwrap_or_default());
+        let root_path = match self.tree {
+            Tree::Main => target::settle(&self.app, &mut head),
+            _ => String::new(),
+        };
+        let body = body.unwrap_or_default();
+        let answering = answer_later(self.app.clone(), self.tree, root_path, head, body);
         Answered::Later(Box::pin(answering))
     }
 }
@@ -158,7 +166,7 @@ impl<'path> Quick<'path> {
     /// The answer to this GET; None if it is not in memory, or needs a closer look at the request.
     fn answer(&self, app: &Arc<App>, head: &Parts, peer: &Peer) -> Option<Answered> {
         match *self {
-            Quick::Question => Some(aur::answer_question_now(app, head, peer.address)),
+            Quick::Question => aur::answer_question_now(app, head, peer.address),
             Quick::Article(rest) => article::read_article_now(app, head, rest),
             Quick::SimplePage { stage, project } => {
                 python::show_simple_page_now(app, head, stage, project)
@@ -177,8 +185,14 @@ fn site_of_browser(app: &App, head: &Parts) -> Option<Site> {
     Some(if comes_back { site.at_place(&head.uri) } else { site })
 }
 
-/// Answers what is not in memory, even if the handler panics.
-async fn answer_later(app: Arc<App>, tree: Tree, mut head: Parts, body: Body) -> Response {
+/// Answers what is not in memory, even if the handler panics. Paths of this server begin with `root_path` for the client.
+async fn answer_later(
+    app: Arc<App>,
+    tree: Tree,
+    root_path: String,
+    mut head: Parts,
+    body: Body,
+) -> Response {
     let stopwatch = Stopwatch::start();
     let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
     let client = ClientAddress::resolve(peer, &head.headers, &app.trusted);
@@ -200,15 +214,35 @@ async fn answer_later(app: Arc<App>, tree: Tree, mut head: Parts, body: Body) ->
     if let Some(session) = session {
         session.finish(response.headers_mut());
     }
+    lead_outside(response.headers_mut(), &root_path);
     Finish { endpoint, stopwatch, has_origin }.apply(&app, &mut response, || site);
     let length = response.body().size_hint().exact();
     if let Some(length) = length.filter(|_| !response.headers().contains_key(CONTENT_LENGTH)) {
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
     }
     if is_head {
-        *response.body_mut() = Body::empty();
+        // A body of unknown length stays one: no other length may be named (RFC 9110, 8.6).
+        *response.body_mut() = match length {
+            Some(_) => Body::empty(),
+            None => Body::from_stream(futures_util::stream::empty::<Result<Bytes, Infallible>>()),
+        };
     }
     response
+}
+
+/// Makes a `Location` that is a path of this server one that the client reaches: handlers do not know what is in front of it.
+fn lead_outside(headers: &mut HeaderMap, root_path: &str) {
+    if root_path.is_empty() {
+        return;
+    }
+    let Some(location) = headers.get_mut(LOCATION) else { return };
+    let is_path = |bytes: &[u8]| bytes.starts_with(b"/") && !bytes.starts_with(b"//");
+    if is_path(location.as_bytes())
+        && let Ok(below) =
+            HeaderValue::from_bytes(&[root_path.as_bytes(), location.as_bytes()].concat())
+    {
+        *location = below;
+    }
 }
 
 /// Finds the endpoint of a request to the main listener, notes it in `endpoint`, and calls its handler. Each handler's future
@@ -220,7 +254,16 @@ async fn answer(
     endpoint: &mut Endpoint,
 ) -> Result<Response, HttpError> {
     let path = head.uri.path();
+    body::check_coding(&head.headers, &body)?;
+    if path == "*" {
+        return about_server(&head.method);
+    }
     let Some(place) = place(app, path) else {
+        if let Some(found) = without_slash(app, path) {
+            *endpoint = found.first();
+            let path = path.trim_end_matches('/');
+            return Ok(aur::redirect(path, head.uri.query()));
+        }
         return answer_elsewhere(app, head, body, endpoint).await;
     };
     *endpoint = place.first();
@@ -234,6 +277,9 @@ async fn answer(
         return Box::pin(article::answer(app, head, body, endpoint)).await;
     }
     let Some(found) = place.endpoint(&head.method) else {
+        if head.method == Method::OPTIONS {
+            return Ok(options(place));
+        }
         // An upload that lacks the index in its URL is told so.
         if path == "/" && head.method == Method::POST && app.config.python.enabled {
             return answer_elsewhere(app, head, body, endpoint).await;
@@ -266,7 +312,7 @@ async fn answer(
             Box::pin(pages::show_aur_docs(app, head)).await
         }
         Endpoint::ShowOpenapi | Endpoint::ShowOldOpenapi => {
-            Box::pin(pages::show_openapi(head)).await
+            Box::pin(pages::show_openapi(app, head)).await
         }
         Endpoint::BrowsePackages if faur::is_asked(head) => {
             Box::pin(faur::list_packages(app, head)).await
@@ -418,6 +464,14 @@ fn place(app: &App, path: &str) -> Option<&'static Place> {
     exact.or_else(below).filter(|place| !is_of_user(app, place, path))
 }
 
+/// The place of a path whose slash at the end is one too many: links of wikis and bookmarks end so, and aurweb takes them.
+fn without_slash(app: &App, path: &str) -> Option<&'static Place> {
+    let path = path.strip_suffix('/')?.trim_end_matches('/');
+    let is_page =
+        |found: &&Place| matches!(found.first().route(), "page" | "feed" | "search" | "history");
+    place(app, path).filter(is_page)
+}
+
 /// Whether a page's path begins with the name of a user. Such users were made before the page existed; their indexes keep their
 /// URLs.
 fn is_of_user(app: &App, place: &Place, path: &str) -> bool {
@@ -436,9 +490,22 @@ fn is_of_user(app: &App, place: &Place, path: &str) -> bool {
     name.zip(stored).is_some_and(|(name, stored)| stored.accounts.user(&name).is_some())
 }
 
-/// 204 with the methods of a place.
+/// 204 with the methods of a place. Load balancers ask so whether the server is there.
 fn options(place: &'static Place) -> Response {
-    (StatusCode::NO_CONTENT, [(ALLOW, HeaderValue::from_static(place.allow()))]).into_response()
+    let allow = match place.allow() {
+        allow if allow.ends_with("OPTIONS") => HeaderValue::from_static(allow),
+        allow => HeaderValue::try_from(format!("{allow}, OPTIONS")).expect("methods are ASCII"),
+    };
+    (StatusCode::NO_CONTENT, [(ALLOW, allow)]).into_response()
+}
+
+/// The answer to the target `*`, which is the server as a whole and not a path (RFC 9110, 9.3.7).
+fn about_server(method: &Method) -> Result<Response, HttpError> {
+    const ALL: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+    if *method == Method::OPTIONS {
+        return Ok((StatusCode::NO_CONTENT, [(ALLOW, ALL)]).into_response());
+    }
+    Err(HttpError::bad_request(format!("`*` is a target of OPTIONS alone, and not of `{method}`")))
 }
 
 /// The response of a handler, also if it fails or panics.

@@ -148,12 +148,9 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         }
         let body = if body.is_end_stream() {
             None
-        } else if let Some(coding) = unknown_coding(&head.headers) {
-            // Nothing would undo it, and the body would be kept as it came (RFC 9112, 6.1).
+        } else if let Some((status, text)) = refused_coding(&head.headers) {
             self.leave_body_unread(&body);
-            let text =
-                format!("the transfer coding `{coding}` is not understood, only `chunked` is\n");
-            return self.refused(StatusCode::NOT_IMPLEMENTED, text, held);
+            return self.refused(status, text, held);
         } else {
             Some(Body::new(Inbound {
                 body,
@@ -196,13 +193,26 @@ fn no_room() -> Response<Body> {
     response
 }
 
-/// A transfer coding of a body other than `chunked`, which is decoded below.
-fn unknown_coding(headers: &http::HeaderMap) -> Option<String> {
+/// Why the transfer codings of a body are not understood: only one `chunked` is, which hyper decodes. Nothing would undo
+/// another one, and the body would be kept as it came (RFC 9112, 6.1).
+fn refused_coding(headers: &http::HeaderMap) -> Option<(StatusCode, String)> {
     let codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     let codings = codings.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    let mut codings = codings.map(<[u8]>::trim_ascii).filter(|coding| !coding.is_empty());
-    let unknown = codings.find(|coding| !coding.eq_ignore_ascii_case(b"chunked"))?;
-    Some(String::from_utf8_lossy(unknown).chars().take(40).collect())
+    let codings = codings.map(<[u8]>::trim_ascii).filter(|coding| !coding.is_empty());
+    let mut is_chunked = false;
+    for coding in codings {
+        if !coding.eq_ignore_ascii_case(b"chunked") {
+            let coding: String = String::from_utf8_lossy(coding).chars().take(40).collect();
+            let text =
+                format!("the transfer coding `{coding}` is not understood, only `chunked` is\n");
+            return Some((StatusCode::NOT_IMPLEMENTED, text));
+        }
+        if std::mem::replace(&mut is_chunked, true) {
+            let text = "the transfer coding `chunked` is given twice\n".to_owned();
+            return Some((StatusCode::BAD_REQUEST, text));
+        }
+    }
+    None
 }
 
 /// A response, or one in the making.

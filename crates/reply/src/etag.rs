@@ -81,6 +81,12 @@ pub fn is_listed(if_none_match: &str, names: impl Fn(&str) -> bool) -> bool {
     listed_tags(if_none_match).any(|listed| listed.tag == "*" || names(listed.tag))
 }
 
+/// Whether an `If-Match` header with this value lists a tag that `names` what the server has, or `*`. A weak tag names nothing
+/// here: RFC 9110, 13.1.1.
+pub fn is_matched(if_match: &str, names: impl Fn(&str) -> bool) -> bool {
+    listed_tags(if_match).any(|listed| listed.tag == "*" || (!listed.is_weak && names(listed.tag)))
+}
+
 /// Whether `tag` is the MD5 of `body` in hexadecimal. The body is hashed only if the tag has that form.
 pub(crate) fn is_md5_of(tag: &str, body: &[u8]) -> bool {
     let is_hexadecimal = tag.len() == 32 && tag.bytes().all(|byte| byte.is_ascii_hexdigit());

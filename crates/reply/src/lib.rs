@@ -14,7 +14,7 @@ use bytes::Bytes;
 pub use deflate::Outline;
 pub use encoded::{ENCODED_BYTES_MIN, EncodedBody, PerEncoding};
 pub use encoding::Encoding;
-pub use etag::{Etag, ListedTag, is_listed, listed_tags};
+pub use etag::{Etag, ListedTag, is_listed, is_matched, listed_tags};
 
 /// A finished answer. Cloning it copies no bytes.
 #[derive(Clone, Debug)]
@@ -78,9 +78,16 @@ impl Reply {
     /// Besides RFC 9110 (lists, weak tags, `*`) this accepts two habits of the AUR's clients: a bare tag without
     /// quotes, and the MD5 of the tagged bytes, which was aurweb's tag.
     pub fn is_known_by(&self, if_none_match: &str) -> bool {
+        is_listed(if_none_match, |tag| self.is_named_by(tag)) && self.etag.is_some()
+    }
+
+    /// Whether an `If-Match` header with this value lets this reply be sent.
+    pub fn is_matched_by(&self, if_match: &str) -> bool {
+        is_matched(if_match, |tag| self.is_named_by(tag))
+    }
+
+    fn is_named_by(&self, tag: &str) -> bool {
         let named = self.core.as_ref().unwrap_or(&self.body);
-        self.etag.as_ref().is_some_and(|etag| {
-            is_listed(if_none_match, |tag| etag.names(tag) || etag::is_md5_of(tag, named))
-        })
+        self.etag.is_some_and(|etag| etag.names(tag) || etag::is_md5_of(tag, named))
     }
 }

@@ -55,15 +55,26 @@ pub(super) async fn answer_question(
     head: &Parts,
     body: axum::body::Body,
 ) -> Result<Response, HttpError> {
-    match head.method {
-        Method::POST => post(app, head, body).await,
-        Method::OPTIONS => Ok(preflight()),
-        _ => Ok(match read(app, head, sender(head)) {
-            Reading::Done(response) => response,
-            Reading::Long(finished) => finished.respond(app).await,
-            Reading::Refined(question) => question.respond(app, head).await,
-        }),
+    if head.method == Method::OPTIONS {
+        return Ok(preflight());
     }
+    let path = head.uri.path();
+    let asked = match Path::parse(path) {
+        Path::Question(asked) => asked,
+        Path::Redirect(target) => return Ok(redirect(target, head.uri.query())),
+        Path::Unknown => return Err(HttpError::nothing_at(path)),
+    };
+    if head.method == Method::POST {
+        return post(app, head, asked, body).await;
+    }
+    if asked.is_without_question(head) {
+        return Ok(pages::show_aur_docs(app, head).await);
+    }
+    Ok(match read(app, head, asked, sender(head)) {
+        Reading::Done(response) => response,
+        Reading::Long(finished) => finished.respond(app).await,
+        Reading::Refined(question) => question.respond(app, head).await,
+    })
 }
 
 /// Whether a path is that of a question by GET, as nearly all are: the same as with the table.
@@ -71,9 +82,17 @@ pub(super) fn is_question(path: &str) -> bool {
     path == "/rpc" || path.starts_with("/rpc/v") || path == "/rpc/" || path == "/rpc.php"
 }
 
-/// Answers a question by GET.
-pub(super) fn answer_question_now(app: &Arc<App>, head: &Parts, peer: ClientAddress) -> Answered {
-    match read(app, head, peer) {
+/// Answers a question by GET; None for a path that is none.
+pub(super) fn answer_question_now(
+    app: &Arc<App>,
+    head: &Parts,
+    peer: ClientAddress,
+) -> Option<Answered> {
+    let Path::Question(asked) = Path::parse(head.uri.path()) else { return None };
+    if asked.is_without_question(head) {
+        return None;
+    }
+    Some(match read(app, head, asked, peer) {
         Reading::Done(response) => Answered::Now(response),
         Reading::Long(finished) => {
             let app = app.clone();
@@ -83,7 +102,7 @@ pub(super) fn answer_question_now(app: &Arc<App>, head: &Parts, peer: ClientAddr
             let (app, head) = (app.clone(), head.clone());
             Answered::Later(Box::pin(async move { question.respond(&app, &head).await }))
         }
-    }
+    })
 }
 
 /// Answers all questions to the AUR if its packages are not served: it says so, so that clients take the AUR neither for empty
@@ -126,12 +145,6 @@ fn preflight() -> Response {
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*, Content-Type"));
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
     response
-}
-
-/// A question that may be asked: what its path says, and how.
-struct AdmittedQuery {
-    from_path: PathParams,
-    standing: Standing,
 }
 
 /// What is known of a question beside its parameters.
@@ -302,12 +315,12 @@ fn sender(head: &Parts) -> ClientAddress {
 }
 
 /// Answers a GET that `peer` sent; never waits.
-fn read(app: &App, head: &Parts, peer: ClientAddress) -> Reading {
-    let asked = match admit(app, head, peer) {
-        Ok(asked) => asked,
+fn read(app: &App, head: &Parts, asked: AskedByPath, peer: ClientAddress) -> Reading {
+    let standing = match admit(app, head, &asked, peer) {
+        Ok(standing) => standing,
         Err(response) => return Reading::Done(*response),
     };
-    let AdmittedQuery { from_path, standing } = asked;
+    let from_path = asked.params;
     let params = Params::from_query(from_path, head.uri.query());
     if params.are_refined() {
         return Reading::Refined(Box::new(Refined { params, standing }));
@@ -319,12 +332,17 @@ fn read(app: &App, head: &Parts, peer: ClientAddress) -> Reading {
     }
 }
 
-async fn post(app: &Arc<App>, head: &Parts, body: axum::body::Body) -> Result<Response, HttpError> {
-    let asked = match admit(app, head, sender(head)) {
-        Ok(asked) => asked,
+async fn post(
+    app: &Arc<App>,
+    head: &Parts,
+    asked: AskedByPath,
+    body: axum::body::Body,
+) -> Result<Response, HttpError> {
+    let standing = match admit(app, head, &asked, sender(head)) {
+        Ok(standing) => standing,
         Err(response) => return Ok(*response),
     };
-    let AdmittedQuery { from_path, standing } = asked;
+    let from_path = asked.params;
     let query = head.uri.query();
     let content_type =
         head.headers.get(CONTENT_TYPE).map_or("", |value| value.to_str().unwrap_or(""));
@@ -339,7 +357,10 @@ async fn post(app: &Arc<App>, head: &Parts, body: axum::body::Body) -> Result<Re
     }
     let (body, _held) = body.into_parts();
     let body = if is_too_deep { Bytes::from_static(b"[") } else { body };
-    let params = if let Ok(boundary) = multer::parse_boundary(content_type) {
+    let params = if is_multipart(content_type) {
+        let boundary = multer::parse_boundary(content_type).map_err(|error| {
+            HttpError::bad_request(format!("the multipart form could not be read: {error}"))
+        })?;
         let fields = multipart_fields(body, boundary).await?;
         Params::from_body(from_path, query, Body::Fields(&fields))
     } else if is_json(content_type) {
@@ -353,34 +374,27 @@ async fn post(app: &Arc<App>, head: &Parts, body: axum::body::Body) -> Result<Re
     Ok(finish(app, head, standing, params)?.respond(app).await)
 }
 
-/// The query, if the request has one and its client may ask it; otherwise the refusal.
-fn admit(app: &App, head: &Parts, peer: ClientAddress) -> Result<AdmittedQuery, Box<Response>> {
+/// The standing of a question whose client may ask it; otherwise the refusal.
+fn admit(
+    app: &App,
+    head: &Parts,
+    asked: &AskedByPath,
+    peer: ClientAddress,
+) -> Result<Standing, Box<Response>> {
     let asked_at = Instant::now();
-    let (from_path, speaks_6) = match Path::parse(head.uri.path()) {
-        Path::Question { params, speaks_6 } => (params, speaks_6),
-        Path::Redirect(target) => return Err(Box::new(redirect(target, head.uri.query()))),
-        Path::Unknown => {
-            return Err(Box::new(HttpError::nothing_at(head.uri.path()).into_response()));
-        }
-    };
-    let conditions = || Conditions::of(&head.method, &head.headers);
-    let is_without_question =
-        from_path.version.is_none() && head.uri.query().is_none_or(str::is_empty);
-    if head.method != Method::POST && is_without_question {
-        return Err(Box::new(pages::aur_now(app, head, &conditions())));
-    }
     let client = ClientAddress::resolve(peer, &head.headers, &app.trusted);
     let decision = app.rate_limiter.check(client.key(), asked_at);
     if !decision.allowed {
         app.metrics.rpc_rate_limited.inc();
         app.metrics.refused(QueryError::RateLimited);
         // A body stays unread, so a version in a form is unknown.
-        let answer = Answer::rate_limited(given_version(&from_path, head.uri.query()));
+        let answer = Answer::rate_limited(given_version(&asked.params, head.uri.query()));
         let status = StatusCode::TOO_MANY_REQUESTS;
-        let finished = Finished { answer, status, conditions: conditions(), decision };
+        let conditions = Conditions::of(&head.method, &head.headers);
+        let finished = Finished { answer, status, conditions, decision };
         return Err(Box::new(finished.respond_now(app)));
     }
-    Ok(AdmittedQuery { from_path, standing: Standing { speaks_6, decision, asked_at } })
+    Ok(Standing { speaks_6: asked.speaks_6, decision, asked_at })
 }
 
 /// Answers the question from the current snapshot.
@@ -423,12 +437,22 @@ fn told(
     Finished { answer, status, conditions, decision: asked.decision }
 }
 
+/// The parts of a question that are in its path.
+struct AskedByPath {
+    params: PathParams,
+    speaks_6: bool,
+}
+
+impl AskedByPath {
+    /// Whether neither the path nor the query asks anything.
+    fn is_without_question(&self, head: &Parts) -> bool {
+        self.params.version.is_none() && head.uri.query().is_none_or(str::is_empty)
+    }
+}
+
 /// What a path asks.
 enum Path<'a> {
-    Question {
-        params: PathParams,
-        speaks_6: bool,
-    },
+    Question(AskedByPath),
     /// A redirect to this path without its trailing slashes.
     Redirect(&'a str),
     Unknown,
@@ -445,7 +469,8 @@ impl Path<'_> {
             return if path.len() > trimmed.len() + 1 {
                 Path::Redirect(trimmed)
             } else {
-                Path::Question { params: PathParams::default(), speaks_6: is_api }
+                let params = PathParams::default();
+                Path::Question(AskedByPath { params, speaks_6: is_api })
             };
         };
         let Some(version) = version.strip_prefix('v').filter(|_| first != "rpc.php") else {
@@ -477,12 +502,12 @@ impl Path<'_> {
         if path.len() > trimmed.len() {
             return Path::Redirect(trimmed);
         }
-        Path::Question { params, speaks_6: is_api || version == "6" }
+        Path::Question(AskedByPath { params, speaks_6: is_api || version == "6" })
     }
 }
 
 /// 307 to a path on this server.
-fn redirect(path: &str, query: Option<&str>) -> Response {
+pub(super) fn redirect(path: &str, query: Option<&str>) -> Response {
     let target = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
     match HeaderValue::from_str(&target) {
         Ok(target) => (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, target)]).into_response(),
@@ -505,6 +530,11 @@ fn is_json(content_type: &str) -> bool {
         || essence.rsplit_once('+').is_some_and(|(_, suffix)| suffix.eq_ignore_ascii_case("json"))
 }
 
+fn is_multipart(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("multipart/form-data")
+}
+
 /// Whether a form or JSON has more parts than are taken, counted before any is built.
 fn check_count(count: usize) -> Result<(), HttpError> {
     if count > FORM_FIELDS_MAX {
@@ -515,22 +545,38 @@ fn check_count(count: usize) -> Result<(), HttpError> {
     Ok(())
 }
 
-/// The text fields of a multipart form. Files are read as text, too: no client sends any.
+/// The parameters that are texts, and no files.
+const TEXTS: [&str; 6] = ["v", "type", "by", "arg", "arg[]", "callback"];
+
+/// The text fields of a multipart form. As in aurweb, a field that does not end is none, and a file is no text.
 async fn multipart_fields(
     body: Bytes,
     boundary: String,
 ) -> Result<Vec<(String, String)>, HttpError> {
+    use multer::Error::{IncompleteFieldData, IncompleteHeaders, IncompleteStream};
     let bad = |error: multer::Error| {
         HttpError::bad_request(format!("the multipart form could not be read: {error}"))
     };
     let stream = futures_util::stream::once(async move { Ok::<_, std::convert::Infallible>(body) });
     let mut form = multer::Multipart::new(stream, boundary);
     let mut fields = Vec::new();
-    while let Some(field) = form.next_field().await.map_err(bad)? {
+    loop {
+        let field = match form.next_field().await {
+            Ok(Some(field)) => field,
+            Ok(None) | Err(IncompleteHeaders | IncompleteStream) => break,
+            Err(error) => return Err(bad(error)),
+        };
         check_count(fields.len() + 1)?;
         let name = field.name().unwrap_or_default().to_owned();
-        let value = field.bytes().await.map_err(bad)?;
-        fields.push((name, String::from_utf8_lossy(&value).into_owned()));
+        if field.file_name().is_some() && TEXTS.contains(&name.as_str()) {
+            let detail = format!("`{name}` is a file: expected a text");
+            return Err(HttpError::unusable(detail));
+        }
+        match field.bytes().await {
+            Ok(value) => fields.push((name, String::from_utf8_lossy(&value).into_owned())),
+            Err(IncompleteFieldData { .. } | IncompleteStream) => break,
+            Err(error) => return Err(bad(error)),
+        }
     }
     Ok(fields)
 }

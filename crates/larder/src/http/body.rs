@@ -1,6 +1,6 @@
 //! Request bodies: every one is read here, within a bound and the budget of [`resources::bodies`].
 //!
-//! headers -> refused by what they announce, before a byte is read -> pieces, each counted as it comes -> [`Received`] -> its
+//! headers -> refused by what they announce (at the door by [`check_coding`], for every endpoint), before a byte is read -> pieces, each counted as it comes -> [`Received`] -> its
 //! [`Shape`], counted before any value is built -> JSON. Of a body that is streamed to the store, only the bytes in memory
 //! count.
 
@@ -9,10 +9,10 @@ mod shape;
 use std::ops::Deref;
 
 use account::Principal;
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use net::{ClientAddress, Peer};
@@ -20,6 +20,7 @@ use resources::bodies::{Held, Holder, NoRoom};
 use serde_json::Value;
 
 use super::error::HttpError;
+use super::negotiation::listed;
 use crate::app::App;
 
 pub(super) use self::shape::Shape;
@@ -120,6 +121,22 @@ pub(super) fn holder(app: &App, head: &Parts, principal: &Principal) -> Holder {
     match principal.user_name() {
         Some(name) => Holder::User(name.clone()),
         None => Holder::Client(client(app, head).key()),
+    }
+}
+
+/// Refuses a body in a content coding (RFC 9110, 8.4): no endpoint would undo it, and all would take it for something else.
+///
+/// # Errors
+/// 415, before a byte is read.
+pub(super) fn check_coding(headers: &HeaderMap, body: &Body) -> Result<(), HttpError> {
+    if !headers.contains_key(CONTENT_ENCODING) || body.is_end_stream() {
+        return Ok(());
+    }
+    let codings = listed(headers, CONTENT_ENCODING).unwrap_or_default();
+    let mut codings = codings.split(',').map(str::trim).filter(|coding| !coding.is_empty());
+    match codings.find(|coding| !coding.eq_ignore_ascii_case("identity")) {
+        None => Ok(()),
+        Some(coding) => Err(HttpError::encoded(coding)),
     }
 }
 

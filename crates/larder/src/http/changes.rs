@@ -1,12 +1,14 @@
 //! `/changes`: what changed on a surface, as lines of JSON or as events that go on.
 //!
 //! surface, position -> [`crate::changes::Feed`] -> the entries that the sender may read -> lines, or a
-//! [`stream`](stream::stream) of server-sent events. A position that is not in the history is answered with 410.
+//! [`stream`](stream::stream) of server-sent events. A position that is not in the history is answered with 410, or, where a
+//! browser connects again with it, with the event `start-over`.
 
 mod atom;
 mod history;
 mod stream;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use account::{Object, Principal, Scope};
@@ -22,6 +24,7 @@ use serde_json::{Map, Value, json};
 use state::security;
 
 use super::error::HttpError;
+use super::negotiation::prefers;
 use super::parameters::{parameters, parsed};
 use super::respond::{Conditions, respond};
 use super::{auth, serial};
@@ -33,11 +36,16 @@ pub(super) use self::history::{Histories, list_package_histories, show_package_h
 /// The position of a browser that connects again.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
+const LAST_EVENT: &str = "Last-Event-ID";
+
 /// Lines in an answer, where the request names no other number, and at most. A commit is never split, so there may be more.
 const LINES: (usize, usize) = (1_000, 10_000);
 
 /// The media type of lines of JSON.
 const JSON_LINES: &str = "application/x-ndjson";
+
+/// The media type of events.
+const EVENTS: &str = "text/event-stream";
 
 /// `GET /changes`.
 pub(super) async fn list_changes(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
@@ -57,23 +65,24 @@ pub(super) async fn list_changes(app: &Arc<App>, head: &Parts) -> Result<Respons
     }
     let last_event_id = head.headers.get(LAST_EVENT_ID).filter(|_| wants_stream);
     let given = match last_event_id {
-        Some(value) => Some(("Last-Event-ID", String::from_utf8_lossy(value.as_bytes()))),
+        Some(value) => Some((LAST_EVENT, String::from_utf8_lossy(value.as_bytes()))),
         None => since.as_deref().map(|since| ("since", since.into())),
     };
     let feed = loaded(app, surface).await;
+    let now = || feed.now().map_err(|lost| refused(feed, &lost, ""));
     let from = match given {
-        None => feed.now().map_err(|lost| refused(feed, &lost, ""))?,
-        Some((name, text)) => {
-            let position = text.parse::<Position>().map_err(|()| {
-                let expected = "a serial, or a `next` of an earlier answer";
-                let detail = format!("`{text}` is no position for `{name}`: expected {expected}");
-                HttpError::bad_request(detail)
-            })?;
-            found(app, feed, surface, &position, &text).await?
-        }
+        None => now()?,
+        Some((name, text)) => match (positioned(app, feed, surface, name, &text).await, name) {
+            (Ok(from), _) => from,
+            // A browser asks no more after an error, and tells its page nothing: it is told in an event.
+            (Err(error), LAST_EVENT) if error.status().is_client_error() => {
+                return follow(app, head, surface, principal, now()?, true);
+            }
+            (Err(error), _) => return Err(error),
+        },
     };
     if wants_stream {
-        return follow(app, head, surface, principal, from);
+        return follow(app, head, surface, principal, from, false);
     }
     let expected = format!("a whole number from 1 to {}", LINES.1);
     let limit = parsed::<usize>("limit", limit, &expected)?.unwrap_or(LINES.0);
@@ -113,7 +122,7 @@ pub(super) async fn show_changes_as_atom(
 /// Whether the client asks for events rather than for lines.
 fn wants_stream(headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
-    accept.is_some_and(|accept| accept.contains("text/event-stream"))
+    accept.is_some_and(|accept| prefers(accept, EVENTS, JSON_LINES))
 }
 
 fn no_surface(problem: &str) -> HttpError {
@@ -174,6 +183,25 @@ async fn loaded(app: &App, surface: Followed) -> &Feed {
     // If this times out, the caller's look at the feed tells.
     let _ = tokio::time::timeout(app.config.store.wait_for_serial, waiting).await;
     feed
+}
+
+/// The serial of the position that a client names.
+///
+/// # Errors
+/// 400 for what is no position, 410 for one that is not in the history.
+async fn positioned(
+    app: &App,
+    feed: &Feed,
+    surface: Followed,
+    name: &str,
+    text: &str,
+) -> Result<Serial, HttpError> {
+    let position = text.parse::<Position>().map_err(|()| {
+        let expected = "a serial, or a `next` of an earlier answer";
+        let detail = format!("`{text}` is no position for `{name}`: expected {expected}");
+        HttpError::bad_request(detail)
+    })?;
+    found(app, feed, surface, &position, text).await
 }
 
 /// The serial of a position. One that this process has yet to see is waited for.
@@ -272,16 +300,19 @@ async fn answer(head: &Parts, body: Bytes) -> Response {
     response
 }
 
-/// Begins a stream of events.
+/// Begins a stream of events. `is_lost`: the client does not know what was before, and is told so.
 fn follow(
     app: &Arc<App>,
     head: &Parts,
     surface: Followed,
     principal: Principal,
     from: Serial,
+    is_lost: bool,
 ) -> Result<Response, HttpError> {
     let mut response = if head.method == Method::HEAD {
-        StatusCode::OK.into_response()
+        // Of no length, as that of a GET.
+        Body::from_stream(futures_util::stream::pending::<Result<Bytes, Infallible>>())
+            .into_response()
     } else {
         let place = app.changes.subscribers.add(security::client().key());
         let place = place.map_err(|refused| match refused {
@@ -297,11 +328,11 @@ fn follow(
                 30,
             ),
         })?;
-        Body::from_stream(stream::stream(app.clone(), surface, principal, from, place))
+        Body::from_stream(stream::stream(app.clone(), surface, principal, (from, is_lost), place))
             .into_response()
     };
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENTS));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // nginx would gather events before it sends them on.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));

@@ -21,7 +21,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use net::MadeForOne;
 use source::{FileReader, KEPT_FILE_NAME, ZSTD_RETRY_AFTER};
 
-use super::conditional::{Wanted, content_range, is_current, names_tag, unsatisfiable, wanted};
+use super::conditional::{Wanted, content_range, is_current, last_modified, unsatisfiable, wanted};
 use super::error::HttpError;
 use crate::app::App;
 use crate::changes::deltas::Offer;
@@ -110,15 +110,19 @@ fn too_many_wait(places: usize) -> HttpError {
 /// `/packages.gz` and the other files, with conditional requests and ranges.
 pub(super) async fn download_dump(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let name = head.uri.path().trim_start_matches('/');
-    Ok(send(find(app, name).await?, &head.headers))
+    send(find(app, name).await?, &head.headers)
 }
 
 /// `/packages.gz.sha256` and the others.
 pub(super) async fn show_dump_digest(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let name = head.uri.path().trim_start_matches('/').trim_end_matches(".sha256");
     let found = find(app, name).await?;
-    let mut response = format!("SHA256 ({name}) = {}", found.sha256).into_response();
-    insert_validators(response.headers_mut(), &found, ".sha256");
+    let etag = etag(&found, ".sha256");
+    let mut response = match is_current(&head.headers, &etag, Some(found.modified_at))? {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => format!("SHA256 ({name}) = {}", found.sha256).into_response(),
+    };
+    insert_validators(response.headers_mut(), &etag, found.modified_at);
     let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     Ok(response)
@@ -155,7 +159,7 @@ pub(super) async fn download_delta(app: &Arc<App>, head: &Parts) -> Result<Respo
     };
     let etag = format!("\"{}-{}\"", &since[..16], &made.to[..16]);
     // A delta has no date: only the tag says whether the client has it.
-    let mut response = if names_tag(&head.headers, &etag) == Some(true) {
+    let mut response = if is_current(&head.headers, &etag, None)? {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         (StatusCode::OK, [(CONTENT_LENGTH, made.body.len())], made.body).into_response()
@@ -194,14 +198,11 @@ fn delta_since(query: Option<&str>) -> Result<String, HttpError> {
     since.ok_or_else(missing)
 }
 
-fn insert_validators(headers: &mut HeaderMap, found: &Found, suffix: &str) {
-    let values =
-        [(ETAG, etag(found, suffix)), (LAST_MODIFIED, httpdate::fmt_http_date(found.modified_at))];
-    for (name, value) in values {
-        if let Ok(value) = HeaderValue::from_str(&value) {
-            headers.insert(name, value);
-        }
+fn insert_validators(headers: &mut HeaderMap, etag: &str, modified_at: SystemTime) {
+    if let Ok(etag) = HeaderValue::from_str(etag) {
+        headers.insert(ETAG, etag);
     }
+    headers.insert(LAST_MODIFIED, last_modified(modified_at));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
 }
@@ -210,30 +211,30 @@ fn etag(found: &Found, suffix: &str) -> String {
     format!("\"{}{suffix}\"", &found.sha256[..found.sha256.len().min(32)])
 }
 
-fn send(found: Found, request: &HeaderMap) -> Response {
+fn send(found: Found, request: &HeaderMap) -> Result<Response, HttpError> {
     let size_bytes = match &found.download {
         Download::Memory(body) => body.len() as u64,
         Download::File { size_bytes, .. } => *size_bytes,
     };
-    let etag = etag(&found, "");
-    let mut response = if is_current(request, &etag, found.modified_at) {
+    let (etag, modified_at) = (etag(&found, ""), found.modified_at);
+    let mut response = if is_current(request, &etag, Some(modified_at))? {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        match wanted(request, &etag, found.modified_at, size_bytes) {
+        match wanted(request, &etag, Some(modified_at), size_bytes) {
             Wanted::Whole => part(&found.download, 0, size_bytes, StatusCode::OK),
             Wanted::Part { start, end } => {
                 let mut response = part(&found.download, start, end, StatusCode::PARTIAL_CONTENT);
                 content_range(response.headers_mut(), start, end, size_bytes);
                 response
             }
-            Wanted::Unsatisfiable => return unsatisfiable(size_bytes),
+            Wanted::Unsatisfiable => return Ok(unsatisfiable(size_bytes)),
         }
     };
     let headers = response.headers_mut();
-    insert_validators(headers, &found, "");
+    insert_validators(headers, &etag, modified_at);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(found.compressed.media_type()));
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    response
+    Ok(response)
 }
 
 /// Bytes from `start` up to `end` of the file.

@@ -4,7 +4,7 @@
 use std::fmt::Display;
 
 use axum::response::{IntoResponse, Response};
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use resources::cpu_pool::PoolError;
 use serde_json::{Map, Value, json};
@@ -17,6 +17,8 @@ pub struct HttpError {
     retry_after_seconds: Option<u32>,
     allow: Option<&'static str>,
     challenges: bool,
+    /// Whether a body is taken if it is not encoded.
+    takes_identity: bool,
     /// Members that a surface adds for programs.
     members: Option<Box<Map<String, Value>>>,
 }
@@ -29,6 +31,7 @@ impl HttpError {
             retry_after_seconds: None,
             allow: None,
             challenges: false,
+            takes_identity: false,
             members: None,
         }
     }
@@ -80,6 +83,12 @@ impl HttpError {
         HttpError::new(StatusCode::GONE, detail)
     }
 
+    /// 412: a GET for another body than this one; `name` is the header that says so.
+    pub fn unexpected(name: &http::HeaderName) -> HttpError {
+        let detail = format!("what is here now is not what `{name}` expects");
+        HttpError::new(StatusCode::PRECONDITION_FAILED, detail)
+    }
+
     /// 413: the request, or its answer, would be too large.
     pub fn too_large(detail: impl Into<String>) -> HttpError {
         HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
@@ -88,6 +97,14 @@ impl HttpError {
     /// 415: a body of this type is not read.
     pub fn unsupported(detail: impl Into<String>) -> HttpError {
         HttpError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
+    }
+
+    /// 415: a body in a content coding is not read; the response says which codings are.
+    pub fn encoded(coding: &str) -> HttpError {
+        let coding: String = coding.chars().take(40).collect();
+        let detail =
+            format!("a body in the encoding `{coding}` is not taken: expected it as it is");
+        HttpError { takes_identity: true, ..HttpError::unsupported(detail) }
     }
 
     /// 416: the range is outside of the body.
@@ -200,6 +217,9 @@ impl IntoResponse for HttpError {
             // The realm that Python's clients keep passwords for.
             let challenge = HeaderValue::from_static("Basic realm=\"pypi\"");
             headers.insert(WWW_AUTHENTICATE, challenge);
+        }
+        if self.takes_identity {
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         if let Some(allow) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));

@@ -2,6 +2,8 @@
 //!
 //! names or words, and what they are -> [`aur::Snapshot::faur`] -> a bare array of records. Without `names` the path is a page.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -63,30 +65,30 @@ async fn answer(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
 
 /// The names, each once, and what they are.
 fn parse(query: &str) -> Result<(Vec<String>, FaurBy), HttpError> {
-    let (mut names, mut by) = (Vec::new(), FaurBy::Name);
-    let mut seen = std::collections::HashSet::new();
-    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-        match &*key {
-            "names" => {
-                for name in value.split(',').filter(|name| !name.is_empty()) {
-                    if seen.insert(name.to_owned()) {
-                        names.push(name.to_owned());
-                    }
-                }
+    let mut by = FaurBy::Name;
+    for (_, value) in form_urlencoded::parse(query.as_bytes()).filter(|(key, _)| key == "by") {
+        by = match &*value {
+            "prov" => FaurBy::Provides,
+            "desc" => FaurBy::Words,
+            _ => {
+                let detail =
+                    format!("`{value}` is no value of the parameter `by`: expected prov or desc");
+                return Err(HttpError::bad_request(detail));
             }
-            "by" => {
-                by = match &*value {
-                    "prov" => FaurBy::Provides,
-                    "desc" => FaurBy::Words,
-                    _ => {
-                        let detail = format!(
-                            "`{value}` is no value of the parameter `by`: expected prov or desc"
-                        );
-                        return Err(HttpError::bad_request(detail));
-                    }
-                }
+        };
+    }
+    // aura sends names as they are, and none has a space. Between words a plus is one.
+    let query = match by {
+        FaurBy::Words => Cow::Borrowed(query),
+        FaurBy::Name | FaurBy::Provides => Cow::Owned(query.replace('+', "%2B")),
+    };
+    let (mut names, mut seen) = (Vec::new(), HashSet::new());
+    let given = form_urlencoded::parse(query.as_bytes()).filter(|(key, _)| key == "names");
+    for (_, value) in given {
+        for name in value.split(',').filter(|name| !name.is_empty()) {
+            if seen.insert(name.to_owned()) {
+                names.push(name.to_owned());
             }
-            _ => {}
         }
     }
     if names.len() > NAMES_MAX {

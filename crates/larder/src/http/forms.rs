@@ -19,7 +19,8 @@ use state::secrets;
 use super::auth::{self, Acting, Cookie, X_DEVPI_AUTH, session};
 use super::body;
 use super::error::HttpError;
-use super::outside::root_url;
+use super::outside::root_path;
+use super::target::below;
 use crate::app::App;
 
 /// Most fields of a form.
@@ -331,16 +332,14 @@ pub(super) fn next(text: &str) -> Option<&str> {
     (is_path && text.len() <= NEXT_BYTES_MAX && text.bytes().all(is_plain)).then_some(text)
 }
 
-/// Redirects the browser to a path of this server, such as `/+account`, after its form was carried out.
+/// Redirects the browser to a path of this server, such as `/+account`, after its form was carried out. The path may be as
+/// the browser knows it, too.
 pub(super) fn see_other(app: &App, head: &Parts, path: &str) -> Response {
-    let root = root_url(app, &head.uri, &head.headers, &head.extensions);
-    let prefix = root.split_once("://").and_then(|(_, rest)| Some(&rest[rest.find('/')?..]));
-    let prefix = prefix.unwrap_or_default().trim_end_matches('/');
-    let is_below =
-        !prefix.is_empty() && path.strip_prefix(prefix).is_some_and(|it| it.starts_with('/'));
-    let location = if is_below { path.to_owned() } else { format!("{prefix}{path}") };
     let mut response = StatusCode::SEE_OTHER.into_response();
-    let location = HeaderValue::try_from(location).unwrap_or(HeaderValue::from_static("/"));
+    // A browser takes `//` for the beginning of a host.
+    let inner = below(path, &root_path(app, head)).filter(|inner| !inner.starts_with("//"));
+    let path = inner.unwrap_or(path);
+    let location = HeaderValue::try_from(path).unwrap_or(HeaderValue::from_static("/"));
     response.headers_mut().insert(LOCATION, location);
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

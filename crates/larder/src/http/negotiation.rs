@@ -1,5 +1,5 @@
-//! What a request says about the answer it wants: the tags that the client has, and the encoding that it takes. For every
-//! surface.
+//! What a request says about the answer it wants: the tags that the client has, and the media types and encodings that it takes.
+//! For every surface.
 
 use std::borrow::Cow;
 
@@ -36,6 +36,52 @@ pub(super) fn has_known_tag(request: &HeaderMap, is_known: impl FnOnce(&str) -> 
     listed(request, IF_NONE_MATCH).is_some_and(|tags| is_known(&tags))
 }
 
+/// The media ranges of an `Accept`, in their order, each with its weight (RFC 9110, 12.5.1). Those with the weight 0 are there,
+/// too: they are what the client does not take.
+pub(super) fn media_ranges(accept: &str) -> impl Iterator<Item = (&str, f32)> {
+    accept.split(',').filter(|range| !range.trim().is_empty()).map(|range| {
+        let mut parts = range.split(';');
+        let media_type = parts.next().unwrap_or_default().trim();
+        let weight = parts.find_map(|parameter| {
+            let (name, value) = parameter.split_once('=')?;
+            name.trim().eq_ignore_ascii_case("q").then(|| value.trim().parse().unwrap_or(0.0))
+        });
+        (media_type, weight.unwrap_or(1.0))
+    })
+}
+
+/// The weight of a media type where `Accept` names it itself.
+pub(super) fn named_weight(accept: &str, media_type: &str) -> Option<f32> {
+    let mut ranges = media_ranges(accept);
+    ranges.find(|(range, _)| range.eq_ignore_ascii_case(media_type)).map(|(_, weight)| weight)
+}
+
+/// The weight of a media type: that of the narrowest range that it is in; 0 if it is in none.
+pub(super) fn weight(accept: &str, media_type: &str) -> f32 {
+    let family = media_type.split('/').next().unwrap_or_default();
+    let family = || named_weight(accept, &format!("{family}/*"));
+    let named = named_weight(accept, media_type).or_else(family);
+    named.or_else(|| named_weight(accept, "*/*")).unwrap_or(0.0)
+}
+
+/// Whether `Accept` names a media type itself, and prefers it to `other`.
+pub(super) fn prefers(accept: &str, media_type: &str, other: &str) -> bool {
+    let named = named_weight(accept, media_type).unwrap_or(0.0);
+    named > 0.0 && named >= weight(accept, other)
+}
+
+/// Whether `Accept` names a media type first, as browsers do with HTML, and prefers nothing to it.
+pub(super) fn names_first(accept: &str, media_type: &str) -> bool {
+    // Fast path of nearly all programs: what comes first is something else, and is taken.
+    let first = |text: &str| text.bytes().next().map(|byte| byte.to_ascii_lowercase());
+    if first(accept) != first(media_type) && memchr::memchr(b';', accept.as_bytes()).is_none() {
+        return false;
+    }
+    let mut ranges = media_ranges(accept).filter(|(_, weight)| *weight > 0.0);
+    let named = ranges.next().filter(|(range, _)| range.eq_ignore_ascii_case(media_type));
+    named.is_some_and(|(_, weight)| ranges.all(|(_, other)| other <= weight))
+}
+
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
@@ -69,5 +115,39 @@ mod tests {
         check(&["gzip"], Encoding::Gzip);
         check(&["gzip", "zstd"], Encoding::Zstd);
         check(&["gzip;q=0.5", "identity"], Encoding::Identity);
+    }
+
+    #[test]
+    fn media_types_have_weights_and_ignore_case() {
+        let check = |accept: &str, html: f32, json: f32| {
+            let found = (weight(accept, "text/html"), weight(accept, "application/json"));
+            assert_eq!(found, (html, json), "{accept}");
+        };
+        check("", 0.0, 0.0);
+        check("*/*", 1.0, 1.0);
+        check("text/html", 1.0, 0.0);
+        check("Text/HTML;Q=0.5, */* ; q=0.1", 0.5, 0.1);
+        check("text/*;q=0.3, */*;q=0", 0.3, 0.0);
+        check("*/*, text/html;q=0", 0.0, 1.0);
+        check("text/html;level=1;q=0.7", 0.7, 0.0);
+        check("text/html;q=much, application/json;q=1", 0.0, 1.0);
+        check(",,text/html , application/json;q=0.9,", 1.0, 0.9);
+    }
+
+    #[test]
+    fn a_named_type_is_preferred_to_another() {
+        let check = |accept: &str, expected: bool| {
+            let found = prefers(accept, "text/event-stream", "application/x-ndjson");
+            assert_eq!(found, expected, "{accept}");
+        };
+        check("text/event-stream", true);
+        check("Text/Event-Stream, */*", true);
+        check("text/event-stream;q=0.5, application/x-ndjson;q=0.5", true);
+        check("text/event-stream;q=0, */*", false);
+        check("application/x-ndjson, text/event-stream;q=0.1", false);
+        check("text/event-stream;q=0.1, */*", false);
+        check("*/*", false);
+        check("text/*", false);
+        check("text/event-streams", false);
     }
 }

@@ -19,7 +19,9 @@ use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
 use reply::Reply;
+use serde_json::json;
 
+use super::outside::root_path;
 use super::people::{self, Audience, Site};
 use super::respond::{Conditions, respond};
 use crate::app::App;
@@ -74,20 +76,22 @@ impl AurPage {
     }
 }
 
-/// `/docs/aur`, and goaurrpc's old paths.
+/// `/docs/aur`, goaurrpc's old paths, and `/rpc` without a question.
 pub(super) async fn show_aur_docs(app: &App, head: &Parts) -> Response {
     let page = AurPage::of(app, head);
     people::send(&page, head, Audience::Everybody).await
 }
 
-/// `/rpc` without a question.
-pub(super) fn aur_now(app: &App, head: &Parts, conditions: &Conditions) -> Response {
-    people::send_now(&AurPage::of(app, head), conditions, Audience::Everybody)
-}
-
 /// `/openapi.json`
-pub(super) async fn show_openapi(head: &Parts) -> Response {
-    send(&OPENAPI, head).await
+pub(super) async fn show_openapi(app: &App, head: &Parts) -> Response {
+    let root_path = root_path(app, head);
+    if root_path.is_empty() {
+        return send(&OPENAPI, head).await;
+    }
+    let server = json!({"url": root_path}).to_string();
+    let document = docs::OPENAPI.replacen(r#"{"url": "/"}"#, &server, 1);
+    let conditions = Conditions::of(&head.method, &head.headers);
+    respond(Reply::tagged("application/json", document), StatusCode::OK, conditions).await
 }
 
 /// `/admin/openapi.json`

@@ -22,8 +22,9 @@ use serde::Deserialize;
 
 use super::assets::{SCRIPT, STYLE};
 use super::error::HttpError;
-use super::outside::root_url;
-use super::respond::{Conditions, respond, respond_kept, respond_now};
+use super::negotiation::names_first;
+use super::outside::{self, root_url};
+use super::respond::{Conditions, respond, respond_kept};
 use crate::app::App;
 use crate::cache::finished_pages::MadeOf;
 
@@ -157,8 +158,7 @@ impl Site {
 
     /// The path of [`Site::root_url`], without scheme and host, so that links stay on the host that was asked.
     pub(super) fn prefix(&self) -> &str {
-        let below = self.after_scheme();
-        below.find('/').map_or("", |at| &below[at..])
+        outside::prefix(&self.root_url)
     }
 
     /// The host, with the port if it is not the usual one.
@@ -266,20 +266,6 @@ impl Keeping {
             Some(page) => respond_kept(&page, &conditions),
             None => respond(reply, StatusCode::OK, conditions).await,
         }
-    }
-}
-
-/// [`send`] for a short page, which is compressed on this thread.
-pub(super) fn send_now(
-    page: &impl Template,
-    conditions: &Conditions,
-    audience: Audience,
-) -> Response {
-    match page.render() {
-        Ok(html) => {
-            finished(respond_now(Reply::tagged(HTML, html), StatusCode::OK, conditions), audience)
-        }
-        Err(error) => HttpError::unrendered(&error).into_response(),
     }
 }
 
@@ -395,7 +381,7 @@ pub(super) fn separated(number: usize) -> String {
 /// Whether the client prefers a page for people: browsers name HTML first, and programs do not.
 pub(super) fn wants_page(headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-    accept.is_some_and(|accept| accept.starts_with("text/html"))
+    accept.is_some_and(|accept| names_first(accept, "text/html"))
 }
 
 /// Says that browsers get another answer at this URL, so that a cache does not give one answer to all clients.
@@ -508,6 +494,11 @@ mod tests {
         check("text/html", true);
         check("*/*", false);
         check("application/json", false);
+        check("Text/HTML;q=0.9, */*;q=0.8", true);
+        check("application/json;q=0, text/html", true);
+        check("text/html;q=0, */*", false);
+        check("text/html;q=0.1, application/json", false);
+        check("text/htmlx", false);
         // pip.
         check("application/vnd.pypi.simple.v1+json, text/html; q=0.01", false);
         assert!(!wants_page(&HeaderMap::new()));

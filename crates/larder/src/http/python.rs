@@ -41,6 +41,7 @@ use self::ask::Ask;
 use self::route::Route;
 use self::write::Refused;
 use super::error::HttpError;
+use super::options;
 use crate::app::App;
 use crate::endpoint::Endpoint;
 
@@ -119,7 +120,7 @@ pub(super) fn is_installer(headers: &HeaderMap) -> bool {
 /// Whether a request for `/` is from devpi's client, rather than from a browser.
 pub(super) fn wants_users(app: &App, headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
-    app.config.python.enabled && accept.is_some_and(|accept| accept.contains("application/json"))
+    app.config.python.enabled && accept.is_some_and(ask::wants_json)
 }
 
 /// The headers that decide between a page, JSON and the form for installers.
@@ -247,6 +248,9 @@ async fn dispatch(
 /// A method that the place does not have. An upload is told where it belongs.
 fn wrong_method(ask: &Ask, route: &Route) -> Result<Response, Refused> {
     let is_post = ask.head.method == Method::POST;
+    if ask.head.method == Method::OPTIONS {
+        return Ok(options(route.place));
+    }
     match route.place.first() {
         Endpoint::ListProjects | Endpoint::ShowSimplePage if is_post => {
             Ok(simple::no_uploads(ask, &route.stage))

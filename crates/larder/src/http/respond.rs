@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, VARY,
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -15,7 +15,8 @@ use net::FileRange;
 use reply::{ENCODED_BYTES_MIN, Encoding, Reply};
 use store::BlobReader;
 
-use super::negotiation::{accepted_encoding, listed};
+use super::error::HttpError;
+use super::negotiation::{accepted_encoding, has_any, listed};
 use crate::cache::finished_pages::FinishedPage;
 
 /// Longer bodies are encoded on another thread, so that no other request waits for them.
@@ -26,6 +27,7 @@ const HEADERS_MAX: usize = 8;
 
 /// The headers of a request that decide how its reply is sent.
 pub(super) struct Conditions {
+    if_match: Option<String>,
     if_none_match: Option<String>,
     encoding: Encoding,
 }
@@ -38,11 +40,13 @@ impl Conditions {
 
     pub(super) fn of(method: &Method, headers: &HeaderMap) -> Conditions {
         let is_safe = matches!(*method, Method::GET | Method::HEAD);
-        let if_none_match = if is_safe { listed(headers, IF_NONE_MATCH) } else { None };
-        Conditions {
-            if_none_match: if_none_match.map(Cow::into_owned),
-            encoding: accepted_encoding(headers),
-        }
+        let has_tags = is_safe && has_any(headers, [&IF_NONE_MATCH, &IF_MATCH]);
+        let tags = |name| listed(headers, name).map(Cow::into_owned);
+        let (if_match, if_none_match) = match has_tags {
+            true => (tags(IF_MATCH), tags(IF_NONE_MATCH)),
+            false => (None, None),
+        };
+        Conditions { if_match, if_none_match, encoding: accepted_encoding(headers) }
     }
 }
 
@@ -81,6 +85,10 @@ fn respond_with(
 ) -> Response {
     let encoding =
         if reply.body.len() < ENCODED_BYTES_MIN { Encoding::Identity } else { conditions.encoding };
+    let is_other = |tags: &String| !reply.is_matched_by(tags);
+    if status.is_success() && conditions.if_match.as_ref().is_some_and(is_other) {
+        return HttpError::unexpected(&IF_MATCH).into_response();
+    }
     let is_known = conditions.if_none_match.as_ref().is_some_and(|tags| reply.is_known_by(tags));
     let content_type = HeaderValue::from_static(reply.content_type);
     let etag = reply.etag.as_ref();

@@ -17,6 +17,7 @@ mod database;
 mod deltas;
 mod dumps;
 mod health;
+mod http_rules;
 mod import;
 mod lifecycle;
 mod maintenance;

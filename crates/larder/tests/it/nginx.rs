@@ -17,7 +17,7 @@ use crate::server::{ROOT, TestServer};
 use crate::{PATIENCE, catalogue};
 
 /// All that a client may claim to be, or to have been asked under.
-const LIES: [(&str, &str); 10] = [
+const LIES: [(&str, &str); 11] = [
     ("X-Forwarded-For", "192.0.2.9"),
     ("X-Real-IP", "192.0.2.9"),
     ("Forwarded", "for=192.0.2.9;proto=https;host=evil.example"),
@@ -25,6 +25,7 @@ const LIES: [(&str, &str); 10] = [
     ("X-Forwarded-Proto", "https"),
     ("X-Forwarded-Host", "evil.example"),
     ("X-Outside-URL", "https://evil.example/alice"),
+    ("X-Forwarded-Prefix", "/evil"),
     ("X-Original-URI", "/+api"),
     ("X-Accel-Redirect", "/larder-blobs/"),
     ("Via", "1.1 evil.example"),

@@ -184,6 +184,22 @@ async fn refusals_say_what_is_wrong() {
             "400 Bad Request",
             "needs HTTP/1.1",
         ),
+        (
+            "POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked, Chunked\r\n\r\n0\r\n\r\n",
+            "400 Bad Request",
+            "`chunked` is given twice",
+        ),
+        (
+            "POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\
+             transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+            "400 Bad Request",
+            "`chunked` is given twice",
+        ),
+        (
+            "POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            "501 Not Implemented",
+            "`gzip` is not understood",
+        ),
     ] {
         check_everywhere(request.into(), |answer| {
             assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request:?}: {answer}");

@@ -23,7 +23,7 @@ use store::blobs::Verdict;
 use super::reading::{self, Reading};
 use super::{attachments, pages, redirect};
 use crate::app::App;
-use crate::http::conditional::{Wanted, content_range, names_tag, unsatisfiable, wanted};
+use crate::http::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};
 use crate::http::error::HttpError;
 use crate::http::parameters::parameters;
 use crate::http::respond::blob_range;
@@ -168,13 +168,12 @@ async fn send(
     })?;
     let etag = format!("\"{}\"", found.tag());
     let request = &head.headers;
-    let mut response = if names_tag(request, &etag) == Some(true) {
+    // A date has whole seconds and cannot tell two files of one second apart, so none is sent, and none matches.
+    let mut response = if is_current(request, &etag, None)? {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         let size_bytes = found.size_bytes;
-        // A date has whole seconds and cannot tell two files of one second apart, so none is sent, and none matches.
-        let never = std::time::SystemTime::UNIX_EPOCH;
-        let (start, end, status) = match wanted(request, &etag, never, size_bytes) {
+        let (start, end, status) = match wanted(request, &etag, None, size_bytes) {
             Wanted::Whole => (0, size_bytes, StatusCode::OK),
             Wanted::Part { start, end } => (start, end, StatusCode::PARTIAL_CONTENT),
             Wanted::Unsatisfiable => {

@@ -1,8 +1,7 @@
 //! Reading articles: the latest revision, any revision, histories and lists.
 
-use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use account::Object;
 use article::{
@@ -12,7 +11,8 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE, VARY, X_CONTENT_TYPE_OPTIONS,
+    IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED,
+    RANGE, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -30,7 +30,9 @@ use super::search::{HITS, rendered, search};
 use super::{diff, redirect};
 use crate::app::App;
 use crate::cache::contents::{Content, Head};
-use crate::http::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};
+use crate::http::conditional::{
+    Wanted, check_expected, content_range, is_unmodified, last_modified, unsatisfiable, wanted,
+};
 use crate::http::error::HttpError;
 use crate::http::negotiation::{accepted_encoding, has_any, has_known_tag, listed};
 use crate::http::parameters::{parameters, parsed};
@@ -64,7 +66,10 @@ const INERT: [&str; 10] = [
 pub(in crate::http) fn read_article_now(app: &App, head: &Parts, rest: &str) -> Option<Answered> {
     if head.uri.query().is_some()
         || !app.articles_are_open()
-        || has_any(&head.headers, [&RANGE, &IF_MODIFIED_SINCE, &serial::X_LARDER_SERIAL])
+        || has_any(
+            &head.headers,
+            [&RANGE, &IF_MODIFIED_SINCE, &IF_MATCH, &IF_UNMODIFIED_SINCE, &serial::X_LARDER_SERIAL],
+        )
     {
         return None;
     }
@@ -169,12 +174,21 @@ async fn body(
     let shown =
         Shown { facts, content: content_facts, is_latest, is_open: app.articles_are_open() };
     let etag = facts.tag.header_value(Encoding::Identity);
-    let modified_at = SystemTime::from(facts.at);
-    let tells = || !is_latest || is_newest(stored, &path.name, facts);
-    let request = &*dated(&head.headers, tells);
+    let request = &head.headers;
+    let is_told = || !is_latest || is_newest(stored, &path.name, facts);
+    let is_dated = has_any(request, [&IF_MODIFIED_SINCE, &IF_UNMODIFIED_SINCE, &IF_RANGE]);
+    // Who names a date that several revisions share may have an earlier one (RFC 9110, 8.8.2.2).
+    let later = if !is_dated || is_told() { Duration::ZERO } else { Duration::from_secs(1) };
+    let modified_at = Some(SystemTime::from(facts.at) + later);
+    // A part is cut out of the bytes as they are.
+    let is_matched = |tags: &str| match request.contains_key(RANGE) {
+        true => reply::is_matched(tags, |tag| tag == etag.trim_matches('"')),
+        false => facts.tag.is_matched_by(tags),
+    };
+    check_expected(request, is_matched, modified_at)?;
     let is_known = match listed(request, IF_NONE_MATCH) {
         Some(tags) => facts.tag.is_known_by(&tags),
-        None => is_current(request, &etag, modified_at),
+        None => is_unmodified(request, modified_at),
     };
     if is_known {
         let content = app.contents.at_hand(&content_facts.digest);
@@ -221,24 +235,6 @@ fn is_newest(stored: &Stored, name: &ArticleName, latest: &RevisionFacts) -> boo
     let is_earlier = |facts: &Arc<RevisionFacts>| facts.at.as_second() < latest.at.as_second();
     let revisions = stored.articles.article(name).map(|article| article.revisions());
     revisions.is_none_or(|all| all.rev().skip(1).all(is_earlier))
-}
-
-/// The conditions of a request, without those by date if the date does not decide (RFC 9110, 8.8.2.2).
-fn dated(request: &HeaderMap, tells: impl FnOnce() -> bool) -> Cow<'_, HeaderMap> {
-    let is_date = |value: &HeaderValue| !value.as_bytes().ends_with(b"\"");
-    let is_dated_part = request.get(IF_RANGE).is_some_and(is_date);
-    // A tag outranks the date.
-    let is_dated = request.contains_key(IF_MODIFIED_SINCE) && !request.contains_key(IF_NONE_MATCH);
-    if !(is_dated_part || is_dated) || tells() {
-        return Cow::Borrowed(request);
-    }
-    let mut request = request.clone();
-    request.remove(IF_MODIFIED_SINCE);
-    if is_dated_part {
-        // A part of another revision is no use: the whole is sent.
-        request.remove(RANGE);
-    }
-    Cow::Owned(request)
 }
 
 /// A revision that is being shown.
@@ -333,13 +329,13 @@ impl Shown<'_> {
         let texts = [
             (CONTENT_TYPE, self.content.content_type.as_str()),
             (ETAG, &facts.tag.header_value(encoding)),
-            (LAST_MODIFIED, &httpdate::fmt_http_date(SystemTime::from(facts.at))),
         ];
         for (name, value) in texts {
             if let Ok(value) = HeaderValue::from_str(value) {
                 headers.insert(name, value);
             }
         }
+        headers.insert(LAST_MODIFIED, last_modified(SystemTime::from(facts.at)));
         if let Some(name) = encoding.header_value() {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static(name));
         }

@@ -9,7 +9,6 @@ use http::{HeaderValue, StatusCode};
 
 use super::reading::{Reading, may_read};
 use crate::http::error::HttpError;
-use crate::http::people::Site;
 use crate::http::words::in_path;
 
 /// 308 to the new name, if the article was renamed after it, or this version of it, had this name.
@@ -53,9 +52,7 @@ pub(super) fn sent_on(
     path: &str,
 ) -> Result<Response, HttpError> {
     let query = shown.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    let site = Site::of(shown.app, shown.head);
-    let place = format!("{}{path}{query}", site.prefix());
-    let location = HeaderValue::try_from(place);
+    let location = HeaderValue::try_from(format!("{path}{query}"));
     let location =
         location.map_err(|_| HttpError::bad_request("the query is not that of a URL"))?;
     let text = format!("The article is `{to}` now.\n");

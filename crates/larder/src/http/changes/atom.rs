@@ -83,7 +83,7 @@ pub(super) fn render(
     let title = escape(format!("What changed: {name}")).into_owned();
     let updated = latest.unwrap_or(time);
     format!(
-        "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<feed xmlns=\"http://www.w3.org/2005/Atom\">\n<id>{own}</id>\
+        "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<feed xmlns=\"http://www.w3.org/2005/Atom\">\n<id>urn:larder:{history}:{name}</id>\
          <title>{title}</title><updated>{updated}</updated><link rel=\"self\" href=\"{own}\"/>\n{entries}</feed>\n"
     )
 }

@@ -1,7 +1,8 @@
 //! Server-sent events: a position in a feed that moves on as the client reads.
 //!
 //! A waiting client takes its position and a few words of memory; all clients share the events of the feed. Nothing waits for a
-//! slow client: once its position has left the history, its stream ends with the event `start-over`.
+//! slow client: once its position has left the history, its stream ends with the event `start-over`. A stream begins with it if
+//! the client's position has left the history already.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -12,11 +13,12 @@ use bytes::Bytes;
 use futures_util::{Stream, stream};
 use jiff::Timestamp;
 use record::Serial;
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::app::App;
-use crate::changes::{Followed, Subscription};
+use crate::changes::{Feed, Followed, Subscription};
 
 /// Entries that are looked at together.
 const ENTRIES_AT_ONCE: usize = 64;
@@ -42,19 +44,22 @@ struct Follower {
     has_ended: bool,
 }
 
-/// The events after `from`.
+/// The events after `from`; first `start-over`, if the client `is_lost`.
 pub(super) fn stream(
     app: Arc<App>,
     surface: Followed,
     principal: Principal,
-    from: Serial,
+    (from, is_lost): (Serial, bool),
     place: Subscription,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
     let feed = app.changes.feed(surface);
     let news = feed.subscribe();
     let begin = format!("retry: {RETRY_MILLISECONDS}\nid: {}\n\n", feed.position(from));
     let accounts = principal.identity().is_some().then(|| app.changes.accounts.subscribe());
-    let ready = VecDeque::from([Bytes::from(begin)]);
+    let mut ready = VecDeque::from([Bytes::from(begin)]);
+    if is_lost {
+        ready.push_back(start_over(feed, from));
+    }
     let follower = Follower {
         app,
         surface,
@@ -72,6 +77,13 @@ pub(super) fn stream(
         let frame = follower.next().await?;
         Some((Ok(frame), follower))
     })
+}
+
+/// The event that tells a client to list everything again, and then to follow from `at`.
+fn start_over(feed: &Feed, at: Serial) -> Bytes {
+    let (next, (_, oldest)) = (feed.position(at), feed.oldest());
+    let data = json!({"oldest": oldest, "next": next});
+    format!("event: start-over\nid: {next}\ndata: {data}\n\n").into()
 }
 
 impl Follower {
@@ -104,9 +116,8 @@ impl Follower {
         let slice = match feed.after(self.at, ENTRIES_AT_ONCE) {
             Ok(slice) => slice,
             Err(_) => {
-                let (_, oldest) = feed.oldest();
-                let frame = format!("event: start-over\ndata: {{\"oldest\":\"{oldest}\"}}\n\n");
-                self.ready.push_back(frame.into());
+                // A client that connects again goes on from here.
+                self.ready.push_back(start_over(feed, feed.now().unwrap_or(self.at)));
                 self.has_ended = true;
                 return true;
             }

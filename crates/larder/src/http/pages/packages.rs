@@ -4,21 +4,25 @@
 //! query -> [`Search`] -> a part of the snapshot -> a template. What is copied is one page of the list.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use askama::Template;
 use aur::{By, Filter, Listed, Order, Part, Snapshot, Wanted};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use http::header::IF_NONE_MATCH;
 use http::request::Parts;
-use http::{HeaderValue, header};
+use http::{HeaderValue, StatusCode, header};
 use reply::Reply;
 
 use super::package::{Row, published};
 use super::shown::Day;
 use crate::app::App;
 use crate::cache::finished_pages::MadeOf;
+use crate::http::conditional::{check_expected, is_unmodified, last_modified};
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Keeping, Site};
 use crate::http::respond::Conditions;
+use crate::published::aur_published::AurPublished;
 
 /// Packages on a page: aurweb's choices.
 const PER_PAGE: [usize; 3] = [50, 100, 250];
@@ -110,8 +114,9 @@ impl Search {
                     search.per_page =
                         PER_PAGE.into_iter().find(|&known| known >= count).unwrap_or(PER_PAGE[2]);
                 }
-                ("outdated", "on") => search.filter.is_out_of_date = Some(true),
-                ("outdated", "off") => search.filter.is_out_of_date = Some(false),
+                // As in aurweb, any other text means those that are not.
+                ("outdated", "") => search.filter.is_out_of_date = None,
+                ("outdated", text) => search.filter.is_out_of_date = Some(text == "on"),
                 ("orphans", "on") | ("submit" | "do_Orphans", "Orphans") => {
                     search.filter.orphans = true;
                 }
@@ -359,6 +364,8 @@ struct Atom<'a> {
 struct Feed {
     root_url: String,
     path: &'static str,
+    /// Names the feed and its entries, whatever URL it is read at.
+    name: &'static str,
     title: &'static str,
     subtitle: &'static str,
     updated: String,
@@ -382,11 +389,17 @@ pub(in crate::http) async fn feed_packages(app: &App, head: &Parts) -> Result<Re
         (false, true) => "/rss/modified",
         (false, false) => "/rss/",
     };
+    let request = &head.headers;
+    let modified_at = dated(&published);
+    check_expected(request, |_| true, modified_at)?;
+    if !request.contains_key(IF_NONE_MATCH) && is_unmodified(request, modified_at) {
+        return Ok(kept_for_a_time(StatusCode::NOT_MODIFIED.into_response(), modified_at));
+    }
     let root_url = Site::of(app, head).root_url().to_owned();
     let keeping = Keeping::at(&root_url, path, MadeOf::Packages(Arc::downgrade(&published)));
-    let conditions = Conditions::of(&head.method, &head.headers);
+    let conditions = Conditions::of(&head.method, request);
     if let Some(response) = keeping.find_plain(app, &conditions) {
-        return Ok(uncached(response));
+        return Ok(kept_for_a_time(response, modified_at));
     }
     let listed = published.clone();
     let listing = app.cpu_pool.run(move || {
@@ -397,6 +410,7 @@ pub(in crate::http) async fn feed_packages(app: &App, head: &Parts) -> Result<Re
     let feed = Feed {
         root_url,
         path,
+        name: if is_of_changes { "modified" } else { "newest" },
         title: if is_of_changes { "AUR Latest Modified Packages" } else { "AUR Newest Packages" },
         subtitle: if is_of_changes {
             "The latest modified packages in the AUR"
@@ -414,13 +428,23 @@ pub(in crate::http) async fn feed_packages(app: &App, head: &Parts) -> Result<Re
         ("application/rss+xml; charset=utf-8", Rss { feed: &feed }.render())
     };
     let xml = xml.map_err(|error| HttpError::unrendered(&error))?;
-    Ok(uncached(keeping.send_plain(app, Reply::tagged(content_type, xml), conditions).await))
+    let response = keeping.send_plain(app, Reply::tagged(content_type, xml), conditions).await;
+    Ok(kept_for_a_time(response, modified_at))
 }
 
-/// Makes caches revalidate each time.
-fn uncached(mut response: Response) -> Response {
-    let caching = HeaderValue::from_static("no-cache");
-    response.headers_mut().insert(header::CACHE_CONTROL, caching);
+/// The date of a feed. It tells two feeds of one second apart only when that second is over (RFC 9110, 8.8.2.2).
+fn dated(published: &AurPublished) -> Option<SystemTime> {
+    let is_over = published.modified_at.elapsed().is_ok_and(|age| age.as_secs() >= 1);
+    is_over.then_some(published.modified_at)
+}
+
+/// Says how old a feed is, and that caches may keep it as long as aurweb's.
+fn kept_for_a_time(mut response: Response, modified_at: Option<SystemTime>) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    if let Some(modified_at) = modified_at {
+        headers.insert(header::LAST_MODIFIED, last_modified(modified_at));
+    }
     response
 }
 
@@ -446,7 +470,9 @@ mod tests {
         let check = |query: &str, expected: &str| {
             assert_eq!(Search::parse(query).query(), expected, "{query}");
         };
-        check("SeB=?&SB=w&SO=x&O=-1&PP=no&outdated=maybe&x=y", "");
+        check("SeB=?&SB=w&SO=x&O=-1&PP=no&outdated=&x=y", "");
+        check("outdated=On", "outdated=off");
+        check("outdated=1", "outdated=off");
         check("PP=60", "PP=100");
         check("PP=9999&K=%20x%20", "K=x&PP=250");
         check("submit=Orphans", "orphans=on");

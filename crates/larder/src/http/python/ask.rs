@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 
 use crate::app::App;
 use crate::http::error::HttpError;
+use crate::http::negotiation::{media_ranges, named_weight, weight};
 use crate::http::outside::root_url;
 use crate::http::{auth, serial};
 
@@ -23,7 +24,7 @@ const INSTALLERS: [&str; 5] = ["distribute/", "setuptools/", "pip/", "pex/", "uv
 pub(super) struct Ask {
     pub(super) app: Arc<App>,
     pub(super) head: Parts,
-    /// The path below the outside prefix of this server; one leading slash.
+    /// The path, below the outside prefix of this server.
     pub(super) path: String,
     /// The published state of the store, taken once.
     pub(super) stored: Arc<Stored>,
@@ -46,7 +47,7 @@ impl Ask {
         serial::wait_for_seen(&app, &head.headers).await?;
         let stored = auth::stored(&app)?;
         let root_url = root_url(&app, &head.uri, &head.headers, &head.extensions);
-        let path = below(head.uri.path(), &root_url);
+        let path = head.uri.path().to_owned();
         let proved = OnceCell::new();
         Ok(Ask { app, head, path, stored, root_url, written, proved })
     }
@@ -66,21 +67,25 @@ impl Ask {
         self.header(ACCEPT).unwrap_or("*/*")
     }
 
-    /// Whether JSON is wanted, as devpi tells: the media type occurs in `Accept`.
+    /// Whether JSON is wanted.
     pub(super) fn wants_json(&self) -> bool {
-        self.accept().contains("application/json")
+        wants_json(self.accept())
     }
 
     /// Whether JSON of the API may be sent: unless something else, and nothing but that, is accepted.
     pub(super) fn takes_json(&self) -> bool {
-        ["application/json", "application/*", "*/*"].iter().any(|it| self.accept().contains(it))
+        weight(self.accept(), "application/json") > 0.0
     }
 
     /// Whether a simple page is wanted where people have the API's JSON.
     pub(super) fn wants_page(&self) -> bool {
-        let accept = self.accept();
-        self.is_installer()
-            || (accept.contains("application/vnd.pypi.simple.") && !self.wants_json())
+        let is_simple = |(range, weight): (&str, f32)| {
+            let start = range.get(.."application/vnd.pypi.simple.".len());
+            let is_named =
+                start.is_some_and(|it| it.eq_ignore_ascii_case("application/vnd.pypi.simple."));
+            is_named && weight > 0.0
+        };
+        self.is_installer() || (media_ranges(self.accept()).any(is_simple) && !self.wants_json())
     }
 
     /// Whether the client is pip or another installer.
@@ -140,22 +145,15 @@ impl Ask {
     }
 }
 
+/// Whether this `Accept` wants JSON, as devpi tells: the media type occurs in it. It may prefer a page all the same.
+pub(super) fn wants_json(accept: &str) -> bool {
+    let json = named_weight(accept, "application/json").unwrap_or(0.0);
+    json > 0.0 && json >= named_weight(accept, "text/html").unwrap_or(0.0)
+}
+
 /// Whether this is the `User-Agent` of pip or another installer.
 pub(super) fn is_installer(user_agent: &str) -> bool {
     user_agent.split(' ').any(|word| INSTALLERS.iter().any(|name| word.starts_with(name)))
-}
-
-/// The path without the prefix of the outside URL, and with one slash at its start.
-pub(super) fn below(path: &str, root_url: &str) -> String {
-    let prefix = root_url
-        .split_once("://")
-        .and_then(|(_, rest)| rest.find('/').map(|at| &rest[at..]))
-        .unwrap_or_default();
-    let path = path.trim_start_matches('/');
-    let below = path
-        .strip_prefix(prefix.trim_start_matches('/'))
-        .filter(|rest| !prefix.is_empty() && (rest.is_empty() || rest.starts_with('/')));
-    format!("/{}", below.unwrap_or(path).trim_start_matches('/'))
 }
 
 #[cfg(test)]
@@ -173,14 +171,17 @@ mod tests {
     }
 
     #[test]
-    fn the_path_below_the_prefix() {
-        let check =
-            |path: &str, root: &str, expected: &str| assert_eq!(below(path, root), expected);
-        check("//u/i/", "http://h", "/u/i/");
-        check("/pre/u/i/", "http://h/pre", "/u/i/");
-        check("/u/i/", "http://h/pre", "/u/i/");
-        check("/prefix/i", "http://h/pre", "/prefix/i");
-        check("/pre", "http://h/pre", "/");
-        check("/", "http://h:1", "/");
+    fn who_wants_json() {
+        for (accept, expected) in [
+            ("application/json", true),
+            ("Application/JSON;q=0.5", true),
+            ("text/html, application/json", true),
+            ("*/*", false),
+            ("application/json;q=0, */*", false),
+            ("text/html, application/json;q=0.1", false),
+            ("application/vnd.pypi.simple.v1+json", false),
+        ] {
+            assert_eq!(wants_json(accept), expected, "{accept}");
+        }
     }
 }

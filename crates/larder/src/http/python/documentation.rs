@@ -29,7 +29,7 @@ use super::route::Route;
 use super::write::Refused;
 use crate::app::App;
 use crate::cache::open_zips::{COPY_BYTES_MAX, Unopened, Zip};
-use crate::http::conditional::is_current;
+use crate::http::conditional::{is_current, last_modified};
 use crate::http::error::HttpError;
 
 /// Members up to this size are unpacked at once; larger ones as the client reads them.
@@ -135,7 +135,7 @@ async fn send(
     let etag = format!("\"sha256-{}\"", docs.digest());
     let modified_at = SystemTime::from(docs.uploaded_at());
     let size_bytes = zip.members().get(at).map_or(0, |member| member.size_bytes);
-    let mut response = if is_current(&ask.head.headers, &etag, modified_at) {
+    let mut response = if is_current(&ask.head.headers, &etag, Some(modified_at))? {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         let body = match ask.head.method == Method::HEAD {
@@ -145,12 +145,9 @@ async fn send(
         ([(CONTENT_LENGTH, size_bytes)], body).into_response()
     };
     let headers = response.headers_mut();
-    let texts = [
-        (CONTENT_TYPE, content_type(name).as_str()),
-        (ETAG, etag.as_str()),
-        (LAST_MODIFIED, &httpdate::fmt_http_date(modified_at)),
-    ]
-    .map(|(name, value)| (name, HeaderValue::from_str(value)));
+    headers.insert(LAST_MODIFIED, last_modified(modified_at));
+    let texts = [(CONTENT_TYPE, content_type(name).as_str()), (ETAG, etag.as_str())]
+        .map(|(name, value)| (name, HeaderValue::from_str(value)));
     for (name, value) in texts {
         if let Ok(value) = value {
             headers.insert(name, value);

@@ -34,7 +34,9 @@ use super::route::FilePath;
 use super::write::{Refused, committed, refused, whole_body};
 use crate::http::auth;
 use crate::http::body::{BodyError, Shape, parsed};
-use crate::http::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};
+use crate::http::conditional::{
+    Wanted, content_range, is_current, last_modified, unsatisfiable, wanted,
+};
 use crate::http::error::HttpError;
 use crate::http::respond::blob_range;
 
@@ -324,11 +326,8 @@ fn insert_headers(
     content_type: &str,
     is_public: bool,
 ) {
-    let texts = [
-        (ETAG, etag),
-        (LAST_MODIFIED, &httpdate::fmt_http_date(modified_at)),
-        (CONTENT_TYPE, content_type),
-    ];
+    headers.insert(LAST_MODIFIED, last_modified(modified_at));
+    let texts = [(ETAG, etag), (CONTENT_TYPE, content_type)];
     for (name, value) in texts {
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(name, value);
@@ -350,7 +349,7 @@ async fn send(
     let etag = format!("\"sha256-{digest}\"");
     let modified_at = SystemTime::from(file.uploaded_at());
     let blobs = &ask.app.store.blobs;
-    let mut response = if is_current(request, &etag, modified_at) {
+    let mut response = if is_current(request, &etag, Some(modified_at))? {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         let unreadable = |error: BlobError| {
@@ -389,7 +388,7 @@ async fn send(
             tracing::error!(%digest, expected, found = size_bytes, "a file is cut in the store");
             return Err(HttpError::damaged("file"));
         }
-        let (start, end, status) = match wanted(request, &etag, modified_at, size_bytes) {
+        let (start, end, status) = match wanted(request, &etag, Some(modified_at), size_bytes) {
             Wanted::Whole => (0, size_bytes, StatusCode::OK),
             Wanted::Part { start, end } => (start, end, StatusCode::PARTIAL_CONTENT),
             Wanted::Unsatisfiable => return Ok(unsatisfiable(size_bytes)),

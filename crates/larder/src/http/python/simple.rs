@@ -6,7 +6,8 @@ use ::reply::Encoding;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, USER_AGENT, VARY,
+    ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, IF_MATCH, USER_AGENT,
+    VARY,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -21,8 +22,11 @@ use super::route::Project;
 use super::write::Refused;
 use super::{insert_headers, reply};
 use crate::app::App;
+use crate::http::conditional::check_expected;
 use crate::http::error::HttpError;
-use crate::http::negotiation::{accepted_encoding, has_any, has_known_tag};
+use crate::http::negotiation::{
+    accepted_encoding, has_any, has_known_tag, media_ranges, named_weight,
+};
 use crate::http::respond::{Conditions, respond_now};
 use crate::http::serial;
 
@@ -31,6 +35,11 @@ const X_DEVPI_ABSOLUTE_URLS: HeaderName = HeaderName::from_static("x-devpi-absol
 
 /// For pages whose form `Accept` names. Most installers name it, and can share a cache.
 const VARIES_BY_ACCEPT: HeaderValue = HeaderValue::from_static("Accept, Accept-Encoding");
+
+/// How the media types of pages begin.
+const SIMPLE: &str = "application/vnd.pypi.simple.";
+const HTML: &str = "text/html";
+const XHTML: &str = "application/xhtml+xml";
 
 /// Room for the headers of a page and those of devpi, so that their map grows once.
 const HEADERS_MAX: usize = 12;
@@ -57,7 +66,7 @@ pub(in crate::http) fn show_simple_page_now(
     stage: &str,
     project: &str,
 ) -> Option<Answered> {
-    if has_any(&head.headers, [&serial::X_LARDER_SERIAL, &X_DEVPI_ABSOLUTE_URLS]) {
+    if has_any(&head.headers, [&serial::X_LARDER_SERIAL, &X_DEVPI_ABSOLUTE_URLS, &IF_MATCH]) {
         return None;
     }
     let stored = app.live_store.snapshot()?;
@@ -92,6 +101,11 @@ impl Wanted {
         Wanted { form, content_type: PageForm::Html.content_type(), varies_by_agent: true }
     }
 
+    fn json() -> Wanted {
+        let content_type = PageForm::Json.content_type();
+        Wanted { form: PageForm::Json, content_type, varies_by_agent: false }
+    }
+
     fn varies(&self) -> HeaderValue {
         if self.varies_by_agent { reply::VARIES } else { VARIES_BY_ACCEPT }
     }
@@ -107,27 +121,29 @@ impl Wanted {
         };
         let mut best: Option<(f32, Wanted)> = None;
         let mut has_other = false;
-        for range in accept.split(',') {
-            let mut parts = range.split(';');
-            let media_type = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
-            let weight = parts
-                .find_map(|parameter| parameter.trim().strip_prefix("q=")?.trim().parse().ok())
-                .unwrap_or(1.0);
-            let wanted = match media_type.as_str() {
-                "application/vnd.pypi.simple.v1+json"
-                | "application/vnd.pypi.simple.latest+json" => {
-                    let content_type = PageForm::Json.content_type();
-                    Wanted { form: PageForm::Json, content_type, varies_by_agent: false }
-                }
-                "application/vnd.pypi.simple.v1+html"
-                | "application/vnd.pypi.simple.latest+html" => Wanted {
+        for (media_type, weight) in media_ranges(accept) {
+            let is_one_of = |text: &str, names: &[&str]| {
+                names.iter().any(|name| text.eq_ignore_ascii_case(name))
+            };
+            let start = media_type.get(..SIMPLE.len());
+            let is_simple = start.is_some_and(|start| start.eq_ignore_ascii_case(SIMPLE));
+            let wanted = match is_simple.then(|| &media_type[SIMPLE.len()..]) {
+                Some(version) if is_one_of(version, &["v1+json", "latest+json"]) => Wanted::json(),
+                Some(version) if is_one_of(version, &["v1+html", "latest+html"]) => Wanted {
                     form: PageForm::Html,
                     content_type: "application/vnd.pypi.simple.v1+html",
                     varies_by_agent: false,
                 },
-                "text/html" | "text/*" | "*/*" | "application/xhtml+xml" => Wanted::html(html()),
-                _ => {
-                    has_other |= !media_type.starts_with("application/vnd.pypi.simple.");
+                Some(_) => continue,
+                // Who takes anything but HTML gets JSON.
+                None if media_type == "*/*" && named_weight(accept, HTML) == Some(0.0) => {
+                    Wanted::json()
+                }
+                None if is_one_of(media_type, &[HTML, "text/*", "*/*", XHTML]) => {
+                    Wanted::html(html())
+                }
+                None => {
+                    has_other = true;
                     continue;
                 }
             };
@@ -254,7 +270,7 @@ async fn page(
     if !page.body().has(encoding) {
         tokio::task::block_in_place(|| page.body().form(encoding));
     }
-    Ok(respond(&ask.head.headers, &page, &wanted, encoding))
+    Ok(checked(&ask.head.headers, &page, &wanted, encoding)?)
 }
 
 /// The page with absolute links, made for this request.
@@ -274,6 +290,17 @@ fn absolute(ask: &Ask, page: &Page, request: PageRequest<'_>, wanted: &Wanted) -
     headers.insert(VARY, wanted.varies());
     headers.insert(CACHE_CONTROL, if page.is_public() { PUBLIC } else { PRIVATE });
     response
+}
+
+/// [`respond`], for a request that may expect another page.
+fn checked(
+    request: &HeaderMap,
+    page: &Page,
+    wanted: &Wanted,
+    encoding: Encoding,
+) -> Result<Response, HttpError> {
+    check_expected(request, |tags| page.reply().is_matched_by(tags), None)?;
+    Ok(respond(request, page, wanted, encoding))
 }
 
 fn respond(request: &HeaderMap, page: &Page, wanted: &Wanted, encoding: Encoding) -> Response {

@@ -9,13 +9,15 @@ use net::ListenAddress;
 use pypi::ResolutionOrder;
 use serde_json::json;
 
-use super::ask::{Ask, below};
+use super::ask::Ask;
 use super::rights::{About, admit, admit_to_file};
 use super::route::Route;
 use super::write::Refused;
 use super::{SERVER_VERSION_TEXT, reply};
 use crate::endpoint::Endpoint;
 use crate::http::error::HttpError;
+use crate::http::outside::prefix;
+use crate::http::target::{below, in_one_spelling};
 
 const X_ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
 
@@ -85,10 +87,12 @@ pub(super) async fn check_access(ask: &Ask) -> Result<Response, Refused> {
         // One of them is the proxy's, but nobody knows which.
         (Some(_), Some(_)) => return forbidden(": `X-Original-URI` was sent twice"),
     };
-    let path = path_of(&uri);
+    let path = in_one_spelling(path_of(&uri));
     let public_url = ask.app.config.public_url.as_deref().unwrap_or_default();
-    let readings =
-        ["", public_url, &ask.root_url].map(|root| Route::parse(&below(path, root), None));
+    let readings = ["", public_url, &ask.root_url].map(|root| {
+        let inner = below(&path, &in_one_spelling(prefix(root))).unwrap_or(&path);
+        Route::parse(&in_one_spelling(inner), None)
+    });
     if readings.iter().all(Option::is_none) {
         return forbidden(": `X-Original-URI` is no path of the index");
     }

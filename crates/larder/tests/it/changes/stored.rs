@@ -151,10 +151,45 @@ fn a_position_that_is_lost_says_start_over() {
     let ahead = "/changes?surface=articles&since=999999";
     let problem = check_refused(&server, ahead, 410, "was never reached");
     assert_eq!(problem["oldest"].as_u64(), Some(oldest));
-    // Events get this status, too: a browser does not reconnect after it.
-    let stream = [("Accept", "text/event-stream"), ("Last-Event-ID", begin.as_str())];
-    let refused = server.client.get_with("/changes?surface=articles", &stream);
+    // A program that asks for events with such a position gets this status, too.
+    let target = format!("/changes?surface=articles&since={begin}");
+    let refused = server.client.get_with(&target, &[("Accept", "text/event-stream")]);
     assert_eq!(refused.status, 410, "{}", refused.text());
+    // A browser would stop, and say nothing to its page: it is told in an event, and goes on.
+    for lost in [begin.as_str(), "999999", &format!("{oldest}.00000000"), "of something else"] {
+        let resume = [("Last-Event-ID", lost)];
+        let mut events = Events::open(&server.client, "/changes?surface=articles", &resume);
+        let event = events.next().expect("an event");
+        assert_eq!(event.name, "start-over", "{lost}");
+        let now = changes(&server, "articles", "", &[]).next;
+        assert_eq!((&event.data["next"], &events.last_id), (&json!(now), &now), "{lost}");
+        assert_eq!(event.data["oldest"], json!(position));
+    }
+    let resume = [("Last-Event-ID", begin.as_str())];
+    let mut events = Events::open(&server.client, "/changes?surface=articles", &resume);
+    assert_eq!(events.next().expect("an event").name, "start-over");
+    write_article(&server, "later/0", "text");
+    assert_eq!(events.brief(), "added article later");
+}
+
+#[test]
+fn accept_says_whether_lines_or_events_are_sent() {
+    let server = start(|_| ());
+    for (accept, expected) in [
+        ("text/event-stream;q=0, */*", "application/x-ndjson"),
+        ("application/x-ndjson, text/event-stream;q=0.1", "application/x-ndjson"),
+        ("Text/Event-Stream", "text/event-stream"),
+        ("text/event-stream, */*;q=0.5", "text/event-stream"),
+        ("*/*", "application/x-ndjson"),
+    ] {
+        let ask = [("Accept", accept)];
+        let target = "/changes?surface=articles&since=0";
+        let response = server.client.send("HEAD", target, &ask, b"");
+        assert_eq!((response.status, response.header("content-type")), (200, expected), "{accept}");
+        // The length of a stream is not known.
+        let has_length = !response.header("content-length").is_empty();
+        assert_eq!(has_length, expected != "text/event-stream", "{accept}");
+    }
 }
 
 #[test]
@@ -345,7 +380,8 @@ fn a_stream_that_falls_behind_is_told_to_start_over() {
     let event = events.next().expect("an event");
     assert_eq!(event.name, "start-over");
     let now = changes(&server, "python", "", &[]).next;
-    assert_eq!(event.data["oldest"], json!(now));
+    assert_eq!(event.data, json!({"oldest": now, "next": now}));
+    assert_eq!(events.last_id, now);
     assert!(events.next().is_none());
 }
 

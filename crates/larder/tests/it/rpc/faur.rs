@@ -58,6 +58,8 @@ fn names_are_those_of_packages() {
     check("names=yogurt,attest,none,yogurt", &["yogurt", "attest"]);
     check("names=", &[]);
     check("names=libstdc%2B%2B5", &["libstdc++5"]);
+    // As aura sends it.
+    check("names=libstdc++5", &["libstdc++5"]);
     let package = &ask("names=split-a").json()[0];
     assert_eq!(package["Depends"], Value::Array(Vec::new()));
     assert_eq!((&package["OutOfDate"], &package["PackageBase"]), (&Value::Null, &"split".into()));

@@ -48,10 +48,19 @@ fn multipart() {
     let kind = "multipart/form-data; boundary=sep";
     check("/rpc", kind, body, "libstdc++5 attest");
     check("/rpc/v5/info", kind, body, "libstdc++5 attest");
-    for broken in [&body[..body.len() - 30], "no form at all", ""] {
-        let response = small().client.post("/rpc", kind, broken.as_bytes());
-        assert_eq!(response.status, 400, "{broken}");
-        assert_eq!(response.header("content-type"), "application/problem+json", "{broken}");
+    // A field that does not end is none, as in aurweb.
+    check("/rpc", kind, &body[..body.len() - 30], "libstdc++5");
+    let error = "error: Please specify an API version.";
+    for broken in
+        ["--sep\r\nContent-Disposition: form-data; name=\"v\"\r\n\r\n5", "no form at all", ""]
+    {
+        check("/rpc", kind, broken, error);
+    }
+    let file = body.replacen("name=\"arg[]\"", "name=\"arg[]\"; filename=\"a\"", 1);
+    for (kind, body, status) in [("multipart/form-data", body, 400), (kind, &file, 422)] {
+        let response = small().client.post("/rpc", kind, body.as_bytes());
+        assert_eq!(response.status, status, "{body}");
+        assert_eq!(response.header("content-type"), "application/problem+json", "{body}");
     }
 }
 

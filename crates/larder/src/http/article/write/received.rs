@@ -7,13 +7,12 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, CONTENT_RANGE};
+use http::header::CONTENT_RANGE;
 use resources::bodies::{Held, Holder};
 use store::{BlobError, SpooledBlob};
 
 use super::bad;
 use crate::app::App;
-use crate::http::article::text_of;
 use crate::http::body;
 use crate::http::error::HttpError;
 
@@ -51,14 +50,8 @@ pub(super) fn check_framing(app: &App, headers: &HeaderMap) -> Result<(), HttpEr
     Ok(())
 }
 
-/// Refuses a body that is only a part of the content (`Content-Range`), or that has an encoding.
+/// Refuses a body that is only a part of the content (`Content-Range`).
 pub(in crate::http::article) fn check_whole(headers: &HeaderMap) -> Result<(), HttpError> {
-    let encoding = text_of(headers, CONTENT_ENCODING);
-    if let Some(encoding) = encoding.filter(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
-        let detail =
-            format!("a body in the encoding `{encoding}` is not taken: expected it as it is");
-        return Err(HttpError::unsupported(detail));
-    }
     if headers.contains_key(CONTENT_RANGE) {
         return Err(bad(
             "part of a body cannot be stored: the whole was expected, without `Content-Range`",

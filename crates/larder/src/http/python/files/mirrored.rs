@@ -14,7 +14,9 @@ use pypi::upstream::{Place, UpstreamFile, projects_of};
 use pypi::{ProjectName, ResolutionOrder, Stage};
 
 use super::{content_type, insert_headers};
-use crate::http::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};
+use crate::http::conditional::{
+    Wanted, check_expected, content_range, is_current, unsatisfiable, wanted,
+};
 use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
 use crate::http::python::policy::{self, Given};
@@ -209,16 +211,17 @@ async fn given(
             }
             Ok(response)
         }
-        FileAnswer::File(file) => send(ask, file, filename, is_public).await.map_err(failed),
+        FileAnswer::File(file) => send(ask, name, file, filename, is_public).await,
     }
 }
 
 async fn send(
     ask: &Ask,
+    stage: &str,
     mut file: MirroredFile,
     filename: &str,
     is_public: bool,
-) -> Result<Response, UpstreamError> {
+) -> Result<Response, HttpError> {
     let request = &ask.head.headers;
     // A part can be cut out only of a file whose size and digest are known.
     let is_part_wanted = request.contains_key(http::header::RANGE);
@@ -226,17 +229,24 @@ async fn send(
         && is_part_wanted
         && (file.size_bytes.is_none() || file.sha256.is_none())
     {
-        let (size_bytes, sha256) = arriving.whole().await?;
+        let whole = arriving.whole().await;
+        let (size_bytes, sha256) = whole.map_err(|trouble| failed(stage, &trouble))?;
         (file.size_bytes, file.sha256) = (Some(size_bytes), Some(sha256));
     }
     let etag = file.sha256.as_ref().map(|sha256| format!("\"sha256-{sha256}\""));
     let tag = etag.as_deref().unwrap_or_default();
-    let mut response = match (&etag, file.size_bytes) {
-        (Some(etag), _) if is_current(request, etag, file.modified_at) => {
-            StatusCode::NOT_MODIFIED.into_response()
+    let modified_at = Some(file.modified_at);
+    let is_known = match &etag {
+        Some(etag) => is_current(request, etag, modified_at)?,
+        None => {
+            check_expected(request, |tags| ::reply::is_matched(tags, |_| false), modified_at)?;
+            false
         }
+    };
+    let mut response = match (&etag, file.size_bytes) {
+        _ if is_known => StatusCode::NOT_MODIFIED.into_response(),
         (Some(etag), Some(size_bytes)) => {
-            let (start, end, status) = match wanted(request, etag, file.modified_at, size_bytes) {
+            let (start, end, status) = match wanted(request, etag, modified_at, size_bytes) {
                 Wanted::Whole => (0, size_bytes, StatusCode::OK),
                 Wanted::Part { start, end } => (start, end, StatusCode::PARTIAL_CONTENT),
                 Wanted::Unsatisfiable => return Ok(unsatisfiable(size_bytes)),

@@ -16,7 +16,7 @@ use pypi::{
 };
 use state::stored::Stored;
 
-use super::{PRIVATE, PUBLIC, Wanted, X_DEVPI_ABSOLUTE_URLS, respond, respond_if_open};
+use super::{PRIVATE, PUBLIC, Wanted, X_DEVPI_ABSOLUTE_URLS, checked, respond_if_open};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::negotiation::accepted_encoding;
@@ -152,7 +152,7 @@ pub(super) async fn page(
     if !page.body().has(encoding) {
         tokio::task::block_in_place(|| page.body().form(encoding));
     }
-    let response = respond(&ask.head.headers, page, wanted, encoding);
+    let response = checked(&ask.head.headers, page, wanted, encoding)?;
     Ok(marked(with_serial(response, page.last_serial()), stale))
 }
 
