@@ -146,14 +146,19 @@ async fn rescue(config: &Config, directory: &Path) -> anyhow::Result<Answer> {
     };
     let directory = std::path::absolute(directory)?;
     // A proxy of the environment is for the world outside, not for this server.
-    let client = reqwest::Client::builder().no_proxy();
-    let (client, host) = match &config.admin.listen {
-        ListenAddress::Tcp(address) => (client, address.to_string()),
-        ListenAddress::Unix(path) => (client.unix_socket(path.as_path()), "localhost".to_owned()),
+    let client = net::build_client(|| match &config.admin.listen {
+        ListenAddress::Tcp(_) => reqwest::Client::builder().no_proxy(),
+        ListenAddress::Unix(path) => {
+            reqwest::Client::builder().no_proxy().unix_socket(path.as_path())
+        }
+    })?;
+    let host = match &config.admin.listen {
+        ListenAddress::Tcp(address) => address.to_string(),
+        ListenAddress::Unix(_) => "localhost".to_owned(),
     };
     let mut url = reqwest::Url::parse(&format!("http://{host}/admin/run-job/rescue"))?;
     url.query_pairs_mut().append_pair("directory", &directory.to_string_lossy());
-    let request = client.build()?.post(url).header("APIKey", key.reveal());
+    let request = client.post(url).header("APIKey", key.reveal());
     let response = request.send().await.with_context(|| {
         format!("no server answers at the admin listener, `{}`", config.admin.listen)
     })?;

@@ -182,23 +182,22 @@ impl Healthcheck {
     /// Exit code 1 with the status and body, or why there was no answer.
     pub(super) fn run(self, inputs: &Inputs) -> Result<String, Exit> {
         // A proxy of the environment is for the world outside, not for this server.
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .timeout(Duration::from_secs(self.timeout_seconds));
+        let timeout = Duration::from_secs(self.timeout_seconds);
+        let builder = || reqwest::Client::builder().no_proxy().timeout(timeout);
         let (url, client) = match self.url {
-            Some(url) => (url, client),
+            Some(url) => (url, net::build_client(builder)),
             None => {
                 let loaded = inputs.load()?;
                 let (url, socket) = loaded.config.local_url("/readyz");
-                // The certificate of the listener on this machine names its public host.
-                let client = client.tls_danger_accept_invalid_certs(true);
-                (
-                    url,
-                    match socket {
-                        Some(socket) => client.unix_socket(socket),
-                        None => client,
-                    },
-                )
+                let client = net::build_client(|| {
+                    // The certificate of the listener on this machine names its public host.
+                    let builder = builder().tls_danger_accept_invalid_certs(true);
+                    match &socket {
+                        Some(socket) => builder.unix_socket(*socket),
+                        None => builder,
+                    }
+                });
+                (url, client)
             }
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -206,7 +205,7 @@ impl Healthcheck {
     }
 }
 
-async fn ask(url: &str, client: reqwest::ClientBuilder) -> Result<String, Exit> {
+async fn ask(url: &str, client: reqwest::Result<reqwest::Client>) -> Result<String, Exit> {
     let failed = |error: reqwest::Error| {
         // The chain of causes has what a person can act on, such as "connection refused".
         let mut text = format!("{url}: {error}");
@@ -220,7 +219,7 @@ async fn ask(url: &str, client: reqwest::ClientBuilder) -> Result<String, Exit> 
         }
         Exit::failure(text)
     };
-    let response = client.build().map_err(failed)?.get(url).send().await.map_err(failed)?;
+    let response = client.map_err(failed)?.get(url).send().await.map_err(failed)?;
     let status = response.status();
     let body = response.text().await.map_err(failed)?;
     if status.is_success() {

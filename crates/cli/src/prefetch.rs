@@ -112,11 +112,13 @@ async fn fetch_all(
     wanted: Vec<Wanted>,
     jobs: usize,
 ) -> Result<(Fetched, Vec<String>), Exit> {
-    let client = Client::builder()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .read_timeout(READ_TIMEOUT)
-        .user_agent(format!("larder/{}", version::VERSION))
-        .build()
+    let builder = || {
+        Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(READ_TIMEOUT)
+            .user_agent(format!("larder/{}", version::VERSION))
+    };
+    let client = net::build_client(builder)
         .map_err(|error| Exit::failure(format!("cannot use the network: {error}")))?;
     let fetching = Fetching { client, index, token };
     let progress = Progress::on_terminal();

@@ -213,11 +213,13 @@ impl Remote {
     /// # Errors
     /// No answer, an answer that is not a Larder's, or wrong credentials.
     pub(super) async fn connect(address: Address) -> Result<Remote, Exit> {
-        let client = Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .redirect(Policy::none())
-            .user_agent(format!("larder/{}", version::VERSION))
-            .build()
+        let builder = || {
+            Client::builder()
+                .connect_timeout(CONNECT_TIMEOUT)
+                .redirect(Policy::none())
+                .user_agent(format!("larder/{}", version::VERSION))
+        };
+        let client = net::build_client(builder)
             .map_err(|error| Exit::failure(format!("cannot use the network: {error}")))?;
         let remote = Remote { client, address };
         let api = remote.get(&["+api"]).await?;

@@ -102,7 +102,7 @@ pub async fn ask(url: &str, credentials: Option<&Credentials>) -> anyhow::Result
     let index = index_url(url)?;
     let api = index.join("+api")?;
     // Uses the proxy of the environment, as the clients do.
-    let client = reqwest::Client::builder().timeout(ASK_TIMEOUT).build()?;
+    let client = net::build_client(|| reqwest::Client::builder().timeout(ASK_TIMEOUT))?;
     let mut request = client.get(api.clone()).header("Accept", "application/json");
     if let Some(credentials) = credentials {
         request = request.basic_auth(&credentials.user, Some(&credentials.secret));

@@ -151,8 +151,9 @@ fn told(url: &Url, error: reqwest::Error) -> UpstreamError {
 
 impl Upstream {
     pub(super) fn new(egress: Egress) -> anyhow::Result<Upstream> {
-        let client =
-            egress.client().connect_timeout(CONNECT_TIMEOUT).read_timeout(STALL_TIMEOUT).build()?;
+        let client = net::build_client(|| {
+            egress.client().connect_timeout(CONNECT_TIMEOUT).read_timeout(STALL_TIMEOUT)
+        })?;
         Ok(Upstream { egress, client })
     }
 

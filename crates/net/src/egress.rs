@@ -9,7 +9,7 @@
 //! blobs, that source) are always admitted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
@@ -131,6 +131,27 @@ impl Egress {
         }
         if admitted.is_empty() { Err(NotPublic { host }) } else { Ok(admitted) }
     }
+}
+
+/// Builds a client, also where the system has no certificates of authorities, as in a minimal container: connections over HTTPS
+/// then fail one by one, rather than the start of a server that may never make one.
+///
+/// # Errors
+/// The settings contradict each other.
+pub fn build_client(builder: impl Fn() -> ClientBuilder) -> reqwest::Result<reqwest::Client> {
+    static IS_SAID: Once = Once::new();
+    builder().build().or_else(|error| {
+        let client = builder().tls_certs_only([]).build()?;
+        IS_SAID.call_once(|| {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            let cause = cause.unwrap_or_else(|| error.to_string());
+            tracing::warn!(
+                cause,
+                "connections to other servers over HTTPS fail; install ca-certificates"
+            );
+        });
+        Ok(client)
+    })
 }
 
 impl Resolve for Egress {

@@ -214,11 +214,8 @@ fn client(url: &Url, options: &SourceOptions) -> reqwest::Result<Client> {
         // A proxy resolves names itself, and it belongs to the operator.
         if has_proxy { builder } else { builder.no_proxy().dns_resolver(Arc::new(egress.clone())) }
     };
-    match builder().build() {
-        // A machine without CA certificates can still fetch over plain http.
-        Err(_) if url.scheme() == "http" => builder().tls_certs_only([]).build(),
-        outcome => outcome,
-    }
+    // A source that cannot work is better refused at the start.
+    if url.scheme() == "https" { builder().build() } else { net::build_client(builder) }
 }
 
 fn environment_names_a_proxy() -> bool {

@@ -130,8 +130,9 @@ impl Webhooks {
                 parse(&text).with_context(named)?
             }
         };
-        let client = egress.client();
-        let client = client.connect_timeout(CONNECT_TIMEOUT).timeout(DELIVERY_TIMEOUT).build()?;
+        let client = net::build_client(|| {
+            egress.client().connect_timeout(CONNECT_TIMEOUT).timeout(DELIVERY_TIMEOUT)
+        })?;
         Ok(Webhooks { all: all.into_iter().map(Into::into).collect(), egress, client })
     }
 

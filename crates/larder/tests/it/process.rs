@@ -194,6 +194,21 @@ fn exit_codes() {
 }
 
 /// Nothing but `larder serve`: ready, without packages of the AUR, and it says how to have them.
+/// As in a minimal container: it starts, says what is missing, and its own health check works.
+#[test]
+fn without_certificates_of_authorities_it_is_ready() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let nowhere = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(|name| (name, "/nowhere".to_owned()));
+    let process = Process::start_with(directory.clone(), "data", &[], &nowhere);
+    let log = process.log();
+    assert_eq!(log.matches("install ca-certificates").count(), 1, "{log}");
+    let url = format!("http://{}/readyz", process.client.address);
+    let healthcheck =
+        larder(directory.path()).envs(nowhere).args(["healthcheck", "--url", &url]).output();
+    let healthcheck = healthcheck.expect("it runs");
+    assert!(healthcheck.status.success(), "{healthcheck:?}");
+}
+
 #[test]
 fn without_any_flag_it_is_ready() {
     let process = Process::start(&[], |_| ());

@@ -308,12 +308,7 @@ impl<'order> Target<'order> {
         let url = url.ok_or_else(|| {
             Refused::bad_request("posturl was expected to be an http or https URL")
         })?;
-        let builder = || egress.client().connect_timeout(CONNECT_TIMEOUT);
-        let client = match builder().build() {
-            // A machine without CA certificates can still send over plain http.
-            Err(_) if url.scheme() == "http" => builder().tls_certs_only([]).build(),
-            outcome => outcome,
-        };
+        let client = net::build_client(|| egress.client().connect_timeout(CONNECT_TIMEOUT));
         let client = client.map_err(|error| {
             tracing::error!(%error, "no client for pushes can be made");
             HttpError::unavailable("nothing can be sent to other servers now", 5)
