@@ -71,9 +71,12 @@ pub(super) enum Command {
         project: ProjectName,
         #[arg(required_unless_present = "all_versions")]
         version: Option<String>,
-        /// Remove the whole project
+        /// Remove the whole project; the index keeps its name, so that no mirror's project takes its place
         #[arg(long, conflicts_with = "version")]
         all_versions: bool,
+        /// Release the name as well: from then on mirrors may be asked for it
+        #[arg(long, requires = "all_versions")]
+        release_name: bool,
         /// Remove it even from an index that is not volatile
         #[arg(long)]
         force: bool,
@@ -114,6 +117,7 @@ enum Action {
     Remove {
         project: ProjectName,
         version: Option<String>,
+        releases_name: bool,
         is_forced: bool,
     },
 }
@@ -131,7 +135,8 @@ enum Target {
 
 /// The result of a command.
 enum CommandResult {
-    List(Vec<Row>),
+    /// The releases, and the names that the index keeps without any.
+    List(Vec<Row>, Vec<String>),
     Done(String),
 }
 
@@ -181,8 +186,9 @@ impl Command {
                 };
                 (index, Action::Push { project, version, to, content })
             }
-            Command::Remove { index, project, version, all_versions: _, force } => {
-                (index, Action::Remove { project, version, is_forced: force })
+            Command::Remove { index, project, version, all_versions: _, release_name, force } => {
+                let (releases_name, is_forced) = (release_name, force);
+                (index, Action::Remove { project, version, releases_name, is_forced })
             }
         };
         let outcome = runtime()?.block_on(async {
@@ -223,10 +229,18 @@ fn yanked(stage: &StageName, project: &ProjectName, version: &str, is_yanked: bo
 }
 
 /// The message for a removal, on the store or by a server.
-fn removed(stage: &StageName, project: &ProjectName, version: Option<&str>) -> String {
+fn removed(
+    stage: &StageName,
+    project: &ProjectName,
+    version: Option<&str>,
+    releases_name: bool,
+) -> String {
     match version {
         Some(version) => format!("removed {project} {version} from {stage}"),
-        None => format!("removed all of {project} from {stage}"),
+        None if releases_name => format!("removed all of {project} from {stage}, with its name"),
+        None => format!(
+            "removed all of {project} from {stage}, which keeps the name (--release-name releases it)"
+        ),
     }
 }
 
@@ -281,12 +295,20 @@ impl Row {
 
 fn shown(outcome: CommandResult, is_json: bool) -> String {
     match outcome {
-        CommandResult::List(rows) if is_json => {
+        CommandResult::List(rows, _) if is_json => {
             format!("{:#}\n", Value::Array(rows.iter().map(Row::json).collect()))
         }
-        CommandResult::List(rows) => {
+        CommandResult::List(rows, held) => {
             let rows: Vec<_> = rows.iter().map(Row::cells).collect();
-            table::columns(["PROJECT", "VERSION", "FILES", "BYTES", "UPLOADED", "YANKED"], &rows)
+            let columns = ["PROJECT", "VERSION", "FILES", "BYTES", "UPLOADED", "YANKED"];
+            let mut text = table::columns(columns, &rows);
+            if !held.is_empty() {
+                text.push_str(&format!(
+                    "names that are kept without a release: {}\n",
+                    held.join(", ")
+                ));
+            }
+            text
         }
         CommandResult::Done(said) => format!("{said}\n"),
     }

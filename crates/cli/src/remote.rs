@@ -169,6 +169,7 @@ impl Failure {
                 Some(ChangeError::NoStage(stage.clone())),
                 Some(ChangeError::NoUser(stage.user_name())),
                 Some(ChangeError::StageNonVolatile(stage.clone())),
+                project.cloned().map(ChangeError::NameHeld),
                 project.map(of_project),
                 Some(ChangeError::VersionNonVolatile),
                 Some(ConfigError::Unexpected(String::new()).into()),
@@ -189,6 +190,7 @@ pub(super) fn hint(error: &ChangeError) -> &'static str {
         ChangeError::StageNonVolatile(_)
         | ChangeError::ProjectNonVolatile { .. }
         | ChangeError::VersionNonVolatile => "; --force removes it anyway",
+        ChangeError::NameHeld(_) => "; --all-versions --release-name does that here",
         ChangeError::NoUser(_) => "; `larder user add` makes users",
         ChangeError::NoStage(_) => "; `larder index list` shows the existing ones",
         _ => "",

@@ -257,9 +257,14 @@ impl Serialize for IndexConfig<'_> {
             config: Cow<'stage, StageConfig>,
             #[serde(skip_serializing_if = "Option::is_none")]
             projects: Option<Names<'stage>>,
+            /// Names that the stage keeps without any content; devpi knows none.
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            held_names: Vec<&'stage str>,
         }
         let projects = self.has_projects.then_some(Names(self.stage, self.now));
-        Flat { config: self.view.config(self.stage), projects }.serialize(serializer)
+        let held = self.stage.held_names().filter(|_| self.has_projects);
+        let held_names = held.map(|name| name.as_str()).collect();
+        Flat { config: self.view.config(self.stage), projects, held_names }.serialize(serializer)
     }
 }
 

@@ -58,6 +58,14 @@ pub enum ChangeError {
     /// The stage does not have the project.
     #[error("project not found")]
     NoProject(ProjectName),
+    /// Nothing is left of the project but its name, which the stage keeps.
+    #[error(
+        "project not found: nothing is left of it but its name, which `release_name=1` releases"
+    )]
+    NameHeld(ProjectName),
+    /// Only the name of a project was to be released, and the project exists.
+    #[error("project '{0}' has releases: only an unused name can be released alone")]
+    NameInUse(ProjectName),
     /// The project is in a stage that is not volatile.
     #[error("project '{project}' is on non-volatile index {stage}")]
     ProjectNonVolatile {
@@ -153,12 +161,15 @@ impl ChangeError {
             | NoUser(_)
             | Mirror(_)
             | NoProject(_)
+            | NameHeld(_)
             | NoVersion { .. }
             | NoFile { .. }
             | NoReleaseFile { .. }
             | NoFilesToPush { .. } => Refusal::NotFound,
             FileGone { .. } => Refusal::Gone,
-            StageExists(_) | StageUnreadable(_) | FileExists { .. } => Refusal::Conflict,
+            StageExists(_) | StageUnreadable(_) | FileExists { .. } | NameInUse(_) => {
+                Refusal::Conflict
+            }
         }
     }
 }

@@ -5,7 +5,8 @@
 //!
 //! The rules are devpi's. Bases are asked breadth first, each stage once, mirrors after everything else, in the order
 //! in which they were found. If a private stage has a project, mirrors are not asked for it unless it is whitelisted:
-//! otherwise a stranger who registers the name upstream could slip in a newer version.
+//! otherwise a stranger who registers the name upstream could slip in a newer version. Unlike in devpi, the same holds for a
+//! project that the stage had, until somebody releases its name.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -220,7 +221,7 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
         let mut view = ProjectView { parts: Vec::new(), blocked_mirrors: Vec::new() };
         for &stage in &self.stages {
             let project = stage.project(name);
-            match (whitelists.admit(stage, project.is_some()), project) {
+            match (whitelists.admit(stage, stage.owns_name(name)), project) {
                 (Admission::Asked, Some(project)) => view.parts.push(Part { stage, project }),
                 (Admission::Blocked, _) => view.blocked_mirrors.push(stage.name()),
                 (Admission::Asked | Admission::Elsewhere, _) => {}
@@ -235,7 +236,7 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
         let Some(queried) = self.stages.first() else { return mirrors };
         let mut whitelists = Whitelists::new(name, queried);
         for &stage in &self.stages {
-            let admission = whitelists.admit(stage, stage.project(name).is_some());
+            let admission = whitelists.admit(stage, stage.owns_name(name));
             match admission {
                 Admission::Asked if stage.config().is_mirror() => mirrors.asked.push(stage),
                 Admission::Blocked => mirrors.blocked.push(stage.name()),
@@ -302,12 +303,12 @@ impl<'walk> Whitelists<'walk> {
 
     /// Whether `stage` is asked for the project, after the stages before it. A pin does not loosen the whitelist: a private
     /// stage that has the project blocks mirrors even if the project is pinned to another base.
-    fn admit(&mut self, stage: &'walk Stage, has_project: bool) -> Admission {
+    fn admit(&mut self, stage: &'walk Stage, owns_name: bool) -> Admission {
         let is_elsewhere = !self.pinned_to.is_empty() && !self.pinned_to.contains(&stage.name());
         if self.pinned_to.is_empty() {
             self.pinned_to = pinned_to(stage, self.project);
         }
-        let is_admitted = self.is_admitted(stage, has_project);
+        let is_admitted = self.is_admitted(stage, owns_name);
         match is_elsewhere {
             true => Admission::Elsewhere,
             false if is_admitted => Admission::Asked,
@@ -316,7 +317,7 @@ impl<'walk> Whitelists<'walk> {
     }
 
     /// Whether the whitelists let it be asked.
-    fn is_admitted(&mut self, stage: &'walk Stage, has_project: bool) -> bool {
+    fn is_admitted(&mut self, stage: &'walk Stage, owns_name: bool) -> bool {
         let Some(settings) = stage.config().upload() else {
             return self.is_whitelisted || !self.is_private;
         };
@@ -334,7 +335,7 @@ impl<'walk> Whitelists<'walk> {
             joined.into_iter().any(|names| names.contains(self.project) || names.contains("*"));
         if is_listed {
             self.is_whitelisted = true;
-        } else if has_project {
+        } else if owns_name {
             self.is_private = true;
         }
         true

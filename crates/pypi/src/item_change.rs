@@ -77,7 +77,10 @@ impl ItemChange {
             // A project is there through its files; its record is its status.
             Subject::Project { .. } => {
                 let (old, new) = (status(old_project), status(new_project));
-                let fields = if old == new && !is_first { Vec::new() } else { vec!["status"] };
+                if old == new && !is_first {
+                    return None;
+                }
+                let fields = vec!["status"];
                 let is_there = new_project.is_some();
                 could_be_read = old_project.is_some();
                 (Item::Project, old_project.is_some() || is_there, is_there, fields)

@@ -19,6 +19,8 @@ pub struct Project {
     /// Names under which no file is left, ascending.
     pub(crate) gone: Vec<Arc<Gone>>,
     pub(crate) status: Option<Box<StoredStatus>>,
+    /// Whether a record of the project could not be read: something may be there that is not shown.
+    pub(crate) has_unreadable: bool,
 }
 
 /// A name whose files were all removed.
@@ -29,9 +31,13 @@ pub(crate) struct Gone {
     pub(crate) directories: Box<[Directory]>,
 }
 
+/// What the record of the project itself says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredStatus {
-    pub(crate) status: ProjectStatus,
+    /// The status that the owner set.
+    pub(crate) status: Option<ProjectStatus>,
+    /// Whether the stage keeps the name after everything under it was removed.
+    pub(crate) is_held: bool,
     pub(crate) serial: Serial,
 }
 
@@ -181,7 +187,18 @@ impl Project {
 
     /// The status that the owner set.
     pub fn status(&self) -> Option<&ProjectStatus> {
-        self.status.as_deref().map(|stored| &stored.status)
+        self.status.as_deref().and_then(|stored| stored.status.as_ref())
+    }
+
+    /// Whether the stage keeps the name as its own once nothing is left of the project.
+    pub(crate) fn is_held(&self) -> bool {
+        self.status.as_deref().is_some_and(|stored| stored.is_held)
+    }
+
+    /// Whether the name is the stage's own: it has something under it, even unreadable, or had something and nobody has released
+    /// the name.
+    pub(crate) fn owns_name(&self) -> bool {
+        !self.is_empty() || self.is_held() || self.has_unreadable
     }
 
     /// The directories of former files of this name, and the commit that wrote the name last.

@@ -140,18 +140,28 @@ struct WireProject {
     status: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<Box<str>>,
+    /// Whether the stage keeps the name without any content.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    held: bool,
 }
 
 pub(crate) fn read_project(serial: Serial, body: &[u8]) -> Result<StoredStatus, UnreadableReason> {
     let wire: WireProject = read_body(body, FORM)?;
     check_form(wire.v, FORM)?;
     let marker = StatusMarker::parse(&wire.status).ok_or(UnreadableReason::Member("status"))?;
-    Ok(StoredStatus { status: ProjectStatus { marker, reason: wire.reason }, serial })
+    // Without a status, a held name is written as active.
+    let is_set = !wire.held || marker != StatusMarker::Active || wire.reason.is_some();
+    let status = is_set.then_some(ProjectStatus { marker, reason: wire.reason });
+    Ok(StoredStatus { status, is_held: wire.held, serial })
 }
 
-pub(crate) fn write_project(status: &ProjectStatus) -> Bytes {
-    let (status, reason) = (status.marker.as_str().to_owned(), status.reason.clone());
-    write_body(&WireProject { v: FORM, status, reason })
+/// The body of a project's own record; `None` if it would say nothing.
+pub(crate) fn write_project(status: Option<&ProjectStatus>, held: bool) -> Option<Bytes> {
+    if status.is_none() && !held {
+        return None;
+    }
+    let ProjectStatus { marker, reason } = status.cloned().unwrap_or_default();
+    Some(write_body(&WireProject { v: FORM, status: marker.as_str().to_owned(), reason, held }))
 }
 
 #[derive(Serialize, Deserialize)]

@@ -43,7 +43,7 @@ pub struct Stage {
     is_unreadable: bool,
     /// The commit that wrote the configuration, or deleted it.
     config_serial: Serial,
-    /// The newest commit that added or removed a project, or changed whether one is in quarantine.
+    /// The newest commit that added or removed a project, or changed whether one is in quarantine or its name is held.
     projects_serial: Serial,
     /// The newest commit that wrote anything of a project.
     changed_serial: Serial,
@@ -353,6 +353,18 @@ impl Stage {
         self.projects.get(name).filter(|project| !project.is_empty())
     }
 
+    /// Whether the name is this stage's own: it has a project of this name, or had one and nobody has released the name.
+    pub fn owns_name(&self, name: &str) -> bool {
+        self.projects.get(name).is_some_and(|project| project.owns_name())
+    }
+
+    /// The names that this stage keeps though nothing is left under them, ascending.
+    pub fn held_names(&self) -> impl Iterator<Item = &ProjectName> {
+        let is_held =
+            |(_, project): &(&ProjectName, &Arc<Project>)| project.is_empty() && project.is_held();
+        self.projects.iter().filter(is_held).map(|(name, _)| name)
+    }
+
     /// The project in this stage itself, with its name.
     pub(crate) fn project_entry(&self, name: &str) -> Option<(&ProjectName, &Arc<Project>)> {
         self.projects.get_key_value(name).filter(|(_, project)| !project.is_empty())
@@ -465,12 +477,14 @@ impl Stage {
             self.projects.insert(parsed, Arc::default());
         }
         let project = self.projects.get_mut(name).expect("it was there or was put there");
-        let (was_empty, was_quarantined) = (project.is_empty(), project.is_quarantined());
+        let listing = |it: &Project| (it.is_empty(), it.owns_name(), it.is_quarantined());
+        let before = listing(project);
         let project = Arc::make_mut(project);
         let outcome = change(project);
+        project.has_unreadable |= outcome.is_err();
         project.serial = project.serial.max(serial);
         self.changed_serial = self.changed_serial.max(serial);
-        if project.is_empty() != was_empty || project.is_quarantined() != was_quarantined {
+        if listing(project) != before {
             self.projects_serial = self.projects_serial.max(serial);
         }
         outcome
@@ -485,9 +499,9 @@ impl Project {
             body: Some(body),
             blobs,
         };
-        let status = self.status.iter().map(|stored| {
-            let body = (write_project(&stored.status), Vec::new());
-            record(project_key(stage, name), stored.serial, body)
+        let status = self.status.iter().filter_map(|stored| {
+            let body = write_project(stored.status.as_ref(), stored.is_held)?;
+            Some(record(project_key(stage, name), stored.serial, (body, Vec::new())))
         });
         let releases = self.releases.iter().map(|release| {
             let body = write_version(release.metadata, release.yanked.as_deref());

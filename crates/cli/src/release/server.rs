@@ -50,12 +50,14 @@ async fn asked(
         Action::Push { project, version, to, content } => {
             pushed(remote, stage, &project, &version, &to, content).await
         }
-        Action::Remove { project, version, is_forced } => {
+        Action::Remove { project, version, releases_name, is_forced } => {
             let mut place = vec![user, index, project.as_str()];
             place.extend(version.as_deref());
-            let query = if is_forced { &["force"][..] } else { &[] };
-            remote.send(Method::DELETE, &place, query, None).await?;
-            Ok(CommandResult::Done(removed(stage, &project, version.as_deref())))
+            let wishes = [("force", is_forced), ("release_name", releases_name)];
+            let query: Vec<&str> = wishes.iter().filter(|it| it.1).map(|it| it.0).collect();
+            remote.send(Method::DELETE, &place, &query, None).await?;
+            let said = removed(stage, &project, version.as_deref(), releases_name);
+            Ok(CommandResult::Done(said))
         }
     }
 }
@@ -106,13 +108,16 @@ async fn list(
     wanted: Option<&ProjectName>,
 ) -> Result<CommandResult, Failure> {
     let (user, index) = (stage.user(), stage.index());
-    let projects: Vec<String> = match wanted {
-        Some(project) => vec![project.to_string()],
-        None => {
-            let settings = remote.get(&[user, index]).await?;
-            let names = settings["projects"].as_array().map(Vec::as_slice).unwrap_or_default();
-            names.iter().filter_map(Value::as_str).map(str::to_owned).collect()
-        }
+    let settings = remote.get(&[user, index]).await?;
+    let named = |key: &str| -> Vec<String> {
+        let names = settings[key].as_array().map(Vec::as_slice).unwrap_or_default();
+        let names = names.iter().filter_map(Value::as_str).map(str::to_owned);
+        names.filter(|name| wanted.is_none_or(|it| it.as_str() == name)).collect()
+    };
+    let held = named("held_names");
+    let projects = match wanted {
+        Some(project) if held.is_empty() => vec![project.to_string()],
+        _ => named("projects"),
     };
     let mut rows = Vec::new();
     for project in projects {
@@ -136,7 +141,7 @@ async fn list(
         });
         rows.extend(of_project);
     }
-    Ok(CommandResult::List(rows))
+    Ok(CommandResult::List(rows, held))
 }
 
 /// The release files of a version, with the facts on the simple page.

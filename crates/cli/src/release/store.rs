@@ -3,7 +3,8 @@
 use config::Config;
 use jiff::Timestamp;
 use pypi::change::push::{Push, PushContent, push};
-use pypi::change::{remove, yank};
+use pypi::change::remove::{self, Extent};
+use pypi::change::yank;
 use pypi::{ChangeError, FileRole, Project, ProjectName, StageName, Version};
 use state::accounts;
 
@@ -43,16 +44,22 @@ pub(super) async fn run(
         Action::Push { to: Target::Outside { url, .. }, .. } => {
             Err(Exit::failure(format!("only a running server uploads to {url}: add --server URL")))
         }
-        Action::Remove { project, version, is_forced } => {
+        Action::Remove { project, version, releases_name, is_forced } => {
             let decided = directory.change_indexes(|_, index| {
                 let batch = match &version {
                     Some(version) => remove::version(index, stage, &project, version, is_forced),
-                    None => remove::project(index, stage, &project, is_forced),
+                    None => {
+                        let extent = match releases_name {
+                            true => Extent::ContentsAndName,
+                            false => Extent::Contents,
+                        };
+                        remove::project(index, stage, &project, extent, is_forced)
+                    }
                 };
                 Ok((Some(batch.map_err(refused)?), ()))
             });
             decided.await?;
-            Ok(CommandResult::Done(removed(stage, &project, version.as_deref())))
+            Ok(CommandResult::Done(removed(stage, &project, version.as_deref(), releases_name)))
         }
     })
     .await
@@ -92,12 +99,15 @@ fn list(
 ) -> Result<CommandResult, Exit> {
     let found = index.stage_to_change(stage).map_err(refused)?;
     if let Some(wanted) = wanted
-        && found.project(wanted.as_str()).is_none()
+        && !found.owns_name(wanted.as_str())
     {
         return Err(refused(ChangeError::NoProject(wanted.clone())));
     }
-    let projects = found.projects().filter(|(name, _)| wanted.is_none_or(|it| it == *name));
-    Ok(CommandResult::List(projects.flat_map(|(name, project)| rows(name, project)).collect()))
+    let is_wanted = |name: &ProjectName| wanted.is_none_or(|it| it == name);
+    let projects = found.projects().filter(|(name, _)| is_wanted(name));
+    let held = found.held_names().filter(|name| is_wanted(name)).map(ToString::to_string);
+    let rows = projects.flat_map(|(name, project)| rows(name, project)).collect();
+    Ok(CommandResult::List(rows, held.collect()))
 }
 
 /// The releases of a project, newest first.

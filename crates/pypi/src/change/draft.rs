@@ -6,12 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use record::{Batch, Digest, Expected, Key, Serial, Write};
 
-use crate::project::StoredStatus;
 use crate::record::{
-    file_key, project_key, stage_key, version_key, write_file, write_gone, write_version,
+    file_key, project_key, stage_key, version_key, write_file, write_gone, write_project,
+    write_version,
 };
 use crate::release_file::Directory;
-use crate::{ChangeError, Project, ProjectName, ReleaseFile, Snapshot, Stage, StageName};
+use crate::{
+    ChangeError, Project, ProjectName, ProjectStatus, ReleaseFile, Snapshot, Stage, StageName,
+};
 
 /// How many directories of earlier files of one name are remembered; older ones are answered with "not found".
 const GONE_MAX: usize = 256;
@@ -133,7 +135,7 @@ impl Draft {
     pub(super) fn remove_version(&mut self, stage: &Stage, name: &ProjectName, version: &str) {
         let Some(project) = stage.project_trace(name.as_str()) else { return };
         if project.versions() == [version] {
-            return self.remove_project(stage, name, project);
+            return self.remove_project(stage, name, project, true);
         }
         self.remove_one_of_versions(stage, name, version, project.files_of(version));
     }
@@ -150,6 +152,8 @@ impl Draft {
             self.remove_file(stage, name, file);
         }
         self.delete_version(stage, name, version);
+        // Two requests may each remove one of the last two versions: neither sees that nothing is left.
+        self.hold_name(stage, name);
     }
 
     fn delete_version(&mut self, stage: &Stage, project: &ProjectName, version: &str) {
@@ -160,31 +164,49 @@ impl Draft {
         }
     }
 
+    /// Writes the project's own record, or deletes it if it would say nothing.
     pub(super) fn put_status(
         &mut self,
         stage: &Stage,
-        project: &ProjectName,
-        known: Option<&StoredStatus>,
-        body: Option<Bytes>,
+        name: &ProjectName,
+        status: Option<&ProjectStatus>,
+        is_held: bool,
     ) {
+        let trace = stage.project_trace(name.as_str());
+        let known = trace.and_then(|project| project.status.as_deref());
         let expected = at_or_absent(known.map(|stored| stored.serial));
-        self.write(project_key(stage.name(), project), expected, body, Vec::new());
+        let body = write_project(status, is_held);
+        if known.is_some() || body.is_some() {
+            self.write(project_key(stage.name(), name), expected, body, Vec::new());
+        }
     }
 
-    /// Removes everything that a stage has of a project; the directories of its files are remembered.
-    pub(super) fn remove_project(&mut self, stage: &Stage, name: &ProjectName, project: &Project) {
+    /// From now on the stage keeps the name, even with nothing left under it.
+    fn hold_name(&mut self, stage: &Stage, name: &ProjectName) {
+        let trace = stage.project_trace(name.as_str());
+        if !trace.is_some_and(|project| project.is_held()) {
+            self.put_status(stage, name, trace.and_then(|project| project.status()), true);
+        }
+    }
+
+    /// Removes everything that a stage has of a project; the directories of its files are remembered, and the name if it is kept.
+    pub(super) fn remove_project(
+        &mut self,
+        stage: &Stage,
+        name: &ProjectName,
+        project: &Project,
+        keeps_name: bool,
+    ) {
         for file in project.files() {
             self.remove_file(stage, name, file);
         }
-        self.remove_all_but_files(stage, name, project);
+        self.delete_versions(stage, name, project);
+        self.put_status(stage, name, None, keeps_name);
     }
 
-    fn remove_all_but_files(&mut self, stage: &Stage, name: &ProjectName, project: &Project) {
+    fn delete_versions(&mut self, stage: &Stage, name: &ProjectName, project: &Project) {
         for release in project.releases() {
             self.delete_version(stage, name, &release.version);
-        }
-        if project.status.is_some() {
-            self.put_status(stage, name, project.status.as_deref(), None);
         }
     }
 
@@ -196,7 +218,8 @@ impl Draft {
             let key = file_key(stage.name(), name, filename);
             self.write(key, Expected::At(serial), None, Vec::new());
         }
-        self.remove_all_but_files(stage, name, project);
+        self.delete_versions(stage, name, project);
+        self.put_status(stage, name, None, false);
     }
 
     /// Adds the writes of another draft, which has different keys.

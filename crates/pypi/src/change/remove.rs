@@ -9,15 +9,27 @@ use super::draft::{Draft, writable};
 use crate::release_file::Directory;
 use crate::{ChangeError, FileLookup, ProjectName, Snapshot, StageName};
 
-/// Removes a project.
+/// How much of a project is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Everything but its name, which the stage keeps: no mirror's project takes its place.
+    Contents,
+    /// Everything. From then on mirrors may be asked for the name.
+    ContentsAndName,
+    /// Only its name, if nothing else is left.
+    Name,
+}
+
+/// Removes a project, or releases the name of one that was removed.
 ///
 /// # Errors
-/// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::NoProject`];
-/// [`ChangeError::ProjectNonVolatile`] unless `force`.
+/// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::NoProject`], [`ChangeError::NameHeld`],
+/// [`ChangeError::NameInUse`]; [`ChangeError::ProjectNonVolatile`] unless `force`.
 pub fn project(
     snapshot: &Snapshot,
     stage: &StageName,
     name: &ProjectName,
+    extent: Extent,
     force: bool,
 ) -> Result<Batch, ChangeError> {
     let stage = writable(snapshot, stage)?;
@@ -25,11 +37,16 @@ pub fn project(
         let (project, stage) = (name.clone(), stage.name().clone());
         return Err(ChangeError::ProjectNonVolatile { project, stage });
     }
-    let project =
-        stage.project(name.as_str()).ok_or_else(|| ChangeError::NoProject(name.clone()))?;
+    let trace = stage.project_trace(name.as_str()).filter(|project| project.owns_name());
+    let project = trace.ok_or_else(|| ChangeError::NoProject(name.clone()))?;
+    match (project.is_empty(), extent) {
+        (true, Extent::Contents) => return Err(ChangeError::NameHeld(name.clone())),
+        (false, Extent::Name) => return Err(ChangeError::NameInUse(name.clone())),
+        _ => {}
+    }
     let mut draft = Draft::default();
     draft.check_stage(stage);
-    draft.remove_project(stage, name, project);
+    draft.remove_project(stage, name, project, extent == Extent::Contents);
     Ok(draft.finish())
 }
 

@@ -88,7 +88,7 @@ pub fn plan(
             // With the last version, everything else of the project is removed.
             let is_whole = !versions.is_empty() && versions.len() == versions_count;
             if is_whole {
-                draft.remove_project(stage, name, project);
+                draft.remove_project(stage, name, project, true);
             }
             for version in versions {
                 let files = files_of.remove(version.as_str()).unwrap_or_default();

@@ -8,6 +8,7 @@ use record::{Batch, Digest, Key};
 use serde_json::json;
 
 use super::push::{Push, PushContent};
+use super::remove::Extent;
 use super::retention::RetentionRule;
 use super::*;
 use crate::record::{read_stage, write_stage};
@@ -146,7 +147,8 @@ fn projects_versions_and_files_are_removed() {
     let (foo, bar) = (project_name("foo"), project_name("bar"));
 
     let snapshot = world.snapshot.clone();
-    let project = |stage, name, force| remove::project(&snapshot, stage, name, force);
+    let project =
+        |stage, name, force| remove::project(&snapshot, stage, name, Extent::Contents, force);
     let text = "project 'foo' is on non-volatile index alice/prod";
     refused(project(&prod, &foo, false), Refusal::Forbidden, text);
     refused(project(&dev, &bar, false), Refusal::NotFound, "project not found");
@@ -196,11 +198,92 @@ fn projects_versions_and_files_are_removed() {
         .filter(|it| it.body.is_some() && it.key.as_str().contains("/bar"))
         .map(|it| it.key.as_str())
         .collect();
-    assert_eq!(left, ["python/file/alice/dev/bar/bar-1.0.zip"], "the file's place alone is known");
+    let known = ["python/file/alice/dev/bar/bar-1.0.zip", "python/project/alice/dev/bar"];
+    assert_eq!(left, known, "the file's place is known, and that the name is the stage's");
+    let bar_left = world.snapshot.stage("alice/dev").expect("a stage");
+    assert!(bar_left.owns_name("bar") && bar_left.project("bar").is_none());
 
-    let whole = remove::project(&world.snapshot, &dev, &foo, false);
+    let whole = remove::project(&world.snapshot, &dev, &foo, Extent::Contents, false);
     commit(&mut world, whole);
     assert_eq!(content(&world, "alice/dev", "foo"), "");
+}
+
+/// Whoever may remove a project may release its name, which is the stage's own until then.
+#[test]
+fn an_emptied_name_is_kept_until_it_is_released() {
+    let mut world = world();
+    for version in ["1.0", "2.0"] {
+        let name = format!("foo-{version}.zip");
+        world.upload("alice/dev", &name, &name).upload("alice/prod", &name, &name);
+    }
+    let (dev, prod, foo) = (stage_name("alice/dev"), stage_name("alice/prod"), project_name("foo"));
+    let kept = |world: &World, stage: &str| {
+        let stage = world.snapshot.stage(stage).expect("a stage");
+        let held: Vec<String> = stage.held_names().map(ToString::to_string).collect();
+        (stage.owns_name("foo"), held.join(" "))
+    };
+    let remove = |world: &World, stage, extent, force| {
+        remove::project(&world.snapshot, stage, &foo, extent, force)
+    };
+    // A status stays with the project.
+    let archived = ProjectStatus { marker: StatusMarker::Archived, reason: None };
+    let decision = yank::set_project_status(&world.snapshot, &dev, &foo, Some(&archived));
+    world.commit(decision.expect("a project").batch().expect("a change")).expect("no conflict");
+    // Two requests remove the last two versions at once: one of them decides again.
+    let [one, other] =
+        ["1.0", "2.0"].map(|version| remove::version(&world.snapshot, &dev, &foo, version, false));
+    commit(&mut world, one);
+    assert!(world.commit(other.expect("a version")).is_err());
+    let status = |world: &World| {
+        let project = world.snapshot.stage("alice/dev")?.project("foo")?.clone();
+        project.status().cloned()
+    };
+    assert_eq!(status(&world), Some(archived.clone()));
+    let gone = yank::set_project_status(&world.snapshot, &dev, &foo, None);
+    world.commit(gone.expect("a project").batch().expect("a change")).expect("no conflict");
+    assert_eq!(status(&world), None);
+    let last = remove::version(&world.snapshot, &dev, &foo, "2.0", false);
+    commit(&mut world, last);
+    assert_eq!(kept(&world, "alice/dev"), (true, "foo".to_owned()));
+    // A backup has it, too.
+    let records: Vec<record::Record> = world.snapshot.records().collect();
+    let restored = Snapshot::new().apply(&records).snapshot;
+    assert!(restored.stage("alice/dev").expect("a stage").owns_name("foo"));
+
+    let text =
+        "project not found: nothing is left of it but its name, which `release_name=1` releases";
+    refused(remove(&world, &dev, Extent::Contents, false), Refusal::NotFound, text);
+    // Used again, it cannot be released alone.
+    world.upload("alice/dev", "foo-3.0.zip", "three");
+    let text = "project 'foo' has releases: only an unused name can be released alone";
+    refused(remove(&world, &dev, Extent::Name, false), Refusal::Conflict, text);
+    let batch = remove(&world, &dev, Extent::Contents, false);
+    commit(&mut world, batch);
+    let batch = remove(&world, &dev, Extent::Name, false);
+    commit(&mut world, batch);
+    assert_eq!(kept(&world, "alice/dev"), (false, String::new()));
+    refused(remove(&world, &dev, Extent::Name, false), Refusal::NotFound, "project not found");
+    // Both at once; the rules for removing a project hold for its name, too.
+    let text = "project 'foo' is on non-volatile index alice/prod";
+    refused(remove(&world, &prod, Extent::ContentsAndName, false), Refusal::Forbidden, text);
+    let rule = RetentionRule { versions: Some(0), days: None };
+    let plan = retention::plan(&world.snapshot, &prod, rule, now()).expect("a plan");
+    world.commit(plan.batch.expect("something to remove")).expect("no conflict");
+    assert_eq!(kept(&world, "alice/prod"), (true, "foo".to_owned()));
+    refused(remove(&world, &prod, Extent::Name, false), Refusal::Forbidden, text);
+    let batch = remove(&world, &prod, Extent::ContentsAndName, true);
+    commit(&mut world, batch);
+    assert_eq!(kept(&world, "alice/prod"), (false, String::new()));
+    // A release that cannot be read is one, too.
+    let unreadable = record::Record {
+        key: Key::new("python/version/alice/prod/foo/1.0").expect("a key"),
+        serial: record::Serial(world.snapshot.serial().0 + 1),
+        body: Some("{}".into()),
+        blobs: Vec::new(),
+    };
+    let applied = world.snapshot.apply(&[unreadable]);
+    assert_eq!(applied.troubles.len(), 1);
+    assert!(applied.snapshot.stage("alice/prod").expect("a stage").owns_name("foo"));
 }
 
 #[test]

@@ -4,7 +4,6 @@
 
 use super::Decision;
 use super::draft::{Draft, writable};
-use crate::record::write_project;
 use crate::release_file::Rare;
 use crate::{ChangeError, ProjectName, ProjectStatus, ReleaseFile, Snapshot, StageName};
 
@@ -94,7 +93,7 @@ pub fn set_project_status(
     }
     let mut draft = Draft::default();
     draft.check_stage(stage);
-    draft.put_status(stage, name, project.status.as_deref(), status.map(write_project));
+    draft.put_status(stage, name, status, project.is_held());
     Ok(decision(draft))
 }
 

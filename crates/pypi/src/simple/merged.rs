@@ -438,8 +438,16 @@ pub fn merged_list(
     };
     let listed = Listed::of(order, now);
     let mut names: Vec<&str> = listed.names.iter().map(|name| name.as_str()).collect();
+    let held: HashSet<&str> = order
+        .stages()
+        .iter()
+        .flat_map(|stage| stage.held_names())
+        .map(|name| name.as_str())
+        .collect();
     // A project for which no mirror is asked has no upstream part either.
-    let is_hidden = |name: &str| listed.hides(name) && order.mirrors_of(name).asked.is_empty();
+    let is_hidden = |name: &str| {
+        (listed.hides(name) || held.contains(name)) && order.mirrors_of(name).asked.is_empty()
+    };
     let mut hidden = 0;
     for (mirror, upstream) in upstream {
         let rules = NameRules::of(order, mirror, now);

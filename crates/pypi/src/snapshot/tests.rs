@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::change;
+use crate::change::remove::Extent;
 use crate::testing::{World, project_name, stage_name};
 
 /// Everything that a snapshot shows.
@@ -59,7 +60,8 @@ fn files_are_found_by_their_path_and_remembered_when_gone() {
     check(&world, "two", "foo-1.0.tar.gz", "found");
 
     let (stage, foo) = (stage_name("alice/dev"), project_name("foo"));
-    let batch = change::remove::project(&world.snapshot, &stage, &foo, false).expect("a project");
+    let batch = change::remove::project(&world.snapshot, &stage, &foo, Extent::Contents, false)
+        .expect("a project");
     world.commit(batch).expect("no conflict");
     check(&world, "one", "foo-1.0.tar.gz", "gone");
     check(&world, "two", "foo-1.0.tar.gz", "gone");
@@ -134,7 +136,8 @@ fn a_stage_with_an_unreadable_record_exists() {
         change::stage::modify(&snapshot, &name, &nothing, false).map(|_| ()),
         change::stage::delete(&snapshot, &name, true).map(|_| ()),
         change::stage::delete_of_user(&snapshot, &name.user_name(), true).map(|_| ()),
-        change::remove::project(&snapshot, &name, &project_name("foo"), true).map(|_| ()),
+        change::remove::project(&snapshot, &name, &project_name("foo"), Extent::Contents, true)
+            .map(|_| ()),
     ];
     for refusal in refusals {
         assert_eq!(refusal, Err(ChangeError::StageUnreadable(name.clone())));
@@ -312,7 +315,7 @@ pub(crate) fn happen(world: &mut World, happening: &Happening) {
         }
         RemoveProject(at, project) => {
             let project = project_name(PROJECTS[*project]);
-            change::remove::project(&snapshot, &stage(at), &project, true).ok()
+            change::remove::project(&snapshot, &stage(at), &project, Extent::Contents, true).ok()
         }
         RemoveFile(at, file) => (|| {
             let found = snapshot.stage(STAGES[*at])?.project(project_of(file).as_str())?;

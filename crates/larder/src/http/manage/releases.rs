@@ -27,6 +27,9 @@ struct ReleasesPage {
     query: String,
     projects: Vec<String>,
     is_more: bool,
+    form: String,
+    /// Names that the index keeps without any release, which the reader may release.
+    held: Vec<String>,
 }
 
 #[derive(Template)]
@@ -155,7 +158,7 @@ pub(in crate::http) async fn list_releases(
 ) -> Result<Response, HttpError> {
     check_on(app, head)?;
     let named = Named::of(head)?;
-    let (_, principal) = forms::logged_in(app, head).await?;
+    let (session, principal) = forms::logged_in(app, head).await?;
     let stored = auth::stored(app)?;
     let stage = named.stage(&stored, &principal)?;
     let query = head.uri.query().unwrap_or_default();
@@ -172,6 +175,10 @@ pub(in crate::http) async fn list_releases(
                 || shown_versions(stage, name, project, now).is_some())
     });
     let mut found = found.map(|(name, _)| name.to_string());
+    let held = stage.held_names().filter(|name| {
+        name.as_str().contains(&wanted)
+            && stage.may_remove(&principal, Portion::Project(name.as_str()))
+    });
     let page = ReleasesPage {
         site: Site::of(app, head),
         stage: named.stage.to_string(),
@@ -179,6 +186,8 @@ pub(in crate::http) async fn list_releases(
         query,
         projects: found.by_ref().take(LINES_MAX).collect(),
         is_more: found.next().is_some(),
+        form: forms::token(app, &session)?,
+        held: held.take(LINES_MAX).map(ToString::to_string).collect(),
     };
     Ok(people::send_once(&page, head, StatusCode::OK).await)
 }
@@ -339,10 +348,17 @@ struct Order {
 fn order(app: &App, named: &Named, posted: &Posted) -> Result<Order, HttpError> {
     let (fields, principal) = (&posted.fields, &posted.principal);
     let stored = auth::stored(app)?;
-    // The right to see the page is checked first: without it, nothing is changed, and nothing of the project is told.
-    let seen = named.project(named.stage(&stored, principal)?, principal)?;
     let name = named.project.as_ref().map(ToString::to_string).unwrap_or_default();
     let project = format!("/{}/{}", named.stage_path(), in_path(&name));
+    let order = |method, path, done| Order { method, path, body: None, typed: None, done };
+    // Nothing else is left of the project.
+    if fields.one("do")? == "release-name" {
+        named.stage(&stored, principal)?;
+        let path = format!("{project}?force&release_name=only");
+        return Ok(order(Method::DELETE, path, "The name is released."));
+    }
+    // The right to see the page is checked first: without it, nothing is changed, and nothing of the project is told.
+    let seen = named.project(named.stage(&stored, principal)?, principal)?;
     let version = || match fields.maybe("version")?.unwrap_or_default() {
         "" => Err(HttpError::bad_request("the form lacks the field `version`")),
         version => Ok(version),
@@ -358,7 +374,6 @@ fn order(app: &App, named: &Named, posted: &Posted) -> Result<Order, HttpError> 
         Ok::<_, HttpError>(json!({"reason": reason}))
     };
     let force = if fields.maybe("force")?.is_some() { "?force" } else { "" };
-    let order = |method, path, done| Order { method, path, body: None, typed: None, done };
     let with = |order: Order, body| Order { body: Some(body), ..order };
     let typed =
         |order: Order, name: &str, how| Order { typed: Some((name.to_owned(), how)), ..order };
@@ -390,8 +405,10 @@ fn order(app: &App, named: &Named, posted: &Posted) -> Result<Order, HttpError> 
             typed(order, version()?, "To remove the release, type its version")
         }
         "remove-project" => {
-            let order =
-                order(Method::DELETE, format!("{project}{force}"), "The project is removed.");
+            let released = if fields.maybe("release_name")?.is_some() { "1" } else { "0" };
+            let force = force.replace('?', "&");
+            let path = format!("{project}?release_name={released}{force}");
+            let order = order(Method::DELETE, path, "The project is removed.");
             typed(order, &name, "To remove the project, type its name")
         }
         "status" => {

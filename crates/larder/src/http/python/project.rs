@@ -14,7 +14,7 @@ use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
-use pypi::change::remove;
+use pypi::change::remove::{self, Extent};
 use pypi::devpi::{self, View};
 use pypi::policy::Hidden;
 use pypi::{Judge, ProjectName, ResolutionOrder, Shown, VersionView};
@@ -290,16 +290,36 @@ pub(super) async fn delete_project(
     let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
     let missing = || Refused::not_found("project not found");
     let name = project.name.as_ref().ok_or_else(missing)?;
-    let force = ask.has_flag("force");
+    let (force, extent) = (ask.has_flag("force"), extent(ask)?);
     committed(ask, |basis| {
         let stored = basis.stored();
         remover(ask, stored, basis.principal(), stage.as_str(), about, PURPOSE)?;
-        let batch = remove::project(&stored.index, stage, name, force).map_err(refused)?;
-        Ok((Some(batch), ()))
+        let batch = remove::project(&stored.index, stage, name, extent, force);
+        Ok((Some(batch.map_err(refused)?), ()))
     })
     .await?;
-    let text = format!("project {name} deleted from stage {stage}");
+    let text = match extent {
+        Extent::Name => format!("the name {name} is released from stage {stage}"),
+        _ => format!("project {name} deleted from stage {stage}"),
+    };
     Ok(reply::message(StatusCode::OK, &text))
+}
+
+/// Whether the name of a project is released with it, or alone.
+fn extent(ask: &Ask) -> Result<Extent, Refused> {
+    match ask.parameter("release_name").as_deref() {
+        None | Some("0" | "no" | "false") => Ok(Extent::Contents),
+        Some("" | "1" | "yes" | "true") => Ok(Extent::ContentsAndName),
+        Some("only") => Ok(Extent::Name),
+        Some(other) => {
+            let expected =
+                "1 was expected to release the name, `only` to release nothing else, or 0";
+            let other = other.escape_debug();
+            Err(Refused::bad_request(format_args!(
+                "`{other}` is no value of `release_name`: {expected}"
+            )))
+        }
+    }
 }
 
 /// `DELETE /{user}/{index}/{project}/{version}`

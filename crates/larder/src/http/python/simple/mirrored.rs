@@ -106,8 +106,11 @@ pub(super) async fn page(
     let key = key(request);
     let render = |links| rendered(order, project, request.form, &heard, &blocked, links);
     let missing = || {
-        let none = NoPage::NoProject(request.project.to_owned());
-        Ok(answer::refusal(ask, StatusCode::NOT_FOUND, &none.to_string()))
+        let mut text = NoPage::NoProject(request.project.to_owned()).to_string();
+        if let Some(stage) = order.stages().iter().find(|it| it.owns_name(request.project)) {
+            text.push_str(&format!("; {} keeps the name, so no mirror is asked", stage.name()));
+        }
+        Ok(answer::refusal(ask, StatusCode::NOT_FOUND, &text))
     };
     if ask.head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS) {
         let made = tokio::task::block_in_place(|| render(Links::Absolute(&ask.root_url)));

@@ -201,3 +201,80 @@ fn owners_say_where_else_their_projects_are() {
         refused.text()
     );
 }
+
+/// A name stays an index's own after its last release went, by hand or by a rule, until somebody who may releases it. The index
+/// that has had it may be a base.
+#[test]
+fn an_emptied_name_is_not_the_mirrors() {
+    let upstream = upstream_of(FAR);
+    let index = Index::start_with(|config| {
+        allow_this_machine(config);
+        config.python.retention_interval = std::time::Duration::ZERO;
+    });
+    let url = upstream.url("/simple");
+    index.stage("alice/up", json!({"type": "mirror", "mirror_url": url}));
+    index.stage("alice/base", json!({"retention_versions": 0, "retention_days": 0}));
+    index.stage("alice/dev", json!({"bases": ["alice/base", "alice/up"]}));
+    let page = |stage: &str| json_page(index.client(), stage, "foo").status;
+    let names = |stage: &str| {
+        let list = index.client().get_with(&format!("/{stage}/+simple/"), &[JSON_PAGE]).json();
+        list["projects"].as_array().expect("a list").len()
+    };
+    let fills = || index.upload("alice/base", "foo-1.0.zip", &sdist("1"));
+    let empty_it: [(&str, &dyn Fn()); 4] = [
+        ("by its version", &|| {
+            assert_eq!(
+                index.alice().json().send("DELETE", "/alice/base/foo/1.0", json!(null)).status,
+                200
+            );
+        }),
+        ("by its file", &|| {
+            let file = crate::python::path("alice/base", "foo-1.0.zip", &sdist("1"));
+            assert_eq!(index.alice().json().send("DELETE", &file, json!(null)).status, 200);
+        }),
+        ("whole", &|| {
+            assert_eq!(
+                index.alice().json().send("DELETE", "/alice/base/foo", json!(null)).status,
+                200
+            );
+        }),
+        ("by a rule", &|| {
+            crate::server::wait_for(larder::tasks::retention::apply(&index.server.app));
+        }),
+    ];
+    let pages_asked = || upstream.count("/simple/foo/");
+    for (how, empty) in empty_it {
+        fills();
+        assert_eq!(page("alice/dev"), 200, "{how}");
+        let before = pages_asked();
+        empty();
+        for stage in ["alice/base", "alice/dev"] {
+            assert_eq!(page(stage), 404, "{how}");
+            assert_eq!(names(stage), 0, "{how}");
+        }
+        let far = place_of(&upstream, FAR).replace("/alice/up/", "/alice/dev/");
+        assert_eq!(index.client().get(&far).status, 404, "{how}");
+        assert_eq!(pages_asked(), before, "{how}: the name was sent upstream");
+        let refused = index.alice().json().send("DELETE", "/alice/base/foo", json!(null));
+        assert_eq!(refused.status, 404, "{how}");
+        assert!(refused.text().contains("release_name=1"), "{how}: {}", refused.text());
+        let kept = index.alice().json().get("/alice/base").json();
+        assert_eq!(kept["result"]["held_names"], json!(["foo"]), "{how}");
+    }
+    let release = |who: crate::python::Ask<'_>, wish: &str| {
+        let answer =
+            who.json().send("DELETE", &format!("/alice/base/foo?release_name={wish}"), json!(null));
+        answer.status
+    };
+    assert_eq!(release(index.user("bob"), "1"), 403);
+    assert_eq!(release(index.alice(), "perhaps"), 400);
+    assert_eq!(page("alice/dev"), 404);
+    assert_eq!(release(index.alice(), "1"), 200);
+    assert_eq!((page("alice/dev"), names("alice/dev")), (200, 1));
+    assert!(json_page(index.client(), "alice/dev", "foo").text().contains(FAR));
+    // With a new release it is the index's own again, and can be removed with its name.
+    fills();
+    assert!(!json_page(index.client(), "alice/dev", "foo").text().contains(FAR));
+    assert_eq!(release(index.alice(), "1"), 200);
+    assert!(json_page(index.client(), "alice/dev", "foo").text().contains(FAR));
+}
