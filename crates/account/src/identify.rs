@@ -5,6 +5,7 @@
 //! as well, so that the response time does not reveal which users exist. A disabled user's right password is answered like a
 //! wrong one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -146,9 +147,36 @@ fn password_check(snapshot: &Snapshot, name: &UserName, password: &Password) -> 
     PasswordCheck {
         user: name.clone(),
         password: password.clone(),
-        hash: hash.unwrap_or_else(PasswordHash::dummy),
+        hash: hash.unwrap_or_else(|| PasswordHash::dummy_at(decoy_cost(snapshot, name))),
         outcome,
     }
+}
+
+/// What a check costs for a user without a password, or without existence: as much as for some user that has one. Hashes that
+/// came from devpi cost more than others. Unknown names have each cost as often as users have it, so a cost says nothing, and
+/// each name keeps its own while the users stay the same.
+fn decoy_cost<'snapshot>(snapshot: &'snapshot Snapshot, name: &UserName) -> &'snapshot str {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for hash in snapshot.users().filter_map(|user| user.password_hash.as_ref()) {
+        *counts.entry(hash.cost()).or_default() += 1;
+    }
+    let total: u64 = counts.values().sum();
+    // Only this store knows which names have which cost.
+    let secret = snapshot.login_secret().map_or(&[0; 32], |secret| secret.as_bytes());
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
+    mac.update(b"larder decoy 1\0");
+    mac.update(name.as_str().as_bytes());
+    let drawn = mac.finalize().into_bytes();
+    let drawn = u64::from(u32::from_be_bytes([drawn[0], drawn[1], drawn[2], drawn[3]]));
+    // In proportion, so that few names change their cost when a user comes or goes.
+    let mut place = drawn * total >> 32;
+    for (cost, count) in &counts {
+        match place.checked_sub(*count) {
+            Some(rest) => place = rest,
+            None => return cost,
+        }
+    }
+    PasswordHash::COST
 }
 
 fn by_token(
@@ -333,6 +361,26 @@ mod tests {
             }
         };
         assert_eq!(cost("alice"), cost("bob"));
+    }
+
+    /// The cost of a user that came from devpi is also that of names that nobody has.
+    #[test]
+    fn unknown_users_cost_what_users_cost() {
+        let devpis = PasswordHash::dummy_at("$argon2id$v=19$m=65536,t=3,p=4");
+        let cheap = Password::attempt("x").cheap_hash([1; 16]);
+        let bob = User { password_hash: Some(devpis), ..user("bob", &[]) };
+        let root = User { password_hash: Some(cheap), ..user("root", &[]) };
+        let snapshot = snapshot_of(&[alice(), bob, root]);
+        let mut dear = 0;
+        for number in 0..600 {
+            let text = format!("nobody{number}");
+            let cost = decoy_cost(&snapshot, &name(&text));
+            assert_eq!(cost, decoy_cost(&snapshot, &name(&text)));
+            dear += u32::from(cost == "$argon2id$v=19$m=65536,t=3,p=4");
+        }
+        // A third of the users have it. The choice is by a fixed key, so this is the same each time.
+        assert!((150..250).contains(&dear), "{dear}");
+        assert_eq!(decoy_cost(&snapshot_of(&[]), &name("x")), PasswordHash::COST);
     }
 
     #[test]

@@ -95,10 +95,9 @@ impl Password {
         self.hash_at(PasswordHash::MEMORY_KIB, PasswordHash::PASSES, salt)
     }
 
-    /// A cheap hash, for a password that was drawn at random like a token: 96 bits cannot be guessed, however cheap a guess is.
-    /// Such a password is checked faster than others, which reveals that its user exists. So use it only for users whom
-    /// everybody knows.
-    pub fn hash_of_random(&self, salt: [u8; 16]) -> PasswordHash {
+    /// A hash at the least cost, as earlier versions stored a generated password, and for tests.
+    #[doc(hidden)]
+    pub fn cheap_hash(&self, salt: [u8; 16]) -> PasswordHash {
         self.hash_at(Params::MIN_M_COST, Params::MIN_T_COST, salt)
     }
 
@@ -125,12 +124,36 @@ impl PasswordHash {
     /// Most lanes.
     pub const LANES_MAX: u32 = 64;
 
-    /// A hash that matches no password, at the cost of a new one: checked if the user does not exist, so that the response time
-    /// does not reveal that.
+    /// The cost of a new hash, as [`PasswordHash::cost`] says it.
+    pub(crate) const COST: &str = "$argon2id$v=19$m=19456,t=2,p=1";
+
+    /// A hash that matches no password, at the cost of a new one.
     pub fn dummy() -> PasswordHash {
-        const NOBODYS: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5bm9ibw\
-                               $AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
-        PasswordHash(NOBODYS.into())
+        PasswordHash::dummy_at(PasswordHash::COST)
+    }
+
+    /// A hash that matches no password, at this cost: checked if the user does not exist, so that the response time does not
+    /// reveal that.
+    pub(crate) fn dummy_at(cost: &str) -> PasswordHash {
+        const NOBODYS: &str = "$bm9ib2R5bm9ib2R5bm9ibw$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        PasswordHash(format!("{cost}{NOBODYS}").into())
+    }
+
+    /// What a check costs: algorithm and parameters. A check of a cheaper hash than a new one is made to cost as much.
+    pub(crate) fn cost(&self) -> &str {
+        if self.is_cheap() { PasswordHash::COST } else { self.own_cost() }
+    }
+
+    fn own_cost(&self) -> &str {
+        self.0.rsplitn(3, '$').nth(2).unwrap_or_default()
+    }
+
+    /// Whether it costs less than a new one.
+    fn is_cheap(&self) -> bool {
+        let hash = phc::PasswordHash::new(&self.0).ok();
+        let params = hash.and_then(|hash| Params::try_from(&hash).ok());
+        let cost = params.map_or(0, |it| u64::from(it.m_cost()) * u64::from(it.t_cost()));
+        cost < u64::from(PasswordHash::MEMORY_KIB) * u64::from(PasswordHash::PASSES)
     }
 
     /// The PHC string.
@@ -138,9 +161,16 @@ impl PasswordHash {
         &self.0
     }
 
-    /// Whether `password` is the one that was hashed; takes the same time for every wrong one. Slow: see
-    /// the module.
+    /// Whether `password` is the one that was hashed; takes the same time for every wrong one, and never less than for a new
+    /// hash: the time must not tell that a password is one of the cheap kind. Slow: see the module.
     pub fn verify(&self, password: &Password) -> bool {
+        if self.is_cheap() {
+            std::hint::black_box(PasswordHash::dummy().matches(password));
+        }
+        self.matches(password)
+    }
+
+    fn matches(&self, password: &Password) -> bool {
         phc::PasswordHash::new(&self.0).is_ok_and(|hash| {
             Argon2::default().verify_password(password.0.as_bytes(), &hash).is_ok()
         })
@@ -178,8 +208,7 @@ impl fmt::Debug for Password {
 
 impl fmt::Debug for PasswordHash {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cost = self.0.rsplitn(3, '$').nth(2).unwrap_or_default();
-        write!(formatter, "PasswordHash({cost}$…)")
+        write!(formatter, "PasswordHash({}$…)", self.own_cost())
     }
 }
 
@@ -231,14 +260,20 @@ mod tests {
         }
     }
 
+    /// Earlier versions stored generated passwords so.
     #[test]
-    fn a_random_password_costs_little() {
+    fn a_cheap_hash_is_checked_at_the_cost_of_others() {
         let password = Password::new("3q2-7w4WzN0aXk1b").expect("a password");
-        let hash = password.hash_of_random([7; 16]);
+        let hash = password.cheap_hash([7; 16]);
         assert!(hash.as_str().starts_with("$argon2id$v=19$m=8,t=1,p=1$"), "{hash:?}");
         assert_eq!(hash.as_str().parse(), Ok(hash.clone()));
         assert!(hash.verify(&password));
         assert!(!hash.verify(&Password::attempt("3q2-7w4WzN0aXk1c")));
+        assert_eq!(hash.cost(), password.hash([7; 16]).cost());
+        let older: PasswordHash = OLDER.parse().expect("a hash");
+        assert_eq!(older.cost(), hash.cost());
+        let devpis: PasswordHash = DEVPIS.parse().expect("a hash");
+        assert_eq!(devpis.cost(), "$argon2id$v=19$m=65536,t=3,p=4");
     }
 
     #[test]

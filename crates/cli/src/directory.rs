@@ -119,7 +119,8 @@ impl Directory {
             }
             _ => None,
         };
-        let index = purpose.has_index().then(pypi::Snapshot::default);
+        let empty = || pypi::Snapshot::of_server(config.python.devpi_defaults);
+        let index = purpose.has_index().then(empty);
         let nothing = Seen { serial: Serial::ZERO, accounts: Snapshot::new(), index };
         let mut directory = Directory { follower: Follower::new(records, nothing), blobs };
         directory.refresh().await?;
@@ -184,11 +185,7 @@ impl Directory {
             let changes = security::changes(accounts, index.as_ref(), &batch);
             let changes = changes.by_command();
             let committed = self.follower.records().commit(batch).await;
-            match &committed {
-                Ok(serial) => changes.committed(*serial),
-                Err(CommitError::OutcomeUnknown(_)) => drop(changes),
-                Err(_) => changes.refused(),
-            }
+            changes.settle(&committed);
             let is_done = match committed {
                 Ok(_) => true,
                 Err(CommitError::Mismatch(_)) => false,

@@ -53,7 +53,7 @@ async fn init(config: &Config, password: &RootPassword) -> Result<String, Exit> 
         }
         (None, None) => Ok(already(&place)),
         (None, Some(chosen)) => {
-            let stored = setup::load(&store.records).await.map_err(failure)?;
+            let stored = setup::load(config, &store.records).await.map_err(failure)?;
             let accounts = &stored.state().accounts;
             let hash = accounts.user(&UserName::root()).and_then(|root| root.password_hash.clone());
             let is_same =

@@ -57,15 +57,15 @@ impl Writer {
         if is_dry_run {
             // A dry run creates nothing, and nothing could be written.
             if is_missing(config) {
-                return Ok(Writer { store: None, state: State::Trial(Stored::default()) });
+                return Ok(Writer { store: None, state: State::Trial(Stored::of_server(config)) });
             }
             let store = maintenance::open_existing(config).await?;
-            let stored = setup::load(&store.records).await?.into_state();
+            let stored = setup::load(config, &store.records).await?.into_state();
             return Ok(Writer { store: Some(store), state: State::Trial(stored) });
         }
         setup::create_data_dir(&config.data_dir)?;
         let store = setup::open(config).await?;
-        let follower = setup::load(&store.records).await?;
+        let follower = setup::load(config, &store.records).await?;
         Ok(Writer { store: Some(store), state: State::Real(follower) })
     }
 
@@ -154,18 +154,12 @@ impl Writer {
         let before = follower.state();
         let changes = security::changes(&before.accounts, Some(&before.index), &batch);
         let changes = changes.by_command();
-        let is_done = match follower.records().commit(batch).await {
-            Ok(serial) => {
-                changes.committed(serial);
-                true
-            }
-            Err(CommitError::Mismatch(_)) => {
-                changes.refused();
-                false
-            }
-            Err(error) => {
-                return Err(error).context(STOPPED);
-            }
+        let outcome = follower.records().commit(batch).await;
+        changes.settle(&outcome);
+        let is_done = match outcome {
+            Ok(_) => true,
+            Err(CommitError::Mismatch(_)) => false,
+            Err(error) => return Err(error).context(STOPPED),
         };
         self.refresh().await?;
         Ok(is_done)

@@ -105,10 +105,16 @@ impl Snapshot {
         Snapshot::default()
     }
 
-    /// An empty snapshot for a server on which strangers may add test results unless a stage says otherwise, as on
-    /// devpi; by default only users may.
-    pub fn with_strangers_adding_test_results() -> Snapshot {
-        Snapshot { strangers_add_test_results: true, ..Snapshot::default() }
+    /// An empty snapshot for a server on which strangers may add test results unless a stage says otherwise, as on devpi, or
+    /// only users may.
+    pub fn of_server(strangers_add_test_results: bool) -> Snapshot {
+        Snapshot { strangers_add_test_results, ..Snapshot::default() }
+    }
+
+    /// An empty snapshot with the same defaults.
+    #[must_use]
+    pub fn without_stages(&self) -> Snapshot {
+        Snapshot::of_server(self.strangers_add_test_results)
     }
 
     /// A snapshot without stages whose policies will ask these records of malware and vulnerabilities.

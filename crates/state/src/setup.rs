@@ -116,14 +116,13 @@ pub async fn initialize(
     if stored.accounts.user(&account::UserName::root()).is_some() {
         return Ok(None);
     }
-    let is_random = password.is_none();
     let password = match password {
         Some(password) => password,
         None => secrets::random_password()?,
     };
     let salt = secrets::random()?;
     let make = || {
-        let hash = if is_random { password.hash_of_random(salt) } else { password.hash(salt) };
+        let hash = password.hash(salt);
         change::create_first_administrator(&stored.accounts, hash, Timestamp::now())
     };
     let batch = tokio::task::block_in_place(make)?;
@@ -147,8 +146,8 @@ async fn foundations(records: &Records) -> anyhow::Result<Stored> {
 ///
 /// # Errors
 /// Those of reading it.
-pub async fn load(records: &Records) -> anyhow::Result<Follower<Stored>> {
-    let mut follower = Follower::new(records.clone(), Stored::default());
+pub async fn load(config: &Config, records: &Records) -> anyhow::Result<Follower<Stored>> {
+    let mut follower = Follower::new(records.clone(), Stored::of_server(config));
     stored::log(&follower.catch_up().await?.troubles);
     Ok(follower)
 }
@@ -157,16 +156,11 @@ pub async fn load(records: &Records) -> anyhow::Result<Follower<Stored>> {
 async fn commit_unless_there(records: &Records, batch: Batch) -> anyhow::Result<bool> {
     // None of these records existed before.
     let changes = security::changes(&account::Snapshot::new(), None, &batch).by_command();
-    match records.commit(batch).await {
-        Ok(serial) => {
-            changes.committed(serial);
-            Ok(true)
-        }
-        Err(CommitError::Mismatch(_)) => {
-            changes.refused();
-            Ok(false)
-        }
-        // Logged as one whose outcome is unknown.
+    let outcome = records.commit(batch).await;
+    changes.settle(&outcome);
+    match outcome {
+        Ok(_) => Ok(true),
+        Err(CommitError::Mismatch(_)) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

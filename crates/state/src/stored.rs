@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use account::{Principal, Refusal};
+use config::Config;
 use http::HeaderValue;
 use jiff::Timestamp;
 use prometheus::{Histogram, IntCounter};
@@ -74,6 +75,12 @@ pub fn log(troubles: &[UnreadableRecord]) {
 }
 
 impl Stored {
+    /// The empty state of a server with this configuration.
+    pub fn of_server(config: &Config) -> Stored {
+        let index = pypi::Snapshot::of_server(config.python.devpi_defaults);
+        Stored { index, ..Stored::default() }
+    }
+
     /// The records of every surface, as they are in memory, without those that were deleted or could not be read.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         self.accounts.records().chain(self.articles.records()).chain(self.index.records())
@@ -308,18 +315,8 @@ impl LiveStore {
         let started_at = Instant::now();
         let outcome = self.records.commit(batch).await;
         self.commits.count(&outcome, started_at);
-        let serial = match outcome {
-            Ok(serial) => {
-                changes.committed(serial);
-                serial
-            }
-            // Logged as one whose outcome is unknown.
-            Err(error @ CommitError::OutcomeUnknown(_)) => return Err(error.into()),
-            Err(error) => {
-                changes.refused();
-                return Err(error.into());
-            }
-        };
+        changes.settle(&outcome);
+        let serial = outcome?;
         if self.wait_for(serial, VISIBLE_TIMEOUT).await {
             Ok(serial)
         } else {

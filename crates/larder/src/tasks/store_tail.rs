@@ -26,10 +26,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// Runs until `shutdown`.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let live_store = &app.live_store;
-    let mut first = Stored::default();
-    if app.config.python.devpi_defaults {
-        first.index = pypi::Snapshot::with_strangers_adding_test_results();
-    }
+    let mut first = Stored::of_server(&app.config);
     first.index = first.index.with_advisories(app.advisories.live.clone());
     let first = Following::new(first, app.config.changes.history_max);
     let mut follower = Follower::new(app.store.records.clone(), first);

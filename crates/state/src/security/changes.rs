@@ -9,6 +9,7 @@ use std::fmt::Display;
 use account::{GroupName, Snapshot, User};
 use pypi::StageConfig;
 use record::{Batch, Record, Serial, Write};
+use store::CommitError;
 
 use super::{Actor, TARGET};
 
@@ -134,9 +135,9 @@ fn list(groups: &BTreeSet<GroupName>) -> String {
 }
 
 fn of_stage(index: Option<&pypi::Snapshot>, stage: &str, write: &Write) -> Vec<Change> {
-    // If the old rights are not known, the new ones are shown in full.
-    let none = pypi::Snapshot::new();
-    let before = index.unwrap_or(&none).stage(stage).map(|it| it.config().clone());
+    // If the old rights are not known, the new ones are shown in full. What a stage does not set, the server's defaults say.
+    let none = index.map_or_else(pypi::Snapshot::new, pypi::Snapshot::without_stages);
+    let before = index.and_then(|index| index.stage(stage)).map(|it| it.config().clone());
     let after = none.apply(&[record(write)]).snapshot;
     let after = after.stage(stage).map(|it| it.config().clone());
     match (before, after) {
@@ -196,14 +197,13 @@ impl Changes {
         self
     }
 
-    /// Logs the changes as committed.
-    pub fn committed(mut self, serial: Serial) {
-        self.log("committed", Some(serial));
-    }
-
-    /// Drops the changes, since nothing was written.
-    pub fn refused(mut self) {
-        self.changes.clear();
+    /// Logs the changes if their commit may have written them.
+    pub fn settle(mut self, outcome: &Result<Serial, CommitError>) {
+        match outcome {
+            Ok(serial) => self.log("committed", Some(*serial)),
+            Err(CommitError::OutcomeUnknown(_)) => self.log("unknown", None),
+            Err(_) => self.changes.clear(),
+        }
     }
 
     fn log(&mut self, outcome: &'static str, serial: Option<Serial>) {
@@ -258,7 +258,7 @@ mod tests {
         let (mut accounts, mut told) = (Snapshot::new(), Vec::new());
         let now = Timestamp::UNIX_EPOCH;
         let name: account::UserName = "alice".parse().expect("a name");
-        let hash = |text| Password::new(text).expect("a password").hash_of_random([1; 16]);
+        let hash = |text| Password::new(text).expect("a password").cheap_hash([1; 16]);
         let mut step = |accounts: &mut Snapshot, batch: Option<Batch>| {
             let batch = batch.expect("a change");
             told.extend(found(accounts, &batch));
@@ -326,10 +326,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn rights_of_an_index_are_logged() {
+    /// The events of a new index and of changes to it.
+    fn told_of_rights(mut index: pypi::Snapshot) -> Vec<String> {
         let accounts = Snapshot::new();
-        let mut index = pypi::Snapshot::new();
         let stage: pypi::StageName = "alice/dev".parse().expect("a name");
         let edit = |json| pypi::ConfigEdit::parse(&json).expect("an edit");
         let mut told = Vec::new();
@@ -354,16 +353,29 @@ mod tests {
         }
         let batch = made::delete(&index, &stage, true).expect("a deletion");
         step(&mut index, batch);
-        assert_eq!(
-            told,
-            [
-                "index_created alice/dev acl_read: :ANONYMOUS:; acl_upload: alice; \
-                 acl_toxresult_upload: :AUTHENTICATED:; volatile: true",
-                "index_rights_changed alice/dev acl_upload: alice -> acl_upload: alice,bob",
-                "index_rights_changed alice/dev acl_read: :ANONYMOUS: -> acl_read: :AUTHENTICATED:",
-                "index_deleted alice/dev ",
-            ]
-        );
+        told
+    }
+
+    #[test]
+    fn rights_of_an_index_are_logged() {
+        for (index, testers) in [
+            (pypi::Snapshot::new(), ":AUTHENTICATED:"),
+            (pypi::Snapshot::of_server(true), ":ANONYMOUS:"),
+        ] {
+            assert_eq!(
+                told_of_rights(index),
+                [
+                    format!(
+                        "index_created alice/dev acl_read: :ANONYMOUS:; acl_upload: alice; \
+                         acl_toxresult_upload: {testers}; volatile: true"
+                    )
+                    .as_str(),
+                    "index_rights_changed alice/dev acl_upload: alice -> acl_upload: alice,bob",
+                    "index_rights_changed alice/dev acl_read: :ANONYMOUS: -> acl_read: :AUTHENTICATED:",
+                    "index_deleted alice/dev ",
+                ]
+            );
+        }
     }
 
     #[test]
