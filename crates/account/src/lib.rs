@@ -39,7 +39,7 @@ pub use edit::{EditError, EditRules, Field, ProfileEdit, UserEdit};
 pub use identify::{Identified, PasswordCheck, Refusal, identify, identify_session};
 pub use limits::{IndexPattern, IndexPatternError, Lack, Limits, Object, Portion};
 pub use login::{LOGIN_LIFETIME, LoginSecret, LoginText, LoginTokenError};
-pub use name::{GroupName, NameError, UserName, is_reserved};
+pub use name::{GroupName, NameError, RESERVED, UserName, is_reserved};
 pub use password::{Password, PasswordError, PasswordHash, PasswordHashError};
 pub use policy::{Forbidden, UserPolicy};
 pub use principal::{Identity, Means, Principal};

@@ -58,64 +58,61 @@ pub enum NameError {
     },
 }
 
-/// First segments of the paths of other surfaces. `/{user}/…` would be hidden behind them, so new users cannot get these names.
-/// ASCII case is ignored, because people would confuse the names.
-///
-/// The list has only what is served today and the few words of pages for people; no other word is reserved, because users who
-/// come from devpi bring their names with them.
-const RESERVED: [&str; 35] = [
+/// First segments of paths at which the server itself answers. `/{user}/…` would be hidden behind them, so new users cannot get
+/// these names. No other word is reserved, because users who come from devpi bring their names with them; a test compares the
+/// list with the server's table of endpoints.
+pub const RESERVED: [&str; 28] = [
     // the AUR's
+    "account",
     "api",
+    "atom",
     "aur",
+    "packages",
+    "pkgbase",
     "rpc",
     "rpc.php",
-    "account",
-    "atom",
-    "pkgbase",
-    "pkgbase.gz",
     "rss",
-    "users.gz",
     // articles and actions
     "actions",
     "article",
     "articles",
     // the server's own
-    "_",
     "changes",
     "changes.atom",
-    ".well-known",
-    "admin",
-    "assets",
     "docs",
     "favicon.ico",
     "healthz",
     "livez",
-    "login",
-    "logout",
     "metrics",
     "openapi.json",
     "ready",
     "readyz",
     "robots.txt",
     "search",
-    "static",
     "status",
     "version",
+    // what proxies and standards put there
+    ".well-known",
     // stands for "the password is a token" in credentials
     "__token__",
 ];
 
-/// Whether `/{name}` belongs to another surface, so that no new user may have this name.
+/// The names of the AUR's downloads, up to the first dot.
+const DUMPS: [&str; 5] =
+    ["packages", "packages-meta-v1", "packages-meta-ext-v1", "pkgbase", "users"];
+
+/// Whether the server itself answers at `/{name}`, so that no new user may have this name.
 ///
 /// A name that became reserved after its user was made stays valid: the user is still listed, can log in
 /// and be deleted.
 pub fn is_reserved(name: &UserName) -> bool {
-    let lower = name.as_str().to_ascii_lowercase();
+    let name = name.as_str();
     // The AUR's dumps: /packages.gz, /packages-meta-v1.json.gz, their .sha256 and whatever joins them.
-    let is_dump = lower == "packages"
-        || ["packages.", "packages-"].iter().any(|start| lower.starts_with(start))
-        || (lower.ends_with(".sha256") && lower.contains(".gz"));
-    is_dump || RESERVED.contains(&lower.as_str())
+    let is_dump = name.split_once('.').is_some_and(|(stem, end)| {
+        DUMPS.contains(&stem)
+            && [".gz", ".zst", ".sha256"].iter().any(|it| format!(".{end}").ends_with(it))
+    });
+    is_dump || RESERVED.contains(&name)
 }
 
 fn check(kind: &'static str, text: &str) -> Result<Arc<str>, NameError> {
@@ -355,12 +352,35 @@ mod tests {
 
     #[test]
     fn segments_of_other_surfaces_are_reserved() {
-        for name in
-            ["rpc", "RPC", "actions", "packages-meta-v1.json.gz", "packages", "status", "__token__"]
-        {
+        for name in [
+            "rpc",
+            "actions",
+            "packages-meta-v1.json.gz",
+            "packages-meta-ext-v1.delta.zst",
+            "users.gz.sha256",
+            "packages",
+            "status",
+            "__token__",
+        ] {
             assert!(is_reserved(&name.parse().expect("a name")), "{name}");
         }
-        for name in ["root", "pypi", "rpcs", "packager", "packages_team"] {
+        for name in [
+            "root",
+            "pypi",
+            "rpcs",
+            "packager",
+            "packages_team",
+            "packages-team",
+            "packages.team",
+            "RPC",
+            "users",
+            "admin",
+            "login",
+            "logout",
+            "static",
+            "assets",
+            "_",
+        ] {
             assert!(!is_reserved(&name.parse().expect("a name")), "{name}");
         }
     }

@@ -6,6 +6,7 @@
 mod accounts;
 mod dump;
 mod files;
+mod renaming;
 mod stages;
 
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ pub async fn import_devpi(
 ) -> anyhow::Result<(Report, Option<account::Password>)> {
     let dump = read_dump(&import.directory).await?;
     let mut writer = Writer::open(config, import.is_dry_run).await?;
-    let done = everything(config, import, &dump, &mut writer).await;
+    let done = everything(config, import, dump, &mut writer).await;
     writer.close().await;
     done
 }
@@ -48,10 +49,12 @@ pub async fn import_devpi(
 async fn everything(
     config: &Config,
     import: &DevpiImport,
-    dump: &Dump,
+    mut dump: Dump,
     writer: &mut Writer,
 ) -> anyhow::Result<(Report, Option<account::Password>)> {
     let mut report = Report { is_dry_run: import.is_dry_run, ..Report::default() };
+    renaming::rename(&mut dump, &writer.stored().accounts, &mut report);
+    let dump = &dump;
     let users = accounts::read(dump, config.python.devpi_defaults, &mut report).await?;
     let stages = stages::read(dump, &mut report);
     let before = report;

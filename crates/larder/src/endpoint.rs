@@ -480,6 +480,24 @@ mod tests {
         }
     }
 
+    /// A user's name is reserved if and only if the server answers there itself.
+    #[test]
+    fn first_segments_are_reserved_names() {
+        let main = Place::all().iter().filter(|place| place.tree == Tree::Main);
+        let firsts = main.filter_map(|place| match place.parts.first()? {
+            Part::Word(word) if !word.starts_with('+') => Some(*word),
+            _ => None,
+        });
+        let firsts: std::collections::BTreeSet<&str> = firsts.collect();
+        for first in &firsts {
+            assert!(account::is_reserved(&first.parse().expect("a name")), "{first}");
+        }
+        let of_others = [".well-known", "__token__"];
+        for name in account::RESERVED.iter().filter(|name| !of_others.contains(name)) {
+            assert!(firsts.contains(name), "{name} is reserved, but not answered");
+        }
+    }
+
     #[test]
     fn methods_as_allow_lists_them() {
         let check = |tree, path: &str, allow: &str| {

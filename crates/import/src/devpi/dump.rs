@@ -52,6 +52,10 @@ impl Members {
         self.0.get(key)
     }
 
+    pub(super) fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.0.get_mut(key)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Value)> {
         self.0.iter()
     }

@@ -317,11 +317,11 @@ fn what_cannot_be_as_it_was_is_told() {
         "note: index alice/dev: the base `gone/away` is not in the export, and was dropped",
         "note: index root/up: 0 releases and 6 files of the mirror were left out, as asked",
         "mirrors: 1; 0 projects, 0 releases and 6 files of them in the export, left out",
-        "failure: user rpc: username 'rpc' is reserved",
+        "note: user rpc: is called `rpc-user` from now on, with its indexes",
         "failure: index carol/odd: unknown index type 'foo-dev'",
         "failure: index carol/odd: its 1 files were not imported, since the index was not",
         "made the user `root` with the password in `",
-        "users: 4 imported, 0 there already, 1 not imported",
+        "users: 5 imported, 0 there already, 0 not imported",
         "indexes: 3 imported, 0 there already, 1 not imported",
     ] {
         assert!(said.contains(part), "{part}: {said}");
@@ -331,6 +331,38 @@ fn what_cannot_be_as_it_was_is_told() {
     let users = users.as_array().expect("a list");
     let alice = users.iter().find(|user| user["name"] == "alice").expect("alice");
     assert_eq!(alice["has_password"], false);
+}
+
+/// The whole export, of users whose names are paths of the server.
+#[test]
+fn users_without_a_place_come_under_another_name() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let export = exported(directory.path());
+    let place = Place(directory.path());
+    let path = export.join("dataindex.json");
+    let text = fs::read_to_string(&path).expect("an index");
+    // Paths of files stay.
+    let text = text.replace("\"alice\"", "\"docs\"").replace("\"alice/dev\"", "\"docs/dev\"");
+    let mut index: Value = serde_json::from_str(&text).expect("JSON");
+    index["users"]["docs-user"] = json!({"username": "docs-user"});
+    fs::write(&path, index.to_string()).expect("an index");
+    for (users, files) in [("users 4/0/0", "files 5/0/0"), ("users 0/4/0", "files 0/5/0")] {
+        let report = place.json("import-devpi export --json");
+        let told = tallies(&report);
+        assert!(told.contains(users) && told.contains(files), "{told}: {report}");
+        let notes = report["notes"].to_string();
+        assert!(notes.contains("is called `docs-user2` from now on"), "{notes}");
+    }
+    let server = serve(directory);
+    let dev = get(&server.client, "/docs-user2/dev");
+    let acl = &dev["result"]["acl_upload"];
+    assert!(
+        acl.to_string().contains("docs-user2") && !acl.to_string().contains("\"docs\""),
+        "{dev}"
+    );
+    assert!(!dev["result"]["projects"].as_array().expect("a list").is_empty(), "{dev}");
+    let prod = get(&server.client, "/bob/prod");
+    assert!(!prod.to_string().contains("docs/dev"), "{prod}");
 }
 
 #[test]
