@@ -389,7 +389,8 @@ impl Log {
             let path = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let first = name.strip_suffix(".jsonl").and_then(|first| first.parse().ok());
-            segments.extend(first.map(|first| (first, path.clone())));
+            // To open a pipe would take until somebody writes into it.
+            segments.extend(first.filter(|_| path.is_file()).map(|first| (first, path.clone())));
         }
         segments.sort_unstable();
         Ok(segments)

@@ -38,6 +38,7 @@ use crate::published::article_texts::ArticleTexts;
 use crate::published::aur_published::AurPublished;
 use crate::published::required_by::LiveRequiredBy;
 use crate::rate_limit::RateLimiter;
+use crate::side_files::SideFiles;
 use crate::token_uses::TokenUses;
 
 /// Requests that wait for files which are being made for downloads.
@@ -147,6 +148,8 @@ pub struct App {
     pub lacks_aur_source: bool,
     /// Why the last look at the source failed, if it did.
     pub aur_trouble: Mutex<Option<String>>,
+    /// Files beside the record that were of no use.
+    pub(crate) side_files: SideFiles,
     /// Wishes for the refresh task.
     pub refresh: mpsc::Sender<RefreshRequest>,
     is_stopping: AtomicBool,
@@ -263,6 +266,7 @@ impl App {
             shrink_percent_max: AtomicU8::new(aur.shrink_percent_max),
             lacks_aur_source: false,
             aur_trouble: Mutex::new(None),
+            side_files: SideFiles::default(),
             refresh,
             is_stopping: AtomicBool::new(false),
             failure: tokio::sync::watch::Sender::new(None),

@@ -14,7 +14,7 @@ pub(crate) mod webhooks;
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use config::Config;
 use record::Serial;
@@ -62,8 +62,10 @@ pub(crate) struct Changes {
     pub(crate) aur: watch::Sender<Option<Arc<AurPublished>>>,
     /// The last of these snapshots that is in the history.
     pub(crate) aur_noted: watch::Sender<Weak<AurPublished>>,
-    /// What is known of the AUR's packages, once it is open.
-    pub(crate) aur_records: OnceLock<Records>,
+    /// What is known of the AUR's packages, while it is open.
+    pub(crate) aur_records: watch::Sender<Option<Records>>,
+    /// Why the history of the AUR's packages is not written now.
+    pub(crate) aur_failing: watch::Sender<Option<String>>,
     /// Ends every subscription.
     pub(crate) closing: CancellationToken,
 }
@@ -81,7 +83,8 @@ impl Changes {
             ),
             aur: watch::Sender::new(None),
             aur_noted: watch::Sender::new(Weak::new()),
-            aur_records: OnceLock::new(),
+            aur_records: watch::Sender::new(None),
+            aur_failing: watch::Sender::new(None),
             closing: CancellationToken::new(),
         }
     }

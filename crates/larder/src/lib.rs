@@ -16,6 +16,7 @@ mod prefetches;
 mod published;
 mod rate_limit;
 mod rescue;
+mod side_files;
 pub mod tasks;
 mod text;
 mod token_uses;
@@ -35,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::live_settings::LiveSetting;
+use crate::side_files::SideFiles;
 
 /// A server that is bound and about to serve.
 pub struct Running {
@@ -64,6 +66,8 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
         tracing::warn!(%error, "the limit on open files cannot be raised");
     }
     setup::create_data_dir(&config.data_dir)?;
+    let looked_at = config.clone();
+    let flaws = tokio::task::spawn_blocking(move || side_files::look(&looked_at)).await?;
     let kept = KeptDump::open(&config.data_dir)?;
     let lock = kept.lock().clone();
     let lacks_aur_source = config.aur.enabled
@@ -94,6 +98,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     let store = setup::open_initialized(&config).await?;
     let (mut app, requests) = App::new(config, store)?;
     app.lacks_aur_source = lacks_aur_source;
+    app.side_files = SideFiles::new(flaws);
     app.metrics.aur_enabled.set(app.config.aur.enabled.into());
     security::configured(&app.config);
     let app = Arc::new(app);

@@ -166,6 +166,10 @@ impl Disk {
             for entry in fs::read_dir(part.path()).into_iter().flatten().flatten() {
                 let key = entry.file_name().to_str().and_then(|name| name.parse::<Digest>().ok());
                 let (Some(key), Ok(data)) = (key, entry.metadata()) else { continue };
+                // Whatever else has such a name is replaced when the entry is written.
+                if !data.is_file() {
+                    continue;
+                }
                 found.push((data.modified().unwrap_or(SystemTime::UNIX_EPOCH), key, data.len()));
             }
         }

@@ -16,11 +16,14 @@ mod record;
 use std::path::Path;
 use std::sync::Arc;
 
-use ::record::{Batch, ChangeKind, Expected, Key, Record, Serial, read_body, write_body};
+use ::record::{
+    Batch, ChangeKind, Expected, Key, Record, Serial, UnreadableReason, read_body, write_body,
+};
 use anyhow::Context;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use store::{DatabaseLocation, Records, RecordsOptions};
+use store::records::OpenError;
+use store::{CommitError, DatabaseLocation, ReadError, Records, RecordsOptions};
 
 pub(crate) use package::PackageHistory;
 
@@ -30,6 +33,9 @@ use crate::published::aur_published::AurPublished;
 
 /// The name of the database in the data directory.
 pub(crate) const FILE_NAME: &str = "aur-history.db";
+
+/// The files of the database.
+pub(crate) const FILE_NAMES: [&str; 3] = [FILE_NAME, "aur-history.db-wal", "aur-history.db-shm"];
 
 /// Packages that are written in one commit.
 const PACKAGES_AT_ONCE: usize = 1_000;
@@ -54,12 +60,24 @@ impl AurHistory {
         let options =
             RecordsOptions { readers_max: 2, poll_interval: None, ..RecordsOptions::default() };
         let records = Records::open(&location, options).await?;
+        match AurHistory::state(&records).await {
+            Ok(state) => {
+                let state = state.map_or_else(StoredState::begin, Ok)?;
+                Ok(AurHistory { records, changes_max, state, taken: None })
+            }
+            Err(error) => {
+                records.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The stored state; `None` before the first snapshot was noted.
+    async fn state(records: &Records) -> anyhow::Result<Option<StoredState>> {
         let found = records.record(&key(STATE_KEY)?).await?;
-        let state = match found.and_then(|record| record.body) {
-            Some(body) => read_body(&body, record::FORM).context("the state of the history")?,
-            None => StoredState::begin()?,
-        };
-        Ok(AurHistory { records, changes_max, state, taken: None })
+        let read =
+            |body: bytes::Bytes| read_body(&body, record::FORM).context("the state of the history");
+        found.and_then(|record| record.body).map(read).transpose()
     }
 
     /// Its records, to ask about a package.
@@ -96,10 +114,8 @@ impl AurHistory {
         feed: &Feed,
     ) -> anyhow::Result<Vec<aur::Difference>> {
         // A failed attempt may have committed more than this state says.
-        if let Some(record) = self.records.record(&key(STATE_KEY)?).await?
-            && let Some(body) = record.body
-        {
-            self.state = read_body(&body, record::FORM).context("the state of the history")?;
+        if let Some(state) = AurHistory::state(&self.records).await? {
+            self.state = state;
         }
         let mut known = std::collections::HashSet::new();
         let mut changes: Vec<StoredChange> = Vec::new();
@@ -204,6 +220,20 @@ impl AurHistory {
         self.state = state;
         Ok(drafts)
     }
+}
+
+/// Whether the error says that the files are of no use, so that the history can only begin anew. A disk that is full or read-only
+/// is no such reason, nor is a file of a later version.
+pub(crate) fn is_damage(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let opening = cause.downcast_ref::<OpenError>();
+        let reading = cause.downcast_ref::<ReadError>();
+        let writing = cause.downcast_ref::<CommitError>();
+        opening.is_some_and(OpenError::is_damage)
+            || matches!(reading, Some(ReadError::Damaged { .. } | ReadError::Rewound(_)))
+            || matches!(writing, Some(CommitError::Rewound(_)))
+            || cause.is::<UnreadableReason>()
+    })
 }
 
 /// Since when anything is known.

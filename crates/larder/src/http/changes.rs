@@ -49,7 +49,6 @@ const EVENTS: &str = "text/event-stream";
 
 /// `GET /changes`.
 pub(super) async fn list_changes(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
-    auth::refuse_foreign_pages(app, head)?;
     let [surface, since, limit] = parameters(head.uri.query(), ["surface", "since", "limit"])?;
     let wants_stream = wants_stream(&head.headers);
     let Some(surface) = surface else {
@@ -98,7 +97,6 @@ pub(super) async fn show_changes_as_atom(
     app: &Arc<App>,
     head: &Parts,
 ) -> Result<Response, HttpError> {
-    auth::refuse_foreign_pages(app, head)?;
     let [surface] = parameters(head.uri.query(), ["surface"])?;
     // Without a surface in the request, the first that is served.
     let first = || Followed::ALL.into_iter().find(|surface| is_served(app, *surface));
@@ -180,8 +178,20 @@ async fn loaded(app: &App, surface: Followed) -> &Feed {
             feed.reached(serial).await;
         }
     };
-    // If this times out, the caller's look at the feed tells.
-    let _ = tokio::time::timeout(app.config.store.wait_for_serial, waiting).await;
+    let mut failing = app.changes.aur_failing.subscribe();
+    let failing = async {
+        match surface {
+            Followed::Aur => drop(failing.wait_for(Option::is_some).await),
+            Followed::Python | Followed::Articles => std::future::pending().await,
+        }
+    };
+    // If this fails or takes too long, the caller's look at the feed tells.
+    tokio::select! {
+        biased;
+        () = waiting => {}
+        () = failing => {}
+        () = tokio::time::sleep(app.config.store.wait_for_serial) => {}
+    }
     feed
 }
 

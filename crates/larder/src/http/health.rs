@@ -53,6 +53,13 @@ pub(super) async fn check_ready(app: &App, head: &Parts) -> Response {
                 false => "[+] aur: switched off\n",
             });
         }
+        if let Some(trouble) = &*app.changes.aur_failing.borrow() {
+            let _ =
+                writeln!(body, "[!] aur: the history of packages is not written now: {trouble}");
+        }
+        for flaw in app.side_files.flaws() {
+            let _ = writeln!(body, "[!] {}: {}", flaw.what, flaw.text);
+        }
         if let Some((digest, verdict)) = app.store.blobs.damaged().first() {
             let count = app.store.blobs.damaged().len();
             let flaw = match verdict {

@@ -11,26 +11,34 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::changes::Followed;
-use crate::changes::aur_history::AurHistory;
+use crate::changes::aur_history::{self, AurHistory};
 use crate::memory;
+use crate::side_files;
 
 /// The pause after a failure, unless another snapshot is published earlier.
 const RETRY: Duration = Duration::from_secs(30);
+
+/// The time in which dropped connections are closed.
+const CLOSED_WITHIN: Duration = Duration::from_millis(200);
 
 /// Runs until `shutdown`.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let mut published = app.changes.aur.subscribe();
     let mut history = None;
     let mut has_failed = false;
+    // Not twice without success between: that would not help.
+    let mut may_begin_anew = true;
     loop {
         let next = published.borrow_and_update().clone();
         if let Some(next) = next {
             // All packages are looked at, or those of a large segment that is let go of.
             let is_large = history.is_none() || next.snapshot.changed_count() == 0;
-            let noting = pin!(note(&app, &mut history, next));
-            let noted = match is_large {
-                true => shutdown.run_until_cancelled(noting).await,
-                false => shutdown.run_until_cancelled(super::unhurried(noting)).await,
+            let noted = {
+                let noting = pin!(note(&app, &mut history, next));
+                match is_large {
+                    true => shutdown.run_until_cancelled(noting).await,
+                    false => shutdown.run_until_cancelled(super::unhurried(noting)).await,
+                }
             };
             let Some(outcome) = noted else { break };
             if is_large {
@@ -38,13 +46,24 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
             }
             match outcome {
                 Ok(()) => {
+                    may_begin_anew = true;
                     if has_failed {
                         tracing::info!("the history of the AUR's packages is written again");
                     }
                     has_failed = false;
+                    app.changes.aur_failing.send_if_modified(|failing| failing.take().is_some());
+                }
+                Err(error) if may_begin_anew && aur_history::is_damage(&error) => {
+                    may_begin_anew = false;
+                    if let Some(history) = history.take() {
+                        history.records().close().await;
+                    }
+                    begin_anew(&app, &error).await;
+                    continue;
                 }
                 Err(error) => {
                     let error = format!("{error:#}");
+                    app.changes.aur_failing.send_replace(Some(error.clone()));
                     if !has_failed {
                         tracing::error!(
                             error,
@@ -72,6 +91,29 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     }
 }
 
+/// Sets the history's files aside because of this error. They are made anew as if they had been missing.
+async fn begin_anew(app: &App, error: &anyhow::Error) {
+    app.changes.aur_records.send_replace(None);
+    // A connection that was dropped is closed by a thread of its own. The last one to close removes the log at its path, which
+    // must not be that of the new file.
+    tokio::time::sleep(CLOSED_WITHIN).await;
+    let data_dir = app.config.data_dir.clone();
+    let moving = move || {
+        let paths = aur_history::FILE_NAMES.map(|name| data_dir.join(name));
+        // The log belongs to the file: with another file it would be damage.
+        let there = paths.iter().filter(|path| std::fs::symlink_metadata(path).is_ok());
+        there.map(|path| side_files::set_aside(path)).collect::<std::io::Result<Vec<_>>>()
+    };
+    let moved = tokio::task::spawn_blocking(moving).await;
+    let moved = moved.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+    let done = match moved {
+        Ok(_) => "it is set aside (`….set-aside`), and begins anew".to_owned(),
+        Err(error) => format!("it cannot be set aside: {error}"),
+    };
+    let text = format!("it is of no use ({error:#}): {done}");
+    app.side_files.note("the history of the AUR's packages", text);
+}
+
 async fn note(
     app: &App,
     history: &mut Option<AurHistory>,
@@ -82,8 +124,7 @@ async fn note(
         None => {
             let opening = AurHistory::open(&app.config.data_dir, app.config.changes.history_max);
             let open = history.insert(Box::pin(opening).await?);
-            // Only this task opens it, and only once.
-            let _ = app.changes.aur_records.set(open.records().clone());
+            app.changes.aur_records.send_replace(Some(open.records().clone()));
             open
         }
     };

@@ -59,6 +59,14 @@ pub enum OpenError {
         /// What is wrong, in the database's words if it said so.
         flaw: String,
     },
+    /// The file is no database, or a part of it is missing.
+    #[error("cannot open the records in `{location}`: {cause}")]
+    Unreadable {
+        /// The database, without its password.
+        location: String,
+        /// The error of the database.
+        cause: Cause,
+    },
     /// The database does not answer, or does not let us do what opening needs.
     #[error("cannot open the records in `{location}`: {cause}")]
     Unavailable {
@@ -67,6 +75,16 @@ pub enum OpenError {
         /// The error of the database, its driver or the operating system.
         cause: Cause,
     },
+}
+
+impl OpenError {
+    /// Whether the database's own content is the reason, and not what is around it.
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            OpenError::Foreign { .. } | OpenError::Damaged { .. } | OpenError::Unreadable { .. }
+        )
+    }
 }
 
 /// The store is not the one that this process has read. Its serials may mean other commits now, so a process must read
@@ -282,6 +300,9 @@ pub(super) fn open_error(location: &str, error: &sqlx::Error) -> OpenError {
         (_, Some(code)) => code.starts_with("42") && code != "42501",
         _ => false,
     };
+    if is_damage(error) {
+        return OpenError::Unreadable { location, cause: Cause::new(error) };
+    }
     match (is_damaged, error) {
         (true, sqlx::Error::RowNotFound) => {
             let flaw = "the row that is always in larder_layout, or in larder_store, is gone";

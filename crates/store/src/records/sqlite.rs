@@ -74,12 +74,13 @@ pub(super) async fn create(
             Err(error) if is_busy(&error) && Instant::now() < deadline => {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            outcome => break outcome.map_err(|error| unavailable(Cause::new(error)))?,
+            outcome => break outcome.map_err(|error| open_error(location, &error))?,
         }
     };
     let watch = Watch::new(path).map_err(|error| unavailable(Cause::new(error)))?;
     migrate(&mut connection, location).await?;
-    check_size(&mut connection, path).await.map_err(unavailable)?;
+    let sized = check_size(&mut connection, path).await;
+    sized.map_err(|cause| OpenError::Unreadable { location: location.to_owned(), cause })?;
     let begun = watch.begin(&mut connection).await;
     begun.map_err(|error| unavailable(Cause::new(error)))?;
     Ok(Writer { options, watch, connection: Some(connection) })

@@ -80,25 +80,25 @@ async fn answer(head: &Parts, body: &Value) -> Result<Response, HttpError> {
 }
 
 /// The history, as it can be asked now.
-struct History<'app> {
-    records: &'app Records,
+struct History {
+    records: Records,
     /// The packages that it has taken in.
     published: Arc<AurPublished>,
     began_at: Timestamp,
 }
 
-impl History<'_> {
+impl History {
     /// # Errors
     /// 503 while the history lacks packages that are served: it would report one that has just changed hands as safe.
-    async fn open(app: &App) -> Result<History<'_>, HttpError> {
+    async fn open(app: &App) -> Result<History, HttpError> {
         let published = noted(app).await.ok_or_else(|| {
             let detail = "the history has not taken in the packages that are served now";
             HttpError::unavailable(detail, 1)
         })?;
-        let Some(records) = app.changes.aur_records.get() else {
+        let Some(records) = app.changes.aur_records.borrow().clone() else {
             return Err(HttpError::unavailable("the history of packages is not loaded yet", 1));
         };
-        let began_at = aur_history::began_at(records).await.map_err(unreadable)?;
+        let began_at = aur_history::began_at(&records).await.map_err(unreadable)?;
         Ok(History { records, published, began_at })
     }
 
@@ -113,30 +113,30 @@ impl History<'_> {
             Some(facts) => facts.name.clone().into(),
             None => name.into(),
         };
-        let package = aur_history::package(self.records, &spelled, facts.as_ref()).await;
+        let package = aur_history::package(&self.records, &spelled, facts.as_ref()).await;
         Ok(package.map_err(unreadable)?.map(|package| (spelled, package)))
     }
 }
 
 /// The history of packages that are served.
-pub(in crate::http) struct Histories<'app>(History<'app>);
+pub(in crate::http) struct Histories(History);
 
-impl Histories<'_> {
+impl Histories {
     /// # Errors
     /// 503 while packages are served that the history has not taken in.
-    pub(in crate::http) async fn open(app: &App) -> Result<Histories<'_>, HttpError> {
+    pub(in crate::http) async fn open(app: &App) -> Result<Histories, HttpError> {
         History::open(app).await.map(Histories)
     }
 
     /// The history, if it already has these packages; a page does not wait for that.
-    pub(in crate::http) async fn now<'app>(
-        app: &'app App,
+    pub(in crate::http) async fn now(
+        app: &App,
         published: &Arc<AurPublished>,
-    ) -> Option<Histories<'app>> {
+    ) -> Option<Histories> {
         let last = app.changes.aur_noted.subscribe().borrow().clone();
-        let records =
-            app.changes.aur_records.get().filter(|_| last.as_ptr() == Arc::as_ptr(published))?;
-        let began_at = aur_history::began_at(records).await.map_err(unreadable).ok()?;
+        let records = app.changes.aur_records.borrow().clone();
+        let records = records.filter(|_| last.as_ptr() == Arc::as_ptr(published))?;
+        let began_at = aur_history::began_at(&records).await.map_err(unreadable).ok()?;
         Some(Histories(History { records, published: published.clone(), began_at }))
     }
 
@@ -173,7 +173,14 @@ async fn noted(app: &App) -> Option<Arc<AurPublished>> {
             noted.changed().await.ok()?;
         }
     };
-    tokio::time::timeout(app.config.store.wait_for_serial, catching_up).await.ok().flatten()
+    let mut failing = app.changes.aur_failing.subscribe();
+    tokio::select! {
+        biased;
+        found = catching_up => found,
+        // It may fail for long: nobody waits for it.
+        _ = failing.wait_for(Option::is_some) => None,
+        () = tokio::time::sleep(app.config.store.wait_for_serial) => None,
+    }
 }
 
 fn unreadable(error: anyhow::Error) -> HttpError {

@@ -1,5 +1,6 @@
 //! `/status`: what this server serves, how fresh it is and what is wrong, in words. It names nothing that is private.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use askama::Template;
@@ -112,6 +113,14 @@ pub(in crate::http) async fn show_status(app: &App, head: &Parts) -> Response {
             }
             false => Line::good("Disk", format!("{gib} MiB free")),
         });
+    }
+    if app.changes.aur_failing.borrow().is_some() {
+        let text = "cannot be written now; the log says why";
+        process.push(Line::bad("AUR history", text));
+    }
+    for what in app.side_files.flaws().into_iter().map(|flaw| flaw.what).collect::<BTreeSet<_>>() {
+        let text = format!("{what}: something was of no use; the log names it");
+        process.push(Line::bad("Set aside", text));
     }
     for obstacle in app.obstacles() {
         process.push(Line::bad("Not ready", obstacle));

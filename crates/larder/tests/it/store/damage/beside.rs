@@ -139,6 +139,80 @@ fn the_kept_dump_while_running() {
     }
 }
 
+/// The history of packages: what is of no use is set aside and begun anew, and people are told; nobody waits.
+#[test]
+fn the_history_of_packages() {
+    let directory = kept();
+    let arguments = ["--aur-source", "dump.json.gz"];
+    let history = "aur-history.db";
+    let asked = |process: &Process, what: &str| {
+        wait_until("the history", || process.client.get("/aur/history/shared-0001").status == 200);
+        assert_eq!(process.client.get("/changes?surface=aur").status, 200, "{what}");
+        let said = process.client.get("/readyz?verbose").text();
+        assert!(said.contains("[!] the history of the AUR's packages: "), "{what}: {said}");
+        assert!(said.contains("set-aside"), "{what}: {said}");
+        let page = process.client.get_with("/status", &[("Accept", "text/html")]).text();
+        assert!(
+            page.contains("the history of the AUR&#39;s packages: something was of no use"),
+            "{what}: {page}"
+        );
+    };
+    for (number, kind) in
+        ["garbage", "halved", "foreign", "state", "directory", "pipe", "loop"].iter().enumerate()
+    {
+        let data = format!("history{number}");
+        copy(&directory.path().join("data"), &directory.path().join(&data));
+        let path = directory.path().join(&data).join(history);
+        match *kind {
+            "garbage" => harm(&path, &path, Garbage),
+            "halved" => harm(&path, &path, Halved),
+            _ => fs::remove_file(&path).expect("it was there"),
+        }
+        let run = |command: &mut std::process::Command| {
+            assert!(command.status().expect("it runs").success(), "{kind}");
+        };
+        match *kind {
+            "foreign" => {
+                // Another program's database.
+                let source = directory.path().join("other.db");
+                let _ = fs::remove_file(&source);
+                let script = "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); \
+                              c.execute('create table x(y)'); c.commit()";
+                run(std::process::Command::new("python3").args(["-c", script]).arg(&source));
+                fs::copy(&source, &path).expect("a copy");
+            }
+            "state" => {
+                // The records are in order, and what they say is not.
+                let from = directory.path().join("data").join(history);
+                fs::copy(from, &path).expect("a copy");
+                let script = "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); \
+                              c.execute(\"update larder_records set body=x'7b7d' where key='state'\"); c.commit()";
+                run(std::process::Command::new("python3").args(["-c", script]).arg(&path));
+            }
+            "directory" => fs::create_dir(&path).expect("a directory"),
+            "pipe" => run(std::process::Command::new("mkfifo").arg(&path)),
+            "loop" => std::os::unix::fs::symlink(&path, &path).expect("a link"),
+            _ => {}
+        }
+        let process = serve(&directory, &data, &arguments);
+        asked(&process, kind);
+    }
+    // Under a running server.
+    copy(&directory.path().join("data"), &directory.path().join("running"));
+    let process = serve(&directory, "running", &arguments);
+    wait_until("the history", || process.client.get("/aur/history/shared-0001").status == 200);
+    let path = directory.path().join("running").join(history);
+    harm(&path, &path, Garbage);
+    fs::write(directory.path().join("dump.json.gz"), catalogue::generation(2, 20)).expect("a dump");
+    wait_until("the next dump", || {
+        process.client.get(SEARCH).json()["results"][0]["Version"] == "2-1"
+    });
+    wait_until("the history to begin anew", || {
+        process.client.get("/readyz?verbose").text().contains("set-aside")
+    });
+    asked(&process, "while running");
+}
+
 /// A configuration that cannot be read again changes nothing, and is named.
 #[test]
 fn the_configuration_while_running() {
