@@ -169,7 +169,7 @@ fn decoy_cost<'snapshot>(snapshot: &'snapshot Snapshot, name: &UserName) -> &'sn
     let drawn = mac.finalize().into_bytes();
     let drawn = u64::from(u32::from_be_bytes([drawn[0], drawn[1], drawn[2], drawn[3]]));
     // In proportion, so that few names change their cost when a user comes or goes.
-    let mut place = drawn * total >> 32;
+    let mut place = (drawn * total) >> 32;
     for (cost, count) in &counts {
         match place.checked_sub(*count) {
             Some(rest) => place = rest,

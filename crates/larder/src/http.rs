@@ -205,10 +205,15 @@ async fn answer_later(
     let is_head = head.method == Method::HEAD;
     let mut endpoint = Endpoint::FindNothingForAdmins;
     let answering = async {
-        match tree {
-            Tree::Admin => admin::answer(&app, &head, &mut endpoint).await,
-            _ => answer(&app, head, body, &mut endpoint).await,
+        if tree == Tree::Admin {
+            auth::refuse_foreign_pages(&app, &head, None)?;
+            return admin::answer(&app, &head, &mut endpoint).await;
         }
+        let place = place(&app, head.uri.path());
+        endpoint = place.map_or(Endpoint::FindNothing, Place::first);
+        let found = place.and_then(|place| place.endpoint(&head.method));
+        auth::refuse_foreign_pages(&app, &head, found)?;
+        answer(&app, place, head, body, &mut endpoint).await
     };
     let mut response = security::of_request(client, survived(answering)).await;
     if let Some(session) = session {
@@ -216,6 +221,7 @@ async fn answer_later(
     }
     lead_outside(response.headers_mut(), &root_path);
     Finish { endpoint, stopwatch, has_origin }.apply(&app, &mut response, || site);
+    respond::guard(response.headers_mut());
     let length = response.body().size_hint().exact();
     if let Some(length) = length.filter(|_| !response.headers().contains_key(CONTENT_LENGTH)) {
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
@@ -245,10 +251,11 @@ fn lead_outside(headers: &mut HeaderMap, root_path: &str) {
     }
 }
 
-/// Finds the endpoint of a request to the main listener, notes it in `endpoint`, and calls its handler. Each handler's future
-/// is boxed, so that requests to one handler do not take the memory of the largest.
+/// Finds the endpoint of a request to a `place` of the main listener, notes it in `endpoint`, and calls its handler. Each
+/// handler's future is boxed, so that requests to one handler do not take the memory of the largest.
 async fn answer(
     app: &Arc<App>,
+    place: Option<&'static Place>,
     head: Parts,
     body: Body,
     endpoint: &mut Endpoint,
@@ -258,7 +265,7 @@ async fn answer(
     if path == "*" {
         return about_server(&head.method);
     }
-    let Some(place) = place(app, path) else {
+    let Some(place) = place else {
         if let Some(found) = without_slash(app, path) {
             *endpoint = found.first();
             let path = path.trim_end_matches('/');
@@ -266,12 +273,8 @@ async fn answer(
         }
         return answer_elsewhere(app, head, body, endpoint).await;
     };
-    *endpoint = place.first();
-    match endpoint.surface() {
-        Surface::Aur if !app.config.aur.enabled => return Ok(aur::is_off(app, &head)),
-        // Pages of any origin may call these endpoints, as they change nothing.
-        Surface::Aur | Surface::Server => {}
-        _ => auth::refuse_foreign_pages(app, &head)?,
+    if endpoint.surface() == Surface::Aur && !app.config.aur.enabled {
+        return Ok(aur::is_off(app, &head));
     }
     if *endpoint == Endpoint::ReadArticle {
         return Box::pin(article::answer(app, head, body, endpoint)).await;
@@ -399,7 +402,6 @@ async fn answer_elsewhere(
     body: Body,
     endpoint: &mut Endpoint,
 ) -> Result<Response, HttpError> {
-    auth::refuse_foreign_pages(app, &head)?;
     if app.config.python.enabled {
         // Boxed, so that the futures of other requests stay small.
         return Ok(Box::pin(python::answer(app, head, body, endpoint)).await);

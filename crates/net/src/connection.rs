@@ -250,8 +250,8 @@ fn last_words(status: StatusCode, text: &str, is_head: bool) -> String {
     };
     let body = if is_head { "" } else { text };
     format!(
-        "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\n{retry}connection: close\r\n\
-         \r\n{body}",
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\nx-content-type-options: nosniff\r\n\
+         content-length: {}\r\n{retry}connection: close\r\n\r\n{body}",
         text.len()
     )
 }

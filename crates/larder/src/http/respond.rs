@@ -7,8 +7,8 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, VARY,
-    X_CONTENT_TYPE_OPTIONS,
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_MATCH,
+    IF_NONE_MATCH, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use net::FileRange;
@@ -112,6 +112,22 @@ fn respond_with(
         headers.insert(ETAG, etag);
     }
     response
+}
+
+/// The policy of HTML for installers, which browsers show, too: it has links and a form, and nothing that runs.
+pub(super) const LINKS_ALONE: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+);
+
+/// Keeps browsers from taking a body for something else than it is, and HTML that has no policy of its own from running
+/// anything. Answers from memory have these headers already.
+pub(super) fn guard(headers: &mut HeaderMap) {
+    let Some(content_type) = headers.get(CONTENT_TYPE) else { return };
+    let html = ["text/html", "application/vnd.pypi.simple.v1+html", "application/xhtml+xml"];
+    if html.iter().any(|html| content_type.as_bytes().starts_with(html.as_bytes())) {
+        headers.entry(CONTENT_SECURITY_POLICY).or_insert(LINKS_ALONE);
+    }
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
 /// A response with this range of a blob.

@@ -3,11 +3,13 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
+use larder::endpoint::{Place, Tree};
 use serde_json::{Value, json};
 
+use crate::catalogue;
 use crate::client::Response;
 use crate::process::Process;
-use crate::server::small;
+use crate::server::{ROOT, TestServer, small, with_key};
 use crate::wait_until;
 
 /// The answer to exactly these bytes.
@@ -171,4 +173,59 @@ fn pages_for_people_are_not_framed() {
             );
         }
     }
+}
+
+/// Whatever is asked, browsers are told not to guess what a body is, and HTML may not run anything that it brings.
+#[test]
+fn no_body_is_taken_for_something_else() {
+    let server = TestServer::serving_with(&catalogue::small(), with_key);
+    let client = &server.client;
+    let root = |method: &str, target: &str, body: &str| {
+        let answer = client.send(method, target, &[ROOT], body.as_bytes());
+        assert!(answer.status < 300, "{method} {target}: {}", answer.text());
+    };
+    root("PUT", "/team", r#"{"password": "x"}"#);
+    root("PUT", "/team/dev", r#"{"acl_upload": ["root"]}"#);
+    let (content_type, body) =
+        crate::python::Upload::of("p-1.0.zip", &crate::python::sdist("1")).form();
+    let uploaded =
+        client.send("POST", "/team/dev/", &[ROOT, ("Content-Type", &content_type)], &body);
+    assert_eq!(uploaded.status, 200, "{}", uploaded.text());
+    let mut targets: Vec<String> = Place::all()
+        .iter()
+        .filter(|place| place.tree != Tree::Admin)
+        .map(|place| place.path.replace("{**}", "a").replace("{*}", "a"))
+        .map(|path| {
+            let path = path.replace("{user}", "team").replace("{index}", "dev");
+            let path = path.replace("{project}", "p").replace("{version}", "1.0");
+            path.replace("{n}/…", "5/info").replace("{type}", "info").replace(['{', '}'], "")
+        })
+        .collect();
+    // A slash at the end may make a difference.
+    targets.extend(["/team/dev/+simple/".to_owned(), "/team/dev/+simple/p/".to_owned()]);
+    let mut html = 0;
+    for target in &targets {
+        for headers in [
+            &[("Accept", "*/*"), ("User-Agent", "pip/25.0")][..],
+            &[("Accept", "text/html"), ("User-Agent", "Mozilla/5.0")],
+            &[("Accept", "application/json")],
+            &[("Accept", "application/vnd.pypi.simple.v1+html")],
+            &[("Accept", "application/vnd.pypi.simple.v1+json"), ("X-Devpi-Absolute-URLs", "1")],
+            &[("Accept", "text/html"), ("X-Devpi-Absolute-URLs", "1")],
+        ] {
+            let answer = client.get_with(target, headers);
+            if answer.body.is_empty() {
+                continue;
+            }
+            assert_eq!(answer.header("x-content-type-options"), "nosniff", "{target} {headers:?}");
+            if answer.header("content-type").contains("html") {
+                let policy = answer.header("content-security-policy");
+                let is_closed =
+                    ["default-src 'none'", "sandbox"].iter().any(|it| policy.contains(it));
+                assert!(is_closed && !policy.contains("unsafe"), "{target} {headers:?}: {policy}");
+                html += 1;
+            }
+        }
+    }
+    assert!(html > 50, "{html}");
 }

@@ -205,6 +205,7 @@ async fn refusals_say_what_is_wrong() {
             assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request:?}: {answer}");
             let (head, body) = answer.split_once("\r\n\r\n").unwrap();
             assert!(head.contains("\r\ncontent-type: text/plain; charset=utf-8\r\n"), "{answer}");
+            assert!(head.contains("\r\nx-content-type-options: nosniff\r\n"), "{answer}");
             assert!(head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())), "{answer}");
             assert!(body.contains(text), "{request:?}: {body}");
         })

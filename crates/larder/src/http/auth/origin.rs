@@ -10,15 +10,26 @@ use http::uri::Authority;
 use http::{HeaderMap, Method};
 
 use crate::app::App;
+use crate::endpoint::Endpoint;
 use crate::http::error::HttpError;
 use crate::http::outside::outside_url;
 
 /// The relation of the page that caused a request to this server.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Refuses with 403 requests that a page of another origin makes a browser send, unless they change nothing.
-pub(in crate::http) fn refuse_foreign_pages(app: &App, request: &Parts) -> Result<(), HttpError> {
-    if !matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS) {
+/// The endpoints that change nothing whatever the method, so that pages of any origin may ask them.
+const ASKED_BY_ALL: [Endpoint; 3] =
+    [Endpoint::AnswerQuestion, Endpoint::QueryOsv, Endpoint::QueryOsvBatch];
+
+/// Refuses with 403 requests that a page of another origin makes a browser send, unless they change nothing. `endpoint`: what
+/// would answer, if that is known.
+pub(in crate::http) fn refuse_foreign_pages(
+    app: &App,
+    request: &Parts,
+    endpoint: Option<Endpoint>,
+) -> Result<(), HttpError> {
+    let is_safe = matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS);
+    if !is_safe && !endpoint.is_some_and(|it| ASKED_BY_ALL.contains(&it)) {
         let head = &request.headers;
         let text = |name: HeaderName| head.get(name).and_then(|value| value.to_str().ok());
         // HTTP/2 has the host in the URL.

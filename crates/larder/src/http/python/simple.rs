@@ -6,8 +6,8 @@ use ::reply::Encoding;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, IF_MATCH, USER_AGENT,
-    VARY,
+    ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    HeaderName, IF_MATCH, USER_AGENT, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -27,7 +27,7 @@ use crate::http::error::HttpError;
 use crate::http::negotiation::{
     accepted_encoding, has_any, has_known_tag, media_ranges, named_weight,
 };
-use crate::http::respond::{Conditions, respond_now};
+use crate::http::respond::{Conditions, LINKS_ALONE, respond_now};
 use crate::http::serial;
 
 /// With this header, whatever its value, links are absolute.
@@ -308,6 +308,12 @@ fn respond(request: &HeaderMap, page: &Page, wanted: &Wanted, encoding: Encoding
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         let mut response = Response::new(Body::from(page.body().form(encoding).clone()));
+        let headers = response.headers_mut();
+        headers.reserve(HEADERS_MAX);
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if wanted.form != PageForm::Json {
+            headers.insert(CONTENT_SECURITY_POLICY, LINKS_ALONE);
+        }
         if let Some(name) = encoding.header_value() {
             response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(name));
         }

@@ -1,5 +1,7 @@
 //! Requests that a page of another origin makes a browser send, with its remembered password: every surface refuses them.
 
+use larder::endpoint::{Place, Tree};
+
 use crate::catalogue;
 use crate::client::Client;
 use crate::server::{KEY, ROOT, TestServer, with_key};
@@ -75,4 +77,41 @@ fn nothing_is_written_for_pages_of_other_origins() {
     }
     let own = format!("http://{}", admin.address);
     check(admin, setting, &[("Origin", &own)]);
+}
+
+/// Every endpoint of the table, also those that somebody adds later.
+#[test]
+fn no_endpoint_is_open_to_pages_of_other_origins() {
+    /// What changes nothing, so that any page may ask it.
+    const OPEN: [&str; 4] = ["/rpc", "/api", "/+osv/v1/query", "/+osv/v1/querybatch"];
+    let server = TestServer::serving_with(&catalogue::small(), with_key);
+    let (client, admin) = (&server.client, &server.admin.expect("a listener"));
+    let foreign = [("Origin", "https://evil.example"), ("Sec-Fetch-Site", "cross-site")];
+    let mut unsafe_count = 0;
+    for place in Place::all() {
+        let client = if place.tree == Tree::Admin { admin } else { client };
+        let path = place.path.replace("{n}/…", "5/info").replace("{**}", "a").replace("{*}", "a");
+        let path = path.replace("{type}", "info").replace(['{', '}'], "");
+        let is_open = OPEN.iter().any(|open| match *open {
+            "/rpc" | "/api" => path.starts_with(open),
+            open => path == open,
+        });
+        // Methods that a place does not have are refused in the same way: what answers them is not known.
+        for method in ["POST", "PUT", "PATCH", "DELETE", "PUSH"] {
+            if is_open && !(method == "POST" && place.methods().contains(&method)) {
+                continue;
+            }
+            unsafe_count += 1;
+            for headers in [&foreign[..1], &foreign[1..], &foreign] {
+                let response = client.send(method, &path, headers, b"");
+                let text = response.text();
+                let is_refused = text.contains("a page of another origin may not write here");
+                assert_eq!(is_refused, !is_open, "{method} {path}: {text}");
+            }
+            // What sends neither header is no page.
+            let text = client.send(method, &path, &[], b"").text();
+            assert!(!text.contains("another origin"), "{method} {path}: {text}");
+        }
+    }
+    assert!(unsafe_count > 500, "{unsafe_count}");
 }

@@ -204,7 +204,9 @@ fn a_file_that_is_new_at_the_start_counts() {
 fn a_file_that_cannot_be_copied_is_not_served() {
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
     fs::create_dir_all(directory.path().join("data")).expect("a directory");
-    fs::write(directory.path().join("data/osv"), "in the way").expect("a file");
+    // A disk that is not there.
+    let link = std::os::unix::fs::symlink("nowhere", directory.path().join("data/osv"));
+    link.expect("a link");
     fs::write(path_in(&directory), bundle(&[record("MAL-1", "evil", &[])])).expect("a file");
     let server = start(directory, |_| ());
     assert!(verbose(&server).contains("it cannot be copied"), "{}", verbose(&server));

@@ -165,7 +165,10 @@ fn what_is_removed_is_gone_and_not_unknown() {
         "project 'p' version '3.0' deleted",
     );
     assert_eq!(index.anybody().get("/alice/dev/+simple/p/").status, 404);
-    check_message(&ask.send("DELETE", "/alice/dev/p", Value::Null), 404, "project not found");
+    let text =
+        "project not found: nothing is left of it but its name, which `release_name=1` releases";
+    check_message(&ask.send("DELETE", "/alice/dev/p", Value::Null), 404, text);
+    check_message(&ask.send("DELETE", "/alice/dev/q", Value::Null), 404, "project not found");
     index.upload("alice/dev", "p-1.0.zip", &content);
     check_message(
         &ask.send("DELETE", "/alice/dev/P", Value::Null),

@@ -145,6 +145,10 @@ fn the_history_of_packages() {
     let directory = kept();
     let arguments = ["--aur-source", "dump.json.gz"];
     let history = "aur-history.db";
+    let mut process = serve(&directory, "data", &arguments);
+    wait_until("the history", || process.client.get("/aur/history/shared-0001").status == 200);
+    process.signal("TERM");
+    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
     let asked = |process: &Process, what: &str| {
         wait_until("the history", || process.client.get("/aur/history/shared-0001").status == 200);
         assert_eq!(process.client.get("/changes?surface=aur").status, 200, "{what}");
