@@ -247,7 +247,7 @@ fn an_emptied_name_is_kept_until_it_is_released() {
     assert_eq!(kept(&world, "alice/dev"), (true, "foo".to_owned()));
     // A backup has it, too.
     let records: Vec<record::Record> = world.snapshot.records().collect();
-    let restored = Snapshot::new().apply(&records).snapshot;
+    let restored = crate::Snapshot::new().apply(&records).snapshot;
     assert!(restored.stage("alice/dev").expect("a stage").owns_name("foo"));
 
     let text =
