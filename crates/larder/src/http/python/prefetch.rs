@@ -18,7 +18,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
 use mirrors::Mirror;
 use mirrors::prefetch::{self, Index, Offered, Pieces};
-use pypi::lock::{Lock, Wanted};
+use pypi::lock::{Lock, LockBounds, LockShape, Wanted};
 use pypi::upstream::Place;
 use pypi::{ProjectName, Stage, StageName};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ use super::{files, write};
 use crate::app::App;
 use crate::endpoint::Endpoint;
 use crate::http::auth::Acting;
-use crate::http::body::parsed;
+use crate::http::body::{BodyError, parsed};
 use crate::http::error::HttpError;
 use crate::prefetches::{Busy, Prefetch, shortened};
 
@@ -42,12 +42,12 @@ const PURPOSE: &str = "fetching files ahead";
 /// Size of a lock; that of a project with a thousand dependencies has about 3 MB.
 pub(in crate::http) const LOCK_BYTES_MAX: usize = 4 << 20;
 
-/// Values of a lock, and the memory that each may take while it is read, in bytes.
+/// Values of a lock, and tables of one package in it.
 const VALUES_MAX: usize = 150_000;
-const VALUE_BYTES: usize = 120;
+const PACKAGE_TABLES_MAX: usize = 2_000;
 
 /// Releases, and files, that a lock may name.
-const RELEASES_MAX: usize = 5_000;
+const BOUNDS: LockBounds = LockBounds { releases_max: 5_000, files_max: FILES_MAX };
 const FILES_MAX: usize = 20_000;
 
 /// Releases that are fetched at the same time; the files of each come one after the other.
@@ -135,26 +135,28 @@ async fn received(ask: &Ask, principal: &Principal, body: Body) -> Result<Lock, 
     let Ok(text) = std::str::from_utf8(&received) else {
         return Err(unusable(&format!("this is no text in UTF-8: {expected}")));
     };
-    let values = Lock::values_max(text);
+    let shape = LockShape::of(text);
+    let (values, tables) = (shape.values, shape.package_tables);
     if values > VALUES_MAX {
         return Err(unusable(&format!("{values} values, and at most {VALUES_MAX} were expected")));
     }
-    let text = text.to_owned();
-    received.hold(2 * text.len() + values * VALUE_BYTES)?;
-    let (bytes, held) = received.into_parts();
-    drop(bytes);
-    // Its memory counts until it has been read, even if the client leaves.
-    let reading = move || (Lock::parse(&text), held);
-    let (lock, _held) = parsed(&ask.app, values * 8, reading).await;
-    let lock = lock.map_err(|problem| unusable(&problem))?;
-    let (releases, files) = (lock.wanted.len(), lock.files());
-    if releases == 0 {
-        return Err(unusable(&format!("it names no file of an index: {expected}")));
-    }
-    if releases > RELEASES_MAX || files > FILES_MAX {
+    if tables > PACKAGE_TABLES_MAX {
         return Err(unusable(&format!(
-            "it names {releases} releases with {files} files; at most {RELEASES_MAX} with {FILES_MAX} were expected"
+            "a part with {tables} tables and lists, and at most {PACKAGE_TABLES_MAX} for one package were expected"
         )));
+    }
+    let length = text.len();
+    received.hold(2 * length)?;
+    let (bytes, mut held) = received.into_parts();
+    let text = std::str::from_utf8(&bytes).map(str::to_owned).unwrap_or_default();
+    drop(bytes);
+    held.hold(length + shape.memory_bytes(BOUNDS)).map_err(BodyError::from)?;
+    // Its memory counts until it has been read, even if the client leaves.
+    let reading = move || (Lock::parse_within(&text, BOUNDS), held);
+    let (lock, _held) = parsed(&ask.app, length + values * 8, reading).await;
+    let lock = lock.map_err(|problem| unusable(&problem))?;
+    if lock.wanted.is_empty() {
+        return Err(unusable(&format!("it names no file of an index: {expected}")));
     }
     Ok(lock)
 }

@@ -154,13 +154,20 @@ fn only_those_who_may_change_the_mirror() {
 fn what_is_no_lock_or_too_much_is_refused() {
     let upstream = upstream_of(b"content");
     let index = index_of(&upstream, json!({}));
+    let dotted = |count: usize| format!("[[package]]\n{}", "a.b.c = 1\n".repeat(count));
     let many = |count: usize| (0..count).map(|at| format!("p{at}==1\n")).collect::<String>();
     for (lock, status, says) in [
         (b"\xff".to_vec(), 422, "`x.txt`: this is no text in UTF-8"),
         (b"foo>=1".to_vec(), 422, "`x.txt`: line 1: `foo>=1` names no one version"),
         (b"version = 1\n[[package]]\n".to_vec(), 422, "`x.txt`: `package` number 1 has no name"),
         (b"# nothing\n".to_vec(), 422, "`x.txt`: it names no file of an index"),
-        (many(5_001).into_bytes(), 422, "it names 5001 releases"),
+        (many(5_001).into_bytes(), 422, "it names more than 5000 releases"),
+        (
+            dotted(20_000).into_bytes(),
+            422,
+            "40002 tables and lists, and at most 2000 for one package",
+        ),
+        (vec![b'\n'; 4 << 20], 422, "it names no file of an index"),
         (vec![b'['; 150_001], 422, "150001 values, and at most 150000 were expected"),
         (vec![b' '; (4 << 20) + 1], 413, "4194304"),
     ] {
