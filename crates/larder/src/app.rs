@@ -30,6 +30,7 @@ use crate::cache::small_blobs::SmallBlobs;
 use crate::changes::Changes;
 use crate::changes::deltas::Deltas;
 use crate::changes::webhooks::Webhooks;
+use crate::endpoint::Surface;
 use crate::metrics::Metrics;
 use crate::metrics::rates::Rates;
 use crate::prefetches::Prefetches;
@@ -40,6 +41,16 @@ use crate::published::required_by::LiveRequiredBy;
 use crate::rate_limit::RateLimiter;
 use crate::side_files::SideFiles;
 use crate::token_uses::TokenUses;
+
+/// Answers of one surface that are made at once, if their cost grows with the data.
+const ANSWERS_AT_ONCE: usize = 4;
+
+/// Lists of projects that are made at once: the largest pages.
+const LISTS_AT_ONCE: usize = 2;
+
+/// Requests that wait for such an answer, and those that wait for a page that installers ask for.
+const ANSWERS_WAITING_MAX: usize = 256;
+const PAGES_WAITING_MAX: usize = 512;
 
 /// Requests that wait for files which are being made for downloads.
 const MAKING_WAITING_MAX: usize = 128;
@@ -96,6 +107,12 @@ pub struct App {
     pub(crate) prefetches: Prefetches,
     /// Known malware and vulnerabilities.
     pub(crate) advisories: KnownAdvisories,
+    /// Turns to make answers whose cost grows with the data, by [`Surface`].
+    pub(crate) making_answers: [Share; Surface::COUNT],
+    /// Turns to make simple pages of projects.
+    pub(crate) making_pages: Share,
+    /// Turns to make simple pages with all projects of a stage.
+    pub(crate) making_lists: Share,
     /// Turns to make a file for downloads that is not at hand: one at a time.
     pub(crate) making_downloads: Share,
     /// Turns to read whole OSV records.
@@ -213,6 +230,11 @@ impl App {
             mirrors: Arc::new(mirrors),
             prefetches: Prefetches::default(),
             advisories: KnownAdvisories::default(),
+            making_answers: std::array::from_fn(|_| {
+                Share::new(ANSWERS_AT_ONCE, ANSWERS_WAITING_MAX)
+            }),
+            making_pages: Share::new(cores.max(2), PAGES_WAITING_MAX),
+            making_lists: Share::new(LISTS_AT_ONCE, ANSWERS_WAITING_MAX),
             making_downloads: Share::one(MAKING_WAITING_MAX),
             reading_advisories: advisories::reading(),
             documentation: OpenZips::default(),

@@ -302,6 +302,24 @@ endpoints! {
     }
 }
 
+impl Endpoint {
+    /// Whether an answer takes a look at all users, stages or projects, however little of them it shows. Few are made at once.
+    pub(crate) const fn looks_through_all(self) -> bool {
+        matches!(
+            self,
+            Endpoint::ShowManagement
+                | Endpoint::ManageUser
+                | Endpoint::ManageIndex
+                | Endpoint::ManageGroups
+                | Endpoint::ManageWebhooks
+                | Endpoint::ListReleases
+                | Endpoint::ManageRelease
+                | Endpoint::ShowChangesAsAtom
+                | Endpoint::ListPackageHistories
+        )
+    }
+}
+
 /// A path of the table, with its endpoints.
 #[derive(Debug)]
 pub struct Place {

@@ -34,6 +34,7 @@ mod respond;
 mod serial;
 mod target;
 mod tokens;
+mod turns;
 mod words;
 
 use std::any::Any;
@@ -294,8 +295,22 @@ async fn answer(
     if head.method == Method::OPTIONS && !says_more {
         return Ok(options(place));
     }
-    let head = &head;
-    Ok(match found {
+    if found.looks_through_all() {
+        let share = &app.making_answers[found.surface() as usize];
+        return turns::in_turn(share, answer_found(app, head, body, endpoint)).await?;
+    }
+    answer_found(app, head, body, endpoint).await
+}
+
+/// Calls the handler of an endpoint of the main tree.
+async fn answer_found(
+    app: &Arc<App>,
+    head: Parts,
+    body: Body,
+    endpoint: &mut Endpoint,
+) -> Result<Response, HttpError> {
+    let (head, path) = (&head, head.uri.path());
+    Ok(match *endpoint {
         Endpoint::ShowHome => {
             if let Some(given) = actions::in_query(app, head) {
                 *endpoint = Endpoint::RunActions;

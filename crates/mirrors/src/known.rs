@@ -8,8 +8,8 @@ mod answer;
 mod stored;
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
@@ -22,7 +22,7 @@ use self::answer::Fetched;
 use super::disk::Head;
 use super::shared::{Brought, Kind, page_of};
 use super::upstream::{SMALL_PAGE_BYTES_MAX, UpstreamError};
-use super::{LARGE_PAGE_COUNTS, Mirror, Mirrors, turn};
+use super::{LARGE_PAGE_COUNTS, MANY_FILES, Mirror, Mirrors, turn};
 
 /// Largest page of a project and largest list of projects, inflated.
 const PAGE_BYTES_MAX: usize = 64 << 20;
@@ -88,6 +88,37 @@ pub enum Stale {
     Offline,
 }
 
+/// Something known, as it is kept by what waits: a page of many files is let go meanwhile, since the cache in memory may have to
+/// drive it out.
+#[derive(Clone, Debug)]
+pub enum Kept {
+    /// It is small, or the list, which stays in memory anyway.
+    Held(Arc<Known>),
+    /// It is in the cache, if that keeps it.
+    LetGo(Weak<Known>),
+}
+
+/// A page with more files is let go by what waits.
+const HELD_FILES_MAX: usize = 256;
+
+impl Kept {
+    /// Keeps it, or lets it go.
+    pub fn of(known: &Arc<Known>) -> Kept {
+        match known.files() > HELD_FILES_MAX {
+            true => Kept::LetGo(Arc::downgrade(known)),
+            false => Kept::Held(known.clone()),
+        }
+    }
+
+    /// It, if it is in memory.
+    fn in_memory(&self) -> Option<Arc<Known>> {
+        match self {
+            Kept::Held(known) => Some(known.clone()),
+            Kept::LetGo(known) => known.upgrade(),
+        }
+    }
+}
+
 impl Subject {
     /// Its name within its mirror.
     pub(super) fn name(&self) -> String {
@@ -120,6 +151,21 @@ impl Known {
         match &self.content {
             Content::Page(page) => page.as_ref(),
             Content::Names(_) => None,
+        }
+    }
+
+    /// How many files its page has.
+    pub fn files(&self) -> usize {
+        self.page().map_or(0, |page| page.files.len())
+    }
+
+    /// All but its content.
+    fn without_content(&self) -> Known {
+        Known {
+            content: Content::Page(None),
+            etag: self.etag.clone(),
+            last_modified: self.last_modified.clone(),
+            ..*self
         }
     }
 
@@ -248,6 +294,34 @@ impl Mirrors {
         turn.run(move || mirrors.load(&mirror, &subject)).await
     }
 
+    /// The turn to use pages of this many files together, of those in which pages are read: while one of many files is rendered,
+    /// no other is read or rendered. The caller keeps it for as long as it works, and asks no upstream meanwhile.
+    ///
+    /// # Errors
+    /// [`UpstreamError`] if too many wait.
+    pub async fn turn_to_use(&self, files: usize) -> Result<[Turn; 2], UpstreamError> {
+        let busy = || UpstreamError::busy("too many requests wait for pages of mirrors");
+        let place = self.using.try_take_many(1).ok_or_else(busy)?;
+        let counts = if files > MANY_FILES { LARGE_PAGE_COUNTS } else { 1 };
+        Ok([self.pages_work.take_many(counts).await, place])
+    }
+
+    /// A page that was let go, or what is known in its place now, from memory or from disk; for a caller with a turn to use it.
+    pub async fn again(
+        self: &Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+        name: &ProjectName,
+        kept: &Kept,
+    ) -> Option<Arc<Known>> {
+        let subject = Subject::Project(name.clone());
+        if let Some(known) = kept.in_memory().or_else(|| self.in_memory(mirror, &subject)) {
+            return Some(known);
+        }
+        let (mirrors, mirror) = (self.clone(), mirror.clone());
+        let loading = tokio::task::spawn_blocking(move || mirrors.load(&mirror, &subject));
+        loading.await.ok().flatten()
+    }
+
     /// A turn to read it from the disk; `None` if it is not there.
     pub(super) async fn turn_to_load(&self, mirror: &Mirror, subject: &Subject) -> Option<Turn> {
         let (disk, key) = (self.disk.clone(), mirror.key(&subject.name()));
@@ -288,7 +362,8 @@ impl Mirrors {
             _ => {}
         }
         let asked_at = SystemTime::now();
-        let outcome = self.ask_in_time(mirror, &subject, old.clone(), is_forced).await;
+        let kept = old.as_ref().map(Kept::of);
+        let outcome = self.ask_in_time(mirror, &subject, old, is_forced).await;
         let outcome = match outcome {
             // The request that was under way was not forced, so another process's page was enough for it.
             Ok(known) if is_forced && known.confirmed_at < asked_at => {
@@ -298,9 +373,13 @@ impl Mirrors {
         };
         // Another process knew it, although upstream does not tell now.
         let shared = || self.shared.as_ref().and_then(|_| self.in_memory(mirror, &subject));
-        let old = match (&outcome, old) {
+        let old = match (&outcome, kept) {
+            (Ok(_), _) => None,
             (Err(_), None) => shared(),
-            (_, old) => old,
+            (Err(_), Some(kept)) => match kept.in_memory() {
+                Some(old) => Some(old),
+                None => self.remembered(mirror, &subject).await,
+            },
         };
         match (outcome, old) {
             (Ok(known), _) => Ok(fresh(known)),
@@ -390,6 +469,9 @@ impl Mirrors {
             }
             old = Some(known);
         }
+        let asked_with = old.as_deref().map(Known::without_content);
+        let kept = old.as_ref().map(Kept::of);
+        drop(old);
         let _turn = turn(&mirror.asking, &self.asking).await?;
         self.may_be_asked(mirror)?;
         if !mirror.may_ask(self.started_at.elapsed()) {
@@ -400,7 +482,7 @@ impl Mirrors {
             )));
         }
         self.counters.requests.fetch_add(1, Relaxed);
-        let asking = self.request(mirror, subject, old.as_deref());
+        let asking = self.request(mirror, subject, asked_with.as_ref());
         let outcome = tokio::time::timeout(FETCH_TIMEOUT, asking).await;
         let outcome = outcome.unwrap_or_else(|_| {
             Err(UpstreamError::new(format!(
@@ -408,8 +490,15 @@ impl Mirrors {
                 FETCH_TIMEOUT.as_secs()
             )))
         });
+        let old = match kept.as_ref().and_then(Kept::in_memory) {
+            None if kept.is_some() && outcome.is_ok() => self.remembered(mirror, subject).await,
+            old => old,
+        };
         let mut theirs = None;
         let outcome = match outcome {
+            Ok(answer) if answer.page.is_none() && old.is_none() => Err(UpstreamError::busy(
+                "the page was driven out of the cache while upstream confirmed it",
+            )),
             Ok(answer) => {
                 // The object store may be slow, so it is asked before the turn to read pages is taken: requests for pages on
                 // the disk wait for these turns.

@@ -50,7 +50,7 @@ use self::upstream::{Origin, Upstream};
 use net::Egress;
 
 pub use self::download::{Body, FileAnswer, MirroredFile};
-pub use self::known::{Found, Known, Stale};
+pub use self::known::{Found, Kept, Known, Stale};
 pub use self::plans::Stream;
 pub use self::transfer::{Carried, export};
 pub use self::upstream::UpstreamError;
@@ -66,9 +66,12 @@ const DOWNLOADS_TOGETHER_MAX: usize = 256;
 /// How long anything waits for its turn at an upstream.
 const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Pages that are inflated, parsed and written at once; a large one counts as several.
+/// Pages that are inflated, parsed, written and rendered at once; a large one counts as so many that no second one fits in.
 const PAGES_MAX: usize = 16;
-const LARGE_PAGE_COUNTS: u32 = 8;
+const LARGE_PAGE_COUNTS: u32 = 12;
+
+/// Requests that wait to render pages.
+const USING_MAX: usize = 512;
 
 /// Locks for pages, which share them by their keys.
 const WRITING: usize = 256;
@@ -111,6 +114,8 @@ pub struct Mirrors {
     asking: Semaphore,
     downloading: Semaphore,
     pages_work: Turns,
+    /// Places to wait for these turns.
+    using: Turns,
     /// Bounds for the JSON of projects.
     pub plans: Plans,
     checks: Turns,
@@ -290,6 +295,7 @@ impl Mirrors {
             asking: Semaphore::new(ASKING_TOGETHER_MAX),
             downloading: Semaphore::new(DOWNLOADS_TOGETHER_MAX),
             pages_work: Turns::new(PAGES_MAX),
+            using: Turns::new(USING_MAX),
             plans: Plans::new(),
             checks: Turns::new(CHECKS_MAX),
             writing: (0..WRITING).map(|_| tokio::sync::Mutex::default()).collect(),

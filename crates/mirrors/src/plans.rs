@@ -20,7 +20,7 @@ const WAITING_MAX: usize = 64;
 /// Answers that are sent at once: each keeps its plan and its pages as long as its reader takes. An answer of more than
 /// [`FILES_OF_STREAM`] files counts as several.
 const STREAMS_MAX: u32 = 64;
-const FILES_OF_STREAM: usize = 16_384;
+const FILES_OF_STREAM: usize = 4_096;
 
 /// Of these, those for one client; a client without another answer may get one of any size.
 const STREAMS_OF_CLIENT_MAX: u32 = 16;

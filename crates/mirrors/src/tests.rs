@@ -176,3 +176,48 @@ fn a_page_of_many_files_stays_in_memory() {
     let mirrors = Mirrors::open(directory.path(), budget, Egress::default()).expect("a client");
     assert_eq!(mirrors.pages.shard_capacity(), 1 << 19);
 }
+
+/// Who waits for a turn, or for upstream, keeps no page of many files in memory; when it is their turn, they find it again.
+#[tokio::test]
+async fn a_page_of_many_files_is_let_go_by_what_waits() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let files: Vec<String> = (0..300)
+        .map(|number| {
+            format!(r#"{{"filename": "foo-{number}.zip", "url": "https://u.example/foo-{number}.zip", "hashes": {{}}}}"#)
+        })
+        .collect();
+    let page = format!(
+        r#"{{"meta": {{"api-version": "1.1"}}, "name": "foo", "files": [{}]}}"#,
+        files.join(",")
+    );
+    let (mirrors, mirror) = mirrors(directory.path(), &[("page/foo", page.as_bytes())]);
+    let name = ProjectName::parse("foo").expect("a name");
+    let subject = Subject::Project(name.clone());
+    let known = mirrors.remembered(&mirror, &subject).await.expect("it is there");
+    assert_eq!(known.files(), 300);
+    let kept = Kept::of(&known);
+    drop(known);
+    let is_in_memory = || matches!(&kept, Kept::LetGo(known) if known.upgrade().is_some());
+    assert!(is_in_memory(), "the cache has it");
+    mirrors.pages.clear();
+    assert!(!is_in_memory(), "nothing else has it");
+    let again = mirrors.again(&mirror, &name, &kept).await.expect("it is on disk");
+    assert_eq!(again.files(), 300);
+}
+
+/// While a page of many files is read or rendered, no other one is, and others are.
+#[tokio::test]
+async fn one_page_of_many_files_is_used_at_a_time() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (mirrors, _) = mirrors(directory.path(), &[]);
+    let large = mirrors.turn_to_use(MANY_FILES + 1).await.expect("a place");
+    let _small = mirrors.turn_to_use(1).await.expect("a place");
+    let mut context = Context::from_waker(Waker::noop());
+    let mut waiting: Vec<_> =
+        (2..USING_MAX).map(|_| Box::pin(mirrors.turn_to_use(MANY_FILES + 1))).collect();
+    assert!(waiting.iter_mut().all(|it| it.as_mut().poll(&mut context).is_pending()));
+    let refused = mirrors.turn_to_use(1).await.expect_err("there is no place");
+    assert!(refused.is_busy, "{refused}");
+    drop(large);
+    assert!(waiting[0].as_mut().poll(&mut context).is_ready());
+}

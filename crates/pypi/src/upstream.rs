@@ -241,6 +241,18 @@ impl UpstreamPage {
         found(false).or_else(|| found(true))
     }
 
+    /// The page with only the first of its versions and of its files, for [`of_one_project`](crate::of_one_project), which asks
+    /// whether there are any.
+    pub fn outline(&self) -> UpstreamPage {
+        UpstreamPage {
+            status: self.status.clone(),
+            locations: self.locations.clone(),
+            last_serial: self.last_serial,
+            versions: self.versions.iter().take(1).cloned().collect(),
+            files: self.files.iter().take(1).cloned().collect(),
+        }
+    }
+
     /// About how much memory it takes, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         let versions: usize = self.versions.iter().map(|version| version.len() + 16).sum();

@@ -110,6 +110,15 @@ impl Share {
         Ok(making.await)
     }
 
+    /// A turn, as soon as one is free, while there is a place to wait for it. The caller keeps both for as long as it works.
+    ///
+    /// # Errors
+    /// If all places are taken: how many there are.
+    pub async fn take(&self) -> Result<[Turn; 2], usize> {
+        let place = self.enter()?;
+        Ok([self.turns.take().await, place])
+    }
+
     /// A place to wait for a turn, which is kept for as long as the turn.
     ///
     /// # Errors

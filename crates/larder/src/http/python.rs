@@ -41,9 +41,9 @@ use self::ask::Ask;
 use self::route::Route;
 use self::write::Refused;
 use super::error::HttpError;
-use super::options;
+use super::{options, turns};
 use crate::app::App;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Surface};
 
 pub(super) use self::prefetch::LOCK_BYTES_MAX;
 pub(super) use self::rights::may_keep;
@@ -164,7 +164,7 @@ async fn dispatch(
 ) -> Result<Response, Refused> {
     let Route { user, stage, project, version, file, .. } = route;
     match endpoint {
-        Endpoint::ListUsers if ask.wants_json() => Box::pin(users::list_users(ask)).await,
+        Endpoint::ListUsers if ask.wants_json() => in_turn(ask, users::list_users(ask)).await,
         Endpoint::ListUsers => Err(HttpError::nothing_at(ask.head.uri.path()).into()),
         Endpoint::ShowServerStatus => Box::pin(status::show_server_status(ask)).await,
         Endpoint::ShowApi => Box::pin(stages::show_api(ask, stage)).await,
@@ -173,8 +173,10 @@ async fn dispatch(
         Endpoint::Search => Box::pin(search::search(ask)).await,
         Endpoint::ShowAudit => Box::pin(audit::show_audit(ask, stage)).await,
         Endpoint::SearchByXmlRpc => Box::pin(search::search_by_xml_rpc(ask, stage, body)).await,
-        Endpoint::ShowUser if pages::is_wanted(ask) => Box::pin(pages::show_user(ask, user)).await,
-        Endpoint::ShowUser => Box::pin(users::show_user(ask, user)).await,
+        Endpoint::ShowUser if pages::is_wanted(ask) => {
+            in_turn(ask, pages::show_user(ask, user)).await
+        }
+        Endpoint::ShowUser => in_turn(ask, users::show_user(ask, user)).await,
         Endpoint::CreateUser => Box::pin(users::create_user(ask, user, body)).await,
         Endpoint::ModifyUser => Box::pin(users::modify_user(ask, user, body)).await,
         Endpoint::DeleteUser => Box::pin(users::delete_user(ask, user)).await,
@@ -182,9 +184,9 @@ async fn dispatch(
             Box::pin(simple::list_projects(ask, stage)).await
         }
         Endpoint::ShowIndex if pages::is_wanted(ask) => {
-            Box::pin(pages::show_index(ask, stage)).await
+            in_turn(ask, pages::show_index(ask, stage)).await
         }
-        Endpoint::ShowIndex => Box::pin(stages::show_index(ask, stage)).await,
+        Endpoint::ShowIndex => in_turn(ask, stages::show_index(ask, stage)).await,
         Endpoint::CreateIndex => Box::pin(stages::create_index(ask, stage, body)).await,
         Endpoint::ModifyIndex => Box::pin(stages::modify_index(ask, stage, body)).await,
         Endpoint::DeleteIndex => Box::pin(stages::delete_index(ask, stage)).await,
@@ -217,7 +219,7 @@ async fn dispatch(
         Endpoint::ShowProject => Box::pin(project::show_project(ask, stage, project)).await,
         Endpoint::DeleteProject => Box::pin(project::delete_project(ask, stage, project)).await,
         Endpoint::ShowProjectStatus => {
-            Box::pin(yank::show_project_status(ask, stage, project)).await
+            in_turn(ask, yank::show_project_status(ask, stage, project)).await
         }
         Endpoint::ChangeProjectStatus => {
             Box::pin(yank::change_project_status(ask, stage, project, body)).await
@@ -243,6 +245,17 @@ async fn dispatch(
         Endpoint::ShowToxResults => Box::pin(tox_results::show_tox_results(ask, route)).await,
         other => unreachable!("{other:?} has no place in the tree of this surface"),
     }
+}
+
+/// The outcome of a handler whose answer grows with the data, when it is its turn. The sender is found out before that: it may
+/// take a while, and needs no turn.
+async fn in_turn<T>(
+    ask: &Ask,
+    making: impl Future<Output = Result<T, Refused>>,
+) -> Result<T, Refused> {
+    ask.principal().await?;
+    let share = &ask.app.making_answers[Surface::Python as usize];
+    turns::in_turn(share, Box::pin(making)).await?
 }
 
 /// A method that the place does not have. An upload is told where it belongs.

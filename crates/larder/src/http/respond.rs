@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -13,6 +14,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use net::FileRange;
 use reply::{ENCODED_BYTES_MIN, Encoding, Reply};
+use resources::turns::Turns;
 use store::BlobReader;
 
 use super::error::HttpError;
@@ -24,6 +26,16 @@ const ENCODED_INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// Room for the headers of nearly every answer, so that their map grows once.
 const HEADERS_MAX: usize = 8;
+
+/// Long bodies that are encoded at once.
+const ENCODED_AT_ONCE: usize = 4;
+
+/// Bytes of long bodies that are encoded or wait for it, together; a further one is sent as it is. Each counts in steps.
+const WAITING_BYTES_MAX: usize = 16 << 20;
+const STEP_BYTES: usize = 64 << 10;
+
+static ENCODING: LazyLock<Turns> = LazyLock::new(|| Turns::new(ENCODED_AT_ONCE));
+static WAITING: LazyLock<Turns> = LazyLock::new(|| Turns::new(WAITING_BYTES_MAX / STEP_BYTES));
 
 /// The headers of a request that decide how its reply is sent.
 pub(super) struct Conditions {
@@ -51,14 +63,26 @@ impl Conditions {
 }
 
 /// The response for `reply`. For HEAD, too: the door drops the body and keeps its length.
-pub(super) async fn respond(reply: Reply, status: StatusCode, conditions: Conditions) -> Response {
-    if !takes_long(&reply, &conditions) {
+pub(super) async fn respond(
+    reply: Reply,
+    status: StatusCode,
+    mut conditions: Conditions,
+) -> Response {
+    let is_known = |tags: &String| reply.is_known_by(tags);
+    let is_known = conditions.if_none_match.as_ref().is_some_and(is_known);
+    if is_known || !takes_long(&reply, &conditions) {
         return respond_now(reply, status, &conditions);
     }
-    match tokio::task::spawn_blocking(move || respond_now(reply, status, &conditions)).await {
-        Ok(response) => response,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
+    let steps = reply.body.len().div_ceil(STEP_BYTES).min(WAITING_BYTES_MAX / STEP_BYTES);
+    let Some(waiting) = WAITING.try_take_many(steps as u32) else {
+        conditions.encoding = Encoding::Identity;
+        return respond_now(reply, status, &conditions);
+    };
+    let encode = move || {
+        let _waiting = waiting;
+        respond_now(reply, status, &conditions)
+    };
+    ENCODING.run(encode).await
 }
 
 /// Whether the body is so long that encoding it would keep other requests waiting.

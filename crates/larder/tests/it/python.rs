@@ -15,6 +15,7 @@ mod races;
 mod retention;
 mod search;
 mod tox_results;
+mod turns;
 mod unreadable;
 mod uploads;
 mod visibility;

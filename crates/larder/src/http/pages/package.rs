@@ -16,9 +16,11 @@ use super::package_past::Past;
 use super::shown::{Day, Named};
 use crate::app::App;
 use crate::cache::finished_pages::MadeOf;
+use crate::endpoint::Surface;
 use crate::http::changes::Histories;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Keeping, Site};
+use crate::http::turns::in_turn;
 use crate::published::aur_published::AurPublished;
 
 /// Dependencies of one kind that are shown.
@@ -258,10 +260,11 @@ pub(in crate::http) async fn show_package(app: &App, head: &Parts) -> Result<Res
         return Ok(kept);
     }
     let name = named(head, "/packages/")?;
-    let found = tokio::task::block_in_place(|| {
+    let looking = async {
         let details = published.snapshot.details(&name)?;
         Some(package_page(app, site, &published.snapshot, details))
-    });
+    };
+    let found = in_turn(&app.making_answers[Surface::Aur as usize], looking).await?;
     match found {
         Some(mut page) => {
             let histories = Histories::now(app, &published).await;
@@ -431,7 +434,8 @@ pub(in crate::http) async fn show_package_base(
     let published = published(app)?;
     let name = named(head, "/pkgbase/")?;
     let snapshot = &published.snapshot;
-    let found = tokio::task::block_in_place(|| snapshot.base(&name));
+    let looking = async { snapshot.base(&name) };
+    let found = in_turn(&app.making_answers[Surface::Aur as usize], looking).await?;
     let base = found.ok_or_else(|| {
         let day = Day::of_time(published.modified_at).day;
         HttpError::not_found(format!("there is no package base `{name}` in the AUR, as of {day}"))

@@ -5,6 +5,7 @@ mod mirrored;
 
 use std::collections::VecDeque;
 use std::io;
+use std::time::{Duration, Instant};
 
 use account::Principal;
 use axum::body::Body;
@@ -29,13 +30,20 @@ use super::ask::Ask;
 use super::rights::{About, admit, no_stage, remover};
 use super::route::Project;
 use super::write::{Refused, committed, refused};
-use super::{policy, reply};
+use super::{in_turn, policy, reply};
+use crate::endpoint::Surface;
+use crate::http::body::client;
+use crate::http::error::HttpError;
 
 pub(super) use self::metadata::metadata;
 
 /// Metadata that is read, and versions that are written, at a time: a project with more is sent in portions, so
 /// that thousands of long descriptions are never in memory together.
 const AT_ONCE: usize = 16;
+
+/// How long a reader may take for one portion, and on average for each: a slower reader occupies a place that others need.
+const PORTION_TIMEOUT: Duration = Duration::from_secs(60);
+const PORTION_PACE: Duration = Duration::from_secs(3);
 
 /// The stages that answer for `stage`, if the sender may read all of them.
 pub(super) async fn readable<'ask>(
@@ -113,26 +121,29 @@ pub(super) async fn show_project(
             _ => Err(no_project(&project.as_sent)),
         };
     };
-    let mut versions = view.versions();
-    let judge = Judge::of(&order, name, Timestamp::now());
-    let shown = Shown::of(&view, judge.as_ref());
-    leave_out(&mut versions, shown.as_ref());
-    let principal = ask.principal().await?;
-    let streamed = |principal| Ok(streamed(ask, principal, stage, name.clone(), is_alone));
-    if versions.len() > AT_ONCE {
-        return streamed(principal);
-    }
-    let opened = Opened::of(&ask.app, &versions).await?;
-    if opened.is_large() && versions.len() > 1 {
-        return streamed(principal);
-    }
-    let metadata = opened.load().await?;
-    let viewer = ask.view(&principal);
-    let judge = judge.as_ref();
-    let config = devpi::project_config(&versions, name, &ask.root_url, &metadata, viewer, judge);
-    let said = said(shown.as_ref());
-    let said = Some(said.as_str()).filter(|said| !said.is_empty());
-    Ok(reply::result(StatusCode::OK, "projectconfig", config, said))
+    let making = async {
+        let mut versions = view.versions();
+        let judge = Judge::of(&order, name, Timestamp::now());
+        let shown = Shown::of(&view, judge.as_ref());
+        leave_out(&mut versions, shown.as_ref());
+        let principal = ask.principal().await?;
+        let streamed =
+            |principal, count| streamed(ask, principal, stage, name.clone(), is_alone, count);
+        if versions.len() > AT_ONCE {
+            return streamed(principal, versions.len());
+        }
+        let opened = Opened::of(&ask.app, &versions).await?;
+        if opened.is_large() && versions.len() > 1 {
+            return streamed(principal, versions.len());
+        }
+        let metadata = opened.load().await?;
+        let (viewer, url) = (ask.view(&principal), &ask.root_url);
+        let config = devpi::project_config(&versions, name, url, &metadata, viewer, judge.as_ref());
+        let said = said(shown.as_ref());
+        let said = Some(said.as_str()).filter(|said| !said.is_empty());
+        Ok(reply::result(StatusCode::OK, "projectconfig", config, said))
+    };
+    in_turn(ask, making).await
 }
 
 /// Leaves out the versions whose files are all refused.
@@ -151,41 +162,65 @@ fn sentences(hidden: &Hidden) -> String {
     hidden.sentences().collect::<Vec<_>>().join("; ")
 }
 
-/// The project's JSON, made and sent in portions.
+/// The JSON of a project with `count` versions, made and sent in portions.
+///
+/// # Errors
+/// 503 if too much is being sent, to this client or to all.
 fn streamed(
     ask: &Ask,
     principal: Principal,
     stage: &str,
     project: ProjectName,
     is_alone: bool,
-) -> Response {
+    count: usize,
+) -> Result<Response, Refused> {
+    let client = client(&ask.app, &ask.head).key();
+    let place = ask.app.mirrors.plans.stream(client, count);
+    let place =
+        place.ok_or_else(|| HttpError::unavailable("too many large projects are being sent", 2))?;
     let (app, stored) = (ask.app.clone(), ask.stored.clone());
     let shows_all = app.config.python.devpi_defaults;
     let (stage, root_url) = (stage.to_owned(), ask.root_url.clone());
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
+        let _place = place;
+        let turns = &app.making_answers[Surface::Python as usize].turns;
+        let mut turn = turns.take().await;
         let order = match is_alone {
             true => ResolutionOrder::alone(&stored.index, &stage),
             false => ResolutionOrder::of(&stored.index, &stage),
         };
         let view = order.as_ref().and_then(|order| order.project(project.as_str()));
-        let mut versions = view.as_ref().map(|view| view.versions()).unwrap_or_default();
         let judge = order.and_then(|order| Judge::of(&order, &project, Timestamp::now()));
-        let shown = view.as_ref().and_then(|view| Shown::of(view, judge.as_ref()));
-        leave_out(&mut versions, shown.as_ref());
+        let (versions, shown) = tokio::task::block_in_place(|| {
+            let mut versions = view.as_ref().map(|view| view.versions()).unwrap_or_default();
+            let shown = view.as_ref().and_then(|view| Shown::of(view, judge.as_ref()));
+            leave_out(&mut versions, shown.as_ref());
+            (versions, shown)
+        });
         let said = said(shown.as_ref());
         let mut text = "{\n  \"result\": {".to_owned();
         let mut separator = "";
         let viewer = View { snapshot: &stored.index, principal: &principal, shows_all };
         let mut portions: VecDeque<_> = versions.chunks(AT_ONCE).collect();
+        let mut patience = PORTION_TIMEOUT;
         while let Some(portion) = portions.pop_front() {
             let opened = Opened::of(&app, portion).await;
             if portion.len() > 1 && opened.as_ref().is_ok_and(Opened::is_large) {
                 portion.chunks(1).rev().for_each(|one| portions.push_front(one));
                 continue;
             }
+            let mut sending = None;
             let loaded = match opened {
-                Ok(opened) => opened.load().await,
+                Ok(opened) => {
+                    if opened.is_large() {
+                        // Until the client has received what is before it, it keeps no turn that others need.
+                        drop(turn);
+                        sending = Some(opened.turn_to_send().await);
+                        turn = turns.take().await;
+                    }
+                    opened.load().await
+                }
                 Err(error) => Err(error),
             };
             let Ok(metadata) = loaded else {
@@ -194,21 +229,27 @@ fn streamed(
                 let _ = sender.send(Err(error)).await;
                 return;
             };
-            for view in portion {
-                let version = Value::from(view.version.as_str());
-                let judge = judge.as_ref();
-                let value =
-                    devpi::version_data(view, &project, &root_url, &metadata, viewer, judge);
-                // JSON escapes line feeds in texts, so all that are left are indentation.
-                let value = format!("{value:#}").replace('\n', "\n    ");
-                text.push_str(&format!("{separator}\n    {version}: {value}"));
-                separator = ",";
-            }
-            let piece = (Bytes::from(std::mem::take(&mut text)), metadata.into_turn());
-            if sender.send(Ok(piece)).await.is_err() {
+            tokio::task::block_in_place(|| {
+                for view in portion {
+                    let version = Value::from(view.version.as_str());
+                    let judge = judge.as_ref();
+                    let value =
+                        devpi::version_data(view, &project, &root_url, &metadata, viewer, judge);
+                    // JSON escapes line feeds in texts, so all that are left are indentation.
+                    let value = format!("{value:#}").replace('\n', "\n    ");
+                    text.push_str(&format!("{separator}\n    {version}: {value}"));
+                    separator = ",";
+                }
+            });
+            drop((metadata, turn));
+            let piece = (Bytes::from(std::mem::take(&mut text)), sending);
+            if let Err(error) = hand_over(&sender, piece, &mut patience).await {
+                let _ = sender.try_send(Err(error));
                 return;
             }
+            turn = turns.take().await;
         }
+        drop(turn);
         text.push_str("\n  },\n  \"type\": \"projectconfig\"");
         if !said.is_empty() {
             text.push_str(&format!(",\n  \"message\": {}", Value::from(said)));
@@ -219,7 +260,7 @@ fn streamed(
     });
     let mut response = Body::from_stream(taken(receiver)).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(reply::JSON));
-    response
+    Ok(response)
 }
 
 /// The pieces of a body that come through a channel. Each piece's turn ends when the next one is asked for: then the client has
@@ -235,6 +276,24 @@ fn taken(
             Err(error) => (Err(error), (receiver, None)),
         })
     })
+}
+
+/// Sends a portion as soon as the one before was taken. `patience` is how long that may take.
+async fn hand_over<T>(
+    sender: &mpsc::Sender<io::Result<T>>,
+    portion: T,
+    patience: &mut Duration,
+) -> io::Result<()> {
+    let began = Instant::now();
+    let sending = tokio::time::timeout(*patience, sender.send(Ok(portion)));
+    let sent = sending.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
+    *patience = patience_after(*patience, began.elapsed());
+    sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+}
+
+/// How long a reader may take for the next portion, if it took `taken` for one.
+fn patience_after(patience: Duration, taken: Duration) -> Duration {
+    (patience.saturating_sub(taken) + PORTION_PACE).min(PORTION_TIMEOUT)
 }
 
 /// The items of a channel, as a body's pieces.
@@ -262,20 +321,23 @@ pub(super) async fn show_release(
     let Some(view) = order.project(name.as_str()) else {
         return mirrored::release(ask, &order, name, version).await?.ok_or_else(missing);
     };
-    let versions = view.versions();
-    let wanted = versions.iter().find(|view| view.version.as_str() == version);
-    let wanted = wanted.ok_or_else(missing)?;
-    let judge = Judge::of(&order, name, Timestamp::now());
-    let judge = judge.as_ref();
-    let shown = Shown::of(&view, judge);
-    if let Some(refused) = shown.as_ref().and_then(|shown| shown.refusal_of(version)) {
-        return Ok(policy::refused(ask, &format!("{name} {version}"), refused).await);
-    }
-    let metadata = metadata(&ask.app, std::slice::from_ref(wanted)).await?;
-    let principal = ask.principal().await?;
-    let viewer = ask.view(&principal);
-    let data = devpi::version_data(wanted, name, &ask.root_url, &metadata, viewer, judge);
-    Ok(reply::result(StatusCode::OK, "versiondata", data, None))
+    let making = async {
+        let versions = view.versions();
+        let wanted = versions.iter().find(|view| view.version.as_str() == version);
+        let wanted = wanted.ok_or_else(missing)?;
+        let judge = Judge::of(&order, name, Timestamp::now());
+        let judge = judge.as_ref();
+        let shown = Shown::of(&view, judge);
+        if let Some(refused) = shown.as_ref().and_then(|shown| shown.refusal_of(version)) {
+            return Ok(policy::refused(ask, &format!("{name} {version}"), refused).await);
+        }
+        let metadata = metadata(&ask.app, std::slice::from_ref(wanted)).await?;
+        let principal = ask.principal().await?;
+        let viewer = ask.view(&principal);
+        let data = devpi::version_data(wanted, name, &ask.root_url, &metadata, viewer, judge);
+        Ok(reply::result(StatusCode::OK, "versiondata", data, None))
+    };
+    in_turn(ask, making).await
 }
 
 /// `DELETE /{user}/{index}/{project}`
@@ -345,4 +407,19 @@ pub(super) async fn delete_release(
     .await?;
     let text = format!("project '{name}' version '{version}' deleted");
     Ok(reply::message(StatusCode::OK, &text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_reads_slowly_all_the_time_has_little_patience() {
+        let after = |taken: Duration, portions: u32| {
+            (0..portions).fold(PORTION_TIMEOUT, |patience, _| patience_after(patience, taken))
+        };
+        assert_eq!(after(PORTION_PACE, 1000), PORTION_TIMEOUT);
+        assert_eq!(after(PORTION_TIMEOUT, 1), PORTION_PACE, "once it may take long");
+        assert_eq!(after(PORTION_PACE * 2, 1000), PORTION_PACE, "but not always");
+    }
 }

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use memchr::memchr;
 use net::Answered;
 use pypi::{Links, NoPage, Page, PageForm, PageRequest, ProjectName, ResolutionOrder};
+use resources::turns::Share;
 
 use super::ask::{Ask, is_installer};
 use super::rights::{About, admit, refused_reader};
@@ -29,6 +30,7 @@ use crate::http::negotiation::{
 };
 use crate::http::respond::{Conditions, LINKS_ALONE, respond_now};
 use crate::http::serial;
+use crate::http::turns::turn;
 
 /// With this header, whatever its value, links are absolute.
 const X_DEVPI_ABSOLUTE_URLS: HeaderName = HeaderName::from_static("x-devpi-absolute-urls");
@@ -234,15 +236,21 @@ async fn page(
     let name = project.map_or("", ProjectName::as_str);
     let request = PageRequest { stage, project: name, form: wanted.form, depth };
     let (pages, index) = (&ask.app.pages, &ask.stored.index);
-    let page = match pages.ready(index, request) {
+    let encoding = accepted_encoding(&ask.head.headers);
+    let page = match pages.ready(index, request).filter(|page| page.body().has(encoding)) {
         Some(page) => Ok(page),
         None => {
             // These pages have no mirror among their stages.
             if let Some(order) = ResolutionOrder::of(index, stage).filter(|it| it.has_mirror()) {
                 return Ok(mirrored::page(ask, &order, project, request, &wanted).await?);
             }
+            let _turn = turn(making(&ask.app, project)).await?;
             // Making a page may take long: other tasks of this thread move to another.
-            tokio::task::block_in_place(|| pages.page(index, request))
+            tokio::task::block_in_place(|| {
+                pages.page(index, request).inspect(|page| {
+                    page.body().form(encoding);
+                })
+            })
         }
     };
     let page = match page {
@@ -264,22 +272,24 @@ async fn page(
         }
     }
     if ask.head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS) {
-        return Ok(absolute(ask, &page, request, &wanted));
-    }
-    let encoding = accepted_encoding(&ask.head.headers);
-    if !page.body().has(encoding) {
-        tokio::task::block_in_place(|| page.body().form(encoding));
+        let _turn = turn(making(&ask.app, project)).await?;
+        return Ok(tokio::task::block_in_place(|| absolute(ask, &page, request, &wanted)));
     }
     Ok(checked(&ask.head.headers, &page, &wanted, encoding)?)
 }
 
-/// The page with absolute links, made for this request.
+/// The turns to make the page of a project, or the list.
+fn making<'app>(app: &'app App, project: Option<&ProjectName>) -> &'app Share {
+    if project.is_some() { &app.making_pages } else { &app.making_lists }
+}
+
+/// The page with absolute links, made for this request. Takes long.
 fn absolute(ask: &Ask, page: &Page, request: PageRequest<'_>, wanted: &Wanted) -> Response {
     let links = Links::Absolute(&ask.root_url);
     let PageRequest { stage, project, form, .. } = request;
     let now = Timestamp::now();
     let rendering = || pypi::render(&ask.stored.index, stage, project, form, links, now);
-    let reply = match tokio::task::block_in_place(rendering) {
+    let reply = match rendering() {
         Ok(rendered) => rendered.reply,
         Err(none) => return reply::refusal(ask, StatusCode::NOT_FOUND, &none.to_string()),
     };

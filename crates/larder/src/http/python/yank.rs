@@ -22,8 +22,10 @@ use super::reply;
 use super::rights::{About, keeper, remover};
 use super::route::{FilePath, Project};
 use super::write::{self, Refused, committed, optional_json_body, refused};
+use crate::endpoint::Surface;
 use crate::http::auth;
 use crate::http::body::JsonBound;
+use crate::http::turns::turn;
 
 /// A reason with every character escaped, and the JSON around it.
 const BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 100 };
@@ -268,11 +270,8 @@ async fn retained(
         keeper(ask, basis.stored(), basis.principal(), name.as_str(), RETENTION)?;
         let (stored, name) = (basis.stored().clone(), name.clone());
         // A large stage takes its time.
-        let planning = tokio::task::spawn_blocking(move || planned(&stored.index, &name, own));
-        let (rule, plan) = match planning.await {
-            Ok(planned) => planned?,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        };
+        let [turn, _place] = turn(&ask.app.making_answers[Surface::Python as usize]).await?;
+        let (rule, plan) = turn.run(move || planned(&stored.index, &name, own)).await?;
         Ok((plan.batch.filter(|_| !is_dry), (rule, plan.removals)))
     })
     .await

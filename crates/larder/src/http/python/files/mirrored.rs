@@ -170,15 +170,19 @@ async fn listed(
         let is_named = page.files.iter().any(|file| *file.filename == *place.filename());
         return Ok(if is_named { Listed::Hidden } else { Listed::Absent });
     };
-    Ok(match policy::refusal_of_upstream(asked, holder, project, &page, file) {
+    let refused = policy::refusal_of_upstream(asked, holder, project, &page, file);
+    let file = Box::new(file.clone());
+    // Who sent this may have to be found out, and the page may be large.
+    drop(page);
+    Ok(match refused {
         Some(refused) => {
             Listed::Refused(policy::refused(ask, &file.filename, &refused).await.into())
         }
         None => {
             if !is_metadata {
-                policy::note_given(ask, asked, holder, project, Given::Upstreams(file)).await;
+                policy::note_given(ask, asked, holder, project, Given::Upstreams(&file)).await;
             }
-            Listed::Given(JudgedFile { file: file.clone().into(), is_metadata })
+            Listed::Given(JudgedFile { file, is_metadata })
         }
     })
 }

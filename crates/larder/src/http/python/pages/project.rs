@@ -17,12 +17,12 @@ use pypi::{
 };
 
 use super::super::ask::Ask;
-use super::super::policy;
 use super::super::project::{in_one_spelling, metadata, readable};
 use super::super::reply;
 use super::super::rights::About;
 use super::super::route::Project;
 use super::super::write::Refused;
+use super::super::{in_turn, policy};
 use super::described::Described;
 use crate::cache::finished_pages::MadeOf;
 use crate::http::error::HttpError;
@@ -235,106 +235,119 @@ async fn show(
         }
         return Err(missing().into());
     };
-    // Files that a policy refuses are not listed.
-    let judge = Judge::of(&order, name, Timestamp::now());
-    let judge = judge.as_ref();
-    let mut versions = found.versions();
-    let decided = Shown::of(&found, judge);
-    let refusal_of = |version: &str| decided.as_ref().and_then(|shown| shown.refusal_of(version));
-    if let Some(wanted) = wanted
-        && let Some(refused) = refusal_of(wanted)
-    {
-        return Ok(policy::refused(ask, &format!("{name} {wanted}"), refused).await);
-    }
-    versions.retain(|view| refusal_of(view.version.as_str()).is_none());
-    let held_back = decided.as_ref().map(|shown| shown.hidden().sentences().collect());
-    let stable = versions.iter().find(|view| !view.version.is_prerelease());
-    let newest = stable.or(versions.first());
-    let shown = match wanted {
-        None => newest,
-        Some(wanted) => {
-            let same = versions.iter().find(|view| view.version.as_str() == wanted);
-            let missing =
-                || HttpError::not_found(format!("{stage} has no version `{wanted}` of {name}"));
-            Some(same.ok_or_else(missing)?)
+    let making = async {
+        // Files that a policy refuses are not listed.
+        let judge = Judge::of(&order, name, Timestamp::now());
+        let judge = judge.as_ref();
+        let mut versions = found.versions();
+        let decided = Shown::of(&found, judge);
+        let refusal_of =
+            |version: &str| decided.as_ref().and_then(|shown| shown.refusal_of(version));
+        if let Some(wanted) = wanted
+            && let Some(refused) = refusal_of(wanted)
+        {
+            return Ok(policy::refused(ask, &format!("{name} {wanted}"), refused).await);
         }
-    };
-    let described = match shown {
-        Some(shown) => {
-            let metadata = metadata(&ask.app, std::slice::from_ref(shown)).await?;
-            Described::of(shown, &metadata, &order, &principal, stage).await
-        }
-        None => Described::default(),
-    };
-    let site = Site::below(&ask.app, &*ask.root_url);
-    let (files, hidden) = shown
-        .map_or_else(Default::default, |shown| files(shown, name, judge, own_name(&order), &site));
-    let warned = shown.map(|shown| warnings(shown, judge).sentences().collect());
-    let more_files = files.len().saturating_sub(FILES);
-    let shows_all = ask.has_flag("versions");
-    let all_versions =
-        Some(versions.len()).filter(|count| wanted.is_none() && !shows_all && *count > VERSIONS);
-    let (nearest, version) = match shown {
-        Some(shown) => (shown.parts.first(), shown.version.as_str()),
-        None => (None, ""),
-    };
-    let release = nearest.and_then(|part| part.project.release(version));
-    let seen = |name: &&str| ask.stored.index.stage(name).is_some_and(|stage| view.sees(stage));
-    let page = ProjectPage {
-        stage: own_name(&order),
-        path: in_path(own_name(&order)),
-        name: name.as_str(),
-        version,
-        is_release: wanted.is_some(),
-        is_prerelease: shown.is_some_and(|shown| shown.version.is_prerelease()),
-        newest: newest.filter(|it| it.version.as_str() != version).map(|it| it.version.to_string()),
-        yanked: release.and_then(|release| release.yanked.as_deref()).map(str::to_owned),
-        status: status(&found),
-        described,
-        files: files.into_iter().take(FILES).collect(),
-        more_files,
-        hidden,
-        quarantined_in: quarantined(&found),
-        held_back: held_back.unwrap_or_default(),
-        warned: warned.unwrap_or_default(),
-        documentation: shown.and_then(|shown| documentation(shown, name, &site, own_name(&order))),
-        others: versions
-            .iter()
-            .map(|view| view.version.as_str())
-            .filter(|other| *other != version)
-            .take(VERSIONS)
-            .map(str::to_owned)
-            .collect(),
-        version_path: in_path(version),
-        versions: match wanted {
-            Some(_) => Vec::new(),
-            None => {
-                let most = if shows_all { usize::MAX } else { VERSIONS };
-                listed(&found, &versions[..versions.len().min(most)], version)
+        versions.retain(|view| refusal_of(view.version.as_str()).is_none());
+        let held_back = decided.as_ref().map(|shown| shown.hidden().sentences().collect());
+        let stable = versions.iter().find(|view| !view.version.is_prerelease());
+        let newest = stable.or(versions.first());
+        let shown = match wanted {
+            None => newest,
+            Some(wanted) => {
+                let same = versions.iter().find(|view| view.version.as_str() == wanted);
+                let missing =
+                    || HttpError::not_found(format!("{stage} has no version `{wanted}` of {name}"));
+                Some(same.ok_or_else(missing)?)
             }
-        },
-        all_versions,
-        origins: origins(&found, view),
-        required_by: RequiredBy::of(ask, &principal, name),
-        is_managed: order.stages().first().is_some_and(|own| {
-            own.project(name.as_str()).is_some()
-                && own.may_remove(&principal, Portion::Project(name.as_str()))
-        }),
-        asked_mirrors: mirrors
-            .asked
-            .iter()
-            .map(|stage| stage.name().as_str())
-            .filter(seen)
-            .collect(),
-        blocked_mirrors: mirrors.blocked.iter().map(|name| name.as_str()).filter(seen).collect(),
-        locations: found.locations(name.as_str()),
-        site,
+        };
+        let described = match shown {
+            Some(shown) => {
+                let metadata = metadata(&ask.app, std::slice::from_ref(shown)).await?;
+                Described::of(shown, &metadata, &order, &principal, stage).await
+            }
+            None => Described::default(),
+        };
+        let site = Site::below(&ask.app, &*ask.root_url);
+        let (files, hidden) = shown.map_or_else(Default::default, |shown| {
+            files(shown, name, judge, own_name(&order), &site)
+        });
+        let warned = shown.map(|shown| warnings(shown, judge).sentences().collect());
+        let more_files = files.len().saturating_sub(FILES);
+        let shows_all = ask.has_flag("versions");
+        let all_versions = Some(versions.len())
+            .filter(|count| wanted.is_none() && !shows_all && *count > VERSIONS);
+        let (nearest, version) = match shown {
+            Some(shown) => (shown.parts.first(), shown.version.as_str()),
+            None => (None, ""),
+        };
+        let release = nearest.and_then(|part| part.project.release(version));
+        let seen = |name: &&str| ask.stored.index.stage(name).is_some_and(|stage| view.sees(stage));
+        let page = ProjectPage {
+            stage: own_name(&order),
+            path: in_path(own_name(&order)),
+            name: name.as_str(),
+            version,
+            is_release: wanted.is_some(),
+            is_prerelease: shown.is_some_and(|shown| shown.version.is_prerelease()),
+            newest: newest
+                .filter(|it| it.version.as_str() != version)
+                .map(|it| it.version.to_string()),
+            yanked: release.and_then(|release| release.yanked.as_deref()).map(str::to_owned),
+            status: status(&found),
+            described,
+            files: files.into_iter().take(FILES).collect(),
+            more_files,
+            hidden,
+            quarantined_in: quarantined(&found),
+            held_back: held_back.unwrap_or_default(),
+            warned: warned.unwrap_or_default(),
+            documentation: shown
+                .and_then(|shown| documentation(shown, name, &site, own_name(&order))),
+            others: versions
+                .iter()
+                .map(|view| view.version.as_str())
+                .filter(|other| *other != version)
+                .take(VERSIONS)
+                .map(str::to_owned)
+                .collect(),
+            version_path: in_path(version),
+            versions: match wanted {
+                Some(_) => Vec::new(),
+                None => {
+                    let most = if shows_all { usize::MAX } else { VERSIONS };
+                    listed(&found, &versions[..versions.len().min(most)], version)
+                }
+            },
+            all_versions,
+            origins: origins(&found, view),
+            required_by: RequiredBy::of(ask, &principal, name),
+            is_managed: order.stages().first().is_some_and(|own| {
+                own.project(name.as_str()).is_some()
+                    && own.may_remove(&principal, Portion::Project(name.as_str()))
+            }),
+            asked_mirrors: mirrors
+                .asked
+                .iter()
+                .map(|stage| stage.name().as_str())
+                .filter(seen)
+                .collect(),
+            blocked_mirrors: mirrors
+                .blocked
+                .iter()
+                .map(|name| name.as_str())
+                .filter(seen)
+                .collect(),
+            locations: found.locations(name.as_str()),
+            site,
+        };
+        // With a policy the page depends on the time.
+        Ok(match keeping.filter(|_| judge.is_none() && !page.required_by.is_judged) {
+            Some(keeping) => keeping.send(&ask.app, &page, &ask.head, Audience::Reader).await,
+            None => people::send(&page, &ask.head, Audience::Reader).await,
+        })
     };
-    // With a policy the page depends on the time.
-    Ok(match keeping.filter(|_| judge.is_none() && !page.required_by.is_judged) {
-        Some(keeping) => keeping.send(&ask.app, &page, &ask.head, Audience::Reader).await,
-        None => people::send(&page, &ask.head, Audience::Reader).await,
-    })
+    in_turn(ask, making).await
 }
 
 fn own_name<'a>(order: &ResolutionOrder<'a>) -> &'a str {

@@ -27,8 +27,14 @@ const LARGE_BYTES_MAX: u64 = 24 << 20;
 /// Bytes of metadata for each turn.
 const TURN_BYTES: u64 = 1 << 20;
 
-static LARGE: LazyLock<Turns> =
-    LazyLock::new(|| Turns::new((LARGE_BYTES_MAX / TURN_BYTES) as usize));
+static LARGE: LazyLock<Turns> = LazyLock::new(turns);
+
+/// As much again may be on its way to clients, who may read slowly.
+static SENT: LazyLock<Turns> = LazyLock::new(turns);
+
+fn turns() -> Turns {
+    Turns::new((LARGE_BYTES_MAX / TURN_BYTES) as usize)
+}
 
 /// Metadata that is found and not yet read.
 pub(super) struct Opened {
@@ -39,7 +45,7 @@ pub(super) struct Opened {
 /// Metadata in memory.
 pub(in super::super) struct Loaded {
     bytes: MetadataBytes,
-    turn: Option<Turn>,
+    _turn: Option<Turn>,
 }
 
 impl Deref for Loaded {
@@ -47,13 +53,6 @@ impl Deref for Loaded {
 
     fn deref(&self) -> &MetadataBytes {
         &self.bytes
-    }
-}
-
-impl Loaded {
-    /// The turn, if there is one: the answer keeps it until the client has received everything.
-    pub(super) fn into_turn(self) -> Option<Turn> {
-        self.turn
     }
 }
 
@@ -106,10 +105,18 @@ impl Opened {
         self.bytes > SMALL_BYTES_MAX
     }
 
+    fn turns(&self) -> u32 {
+        self.bytes.min(LARGE_BYTES_MAX).div_ceil(TURN_BYTES) as u32
+    }
+
+    /// The turn to send it, which is kept until the client has received it.
+    pub(super) async fn turn_to_send(&self) -> Turn {
+        SENT.take_many(self.turns()).await
+    }
+
     /// Reads it.
     pub(super) async fn load(self) -> Result<Loaded, HttpError> {
-        let turns = self.bytes.min(LARGE_BYTES_MAX).div_ceil(TURN_BYTES) as u32;
-        let turn = if self.is_large() { Some(LARGE.take_many(turns).await) } else { None };
+        let turn = if self.is_large() { Some(LARGE.take_many(self.turns()).await) } else { None };
         let reading = self.blobs.into_iter().map(|(digest, blob)| async move {
             let bytes = blob.bytes(release_metadata::BYTES_MAX).await.map_err(unreadable)?;
             Ok::<_, HttpError>((digest, bytes))
@@ -117,6 +124,6 @@ impl Opened {
         let reading: Vec<_> = reading.collect();
         let bytes: HashMap<_, _> =
             stream::iter(reading).buffer_unordered(AT_ONCE).try_collect().await?;
-        Ok(Loaded { bytes, turn })
+        Ok(Loaded { bytes, _turn: turn })
     }
 }

@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -22,7 +21,7 @@ use pypi::{Filename, Judge, ProjectName, Refused, ResolutionOrder, Stage, Versio
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::{received, sentences};
+use super::{PORTION_TIMEOUT, hand_over, received, sentences};
 use crate::app::App;
 use crate::http::body::client;
 use crate::http::error::HttpError;
@@ -32,10 +31,6 @@ use crate::http::python::{policy, reply};
 
 /// How many links are made at a time, and at most sent in one piece.
 const AT_ONCE: usize = 256;
-
-/// How long a reader may take for one portion, and on average for each: a slower reader occupies a place that others need.
-const PORTION_TIMEOUT: Duration = Duration::from_secs(60);
-const PORTION_PACE: Duration = Duration::from_secs(3);
 
 /// The pages of a project that mirrors have.
 struct MirrorPages {
@@ -65,11 +60,14 @@ async fn planned(
     project: &ProjectName,
     wanted: Option<&str>,
 ) -> Result<Option<(Arc<(MirrorPages, Plan)>, Option<Stale>)>, HttpError> {
-    let (mut heard, stale) = project_of(ask, order, project).await?;
+    let told = project_of(ask, order, project).await?;
+    let stale = told.stale;
+    if !told.has_page {
+        return Ok(None);
+    }
+    let (mut heard, place, turn) = told.in_plan(ask, project).await?;
     keep_one_project(order, project, &mut heard);
-    let pages = heard.iter().filter_map(|(_, known)| known.page());
-    let counts: Vec<usize> = pages.map(|page| page.files.len()).collect();
-    if counts.is_empty() {
+    if heard.iter().all(|(_, known)| known.page().is_none()) {
         return Ok(None);
     }
     let pages = MirrorPages {
@@ -79,10 +77,6 @@ async fn planned(
         heard: heard.into_iter().map(|(stage, known)| (stage.clone(), known)).collect(),
     };
     let wanted = wanted.map(str::to_owned);
-    let entered = ask.app.mirrors.plans.enter(counts.iter().sum()).await;
-    let (place, turn) = entered.map_err(|most| {
-        HttpError::unavailable(format!("{most} requests for projects of mirrors wait already"), 2)
-    })?;
     let made = turn.run(move || {
         let _place = place;
         let plan = pages.plan(wanted.as_deref());
@@ -307,7 +301,7 @@ async fn send(
         let (portion, next) = making.await;
         from = next;
         text.push_str(&portion);
-        hand_over(sender, std::mem::take(&mut text), &mut patience).await?;
+        hand_over(sender, Bytes::from(std::mem::take(&mut text)), &mut patience).await?;
     }
     let message = match said {
         "" => String::new(),
@@ -315,26 +309,7 @@ async fn send(
     };
     let end = if is_whole { "}" } else { "" };
     let last = format!("{end}, \"type\": \"{}\"{message}}}\n", kind(is_whole));
-    hand_over(sender, last, &mut patience).await
-}
-
-/// Sends a portion as soon as the one before was taken. `patience` is how long that may take.
-async fn hand_over(
-    sender: &mpsc::Sender<std::io::Result<Bytes>>,
-    portion: String,
-    patience: &mut Duration,
-) -> std::io::Result<()> {
-    let began = Instant::now();
-    let sending = tokio::time::timeout(*patience, sender.send(Ok(portion.into())));
-    let gone = |_| std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-    let sent = sending.await.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))?;
-    *patience = patience_after(*patience, began.elapsed());
-    sent.map_err(gone)
-}
-
-/// How long a reader may take for the next portion, if it took `taken` for one.
-fn patience_after(patience: Duration, taken: Duration) -> Duration {
-    (patience.saturating_sub(taken) + PORTION_PACE).min(PORTION_TIMEOUT)
+    hand_over(sender, Bytes::from(last), &mut patience).await
 }
 
 /// `GET /{user}/{index}/{project}` of a project that only mirrors may have; `None` if no mirror has it.
@@ -362,19 +337,4 @@ pub(super) async fn release(
         return Ok(Some(policy::refused(ask, &format!("{project} {version}"), refused).await));
     }
     Ok(Some(marked(answer(ask, made, false).await?, stale)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_reads_slowly_all_the_time_has_little_patience() {
-        let after = |taken: Duration, portions: u32| {
-            (0..portions).fold(PORTION_TIMEOUT, |patience, _| patience_after(patience, taken))
-        };
-        assert_eq!(after(PORTION_PACE, 1000), PORTION_TIMEOUT);
-        assert_eq!(after(PORTION_TIMEOUT, 1), PORTION_PACE, "once it may take long");
-        assert_eq!(after(PORTION_PACE * 2, 1000), PORTION_PACE, "but not always");
-    }
 }

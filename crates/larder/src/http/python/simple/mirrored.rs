@@ -9,11 +9,12 @@ use axum::response::Response;
 use http::header::{CACHE_CONTROL, HeaderName, WARNING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
-use mirrors::{FinishedKey, Found, Known, Stale, UpstreamError};
+use mirrors::{FinishedKey, Found, Kept, Known, Stale, UpstreamError};
 use pypi::{
     FromUpstream, Judge, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName,
     Rendered, ResolutionOrder, Stage, StageName, merged_list, merged_page, of_one_project,
 };
+use resources::turns::Turn;
 use state::stored::Stored;
 
 use super::{PRIVATE, PUBLIC, Wanted, X_DEVPI_ABSOLUTE_URLS, checked, respond_if_open};
@@ -24,6 +25,7 @@ use crate::http::python::ask::Ask;
 use crate::http::python::reply as answer;
 use crate::http::python::rights::{About, admit, refused_reader};
 use crate::http::respond::{Conditions, respond_now};
+use crate::http::turns::turn;
 
 /// For pages that upstream has not confirmed in time: caches must not keep them.
 const STALE: HeaderValue =
@@ -94,16 +96,42 @@ pub(super) async fn page(
     let about = project.map_or(About::Whole, |name| About::Project(Some(name)));
     admit(ask, order, about).await?;
     let blocked = order.mirrors_of(request.project).blocked;
-    let (heard, stale) = match project {
-        Some(project) => project_of(ask, order, project).await?,
-        None => lists_of(ask, order).await?,
+    let (told, lists, stale) = match project {
+        Some(project) => {
+            let told = project_of(ask, order, project).await?;
+            let stale = told.stale;
+            (Some((project, told)), Vec::new(), stale)
+        }
+        None => {
+            let (lists, stale) = lists_of(ask, order).await?;
+            (None, lists, stale)
+        }
     };
     let stamp = match request.project {
         "" => order.list_stamp(),
         project => order.project_stamp(project),
     };
-    let versions: Vec<u64> = heard.iter().map(|(_, known)| known.version).collect();
+    let of = |heard: &[Heard<'_>]| heard.iter().map(|(_, known)| known.version).collect();
+    let mut versions: Vec<u64> =
+        told.as_ref().map_or_else(|| of(&lists), |(_, told)| told.versions.clone());
     let key = key(request);
+    let mirrors = &ask.app.mirrors;
+    let is_absolute = ask.head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS);
+    let encoding = accepted_encoding(&ask.head.headers);
+    let at_hand = mirrors.finished(&key, stamp, &versions).filter(|it| {
+        let body = it.page.body();
+        !is_absolute && body.has(encoding)
+    });
+    // A finished page needs no other. All else is made in a turn.
+    let (heard, _turn) = match (&at_hand, told) {
+        (Some(_), _) => (Vec::new(), None),
+        (None, Some((project, told))) => {
+            let (heard, turn) = told.in_use(ask, project).await?;
+            versions = of(&heard);
+            (heard, Some(turn))
+        }
+        (None, None) => (lists, Some(turn(&ask.app.making_lists).await?)),
+    };
     let render = |links| rendered(order, project, request.form, &heard, &blocked, links);
     let missing = || {
         let mut text = NoPage::NoProject(request.project.to_owned()).to_string();
@@ -112,20 +140,23 @@ pub(super) async fn page(
         }
         Ok(answer::refusal(ask, StatusCode::NOT_FOUND, &text))
     };
-    if ask.head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS) {
-        let made = tokio::task::block_in_place(|| render(Links::Absolute(&ask.root_url)));
-        let Some(Rendered { reply, last_serial, .. }) = made else { return missing() };
-        let is_public = order.readers().is_empty();
+    if is_absolute {
         let conditions = Conditions::of(&ask.head.method, &ask.head.headers);
-        let mut response = respond_now(reply, StatusCode::OK, &conditions);
+        let made = tokio::task::block_in_place(|| {
+            let Rendered { reply, last_serial, .. } = render(Links::Absolute(&ask.root_url))?;
+            Some((respond_now(reply, StatusCode::OK, &conditions), last_serial))
+        });
+        let Some((mut response, last_serial)) = made else { return missing() };
+        let is_public = order.readers().is_empty();
         let headers = response.headers_mut();
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(wanted.content_type));
         headers.insert(http::header::VARY, wanted.varies());
         headers.insert(CACHE_CONTROL, if is_public { PUBLIC } else { PRIVATE });
         return Ok(marked(with_serial(response, last_serial), stale));
     }
-    let mirrors = &ask.app.mirrors;
-    let finished = match mirrors.finished(&key, stamp, &versions) {
+    // Another request may have made it meanwhile.
+    let at_hand = at_hand.or_else(|| mirrors.finished(&key, stamp, &versions));
+    let finished = match at_hand {
         Some(finished) => finished,
         None => {
             // The first rendering after a start or a change of the settings may lack sizes.
@@ -151,7 +182,6 @@ pub(super) async fn page(
             return Err(refused_reader(&principal, own, request.portion()));
         }
     }
-    let encoding = accepted_encoding(&ask.head.headers);
     if !page.body().has(encoding) {
         tokio::task::block_in_place(|| page.body().form(encoding));
     }
@@ -211,23 +241,89 @@ fn rendered(
     Some(merged_page(&merged, form, links))
 }
 
-/// Asks the mirrors in `order` for a project; returns what each knows.
+/// Asks the mirrors in `order` for a project; returns what each has told.
 pub(in crate::http::python) async fn project_of<'order>(
     ask: &Ask,
     order: &ResolutionOrder<'order>,
     project: &ProjectName,
-) -> Result<(Vec<Heard<'order>>, Option<Stale>), HttpError> {
+) -> Result<Told<'order>, HttpError> {
     let mirrors = &ask.app.mirrors;
-    let (mut heard, mut any_stale) = (Vec::new(), None);
+    let mut told =
+        Told { told: Vec::new(), versions: Vec::new(), files: 0, has_page: false, stale: None };
     for stage in order.mirrors_of(project.as_str()).asked {
         let Some(mirror) = mirrors.of(stage) else { continue };
         let found = mirrors.project(&mirror, project, false).await;
         let Found { known, stale, .. } =
             found.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
-        any_stale = any_stale.max(stale);
-        heard.push((stage, known));
+        told.stale = told.stale.max(stale);
+        told.files += known.files();
+        told.has_page |= known.page().is_some();
+        told.versions.push(known.version);
+        told.told.push((stage, Kept::of(&known)));
     }
-    Ok((heard, any_stale))
+    Ok(told)
+}
+
+/// What mirrors have told, while a request waits for its turn or for another mirror: pages of many files are let go.
+pub(in crate::http::python) struct Told<'order> {
+    told: Vec<(&'order Arc<Stage>, Kept)>,
+    versions: Vec<u64>,
+    /// How many files the pages have together.
+    files: usize,
+    /// Whether one of them has the project.
+    pub(in crate::http::python) has_page: bool,
+    pub(in crate::http::python) stale: Option<Stale>,
+}
+
+impl<'order> Told<'order> {
+    /// What they know now, for a request that has its turn.
+    async fn again(
+        self,
+        ask: &Ask,
+        project: &ProjectName,
+    ) -> Result<Vec<Heard<'order>>, HttpError> {
+        let mut heard = Vec::new();
+        for (stage, kept) in self.told {
+            let known = match ask.app.mirrors.of(stage) {
+                Some(mirror) => ask.app.mirrors.again(&mirror, project, &kept).await,
+                None => None,
+            };
+            let gone = || {
+                let stage = stage.name();
+                let text = format!(
+                    "the page of {project} of the mirror {stage} was driven out of the cache"
+                );
+                HttpError::unavailable(text, 2)
+            };
+            heard.push((stage, known.ok_or_else(gone)?));
+        }
+        Ok(heard)
+    }
+
+    /// What they know, and the turn to use it.
+    async fn in_use(
+        self,
+        ask: &Ask,
+        project: &ProjectName,
+    ) -> Result<(Vec<Heard<'order>>, [Turn; 2]), HttpError> {
+        let turn = ask.app.mirrors.turn_to_use(self.files).await;
+        let turn = turn.map_err(|trouble| failed_with(trouble.to_string(), &trouble))?;
+        Ok((self.again(ask, project).await?, turn))
+    }
+
+    /// What they know, and the turns to plan what is shown of it.
+    pub(in crate::http::python) async fn in_plan(
+        self,
+        ask: &Ask,
+        project: &ProjectName,
+    ) -> Result<(Vec<Heard<'order>>, Turn, Turn), HttpError> {
+        let entered = ask.app.mirrors.plans.enter(self.files).await;
+        let (place, turn) = entered.map_err(|most| {
+            let text = format!("{most} requests for projects of mirrors wait already");
+            HttpError::unavailable(text, 2)
+        })?;
+        Ok((self.again(ask, project).await?, place, turn))
+    }
 }
 
 /// Leaves out mirrors whose upstreams have a different project with this name.
@@ -260,7 +356,8 @@ pub(in crate::http::python) async fn mirrors_of_one_project<'order>(
         let Some(mirror) = ask.app.mirrors.of(stage) else { continue };
         let page = ask.app.mirrors.page_to_judge_by(&mirror, project).await;
         let page = page.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
-        pages.extend(page.map(|page| (stage, page)));
+        // Its files may be many, and the next mirror may take long.
+        pages.extend(page.map(|page| (stage, page.outline())));
     }
     let upstream = pages.iter().map(|(mirror, page)| FromUpstream { mirror, page }).collect();
     let (_, apart) = of_one_project(order, project, upstream);
