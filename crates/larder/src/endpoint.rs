@@ -259,8 +259,12 @@ endpoints! {
         FindExternalFile = Python "file": GET ["/{user}/{index}/+e/{*}"];
         FindUpstreamFile = Python "file":
             GET ["/{user}/{index}/+upstream/{host}/{path}", "/{user}/{index}/+upstream/{*}"];
-        ListProjects = Python "simple_list": GET ["/{user}/{index}/+simple"];
-        ShowSimplePage = Python "simple_page": GET ["/{user}/{index}/+simple/{project}"];
+        // Without the `+`, a project of this name and its versions go first.
+        ListProjects = Python "simple_list": GET ["/{user}/{index}/+simple", "/{user}/{index}/simple"];
+        ShowSimplePage = Python "simple_page":
+            GET ["/{user}/{index}/+simple/{project}", "/{user}/{index}/simple/{project}"];
+        ShowPublicJson = Python "project": GET ["/{user}/{index}/pypi/{project}/json"];
+        ShowPublicJsonOfRelease = Python "version": GET ["/{user}/{index}/pypi/{project}/{version}/json"];
         ShowProject = Python "project": GET ["/{user}/{index}/{project}"];
         DeleteProject = Python "project_write": DELETE ["/{user}/{index}/{project}"];
         ShowProjectStatus = Python "project": GET ["/{user}/{index}/{project}/+status"];

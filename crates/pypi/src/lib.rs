@@ -27,6 +27,7 @@ mod permission;
 pub mod policy;
 mod project;
 mod project_name;
+pub mod public_json;
 mod record;
 mod release_file;
 mod required_by;

@@ -12,6 +12,7 @@ mod pages;
 mod policy;
 mod prefetch;
 mod project;
+mod public_json;
 mod push;
 mod reply;
 mod rights;
@@ -35,6 +36,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, USER_AGENT, VARY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 use pypi::upstream::Place;
+use pypi::{ResolutionOrder, Version};
 use state::stored::Stored;
 
 use self::ask::Ask;
@@ -76,7 +78,8 @@ pub(super) async fn answer(
     let is_safe = matches!(head.method, Method::GET | Method::HEAD);
     let mut response = match Ask::new(app.clone(), head, written.clone()).await {
         Ok(ask) => {
-            let outcome = match Route::parse(&ask.path, Some(&ask.head.method)) {
+            let route = Route::parse(&ask.path, Some(&ask.head.method));
+            let outcome = match route.map(|route| settled(&ask, route)) {
                 Some(route) => {
                     let found = route.place.endpoint(&ask.head.method).map(|it| refined(&ask, it));
                     *endpoint = found.unwrap_or_else(|| route.place.first());
@@ -210,6 +213,12 @@ async fn dispatch(
         Endpoint::ListProjects => Box::pin(simple::list_projects(ask, stage)).await,
         Endpoint::ShowSimplePage => Box::pin(simple::show_simple_page(ask, stage, project)).await,
         Endpoint::RefreshPage => Box::pin(simple::refresh_page(ask, stage, project)).await,
+        Endpoint::ShowPublicJson => {
+            Box::pin(public_json::show_public_json(ask, stage, project, None)).await
+        }
+        Endpoint::ShowPublicJsonOfRelease => {
+            Box::pin(public_json::show_public_json(ask, stage, project, Some(version))).await
+        }
         Endpoint::ShowProject if ask.wants_page() => {
             Box::pin(simple::show_simple_page(ask, stage, project)).await
         }
@@ -245,6 +254,24 @@ async fn dispatch(
         Endpoint::ShowToxResults => Box::pin(tox_results::show_tox_results(ask, route)).await,
         other => unreachable!("{other:?} has no place in the tree of this surface"),
     }
+}
+
+/// The route of a path below `simple`, which stands for the simple pages, unless a project is called so and is meant: if an index
+/// has it, with the version that the path names. Only clients of devpi's API ask mirrors for it.
+fn settled(ask: &Ask, route: Route) -> Route {
+    let Some(of_project) = route.of_project_simple() else { return route };
+    let Some(order) = ResolutionOrder::of(&ask.stored.index, &route.stage) else { return route };
+    let version = of_project.version.as_str();
+    let is_meant = match order.project(of_project.project.as_sent.as_str()) {
+        Some(own) => {
+            version.is_empty() || own.versions().iter().any(|it| it.version.as_str() == version)
+        }
+        None => {
+            let is_version = || Version::parse(version).is_ok_and(|it| !it.is_legacy());
+            order.has_mirror() && ask.wants_json() && (version.is_empty() || is_version())
+        }
+    };
+    if is_meant { of_project } else { route }
 }
 
 /// The outcome of a handler whose answer grows with the data, when it is its turn. The sender is found out before that: it may

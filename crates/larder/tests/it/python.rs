@@ -9,6 +9,7 @@ mod mirrors;
 mod people;
 mod policy;
 mod projects;
+mod public_json;
 mod push;
 mod quirks;
 mod races;

@@ -105,6 +105,21 @@ impl Route {
         })
     }
 
+    /// This path below `simple` as one of the project that is called so, or of its version.
+    pub(super) fn of_project_simple(&self) -> Option<Route> {
+        let path = match self.place.path {
+            "/{user}/{index}/simple" => "/{user}/{index}/{project}",
+            "/{user}/{index}/simple/{project}" => "/{user}/{index}/{project}/{version}",
+            _ => return None,
+        };
+        let mut places = Place::all().iter();
+        let place = places.find(|place| place.tree == Tree::Python && place.path == path)?;
+        let name = "simple".to_owned();
+        let project = Project { name: ProjectName::parse(&name).ok(), as_sent: name };
+        let version = self.project.as_sent.clone();
+        Some(Route { place, project, version, ..self.clone() })
+    }
+
     /// The stage in the path; `None` for `+api`, which all clients may read to find out where to log in.
     pub(super) fn stage(&self) -> Option<&str> {
         let has_stage = !self.stage.is_empty() && !self.place.path.ends_with("/+api");
@@ -158,6 +173,13 @@ mod tests {
         check("GET", "/u/i/%2Bsimple/p/", ShowSimplePage, "u/i p");
         check("GET", "/u/i/+simple/+p", ShowSimplePage, "u/i +p");
         check("GET", "/u/i/+simple", ListProjects, "u/i");
+        check("GET", "/u/i/simple/", ListProjects, "u/i");
+        check("GET", "/u/i/simple/P/", ShowSimplePage, "u/i P");
+        check("DELETE", "/u/i/simple/1.0", DeleteRelease, "u/i simple 1.0");
+        check("GET", "/u/i/pypi", ShowProject, "u/i pypi");
+        check("GET", "/u/i/pypi/1.0", ShowRelease, "u/i pypi 1.0");
+        check("GET", "/u/i/pypi/p/json", ShowPublicJson, "u/i p");
+        check("GET", "/u/i/pypi/p/1.0/json", ShowPublicJsonOfRelease, "u/i p 1.0");
         check("POST", "/u/i/+simple/p/refresh", RefreshPage, "u/i p");
         check("POST", "/u/i/p/refresh", RefreshPage, "u/i p");
         check("GET", "/u/i/p/refresh", ShowRelease, "u/i p refresh");

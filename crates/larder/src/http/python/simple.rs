@@ -33,7 +33,8 @@ use crate::http::serial;
 use crate::http::turns::turn;
 
 /// With this header, whatever its value, links are absolute.
-const X_DEVPI_ABSOLUTE_URLS: HeaderName = HeaderName::from_static("x-devpi-absolute-urls");
+pub(super) const X_DEVPI_ABSOLUTE_URLS: HeaderName =
+    HeaderName::from_static("x-devpi-absolute-urls");
 
 /// For pages whose form `Accept` names. Most installers name it, and can share a cache.
 const VARIES_BY_ACCEPT: HeaderValue = HeaderValue::from_static("Accept, Accept-Encoding");
@@ -183,7 +184,8 @@ pub(super) async fn show_simple_page(
         return Ok(reply::redirect(ask, &format!("{start}/{name}{slash}")));
     }
     // People are sent to where the page's links are right by themselves.
-    let is_simple = ask.path.contains("/+simple/") || ask.path.contains("/%2Bsimple/");
+    let is_simple =
+        ["/+simple/", "/%2Bsimple/", "/simple/"].iter().any(|word| ask.path.contains(word));
     let Ok(wanted) = Wanted::of(&ask.head.headers) else { return Ok(not_acceptable(ask)) };
     if is_simple && !has_slash && wanted.form == PageForm::Human {
         return Ok(reply::redirect(ask, &format!("{}/", ask.path)));

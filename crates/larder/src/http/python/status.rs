@@ -13,7 +13,7 @@ use super::ask::Ask;
 use super::rights::{About, admit, admit_to_file};
 use super::route::Route;
 use super::write::Refused;
-use super::{SERVER_VERSION_TEXT, reply};
+use super::{SERVER_VERSION_TEXT, reply, settled};
 use crate::endpoint::Endpoint;
 use crate::http::error::HttpError;
 use crate::http::outside::prefix;
@@ -91,7 +91,7 @@ pub(super) async fn check_access(ask: &Ask) -> Result<Response, Refused> {
     let public_url = ask.app.config.public_url.as_deref().unwrap_or_default();
     let readings = ["", public_url, &ask.root_url].map(|root| {
         let inner = below(&path, &in_one_spelling(prefix(root))).unwrap_or(&path);
-        Route::parse(&in_one_spelling(inner), None)
+        Some(settled(ask, Route::parse(&in_one_spelling(inner), None)?))
     });
     if readings.iter().all(Option::is_none) {
         return forbidden(": `X-Original-URI` is no path of the index");

@@ -28,9 +28,9 @@ use crate::client::Client;
 use crate::server::{ROOT, TestServer};
 use crate::wait_until;
 
-const JSON_PAGE: (&str, &str) = ("Accept", "application/vnd.pypi.simple.v1+json");
+pub(super) const JSON_PAGE: (&str, &str) = ("Accept", "application/vnd.pypi.simple.v1+json");
 
-fn allow_this_machine(config: &mut Config) {
+pub(super) fn allow_this_machine(config: &mut Config) {
     config.egress_allow = vec!["127.0.0.0/8".parse().expect("a network")];
     // Every use is confirmed, unless a test says otherwise.
     config.python.mirror_cache_expiry = Duration::ZERO;
@@ -47,20 +47,20 @@ fn fresh_for_long() -> Index {
     })
 }
 
-fn list(names: &[&str]) -> Offer {
+pub(super) fn list(names: &[&str]) -> Offer {
     let projects: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
     Offer::json(json!({"meta": {"api-version": "1.1"}, "projects": projects}).to_string())
 }
 
 /// A page with these files as they are described.
-fn page(project: &str, files: Value) -> Offer {
+pub(super) fn page(project: &str, files: Value) -> Offer {
     Offer::json(
         json!({"meta": {"api-version": "1.1"}, "name": project, "files": files}).to_string(),
     )
 }
 
 /// A file on a page, at `/files/` of the upstream.
-fn file(upstream: &Upstream, filename: &str, content: &[u8]) -> Value {
+pub(super) fn file(upstream: &Upstream, filename: &str, content: &[u8]) -> Value {
     let url = upstream.url(&format!("/files/{filename}"));
     json!({"filename": filename, "url": url, "hashes": {"sha256": Digest::of(content).to_string()},
         "size": content.len(), "upload-time": "2026-01-31T12:00:00.000000Z"})
@@ -83,7 +83,7 @@ const WHEEL: &str = "foo-1.0-py3-none-any.whl";
 
 /// Makes the mirror `alice/up` of this upstream, with further settings.
 #[track_caller]
-fn mirror(index: &Index, upstream: &Upstream, settings: Value) {
+pub(super) fn mirror(index: &Index, upstream: &Upstream, settings: Value) {
     let mut config = json!({"type": "mirror", "mirror_url": upstream.url("/simple")});
     for (key, value) in settings.as_object().expect("an object") {
         config[key] = value.clone();

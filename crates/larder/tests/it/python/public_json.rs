@@ -1,0 +1,157 @@
+//! What tools of the public index ask for: `/simple/` beside `+simple/`, and `/pypi/{project}/json`.
+
+use serde_json::{Value, json};
+use testbed::Upstream;
+
+use super::mirrors::{JSON_PAGE, allow_this_machine, file, list, mirror, page};
+use super::{Index, Upload, path, sdist};
+
+const INSTALLER: (&str, &str) = ("User-Agent", "pip/25.0");
+
+#[test]
+fn simple_is_the_same_without_its_plus() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    index.stage("alice/closed", json!({"acl_read": ["alice"]}));
+    let content = sdist("x");
+    for stage in ["alice/dev", "alice/closed"] {
+        index.upload(stage, "foo-1.0.zip", &content);
+    }
+    for (rest, header) in
+        [("", JSON_PAGE), ("foo/", JSON_PAGE), ("", INSTALLER), ("foo/", INSTALLER)]
+    {
+        let get = |word: &str, stage: &str| {
+            index.client().get_with(&format!("/{stage}/{word}/{rest}"), &[header])
+        };
+        let (plus, plain) = (get("+simple", "alice/dev"), get("simple", "alice/dev"));
+        assert_eq!((plain.status, plain.text()), (200, plus.text()), "{rest}");
+        for name in ["etag", "content-type", "cache-control", "vary"] {
+            assert_eq!(plain.header(name), plus.header(name), "{rest} {name}");
+        }
+        let tag = plain.header("etag").to_owned();
+        let known = index
+            .client()
+            .get_with(&format!("/alice/dev/simple/{rest}"), &[header, ("If-None-Match", &tag)]);
+        assert_eq!(known.status, 304);
+        let refused = get("simple", "alice/closed");
+        assert_eq!((refused.status, refused.text()), (401, get("+simple", "alice/closed").text()));
+    }
+    let moved = index.client().get_with("/alice/dev/simple/Foo/", &[INSTALLER]);
+    let root = format!("http://{}", index.client().address);
+    assert_eq!(
+        (moved.status, moved.header("location")),
+        (302, format!("{root}/alice/dev/simple/foo/").as_str())
+    );
+    assert_eq!(index.anybody().json().send("POST", "/alice/dev/simple/", json!({})).status, 404);
+}
+
+#[test]
+fn a_project_called_simple_keeps_its_urls() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let get = |target: &str| index.anybody().json().get(target);
+    assert_eq!(get("/alice/dev/simple").text(), get("/alice/dev/+simple").text());
+    index.upload("alice/dev", "simple-1.0.zip", &sdist("x"));
+    index.upload("alice/dev", "pypi-1.0.zip", &sdist("y"));
+    for project in ["simple", "pypi"] {
+        assert_eq!(get(&format!("/alice/dev/{project}")).json()["type"], "projectconfig");
+        assert_eq!(get(&format!("/alice/dev/{project}/1.0")).json()["type"], "versiondata");
+        let shown = get(&format!("/alice/dev/pypi/{project}/json")).json();
+        assert_eq!(shown["info"]["version"], "1.0");
+    }
+    // What is no version of it is a project.
+    let listed = index.client().get_with("/alice/dev/simple/simple/", &[JSON_PAGE]);
+    assert_eq!(listed.json()["name"], "simple");
+    let removed = index.alice().json().bytes("DELETE", "/alice/dev/simple/1.0?force", b"");
+    assert_eq!(removed.status, 200, "{}", removed.text());
+}
+
+#[test]
+fn a_project_in_the_shape_of_the_public_index() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let (old, new) = (sdist("old"), sdist("new"));
+    index.upload("alice/dev", "Foo.Bar-1.0.zip", &old);
+    let upload = Upload::named("Foo.Bar", "1.1", "Foo.Bar-1.1.zip", &new)
+        .set("summary", "what it is")
+        .set("requires_python", ">=3.9")
+        .set("requires_dist", "baz>1");
+    assert_eq!(index.alice().upload("alice/dev", &upload).status, 200);
+    index.upload("alice/dev", "Foo.Bar-2.0rc1.zip", &sdist("rc"));
+    let get = |target: &str| index.anybody().get(target);
+    let answer = get("/alice/dev/pypi/foo-bar/json");
+    assert_eq!((answer.status, answer.header("content-type")), (200, "application/json"));
+    let tag = answer.header("etag").to_owned();
+    let shown = answer.json();
+    let info = &shown["info"];
+    assert_eq!((&info["version"], &info["summary"]), (&json!("1.1"), &json!("what it is")));
+    assert_eq!((&info["requires_python"], &info["author"]), (&json!(">=3.9"), &Value::Null));
+    assert_eq!(info["requires_dist"], json!(["baz>1"]));
+    let root = format!("http://{}", index.client().address);
+    let file = &shown["urls"][0];
+    assert_eq!(file["url"], root.clone() + &path("alice/dev", "Foo.Bar-1.1.zip", &new));
+    assert_eq!(file["digests"]["sha256"], record::Digest::of(&new).to_string());
+    assert_eq!((&file["packagetype"], &file["size"]), (&json!("sdist"), &json!(new.len())));
+    let versions: Vec<&String> = shown["releases"].as_object().expect("versions").keys().collect();
+    assert_eq!(versions, ["1.0", "1.1", "2.0rc1"]);
+    let link = file["url"].as_str().expect("a URL").strip_prefix(&root).expect("it is here");
+    assert_eq!(get(link).body, new);
+
+    let known = index.anybody().with("If-None-Match", &tag).get("/alice/dev/pypi/foo-bar/json");
+    assert_eq!(known.status, 304);
+    let yanked =
+        index.alice().send("POST", "/alice/dev/foo-bar/1.1/+yank", json!({"reason": "bad"}));
+    assert_eq!(yanked.status, 200);
+    let shown = index.anybody().with("If-None-Match", &tag).get("/alice/dev/pypi/foo-bar/json");
+    assert_eq!((shown.status, &shown.json()["info"]["version"]), (200, &json!("1.0")));
+    let one = get("/alice/dev/pypi/foo-bar/1.1.0/json").json();
+    assert_eq!(one["info"]["yanked_reason"], "bad");
+    assert_eq!(one["urls"][0]["yanked"], true);
+    assert!(one.get("releases").is_none());
+
+    for (target, status) in [
+        ("/alice/dev/pypi/foo-bar/3.0/json", 404),
+        ("/alice/dev/pypi/none/json", 404),
+        ("/alice/none/pypi/foo-bar/json", 404),
+        ("/alice/dev/pypi/Foo.Bar/json", 302),
+    ] {
+        assert_eq!(get(target).status, status, "{target}");
+    }
+    let made = index.alice().send("PATCH", "/alice/dev", json!({"acl_read": ["alice"]}));
+    assert_eq!(made.status, 200, "{}", made.text());
+    assert_eq!(get("/alice/dev/pypi/foo-bar/json").status, 401);
+    assert_eq!(index.alice().get("/alice/dev/pypi/foo-bar/json").status, 200);
+}
+
+#[test]
+fn a_project_of_a_mirror_in_the_shape_of_the_public_index() {
+    let upstream = Upstream::start();
+    upstream.offer("/simple/", list(&["foo"]));
+    let wheel = "foo-1.0-py3-none-any.whl";
+    let files = json!([file(&upstream, wheel, b"x"), file(&upstream, "foo-2.0.tar.gz", b"y")]);
+    upstream.offer("/simple/foo/", page("foo", files));
+    let index = Index::start_with(allow_this_machine);
+    mirror(&index, &upstream, json!({"policy_deny": ["foo==2.0"]}));
+    index.stage("alice/dev", json!({"bases": ["alice/up"]}));
+    for stage in ["alice/up", "alice/dev"] {
+        let answer = index.anybody().get(&format!("/{stage}/pypi/foo/json"));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let shown = answer.json();
+        assert_eq!(
+            (&shown["info"]["version"], &shown["info"]["summary"]),
+            (&json!("1.0"), &Value::Null)
+        );
+        let file = &shown["releases"]["1.0"][0];
+        assert_eq!((&file["filename"], &file["python_version"]), (&json!(wheel), &json!("py3")));
+        assert_eq!(file["upload_time_iso_8601"], "2026-01-31T12:00:00.000000Z");
+        let url = file["url"].as_str().expect("a URL");
+        let root = format!("http://{}/alice/up/+upstream/", index.client().address);
+        assert!(url.starts_with(&root), "{url}");
+        assert_eq!(index.anybody().get(&format!("/{stage}/pypi/foo/2.0/json")).status, 404);
+    }
+    // A mirror's project of this name is asked for only by devpi's clients.
+    assert_eq!(
+        index.client().get_with("/alice/up/simple/foo/", &[JSON_PAGE]).json()["name"],
+        "foo"
+    );
+}
