@@ -263,6 +263,21 @@ impl BlobStore {
         }
     }
 
+    /// What time it is where the blobs are: that of a file or an object which was written just now.
+    ///
+    /// # Errors
+    /// [`BlobError::Away`]; the error of the disk or the object store.
+    pub async fn now(&self) -> Result<SystemTime, BlobError> {
+        self.check_identity().await?;
+        match &self.backend {
+            Backend::Directory(directory) => {
+                let directory = Arc::clone(directory);
+                blocking(move || Spool::create(directory.spool_directory())?.written_at()).await
+            }
+            Backend::Objects(objects) => objects.now().await,
+        }
+    }
+
     /// The blobs that this process has found missing or damaged, and not whole since: by digest, at most 10,000.
     pub fn damaged(&self) -> Vec<(Digest, Verdict)> {
         self.damage.all()

@@ -13,9 +13,11 @@
 mod error;
 mod group;
 mod location;
+mod pools;
 mod postgres;
 mod read;
 mod reader;
+mod recent;
 mod restore;
 mod rows;
 mod seen;
@@ -26,7 +28,7 @@ mod writer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use record::{Batch, Key, Record, Serial};
@@ -40,7 +42,8 @@ pub use location::{DatabaseLocation, DatabaseLocationError};
 pub use restore::Restore;
 
 use error::{commit_error, open_error};
-use read::{Each, Marking, Sink, Stop};
+use read::{Each, Sink, Stop};
+use recent::{LastRead, Marking, Unknown};
 use seen::{Anchor, Seen};
 use wake::Wake;
 use writer::{Request, Writer};
@@ -179,7 +182,7 @@ impl Records {
                         Some(Writer::Postgres(writer))
                     }
                 };
-                let reader = postgres::reader(&connect, options.readers_max, timeout);
+                let reader = postgres::reader(&connect, options.readers_max, timeout, is_read_only);
                 let layout = reader.layout().await;
                 let reader = Arc::new(reader);
                 let engine = Engine::Postgres { options: Box::new(connect), reader };
@@ -279,7 +282,10 @@ impl Records {
         sink: &mut S,
     ) -> Result<Serial, Stop<S::Error>> {
         let wake = &self.shared.wake;
-        let mut marking = Marking { sink, latest: None };
+        let mut marking = Marking { sink, last: LastRead::default() };
+        if wake.seen().lost.is_some_and(Rewound::may_end) {
+            self.compare_again().await?;
+        }
         // The transaction begins later, so it must find everything that is seen now.
         let seen = wake.seen();
         let read = self.shared.engine.read_after(after, &seen, &mut marking).await;
@@ -287,10 +293,30 @@ impl Records {
             wake.lose(*rewound);
         }
         let serial = read?;
-        if let Some((key, serial)) = marking.latest {
-            wake.mark(&key, serial);
-        }
+        wake.read(after, serial, marking.last);
         Ok(serial)
+    }
+
+    /// Looks whether a store that lacked something has everything again that went by.
+    async fn compare_again(&self) -> Result<(), ReadError> {
+        let wake = &self.shared.wake;
+        let seen = Seen { lost: None, ..wake.seen() };
+        let recent = wake.recent().clone();
+        let mut comparison = recent.compare();
+        let compared = self.shared.engine.read_after(recent.start, &seen, &mut comparison).await;
+        let rewound = match compared {
+            Ok(_) if comparison.latest().is_some_and(|latest| wake.find_again(latest)) => {
+                return Ok(());
+            }
+            Ok(_) | Err(Stop::Sink(Unknown)) => {
+                let found = self.shared.engine.serial().await?;
+                Rewound::Behind { found, seen: seen.serial }
+            }
+            Err(Stop::Read(ReadError::Rewound(rewound))) => rewound,
+            Err(Stop::Read(error)) => return Err(error),
+        };
+        wake.lose(rewound);
+        Err(rewound.into())
     }
 
     /// [`Records::read_after`], gathered; for when there are not many.
@@ -320,6 +346,17 @@ impl Records {
     /// [`ReadError`].
     pub async fn serial(&self) -> Result<Serial, ReadError> {
         self.shared.engine.serial().await
+    }
+
+    /// What time it is for the database. `None` on SQLite, which has no clock of its own.
+    ///
+    /// # Errors
+    /// [`ReadError`]; [`ReadError::Standby`] also if the records were opened for reading only.
+    pub async fn now(&self) -> Result<Option<SystemTime>, ReadError> {
+        match &self.shared.engine {
+            Engine::Sqlite { .. } => Ok(None),
+            Engine::Postgres { reader, .. } => reader.now().await.map(Some),
+        }
     }
 
     /// Waits until any process has made a commit after `after`; returns a serial that the store has reached, or `None` once the
@@ -379,7 +416,9 @@ impl Records {
                 flaws.push(format!("{error}; the records after it were not looked at"));
                 Serial::ZERO
             }
-            Err(error @ (ReadError::Unavailable(_) | ReadError::Rewound(_))) => return Err(error),
+            Err(
+                error @ (ReadError::Unavailable(_) | ReadError::Rewound(_) | ReadError::Standby),
+            ) => return Err(error),
         };
         flaws.append(&mut deleted_with_blobs);
         Ok((read, flaws))

@@ -1,4 +1,5 @@
-//! Real things for tests: a PostgreSQL, a MariaDB, an S3-type server, an nginx, a small disk; and a scripted upstream of
+//! Real things for tests: a PostgreSQL, a MariaDB, an S3-type server, an nginx, a small disk, a proxy that drops
+//! connections silently; and a scripted upstream of
 //! a Python index. Each belongs to one test, lives in
 //! a temporary directory, and ends with the test's process at the latest, however that ends.
 //!
@@ -9,6 +10,7 @@ mod mariadb;
 mod nginx;
 mod postgres;
 mod s3;
+mod silent_proxy;
 mod small_disk;
 mod upstream;
 
@@ -18,6 +20,7 @@ pub use mariadb::{MariaDb, MariaDbSession};
 pub use nginx::Nginx;
 pub use postgres::{Frozen, Postgres};
 pub use s3::S3;
+pub use silent_proxy::SilentProxy;
 pub use small_disk::SmallDisk;
 pub use upstream::{Offer, Request, Upstream};
 

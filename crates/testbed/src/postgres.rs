@@ -90,6 +90,36 @@ impl Postgres {
         said(as_user(Path::new("sh")).args(["-c", script]).current_dir(&self.directory));
     }
 
+    /// Puts the copy in the place of the data, while it is stopped, as a standby of what it was: it has not got what came after
+    /// the copy.
+    pub fn become_standby_at_copy(&self) {
+        let settings = format!(
+            "restore_command = 'cp {}/archive/%f %p'\nwal_retrieve_retry_interval = '100ms'\n",
+            self.directory.display()
+        );
+        let script = "rm -rf primary archive && mv data primary && mv copy data && mkdir archive && \
+                      touch data/standby.signal && printf %s \"$1\" >>data/postgresql.auto.conf";
+        let mut sh = as_user(Path::new("sh"));
+        said(sh.args(["-c", script, "sh", &settings]).current_dir(&self.directory));
+    }
+
+    /// Gives the standby everything that its primary had written.
+    pub fn send_standby_the_rest(&self) {
+        let script = "cp primary/pg_wal/0* archive/";
+        said(as_user(Path::new("sh")).args(["-c", script]).current_dir(&self.directory));
+    }
+
+    /// Makes the standby the primary, once it has what it was sent.
+    pub fn promote(&self) {
+        said(&mut self.pg_ctl("promote"));
+    }
+
+    /// Puts the data of the former primary back, while it is stopped.
+    pub fn return_to_primary(&self) {
+        let script = "rm -rf data && mv primary data";
+        said(as_user(Path::new("sh")).args(["-c", script]).current_dir(&self.directory));
+    }
+
     /// Freezes it: connections stay open, but nothing answers until the returned value is dropped.
     pub fn freeze(&self) -> Frozen {
         let pid_file = self.directory.join("data/postmaster.pid");

@@ -2,7 +2,7 @@
 //!
 //! The first look loads everything; each later one takes what was committed since, by this process or by another. If the store
 //! cannot be read, the published state stays; a log line, a metric and [`LiveStore::trouble`](stored::LiveStore::trouble) tell
-//! of it. If the store has lost commits that this process has read, this lasts until a restart.
+//! of it. If the store lacks commits that this process has read, this lasts until it has them again, or until a restart.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::changes::of_store::Following;
 use crate::tasks::highest_serial;
 
 /// Shortest and longest wait after a failure.
-const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// How often the store is looked at without a notification: a lost store sends none.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let mut is_first = true;
     let mut retry = RETRY.0;
     let mut indexing: Option<JoinHandle<article::SearchIndex>> = None;
-    let mut is_rewound = false;
+    let mut rewound: Option<Rewound> = None;
     loop {
         let started_at = Instant::now();
         let before = follower.state().stored.serial;
@@ -45,7 +45,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                 stored::log(&news.troubles);
                 let serial = follower.state().stored.serial;
                 retry = RETRY.0;
-                is_rewound = false;
+                rewound = None;
                 app.metrics.store_is_rewound.set(0);
                 if live_store.set_trouble(None) {
                     tracing::info!("the store can be read again");
@@ -106,20 +106,29 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                 }
                 // After an outage the database may have lost its latest commits; that is logged as well. A further outage does
                 // not bring them back.
-                let was_rewound = is_rewound;
-                is_rewound |= matches!(error, ReadError::Rewound(_));
+                let was_rewound = rewound.is_some();
+                if let ReadError::Rewound(found) = error {
+                    rewound = Some(found);
+                }
+                let is_rewound = rewound.is_some();
                 if is_rewound && !was_rewound {
                     // The next start must notice that something is missing, whatever state the database is in then. The note
                     // comes before the log line: an operator who reads that line may restart at once.
                     highest_serial::note_up_to(&app, before).await;
                 }
                 app.metrics.store_is_rewound.set(is_rewound.into());
-                let is_news = live_store.set_trouble(Some(error.to_string()));
+                let until = match rewound {
+                    None => "",
+                    Some(rewound) if rewound.may_end() => {
+                        "; nothing is written until the right database is back, or larder is restarted"
+                    }
+                    Some(_) => "; nothing is written until larder is restarted",
+                };
+                let is_news = live_store.set_trouble(Some(format!("{error}{until}")));
                 if is_rewound && !was_rewound {
                     tracing::error!(
                         %error,
-                        "the store is not as it was read; what was read before is served, and nothing is written \
-                         until larder is restarted"
+                        "the store is not as it was read; what was read before is served{until}"
                     );
                 } else if is_news {
                     tracing::error!(%error, "the store cannot be read; what was read before is served");

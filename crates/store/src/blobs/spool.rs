@@ -7,6 +7,7 @@ use std::fs::{File, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::time::SystemTime;
 
 use record::{Digest, Hasher};
 use tempfile::NamedTempFile;
@@ -74,6 +75,13 @@ impl Spool {
             self.size_bytes += chunk.len() as u64;
         }
         Ok(())
+    }
+
+    /// Writes something, and says when that was by the clock of the file system.
+    pub(super) fn written_at(mut self) -> Result<SystemTime, BlobError> {
+        self.write(b"the time")?;
+        let inspected = self.file.as_file().metadata().and_then(|metadata| metadata.modified());
+        inspected.map_err(|error| BlobError::io("inspect", self.file.path(), error))
     }
 
     /// All bytes are there.

@@ -93,10 +93,7 @@ impl OpenError {
 pub enum Rewound {
     /// It has lost commits that this process has seen: it was restored from an older copy, or a copy that lagged
     /// behind took over.
-    #[error(
-        "the database is at serial {found} and lacks commits up to serial {seen} that were read from it \
-         before: it fell back to an older state"
-    )]
+    #[error("{}", behind(*found, *seen))]
     Behind {
         /// The serial of the store now; it may be the higher one, if other commits have come since.
         found: Serial,
@@ -115,6 +112,31 @@ pub enum Rewound {
     /// The files of SQLite are not as SQLite left them: what is written into them may not be found again.
     #[error("the database is damaged: {0}")]
     Damaged(Damage),
+}
+
+/// A database that has gone on without the commits that it lacks did not merely fall back.
+fn behind(found: Serial, seen: Serial) -> String {
+    match found < seen {
+        true => format!(
+            "the database is at serial {found} and lacks the commits up to serial {seen} that were read from it \
+             before: it fell back to an older state"
+        ),
+        false => format!(
+            "the database is at serial {found}, but some of the commits up to serial {seen} that were read from it \
+             before are missing, and it may have others in their place: it has diverged"
+        ),
+    }
+}
+
+impl Rewound {
+    /// Whether this ends by itself once the right database is back. If a file was damaged or replaced, this process cannot know
+    /// what else happened to it.
+    pub fn may_end(self) -> bool {
+        match self {
+            Rewound::Behind { .. } | Rewound::Stranger => true,
+            Rewound::Replaced | Rewound::Damaged(_) => false,
+        }
+    }
 }
 
 /// How the files of SQLite were changed while they were open.
@@ -213,6 +235,12 @@ pub enum ReadError {
     /// The store no longer continues what was read before.
     #[error(transparent)]
     Rewound(#[from] Rewound),
+    /// The server follows another one, and may not have its latest commits yet. What it says is not the store's state.
+    #[error(
+        "the database server is a standby in recovery, which may lack the latest commits: as soon as it is promoted, \
+         larder goes on by itself"
+    )]
+    Standby,
 }
 
 /// Records could not be written with the serials that they had elsewhere; nothing was written.

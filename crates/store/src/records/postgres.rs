@@ -11,7 +11,7 @@
 //!
 //! LISTEN and the session's settings need a whole session, not one that a pooler in transaction mode shares.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use record::{Batch, Serial};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
@@ -19,10 +19,11 @@ use sqlx::{ConnectOptions as _, Connection as _, Row as _};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::error::{Cause, CommitError, OpenError, commit_error, open_error};
+use super::error::{Cause, CommitError, OpenError, ReadError, commit_error, open_error};
 use super::group::{self, GroupOutcome, Plan, Row};
-use super::reader::within;
-use super::rows::{self, SERIAL};
+use super::pools::{Numbered, Pools};
+use super::reader::{is_silence, within};
+use super::rows;
 use super::seen::Seen;
 use super::wake::{self, Wake};
 
@@ -42,7 +43,23 @@ const CHANNEL: &str = "larder_records";
 const POLL_INTERVAL_UNHEARD: Duration = Duration::from_millis(50);
 
 /// Timeout for closing connections: a database that hangs would block us forever.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a connection may take over something that a database answers at once. A firewall may have forgotten the connection
+/// without a word. Together with the poll's interval this bounds how far a process is behind: docs/store.md promises it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long it may take to connect and be let in, for who asks again anyway.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long a writer's statement may take, and a second more for each MiB that it carries.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A connection that was of use so recently is not asked whether it still is: that would be a round trip for each use.
+const RECENT: Duration = Duration::from_secs(1);
+
+/// Attempts at a group, each on a new connection, while it is certain that the one before has written nothing.
+const ATTEMPTS_MAX: u32 = 4;
 
 /// BEGIN takes the lock, in a separate statement before the reading: the reading statement's snapshot must not be older than
 /// the lock.
@@ -62,12 +79,19 @@ pub(super) struct Writer {
     timeout: Duration,
     /// The name of this process's row in `larder_writers`.
     id: String,
-    /// None after a failure.
-    connection: Option<PgConnection>,
+    /// With the time of its last use. `None` after a failure.
+    connection: Option<(PgConnection, Instant)>,
 }
 
 /// The outcomes of a group's batches, and the serial after it.
 type Written = (Vec<Result<Serial, CommitError>>, Serial);
+
+/// What became of a COMMIT that was not answered.
+enum Settled {
+    Written(Written),
+    /// Nothing was written, and this was the error.
+    Not(sqlx::Error),
+}
 
 /// When a commit failed.
 enum Failure {
@@ -106,7 +130,8 @@ pub(super) async fn create(
         sqlx::query_scalar("SELECT gen_random_uuid()::text").fetch_one(&mut connection).await
     };
     let id = within(Instant::now() + timeout, greet).await.map_err(unavailable)?;
-    Ok(Writer { options: options.clone(), timeout, id, connection: Some(connection) })
+    let connection = Some((connection, Instant::now()));
+    Ok(Writer { options: options.clone(), timeout, id, connection })
 }
 
 /// Whether the database has none of Larder's tables.
@@ -126,22 +151,33 @@ pub(super) async fn is_new(url: &str, timeout: Duration) -> Result<bool, sqlx::E
     within(Instant::now() + timeout, look).await
 }
 
-/// Opens the side that reads; no connection is made before there is something to read.
-pub(super) fn reader(options: &PgConnectOptions, readers_max: u32, timeout: Duration) -> Reader {
-    let pool = PgPoolOptions::new()
-        .max_connections(readers_max)
-        .acquire_timeout(timeout)
-        // A connection that was of use a moment ago is not asked whether it still is: that would be
-        // a round trip for each read.
-        .test_before_acquire(false)
-        .before_acquire(|connection, about| {
-            Box::pin(async move {
-                let is_recent = about.idle_for < Duration::from_secs(1);
-                Ok(is_recent || connection.ping().await.is_ok())
+/// Opens the side that reads; no connection is made before there is something to read. A process that only reads may be given
+/// a standby.
+pub(super) fn reader(
+    options: &PgConnectOptions,
+    readers_max: u32,
+    timeout: Duration,
+    is_read_only: bool,
+) -> Reader {
+    let options = options.clone();
+    let pools = Pools::new(move || {
+        PgPoolOptions::new()
+            .max_connections(readers_max)
+            .acquire_timeout(timeout.min(CONNECT_TIMEOUT))
+            .test_before_acquire(false)
+            .before_acquire(|connection, about| {
+                Box::pin(
+                    async move { Ok(about.idle_for < RECENT || connection.ping().await.is_ok()) },
+                )
             })
-        })
-        .connect_lazy_with(options.clone());
-    Reader { pool, timeout, begin: BEGIN_READING, watch: None }
+            .connect_lazy_with(options.clone())
+    });
+    let serials = match is_read_only {
+        true => rows::SERIALS,
+        false => rows::SERIALS_OF_PRIMARY,
+    };
+    let patience = Some(timeout.min(PATIENCE));
+    Reader { pools, timeout, patience, serials, begin: BEGIN_READING, watch: None }
 }
 
 /// Reads a URL that was checked as a location.
@@ -161,16 +197,24 @@ async fn connect(
 ) -> Result<PgConnection, sqlx::Error> {
     let connect = async {
         let mut connection = options.connect().await?;
-        let milliseconds = timeout.as_millis().clamp(1, i32::MAX as u128);
-        // No session waits forever for another's lock, and a session that was cut off does not keep one forever. Acknowledged
-        // commits are durable: `off` in the server's configuration is overridden, any stricter setting is not.
+        let milliseconds =
+            |of: Duration| format!("{}ms", of.as_millis().clamp(1, i32::MAX as u128));
+        let statement = timeout.min(STATEMENT_TIMEOUT);
+        // A session that waits for another's lock says so before it looks as if it were cut off. One that is cut off, or whose
+        // process stands still, does not keep the lock for long. Acknowledged commits are durable: `off` in the server's
+        // configuration is overridden, any stricter setting is not.
         sqlx::query(
             "SELECT set_config('lock_timeout', $1, false), \
-             set_config('idle_in_transaction_session_timeout', $1, false), \
+             set_config('idle_in_transaction_session_timeout', $2, false), \
+             set_config('tcp_keepalives_idle', '5', false), \
+             set_config('tcp_keepalives_interval', '2', false), \
+             set_config('tcp_keepalives_count', '3', false), \
+             set_config('tcp_user_timeout', '10s', false), \
              set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
              WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)",
         )
-        .bind(format!("{milliseconds}ms"))
+        .bind(milliseconds(statement * 2 / 3))
+        .bind(milliseconds(statement))
         .execute(&mut connection)
         .await?;
         Ok(connection)
@@ -217,22 +261,43 @@ async fn layout(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
 }
 
 impl Writer {
-    /// Writes the batches in one transaction.
+    /// Writes the batches in one transaction. While it is certain that nothing was written, a lost connection costs only time.
     pub(super) async fn commit(&mut self, batches: &[&Batch], seen: &Seen) -> GroupOutcome {
-        // A connection kept from the last group may have died since, say because the database was
-        // restarted. Before COMMIT that is harmless: a new one gets one try.
-        if let Some(connection) = self.connection.take() {
-            match self.commit_on(connection, batches, seen).await {
-                Err(Failure::Before(error)) if is_connection_lost(&error) => {
-                    tracing::info!(%error, "the connection that writes was lost, a new one is made");
+        let give_up_at = Instant::now() + self.timeout * 2;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let may_repeat = attempts < ATTEMPTS_MAX && Instant::now() < give_up_at;
+            // A connection that is kept from the last group may have died since, say because the database was restarted.
+            let connection = match self.kept().await {
+                Some(connection) => connection,
+                None => {
+                    let connected = connect(&self.options, self.timeout).await;
+                    connected.map_err(|error| commit_error(&error))?
                 }
-                outcome => return self.settle(outcome).await,
-            }
+            };
+            let error = match self.commit_on(connection, batches, seen).await {
+                Ok(written) => return Ok(written),
+                Err(Failure::Before(error)) if may_repeat && is_connection_lost(&error) => error,
+                Err(Failure::Before(error)) => return Err(commit_error(&error)),
+                Err(Failure::During(error, written)) => match self.settle(error, written).await? {
+                    Settled::Written(written) => return Ok(written),
+                    Settled::Not(error) if may_repeat => error,
+                    Settled::Not(error) => return Err(CommitError::Unavailable(Cause::new(error))),
+                },
+            };
+            tracing::info!(%error, "the connection that writes was lost, a new one is made");
         }
-        let connection = connect(&self.options, self.timeout).await;
-        let connection = connection.map_err(|error| commit_error(&error))?;
-        let outcome = self.commit_on(connection, batches, seen).await;
-        self.settle(outcome).await
+    }
+
+    /// The connection of the last group, unless it does not answer.
+    async fn kept(&mut self) -> Option<PgConnection> {
+        let (mut connection, used_at) = self.connection.take()?;
+        if used_at.elapsed() >= RECENT {
+            let deadline = Instant::now() + self.timeout.min(PATIENCE);
+            within(deadline, connection.ping()).await.ok()?;
+        }
+        Some(connection)
     }
 
     /// Keeps the connection on success; otherwise drops it, and its transaction with it.
@@ -242,16 +307,16 @@ impl Writer {
         batches: &[&Batch],
         seen: &Seen,
     ) -> Result<Written, Failure> {
-        let deadline = Instant::now() + self.timeout * 2;
-        let write = write(&mut connection, &self.id, batches, seen);
-        let plan = within(deadline, write).await.map_err(Failure::Before)?;
+        lock(&mut connection, self.timeout).await.map_err(Failure::Before)?;
+        let write = write(&mut connection, &self.id, batches, seen, self.timeout);
+        let plan = write.await.map_err(Failure::Before)?;
         let written = (plan.outcomes, plan.serial);
         // A group that writes nothing has nothing to lose: its outcomes held under the lock.
         let is_empty = plan.rows.is_empty();
         let end = if is_empty { "ROLLBACK" } else { "COMMIT" };
         let end = sqlx::raw_sql(end).execute(&mut connection);
-        match within(Instant::now() + self.timeout, end).await {
-            Ok(_) => self.connection = Some(connection),
+        match within(statement_deadline(self.timeout, 0), end).await {
+            Ok(_) => self.connection = Some((connection, Instant::now())),
             Err(error) if is_empty => tracing::debug!(%error, "an empty transaction did not end"),
             Err(error) => return Err(Failure::During(error, written)),
         }
@@ -259,19 +324,14 @@ impl Writer {
     }
 
     /// Finds out what became of a COMMIT that was not answered.
-    async fn settle(&self, outcome: Result<Written, Failure>) -> GroupOutcome {
-        let (error, written) = match outcome {
-            Ok(written) => return Ok(written),
-            Err(Failure::Before(error)) => return Err(commit_error(&error)),
-            Err(Failure::During(error, written)) => (error, written),
-        };
+    async fn settle(&self, error: sqlx::Error, written: Written) -> Result<Settled, CommitError> {
         tracing::warn!(%error, serial = %written.1, "a commit was not answered; asking what it came to");
         // Twice the timeout: after one the server has ended the session that was cut off.
         let deadline = Instant::now() + self.timeout * 2;
         loop {
             match within(deadline, self.last_serial()).await {
-                Ok(last) if last == Some(written.1) => return Ok(written),
-                Ok(_) => return Err(CommitError::Unavailable(Cause::new(error))),
+                Ok(last) if last == Some(written.1) => return Ok(Settled::Written(written)),
+                Ok(_) => return Ok(Settled::Not(error)),
                 Err(still) if Instant::now() >= deadline => {
                     tracing::error!(error = %still, serial = %written.1, "a commit's outcome is unknown");
                     return Err(CommitError::OutcomeUnknown(Cause::new(error)));
@@ -283,7 +343,7 @@ impl Writer {
 
     /// The last serial that this process wrote, read when none of its sessions writes any more.
     async fn last_serial(&self) -> Result<Option<Serial>, sqlx::Error> {
-        let mut connection = connect(&self.options, self.timeout).await?;
+        let mut connection = connect(&self.options, self.timeout.min(CONNECT_TIMEOUT)).await?;
         sqlx::raw_sql(BEGIN_AND_LOCK).execute(&mut connection).await?;
         let last: Option<i64> =
             sqlx::query_scalar("SELECT last_serial FROM larder_writers WHERE writer = $1")
@@ -295,7 +355,7 @@ impl Writer {
     }
 
     pub(super) async fn close(&mut self) {
-        if let Some(connection) = self.connection.take()
+        if let Some((connection, _)) = self.connection.take()
             && let Err(error) = within(Instant::now() + CLOSE_TIMEOUT, connection.close()).await
         {
             tracing::debug!(%error, "the database was not left cleanly");
@@ -306,8 +366,7 @@ impl Writer {
 /// Whether an error means that the connection is lost, rather than that a statement failed.
 fn is_connection_lost(error: &sqlx::Error) -> bool {
     match error {
-        sqlx::Error::Io(error) => error.kind() != std::io::ErrorKind::TimedOut,
-        sqlx::Error::Protocol(_) => true,
+        sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => true,
         // 57P01..57P03: shut down by an administrator, crashed, cannot connect now; 25P03: idle for
         // too long inside a transaction; 57P05: idle for too long outside of one.
         sqlx::Error::Database(error) => matches!(
@@ -318,14 +377,38 @@ fn is_connection_lost(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Begins a transaction and does everything but end it.
+/// When a statement that carries so many bytes must have been answered.
+fn statement_deadline(timeout: Duration, bytes: usize) -> Instant {
+    Instant::now() + timeout.min(STATEMENT_TIMEOUT) + Duration::from_millis(bytes as u64 / 1024)
+}
+
+/// Begins a transaction and takes the lock that orders the writers. The server says after a while that another one still has it:
+/// so a connection that was cut off is told from one that waits.
+async fn lock(connection: &mut PgConnection, timeout: Duration) -> Result<(), sqlx::Error> {
+    let give_up_at = Instant::now() + timeout;
+    loop {
+        let lock = sqlx::raw_sql(BEGIN_AND_LOCK).execute(&mut *connection);
+        let Err(error) = within(statement_deadline(timeout, 0), lock).await else {
+            return Ok(());
+        };
+        let code = error.as_database_error().and_then(|error| error.code());
+        // 55P03: lock_not_available.
+        if code.as_deref() != Some("55P03") || Instant::now() >= give_up_at {
+            return Err(error);
+        }
+        let end = sqlx::raw_sql("ROLLBACK").execute(&mut *connection);
+        within(statement_deadline(timeout, 0), end).await?;
+    }
+}
+
+/// Does everything in a transaction but begin and end it.
 async fn write<'a>(
     connection: &mut PgConnection,
     writer: &str,
     batches: &[&'a Batch],
     seen: &'a Seen,
+    timeout: Duration,
 ) -> Result<Plan<'a>, sqlx::Error> {
-    sqlx::raw_sql(BEGIN_AND_LOCK).execute(&mut *connection).await?;
     let keys = group::keys(batches, seen);
     let (anchor, name) = seen.anchor();
     let states = sqlx::query(
@@ -337,18 +420,19 @@ async fn write<'a>(
     .bind(&keys)
     .bind(anchor)
     .bind(name)
-    .fetch_all(&mut *connection)
-    .await?;
+    .fetch_all(&mut *connection);
+    let states = within(statement_deadline(timeout, 0), states).await?;
     let states = group::states(&keys, states.iter().map(rows::state_of))?;
     let plan = group::plan(batches, seen, states);
     if plan.rows.is_empty() {
         return Ok(plan);
     }
-    with_rows(WRITE_GROUP, &plan.rows)
+    let bytes = batches.iter().map(|batch| group::bytes_of(batch)).sum();
+    let write = with_rows(WRITE_GROUP, &plan.rows)
         .bind(plan.serial.0.cast_signed())
         .bind(writer)
-        .execute(connection)
-        .await?;
+        .execute(connection);
+    within(statement_deadline(timeout, bytes), write).await?;
     Ok(plan)
 }
 
@@ -429,20 +513,36 @@ impl Restore {
 impl Reader {
     /// The layout of the schema, for [`super::known_layout`].
     pub(super) async fn layout(&self) -> Result<i64, sqlx::Error> {
-        let layout = async { layout(&mut *self.pool.acquire().await?).await };
+        let pool = self.pool();
+        let layout = async { layout(&mut *pool.acquire().await?).await };
         within(Instant::now() + self.timeout * 2, layout).await
+    }
+
+    /// What time it is for the database.
+    pub(super) async fn now(&self) -> Result<SystemTime, ReadError> {
+        let row = self.ask(|Numbered { pool, .. }| async move {
+            let mut connection = pool.acquire().await?;
+            let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, pg_is_in_recovery()";
+            sqlx::query(now).fetch_one(&mut *connection).await
+        });
+        let row = row.await?;
+        if row.try_get(1)? {
+            return Err(ReadError::Standby);
+        }
+        let milliseconds: i64 = row.try_get(0)?;
+        Ok(SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds.max(0).cast_unsigned()))
     }
 
     /// Leaves the database; connections that wait for it are dropped after a moment.
     pub(super) async fn close(&self) {
-        if tokio::time::timeout(CLOSE_TIMEOUT, self.pool.close()).await.is_err() {
+        if tokio::time::timeout(CLOSE_TIMEOUT, self.pools.close()).await.is_err() {
             tracing::warn!("the database was left without a word: it does not answer");
         }
     }
 }
 
-/// Announces new serials until `closed`: by LISTEN, and by polling every `poll_interval`. A connection that is silent for the
-/// database timeout is checked, because one that was cut off gives no error.
+/// Announces new serials until `closed`: by LISTEN, and by asking over the same connection every `poll_interval`. If that is not
+/// answered at once, the connection was cut off, and the other ones of this process most likely, too: new ones take their place.
 pub(super) async fn follow(
     reader: &Reader,
     options: &PgConnectOptions,
@@ -456,14 +556,20 @@ pub(super) async fn follow(
         let mut attempt_pause = POLL_INTERVAL_UNHEARD;
         loop {
             if Instant::now() >= attempt_at {
-                let error = match listen(options, reader.timeout).await {
+                let number = reader.pools.current().number;
+                let timeout = reader.timeout.min(CONNECT_TIMEOUT);
+                let error = match listen(options, timeout).await {
                     Ok(listener) => {
                         if is_lost {
                             tracing::info!("the database wakes us again");
                         }
                         is_lost = false;
                         attempt_pause = POLL_INTERVAL_UNHEARD;
-                        hear(listener, reader, wake, poll_interval).await
+                        let error = hear(listener, reader, wake, poll_interval).await;
+                        if is_silence(&error) {
+                            reader.pools.throw_away(number);
+                        }
+                        error
                     }
                     Err(error) => error,
                 };
@@ -475,7 +581,7 @@ pub(super) async fn follow(
                 attempt_pause = (attempt_pause * 2).min(Duration::from_secs(5));
             }
             tokio::time::sleep(poll_interval.min(POLL_INTERVAL_UNHEARD)).await;
-            wake::learn(reader.serial().await, wake);
+            wake::learn(reader.look(&wake.seen()).await, wake);
         }
     };
     closed.run_until_cancelled(follow).await;
@@ -504,30 +610,23 @@ async fn hear(
     wake: &Wake,
     poll_interval: Duration,
 ) -> sqlx::Error {
-    let hear = async {
-        loop {
-            // Asked before listening: commits before LISTEN took effect were not announced.
-            let asked = sqlx::query(SERIAL).fetch_one(&mut listener);
-            match within(Instant::now() + reader.timeout, asked).await {
-                Ok(row) => wake::learn(rows::store_serial_of(&row), wake),
-                Err(error) => return error,
-            }
-            match tokio::time::timeout(reader.timeout, listener.try_recv()).await {
-                // No process writes, or the connection is lost.
-                Err(_) => {}
-                Ok(Ok(Some(_))) => while listener.next_buffered().is_some() {},
-                Ok(Ok(None)) => {
-                    return sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into());
-                }
-                Ok(Err(error)) => return error,
-            }
+    let patience = reader.timeout.min(PATIENCE);
+    loop {
+        // Asked before listening: commits before LISTEN took effect were not announced.
+        let seen = wake.seen();
+        let asked = reader.serials(&seen).fetch_one(&mut listener);
+        match within(Instant::now() + patience, asked).await {
+            Ok(row) => wake::learn(rows::checked_serial_of(&row, &seen), wake),
+            Err(error) => return error,
         }
-    };
-    let poll = async {
-        loop {
-            tokio::time::sleep(poll_interval).await;
-            wake::learn(reader.serial().await, wake);
+        match tokio::time::timeout(poll_interval.min(reader.timeout), listener.try_recv()).await {
+            // No process writes, or the connection is lost.
+            Err(_) => {}
+            Ok(Ok(Some(_))) => while listener.next_buffered().is_some() {},
+            Ok(Ok(None)) => {
+                return sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into());
+            }
+            Ok(Err(error)) => return error,
         }
-    };
-    tokio::select! { error = hear => error, error = poll => error }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use record::{Key, Record, Serial};
+use record::Record;
 
 use super::error::ReadError;
 
@@ -21,25 +21,6 @@ pub(super) enum Stop<E> {
 impl<E, R: Into<ReadError>> From<R> for Stop<E> {
     fn from(error: R) -> Stop<E> {
         Stop::Read(error.into())
-    }
-}
-
-/// A sink that remembers the last record which it passed on: that of the highest serial.
-pub(super) struct Marking<'a, S> {
-    pub(super) sink: &'a mut S,
-    pub(super) latest: Option<(Key, Serial)>,
-}
-
-impl<S: Sink> Sink for Marking<'_, S> {
-    type Error = S::Error;
-
-    async fn take(&mut self, record: Record) -> Result<(), S::Error> {
-        match &mut self.latest {
-            // Any record of a commit will do.
-            Some((_, serial)) if *serial == record.serial => {}
-            latest => *latest = Some((record.key.clone(), record.serial)),
-        }
-        self.sink.take(record).await
     }
 }
 

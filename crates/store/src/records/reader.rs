@@ -1,5 +1,6 @@
 //! The side of a database that reads: the same statements on both engines.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
@@ -8,16 +9,22 @@ use sqlx::{ColumnIndex, Database, Decode, Encode, Executor, IntoArguments, Pool,
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Cause, ReadError};
+use super::pools::{Numbered, Pools};
 use super::read::{Sink, Stop};
-use super::rows::{self, FIRST_RECORD, RECORD, RECORDS_AFTER, SERIAL, SERIAL_AND_HIGHEST, SERIALS};
+use super::rows::{self, FIRST_RECORD, RECORD, RECORDS_AFTER, SERIAL, SERIAL_AND_HIGHEST};
 use super::seen::Seen;
 use super::watch::Watch;
 
 /// Connections that read.
 pub(super) struct Reader<DB: Database> {
-    pub(super) pool: Pool<DB>,
+    pub(super) pools: Pools<DB>,
     /// How long the database may take over one answer.
     pub(super) timeout: Duration,
+    /// How long a connection may take to answer before it may have been cut off without a word, and all others with it.
+    /// `None`: no network lies in between.
+    pub(super) patience: Option<Duration>,
+    /// The statement for [`rows::checked_serial_of`].
+    pub(super) serials: &'static str,
     /// The statement that begins a transaction which sees one moment of the store.
     pub(super) begin: &'static str,
     /// The files that must not be replaced, if the database is opened for writing.
@@ -43,16 +50,16 @@ where
         sink: &mut S,
     ) -> Result<Serial, Stop<S::Error>> {
         self.check_file()?;
-        let begin = self.pool.begin_with(self.begin);
-        let mut transaction = within(Instant::now() + self.timeout, begin).await?;
-        let (anchor, name) = seen.anchor();
-        let row = sqlx::query(SERIALS).bind(seen.key()).bind(anchor).bind(name);
-        let row = row.fetch_one(&mut *transaction);
-        let row = within(Instant::now() + self.timeout, row).await?;
+        let begun = self.ask(|Numbered { number, pool }| async move {
+            let mut transaction = pool.begin_with(self.begin).await?;
+            let row = self.serials(seen).fetch_one(&mut *transaction).await?;
+            Ok((number, transaction, row))
+        });
+        let (number, mut transaction, row) = begun.await?;
         let serial = rows::checked_serial_of(&row, seen)?;
         let mut rows =
             sqlx::query(RECORDS_AFTER).bind(after.0.cast_signed()).fetch(&mut *transaction);
-        while let Some(row) = within(Instant::now() + self.timeout, rows.try_next()).await? {
+        while let Some(row) = self.patiently(number, rows.try_next()).await? {
             sink.take(rows::record_of(&row)?).await.map_err(Stop::Sink)?;
         }
         Ok(serial)
@@ -60,28 +67,96 @@ where
 
     pub(super) async fn record(&self, key: &Key) -> Result<Option<Record>, ReadError> {
         self.check_file()?;
-        let row = async {
-            let mut connection = self.pool.acquire().await?;
+        let row = self.ask(|Numbered { pool, .. }| async move {
+            let mut connection = pool.acquire().await?;
             sqlx::query(RECORD).bind(key.as_str()).fetch_optional(&mut *connection).await
-        };
-        let row = within(Instant::now() + self.timeout * 2, row).await?;
+        });
+        let row = row.await?;
         row.as_ref().map(rows::record_of).transpose()
     }
 
     pub(super) async fn serial(&self) -> Result<Serial, ReadError> {
         self.check_file()?;
-        let row = async {
-            let mut connection = self.pool.acquire().await?;
+        let row = self.ask(|Numbered { pool, .. }| async move {
+            let mut connection = pool.acquire().await?;
             sqlx::query(SERIAL).fetch_one(&mut *connection).await
+        });
+        rows::store_serial_of(&row.await?)
+    }
+
+    /// The store's serial, if the store has what was `seen`.
+    pub(super) async fn look(&self, seen: &Seen) -> Result<Serial, ReadError> {
+        self.check_file()?;
+        let row = self.ask(|Numbered { pool, .. }| async move {
+            let mut connection = pool.acquire().await?;
+            self.serials(seen).fetch_one(&mut *connection).await
+        });
+        rows::checked_serial_of(&row.await?, seen)
+    }
+
+    pub(super) fn serials<'q>(&self, seen: &'q Seen) -> sqlx::query::Query<'q, DB, DB::Arguments> {
+        let (anchor, name) = seen.anchor();
+        sqlx::query(self.serials).bind(seen.key()).bind(anchor).bind(name)
+    }
+
+    /// Asks something that is answered at once. If it is not, the pool is thrown away, and it is asked once more.
+    pub(super) async fn ask<T, F>(
+        &self,
+        question: impl Fn(Numbered<DB>) -> F,
+    ) -> Result<T, sqlx::Error>
+    where
+        F: Future<Output = Result<T, sqlx::Error>>,
+    {
+        let first = self.pools.current();
+        let Some(patience) = self.patience else {
+            return within(Instant::now() + self.timeout * 2, question(first)).await;
         };
-        let row = within(Instant::now() + self.timeout * 2, row).await?;
-        rows::store_serial_of(&row)
+        let number = first.number;
+        let deadline = Instant::now() + patience;
+        match self.unless_replaced(number, within(deadline, question(first))).await {
+            Err(error) if is_silence(&error) => self.pools.throw_away(number),
+            answered => return answered,
+        }
+        let second = self.pools.current();
+        let number = second.number;
+        let deadline = Instant::now() + self.timeout;
+        self.unless_replaced(number, within(deadline, question(second))).await
+    }
+
+    /// Gives up when the pool of this number was thrown away.
+    async fn unless_replaced<T>(
+        &self,
+        number: u64,
+        work: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, sqlx::Error> {
+        tokio::select! {
+            biased;
+            outcome = work => outcome,
+            () = self.pools.replaced(number) => Err(silence()),
+        }
+    }
+
+    /// Waits for the next row, which may take its time while the connections of its pool still answer.
+    async fn patiently<T>(
+        &self,
+        number: u64,
+        work: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, sqlx::Error> {
+        let deadline = Instant::now() + self.timeout;
+        let mut work = pin!(work);
+        if let Some(patience) = self.patience
+            && let Ok(soon) = tokio::time::timeout(patience, &mut work).await
+        {
+            return soon;
+        }
+        self.unless_replaced(number, within(deadline, work)).await
     }
 
     /// Checks that the tables are as this program makes them; returns the store's serial, or what is wrong with them.
     pub(super) async fn look_through(&self) -> Result<Result<Serial, String>, sqlx::Error> {
+        let pool = self.pool();
         let rows = async {
-            let mut connection = self.pool.acquire().await?;
+            let mut connection = pool.acquire().await?;
             let serials = sqlx::query(SERIAL_AND_HIGHEST).fetch_one(&mut *connection).await?;
             let first = sqlx::query(FIRST_RECORD).fetch_optional(&mut *connection).await?;
             Ok((serials, first))
@@ -103,6 +178,11 @@ where
         })
     }
 
+    /// The connections, for what may take its time.
+    pub(super) fn pool(&self) -> Pool<DB> {
+        self.pools.current().pool
+    }
+
     /// Called before a connection is made or used: a new one would open the replaced file, beside the log of the old one.
     fn check_file(&self) -> Result<(), ReadError> {
         let Some(watch) = &self.watch else { return Ok(()) };
@@ -121,9 +201,21 @@ pub(super) async fn within<T>(
 ) -> Result<T, sqlx::Error> {
     match timeout_at(deadline, work).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(sqlx::Error::Io(std::io::Error::new(
-            std::io::ErrorKind::TimedOut,
-            "the database did not answer in time",
-        ))),
+        Err(_) => Err(silence()),
+    }
+}
+
+/// No answer came in time.
+pub(super) fn silence() -> sqlx::Error {
+    let error =
+        std::io::Error::new(std::io::ErrorKind::TimedOut, "the database did not answer in time");
+    sqlx::Error::Io(error)
+}
+
+pub(super) fn is_silence(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::TimedOut,
+        sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => true,
+        _ => false,
     }
 }

@@ -22,13 +22,23 @@ pub(super) const STORE_STATE: &str = "\
 /// The serial of the latest commit.
 pub(super) const SERIAL: &str = "SELECT serial FROM larder_store WHERE id = 1";
 
-/// The serial of the latest commit; that of the record under `$1`, null if there is none; and whether the record under `$2` has
-/// the body `$3`, or `$2` is empty.
-pub(super) const SERIALS: &str = "\
-    SELECT store.serial, records.serial, \
-    ($2 = '' OR EXISTS (SELECT 1 FROM larder_records WHERE key = $2 AND body = $3)) \
-    FROM larder_store AS store \
-    LEFT JOIN larder_records AS records ON records.key = $1 WHERE store.id = 1";
+/// The serial of the latest commit; that of the record under `$1`, null if there is none; whether the record under `$2` has
+/// the body `$3`, or `$2` is empty; and whether the server only follows another one.
+macro_rules! serials {
+    ($is_standby:literal) => {
+        concat!(
+            "SELECT store.serial, records.serial, \
+             ($2 = '' OR EXISTS (SELECT 1 FROM larder_records WHERE key = $2 AND body = $3)), ",
+            $is_standby,
+            " FROM larder_store AS store \
+             LEFT JOIN larder_records AS records ON records.key = $1 WHERE store.id = 1"
+        )
+    };
+}
+/// On SQLite; and on PostgreSQL for a process that writes nothing, such as a backup, which may read a standby.
+pub(super) const SERIALS: &str = serials!("FALSE");
+/// On PostgreSQL.
+pub(super) const SERIALS_OF_PRIMARY: &str = serials!("pg_is_in_recovery()");
 
 /// The serial of the latest commit, and the highest of any record, null if there are none.
 pub(super) const SERIAL_AND_HIGHEST: &str = "\
@@ -73,7 +83,7 @@ where
     serial_of(row.try_get(0)?).map_err(damaged)
 }
 
-/// Reads the row of [`SERIALS`] and compares it with what was `seen`; returns the store's serial.
+/// Reads the row of [`serials!`] and compares it with what was `seen`; returns the store's serial.
 pub(super) fn checked_serial_of<'r, R>(row: &'r R, seen: &Seen) -> Result<Serial, ReadError>
 where
     R: Row,
@@ -82,6 +92,9 @@ where
     Option<i64>: Decode<'r, R::Database> + Type<R::Database>,
     bool: Decode<'r, R::Database> + Type<R::Database>,
 {
+    if row.try_get(3)? {
+        return Err(ReadError::Standby);
+    }
     let store = store_serial_of(row)?;
     let found: Option<i64> = row.try_get(1)?;
     let is_anchored = row.try_get(2)?;

@@ -4,8 +4,9 @@
 //! over. Its serials then mean other commits than before, and earlier reads do not fit later ones. Each read and each commit
 //! therefore compares, in its own transaction, the store with a [`Seen`]: the highest serial, and one record of the latest
 //! commit that went by. A key's serial never falls. So this record also reveals a store that lost commits and has taken others
-//! since, unless they wrote the same key. Therefore a loss that was noticed once stays noted, and so does a replaced or damaged
-//! file ([`super::watch`]): the process neither reads nor writes until it is restarted.
+//! since, unless they wrote the same key. Therefore a loss that was noticed once stays noted: the process neither reads nor writes
+//! until the store has all [records that went by lately](super::recent) again. A replaced or damaged file ([`super::watch`]) stays
+//! noted until a restart.
 //!
 //! Another store's database, put in the place of this one, may have gone further, and have a record under the same key. It is
 //! recognized by the record that names the store ([`Anchor`]), which never changes.
@@ -26,7 +27,7 @@ pub(super) struct Seen {
     pub(super) mark: Option<Mark>,
     /// The record that names the store, once the store's name is known.
     pub(super) anchor: Option<Arc<Anchor>>,
-    /// The loss that was noticed before.
+    /// The loss that was noticed before and has not ended.
     pub(super) lost: Option<Rewound>,
 }
 

@@ -20,6 +20,7 @@ use super::error::{
     Cause, CommitError, Damage, OpenError, ReadError, Rewound, commit_error, is_damage, open_error,
 };
 use super::group::{self, GroupOutcome, Plan, Row, States};
+use super::pools::Pools;
 use super::rows;
 use super::seen::Seen;
 use super::watch::{Alarm, Watch};
@@ -125,14 +126,17 @@ pub(super) fn reader(
     writer: Option<&Writer>,
 ) -> Reader {
     let options = options(path, timeout).read_only(writer.is_none()).pragma("query_only", "1");
-    let pool = SqlitePoolOptions::new()
-        .max_connections(readers_max)
-        .acquire_timeout(timeout)
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .test_before_acquire(false)
-        .connect_lazy_with(options);
-    Reader { pool, timeout, begin: "BEGIN", watch: writer.map(|writer| writer.watch.clone()) }
+    let pools = Pools::new(move || {
+        SqlitePoolOptions::new()
+            .max_connections(readers_max)
+            .acquire_timeout(timeout)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .test_before_acquire(false)
+            .connect_lazy_with(options.clone())
+    });
+    let watch = writer.map(|writer| writer.watch.clone());
+    Reader { pools, timeout, patience: None, serials: rows::SERIALS, begin: "BEGIN", watch }
 }
 
 /// Converts a file that no process has open into one that needs no log beside it, so that it can be read from a read-only disk.
@@ -431,18 +435,18 @@ impl Restore {
 impl Reader {
     /// The layout of the file, for [`super::known_layout`].
     pub(super) async fn layout(&self) -> Result<i64, sqlx::Error> {
-        layout(&mut *self.pool.acquire().await?).await
+        layout(&mut *self.pool().acquire().await?).await
     }
 
     /// SQLite's own list of what is wrong with the file.
     pub(super) async fn flaws(&self) -> Result<Vec<String>, ReadError> {
         let mut flaws: Vec<String> =
-            sqlx::query_scalar("PRAGMA integrity_check").fetch_all(&self.pool).await?;
+            sqlx::query_scalar("PRAGMA integrity_check").fetch_all(&self.pool()).await?;
         flaws.retain(|flaw| flaw != "ok");
         Ok(flaws)
     }
 
     pub(super) async fn close(&self) {
-        self.pool.close().await;
+        self.pools.close().await;
     }
 }

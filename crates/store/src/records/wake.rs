@@ -4,7 +4,7 @@
 //! They get the serial that the store is known to have reached, never a mere signal: a follower that asks later finds it there,
 //! so that no commit is missed between a read and the next wait.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use record::{Key, Serial};
@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{ReadError, Rewound};
+use super::recent::{LastRead, Recent};
 use super::seen::{Anchor, Mark, Seen};
 use super::sqlite;
 use super::watch::Watch;
@@ -22,10 +23,20 @@ pub(super) struct Wake {
     latest: watch::Sender<Serial>,
     /// The latest record that went by.
     mark: Mutex<Option<Mark>>,
+    /// What went by lately.
+    recent: Mutex<Recent>,
     /// The record that names the store.
     anchor: OnceLock<Arc<Anchor>>,
-    /// The first loss that was noticed.
-    lost: OnceLock<Rewound>,
+    /// The loss that was noticed and has not ended.
+    lost: Mutex<Option<Lost>>,
+}
+
+/// A loss that was noticed.
+#[derive(Clone, Copy)]
+struct Lost {
+    rewound: Rewound,
+    /// How far the store was at its lowest since: nothing later than this was there then.
+    lowest: Serial,
 }
 
 impl Wake {
@@ -33,15 +44,17 @@ impl Wake {
         Wake {
             latest: watch::Sender::new(serial),
             mark: Mutex::default(),
+            recent: Mutex::default(),
             anchor: OnceLock::new(),
-            lost: OnceLock::new(),
+            lost: Mutex::default(),
         }
     }
 
     /// What is known of the store by now.
     pub(super) fn seen(&self) -> Seen {
         let mark = self.mark.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (anchor, lost) = (self.anchor.get().cloned(), self.lost.get().copied());
+        let anchor = self.anchor.get().cloned();
+        let lost = self.lost().map(|lost| lost.rewound);
         Seen { serial: *self.latest.borrow(), mark, anchor, lost }
     }
 
@@ -50,9 +63,46 @@ impl Wake {
         let _ = self.anchor.set(Arc::new(anchor));
     }
 
-    /// Notes that the store lacks something that was seen.
+    /// Notes that the store lacks something that was seen. A loss that never ends is not replaced by one that may.
     pub(super) fn lose(&self, rewound: Rewound) {
-        let _ = self.lost.set(rewound);
+        let mut lost = self.lost();
+        if lost.is_some_and(|lost| !lost.rewound.may_end()) {
+            return;
+        }
+        let lowest = match rewound {
+            Rewound::Behind { found, seen } => found.min(Serial(seen.0.saturating_sub(1))),
+            _ => Serial::ZERO,
+        };
+        let lowest = lost.map_or(lowest, |lost| lost.lowest.min(lowest));
+        *lost = Some(Lost { rewound, lowest });
+    }
+
+    /// Notes that the store has everything again that was seen, and the record of the serial `found` unchanged. If the store never
+    /// had as much since the loss, that is the right store; otherwise it may have written what was lost anew.
+    pub(super) fn find_again(&self, found: Serial) -> bool {
+        let mut lost = self.lost();
+        let is_right = lost.is_some_and(|lost| lost.rewound.may_end() && found > lost.lowest);
+        if is_right {
+            *lost = None;
+        }
+        is_right
+    }
+
+    fn lost(&self) -> MutexGuard<'_, Option<Lost>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What went by lately.
+    pub(super) fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what a read after `after` has handed out last, from a store at `serial`.
+    pub(super) fn read(&self, after: Serial, serial: Serial, last: LastRead) {
+        if let Some((key, serial)) = last.last() {
+            self.mark(key, serial);
+        }
+        self.recent().take(after, serial, last);
     }
 
     /// Notes that `key` is in the store with `serial`.
@@ -107,10 +157,10 @@ pub(super) async fn poll(
                 if ask > 0 {
                     tokio::time::sleep(pause).await;
                 }
-                learn(reader.serial().await, wake);
+                learn(reader.look(&wake.seen()).await, wake);
             }
             while timeout(interval, changed.notified()).await.is_err() {
-                learn(reader.serial().await, wake);
+                learn(reader.look(&wake.seen()).await, wake);
             }
         }
     };

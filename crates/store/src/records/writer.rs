@@ -78,10 +78,11 @@ pub(super) async fn run(
                 if let Some((write, serial)) = written.next() {
                     wake.mark(&write.key, serial);
                 }
-                if let Some(Err(CommitError::Rewound(rewound))) = outcomes.first() {
-                    wake.lose(*rewound);
+                match outcomes.first() {
+                    // It is not this store that has come so far.
+                    Some(Err(CommitError::Rewound(rewound))) => wake.lose(*rewound),
+                    _ => wake.announce(serial),
                 }
-                wake.announce(serial);
                 for (request, outcome) in group.drain(..).zip(outcomes) {
                     answer(request, outcome);
                 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use record::{Batch, Expected, Serial};
 use store::records::{
     CommitError, DatabaseLocation, OpenError, ReadError, Records, RecordsOptions, Rewound,
 };
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::database::{Database, Kind, flaws, in_runtime, key, options, put, run};
 use crate::on_both;
-use testbed::SmallDisk;
+use testbed::{SilentProxy, SmallDisk};
 
 on_both!(
     a_lock_that_is_not_let_go_is_an_error,
@@ -285,18 +285,18 @@ fn a_commit_without_an_answer_is_looked_up() {
         assert_eq!(records.wait(Serial(1)).await, Some(Serial(2)));
 
         cut.store(Cut::Commit as u8, Ordering::SeqCst);
-        let error = records.commit(put("c", "3")).await.expect_err("it had not arrived");
-        assert!(matches!(error, CommitError::Unavailable(_)), "{error}");
-        assert_eq!(records.commit(put("d", "4")).await, Ok(Serial(3)));
+        let written = records.commit(put("c", "3")).await;
+        assert_eq!(written, Ok(Serial(3)), "it had not arrived, and was sent again");
+        assert_eq!(records.commit(put("d", "4")).await, Ok(Serial(4)));
 
         cut.store(Cut::AnswerAndAll as u8, Ordering::SeqCst);
         let error = records.commit(put("e", "5")).await.expect_err("nobody can tell");
         assert!(matches!(error, CommitError::OutcomeUnknown(_)), "{error}");
         cut.store(Cut::Nothing as u8, Ordering::SeqCst);
-        assert_eq!(records.commit(put("f", "6")).await, Ok(Serial(5)));
+        assert_eq!(records.commit(put("f", "6")).await, Ok(Serial(6)));
         let there = records.records_after(Serial(2)).await.expect("read").0;
         let there: Vec<&str> = there.iter().map(|record| record.key.as_str()).collect();
-        assert_eq!(there, ["d", "e", "f"]);
+        assert_eq!(there, ["c", "d", "e", "f"]);
     });
 }
 
@@ -345,19 +345,11 @@ fn a_full_disk_is_an_error_until_there_is_room() {
     });
 }
 
-/// Passes on what comes, until a connection of that number is mute: then nothing, not even its end.
-async fn pass(
-    mut from: impl AsyncRead + Unpin,
-    mut to: impl AsyncWrite + Unpin,
-    is_mute: impl Fn() -> bool,
-) {
-    let mut buffer = [0; 65536];
-    while let Ok(length @ 1..) = from.read(&mut buffer).await {
-        if is_mute() {
-            std::future::pending::<()>().await;
-        }
-        let _ = to.write_all(&buffer[..length]).await;
-    }
+/// The place of the database behind a proxy.
+fn behind(proxy: &SilentProxy, database: &Database) -> DatabaseLocation {
+    let name = database.url().split(['/', '?']).nth(3).expect("a name");
+    let url = format!("postgres:///{name}?host={}&user=larder", proxy.directory().display());
+    url.parse().expect("a location")
 }
 
 /// A connection that is cut off without a word, as by a firewall that forgot it, is found out by asking.
@@ -365,37 +357,13 @@ async fn pass(
 fn a_follower_whose_connection_falls_silent_listens_on_another() {
     in_runtime(async {
         let Some((database, server)) = Database::on_own_server().await else { return };
-        let directory = tempfile::tempdir().expect("a directory");
-        let listener = UnixListener::bind(directory.path().join(".s.PGSQL.5432")).expect("bound");
-        // Connections below this number are mute.
-        let mute_below = Arc::new(AtomicUsize::new(0));
-        let accepted = Arc::new(AtomicUsize::new(0));
-        tokio::spawn({
-            let (socket, mute_below) = (server.own().socket(), mute_below.clone());
-            let accepted = accepted.clone();
-            async move {
-                loop {
-                    let (client, _) = listener.accept().await.expect("accepted");
-                    let number = accepted.fetch_add(1, Ordering::SeqCst);
-                    let server = UnixStream::connect(&socket).await.expect("connected");
-                    let (from_client, to_client) = client.into_split();
-                    let (from_server, to_server) = server.into_split();
-                    let mute = mute_below.clone();
-                    let is_mute = move || number < mute.load(Ordering::SeqCst);
-                    tokio::spawn(pass(from_client, to_server, is_mute.clone()));
-                    tokio::spawn(pass(from_server, to_client, is_mute));
-                }
-            }
-        });
-        let name = database.url().split(['/', '?']).nth(3).expect("a name");
-        let through = format!("postgres:///{name}?host={}&user=larder", directory.path().display());
+        let proxy = SilentProxy::start(&server.own().socket());
         let options = RecordsOptions {
             database_timeout: Duration::from_secs(1),
             poll_interval: Some(Duration::from_secs(3600)),
             ..options()
         };
-        let location = through.parse().expect("a location");
-        let follower = Records::open(&location, options).await.expect("opened");
+        let follower = Records::open(&behind(&proxy, &database), options).await.expect("opened");
         let writer = database.open().await;
         let woken = async |after: u64| {
             let woken = tokio::time::timeout(Duration::from_secs(60), follower.wait(Serial(after)));
@@ -405,11 +373,157 @@ fn a_follower_whose_connection_falls_silent_listens_on_another() {
             assert_eq!(writer.commit(put("a", "1")).await, Ok(Serial(serial)));
             woken(serial - 1).await;
         }
-        mute_below.store(accepted.load(Ordering::SeqCst), Ordering::SeqCst);
+        proxy.drop_silently();
         for serial in 3..=4 {
             assert_eq!(writer.commit(put("a", "1")).await, Ok(Serial(serial)));
             woken(serial - 1).await;
         }
+    });
+}
+
+/// With the defaults of a server a process is behind for three seconds at most, and its writes go through. The bounds of this
+/// test leave room for a busy machine; without an answer, the database's timeout is ten seconds.
+#[test]
+fn connections_that_fall_silent_cost_seconds_and_no_write() {
+    in_runtime(async {
+        let Some((database, server)) = Database::on_own_server().await else { return };
+        let proxy = SilentProxy::start(&server.own().socket());
+        let location = behind(&proxy, &database);
+        let records = Records::open(&location, RecordsOptions::default()).await.expect("opened");
+        let other = database.open().await;
+        let mut serial = Serial::ZERO;
+        let rounds = if std::env::var_os("LARDER_TEST_LONG").is_some() { 20 } else { 3 };
+        for round in 0..rounds {
+            let bound = Duration::from_secs(9);
+            // Connections that were of use just now, and such that were not.
+            for _ in 0..3 {
+                serial = records.commit(put("mine", "1")).await.expect("committed");
+                records.records_after(Serial::ZERO).await.expect("read");
+            }
+            tokio::time::sleep(Duration::from_millis(700) * (round % 4)).await;
+            proxy.drop_silently();
+            let seen = serial;
+            serial = other.commit(put("other", "1")).await.expect("committed");
+            let followed = async {
+                records.wait(seen).await.expect("open");
+                loop {
+                    match records.records_after(seen).await {
+                        Ok((_, read)) if read >= serial => break,
+                        _ => {}
+                    }
+                }
+            };
+            tokio::time::timeout(bound, followed).await.expect("it follows within seconds");
+            proxy.drop_silently();
+            let written = tokio::time::timeout(bound, records.commit(put("mine", "2"))).await;
+            serial = written.expect("it writes within seconds").expect("written");
+        }
+    });
+}
+
+/// A process that stands still within a transaction does not keep the others from writing for long.
+#[test]
+fn a_connection_that_falls_silent_with_the_lock_loses_it() {
+    in_runtime(async {
+        let Some((database, server)) = Database::on_own_server().await else { return };
+        let proxy = SilentProxy::start(&server.own().socket());
+        let location = behind(&proxy, &database);
+        let records = Records::open(&location, RecordsOptions::default()).await.expect("opened");
+        let other = database.open().await;
+        let is_over = AtomicBool::new(false);
+        let writing = async {
+            let mut written = 0;
+            while !is_over.load(Ordering::SeqCst) {
+                records.commit(put("mine", "1")).await.expect("written");
+                written += 1;
+            }
+            written
+        };
+        let cutting = async {
+            for _ in 0..6 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                proxy.drop_silently();
+                let write =
+                    tokio::time::timeout(Duration::from_secs(12), other.commit(put("o", "1")));
+                write.await.expect("in time").expect("written");
+            }
+            is_over.store(true, Ordering::SeqCst);
+        };
+        let (written, ()) = tokio::join!(writing, cutting);
+        assert!(written > 0);
+        let (all, serial) = records.records_after(Serial::ZERO).await.expect("read");
+        assert_eq!((all.len(), serial), (2, Serial(written + 6)), "each write once");
+    });
+}
+
+/// A standby is no database yet, and none that has lost anything.
+#[test]
+fn a_standby_that_is_promoted_without_a_loss_is_written_on() {
+    in_runtime(async {
+        let Some((database, server)) = Database::on_own_server().await else { return };
+        let server = server.own();
+        let records = database.open_with(RecordsOptions::default()).await;
+        assert_eq!(records.commit(put("a", "1")).await, Ok(Serial(1)));
+        server.stop();
+        server.keep_copy();
+        server.resume();
+        assert_eq!(records.commit(put("b", "1")).await, Ok(Serial(2)));
+        records.records_after(Serial::ZERO).await.expect("read");
+        server.stop();
+        server.become_standby_at_copy();
+        server.resume();
+        for _ in 0..5 {
+            let read = records.records_after(Serial(2)).await;
+            assert_eq!(read, Err(ReadError::Standby), "whatever the standby has");
+            let error = records.commit(put("c", "1")).await.expect_err("a standby");
+            assert!(error.is_temporary() && !matches!(error, CommitError::Rewound(_)), "{error}");
+        }
+        // Who only reads may be given a standby.
+        let location = &database.location;
+        let backup = Records::open_read_only(location, options()).await.expect("opened");
+        assert_eq!(backup.records_after(Serial::ZERO).await.expect("read").1, Serial(1));
+        server.send_standby_the_rest();
+        server.promote();
+        assert_eq!(records.commit(put("c", "1")).await, Ok(Serial(3)));
+        assert_eq!(records.records_after(Serial(2)).await.expect("read").1, Serial(3));
+    });
+}
+
+#[test]
+fn a_standby_that_is_promoted_with_a_loss_is_left_alone_until_the_right_one_is_back() {
+    in_runtime(async {
+        let Some((database, server)) = Database::on_own_server().await else { return };
+        let server = server.own();
+        let records = database.open_with(RecordsOptions::default()).await;
+        assert_eq!(records.commit(put("a", "1")).await, Ok(Serial(1)));
+        server.stop();
+        server.keep_copy();
+        server.resume();
+        assert_eq!(records.commit(put("b", "1")).await, Ok(Serial(2)));
+        records.records_after(Serial::ZERO).await.expect("read");
+        server.stop();
+        server.become_standby_at_copy();
+        server.resume();
+        server.promote();
+        let behind = |found| Rewound::Behind { found: Serial(found), seen: Serial(2) };
+        let check = async |found: u64, word: &str| {
+            let error = records.records_after(Serial(2)).await.expect_err("it lacks a commit");
+            assert_eq!(error, ReadError::Rewound(behind(found)));
+            assert!(error.to_string().contains(word), "{error}");
+            let error = records.commit(put("c", "1")).await.expect_err("it lacks a commit");
+            assert_eq!(error, CommitError::Rewound(behind(found)));
+        };
+        check(1, "fell back").await;
+        let fresh = database.open().await;
+        assert_eq!(fresh.commit(put("b", "another")).await, Ok(Serial(2)));
+        check(2, "diverged").await;
+        assert_eq!(fresh.commit(put("b", "1")).await, Ok(Serial(3)));
+        check(3, "diverged").await;
+        server.stop();
+        server.return_to_primary();
+        server.resume();
+        assert_eq!(records.records_after(Serial(2)).await.expect("read").1, Serial(2));
+        assert_eq!(records.commit(put("c", "1")).await, Ok(Serial(3)));
     });
 }
 

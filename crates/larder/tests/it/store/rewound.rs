@@ -78,13 +78,14 @@ fn a_lagging_copy_takes_over() {
     }
     check_refused(client, 3);
     check_article(client, "three", 3);
-    assert!(client.get("/readyz?verbose").text().contains("fell back"));
+    // It is further than what was read, but goes on from elsewhere.
+    wait_until("the trouble", || client.get("/readyz?verbose").text().contains("diverged"));
     // An outage does not bring the lost commits back.
     postgres.stop();
-    wait_until("an outage", || !client.get("/readyz?verbose").text().contains("fell back"));
+    wait_until("an outage", || !client.get("/readyz?verbose").text().contains("diverged"));
     assert_eq!(metric(&process), "1");
     postgres.resume();
-    wait_until("the trouble", || client.get("/readyz?verbose").text().contains("fell back"));
+    wait_until("the trouble", || client.get("/readyz?verbose").text().contains("diverged"));
     let told = process.log().matches("the store is not as it was read").count();
     assert_eq!(told, 1, "{}", process.log());
 
@@ -96,6 +97,47 @@ fn a_lagging_copy_takes_over() {
     write(&process.client, 6, "seven");
     wait_until("the other", || other.client.get("/article/a").text() == "seven");
     place.check(&["verify"]);
+}
+
+/// A standby is no database that has lost something: two processes that read it before it is promoted write on afterwards.
+#[test]
+fn a_standby_is_promoted_without_a_loss() {
+    let Some(place) = Place::postgres() else { return };
+    let postgres = place.postgres.as_ref().expect("it was started");
+    place.init();
+    let (process, other) = (place.start("one"), place.start("other"));
+    write(&process.client, 0, "one");
+    postgres.stop();
+    postgres.keep_copy();
+    postgres.resume();
+    wait_until("the other", || other.client.get("/article/a").text() == "one");
+    write(&other.client, 1, "two");
+    wait_until("both", || process.client.get("/article/a").text() == "two");
+    postgres.stop();
+    postgres.become_standby_at_copy();
+    postgres.resume();
+    for process in [&process, &other] {
+        let said = || process.client.get("/readyz?verbose").text();
+        wait_until("the standby", || said().contains("is a standby in recovery"));
+        assert!(said().contains("goes on by itself"), "{}", said());
+        assert_eq!(metric(process), "0");
+        let (status, text) =
+            try_exchange(&process.client, &article_request("a", 2, b"early")).expect("an answer");
+        assert_eq!(status, 503, "{text}");
+    }
+    postgres.send_standby_the_rest();
+    postgres.promote();
+    write(&process.client, 2, "three");
+    wait_until("the other", || other.client.get("/article/a").text() == "three");
+    write(&other.client, 3, "four");
+    wait_until("the first", || process.client.get("/article/a").text() == "four");
+    wait_until("no trouble", || {
+        !process.client.get("/readyz?verbose").text().contains("it is not read on")
+    });
+    for process in [&process, &other] {
+        check_article(&process.client, "four", 4);
+        assert_eq!(metric(process), "0");
+    }
 }
 
 /// Another file is put in place of the one that is open: what would be written to that one would be lost.

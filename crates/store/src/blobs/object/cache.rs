@@ -151,10 +151,12 @@ impl ObjectCache {
     pub async fn trim(&self, bytes_max: u64, entries_max: usize) -> Result<Trimmed, BlobError> {
         self.objects.check_identity_if_away().await?;
         let listed_max = entries_max.saturating_mul(2);
-        let now = SystemTime::now();
+        // By the clock of the object store.
+        let mut latest = 0;
         let mut used: HashMap<Digest, u64> = HashMap::new();
         let mut notes = self.each(USED);
         while let Some((key, _, at)) = notes.try_next().await? {
+            latest = latest.max(seconds(at));
             // Further notes are not read: they go with their entries, or another time.
             if used.len() < listed_max {
                 used.insert(key, seconds(at));
@@ -164,6 +166,7 @@ impl ObjectCache {
         let mut entries = self.each(ENTRIES);
         while let Some((key, size_bytes, written_at)) = entries.try_next().await? {
             let written_at = seconds(written_at);
+            latest = latest.max(written_at);
             let used_at = used.remove(&key).map_or(written_at, |used_at| used_at.max(written_at));
             found.bytes = found.bytes.saturating_add(size_bytes);
             found.entries.push((used_at, key, size_bytes));
@@ -175,7 +178,7 @@ impl ObjectCache {
         if found.bytes > bytes_max || found.entries.len() > entries_max {
             self.remove_all(found.doomed(bytes_max, entries_max)).await?;
         }
-        let is_old = |at: &u64| seconds(now).saturating_sub(*at) >= LONE_NOTE_AGE.as_secs();
+        let is_old = |at: &u64| latest.saturating_sub(*at) >= LONE_NOTE_AGE.as_secs();
         let lone = used.into_iter().filter(|(_, at)| is_old(at));
         let removing =
             lone.map(|(key, _)| async move { self.objects.delete(&self.used(&key)).await });

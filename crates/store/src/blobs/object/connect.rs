@@ -17,9 +17,11 @@ const RETRIES_MAX: usize = 5;
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 /// No retry begins later than this after the first attempt.
 const RETRY_TIME_MAX: Duration = Duration::from_secs(60);
-/// Settings that the environment may override: a connection, a pause within an answer (or the time
+/// Settings that the environment may override: an unused connection, a new one, a pause within an answer (or the time
 /// to take in a whole part), a whole request.
-const TIMEOUTS: [(ClientConfigKey, &str); 3] = [
+const TIMEOUTS: [(ClientConfigKey, &str); 4] = [
+    // A connection that is idle for longer may have been forgotten by a firewall, which tells nobody.
+    (ClientConfigKey::PoolIdleTimeout, "5 seconds"),
     (ClientConfigKey::ConnectTimeout, "5 seconds"),
     (ClientConfigKey::ReadTimeout, "60 seconds"),
     (ClientConfigKey::Timeout, "1 hour"),

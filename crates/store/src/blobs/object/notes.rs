@@ -1,7 +1,8 @@
-//! `VERSION`, `IDENTITY` and `SERIAL`: the small objects beside the blobs.
+//! `VERSION`, `IDENTITY`, `SERIAL` and `CLOCK`: the small objects beside the blobs.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
@@ -73,6 +74,16 @@ impl Objects {
         let written = self.store.put(&key, line.into_bytes().into()).await;
         written.map_err(|error| BlobError::object("write", self.place(&key), error))?;
         Ok(())
+    }
+
+    /// What time it is for the object store.
+    pub(in crate::blobs) async fn now(&self) -> Result<SystemTime, BlobError> {
+        let key = self.key("CLOCK");
+        let written = self.store.put(&key, PutPayload::from_static(b"its time is the store's\n"));
+        written.await.map_err(|error| BlobError::object("write", self.place(&key), error))?;
+        let found = self.store.head(&key).await;
+        let found = found.map_err(|error| BlobError::object("inspect", self.place(&key), error))?;
+        Ok(found.last_modified.into())
     }
 
     /// The store that the blobs must belong to, if there is one.
