@@ -78,6 +78,26 @@ macro_rules! endpoints {
             /// All of them, in the order of their numbers.
             pub const ALL: &[Endpoint] = &[$($(Endpoint::$endpoint,)+)+];
 
+            /// Whether its answers are made of what is in the store.
+            pub const fn is_of_store(self) -> bool {
+                match self.surface() {
+                    Surface::Aur | Surface::Admin => false,
+                    Surface::Article | Surface::Python | Surface::Action | Surface::Account => true,
+                    Surface::Server => !matches!(
+                        self,
+                        Endpoint::ShowAsset
+                            | Endpoint::ShowOpenapi
+                            | Endpoint::ShowRobots
+                            | Endpoint::ShowIcon
+                            | Endpoint::CheckAlive
+                            | Endpoint::CheckReady
+                            | Endpoint::ShowVersion
+                            | Endpoint::ShowMetrics
+                            | Endpoint::FindNothing
+                    ),
+                }
+            }
+
             /// The surface that it belongs to.
             pub const fn surface(self) -> Surface {
                 match self {

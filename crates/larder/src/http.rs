@@ -199,6 +199,13 @@ async fn answer_later(
     let client = ClientAddress::resolve(peer, &head.headers, &app.trusted);
     let has_origin = head.headers.contains_key(ORIGIN);
     let site = if tree == Tree::Main { site_of_browser(&app, &head) } else { None };
+    // Before anything is taken from the store, the session among it. The Python index waits by itself.
+    let awaited = match place(&app, head.uri.path()).map(Place::first) {
+        Some(endpoint) if tree == Tree::Main && serial::is_awaited_by(endpoint) => {
+            serial::wait_for_seen(&app, &head.headers).await.map_err(|error| (endpoint, error))
+        }
+        _ => Ok(()),
+    };
     let session = match tree {
         Tree::Main => auth::session::note(&app, &mut head, site.is_some()).await,
         _ => None,
@@ -209,6 +216,10 @@ async fn answer_later(
         if tree == Tree::Admin {
             auth::refuse_foreign_pages(&app, &head, None)?;
             return admin::answer(&app, &head, &mut endpoint).await;
+        }
+        if let Err((waiting, error)) = awaited {
+            endpoint = waiting;
+            return Err(error);
         }
         let place = place(&app, head.uri.path());
         endpoint = place.map_or(Endpoint::FindNothing, Place::first);
@@ -223,6 +234,7 @@ async fn answer_later(
     lead_outside(response.headers_mut(), &root_path);
     Finish { endpoint, stopwatch, has_origin }.apply(&app, &mut response, || site);
     respond::guard(response.headers_mut());
+    serial::complete(&app, endpoint, response.headers_mut());
     let length = response.body().size_hint().exact();
     if let Some(length) = length.filter(|_| !response.headers().contains_key(CONTENT_LENGTH)) {
         response.headers_mut().insert(CONTENT_LENGTH, length.into());

@@ -43,6 +43,8 @@ pub struct Stored {
     pub index: pypi::Snapshot,
     /// The name of this store: 32 hexadecimal digits, the same for all its processes; devpi's clients see it.
     pub identity: Option<HeaderValue>,
+    /// [`Stored::serial`], finished for a header.
+    serial_header: Option<HeaderValue>,
 }
 
 impl store::State for Stored {
@@ -63,7 +65,8 @@ impl store::State for Stored {
             .and_then(|record| HeaderValue::from_bytes(record.body.as_deref()?).ok())
             .or_else(|| self.identity.clone());
         let (articles, index) = (articles.snapshot, index.snapshot);
-        (Stored { serial, accounts, articles, index, identity }, troubles)
+        let serial_header = Some(HeaderValue::from(serial.0));
+        (Stored { serial, accounts, articles, index, identity, serial_header }, troubles)
     }
 }
 
@@ -79,6 +82,11 @@ impl Stored {
     pub fn of_server(config: &Config) -> Stored {
         let index = pypi::Snapshot::of_server(config.python.devpi_defaults);
         Stored { index, ..Stored::default() }
+    }
+
+    /// The serial as a header's value.
+    pub fn serial_header(&self) -> HeaderValue {
+        self.serial_header.clone().unwrap_or_else(|| HeaderValue::from(self.serial.0))
     }
 
     /// The records of every surface, as they are in memory, without those that were deleted or could not be read.
@@ -196,6 +204,28 @@ pub enum WriteFailure {
     /// There is no state yet to decide on.
     #[error("the store is not loaded yet")]
     NotLoaded,
+    /// What this process knows refuses the write, but the store may be further.
+    #[error("this process may be behind the store; nothing was written")]
+    Behind,
+}
+
+/// Why a change is not decided.
+pub trait Refusing: From<WriteFailure> {
+    /// Whether a newer state might decide otherwise: something is not there, or is there already.
+    fn is_about_state(&self) -> bool;
+}
+
+impl Refusing for WriteFailure {
+    fn is_about_state(&self) -> bool {
+        false
+    }
+}
+
+/// Larder's own tasks come again anyway.
+impl Refusing for anyhow::Error {
+    fn is_about_state(&self) -> bool {
+        false
+    }
 }
 
 impl LiveStore {
@@ -239,7 +269,7 @@ impl LiveStore {
     ///
     /// # Errors
     /// As [`LiveStore::decided_async`].
-    pub async fn decided<T, E: From<WriteFailure>>(
+    pub async fn decided<T, E: Refusing>(
         &self,
         proved: &Principal,
         patience: Duration,
@@ -252,7 +282,7 @@ impl LiveStore {
     ///
     /// # Errors
     /// As [`LiveStore::decided_async`].
-    pub async fn decided_as_system<T, E: From<WriteFailure>, D>(
+    pub async fn decided_as_system<T, E: Refusing, D>(
         &self,
         patience: Duration,
         decide: impl FnMut(Arc<Basis>) -> D,
@@ -263,14 +293,15 @@ impl LiveStore {
         self.decided_async(&Principal::Anonymous, patience, decide).await
     }
 
-    /// Decides and commits. If another write came first, or a right was changed, it waits for that write, at most for
+    /// Decides and commits. If the state refuses the change, it first makes sure that this is the state of the store, and not an
+    /// older one. If another write came first, or a right was changed, it waits for that write, at most for
     /// `patience`, and decides again. `decide` checks the right of the sender and gives the batch, if any, and a result, which
     /// is returned with the serial of the commit, if there was one. It may wait, for example until a blob is stored that the
     /// batch names.
     ///
     /// # Errors
     /// A refusal by `decide`; [`WriteFailure`], but no mismatch.
-    pub async fn decided_async<T, E: From<WriteFailure>, D>(
+    pub async fn decided_async<T, E: Refusing, D>(
         &self,
         proved: &Principal,
         patience: Duration,
@@ -279,9 +310,19 @@ impl LiveStore {
     where
         D: Future<Output = Result<(Option<Batch>, T), E>>,
     {
+        let mut is_current = false;
         for _ in 0..ATTEMPTS_MAX {
             let basis = Arc::new(self.basis(proved)?);
-            let (batch, outcome) = decide(basis.clone()).await?;
+            let (batch, outcome) = match decide(basis.clone()).await {
+                Err(refusal) if refusal.is_about_state() && !is_current => {
+                    is_current = true;
+                    match self.catch_up(basis.stored.serial, patience).await? {
+                        true => continue,
+                        false => return Err(refusal),
+                    }
+                }
+                decided => decided?,
+            };
             let Some(mut batch) = batch.filter(|batch| !batch.writes.is_empty()) else {
                 return Ok((outcome, None));
             };
@@ -322,6 +363,21 @@ impl LiveStore {
         } else {
             Err(WriteFailure::NotVisible(serial))
         }
+    }
+
+    /// Asks the store how far it is, and waits until the published state has that; whether it is newer than `serial`, which a
+    /// request was decided on.
+    ///
+    /// # Errors
+    /// [`WriteFailure::Behind`] if that is not known, or not published, after `patience`.
+    pub async fn catch_up(&self, serial: Serial, patience: Duration) -> Result<bool, WriteFailure> {
+        let patience = patience.max(PATIENCE_MIN);
+        let asked = tokio::time::timeout(patience, self.records.serial()).await;
+        let latest = asked.ok().and_then(Result::ok).ok_or(WriteFailure::Behind)?;
+        if latest <= serial {
+            return Ok(false);
+        }
+        self.wait_for(latest, patience).await.then_some(true).ok_or(WriteFailure::Behind)
     }
 
     /// Waits until the published state has `serial`; false if it has not after `timeout`.

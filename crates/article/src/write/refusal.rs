@@ -201,6 +201,29 @@ impl WriteError {
         }
     }
 
+    /// Whether the state of the articles refuses the write, rather than the write itself: with a later state it may be right.
+    pub fn is_about_state(&self) -> bool {
+        match self {
+            WriteError::Stale(_)
+            | WriteError::Precondition(_)
+            | WriteError::NotFound { .. }
+            | WriteError::Future { .. }
+            | WriteError::AlreadyExists(_)
+            | WriteError::Deleted(_)
+            | WriteError::Renamed(_)
+            | WriteError::NameTaken { .. }
+            | WriteError::NothingToRestore { .. } => true,
+            WriteError::SameName { .. }
+            | WriteError::TooManyVersions { .. }
+            | WriteError::BaseMissing { .. }
+            | WriteError::TooLarge { .. }
+            | WriteError::Text { .. }
+            | WriteError::Unreadable { .. }
+            | WriteError::UnreadableAttachments { .. }
+            | WriteError::Full { .. } => false,
+        }
+    }
+
     /// A word for programs; all errors of one kind have the same word.
     pub fn code(&self) -> &'static str {
         match self {

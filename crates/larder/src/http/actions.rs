@@ -133,9 +133,6 @@ async fn run(app: &Arc<App>, head: &Parts, json: &[u8], form: RequestPart, hint:
     let client = ClientAddress::resolve(peer, &head.headers, &app.trusted).key();
     let may_write = head.method == Method::POST;
     let results_bytes_max = limits.results_bytes_max;
-    if let Err(error) = serial::wait_for_seen(app, &head.headers).await {
-        return error.into_response();
-    }
     let context = Context::new(app.clone(), client, head.headers.clone(), may_write);
     let mut response = answered(head, &context, &calls, results_bytes_max).await;
     if let Some(serial) = context.serial() {

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use account::{
     Acl, Credentials, Identified, Lack, Means, Object, Principal, Refusal, Scope, identify,
 };
-use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName};
+use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use passwords::CheckRefused;
 use state::security;
-use state::stored::{Basis, Stored, WriteFailure};
+use state::stored::{Basis, Refusing, Stored, WriteFailure};
 use store::CommitError;
 
 use super::error::HttpError;
@@ -246,7 +246,7 @@ pub(super) fn write_failed(error: &WriteFailure) -> HttpError {
             HttpError::unavailable("the store takes no writes now; nothing was written", 5)
         }
         WriteFailure::NotVisible(_) => HttpError::unavailable(error.to_string(), 5),
-        WriteFailure::Overtaken | WriteFailure::NotLoaded => {
+        WriteFailure::Overtaken | WriteFailure::NotLoaded | WriteFailure::Behind => {
             HttpError::unavailable(error.to_string(), 1)
         }
     }
@@ -256,4 +256,21 @@ impl From<WriteFailure> for HttpError {
     fn from(failure: WriteFailure) -> HttpError {
         write_failed(&failure)
     }
+}
+
+impl Refusing for HttpError {
+    fn is_about_state(&self) -> bool {
+        is_about_state(self.status())
+    }
+}
+
+/// Whether a status says that something is not there, or is there already.
+pub(super) fn is_about_state(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::NOT_FOUND
+            | StatusCode::CONFLICT
+            | StatusCode::GONE
+            | StatusCode::PRECONDITION_FAILED
+    )
 }

@@ -43,6 +43,7 @@ use self::ask::Ask;
 use self::route::Route;
 use self::write::Refused;
 use super::error::HttpError;
+use super::serial::{X_DEVPI_SERIAL, X_LARDER_SERIAL};
 use super::{options, turns};
 use crate::app::App;
 use crate::endpoint::{Endpoint, Surface};
@@ -64,7 +65,6 @@ const X_DEVPI_SERVER_VERSION: HeaderName = HeaderName::from_static("x-devpi-serv
 const X_DEVPI_UUID: HeaderName = HeaderName::from_static("x-devpi-uuid");
 const X_DEVPI_MASTER_UUID: HeaderName = HeaderName::from_static("x-devpi-master-uuid");
 const X_DEVPI_PRIMARY_UUID: HeaderName = HeaderName::from_static("x-devpi-primary-uuid");
-const X_DEVPI_SERIAL: HeaderName = HeaderName::from_static("x-devpi-serial");
 
 /// Answers whatever no other surface does, and notes the endpoint that does.
 pub(super) async fn answer(
@@ -107,6 +107,7 @@ pub(super) async fn answer(
     let written = written.load(Relaxed);
     if written > 0 {
         headers.insert(X_DEVPI_SERIAL, HeaderValue::from(written));
+        headers.insert(X_LARDER_SERIAL, HeaderValue::from(written));
     }
     if let Some(stored) = app.live_store.snapshot() {
         insert_headers(headers, &stored);
@@ -154,7 +155,11 @@ fn insert_headers(headers: &mut HeaderMap, stored: &Stored) {
             headers.insert(name, identity.clone());
         }
     }
-    headers.entry(X_DEVPI_SERIAL).or_insert_with(|| HeaderValue::from(stored.serial.0));
+    if !headers.contains_key(X_DEVPI_SERIAL) {
+        let serial = stored.serial_header();
+        headers.insert(X_DEVPI_SERIAL, serial.clone());
+        headers.insert(X_LARDER_SERIAL, serial);
+    }
 }
 
 /// Calls the handler of an endpoint. Each handler's future is boxed: the largest takes many kilobytes, and every request would

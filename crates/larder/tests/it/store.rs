@@ -1,6 +1,7 @@
 //! The store as a whole: two processes on one database and one place of blobs, a database that is lost or falls back, `kill -9`
 //! and a full disk under writes, and uploads that are large or slow.
 
+mod behind;
 mod damage;
 mod disk;
 mod kill;

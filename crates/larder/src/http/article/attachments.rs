@@ -20,7 +20,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use record::Serial;
 use resources::bodies::Holder;
-use state::stored::{Stored, WriteFailure};
+use state::stored::{Refusing, Stored, WriteFailure};
 use store::{BlobError, SpooledBlob};
 
 use super::reading;
@@ -53,6 +53,15 @@ pub(super) struct Done {
 impl From<HttpError> for Failed {
     fn from(error: HttpError) -> Failed {
         Failed::Otherwise(error)
+    }
+}
+
+impl Refusing for Failed {
+    fn is_about_state(&self) -> bool {
+        match self {
+            Failed::Refused(error) => !matches!(error, AttachmentError::TooLarge { .. }),
+            Failed::Otherwise(error) => error.is_about_state(),
+        }
     }
 }
 
@@ -233,8 +242,11 @@ pub(super) async fn admit(
     size_bytes: Option<u64>,
 ) -> Result<(), Failed> {
     auth::admit_to_disk(app, writer).await?;
-    let stored = auth::stored(app)?;
-    Ok(write.check_announced(&stored.articles, size_bytes, &limits(app))?)
+    let check = |stored: &Stored| write.check_announced(&stored.articles, size_bytes, &limits(app));
+    let is_refused =
+        |stored: &Stored| check(stored).is_err_and(|error| Failed::from(error).is_about_state());
+    let stored = write::current(app, is_refused).await?;
+    Ok(check(&stored)?)
 }
 
 /// Spools the bytes of a file piece by piece; the blob is not stored yet.

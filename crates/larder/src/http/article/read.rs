@@ -68,7 +68,14 @@ pub(in crate::http) fn read_article_now(app: &App, head: &Parts, rest: &str) -> 
         || !app.articles_are_open()
         || has_any(
             &head.headers,
-            [&RANGE, &IF_MODIFIED_SINCE, &IF_MATCH, &IF_UNMODIFIED_SINCE, &serial::X_LARDER_SERIAL],
+            [
+                &RANGE,
+                &IF_MODIFIED_SINCE,
+                &IF_MATCH,
+                &IF_UNMODIFIED_SINCE,
+                &serial::X_LARDER_SERIAL,
+                &serial::X_DEVPI_SERIAL,
+            ],
         )
     {
         return None;

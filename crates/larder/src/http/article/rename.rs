@@ -74,7 +74,8 @@ pub(super) async fn rename(
         rename.check(&stored.articles, &write::limits(app))
     };
     let refused = |error, stored: &Stored| write::refused(error, None, stored, (true, true));
-    let stored = auth::stored(app)?;
+    let is_refused = |stored: &Stored| check(stored).is_err_and(|error| error.is_about_state());
+    let stored = write::current(app, is_refused).await?;
     let checked = check(&stored).map_err(|error| refused(error, &stored))?;
     let digests = checked.batch.writes.iter().flat_map(|write| write.blobs.iter().copied());
     touch(app, digests.collect()).await?;

@@ -30,7 +30,7 @@ use crate::app::App;
 use crate::cache::contents::Content;
 use crate::http::error::HttpError;
 use crate::http::parameters::{parameters, parsed};
-use crate::http::{auth, body, negotiation, serial};
+use crate::http::{auth, body, negotiation};
 
 pub(super) use self::outcome::{FailedWrite, Written, answered, refused, written};
 pub(super) use self::received::{check_whole, unwritable};
@@ -159,7 +159,13 @@ async fn restore(
     comment: String,
 ) -> Result<Written, FailedWrite> {
     auth::admit_to_disk(app, writer).await?;
-    let stored = auth::stored(app)?;
+    let is_there = |stored: &Stored| {
+        stored.articles.revision(&name, from).is_some_and(|it| it.content().is_some())
+    };
+    let is_refused = |stored: &Stored| {
+        base.resolve(stored, &name).is_err_and(|error| error.is_about_state()) || !is_there(stored)
+    };
+    let stored = current(app, is_refused).await?;
     let may_read = reading::may_read(app, writer, &name);
     if let Err(error) = base.resolve(&stored, &name) {
         return Err(refused(error, None, &stored, (may_read, app.articles_are_open())));
@@ -191,7 +197,14 @@ pub(super) async fn store(
 ) -> Result<Written, FailedWrite> {
     let NewText { name, base, content_type, comment, body, holder } = new;
     auth::admit_to_disk(app, writer).await?;
-    let stored = auth::stored(app)?;
+    let author = author(writer);
+    let announced = |base| Announced { name: &name, base, author: &author, comment: &comment };
+    let is_refused = |stored: &Stored| {
+        let base = base.resolve(stored, &name);
+        let checked = base.and_then(|base| announced(base).check(&stored.articles, &limits(app)));
+        checked.is_err_and(|error| error.is_about_state())
+    };
+    let stored = current(app, is_refused).await?;
     let may_read = reading::may_read(app, writer, &name);
     let sight = (may_read, app.articles_are_open());
     let (revision, failed) = match base.resolve(&stored, &name) {
@@ -202,10 +215,9 @@ pub(super) async fn store(
             _ => return Err(refused(error, None, &stored, sight)),
         },
     };
-    let (author, at) = (author(writer), Timestamp::now());
+    let at = Timestamp::now();
     // What can be refused without the content is refused before the body arrives.
-    let announced = Announced { name: &name, base: revision, author: &author, comment: &comment };
-    if let Err(error) = announced.check(&stored.articles, &limits(app))
+    if let Err(error) = announced(revision).check(&stored.articles, &limits(app))
         && error.stale().is_none()
     {
         return Err(refused(error, None, &stored, sight));
@@ -230,6 +242,23 @@ pub(super) async fn store(
     commit(app, writer, &name, &base, change, Some(received)).await
 }
 
+/// The state that a write is checked against before its content arrives. A process may be behind the store: a state that refuses
+/// the write must be the store's latest.
+///
+/// # Errors
+/// 503 if the store is further, or cannot be asked.
+pub(super) async fn current(
+    app: &App,
+    is_refused: impl Fn(&Stored) -> bool,
+) -> Result<Arc<Stored>, HttpError> {
+    let stored = auth::stored(app)?;
+    let patience = app.config.store.wait_for_serial;
+    if is_refused(&stored) && app.live_store.catch_up(stored.serial, patience).await? {
+        return auth::stored(app);
+    }
+    Ok(stored)
+}
+
 /// The sender of the request, if they may write the article.
 ///
 /// # Errors
@@ -239,7 +268,6 @@ pub(super) async fn writer(
     headers: &HeaderMap,
     name: &ArticleName,
 ) -> Result<Principal, HttpError> {
-    serial::wait_for_seen(app, headers).await?;
     let principal = auth::principal(app, headers).await?;
     admit(app, &principal, name)?;
     Ok(principal)

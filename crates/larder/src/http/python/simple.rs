@@ -45,7 +45,7 @@ const HTML: &str = "text/html";
 const XHTML: &str = "application/xhtml+xml";
 
 /// Room for the headers of a page and those of devpi, so that their map grows once.
-const HEADERS_MAX: usize = 12;
+const HEADERS_MAX: usize = 13;
 
 /// An upload must be visible at once, so caches revalidate each time; the answer is mostly 304.
 const PUBLIC: HeaderValue = HeaderValue::from_static("max-age=0, must-revalidate");
@@ -69,7 +69,9 @@ pub(in crate::http) fn show_simple_page_now(
     stage: &str,
     project: &str,
 ) -> Option<Answered> {
-    if has_any(&head.headers, [&serial::X_LARDER_SERIAL, &X_DEVPI_ABSOLUTE_URLS, &IF_MATCH]) {
+    let closer =
+        [&serial::X_LARDER_SERIAL, &serial::X_DEVPI_SERIAL, &X_DEVPI_ABSOLUTE_URLS, &IF_MATCH];
+    if has_any(&head.headers, closer) {
         return None;
     }
     let stored = app.live_store.snapshot()?;

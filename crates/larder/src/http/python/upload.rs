@@ -22,7 +22,7 @@ use rawzip::FileReader;
 use record::Digest;
 use resources::bodies::{Held, Holder};
 use state::release_metadata;
-use state::stored::{Basis, Stored, WriteFailure};
+use state::stored::{Basis, Refusing, Stored, WriteFailure};
 use store::{BlobError, SpooledBlob};
 
 use super::ask::Ask;
@@ -81,6 +81,15 @@ impl From<BodyError> for Refused {
         match error {
             BodyError::NoRoom(error) => Refused::Failure(error.into()),
             error => Refused::Upload(error.status(), error.to_string()),
+        }
+    }
+}
+
+impl Refusing for Refused {
+    fn is_about_state(&self) -> bool {
+        match self {
+            Refused::Upload(status, _) => auth::is_about_state(*status),
+            Refused::Failure(error) => error.is_about_state(),
         }
     }
 }

@@ -13,11 +13,12 @@ use futures_util::{StreamExt as _, stream};
 use http::StatusCode;
 use pypi::{ChangeError, Refusal};
 use record::Batch;
-use state::stored::{Basis, WriteFailure};
+use state::stored::{Basis, Refusing, WriteFailure};
 use store::CommitError;
 
 use super::ask::Ask;
 use super::reply;
+use crate::http::auth;
 use crate::http::body::{self, BodyError, Json, JsonBound, Received};
 use crate::http::error::HttpError;
 
@@ -46,6 +47,15 @@ impl From<BodyError> for Refused {
         match error {
             BodyError::NoRoom(error) => Refused::Failure(error.into()),
             error => Refused::rule(error.status(), error),
+        }
+    }
+}
+
+impl Refusing for Refused {
+    fn is_about_state(&self) -> bool {
+        match self {
+            Refused::Rule(response) => auth::is_about_state(response.status()),
+            Refused::Failure(error) => error.is_about_state(),
         }
     }
 }
@@ -184,6 +194,12 @@ impl From<HttpError> for Uncommitted {
     }
 }
 
+impl Refusing for Uncommitted {
+    fn is_about_state(&self) -> bool {
+        matches!(self, Uncommitted::Refused(refused) if refused.is_about_state())
+    }
+}
+
 impl From<WriteFailure> for Uncommitted {
     fn from(failure: WriteFailure) -> Uncommitted {
         Uncommitted::Failed(failure)
@@ -234,9 +250,10 @@ where
             match &failure {
                 WriteFailure::NotVisible(_) => pending.committed(),
                 WriteFailure::Commit(CommitError::OutcomeUnknown(_)) => drop(pending),
-                WriteFailure::Commit(_) | WriteFailure::Overtaken | WriteFailure::NotLoaded => {
-                    pending.refused();
-                }
+                WriteFailure::Commit(_)
+                | WriteFailure::Overtaken
+                | WriteFailure::NotLoaded
+                | WriteFailure::Behind => pending.refused(),
             }
             Err(failure.into())
         }
@@ -245,7 +262,7 @@ where
 
 /// Decides on the current state, commits, and returns the decision once everybody sees it. `decide` checks the right and gives
 /// a batch to commit, if any; it is called again if another write came first.
-pub(super) async fn decided<T, E: From<HttpError> + From<WriteFailure>, D>(
+pub(super) async fn decided<T, E: From<HttpError> + Refusing, D>(
     ask: &Ask,
     decide: impl FnMut(Arc<Basis>) -> D,
 ) -> Result<T, E>

@@ -14,7 +14,7 @@ use http::{HeaderValue, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use record::Serial;
 use reply::Encoding;
-use state::stored::{Stored, WriteFailure};
+use state::stored::{Refusing, Stored, WriteFailure};
 
 use super::received::Received;
 use crate::app::App;
@@ -71,6 +71,15 @@ pub(super) type Sight = (bool, bool);
 impl From<HttpError> for FailedWrite {
     fn from(error: HttpError) -> FailedWrite {
         FailedWrite::Failed(error)
+    }
+}
+
+impl Refusing for FailedWrite {
+    fn is_about_state(&self) -> bool {
+        match self {
+            FailedWrite::Refused(refused) => refused.error.is_about_state(),
+            FailedWrite::Failed(error) => error.is_about_state(),
+        }
     }
 }
 
