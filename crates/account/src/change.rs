@@ -17,9 +17,12 @@ use crate::{
     login_secret_key, session_key, token_key, user_key,
 };
 
-/// Tokens that one user has at a time at most; those that are no longer valid do not count, and are removed when the next one
+/// Tokens that one user has at a time at most; those that are no longer valid do not count, and are removed when a later one
 /// is made.
 pub const TOKENS_PER_USER_MAX: usize = 1000;
+
+/// Expired tokens of one user that are there at most; further ones are removed earlier.
+const EXPIRED_PER_USER_MAX: usize = 1000;
 
 /// The user does not exist; devpi's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -230,7 +233,8 @@ pub fn delete_user(snapshot: &Snapshot, name: &UserName) -> Result<Batch, Delete
 }
 
 /// Makes a token of 32 random bytes, `secret`: the text to show once, the stored token, and the batch. The batch also removes
-/// tokens of that name that are no longer valid: expired ones, and those of an earlier user.
+/// tokens of that name that are of no use any more: those that expired before `forget_before`, and those of an earlier user. If
+/// that is `None`, because the clock may be wrong, no expired one is removed.
 ///
 /// # Errors
 /// [`CreateTokenError`], depending on the obstacle.
@@ -239,6 +243,7 @@ pub fn create_token(
     new: NewToken,
     secret: [u8; 32],
     now: Timestamp,
+    forget_before: Option<Timestamp>,
 ) -> Result<(TokenText, Token, Batch), CreateTokenError> {
     let user = found(snapshot, &new.user)?;
     if user.is_disabled {
@@ -259,11 +264,24 @@ pub fn create_token(
     if new.comment.chars().any(char::is_control) {
         return Err(CreateTokenError::Comment(new.comment.escape_debug().to_string()));
     }
-    let is_dead = |token: &&Arc<Token>| token.is_expired(now) || !token.belongs_to(user);
-    let (dead, living): (Vec<_>, Vec<_>) =
-        snapshot.tokens_of(&new.user).into_iter().partition(is_dead);
+    let (own, mut dead): (Vec<_>, Vec<_>) =
+        snapshot.tokens_of(&new.user).into_iter().partition(|token| token.belongs_to(user));
+    let (mut expired, living): (Vec<_>, Vec<_>) =
+        own.into_iter().partition(|token| token.is_expired(now));
     if living.len() >= TOKENS_PER_USER_MAX {
         return Err(CreateTokenError::TooMany { user: new.user });
+    }
+    match forget_before {
+        Some(forget_before) => {
+            expired.sort_by_key(|token| token.expires_at);
+            let old = expired.iter().filter(|token| token.is_expired(forget_before)).count();
+            let many = expired.len().saturating_sub(EXPIRED_PER_USER_MAX);
+            dead.extend(expired.drain(..old.max(many)));
+        }
+        None if expired.len() >= EXPIRED_PER_USER_MAX => {
+            return Err(CreateTokenError::TooMany { user: new.user });
+        }
+        None => {}
     }
     let text = TokenText::from_secret(secret);
     let id = text.id();
@@ -316,13 +334,14 @@ pub fn revoke_token(snapshot: &Snapshot, id: TokenId) -> Result<Batch, NoToken> 
 }
 
 /// Opens a session for `user`, who just gave their password: the text for the browser, and the batch. That ends the session
-/// that the browser showed, and the oldest ones of the user where there are too many.
+/// that the browser showed, those that expired before `forget_before`, and the oldest ones of the user where there are too many.
 pub fn open_session(
     snapshot: &Snapshot,
     user: &User,
     secret: [u8; 32],
     replaced: Option<&SessionText>,
     now: Timestamp,
+    forget_before: Option<Timestamp>,
     lifetime: Duration,
 ) -> (SessionText, Batch) {
     let text = SessionText::new(user.name.clone(), secret);
@@ -330,7 +349,9 @@ pub fn open_session(
     let stored = snapshot.sessions_of(&user.name);
     let replaced_digest = replaced.map(SessionText::secret_digest);
     let living = stored.into_iter().flat_map(|it| &it.sessions).filter(|session| {
-        session.holds(user, now) && Some(session.secret_digest) != replaced_digest
+        // One that has expired stays for a while: this clock may be wrong.
+        session.holds(user, forget_before.unwrap_or(Timestamp::MIN))
+            && Some(session.secret_digest) != replaced_digest
     });
     let mut sessions: Vec<Session> = living.cloned().collect();
     sessions.push(Session::new(user, &text, now, expires_at));

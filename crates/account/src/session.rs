@@ -205,6 +205,31 @@ mod tests {
         next
     }
 
+    fn opened_at(
+        snapshot: &Snapshot,
+        user: &User,
+        fill: u8,
+        replaced: Option<&SessionText>,
+        now: Timestamp,
+        forget_before: Option<Timestamp>,
+    ) -> (SessionText, record::Batch) {
+        open_session(snapshot, user, [fill; 32], replaced, now, forget_before, HOUR)
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_ends_no_other_session() {
+        let alice = name("alice");
+        let (text, after) = opened(&users(), 0, 1, None);
+        let user = after.user(&alice).expect("alice");
+        for forget_before in [None, Some(at(3_599))] {
+            // A process whose clock is a day ahead.
+            let (_, batch) = opened_at(&after, user, 2, None, at(90_000), forget_before);
+            assert!(holds(&applied(&after, 20, batch), &text, 1), "{forget_before:?}");
+        }
+        let (_, batch) = opened_at(&after, user, 2, None, at(90_000), Some(at(3_600)));
+        assert!(!holds(&applied(&after, 20, batch), &text, 1));
+    }
+
     /// Alice logs in at `second` with these random bytes.
     fn opened(
         snapshot: &Snapshot,
@@ -213,7 +238,8 @@ mod tests {
         replaced: Option<&SessionText>,
     ) -> (SessionText, Snapshot) {
         let alice = snapshot.user(&name("alice")).expect("alice");
-        let (text, batch) = open_session(snapshot, alice, [fill; 32], replaced, at(second), HOUR);
+        let (text, batch) =
+            opened_at(snapshot, alice, fill, replaced, at(second), Some(at(second)));
         (text, applied(snapshot, 10 + u64::from(fill), batch))
     }
 
@@ -288,7 +314,7 @@ mod tests {
     fn another_users_session_is_replaced() {
         let (alices, snapshot) = opened(&users(), 0, 1, None);
         let bob = snapshot.user(&name("bob")).expect("bob");
-        let (bobs, batch) = open_session(&snapshot, bob, [2; 32], Some(&alices), at(1), HOUR);
+        let (bobs, batch) = opened_at(&snapshot, bob, 2, Some(&alices), at(1), Some(at(1)));
         let snapshot = applied(&snapshot, 30, batch);
         assert!(holds(&snapshot, &bobs, 1) && !holds(&snapshot, &alices, 1));
     }

@@ -10,8 +10,8 @@ mod writer;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
@@ -135,6 +135,9 @@ impl Entry {
     }
 }
 
+/// Whether this machine's clock may be trusted.
+type ClockCheck = Arc<dyn Fn() -> bool + Send + Sync>;
+
 enum Job {
     Write(Box<Entry>),
     /// Tells when everything before it is written.
@@ -146,6 +149,7 @@ pub struct Audit {
     log: Log,
     has_served: bool,
     lost: IntCounter,
+    is_clock_right: ClockCheck,
     queries: Turns,
     /// The queue of the thread, which is started for the first entry, or for existing ones.
     queue: OnceLock<Option<SyncSender<Job>>>,
@@ -153,9 +157,14 @@ pub struct Audit {
 
 impl Audit {
     /// Writes to `log`. With `has_served`, it also notes files that are served where a policy counts; `lost` counts entries
-    /// that were left out.
-    pub fn new(log: Log, has_served: bool, lost: IntCounter) -> Audit {
-        let audit = Audit::of(log, has_served, lost);
+    /// that were left out. Nothing is deleted for its age while `is_clock_right` says no.
+    pub fn new(
+        log: Log,
+        has_served: bool,
+        lost: IntCounter,
+        is_clock_right: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Audit {
+        let audit = Audit::of(log, has_served, lost, Arc::new(is_clock_right));
         // Existing entries become too old even if none is added.
         if audit.log.is_on() && audit.log.directory.is_dir() {
             audit.queue();
@@ -163,12 +172,14 @@ impl Audit {
         audit
     }
 
-    fn of(log: Log, has_served: bool, lost: IntCounter) -> Audit {
-        Audit { log, has_served, lost, queries: Turns::new(QUERIES_MAX), queue: OnceLock::new() }
+    fn of(log: Log, has_served: bool, lost: IntCounter, is_clock_right: ClockCheck) -> Audit {
+        let (queries, queue) = (Turns::new(QUERIES_MAX), OnceLock::new());
+        Audit { log, has_served, lost, is_clock_right, queries, queue }
     }
 
     fn queue(&self) -> Option<&SyncSender<Job>> {
-        self.queue.get_or_init(|| Writer::start(&self.log, &self.lost)).as_ref()
+        let start = || Writer::start(&self.log, &self.lost, &self.is_clock_right);
+        self.queue.get_or_init(start).as_ref()
     }
 
     /// Whether files that are served where a policy counts are noted, too.

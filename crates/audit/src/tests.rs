@@ -25,7 +25,7 @@ fn entry(what: &str, event: Event, at: Timestamp) -> Entry {
 
 fn audit(directory: &Path, bytes_max: u64) -> Audit {
     let lost = IntCounter::new("lost", "lost").expect("a counter");
-    Audit::of(log(directory, bytes_max), true, lost)
+    Audit::of(log(directory, bytes_max), true, lost, Arc::new(|| true))
 }
 
 #[track_caller]
@@ -118,7 +118,7 @@ fn a_bad_query_is_refused_in_words() {
 fn a_segment_that_cannot_be_written_makes_no_further_ones() {
     let directory = tempfile::tempdir().expect("a directory");
     let full = directory.path().join("00000000000000000001.jsonl");
-    let mut writer = Writer::open(log(directory.path(), 1 << 20));
+    let mut writer = Writer::open(log(directory.path(), 1 << 20), Arc::new(|| true));
     std::os::unix::fs::symlink("/dev/full", &full).expect("a link");
     let line = |what: &str, id| entry(what, Event::Refused, Timestamp::now()).line(id);
     for id in 1..=3 {
@@ -147,7 +147,10 @@ fn what_is_too_old_goes_without_a_new_entry() {
     }
     let none = log(&directory.path().join("none"), 1 << 20);
     let lost = IntCounter::new("lost", "lost").expect("a counter");
-    assert!(Audit::new(none, true, lost).queue.get().is_none(), "there is nothing to watch");
+    assert!(
+        Audit::new(none, true, lost, || true).queue.get().is_none(),
+        "there is nothing to watch"
+    );
     let audit = audit(directory.path(), 1 << 20);
     audit.queue();
     // The thread answers after it has looked.

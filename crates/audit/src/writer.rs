@@ -14,17 +14,18 @@ use jiff::Timestamp;
 use prometheus::IntCounter;
 use serde_json::Value;
 
-use super::{Job, Log, QUEUE_MAX, SEGMENT_BYTES_MIN, read_segment};
+use super::{ClockCheck, Job, Log, QUEUE_MAX, SEGMENT_BYTES_MIN, read_segment};
 
 /// Entries that are written at once.
 const WRITTEN_AT_ONCE: usize = 256;
 
 /// How often old segments are looked for while nothing is written.
-const PRUNE_PAUSE: Duration = Duration::from_secs(24 * 3600);
+const PRUNE_PAUSE: Duration = Duration::from_secs(3600);
 
 /// The thread that writes.
 pub(super) struct Writer {
     log: Log,
+    is_clock_right: ClockCheck,
     next_id: u64,
     segment: Option<Segment>,
     is_failing: bool,
@@ -41,11 +42,15 @@ struct Segment {
 
 impl Writer {
     /// Starts the thread.
-    pub(super) fn start(log: &Log, lost: &IntCounter) -> Option<SyncSender<Job>> {
+    pub(super) fn start(
+        log: &Log,
+        lost: &IntCounter,
+        is_clock_right: &ClockCheck,
+    ) -> Option<SyncSender<Job>> {
         let (sender, jobs) = sync_channel(QUEUE_MAX);
-        let (log, lost) = (log.clone(), lost.clone());
+        let (log, lost, is_clock_right) = (log.clone(), lost.clone(), is_clock_right.clone());
         let thread = std::thread::Builder::new().name("audit".to_owned());
-        let started = thread.spawn(move || Writer::open(log).run(&jobs, &lost));
+        let started = thread.spawn(move || Writer::open(log, is_clock_right).run(&jobs, &lost));
         if let Err(error) = &started {
             tracing::error!(%error, "the audit log has no thread; nothing is written to it");
         }
@@ -53,7 +58,7 @@ impl Writer {
     }
 
     /// A writer that continues the existing log.
-    pub(super) fn open(log: Log) -> Writer {
+    pub(super) fn open(log: Log, is_clock_right: ClockCheck) -> Writer {
         let newest = log.segments().unwrap_or_default().pop();
         let next_id = newest.map_or(1, |(first, path)| {
             let text = read_segment(&path).unwrap_or_default();
@@ -62,7 +67,7 @@ impl Writer {
                 lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok()?["id"].as_u64());
             ids.take(1).next().map_or(first, |last| last + 1)
         });
-        Writer { log, next_id, segment: None, is_failing: false }
+        Writer { log, is_clock_right, next_id, segment: None, is_failing: false }
     }
 
     fn run(mut self, jobs: &Receiver<Job>, lost: &IntCounter) {
@@ -176,7 +181,7 @@ impl Writer {
             };
             kept_bytes += metadata.len();
             let written = metadata.modified().ok().and_then(|at| Timestamp::try_from(at).ok());
-            let is_old = written.is_some_and(|written| written < oldest);
+            let is_old = written.is_some_and(|written| written < oldest) && (self.is_clock_right)();
             if kept_bytes > room || is_old {
                 fs::remove_file(path)?;
             }

@@ -163,7 +163,8 @@ async fn create_token(
     let new = change::NewToken { expires_at: expiry.at(now).map_err(Exit::failure)?, ..new };
     let make = |snapshot: &account::Snapshot| {
         let secret = secrets::random().map_err(Exit::failure)?;
-        let made = change::create_token(snapshot, new.clone(), secret, now);
+        // Expired ones are left to the server, which compares its clock with the store's.
+        let made = change::create_token(snapshot, new.clone(), secret, now, None);
         let (text, token, batch) = made.map_err(Exit::failure)?;
         Ok((Some(batch), (text, token)))
     };

@@ -16,6 +16,7 @@ use resources::bodies::Bodies;
 use resources::cpu_pool::CpuPool;
 use resources::free_space::FreeSpace;
 use resources::turns::{Share, Turns};
+use state::clocks::Clocks;
 use state::live::Live;
 use state::security::SecurityLog;
 use state::stored::LiveStore;
@@ -89,6 +90,8 @@ pub struct App {
     pub store: Store,
     /// The published state of the store; writes go through it, too.
     pub live_store: LiveStore,
+    /// This machine's clock, beside those of the store.
+    pub clocks: Arc<Clocks>,
     /// Contents in memory.
     pub contents: Contents,
     /// Articles by the words in their texts.
@@ -209,11 +212,13 @@ impl App {
             },
             mirrors_egress,
         )?;
+        let clocks = Arc::new(Clocks::new(store.clone()));
         let mirrors = mirrors.sharing(store.blobs.cache(), config.python.mirror_shared_bytes_max);
         let app = App {
             aur: Live::default(),
             live_store: LiveStore::new(store.records.clone(), metrics.commits.clone()),
             store,
+            clocks: clocks.clone(),
             contents: Contents::new(config.article.memory_bytes_max),
             article_texts: ArticleTexts::default(),
             required_by: LiveRequiredBy::default(),
@@ -258,6 +263,7 @@ impl App {
                 },
                 config.python.audit_served,
                 metrics.python.audit_lost.clone(),
+                move || clocks.is_right(),
             ),
             security: SecurityLog::default(),
             cpu_pool,

@@ -29,7 +29,9 @@ use anyhow::Context;
 use config::{AurSource, Config, Loaded};
 use net::{Egress, ListenAddress, Listener, Server, TlsReloader};
 use source::{DataDirLock, KeptDump, Source, SourceOptions, SourceSpec};
+use state::shared_settings::{self, Difference, SHARED};
 use state::{security, setup};
+use store::DatabaseLocation;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -135,6 +137,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     if config.python.enabled {
         tasks.spawn(tasks::required_by::run(app.clone(), shutdown.clone()));
     }
+    tasks.spawn(tasks::clocks::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::blob_sweep::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::scrub::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::highest_serial::run(app.clone(), shutdown.clone()));
@@ -302,6 +305,7 @@ pub async fn run(mut loaded: Loaded, handed_over: Vec<Listener>) -> anyhow::Resu
         };
     };
     notify(&[sd_notify::NotifyState::Ready]);
+    compare_settings(&running.app, &loaded);
     if loaded.config.demo {
         let app = running.app.clone();
         let text = demo::what_to_try(&app.config, &running.addresses);
@@ -354,6 +358,34 @@ pub async fn run(mut loaded: Loaded, handed_over: Vec<Listener>) -> anyhow::Resu
         Some(reason) => anyhow::bail!(reason),
         None => Ok(()),
     }
+}
+
+/// Warns of settings that another process of the store has otherwise. A file of SQLite has only one server.
+fn compare_settings(app: &App, loaded: &Loaded) {
+    let DatabaseLocation::Postgres(_) = loaded.config.database() else { return };
+    let shared = loaded.settings.iter().filter_map(|setting| {
+        let key = setting.key.path();
+        SHARED.contains(&key.as_str()).then(|| (key, setting.texts.join(", ")))
+    });
+    let (records, shared) = (app.store.records.clone(), shared.collect());
+    tokio::spawn(async move {
+        match shared_settings::note(&records, &shared).await {
+            Ok(differences) => {
+                for Difference { key, here, there } in differences {
+                    tracing::warn!(
+                        key,
+                        here,
+                        there,
+                        "this setting should be the same for all processes of a store, but another one has it otherwise"
+                    );
+                }
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::warn!(error, "the settings of other processes cannot be compared");
+            }
+        }
+    });
 }
 
 /// Tells systemd, where it listens.

@@ -119,8 +119,12 @@ metrics! {
         pub store_lag_seconds: Gauge = "larder_store_lag_seconds";
         /// Failures to read the store; what was read before is served.
         pub store_read_failures: IntCounter = "larder_store_read_failures_total";
-        /// 1 while the store lacks commits that were read from it, or is damaged; nothing is written then.
+        /// 1 while the store lacks commits that were read from it, or is damaged; nothing is written then. 0 again once it has
+        /// them.
         pub store_is_rewound: IntGauge = "larder_store_is_rewound";
+        /// By how much this machine's clock is ahead of the store's; negative if it is behind. Beyond a minute nothing is
+        /// deleted by time.
+        pub clock_ahead_seconds: Gauge = "larder_clock_ahead_seconds";
         /// Blobs that no record named, deleted by this process.
         pub blobs_swept: IntCounter = "larder_blobs_swept_total";
         /// Bytes of the blobs that this process deleted.

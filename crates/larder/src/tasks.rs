@@ -5,6 +5,7 @@ pub mod article_texts;
 pub mod aur_history;
 pub mod aur_refresh;
 pub mod blob_sweep;
+pub mod clocks;
 pub mod dump_deltas;
 pub mod highest_serial;
 mod own_thread;

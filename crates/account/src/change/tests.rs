@@ -7,7 +7,7 @@ use crate::testing::{at, limits as limits_of, name, user};
 use crate::{Field, Password};
 
 /// A store of one thread: a batch is written if it finds what it expects.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Store {
     snapshot: Snapshot,
     written: std::collections::BTreeMap<record::Key, Found>,
@@ -61,7 +61,7 @@ fn new_token(owner: &str) -> NewToken {
 }
 
 fn create(store: &Store, new: NewToken, secret: u8) -> Result<(TokenText, Batch), String> {
-    create_token(&store.snapshot, new, [secret; 32], at(5))
+    create_token(&store.snapshot, new, [secret; 32], at(5), Some(at(5)))
         .map(|(text, _, batch)| (text, batch))
         .map_err(|error| error.to_string())
 }
@@ -188,12 +188,21 @@ fn a_new_token_clears_dead_ones_away() {
     for batch in batches.collect::<Vec<_>>() {
         store.commit(batch).expect("a commit");
     }
-    let make = |store: &mut Store, owner: &str, secret: u8, second: i64| {
-        let made = create_token(&store.snapshot, new_token(owner), [secret; 32], at(second));
+    let make_and_forget = |store: &mut Store, owner: &str, secret: u8, second, forget_before| {
+        let new = new_token(owner);
+        let made = create_token(&store.snapshot, new, [secret; 32], at(second), forget_before);
         let (_, _, batch) = made.expect("a token");
         store.commit(batch).expect("a commit");
         store.snapshot.tokens_of(&name(owner)).len()
     };
+    let make = |store: &mut Store, owner: &str, secret: u8, second: i64| {
+        make_and_forget(store, owner, secret, second, Some(at(second)))
+    };
+    // Not by a clock that may be wrong, and not at once.
+    let mut other = store.clone();
+    assert_eq!(make_and_forget(&mut other, "alice", 11, 99, None), 4);
+    assert_eq!(make_and_forget(&mut other, "alice", 12, 99, Some(at(8))), 5);
+    assert_eq!(make_and_forget(&mut other, "alice", 13, 99, Some(at(9))), 5);
     assert_eq!(make(&mut store, "alice", 5, 8), 4);
     assert_eq!(make(&mut store, "alice", 6, 9), 4);
     assert_eq!(make(&mut store, "alice", 7, 10), 4);
@@ -212,7 +221,8 @@ fn a_user_has_so_many_living_tokens() {
         let mut secret = [0; 32];
         secret[..8].copy_from_slice(&number.to_be_bytes());
         let new = NewToken { expires_at, ..new_token("alice") };
-        let (_, _, batch) = create_token(&store.snapshot, new, secret, at(second))
+        let now = at(second);
+        let (_, _, batch) = create_token(&store.snapshot, new, secret, now, Some(now))
             .map_err(|error| error.to_string())?;
         store.commit(batch)
     };

@@ -1,6 +1,7 @@
 //! For operators and their monitoring: alive, ready, version, metrics.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -13,6 +14,9 @@ use store::blobs::Verdict;
 use crate::app::App;
 
 const TEXT: &str = "text/plain; charset=utf-8";
+
+/// How long the place of the blobs is waited for.
+const BLOBS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// `/livez`: the process answers.
 pub(super) fn check_alive() -> Response {
@@ -60,6 +64,20 @@ pub(super) async fn check_ready(app: &App, head: &Parts) -> Response {
         for flaw in app.side_files.flaws() {
             let _ = writeln!(body, "[!] {}: {}", flaw.what, flaw.text);
         }
+        match tokio::time::timeout(BLOBS_TIMEOUT, app.store.blobs.check_identity()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                let _ = writeln!(body, "[!] blobs: what is not in memory cannot be read: {error}");
+            }
+            Err(_) => {
+                let place = app.config.blobs();
+                let seconds = BLOBS_TIMEOUT.as_secs();
+                let _ = writeln!(
+                    body,
+                    "[!] blobs: what is not in memory cannot be read: `{place}` has not answered within {seconds} s"
+                );
+            }
+        }
         if let Some((digest, verdict)) = app.store.blobs.damaged().first() {
             let count = app.store.blobs.damaged().len();
             let flaw = match verdict {
@@ -80,6 +98,9 @@ pub(super) async fn check_ready(app: &App, head: &Parts) -> Response {
                     "[!] store: it is not read on, what was read before is served: {trouble}"
                 );
             }
+        }
+        if let Some(trouble) = app.clocks.trouble() {
+            let _ = writeln!(body, "[!] clock: {trouble}");
         }
         push_advisories(app, &mut body);
         forget_mirrors(app);
@@ -144,6 +165,7 @@ pub(super) async fn show_metrics(app: &App) -> Response {
     }
     let lag = app.live_store.lag().unwrap_or_else(|| app.started_at.elapsed());
     app.metrics.store_lag_seconds.set(lag.as_secs_f64());
+    app.metrics.clock_ahead_seconds.set(app.clocks.seconds_ahead());
     app.metrics.body_memory_bytes.set(app.bodies.held_bytes() as i64);
     forget_mirrors(app);
     app.metrics.python.update(app.pages.counts(), app.mirrors.counts());

@@ -115,8 +115,9 @@ pub(super) async fn create_token(
             tracing::error!(%error, "no random numbers");
             HttpError::unavailable("the system has no random numbers now", 5)
         })?;
-        let (text, token, batch) = change::create_token(&stored.accounts, new.clone(), secret, now)
-            .map_err(|error| unusable(&error))?;
+        let (new, forget_before) = (new.clone(), app.clocks.forget_before(now));
+        let made = change::create_token(&stored.accounts, new, secret, now, forget_before);
+        let (text, token, batch) = made.map_err(|error| unusable(&error))?;
         Ok((batch, (text, token)))
     })
     .await?;
@@ -152,7 +153,6 @@ pub(super) async fn revoke_token(app: &App, head: &Parts) -> Result<Response, Ht
 
 /// The sender, who must be a user.
 async fn asking(app: &App, head: &Parts) -> Result<Principal, HttpError> {
-    serial::wait_for_seen(app, &head.headers).await?;
     let principal = auth::principal_of(app, head).await?;
     match principal {
         Principal::Anonymous => Err(unidentified()),

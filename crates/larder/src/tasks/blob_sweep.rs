@@ -46,6 +46,12 @@ fn pause(interval: Duration, chance: f64) -> Duration {
 /// Sweeps once.
 pub async fn sweep(app: &App) {
     sweep_leftovers(app).await;
+    if let Err(error) = app.clocks.check().await {
+        app.metrics.blob_sweep_failures.inc();
+        let error = format!("{error:#}");
+        tracing::warn!(%error, "the store is not swept of unnamed blobs");
+        return;
+    }
     let plan =
         SweepPlan { grace: app.config.store.sweep_grace, is_dry_run: false, is_forced: false };
     let Some(stored) = app.live_store.snapshot_full() else { return };

@@ -45,11 +45,23 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
 pub async fn apply(app: &App) {
     // Without a snapshot of the whole store there is nothing to decide on.
     let Some(stored) = app.live_store.snapshot_full() else { return };
-    let is_ruled = |rule: RetentionRule| !rule.is_empty() && !rule.keeps_nothing();
-    let stages = stored.index.stages().filter(|stage| is_ruled(RetentionRule::of(stage)));
-    let names: Vec<StageName> = stages.map(|stage| stage.name().clone()).collect();
+    let is_ruled = |rule: &RetentionRule| !rule.is_empty() && !rule.keeps_nothing();
+    let stages =
+        stored.index.stages().map(|stage| (stage.name().clone(), RetentionRule::of(stage)));
+    let stages: Vec<_> = stages.filter(|(_, rule)| is_ruled(rule)).collect();
     drop(stored);
-    for stage in names {
+    let needs_clock = stages.iter().any(|(_, rule)| rule.days.is_some());
+    let checked = if needs_clock { app.clocks.check().await } else { Ok(()) };
+    let is_clock_wrong = checked.is_err();
+    if let Err(error) = checked {
+        let error = format!("{error:#}");
+        tracing::warn!(%error, "no version is removed for its age");
+    }
+    for (stage, rule) in stages {
+        if rule.days.is_some() && is_clock_wrong {
+            app.metrics.python.retention_failed();
+            continue;
+        }
         match apply_to(app, &stage).await {
             Ok(removals) if removals.is_empty() => {}
             Ok(removals) => {

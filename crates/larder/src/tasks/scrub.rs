@@ -25,20 +25,51 @@ const BYTES_PER_SECOND_MAX: u64 = 16 << 20;
 /// Before anything is read, so that a start is over.
 const FIRST_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Runs until `shutdown`; at once back if it is switched off.
+/// How often blobs that were found missing or damaged are looked at again: the fault may have been an outage's.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// So many of them at a time.
+const AGAIN_MAX: usize = 64;
+
+/// Runs until `shutdown`.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
+    let both = async { tokio::join!(look_again(&app), scrub_all(&app)) };
+    shutdown.run_until_cancelled(both).await;
+}
+
+/// Looks again at blobs that were found missing or damaged, from time to time.
+async fn look_again(app: &App) {
+    let mut done = 0;
+    loop {
+        tokio::time::sleep(AGAIN).await;
+        let damaged = app.store.blobs.damaged();
+        // Each has its turn, however many there are.
+        let begin = if done < damaged.len() { done } else { 0 };
+        let some: Vec<_> = damaged.into_iter().skip(begin).take(AGAIN_MAX).collect();
+        done = begin + some.len();
+        for (digest, _) in some {
+            let size_bytes = verify(app, digest).await;
+            tokio::time::sleep(least(size_bytes)).await;
+        }
+    }
+}
+
+/// Reads all blobs, again and again; at once back if it is switched off.
+async fn scrub_all(app: &App) {
     let period = app.config.store.scrub;
     if period.is_zero() {
         return;
     }
     let first = (Jitter::from_system().chance() * f64::from(PARTS)) as u32;
-    let scrubbing = async {
-        tokio::time::sleep(period.min(FIRST_PAUSE_MAX)).await;
-        for part in (first..).map(|part| (part % PARTS) as u8) {
-            scrub(&app, part, period / PARTS).await;
-        }
-    };
-    shutdown.run_until_cancelled(scrubbing).await;
+    tokio::time::sleep(period.min(FIRST_PAUSE_MAX)).await;
+    for part in (first..).map(|part| (part % PARTS) as u8) {
+        scrub(app, part, period / PARTS).await;
+    }
+}
+
+/// How long reading so many bytes takes at least.
+fn least(size_bytes: u64) -> Duration {
+    Duration::from_millis(size_bytes.saturating_mul(1000) / BYTES_PER_SECOND_MAX)
 }
 
 /// Reads the blobs whose digest begins with `part`, within `period` if there are not too many.
@@ -56,8 +87,7 @@ async fn scrub(app: &App, part: u8, period: Duration) {
     let pause = period / u32::try_from(digests.len()).unwrap_or(u32::MAX);
     for digest in digests {
         let size_bytes = verify(app, digest).await;
-        let least = Duration::from_millis(size_bytes.saturating_mul(1000) / BYTES_PER_SECOND_MAX);
-        tokio::time::sleep(pause.max(least)).await;
+        tokio::time::sleep(pause.max(least(size_bytes))).await;
     }
 }
 
@@ -69,7 +99,8 @@ async fn verify(app: &App, digest: Digest) -> u64 {
             // Its record may have been deleted since, and a sweep been by.
             match named_blobs::is_named(&app.store.records, digest).await {
                 Ok(true) => blobs.note(digest, Verdict::Missing),
-                Ok(false) => {}
+                // Nobody misses it any more.
+                Ok(false) => blobs.note(digest, Verdict::Whole),
                 Err(error) => tracing::debug!(%error, "it cannot be told whether a blob is named"),
             }
         }

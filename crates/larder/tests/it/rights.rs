@@ -141,7 +141,7 @@ impl World {
         let new = NewToken { user, comment: String::new(), scopes, limits, expires_at };
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).expect("random numbers");
-        let made = change::create_token(&stored.accounts, new, secret, Timestamp::now());
+        let made = change::create_token(&stored.accounts, new, secret, Timestamp::now(), None);
         let (text, _, batch) = made.expect("a new token");
         self.commit(batch);
         text

@@ -2,6 +2,7 @@
 //! and a full disk under writes, and uploads that are large or slow.
 
 mod behind;
+mod clocks;
 mod damage;
 mod disk;
 mod kill;
@@ -85,6 +86,14 @@ impl Place {
     /// A process with its own data directory.
     fn start(&self, data: &str) -> Process {
         self.start_with(data, &[])
+    }
+
+    /// A process with more in its environment.
+    fn start_in(&self, data: &str, more: &[(&'static str, String)]) -> Process {
+        let mut arguments = vec!["--aur-enabled=false", "--database", &self.database];
+        arguments.extend(["--blobs", &self.blobs, "--store-wait-for-serial-seconds", "60"]);
+        let variables = [&self.variables[..], more].concat();
+        Process::start_with(self.directory.clone(), data, &arguments, &variables)
     }
 
     fn start_with(&self, data: &str, more: &[&str]) -> Process {

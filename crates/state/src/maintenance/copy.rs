@@ -81,7 +81,8 @@ pub(super) async fn carry(
     progress.begin("looking for the blobs that are there");
     let found = found(target, named, progress).await?;
     progress.begin_counted("copying blobs", named.sizes.len() as u64);
-    let now = SystemTime::now();
+    // By the clock that tells the age of what is there.
+    let now = target.now().await?;
     let outcomes = futures_util::stream::iter(&named.sizes).map(|(digest, expected)| {
         let found = found.get(digest).copied();
         async move {

@@ -10,6 +10,7 @@ use record::{Digest, Serial};
 use store::Store;
 use store::blobs::SweepReport;
 
+use crate::clocks;
 use crate::identity;
 use crate::named_blobs::Named;
 
@@ -56,12 +57,13 @@ pub struct SweepOutcome {
 /// Deletes the blobs that no record names, by `plan`, except those that `known` names.
 ///
 /// # Errors
-/// Records and blobs with different names; files that cannot be read or deleted. Blobs that were deleted until then stay
+/// Records and blobs with different names; a clock that is wrong; files that cannot be read or deleted. Blobs that were deleted until then stay
 /// deleted.
 pub async fn sweep(store: &Store, plan: SweepPlan, known: &Known) -> anyhow::Result<SweepOutcome> {
     if !plan.is_dry_run {
-        // Always checked, even with `is_forced`: blobs of an unknown store stay.
+        // Always checked, even with `is_forced`: blobs of an unknown store stay, and those that only a wrong clock takes for old.
         identity::check_before_sweep(store).await?;
+        clocks::check(store).await?;
     }
     // Taken first: blobs that are put from now on are young.
     let now = SystemTime::now();

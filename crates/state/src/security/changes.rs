@@ -292,7 +292,7 @@ mod tests {
             expires_at: None,
         };
         let (text, token, batch) =
-            made::create_token(&accounts, new, [9; 32], now).expect("a token");
+            made::create_token(&accounts, new, [9; 32], now, None).expect("a token");
         step(&mut accounts, Some(batch));
         let batch = made::revoke_token(&accounts, token.id).ok();
         step(&mut accounts, batch);

@@ -103,9 +103,16 @@ pub(super) async fn open(
         let identity = auth::still(basis)?.identity().ok_or_else(nobody)?;
         let (secret, now) = (forms::random()?, Timestamp::now());
         let accounts = &basis.stored().accounts;
-        let lifetime = app.config.users.login;
-        let (session, batch) =
-            change::open_session(accounts, &identity.user, secret, replaced, now, lifetime);
+        let (lifetime, forget_before) = (app.config.users.login, app.clocks.forget_before(now));
+        let (session, batch) = change::open_session(
+            accounts,
+            &identity.user,
+            secret,
+            replaced,
+            now,
+            forget_before,
+            lifetime,
+        );
         Ok::<_, HttpError>((Some(batch), session))
     });
     let (session, serial) = deciding.await?;

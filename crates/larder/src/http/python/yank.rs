@@ -25,6 +25,7 @@ use super::write::{self, Refused, committed, optional_json_body, refused};
 use crate::endpoint::Surface;
 use crate::http::auth;
 use crate::http::body::JsonBound;
+use crate::http::error::HttpError;
 use crate::http::turns::turn;
 
 /// A reason with every character escaped, and the JSON around it.
@@ -272,6 +273,10 @@ async fn retained(
         // A large stage takes its time.
         let [turn, _place] = turn(&ask.app.making_answers[Surface::Python as usize]).await?;
         let (rule, plan) = turn.run(move || planned(&stored.index, &name, own)).await?;
+        if rule.days.is_some() && !is_dry {
+            let checked = ask.app.clocks.check().await;
+            checked.map_err(|error| HttpError::unavailable(format!("{error:#}"), 60))?;
+        }
         Ok((plan.batch.filter(|_| !is_dry), (rule, plan.removals)))
     })
     .await

@@ -37,7 +37,7 @@ fn make_token(server: &TestServer, user: &str, scopes: &[Scope]) -> String {
         expires_at: None,
     };
     let secret = [scopes.len() as u8; 32];
-    let made = change::create_token(&stored.accounts, new, secret, Timestamp::now());
+    let made = change::create_token(&stored.accounts, new, secret, Timestamp::now(), None);
     let (text, _, batch) = made.expect("a new token");
     wait_for(server.app.live_store.commit_as_system(batch)).expect("a commit");
     format!("Bearer {}", text.reveal())

@@ -62,7 +62,7 @@ pub(super) fn limited(server: &TestServer, scopes: Scopes) -> String {
     let limits = state::accounts::limits(&[], &[], &["/docs/".to_owned()]).expect("limits");
     let new =
         NewToken { user: user.name, comment: String::new(), scopes, limits, expires_at: None };
-    let made = change::create_token(&stored().accounts, new, [7; 32], Timestamp::now());
+    let made = change::create_token(&stored().accounts, new, [7; 32], Timestamp::now(), None);
     let (text, _, batch) = made.expect("a new token");
     wait_for(server.app.live_store.commit_as_system(batch)).expect("a commit");
     format!("Bearer {}", text.reveal())

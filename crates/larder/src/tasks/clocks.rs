@@ -1,0 +1,33 @@
+//! Compares this machine's clock with those of the store, at the start and every few minutes.
+//!
+//! a difference -> [`Clocks`](state::clocks::Clocks), which logs it -> `/readyz?verbose` and a metric; while it is too large, nothing
+//! is deleted by time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+
+const INTERVAL: Duration = Duration::from_secs(300);
+
+/// The pause while they differ, or the store cannot be asked.
+const RETRY: Duration = Duration::from_secs(20);
+
+/// Runs until `shutdown`.
+pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
+    let comparing = async {
+        loop {
+            let pause = match app.clocks.check().await {
+                Ok(()) => INTERVAL,
+                Err(error) => {
+                    tracing::debug!(error = format!("{error:#}"), "the clocks do not agree");
+                    RETRY
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    };
+    shutdown.run_until_cancelled(comparing).await;
+}

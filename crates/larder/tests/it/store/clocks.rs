@@ -1,0 +1,114 @@
+//! Clocks of another day: a process or a command whose clock is wrong deletes nothing by time, and says so.
+
+use std::process::Command;
+
+use super::{Place, Wheel, make_stage, send, try_exchange};
+use crate::client::Client;
+use crate::process::Process;
+use crate::server::ROOT;
+use crate::wait_until;
+
+/// The environment of a process whose clock is ahead by this; `None` if that cannot be had.
+fn ahead(by: &str) -> Option<Vec<(&'static str, String)>> {
+    let printed = Command::new("faketime").args(["-f", by, "printenv", "LD_PRELOAD"]).output();
+    let library = printed.ok().filter(|printed| printed.status.success());
+    let Some(library) = library.and_then(|printed| String::from_utf8(printed.stdout).ok()) else {
+        testbed::skipped("faketime is not installed (Debian package faketime)");
+        return None;
+    };
+    Some(vec![
+        ("LD_PRELOAD", library.trim().to_owned()),
+        ("FAKETIME", by.to_owned()),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+    ])
+}
+
+/// Uploads a file and removes it again: its blobs belong to nothing, and are young.
+fn leave_blobs(client: &Client) {
+    make_stage(client);
+    let wheel = Wheel::new("pkg", "1.0", vec![7; 1000], 2);
+    let (status, text) = try_exchange(client, &wheel.request("team/dev")).expect("an answer");
+    assert_eq!(status, 200, "{text}");
+    let removed = client.send("DELETE", "/team/dev/pkg", &[ROOT], b"");
+    assert_eq!(removed.status, 200, "{}", removed.text());
+}
+
+fn metric(process: &Process) -> f64 {
+    let metrics = process.client.get("/metrics").text();
+    let line = metrics.lines().find_map(|line| line.strip_prefix("larder_clock_ahead_seconds "));
+    line.expect("a metric").parse().expect("a number")
+}
+
+/// What `larder sweep` says, and whether it fails.
+fn sweep(place: &Place, environment: &[(&'static str, String)]) -> (bool, String) {
+    let mut command = place.command(&["sweep"]);
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    let output = command.output().expect("it runs");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+}
+
+fn blobs(place: &Place) -> usize {
+    let (is_done, said) = {
+        let output = place.command(&["sweep", "--dry-run", "--grace", "0"]).output();
+        let output = output.expect("it runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    assert!(is_done, "{said}");
+    said.lines().count()
+}
+
+#[track_caller]
+fn check(place: &Place) {
+    let (Some(two_days), Some(one_day)) = (ahead("+2d"), ahead("+1d")) else { return };
+    place.init();
+    let process = place.start("one");
+    leave_blobs(&process.client);
+    let left = blobs(place);
+    assert!(left > 0);
+    let (is_done, said) = sweep(place, &two_days);
+    assert!(!is_done && said.contains("this machine's clock is 2 days ahead of that of"), "{said}");
+    assert!(said.contains("nothing is deleted"), "{said}");
+    assert_eq!(blobs(place), left);
+    let (is_done, said) = sweep(place, &[]);
+    assert!(is_done, "{said}");
+    assert_eq!(blobs(place), left, "they are young");
+
+    let wish = r#"{"scopes":["article:write"],"expires":"1h"}"#;
+    let token = send(&process.client, "POST", "/+tokens", wish);
+    assert_eq!(token.status, 201, "{}", token.text());
+    let token = token.json()["token"].as_str().expect("a token").to_owned();
+    let wrong = place.start_in("wrong", &one_day);
+    wait_until("the trouble", || {
+        let said = wrong.client.get("/readyz?verbose").text();
+        said.contains("[!] clock: this machine's clock is ") && said.contains("ahead of that of")
+    });
+    assert_eq!(wrong.client.get("/readyz").status, 200);
+    assert!((86_000.0..87_000.0).contains(&metric(&wrong)), "{}", metric(&wrong));
+    assert!(wrong.log().contains("nothing is deleted by time until"), "{}", wrong.log());
+    assert!(metric(&process).abs() < 60.0, "{}", metric(&process));
+    let made = send(&wrong.client, "POST", "/+tokens", wish);
+    assert_eq!(made.status, 201, "{}", made.text());
+    let seen = made.header("x-larder-serial").to_owned();
+    let bearer = format!("Bearer {token}");
+    let headers = [("Authorization", bearer.as_str()), ("X-Larder-Serial", &seen)];
+    let written = process.client.send("POST", "/article/a/0", &headers, b"text");
+    assert_eq!(written.status, 201, "{}", written.text());
+}
+
+#[test]
+fn with_a_directory() {
+    check(&Place::sqlite());
+}
+
+#[test]
+fn with_postgres() {
+    let Some(place) = Place::postgres() else { return };
+    check(&place);
+}
+
+#[test]
+fn with_postgres_and_s3() {
+    let Some(place) = Place::postgres_and_s3() else { return };
+    check(&place);
+}
