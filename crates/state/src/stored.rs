@@ -371,6 +371,10 @@ impl LiveStore {
     /// # Errors
     /// [`WriteFailure::Behind`] if that is not known, or not published, after `patience`.
     pub async fn catch_up(&self, serial: Serial, patience: Duration) -> Result<bool, WriteFailure> {
+        // A store that has lost something may be further, and is never published.
+        if self.trouble().is_some() {
+            return Err(WriteFailure::Behind);
+        }
         let patience = patience.max(PATIENCE_MIN);
         let asked = tokio::time::timeout(patience, self.records.serial()).await;
         let latest = asked.ok().and_then(Result::ok).ok_or(WriteFailure::Behind)?;

@@ -29,6 +29,7 @@ fn statuses_and_content_types() {
         "x-devpi-master-uuid",
         "x-devpi-primary-uuid",
         "x-devpi-serial",
+        "x-larder-serial",
     ]
     .map(str::to_owned)
     .to_vec();

@@ -6,7 +6,7 @@ use crate::server::{TestServer, small};
 const ALWAYS: &str = "connection content-length date";
 const OPEN: &str = "access-control-allow-origin";
 const DEVPI: &str = "x-devpi-api-version x-devpi-master-uuid x-devpi-primary-uuid x-devpi-serial \
-                     x-devpi-server-version x-devpi-uuid";
+                     x-devpi-server-version x-devpi-uuid x-larder-serial";
 const LIMITED: &str = "ratelimit-limit ratelimit-policy ratelimit-remaining ratelimit-reset";
 const TYPED: &str = "content-type x-content-type-options";
 const FINISHED: &str = "content-type vary x-content-type-options";
@@ -47,7 +47,7 @@ fn each_kind_of_response_has_its_headers() {
     check("known", &known, 304, &["connection date", OPEN, LIMITED, FINISHED, "etag"]);
     let page = "cache-control etag content-security-policy referrer-policy x-frame-options";
     check("documentation", &get("/rpc"), 200, &[ALWAYS, OPEN, FINISHED, page]);
-    check("page", &get("/docs"), 200, &[ALWAYS, FINISHED, page]);
+    check("page", &get("/docs"), 200, &[ALWAYS, FINISHED, page, "x-larder-serial"]);
     check("redirect", &get("/rpc/v5/info/attest/"), 307, &[ALWAYS, OPEN, "location"]);
     // Browsers get a page instead.
     check("missing", &get("/rpc/x"), 404, &[ALWAYS, OPEN, FINISHED]);
