@@ -27,7 +27,7 @@ use std::io::{self, BufRead as _, Read as _, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{
     Arg, ArgAction, ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
     value_parser,
@@ -276,7 +276,8 @@ fn key_args(is_hidden: bool) -> Vec<Arg> {
             "Configuration file (TOML). Without it: $LARDER_CONFIG, else $XDG_CONFIG_HOME/larder/config.toml \
             (~/.config without that variable), else /etc/larder/config.toml, where these exist. An empty name reads none.",
         )
-        .value_parser(value_parser!(PathBuf));
+        // Unlike the parser of paths, this one takes an empty name.
+        .value_parser(OsStringValueParser::new().map(PathBuf::from));
     let keys = config::keys().map(|key| key_arg(key).hide(is_hidden));
     std::iter::once(file).chain(keys).collect()
 }

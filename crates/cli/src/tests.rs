@@ -147,6 +147,9 @@ fn demo_data_goes_to_stdout_or_a_file() {
 #[test]
 fn config_commands_print() {
     assert_eq!(printed("config check").unwrap(), "the configuration is valid (/dev/null)\n");
+    // An empty name reads no file, not even that of the environment.
+    let none = printed("config check --config=").unwrap();
+    assert!(none.contains("valid") && !none.contains("/dev/null"), "{none}");
     assert!(
         printed("config check --aur-source /nowhere.json")
             .unwrap()

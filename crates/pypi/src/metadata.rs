@@ -1,8 +1,8 @@
 //! [`Metadata`]: a release's description of itself: core metadata 1.0 to 2.5.
 //!
 //! `METADATA` or `PKG-INFO` bytes -> [`Metadata::read`]; an upload form -> [`Metadata::from_form`]; stored JSON ->
-//! [`Metadata::from_json`]; all three -> [`Metadata::to_json`], with devpi's names. Values stay as they were sent;
-//! nothing here validates a licence, a classifier or a requirement.
+//! [`Metadata::from_json`]; all three -> [`Metadata::to_json`], with devpi's names. Values stay as they were sent,
+//! without the marks of folded headers; nothing here validates a licence, a classifier or a requirement.
 
 mod field;
 mod headers;
@@ -120,11 +120,12 @@ impl Metadata {
                     metadata.set(field, Value::Many(Vec::new()));
                 }
                 if !text.is_empty() {
-                    metadata.push(field, text.to_owned());
+                    metadata.push(field, headers::unfolded_if_folded(field, text).into_owned());
                 }
                 continue;
             }
-            let value = if text == "UNKNOWN" { "" } else { text }.to_owned();
+            let value = if text == "UNKNOWN" { "" } else { text };
+            let value = headers::unfolded_if_folded(field, value).into_owned();
             metadata.check_once(field, &value)?;
             // The last one counts, as on devpi.
             metadata.set(field, Value::One(value));
@@ -148,7 +149,9 @@ impl Metadata {
             };
             let value = match json {
                 Json::Null => continue,
-                Json::String(text) if !field.is_list() => Value::One(text.clone()),
+                Json::String(text) if !field.is_list() => {
+                    Value::One(headers::unfolded_if_folded(field, text).into_owned())
+                }
                 // Very old databases have one text where a list is expected today.
                 Json::String(text) => Value::Many(text.lines().map(str::to_owned).collect()),
                 Json::Array(items) if field.is_list() => {
@@ -386,6 +389,46 @@ mod tests {
         );
         let long = format!("Name: foo\nVersion: 1\n\n{}", "x".repeat(1 << 20));
         check_read(&long, "metadata of 1048598 bytes is too long: at most 1048576 were expected");
+    }
+
+    /// Expects `text` of the description, however a header with it comes: in a file, in a form, or as devpi stored it.
+    #[track_caller]
+    fn check_description(folded: &str, text: &str) {
+        let file = format!("Name: foo\nVersion: 1\nDescription: {folded}\nLicense: x\n");
+        let file = Metadata::read(file.as_bytes()).expect("valid");
+        let form = [("name", "foo"), ("version", "1"), ("description", folded)];
+        let form = Metadata::from_form(form).expect("valid");
+        let json = Map::from_iter([("description".to_owned(), Json::from(folded))]);
+        let json = Metadata::from_json(&json).expect("valid");
+        for found in [file, form, json] {
+            assert_eq!(found.text("description"), text, "{folded:?}");
+        }
+    }
+
+    #[test]
+    fn a_folded_description_is_the_same_from_everywhere() {
+        check_description(
+            "Title\n        =====\n        \n        A *b*.\n        \n          c",
+            "Title\n=====\n\nA *b*.\n\n  c",
+        );
+        check_description("a\n       |b\n       |\n       |  c", "a\nb\n\n  c");
+        check_description("a\n        |b\n        |\n        |  c", "a\nb\n\n  c");
+        check_description(
+            "a\n        \n        | b | c |\n        |---|---|",
+            "a\n\n| b | c |\n|---|---|",
+        );
+        check_description("one line", "one line");
+    }
+
+    #[test]
+    fn what_is_not_folded_keeps_its_blanks() {
+        for text in ["Code::\n\n        x\n", "        a\n        b", "a\nb\n        c"] {
+            let form = [("name", "foo"), ("version", "1"), ("description", text)];
+            assert_eq!(Metadata::from_form(form).expect("valid").text("description"), text);
+        }
+        let form = [("name", "foo"), ("license", "a\n        b"), ("requires_dist", "a\n >=1")];
+        let form = Metadata::from_form(form).expect("valid");
+        assert_eq!((form.text("license"), &form.list("requires_dist")[0][..]), ("a\nb", "a >=1"));
     }
 
     #[track_caller]

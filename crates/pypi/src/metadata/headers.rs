@@ -43,19 +43,44 @@ fn unfolded(field: Field, value: &str) -> String {
     if !value.contains('\n') {
         return value.to_owned();
     }
-    let is_prose = matches!(field.key(), "description" | "license" | "summary");
-    let separator = if is_prose { "\n" } else { " " };
+    if !is_prose(field) {
+        return value.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    }
+    // After distutils' eight spaces, a bar belongs to a table or a line block, unless every line has one.
+    let all_have_bars = value.lines().skip(1).all(|line| line.starts_with(OLD_BAR));
+    let bar = if all_have_bars { OLD_BAR } else { BAR };
+    let folds = [BAR, bar, EIGHT_BLANKS];
     let lines = value.lines().enumerate().map(|(number, line)| match number {
-        0 => Cow::from(line),
-        _ if is_prose => Cow::from(without_fold(line)),
-        _ => Cow::from(line.trim()),
+        0 => line,
+        _ => folds
+            .iter()
+            .find_map(|fold| line.strip_prefix(fold))
+            .unwrap_or_else(|| line.trim_start()),
     });
-    lines.collect::<Vec<_>>().join(separator)
+    lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A continuation line of prose without its prefix: the standards' `       |`, distutils' eight spaces, or any white
-/// space.
-fn without_fold(line: &str) -> &str {
-    let folds = ["       |", "        |", "        "];
-    folds.iter().find_map(|fold| line.strip_prefix(fold)).unwrap_or_else(|| line.trim_start())
+/// The value of a form or of stored JSON, unfolded if it was taken from a header as it stood there: twine 7 sends the header's
+/// continuation lines with their eight blanks.
+pub(super) fn unfolded_if_folded(field: Field, value: &str) -> Cow<'_, str> {
+    let mut further = value.trim_end().lines().skip(1).peekable();
+    // A blank line of a header has the prefix, too; one in a description that is not a header is empty.
+    let has_fold = |line: &str| match is_prose(field) {
+        true => [BAR, OLD_BAR, EIGHT_BLANKS].iter().any(|fold| line.starts_with(fold)),
+        false => line.starts_with([' ', '\t']),
+    };
+    let is_folded = further.peek().is_some()
+        && value.starts_with(|first: char| !first.is_whitespace())
+        && further.all(has_fold);
+    if is_folded { unfolded(field, value).into() } else { value.into() }
 }
+
+/// Whether the lines of the field's value count.
+fn is_prose(field: Field) -> bool {
+    matches!(field.key(), "description" | "license" | "summary")
+}
+
+/// What begins a continuation line of prose: the standards' bar, the bar of old setuptools, and distutils' eight blanks.
+const BAR: &str = "       |";
+const OLD_BAR: &str = "        |";
+const EIGHT_BLANKS: &str = "        ";

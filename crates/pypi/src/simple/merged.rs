@@ -361,10 +361,10 @@ fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
         let by_text = || one.as_str().cmp(other.as_str());
         one.cmp(other).then_with(|| one_is_named.cmp(other_is_named)).then_with(by_text)
     });
-    // A file's name and its upstream spell a version differently: `1.0.0` and `1.0`.
-    versions.dedup_by(|(one, is_named), (kept, _)| match is_named {
-        true => one.is_same_release(kept),
-        false => one.as_str() == kept.as_str(),
+    // A file's name and another upstream spell a version differently: `1.0.0` and `1.0`. Both spellings of one upstream stay.
+    versions.dedup_by(|(one, is_named), (kept, kept_is_named)| {
+        let is_spelled_anew = *is_named && !*kept_is_named && one.is_same_release(kept);
+        is_spelled_anew || one.as_str() == kept.as_str()
     });
     for (position, (version, _)) in versions.iter().enumerate() {
         page.push_str(if position == 0 { "" } else { "," });

@@ -148,6 +148,10 @@ fn versions_are_those_that_upstream_names_where_it_names_some() {
         json["versions"].clone()
     };
     assert_eq!(versions(&page), json!(["1.0", "2.0"]));
+    // Two spellings of one version are two names for it.
+    page.versions.push("1.0.0".into());
+    page.versions.push("1.0.0".into());
+    assert_eq!(versions(&page), json!(["1.0", "1.0.0", "2.0"]));
     // Neither a name that cannot be compared nor an empty list tells which versions exist.
     for named in [vec!["latest".into()], Vec::new()] {
         page.versions = named;
