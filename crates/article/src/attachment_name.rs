@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use unicode_normalization::char::is_combining_mark;
 
-use crate::name::{escape, normalize, refused};
+use crate::name::{escape, first_refused, normalize, refused, refused_at};
 
 /// The name of an attachment: 1 to 255 bytes of visible text in Unicode's normalization form C, without `/`. Names are compared
 /// byte by byte and are case-sensitive.
@@ -84,7 +84,7 @@ impl AttachmentName {
         if name.len() > AttachmentName::BYTES_MAX {
             return too_long(name.len());
         }
-        if let Some((character, what)) = name.chars().find_map(refused) {
+        if let Some((character, what)) = first_refused(&name) {
             return refuse(format!("it contains {what} U+{:04X}", u32::from(character)));
         }
         if name.contains('/') {
@@ -115,7 +115,7 @@ impl AttachmentName {
     /// [`AttachmentNameError`], if the rest is not a valid name.
     pub fn of_file(called: &str) -> Result<AttachmentName, AttachmentNameError> {
         let last = called.rsplit(['/', '\\']).next().unwrap_or_default();
-        let kept = last.chars().filter_map(|character| match refused(character) {
+        let kept = last.char_indices().filter_map(|(at, character)| match refused_at(last, at) {
             None => Some(character),
             Some(_) => character.is_whitespace().then_some(' '),
         });

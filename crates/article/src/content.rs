@@ -2,10 +2,12 @@
 //!
 //! bytes, as they arrive -> [`Inspector`] -> media type, title -> [`Content`]
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use ::record::Digest;
+use encoding_rs::{Encoding, UTF_8};
 
 use crate::title::title;
 
@@ -114,11 +116,23 @@ impl ContentType {
 }
 
 impl ContentType {
+    /// The charset that the type names.
+    fn charset(&self) -> Option<&str> {
+        let (_, charset) = parameters(&self.0).find(|it| it.0.eq_ignore_ascii_case("charset"))?;
+        Some(charset)
+    }
+
+    /// The bytes as text in the charset that the type names, or in UTF-8, without a byte-order mark.
+    pub fn text<'bytes>(&self, bytes: &'bytes [u8]) -> Cow<'bytes, str> {
+        let named = self.charset().and_then(|label| Encoding::for_label(label.as_bytes()));
+        named.unwrap_or(UTF_8).decode(bytes).0
+    }
+
     /// Adds `charset=utf-8` to a `text/…` type that names no charset, for text that is UTF-8. Without it browsers
     /// would guess another charset.
     fn in_utf_8(self) -> ContentType {
         const CHARSET: &str = "; charset=utf-8";
-        let says_charset = parameters(&self.0).any(|name| name.eq_ignore_ascii_case("charset"));
+        let says_charset = self.charset().is_some();
         let essence = self.essence();
         let fits = self.0.len() + CHARSET.len() <= ContentType::BYTES_MAX;
         if says_charset || !essence.starts_with("text/") || !fits {
@@ -130,16 +144,23 @@ impl ContentType {
 }
 
 /// The names of the parameters of `text`, which is a valid media type.
-fn parameters(text: &str) -> impl Iterator<Item = &str> {
+fn parameters(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = text.split_once(';').map_or("", |(_, rest)| rest);
     std::iter::from_fn(move || {
         rest = rest.trim_start_matches([' ', '\t', ';']);
         let (name, value) = rest.split_once('=')?;
-        rest = match value.strip_prefix('"') {
-            Some(quoted) => after_quoted(quoted)?,
-            None => &value[value.find([' ', '\t', ';']).unwrap_or(value.len())..],
+        let end = value.find([' ', '\t', ';']).unwrap_or(value.len());
+        let value = match value.strip_prefix('"') {
+            Some(quoted) => {
+                rest = after_quoted(quoted)?;
+                quoted.split('"').next().unwrap_or_default()
+            }
+            None => {
+                rest = &value[end..];
+                &value[..end]
+            }
         };
-        Some(name)
+        Some((name, value))
     })
 }
 
@@ -286,15 +307,14 @@ impl Inspector {
         let default = if self.is_text() { ContentType::TEXT } else { ContentType::BINARY };
         let content_type = ContentType::parse(content_type.unwrap_or(default))?;
         let content_type = if self.is_text() { content_type.in_utf_8() } else { content_type };
+        // The head may end in the middle of a character.
         let head = match std::str::from_utf8(&self.head) {
-            Ok(head) => head,
-            // The head may end in the middle of a character.
-            Err(error) => {
-                std::str::from_utf8(&self.head[..error.valid_up_to()]).unwrap_or_default()
-            }
+            Err(error) if self.is_text() => &self.head[..error.valid_up_to()],
+            _ => &self.head[..],
         };
-        let has_title = self.is_text() && content_type.is_textual();
-        let title = has_title.then(|| title(&content_type, head)).flatten();
+        let is_known = self.is_text() || content_type.charset().is_some();
+        let has_title = is_known && content_type.is_textual();
+        let title = has_title.then(|| title(&content_type, &content_type.text(head))).flatten();
         Ok(Content {
             digest,
             size_bytes: self.size_bytes,

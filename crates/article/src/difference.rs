@@ -1,5 +1,7 @@
 //! [`difference`]: what changed between two revisions, as a unified diff.
 
+use std::borrow::Cow;
+
 use similar::{Algorithm, TextDiff};
 
 use crate::{ArticleName, Revision, RevisionFacts};
@@ -109,7 +111,8 @@ pub fn difference(
     limits: &DifferenceLimits,
 ) -> Result<Difference, DifferenceError> {
     // `patch` takes whatever follows a tab after the name for a time.
-    let label = |side: &Side<'_>| format!("{}\tversion {}", side.name, side.revision);
+    let label =
+        |side: &Side<'_>| format!("{}\tversion {}", quoted(side.name.as_str()), side.revision);
     let (Some(from_text), Some(to_text)) = (from.text(), to.text()) else {
         let said = |side: &Side<'_>| format!("{} version {}", side.name, side.revision);
         let text = match from.bytes == to.bytes {
@@ -122,9 +125,34 @@ pub fn difference(
         return Ok(Difference { text: String::new(), is_binary: false });
     }
     limits.check(&[from, to])?;
-    let lines = TextDiff::configure().algorithm(Algorithm::Myers).diff_lines(from_text, to_text);
-    let text = lines.unified_diff().header(&label(&from), &label(&to)).to_string();
+    let text = unified((&label(&from), from_text), (&label(&to), to_text));
     Ok(Difference { text, is_binary: false })
+}
+
+/// The name as a header has it: `patch` and git take a quotation mark for the beginning of a quoted name.
+fn quoted(name: &str) -> Cow<'_, str> {
+    match name.contains('"') {
+        true => format!("\"{}\"", name.replace('"', "\\\"")).into(),
+        false => name.into(),
+    }
+}
+
+/// The unified diff of two labelled texts, whose lines end as those of `patch` do: a lone CR is a character.
+fn unified(from: (&str, &str), to: (&str, &str)) -> String {
+    let [old, new] = [from.1, to.1].map(|text| text.split_inclusive('\n').collect::<Vec<&str>>());
+    let lines = TextDiff::configure().algorithm(Algorithm::Myers).diff_slices(&old, &new);
+    let mut text = format!("--- {}\n+++ {}\n", from.0, to.0);
+    for hunk in lines.unified_diff().iter_hunks() {
+        text.push_str(&format!("{}\n", hunk.header()));
+        for change in hunk.iter_changes() {
+            let line = change.value();
+            text.push_str(&format!("{}{line}", change.tag()));
+            if !line.ends_with('\n') {
+                text.push_str("\n\\ No newline at end of file\n");
+            }
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -170,6 +198,17 @@ mod tests {
             "--- docs/a b\tversion 1\n+++ docs/a b\tversion 2\n@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n",
         );
         check("same", "same", "");
+    }
+
+    #[test]
+    fn lines_end_where_patch_sees_an_end() {
+        let head = "--- docs/a b\tversion 1\n+++ docs/a b\tversion 2\n";
+        let end = "\\ No newline at end of file\n";
+        check("a\rb\nc\n", "a\rB\nc\n", &format!("{head}@@ -1,2 +1,2 @@\n-a\rb\n+a\rB\n c\n"));
+        check("a\r", "b\r", &format!("{head}@@ -1 +1 @@\n-a\r\n{end}+b\r\n{end}"));
+        check("a\r\n", "a\n", &format!("{head}@@ -1 +1 @@\n-a\r\n+a\n"));
+        check("a\u{2028}b\n", "a\n", &format!("{head}@@ -1 +1 @@\n-a\u{2028}b\n+a\n"));
+        assert_eq!((&*quoted("a\"b"), &*quoted("a b")), ("\"a\\\"b\"", "a b"));
     }
 
     #[test]

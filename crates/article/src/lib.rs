@@ -19,6 +19,7 @@ mod attachment_name;
 mod content;
 mod difference;
 mod item_change;
+mod joining;
 mod media_type;
 mod merge;
 mod name;

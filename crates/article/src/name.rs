@@ -1,8 +1,8 @@
 //! [`ArticleName`]: which names articles may have, and why others are refused.
 //!
 //! A name appears in URLs, in lists and in keys of the store. So of two names that look alike, either both are one
-//! name or at least one is refused; a name must survive every proxy between server and reader; and no name may be
-//! mistaken for one of an article's own pages.
+//! name or at least one is refused: invisible characters are only where they change what is seen. A name must survive
+//! every proxy between server and reader; and no name may be mistaken for one of an article's own pages.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
+
+use crate::joining::is_meaningful;
 
 /// The name of an article: 1 to 512 bytes of visible text in Unicode's normalization form C, in segments separated by
 /// `/`. Names are compared byte by byte and are case-sensitive.
@@ -109,7 +111,7 @@ impl ArticleName {
         if name.len() > ArticleName::BYTES_MAX {
             return Err(ArticleNameError::TooLong { size_bytes: name.len() });
         }
-        if let Some((character, what)) = name.chars().find_map(refused) {
+        if let Some((character, what)) = first_refused(&name) {
             let name = name
                 .chars()
                 .flat_map(|character| match refused(character) {
@@ -176,7 +178,20 @@ pub(crate) fn escape(name: &str) -> Option<&str> {
     name.get(at..at + 3)
 }
 
-/// The character and a description of it, if names cannot contain it.
+/// The first character of a text that names cannot contain there, and a description of it.
+pub(crate) fn first_refused(text: &str) -> Option<(char, &'static str)> {
+    text.char_indices().find_map(|(at, _)| refused_at(text, at))
+}
+
+/// The character at this byte of a text and a description of it, if names cannot contain it there.
+pub(crate) fn refused_at(text: &str, at: usize) -> Option<(char, &'static str)> {
+    let (before, rest) = text.split_at(at);
+    let mut characters = rest.chars();
+    let found = refused(characters.next()?)?;
+    (!is_meaningful(before, found.0, characters.as_str())).then_some(found)
+}
+
+/// The character and a description of it, if names cannot contain it, or only between certain others.
 pub(crate) fn refused(character: char) -> Option<(char, &'static str)> {
     let what = match character {
         '\\' => "a backslash, which some systems take for a slash,",
@@ -321,7 +336,7 @@ pub(crate) mod tests {
         refused("a\u{200b}b", "invisible");
         refused("a\u{200d}b", "invisible");
         refused("a\u{feff}", "invisible");
-        refused("❤\u{fe0f}", "invisible");
+        refused("a\u{fe0f}", "invisible");
         refused("a\u{e0041}", "invisible");
         refused("a\u{fffd}", "U+FFFD");
         refused("a\u{1ffff}", "no character");

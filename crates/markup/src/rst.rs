@@ -1,24 +1,30 @@
 //! The part of reStructuredText that descriptions of projects are made of, as HTML.
 //!
 //! Sections, paragraphs, lists of all kinds, literal and quoted blocks, tables, pictures, code, notes, footnotes, links with
-//! their targets, and substitutions. Other directives are shown as plain text: nothing is included, evaluated or fetched. No
-//! crate for this is complete and maintained, and docutils is in Python.
+//! their targets, and substitutions, as docutils reads them. What is not known is shown as it is written: nothing is included,
+//! evaluated or fetched, and what was meant as text is not lost. No crate for this is complete and maintained, and docutils is in
+//! Python.
 //!
-//! lines -> [`Definitions`] -> blocks, each line looked at a bounded number of times -> HTML, all text escaped. What a text can
-//! repeat (substitutions, targets of links, columns of tables) has its own bound, and so has the HTML.
+//! lines -> blocks, once to find the definitions ([`Names`]) where docutils sees them, and once more to write HTML, all text
+//! escaped. Each line is looked at a bounded number of times. What a text can repeat (substitutions, targets of links, columns
+//! of tables) has its own bound, and so has the HTML.
 
+mod explicit;
 mod inline;
+mod lines;
+mod names;
 mod table;
 
-use std::collections::HashMap;
-
-use crate::{Escaped, HREF_BYTES_MAX, WRITTEN_BYTES_MAX, push};
+use self::lines::{
+    Enumerator, Kind, adornment, body_length, body_length_from, bullet, dedented, field, indent,
+    kind, option, trimmed,
+};
+use self::names::Names;
+use self::table::Table;
+use crate::{Escaped, WRITTEN_BYTES_MAX, push};
 
 /// How deep blocks may be nested; deeper ones are shown as plain text.
-const DEPTH_MAX: usize = 10;
-
-/// Characters that underline a title.
-const ADORNMENTS: &str = "=-`:'\"~^_*+#<>.";
+const DEPTH_MAX: usize = 12;
 
 /// Lines of a text; the rest is cut off. Blocks within each other hold lists of their lines.
 const LINES_MAX: usize = 50_000;
@@ -31,173 +37,77 @@ const SUBSTITUTIONS_MAX: usize = 1_000;
 
 /// The text as HTML, and whether it was cut.
 pub(crate) fn html(text: &str) -> (String, bool) {
-    let text = if text.contains('\t') { text.replace('\t', "        ") } else { text.to_owned() };
+    let text = without_tabs(text);
     let mut all = text.lines();
     let lines: Vec<&str> = all.by_ref().take(LINES_MAX).map(str::trim_end).collect();
-    let mut writer = Writer { names: Definitions::of(&lines), ..Writer::default() };
-    writer.blocks(&lines, 0);
+    let write = |names: Names| {
+        let mut writer = Writer { names, ..Writer::default() };
+        writer.blocks(&lines, 0);
+        writer
+    };
+    let mut names = write(Names::default()).names;
+    names.complete();
+    let mut writer = write(names);
+    // Links without a name take targets in their order. If their numbers differ, nobody knows which of them is wrong.
+    let is_uneven = writer.unnamed != writer.names.unnamed.len();
+    if is_uneven && !writer.names.unnamed.is_empty() {
+        let mut names = writer.names;
+        names.unnamed.clear();
+        writer = write(names);
+    }
     let is_cut = writer.is_full() || all.next().is_some();
     (writer.html, is_cut)
 }
 
-/// The definitions of links and substitutions: collected first, because texts use them before they define them.
-#[derive(Default)]
-struct Definitions {
-    targets: HashMap<String, String>,
-    /// Targets of links without a name, in their order; `None` for one that is too long.
-    unnamed: Vec<Option<String>>,
-    substitutions: HashMap<String, Substitution>,
-}
-
-enum Substitution {
-    Text(String),
-    Picture { source: String, alt: String, target: Option<String> },
-}
-
-impl Definitions {
-    fn of(lines: &[&str]) -> Definitions {
-        let mut found = Definitions::default();
-        for (at, line) in lines.iter().enumerate() {
-            let line = line.trim_start();
-            if let Some(url) = line.strip_prefix("__ ") {
-                found.unnamed.push(address(url));
-                continue;
+/// The text with spaces up to the next eighth column for each tab.
+fn without_tabs(text: &str) -> String {
+    let mut spaced = String::with_capacity(text.len());
+    let mut column = 0;
+    for c in text.chars() {
+        match c {
+            '\t' => {
+                let spaces = 8 - column % 8;
+                spaced.push_str(&"        "[..spaces]);
+                column += spaces;
             }
-            let Some(rest) = line.strip_prefix(".. ") else { continue };
-            if let Some(url) = rest.strip_prefix("__:") {
-                found.unnamed.push(address(url));
-            } else if let Some(rest) = rest.strip_prefix('_') {
-                found.target(rest, &lines[at + 1..]);
-            } else if let Some(rest) = rest.strip_prefix('|') {
-                found.substitution(rest, &lines[at + 1..]);
+            // They separate words, but docutils takes them for no indentation.
+            '\u{b}' | '\u{c}' => {
+                spaced.push(' ');
+                column += 1;
+            }
+            c => {
+                spaced.push(c);
+                column = if c == '\n' { 0 } else { column + 1 };
             }
         }
-        found
     }
-
-    /// `.. _name: url`
-    fn target(&mut self, rest: &str, after: &[&str]) {
-        let named = match rest.strip_prefix('`') {
-            Some(rest) => rest.split_once("`:"),
-            None => rest.split_once(": ").or_else(|| Some((rest.strip_suffix(':')?, ""))),
-        };
-        let Some((name, url)) = named else { return };
-        let mut url = address(url);
-        if url.as_deref() == Some("") {
-            // The address may be in the next line; otherwise the target is this place.
-            let next = after.first().filter(|next| next.starts_with(' '));
-            url = next.map_or_else(|| address(&format!("#{name}")), |next| address(next));
-        }
-        if let Some(url) = url {
-            self.targets.insert(key(name), url);
-        }
-    }
-
-    /// `.. |name| image:: url`, `.. |name| replace:: text`
-    fn substitution(&mut self, rest: &str, after: &[&str]) {
-        let Some((name, rest)) = rest.split_once('|') else { return };
-        let Some((kind, value)) = rest.trim().split_once("::") else { return };
-        let substitution = match kind.trim() {
-            "image" => {
-                let options = options(after);
-                let find =
-                    |name: &str| options.iter().find(|(key, _)| *key == name).map(|(_, it)| *it);
-                let alt = find("alt").unwrap_or(name);
-                let alt = &alt[..alt.floor_char_boundary(SUBSTITUTION_BYTES_MAX)];
-                let target = find("target").and_then(address);
-                let Some(source) = address(value) else { return };
-                Substitution::Picture { source, alt: alt.to_owned(), target }
-            }
-            _ if value.len() > SUBSTITUTION_BYTES_MAX => return,
-            _ => Substitution::Text(value.trim().to_owned()),
-        };
-        self.substitutions.insert(key(name), substitution);
-    }
-}
-
-/// The target of a link; `None` if it is too long.
-fn address(text: &str) -> Option<String> {
-    let text = text.trim();
-    (text.len() <= HREF_BYTES_MAX).then(|| text.to_owned())
-}
-
-/// The options of a directive: the lines `:name: value` after it.
-fn options<'text>(after: &[&'text str]) -> Vec<(&'text str, &'text str)> {
-    let lines = after.iter().take(20).take_while(|line| line.starts_with(' '));
-    lines.map_while(|line| field(line.trim_start())).collect()
-}
-
-/// `:name: value`
-fn field(line: &str) -> Option<(&str, &str)> {
-    let (name, value) = line.strip_prefix(':')?.split_once(':')?;
-    let is_field = !name.is_empty()
-        && !name.starts_with(' ')
-        && !name.contains('`')
-        && (value.is_empty() || value.starts_with(' '));
-    is_field.then_some((name, value.trim()))
-}
-
-/// Names are the same in any case and with any space.
-fn key(name: &str) -> String {
-    name.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+    spaced
 }
 
 #[derive(Default)]
 struct Writer {
-    names: Definitions,
+    names: Names,
     html: String,
     /// Kinds of underlines, highest level first, and whether there is one above the title as well.
     levels: Vec<(char, bool)>,
-    /// How many links without a name were written.
+    /// How many titles were written.
+    titles: usize,
+    /// How many footnotes were written.
+    notes: usize,
+    /// How many references to footnotes without a label, and to those with a sign, were written.
+    counted_notes: usize,
+    signed_notes: usize,
+    /// How many links without a name were written, and how many targets for them were passed.
     unnamed: usize,
+    unnamed_targets: usize,
+    /// Names of places that were defined directly before: a target that follows is theirs, too.
+    places: Vec<String>,
+    /// The caption of the next table.
+    caption: Option<String>,
     /// Substitutions that are being written within each other.
     depth: usize,
     /// How many substitutions were written.
     substituted: usize,
-}
-
-fn indent(line: &str) -> usize {
-    line.len() - line.trim_start_matches(' ').len()
-}
-
-/// The character that a line consists of, if it underlines.
-fn adornment(line: &str) -> Option<char> {
-    let first = line.chars().next()?;
-    let is_one = ADORNMENTS.contains(first) && line.len() >= 2 && line.chars().all(|c| c == first);
-    is_one.then_some(first)
-}
-
-/// How many of these lines are blank or indented: they are the body of the line before them.
-fn body_length(lines: &[&str]) -> usize {
-    let length =
-        lines.iter().position(|line| !line.is_empty() && indent(line) == 0).unwrap_or(lines.len());
-    // Blank lines at the end separate.
-    length - lines[..length].iter().rev().take_while(|line| line.is_empty()).count()
-}
-
-/// The lines without their common indentation.
-fn dedented<'text>(lines: &[&'text str]) -> Vec<&'text str> {
-    let common = lines.iter().filter(|line| !line.is_empty()).map(|line| indent(line)).min();
-    let common = common.unwrap_or_default();
-    lines.iter().map(|line| line.get(common..).unwrap_or_default()).collect()
-}
-
-/// The length of what begins an item of a list: `- `, `1. `, `#) `.
-fn marker(line: &str) -> Option<(usize, bool)> {
-    let first = line.chars().next()?;
-    if matches!(first, '-' | '*' | '+' | '•') {
-        let length = first.len_utf8();
-        let rest = &line[length..];
-        return (rest.is_empty() || rest.starts_with(' ')).then_some((length + 1, false));
-    }
-    let line = line.strip_prefix('(').unwrap_or(line);
-    let digits = match line.strip_prefix('#') {
-        Some(_) => 1,
-        None => line.bytes().take_while(u8::is_ascii_digit).count(),
-    };
-    let rest = line.get(digits..).filter(|_| (1..=4).contains(&digits))?;
-    let rest = rest.strip_prefix(['.', ')'])?;
-    rest.starts_with(' ').then_some((digits + 2, true))
 }
 
 impl Writer {
@@ -239,247 +149,230 @@ impl Writer {
         }
     }
 
-    /// Writes the block that these lines begin with, and returns how many lines it has.
-    fn block(&mut self, lines: &[&str], depth: usize) -> usize {
-        let line = lines[0];
-        let next = lines.get(1).copied().unwrap_or_default();
-        if indent(line) > 0 {
-            let length = body_length(lines).max(1);
-            self.push("<blockquote>");
-            self.blocks(&dedented(&lines[..length]), depth + 1);
-            self.push("</blockquote>");
-            return length;
+    /// Blocks, or only a line if there is one paragraph.
+    fn compact(&mut self, lines: &[&str], depth: usize) {
+        let lines = trimmed(lines);
+        let is_paragraph = !lines.is_empty()
+            && kind(lines) == Kind::Text
+            && lines[1..].iter().all(|line| !line.is_empty() && indent(line) == 0)
+            && !lines[lines.len() - 1].ends_with("::");
+        match is_paragraph {
+            true => self.inline(&lines.join("\n")),
+            false => self.blocks(lines, depth + 1),
         }
-        if let Some(length) = self.title(lines, depth) {
-            return length;
-        }
-        if line.starts_with("__ ") {
-            return 1;
-        }
-        if line == ".." || line.starts_with(".. ") {
-            let length = 1 + body_length(&lines[1..]);
-            self.explicit(&lines[..length], depth);
-            return length;
-        }
-        if line == "::" {
-            return 1 + self.literal_after(&lines[1..]);
-        }
-        if line.starts_with(">>> ") {
-            let length = lines.iter().position(|line| line.is_empty()).unwrap_or(lines.len());
-            self.literal(&lines[..length]);
-            return length;
-        }
-        if line == "|" || line.starts_with("| ") {
-            let length =
-                lines.iter().take_while(|line| line.starts_with('|') || indent(line) > 0).count();
-            self.push("<p>");
-            for line in &lines[..length] {
-                self.inline(line.trim_start_matches('|').trim());
-                self.push("<br>");
-            }
-            self.push("</p>");
-            return length;
-        }
-        if line.starts_with("+-") || line.starts_with("+=") {
-            let length = lines.iter().take_while(|line| line.starts_with(['+', '|'])).count();
-            self.literal(&lines[..length]);
-            return length;
-        }
-        if let Some(table) = table::simple(lines) {
-            self.table(&table);
-            return table.length;
-        }
-        if let Some((_, is_numbered)) = marker(line) {
-            return self.list(lines, is_numbered, depth);
-        }
-        if field(line).is_some() {
-            return self.fields(lines, depth);
-        }
-        if indent(next) > 0 && !line.ends_with("::") {
-            return self.terms(lines, depth);
-        }
-        self.paragraph(lines)
     }
 
-    /// A title with the line below it, and maybe one above it.
-    fn title(&mut self, lines: &[&str], depth: usize) -> Option<usize> {
-        let at = |at: usize| lines.get(at).copied().unwrap_or_default();
-        let (text, kind, length) = match adornment(at(0)) {
-            Some(above) => {
-                let text = at(1).trim();
-                if text.is_empty() && at(0).len() >= 4 {
-                    self.push("<hr>");
-                    return Some(1);
+    /// Writes the block that these lines begin with, and returns how many lines it has.
+    fn block(&mut self, lines: &[&str], depth: usize) -> usize {
+        let kind = kind(lines);
+        if kind != Kind::Explicit {
+            self.places.clear();
+        }
+        match kind {
+            Kind::Quote => {
+                let length = body_length(lines).max(1);
+                self.push("<blockquote>");
+                self.blocks(&dedented(&lines[..length]), depth + 1);
+                self.push("</blockquote>");
+                length
+            }
+            Kind::Bullets => self.bullets(lines, depth),
+            Kind::Counted => self.counted(lines, depth),
+            Kind::Fields => self.pairs(lines, depth, Kind::Fields, field),
+            Kind::Options => self.pairs(lines, depth, Kind::Options, option),
+            Kind::Doctest => {
+                let length = lines.iter().position(|line| line.is_empty()).unwrap_or(lines.len());
+                self.literal(&lines[..length]);
+                length
+            }
+            Kind::LineBlock => self.line_block(lines),
+            Kind::GridTable | Kind::SimpleTable => {
+                let length = table::length(lines, kind == Kind::GridTable);
+                let table = match kind {
+                    Kind::GridTable => table::grid(&lines[..length]),
+                    _ => table::simple(&lines[..length]),
+                };
+                match table {
+                    Some(table) => self.table(&table, depth),
+                    None => self.literal(&lines[..length]),
                 }
-                (adornment(at(2)) == Some(above)).then_some(())?;
-                (text, (above, true), 3)
+                length
             }
-            None => {
-                let below = adornment(at(1))?;
-                // Some count wide characters differently.
-                (at(1).len() >= 3 || at(1).len() >= at(0).len()).then_some(())?;
-                (at(0), (below, false), 2)
+            Kind::Explicit => self.explicit(lines, depth),
+            Kind::Unnamed => {
+                let length = 1 + body_length(&lines[1..]);
+                let length = lines[..length].iter().position(|it| it.is_empty()).unwrap_or(length);
+                self.unnamed_target(&lines[0][2..], &lines[1..length]);
+                length
             }
-        };
-        if text.is_empty() || depth > 0 {
+            Kind::Adornment => {
+                self.overlined(lines, depth).unwrap_or_else(|| self.paragraph(lines))
+            }
+            Kind::Text => self.text(lines, depth),
+        }
+    }
+
+    /// A title with a line above it, or a transition.
+    fn overlined(&mut self, lines: &[&str], depth: usize) -> Option<usize> {
+        let at = |at: usize| lines.get(at).copied().unwrap_or_default();
+        let above = adornment(at(0))?;
+        let title = at(1).trim();
+        if title.is_empty() {
+            if lines[0].len() < 4 {
+                return None;
+            }
+            self.push("<hr>");
+            return Some(1);
+        }
+        let is_title = adornment(at(2)) == Some(above) && depth == 0;
+        let is_long = at(0).len() >= 4 || at(0).chars().count() >= title.chars().count();
+        if !is_title || !is_long {
             return None;
         }
+        self.title(title, (above, true));
+        Some(3)
+    }
+
+    /// A title, a definition or a paragraph.
+    fn text(&mut self, lines: &[&str], depth: usize) -> usize {
+        let next = lines.get(1).copied().unwrap_or_default();
+        if let Some(below) = adornment(next)
+            && depth == 0
+            && (next.len() >= 4 || next.chars().count() >= lines[0].chars().count())
+        {
+            self.title(lines[0], (below, false));
+            return 2;
+        }
+        if indent(next) > 0 { self.terms(lines, depth) } else { self.paragraph(lines) }
+    }
+
+    fn title(&mut self, text: &str, kind: (char, bool)) {
         let level = self.levels.iter().position(|known| *known == kind).unwrap_or_else(|| {
             self.levels.push(kind);
             self.levels.len() - 1
         });
         let level = (level + 1).min(6);
-        push(&mut self.html, format_args!("<h{level}>"));
+        let start = self.html.len();
         self.inline(text);
-        push(&mut self.html, format_args!("</h{level}>"));
-        Some(length)
+        let inner = self.html.split_off(start);
+        self.names.define_section(&text_of(&inner));
+        let id = self.names.titles.get(self.titles).cloned().unwrap_or_default();
+        self.titles += 1;
+        let id = Escaped(&id);
+        push(&mut self.html, format_args!("<h{level} id=\"{id}\">{inner}</h{level}>"));
     }
 
-    /// A block that begins with `..`: a directive, a definition, a footnote or a comment.
-    fn explicit(&mut self, lines: &[&str], depth: usize) {
-        let first = lines[0].strip_prefix("..").unwrap_or_default().trim();
-        let body = &lines[1..];
-        if let Some(rest) = first.strip_prefix('_') {
-            // A place in the text.
-            let name = rest.trim_matches(['`', ':']);
-            if rest.ends_with(':') && body_length(body) == 0 {
-                push(&mut self.html, format_args!("<a id=\"{}\"></a>", Escaped(name)));
-            }
-            return;
-        }
-        if first.starts_with(['|']) || first.starts_with("__") {
-            return;
-        }
-        if let Some((label, text)) = first.strip_prefix('[').and_then(|it| it.split_once(']')) {
-            let id = Escaped(label.trim_start_matches('#'));
-            push(&mut self.html, format_args!("<p id=\"fn-{id}\">[{id}] "));
-            self.inline(text.trim());
-            self.push("</p>");
-            return self.blocks(&dedented(body), depth + 1);
-        }
-        let Some((name, argument)) = first.split_once("::") else { return };
-        let is_name = !name.is_empty()
-            && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | ':' | '.'));
-        if is_name {
-            self.directive(name, argument.trim(), body, depth);
-        }
-    }
-
-    fn directive(&mut self, name: &str, argument: &str, body: &[&str], depth: usize) {
-        let given = options(body);
-        let option =
-            |name: &str| given.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
-        let content = dedented(&body[given.len().min(body.len())..]);
-        match name {
-            "code" | "code-block" | "sourcecode" | "parsed-literal" | "console" | "prompt"
-            | "highlight" => {
-                let blank = content.iter().take_while(|line| line.is_empty()).count();
-                if content.len() > blank {
-                    self.literal(&content[blank..]);
-                }
-            }
-            "image" | "figure" => {
-                let alt = option("alt").unwrap_or_default();
-                self.push("<p>");
-                self.picture(argument, alt, option("target"));
-                self.push("</p>");
-                self.blocks(&content, depth + 1);
-            }
-            "note" | "warning" | "tip" | "hint" | "important" | "caution" | "attention"
-            | "danger" | "error" | "admonition" | "seealso" | "versionadded" | "versionchanged"
-            | "deprecated" | "topic" | "sidebar" | "rubric" => {
-                self.push("<blockquote><p><strong>");
-                let titled = ["admonition", "topic", "sidebar", "rubric"].contains(&name);
-                if titled {
-                    self.inline(argument);
-                } else {
-                    let mut letters = name.chars();
-                    let first: String =
-                        letters.next().into_iter().flat_map(char::to_uppercase).collect();
-                    self.escaped(&first);
-                    self.escaped(letters.as_str());
-                }
-                self.push("</strong> ");
-                if !titled {
-                    self.inline(argument);
-                }
-                self.push("</p>");
-                self.blocks(&content, depth + 1);
-                self.push("</blockquote>");
-            }
-            // The page has this in another form, or it is for another tool.
-            "contents" | "toctree" | "meta" | "raw" | "include" | "sectnum"
-            | "section-numbering" | "role" | "default-role" | "index" | "currentmodule"
-            | "module" => {}
-            _ => {
-                let heading = format!(".. {name}:: {argument}");
-                let mut lines = vec![heading.as_str()];
-                lines.extend(body);
-                self.literal(&lines);
-            }
-        }
-    }
-
-    fn picture(&mut self, source: &str, alt: &str, target: Option<&str>) {
-        if let Some(target) = target {
-            push(&mut self.html, format_args!("<a href=\"{}\">", Escaped(target)));
-        }
-        let (source, alt) = (Escaped(source), Escaped(alt));
-        push(&mut self.html, format_args!("<img src=\"{source}\" alt=\"{alt}\">"));
-        if target.is_some() {
-            self.push("</a>");
-        }
-    }
-
-    /// The literal block that a `::` announced; answers how many lines it has.
+    /// The literal block that a `::` announced, indented or quoted; returns how many lines it has.
     fn literal_after(&mut self, lines: &[&str]) -> usize {
         let blank = lines.iter().take_while(|line| line.is_empty()).count();
-        let length = body_length(&lines[blank..]);
+        let lines = &lines[blank..];
+        let mut length = body_length(lines);
+        if length == 0 && blank > 0 {
+            let quote = lines.first().and_then(|line| line.chars().next());
+            let quote = quote.filter(char::is_ascii_punctuation);
+            length = lines
+                .iter()
+                .take_while(|line| quote.is_some_and(|it| line.starts_with(it)))
+                .count();
+        }
         if length == 0 {
             return 0;
         }
-        self.literal(&lines[blank..blank + length]);
+        self.literal(&lines[..length]);
         blank + length
     }
 
-    fn list(&mut self, lines: &[&str], is_numbered: bool, depth: usize) -> usize {
-        let tag = if is_numbered { "ol" } else { "ul" };
-        push(&mut self.html, format_args!("<{tag}>"));
+    fn line_block(&mut self, lines: &[&str]) -> usize {
+        let is_line = |line: &str| line == "|" || line.starts_with("| ");
+        let length = lines.iter().take_while(|line| is_line(line) || indent(line) > 0).count();
+        self.push("<p>");
         let mut at = 0;
-        while let Some((offset, kind)) = lines.get(at).and_then(|line| marker(line)) {
-            if kind != is_numbered {
-                break;
-            }
-            let length = 1 + body_length(&lines[at + 1..]);
-            // Lines that continue without being indented belong to it as well.
-            let mut item = vec![lines[at].get(offset..).unwrap_or_default().trim_start()];
-            item.extend(dedented(&lines[at + 1..at + length]));
-            self.push("<li>");
-            self.blocks(&item, depth + 1);
-            self.push("</li>");
-            at += length;
-            at += lines[at..].iter().take_while(|line| line.is_empty()).count();
+        while at < length {
+            let more = lines[at + 1..length].iter().take_while(|line| indent(line) > 0).count();
+            let line: Vec<&str> = lines[at..=at + more].iter().map(|line| line.trim()).collect();
+            self.inline(line.join("\n").trim_start_matches('|').trim());
+            self.push("<br>");
+            at += 1 + more;
         }
-        push(&mut self.html, format_args!("</{tag}>"));
+        self.push("</p>");
+        length
+    }
+
+    fn item(&mut self, item: &[&str], depth: usize) {
+        self.push("<li>");
+        self.blocks(item, depth + 1);
+        self.push("</li>");
+    }
+
+    fn bullets(&mut self, lines: &[&str], depth: usize) -> usize {
+        self.push("<ul>");
+        let (items, length) = items(lines);
+        for item in items {
+            self.item(&item, depth);
+        }
+        self.push("</ul>");
+        length
+    }
+
+    fn counted(&mut self, lines: &[&str], depth: usize) -> usize {
+        let Some(mut counted) = Enumerator::first(lines[0]) else { return self.paragraph(lines) };
+        match counted.number() {
+            1 => self.push("<ol>"),
+            start => push(&mut self.html, format_args!("<ol start=\"{start}\">")),
+        }
+        let mut at = 0;
+        loop {
+            let (item, length) = item(&lines[at..], counted.length);
+            self.item(&item, depth);
+            at += length;
+            let blank = lines[at..].iter().take_while(|line| line.is_empty()).count();
+            let next = lines.get(at + blank).and_then(|line| counted.next(line));
+            let Some(next) = next.filter(|_| kind(&lines[at + blank..]) == Kind::Counted) else {
+                break;
+            };
+            counted = next;
+            at += blank;
+        }
+        self.push("</ol>");
         at
     }
 
-    fn fields(&mut self, lines: &[&str], depth: usize) -> usize {
+    /// Lines of the same kind, each with a name and a body.
+    fn pairs<'text>(
+        &mut self,
+        lines: &[&'text str],
+        depth: usize,
+        same: Kind,
+        split: impl Fn(&'text str) -> Option<(&'text str, &'text str)>,
+    ) -> usize {
         self.push("<dl>");
         let mut at = 0;
-        while let Some((name, value)) = lines.get(at).and_then(|line| field(line)) {
+        loop {
+            let Some((name, value)) = lines.get(at).and_then(|line| split(line)) else { break };
             let length = 1 + body_length(&lines[at + 1..]);
             self.push("<dt>");
-            self.inline(name);
+            match same {
+                Kind::Options => self.tagged_code(name),
+                _ => self.inline(name),
+            }
             self.push("</dt><dd>");
             let mut item = vec![value];
             item.extend(dedented(&lines[at + 1..at + length]));
             self.blocks(&item, depth + 1);
             self.push("</dd>");
             at += length;
+            let blank = lines[at..].iter().take_while(|line| line.is_empty()).count();
+            if lines.get(at + blank).is_none() || kind(&lines[at + blank..]) != same {
+                break;
+            }
+            at += blank;
         }
         self.push("</dl>");
         at
+    }
+
+    fn tagged_code(&mut self, text: &str) {
+        push(&mut self.html, format_args!("<code>{}</code>", Escaped(text)));
     }
 
     /// Terms, each with its definition indented below it.
@@ -487,12 +380,6 @@ impl Writer {
         self.push("<dl>");
         let mut at = 0;
         loop {
-            let is_term = lines.get(at).is_some_and(|line| !line.is_empty() && indent(line) == 0)
-                && lines.get(at + 1).is_some_and(|line| indent(line) > 0 && !line.is_empty())
-                && (at == 0 || marker(lines[at]).is_none() && !lines[at].starts_with(".. "));
-            if !is_term {
-                break;
-            }
             let length = 1 + body_length(&lines[at + 1..]);
             self.push("<dt>");
             self.inline(lines[at]);
@@ -500,18 +387,24 @@ impl Writer {
             self.blocks(&dedented(&lines[at + 1..at + length]), depth + 1);
             self.push("</dd>");
             at += length;
-            at += lines[at..].iter().take_while(|line| line.is_empty()).count();
+            let blank = lines[at..].iter().take_while(|line| line.is_empty()).count();
+            let has_body = lines.get(at + blank + 1).is_some_and(|line| indent(line) > 0);
+            if !has_body || kind(&lines[at + blank..]) != Kind::Text {
+                break;
+            }
+            at += blank;
         }
         self.push("</dl>");
         at
     }
 
     fn paragraph(&mut self, lines: &[&str]) -> usize {
-        let length = lines.iter().position(|line| line.is_empty()).unwrap_or(lines.len()).max(1);
+        let ends = |line: &&str| line.is_empty() || indent(line) > 0;
+        let length = lines.iter().position(ends).unwrap_or(lines.len()).max(1);
         let text = lines[..length].join("\n");
         let announces = text.ends_with("::");
         let text = match text.strip_suffix("::") {
-            Some(before) if before.ends_with([' ', '\n']) => before.trim_end(),
+            Some(before) if before.ends_with([' ', '\n']) || before.is_empty() => before.trim_end(),
             Some(_) => &text[..text.len() - 1],
             None => &text,
         };
@@ -526,21 +419,85 @@ impl Writer {
         }
     }
 
-    fn table(&mut self, table: &table::Table<'_>) {
+    fn table(&mut self, table: &Table<'_>, depth: usize) {
         self.push("<table>");
+        if let Some(caption) = self.caption.take() {
+            self.push("<caption>");
+            self.inline(&caption);
+            self.push("</caption>");
+        }
         for (at, row) in table.rows.iter().enumerate() {
             if self.is_full() {
                 break;
             }
-            let cell = if at < table.head_rows { "th" } else { "td" };
             self.push("<tr>");
-            for text in row {
-                push(&mut self.html, format_args!("<{cell}>"));
-                self.inline(text);
-                push(&mut self.html, format_args!("</{cell}>"));
+            for (column, cell) in row.iter().enumerate() {
+                let is_head = at < table.head_rows || column < table.head_columns;
+                let name = if is_head { "th" } else { "td" };
+                push(&mut self.html, format_args!("<{name}"));
+                for (attribute, count) in [("colspan", cell.columns), ("rowspan", cell.rows)] {
+                    if count > 1 {
+                        push(&mut self.html, format_args!(" {attribute}=\"{count}\""));
+                    }
+                }
+                self.push(">");
+                self.compact(&cell.lines, depth);
+                push(&mut self.html, format_args!("</{name}>"));
             }
             self.push("</tr>");
         }
         self.push("</table>");
     }
+}
+
+/// The lines of an item that begins with a mark of this length, without the mark, and how many they are.
+fn item<'text>(lines: &[&'text str], mark: usize) -> (Vec<&'text str>, usize) {
+    let text = lines[0].get(mark..).unwrap_or_default();
+    let after = &lines[1..];
+    let mut item = vec![text];
+    let length = match text.is_empty() {
+        true => body_length(after),
+        // The first line says how far the others are indented.
+        false => body_length_from(after, lines[0].chars().count() - text.chars().count()),
+    };
+    match text.is_empty() {
+        true => item.extend(dedented(&after[..length])),
+        false => {
+            let common = lines[0].chars().count() - text.chars().count();
+            item.extend(after[..length].iter().map(|line| line.get(common..).unwrap_or_default()));
+        }
+    }
+    (item, 1 + length)
+}
+
+/// The items of the list that these lines begin with, and how many lines it has.
+fn items<'text>(lines: &[&'text str]) -> (Vec<Vec<&'text str>>, usize) {
+    let mut found = Vec::new();
+    let mut at = 0;
+    let mut first = None;
+    loop {
+        let blank = lines[at..].iter().take_while(|line| line.is_empty()).count();
+        let Some((mark, sign)) = lines.get(at + blank).and_then(|line| bullet(line)) else { break };
+        if *first.get_or_insert(sign) != sign {
+            break;
+        }
+        let (item, length) = item(&lines[at + blank..], mark);
+        found.push(item);
+        at += blank + length;
+    }
+    (found, at)
+}
+
+/// The text of this HTML, which is ours.
+fn text_of(html: &str) -> String {
+    let mut text = String::new();
+    for part in html.split('<') {
+        text.push_str(part.split_once('>').map_or(part, |(_, shown)| shown));
+    }
+    for (reference, character) in
+        [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")]
+    {
+        text = text.replace(reference, character);
+    }
+    text
 }

@@ -156,6 +156,136 @@ fn markdown_is_what_its_readers_know() {
 }
 
 #[test]
+fn markdown_is_what_githubs_readers_know() {
+    for (mark, title) in [
+        ("NOTE", "Note"),
+        ("TIP", "Tip"),
+        ("IMPORTANT", "Important"),
+        ("WARNING", "Warning"),
+        ("caution", "Caution"),
+    ] {
+        check_markdown(
+            &format!("> [!{mark}]\n> *Do* this."),
+            &format!(
+                "<blockquote><p><strong>{title}</strong></p>\n<p><em>Do</em> this.</p>\n</blockquote>"
+            ),
+        );
+    }
+    check_markdown(
+        ":rocket: :+1: :heavy_check_mark: 10:30:45 :nonsense:rocket: `:tada:` a::b",
+        "<p>🚀 👍 ✔️ 10:30:45 :nonsense🚀 <code>:tada:</code> a::b</p>",
+    );
+    check_markdown("    :tada:", "<pre><code>:tada:</code></pre>");
+    let link =
+        |url: &str, text: &str| format!("<a href=\"{url}\" rel=\"nofollow noopener\">{text}</a>");
+    check_markdown(
+        "(www.e.example/a_b), a.b@e.example. www. www.x awww.e.example x@y a@b_c.",
+        &format!(
+            "<p>({}), {}. www. {} awww.e.example x@y a@b_c.</p>",
+            link("http://www.e.example/a_b", "www.e.example/a_b"),
+            link("mailto:a.b@e.example", "a.b@e.example"),
+            link("http://www.x/", "www.x"),
+        ),
+    );
+}
+
+#[test]
+fn pictures_that_are_links_have_a_name_each() {
+    let link = |url: &str, text: &str| {
+        format!("<a href=\"https://e.example/{url}\" rel=\"nofollow noopener\">{text}</a>")
+    };
+    let (a, b) = (link("a", "A"), link("b", "B"));
+    check_markdown(
+        "[![A](https://e.example/a.svg)](https://e.example/a)[![B](https://e.example/b.svg)](https://e.example/b)text",
+        &format!("<p>{a} {b} text</p>"),
+    );
+    check_html(
+        "<a href=https://e.example/a>\n  <img src=https://e.example/a.svg alt=A>\n</a>\n<a href=https://e.example/b><img alt=B></a>",
+        &format!("{a}\n\n{b}"),
+    );
+    let image = |url: &str| link(url, "Image");
+    check_html(
+        "<a href=https://e.example/a><img src=https://e.example/a.svg></a><a href=https://e.example/b><b><img src=https://e.example/b.svg alt=' '></b></a>",
+        &format!("{} {}", image("a"), link("b", "<b></b>Image")),
+    );
+    check_html(
+        "<a href=https://e.example/a><img title=T></a> <a href=https://e.example/b></a>",
+        &format!("{} {}", link("a", "T"), link("b", "https://e.example/b")),
+    );
+    check_html(
+        "<a href=https://e.example/a><img src=picture.png></a>",
+        &link("a", "<img src=\"/article/picture.png\" alt=\"Image\" loading=\"lazy\">"),
+    );
+    check_rst(
+        ".. image:: https://e.example/a.svg\n   :target: https://e.example/a\n",
+        &format!("<p>{}</p>", image("a")),
+    );
+}
+
+/// A heading has the `id` of its text, unless something else in the text was given it.
+#[test]
+fn footnotes_and_anchors_do_not_lead_to_headings() {
+    let found = rendered(
+        "Text[^apple] and [it](#apple).\n\n## Apple\n\n## fn 1\n\n[^apple]: The note.\n",
+        Format::Markdown,
+    )
+    .html;
+    for part in [
+        "href=\"#u-fn-1\"",
+        "<div id=\"u-fn-1\"><sup>1</sup>",
+        "href=\"#u-apple\"",
+        "<h2 id=\"u-apple\"",
+        "<h3 id=\"u-fn-1-1\"",
+    ] {
+        assert!(found.contains(part), "{part}: {found}");
+    }
+    let found =
+        rendered("Text[^a].\n\n<p id=fn-1>x</p>\n\n[^a]: The note.\n", Format::Markdown).html;
+    assert!(
+        found.contains("href=\"#u-ffn-1\"") && found.contains("<div id=\"u-ffn-1\">"),
+        "{found}"
+    );
+    check_html(
+        "<svg id=b></svg><h1>A</h1><h1>B</h1><p id=a>x</p>",
+        "<h2 id=\"u-a-1\">A</h2><h2 id=\"u-b\">B</h2><p id=\"u-a\">x</p>",
+    );
+}
+
+#[test]
+fn a_byte_order_mark_is_no_text() {
+    check_markdown("\u{feff}# Head", "<h2 id=\"u-head\">Head</h2>");
+    check_markdown("\u{feff}---\ntitle: x\n---\n\n# Head", "<h2 id=\"u-head\">Head</h2>");
+    check_rst("\u{feff}Head\n====", "<h2 id=\"u-head\">Head</h2>");
+    check(Format::Plain, "\u{feff}plain", "<pre>plain</pre>");
+}
+
+#[test]
+fn wiki_links_lead_to_exact_names() {
+    let resolve = |link: &str| {
+        let there = ["C", "C%23", "C%23%23x"];
+        let name = link.split(['#', '?']).next().unwrap_or_default();
+        let place = format!("/article/{link}");
+        Some(if there.contains(&name) { Target::Page(place) } else { Target::Missing(place) })
+    };
+    let options = Options { resolve: &resolve, wiki_links: true, ..Options::default() };
+    for (name, expected) in [
+        ("C", "/article/C"),
+        ("C#", "/article/C%23"),
+        ("C#part", "/article/C#part"),
+        ("C##x", "/article/C%23%23x"),
+        ("Why?", "/article/Why%3F"),
+        ("D#part", "/article/D#part"),
+        ("Help: x", "/article/Help%3A%20x"),
+        ("https://e.example/#x", "https://e.example/#x"),
+        ("#part", "#u-part"),
+    ] {
+        let found = render(&format!("[[{name}]]"), Format::Markdown, &options).html;
+        assert!(found.contains(&format!("href=\"{expected}\"")), "{name}: {found}");
+    }
+    assert_eq!(links("[[C#]] [[a]]", Format::Markdown, 9), ["C%23", "C#", "a"]);
+}
+
+#[test]
 fn links_lead_where_they_may() {
     let nofollow = "rel=\"nofollow noopener\"";
     check_markdown("[a](javascript:x)", "<p>a</p>");
@@ -297,10 +427,188 @@ fn restructured_text_is_what_its_writers_mean() {
         "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table 1\"><table><tbody><tr><th>a</th><th>b</th></tr>\
          <tr><td>1</td><td>2</td></tr></tbody></table></div>",
     );
-    check_rst("+---+\n| a |\n+---+", "<pre>+---+ | a | +---+ </pre>");
     check_rst("snake_case_name and 2*3*4 and a_\n", "<p>snake_case_name and 2*3*4 and a_</p>");
     check_rst(":class:`~a.B` and :sup:`2`", "<p><code>a.B</code> and <sup>2</sup></p>");
     check_rst(".. unknown:: x\n\n   y", "<pre>.. unknown:: x     y </pre>");
+}
+
+/// The visible text, with a broken bar where an element begins or ends, and the links.
+fn shown(text: &str, format: Format) -> (String, Vec<String>) {
+    let found = rendered(text, format);
+    check_harmless(&found.html, text);
+    let (mut shown, mut links) = (String::new(), Vec::new());
+    for token in Tokenizer::new(&found.html) {
+        match token {
+            Ok(Token::StartTag(tag)) => {
+                let inline = ["a", "code", "em", "strong", "cite", "sup"];
+                if !inline.iter().any(|name| name.as_bytes() == &tag.name[..]) {
+                    shown.push('¦');
+                }
+                let href = tag.attributes.iter().find(|(key, _)| key.as_slice() == b"href");
+                let href = href.map(|(_, value)| String::from_utf8_lossy(value).into_owned());
+                links.extend(href);
+            }
+            Ok(Token::String(text)) => shown.push_str(std::str::from_utf8(&text).expect("text")),
+            _ => {}
+        }
+    }
+    let parts = shown.split('¦').map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
+    (parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("¦"), links)
+}
+
+#[track_caller]
+fn check_shown(text: &str, expected: &str, links: &[&str]) {
+    let found = shown(text, Format::RestructuredText);
+    assert_eq!(
+        found,
+        (expected.to_owned(), links.iter().map(|it| (*it).to_owned()).collect()),
+        "{text}"
+    );
+}
+
+#[test]
+fn tables_of_restructured_text_have_cells() {
+    check_rst(
+        "+-------+-----+\n| a     | b   |\n+=======+=====+\n| **x** | 1   |\n+-------+-----+\n",
+        "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table 1\"><table><tbody><tr><th>a</th><th>b</th></tr>\
+         <tr><td><strong>x</strong></td><td>1</td></tr></tbody></table></div>",
+    );
+    check_rst(
+        "+---+---+\n| a | b |\n|   +---+\n|   | c |\n+---+---+\n| - d   |\n+-------+\n",
+        "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table 1\"><table><tbody><tr><td rowspan=\"2\">a</td>\
+         <td>b</td></tr><tr><td>c</td></tr><tr><td colspan=\"2\"><ul><li><p>d</p> </li></ul></td></tr></tbody></table></div>",
+    );
+    check_shown("+----+---+\n| 日 | b |\n+----+---+\n", "日¦b", &[]);
+    check_shown("+--+\n| a|x\n+--+\n", "+--+ | a|x +--+", &[]);
+    check_shown(
+        "=====  =====\nover both\n------------\n a      b\n=====  =====\n1      one\n       line\n\n2      ``x``\n=====  =====\n",
+        "over both¦a¦b¦1¦one line¦2¦x",
+        &[],
+    );
+    check_shown(
+        "Before.\n\n.. list-table:: Title\n   :header-rows: 1\n\n   * - A\n     - B\n   * - |logo|\n     - `link <https://e.example/x>`_.\n\n\
+         .. |logo| image:: https://e.example/logo.png\n   :alt: Logo\n\nAfter.",
+        "Before.¦Title¦A¦B¦Logo¦link.¦After.",
+        &["https://e.example/logo.png", "https://e.example/x"],
+    );
+    check_shown(
+        ".. csv-table::\n   :header: \"a\", \"b, c\"\n\n   \"1\", \"say \"\"x\"\"\"\n   2, `l <https://e.example/>`_\n",
+        "a¦b, c¦1¦say \"x\"¦2¦l",
+        &["https://e.example/"],
+    );
+    check_shown(".. csv-table::\n   :file: x.csv\n", ".. csv-table:: :file: x.csv", &[]);
+}
+
+#[test]
+fn names_of_restructured_text_lead_to_their_targets() {
+    check_shown(
+        "|ci|_ and |add|_ .\n\n.. |ci| image:: https://e.example/ci.svg\n.. _ci: https://e.example/ci\n\
+         .. |add| replace:: ``add()``\n.. _add: https://e.example/add\n",
+        "ci and add() .",
+        &["https://e.example/ci", "https://e.example/add"],
+    );
+    check_shown(
+        "See Installation_, `The use`_, missing_ and `no such`_.\n\nInstallation\n------------\n\na\n\nThe *use*\n-------\n\nb",
+        "See Installation, The use, missing_ and no such.¦Installation¦a¦The use¦b",
+        &["#u-installation", "#u-the-use"],
+    );
+    // A heading takes no name from a target, nor from a footnote.
+    check_shown(
+        "C++\n===\n\nC\n=\n\nfn 1\n====\n\nC_ and `C++`_ and [1]_ and a_.\n\n.. [1] Note.\n.. _a:\n.. _b: https://e.example/b\n",
+        "C++¦C¦fn 1¦C and C++ and [1] and a.¦[1] Note.",
+        &["#u-c-1", "#u-c", "#u-fn-1-1", "https://e.example/b"],
+    );
+    check_shown(
+        "It is `Some Term`_, `b`_ and `c d`_.\n\n..  _Some Term: https://e.example/t\n.. _b: `c d`_\n.. _`c d`:\n   https://e.example/\n   c\n",
+        "It is Some Term, b and c d.",
+        &["https://e.example/t", "https://e.example/c", "https://e.example/c"],
+    );
+    check_shown(
+        "It follows :pep:`246` and :rfc:`2822#section-1`.",
+        "It follows PEP 246 and RFC 2822.",
+        &["https://peps.python.org/pep-0246", "https://tools.ietf.org/html/rfc2822.html#section-1"],
+    );
+    check_shown(
+        "A [#]_, [#n]_, [#]_, [1]_, [*]_, [*]_, [CIT]_ and [none]_.\n\n.. [#] a\n.. [#n] n\n.. [1] one\n.. [#] b\n\
+         .. [*] star\n.. [*] dagger\n.. [CIT] c\n",
+        "A [2], [3], [4], [1], [*], [†], [CIT] and [none]_.¦[2] a¦[3] n¦[1] one¦[4] b¦[*] star¦[†] dagger¦[CIT] c",
+        &["#u-fn-", "#u-fn-n", "#u-fn--1", "#u-fn-1", "#u-fn--2", "#u-fn--3", "#u-fn-cit"],
+    );
+    check_shown(
+        ".. image::\n    https://e.example/i.png\n    :alt: Build\n    :target: there_\n\n.. _there: https://e.example/b\n",
+        "Build",
+        &["https://e.example/b"],
+    );
+}
+
+/// Links without a name take the targets that docutils sees, or none.
+#[test]
+fn links_without_a_name_do_not_move() {
+    let first = "https://e.example/a";
+    let second = "https://e.example/b";
+    let text = |directive: &str| {
+        format!(
+            ".. {directive}::\n\n    Keep `this`__ in mind.\n\n    .. __: {first}\n\nRead `the guide`__.\n\n.. __: {second}\n"
+        )
+    };
+    check_shown(&text("Note"), "Note Keep this in mind.¦Read the guide.", &[first, second]);
+    for (directive, shown) in [("unknown", true), ("Code", true), ("raw", false)] {
+        let found = shown_links(&text(directive));
+        assert_eq!(found.1, [second], "{directive}");
+        assert_eq!(found.0.contains("Keep"), shown, "{directive}");
+    }
+    let literal = format!("Like this::\n\n    __ {first}\n\nRead `the guide`__.\n\n__ {second}\n");
+    assert_eq!(shown_links(&literal).1, [second]);
+    // One is missing, and nobody knows which.
+    check_shown(
+        &format!("`a`__ and `b`__ and c__.\n\n__ {first}\n\n__ {second}\n"),
+        "a and b and c.",
+        &[],
+    );
+}
+
+fn shown_links(text: &str) -> (String, Vec<String>) {
+    shown(text, Format::RestructuredText)
+}
+
+#[test]
+fn nothing_of_restructured_text_is_lost() {
+    check_shown(
+        ".. _a: https://e.example/a\n\n A line with one blank before it.\n\nEnd.",
+        "A line with one blank before it.¦End.",
+        &[],
+    );
+    check_shown("..\n\n   Quoted.\n\n..\n   A comment.\n\nEnd.", "Quoted.¦End.", &[]);
+    check_shown(
+        "- First thing\n    + inner one\n    + inner two\n- Second\n",
+        "First thing¦inner one¦inner two¦Second",
+        &[],
+    );
+    check_shown(
+        "-a            all\n-b FILE       the file\n              goes on\n--long=X, -l  long\n/V            dos\n",
+        "-a¦all¦-b FILE¦the file goes on¦--long=X, -l¦long¦/V¦dos",
+        &[],
+    );
+    check_shown("a) one\nb) two\n\niv. four\n\n(#) next\n", "one¦two¦four¦next", &[]);
+    check_shown("1. one\nnot indented\n", "1. one not indented", &[]);
+    check_shown(
+        "A paragraph\nof two lines\n  and a quotation.\n",
+        "A paragraph of two lines¦and a quotation.",
+        &[],
+    );
+    check_shown("Quoted::\n\n> a *b*\n> c\n\nEnd.", "Quoted:¦> a *b* > c¦End.", &[]);
+    check_shown(".. code::\n   print(1) # `x`\n", "print(1) # `x`", &[]);
+    check_shown(
+        ".. |x| image: y\n\n.. _no target\n\nEnd.",
+        ".. |x| image: y¦.. _no target¦End.",
+        &[],
+    );
+    check_shown(
+        "a\\ *b*\\c and \\*d*, 2*3*4, *e f* and ``g`` x_y_z_.",
+        "abc and *d*, 2*3*4, e f and g x_y_z_.",
+        &[],
+    );
+    check_shown("\tquoted\n\nx\n\ty\n", "quoted¦x¦y", &[]);
 }
 
 #[test]
@@ -448,7 +756,7 @@ fn what_is_used_again_and_again_has_a_bound() {
         let text = format!("{definition}{usages}\n{definition}");
         for format in [Format::Markdown, Format::RestructuredText] {
             let (html, _) = match format {
-                Format::Markdown => markdown(&text, &Options::default()),
+                Format::Markdown => markdown(&text, &Options::default(), &|it| vec![it.to_owned()]),
                 _ => rst::html(&text),
             };
             // A step writes no more than the text has, escaped.
@@ -504,6 +812,34 @@ proptest::proptest! {
         let (html, is_cut) = rst::html(text);
         proptest::prop_assert!(html.len() <= WRITTEN_BYTES_MAX + 6 * INPUT_BYTES_MAX, "{} bytes", html.len());
         proptest::prop_assert!(is_cut || html.len() <= WRITTEN_BYTES_MAX);
+    }
+
+    /// Blocks and marks in any order, each around a word of its own: every word is shown.
+    #[test]
+    fn no_word_of_restructured_text_is_lost(parts in proptest::collection::vec((0_usize..8, proptest::sample::select(vec![
+        "W\n\n", "- W\n", "- W\n\n", "* W\n  W\n", "1. W\n", "(a) W\n\n", "W\n  W\n\n", ":W: W\n", "-a W  W\n", "| W\n", ">>> W\n\n", "W::\n\n  W\n\n",
+        ".. note:: W\n\n", ".. Note::\n   W\n\n", ".. unknown:: W\n\n   W\n\n", ".. list-table:: W\n\n   * - W\n", ".. csv-table:: W\n\n   W, \"W\"\n\n",
+        ".. figure:: x\n   :alt: W\n\n   W\n\n", ".. [#] W\n\n", ".. _a: b\n\n", "__ b\n\n", "..\n\n", "== ==\nW W\n== ==\n\n", "=====  ==\nW      x\n=====  ==\n\n",
+        "+----+---+\n| W  | x |\n+----+---+\n\n", "W\n=====\n\n", "=====\nW\n=====\n\n", "----\n\n", "`W`_ ", "`W <b>`__ ", "`W`:W ", "|W| ", "*W* ", "**W ", "``W`` ",
+        ":x:`W` ", "W_ ", "W__. ", "[W]_ ", "_`W` ", "\\W ", "W\\ ", "<W> ", "W\n", "é W 日\n", "\tW\n", ".. code:: W W\n\n", ".. container:: x\n\n   W\n\n",
+    ])), 0..25)) {
+        let (mut text, mut words) = (String::new(), Vec::new());
+        for (indentation, part) in parts {
+            if text.ends_with('\n') {
+                text.push_str(&" ".repeat(indentation));
+            }
+            for (at, piece) in part.split('W').enumerate() {
+                if at > 0 {
+                    words.push(format!("w{}w", words.len()));
+                    text.push_str(&words[words.len() - 1]);
+                }
+                text.push_str(piece);
+            }
+        }
+        let html = rendered(&text, Format::RestructuredText).html;
+        for word in words {
+            proptest::prop_assert!(html.contains(&word), "{word} of {text:?}: {html}");
+        }
     }
 
     /// Parts of all languages in any order.

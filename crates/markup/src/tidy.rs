@@ -11,14 +11,14 @@ mod tokens;
 mod vocabulary;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use self::links::{Link, first_url, slug, target};
+use self::links::{Link, first_link, target};
 use self::tokens::{Attributes, Token, tokens};
 use self::vocabulary::{Role, role};
-use crate::{CONTENTS_MAX, Escaped, Heading, ID_PREFIX, OUTPUT_BYTES_MAX, Options, push};
+use crate::{CONTENTS_MAX, Escaped, Format, Heading, ID_PREFIX, OUTPUT_BYTES_MAX, Options, push};
 
-pub(crate) use self::links::{links, slug_of_fragment};
+pub(crate) use self::links::{links, slug, slug_of_fragment};
 
 /// Elements within each other; further ones lose their tags.
 const DEPTH_MAX: usize = 48;
@@ -26,6 +26,9 @@ const DEPTH_MAX: usize = 48;
 /// Bytes of a heading in the table of contents, and characters of an `id`.
 const HEADING_BYTES_MAX: usize = 200;
 const ID_CHARS_MAX: usize = 80;
+
+/// What is shown for a picture without a text.
+const UNNAMED: &str = "Image";
 
 /// The output.
 pub(crate) struct Tidied {
@@ -53,6 +56,9 @@ enum Detail {
     /// A heading of this level, with the `id` that it was given.
     Heading(u8, Option<String>),
     Link {
+        /// Where its tag begins in the output.
+        tag_start: usize,
+        /// What is shown if it has no text.
         shown: String,
         is_missing: bool,
     },
@@ -67,12 +73,11 @@ enum Detail {
 
 struct Tidy<'a> {
     options: &'a Options<'a>,
-    /// Whether addresses in `pre` become links.
-    links_in_pre: bool,
+    /// What the text was before it was HTML.
+    format: Format,
     html: String,
     stack: Vec<Element>,
-    /// An element that is left out with its contents, and how often it is open.
-    skipped: Option<(Vec<u8>, usize)>,
+    skipped: Skipped,
     contents: Vec<Heading>,
     /// The text of the open heading.
     heading: String,
@@ -80,24 +85,83 @@ struct Tidy<'a> {
     level: u8,
     /// The first heading, if it is the page's own: later ones are then raised by one level.
     title: Option<String>,
-    /// The ids that are taken, with the number of the next one like it.
-    ids: HashMap<String, u32>,
+    /// The ids that are taken.
+    ids: HashSet<String>,
+    /// The ids that elements of the text have: a heading without one gets another.
+    reserved: HashSet<String>,
+    /// How many ids begin like this one.
+    numbers: HashMap<String, u32>,
     tables: usize,
+    /// The last character of the line that is being written, and whether it is the end of a picture's text.
+    last: Option<(char, bool)>,
 }
 
-pub(crate) fn tidy(html: &str, options: &Options<'_>, links_in_pre: bool) -> Tidied {
+/// Elements that are left out with their contents: their name, and how often it is open.
+#[derive(Default)]
+struct Skipped(Option<(Vec<u8>, usize)>);
+
+impl Skipped {
+    /// Whether the token is part of one.
+    fn takes(&mut self, token: &Token) -> bool {
+        if let Some((name, depth)) = &mut self.0 {
+            match token {
+                Token::Start { name: inner, self_closing: false, .. } if inner == name => {
+                    *depth += 1;
+                }
+                Token::End(inner) if inner == name => {
+                    *depth -= 1;
+                    if *depth == 0 {
+                        self.0 = None;
+                    }
+                }
+                _ => {}
+            }
+            return true;
+        }
+        let Token::Start { name, self_closing, .. } = token else { return false };
+        let Role::Skipped { is_foreign } = role(name) else { return false };
+        if !(is_foreign && *self_closing) {
+            self.0 = Some((name.clone(), 1));
+        }
+        true
+    }
+}
+
+/// The ids that elements of this HTML have.
+fn ids(html: &str) -> HashSet<String> {
+    let mut skipped = Skipped::default();
+    let mut ids = HashSet::new();
+    for token in tokens(html) {
+        if skipped.takes(&token) {
+            continue;
+        }
+        if let Token::Start { name, attributes, .. } = token {
+            let found = role(&name);
+            let own = attribute(&attributes, "id").filter(|_| found != Role::Unknown);
+            let name = || attribute(&attributes, "name").filter(|_| found == Role::Link);
+            ids.extend(own.or_else(name).and_then(|id| slug(&id)));
+        }
+    }
+    ids
+}
+
+/// The HTML of a text of this format, tidied.
+pub(crate) fn tidy(html: &str, options: &Options<'_>, format: Format) -> Tidied {
     let mut tidy = Tidy {
         options,
-        links_in_pre,
+        format,
         html: String::with_capacity(html.len() + html.len() / 4),
         stack: Vec::new(),
-        skipped: None,
+        skipped: Skipped::default(),
         contents: Vec::new(),
         heading: String::new(),
         level: options.heading_level.clamp(2, 6) - 1,
         title: None,
-        ids: HashMap::new(),
+        ids: HashSet::new(),
+        reserved: ids(html),
+        numbers: HashMap::new(),
         tables: 0,
+        last: None,
     };
     let mut is_cut = false;
     for token in tokens(html) {
@@ -113,34 +177,11 @@ pub(crate) fn tidy(html: &str, options: &Options<'_>, links_in_pre: bool) -> Tid
 
 impl Tidy<'_> {
     fn take(&mut self, token: Token) {
-        if let Some((name, depth)) = &mut self.skipped {
-            match token {
-                Token::Start { name: inner, self_closing: false, .. } if inner == *name => {
-                    *depth += 1;
-                }
-                Token::End(inner) if inner == *name => {
-                    *depth -= 1;
-                    if *depth == 0 {
-                        self.skipped = None;
-                    }
-                }
-                _ => {}
-            }
+        if self.skipped.takes(&token) {
             return;
         }
         match token {
-            Token::Start { name, attributes, self_closing } => {
-                let found = role(&name);
-                match found {
-                    Role::Skipped { is_foreign } => {
-                        if !(is_foreign && self_closing) {
-                            self.skipped = Some((name, 1));
-                        }
-                    }
-                    Role::Unknown => {}
-                    found => self.start(found, &attributes),
-                }
-            }
+            Token::Start { name, attributes, .. } => self.start(role(&name), &attributes),
             Token::End(name) => self.end(&role(&name)),
             Token::Text(text) => self.text(&String::from_utf8_lossy(&text)),
         }
@@ -165,6 +206,9 @@ impl Tidy<'_> {
     }
 
     fn push(&mut self, name: &'static str, detail: Detail) {
+        if !matches!(detail, Detail::Link { .. }) && !is_inline(name) {
+            self.last = None;
+        }
         self.stack.push(Element { name, start: self.html.len(), has_text: false, detail });
     }
 
@@ -209,6 +253,7 @@ impl Tidy<'_> {
         match role {
             Role::Break => {
                 self.fit();
+                self.last = None;
                 self.html.push_str("<br>");
             }
             Role::Opportunity => self.html.push_str("<wbr>"),
@@ -369,6 +414,10 @@ impl Tidy<'_> {
             return;
         };
         self.fit();
+        if self.last.is_some_and(|(_, is_picture)| is_picture) {
+            self.space();
+        }
+        let tag_start = self.html.len();
         let (href, is_missing) = match link {
             Link::Page { href, is_missing } => (href, is_missing),
             Link::Picture(href) => (href, false),
@@ -376,17 +425,38 @@ impl Tidy<'_> {
         let class = if is_missing { " class=\"missing\"" } else { "" };
         push(&mut self.html, format_args!("<a href=\"{}\"{class}{id}>", Escaped(&href)));
         let shown = shortened(&href, 60).to_owned();
-        self.push("a", Detail::Link { shown, is_missing });
+        self.push("a", Detail::Link { tag_start, shown, is_missing });
+    }
+
+    fn space(&mut self) {
+        self.html.push(' ');
+        self.last = Some((' ', false));
+    }
+
+    /// Separates the text of a picture from what is before it: as a picture it was apart.
+    fn separate_picture(&mut self) {
+        if self.last.is_some_and(|(last, is_picture)| is_picture || last.is_alphanumeric()) {
+            self.space();
+        }
     }
 
     fn picture(&mut self, attributes: &Attributes) {
-        let alt = attribute(attributes, "alt").unwrap_or_default();
+        let named = |name| attribute(attributes, name).filter(|text| !text.trim().is_empty());
+        let alt = named("alt").or_else(|| named("title")).unwrap_or_default();
         let alt = alt.trim();
         let source = attribute(attributes, "src").and_then(|source| target(self.options, &source));
         let is_in_link = self.is_within(&["a"]);
+        for element in &mut self.stack {
+            if let Detail::Link { shown, .. } = &mut element.detail {
+                // Not the address: the link is about what the picture shows.
+                UNNAMED.clone_into(shown);
+            }
+        }
         match source {
             Some(Link::Picture(source)) => {
                 self.fit();
+                // In a link, it is the name of the link.
+                let alt = if alt.is_empty() && is_in_link { UNNAMED } else { alt };
                 let (source, text) = (Escaped(&source), Escaped(alt));
                 let picture =
                     format_args!("<img src=\"{source}\" alt=\"{text}\" loading=\"lazy\">");
@@ -397,7 +467,8 @@ impl Tidy<'_> {
             }
             Some(Link::Page { href, is_missing }) if !is_in_link => {
                 self.fit();
-                let alt = if alt.is_empty() { "Image" } else { alt };
+                self.separate_picture();
+                let alt = if alt.is_empty() { UNNAMED } else { alt };
                 let (class, mark) = match is_missing {
                     true => (" class=\"missing\"", "<sup>missing</sup>"),
                     false => ("", ""),
@@ -405,8 +476,14 @@ impl Tidy<'_> {
                 let (href, text) = (Escaped(&href), Escaped(alt));
                 push(&mut self.html, format_args!("<a href=\"{href}\"{class}>{text}</a>{mark}"));
                 self.note_text(alt);
+                self.last = alt.chars().next_back().map(|last| (last, true));
             }
-            _ => self.text(alt),
+            _ if alt.is_empty() => {}
+            _ => {
+                self.separate_picture();
+                self.text(alt);
+                self.last = alt.chars().next_back().map(|last| (last, true));
+            }
         }
     }
 
@@ -444,6 +521,9 @@ impl Tidy<'_> {
     fn close(&mut self) {
         let Some(element) = self.stack.pop() else { return };
         let Element { name, start, mut has_text, detail } = element;
+        if name != "a" && !is_inline(name) {
+            self.last = None;
+        }
         match detail {
             Detail::None => match name {
                 "table" => self.html.push_str("</table></div>"),
@@ -457,12 +537,23 @@ impl Tidy<'_> {
                 let inner = self.html.split_off(start);
                 self.heading_closed(level, id, &inner, has_text);
             }
-            Detail::Link { shown, is_missing } => {
+            Detail::Link { tag_start, shown, is_missing } => {
                 if !has_text {
                     push(&mut self.html, format_args!("{}", Escaped(&shown)));
                     has_text = true;
+                    self.last = shown.chars().next_back().map(|last| (last, true));
                 }
-                self.html.push_str("</a>");
+                // Space at its ends is outside, so that two links do not look like one.
+                let inner = self.html.split_off(start);
+                let tag = self.html.split_off(tag_start);
+                let is_space = |c: char| c.is_ascii_whitespace();
+                let (text, after) = inner.split_at(inner.trim_end_matches(is_space).len());
+                let (before, text) =
+                    text.split_at(text.len() - text.trim_start_matches(is_space).len());
+                for part in [before, &tag, text, "</a>"] {
+                    self.html.push_str(part);
+                }
+                self.html.push_str(after);
                 if is_missing {
                     self.html.push_str("<sup>missing</sup>");
                 }
@@ -505,8 +596,8 @@ impl Tidy<'_> {
         let level = level + highest - 1 - u8::from(self.title.is_some() && level > 1);
         let level = level.min(self.level + 1).min(6).max(highest);
         self.level = level;
-        let id = id.and_then(|id| self.free_id(&id)).or_else(|| self.free_id(&text));
-        let id = id.or_else(|| self.free_id("section")).unwrap_or_default();
+        let id = id.and_then(|id| self.free_id(&id)).or_else(|| self.new_id(&text));
+        let id = id.or_else(|| self.new_id("section")).unwrap_or_default();
         let shown = Escaped(&id);
         push(&mut self.html, format_args!("<h{level} id=\"{shown}\">{inner}</h{level}>"));
         if self.contents.len() < CONTENTS_MAX {
@@ -534,6 +625,7 @@ impl Tidy<'_> {
     fn text(&mut self, text: &str) {
         let is_blank = text.bytes().all(|byte| byte.is_ascii_whitespace());
         if is_blank {
+            self.last = self.last.map(|_| (' ', false));
             let is_between = self.stack.last().is_some_and(|top| {
                 let names = ["table", "thead", "tbody", "tfoot", "tr", "ul", "ol", "dl"];
                 names.contains(&top.name)
@@ -548,20 +640,29 @@ impl Tidy<'_> {
         }
         self.fit();
         self.note_text(text);
+        if self.last.is_some_and(|(_, is_picture)| is_picture)
+            && text.starts_with(char::is_alphanumeric)
+        {
+            self.space();
+        }
+        self.last = text.chars().next_back().map(|last| (last, false));
         let mut rest = self.after_pre(text);
-        let no_links: &[&str] =
-            if self.links_in_pre { &["a"] } else { &["a", "code", "pre", "kbd", "samp"] };
-        if rest.contains("://") && !self.is_within(no_links) {
-            while let Some((before, url, after)) = first_url(rest) {
-                push(&mut self.html, format_args!("{}", Escaped(before)));
-                match target(self.options, url) {
+        let no_links: &[&str] = match self.format {
+            Format::Plain => &["a"],
+            _ => &["a", "code", "pre", "kbd", "samp"],
+        };
+        if !self.is_within(no_links) {
+            while let Some(found) = first_link(rest, self.format) {
+                push(&mut self.html, format_args!("{}", Escaped(found.before)));
+                let shown = Escaped(found.shown);
+                match target(self.options, &found.url) {
                     Some(Link::Page { href, is_missing: false }) => {
-                        let (href, url) = (Escaped(&href), Escaped(url));
-                        push(&mut self.html, format_args!("<a href=\"{href}\">{url}</a>"));
+                        let href = Escaped(&href);
+                        push(&mut self.html, format_args!("<a href=\"{href}\">{shown}</a>"));
                     }
-                    _ => push(&mut self.html, format_args!("{}", Escaped(url))),
+                    _ => push(&mut self.html, format_args!("{shown}")),
                 }
-                rest = after;
+                rest = found.after;
             }
         }
         push(&mut self.html, format_args!("{}", Escaped(rest)));
@@ -569,16 +670,30 @@ impl Tidy<'_> {
 
     /// An `id` like this one that no other element has; `None` if it has no usable characters.
     fn free_id(&mut self, wanted: &str) -> Option<String> {
+        self.id(wanted, false)
+    }
+
+    /// An `id` for an element that has none.
+    fn new_id(&mut self, wanted: &str) -> Option<String> {
+        self.id(wanted, true)
+    }
+
+    fn id(&mut self, wanted: &str, is_new: bool) -> Option<String> {
         let base = slug(wanted)?;
         let mut id = base.clone();
-        while self.ids.contains_key(&id) {
-            let number = self.ids.entry(base.clone()).or_insert(0);
+        while self.ids.contains(&id) || is_new && self.reserved.contains(&id) {
+            let number = self.numbers.entry(base.clone()).or_insert(0);
             *number += 1;
             id = format!("{base}-{number}");
         }
-        self.ids.insert(id.clone(), 0);
+        self.ids.insert(id.clone());
         Some(format!("{ID_PREFIX}{id}"))
     }
+}
+
+/// Whether the element is part of a line.
+fn is_inline(name: &str) -> bool {
+    matches!(role(name.as_bytes()), Role::Inline(_))
 }
 
 fn shortened(text: &str, bytes_max: usize) -> &str {

@@ -53,7 +53,7 @@ impl Document {
     #[must_use]
     pub fn with_text(mut self, kind: &ContentType, bytes: &[u8], mut links: Vec<Link>) -> Document {
         let bytes = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
-        let text = String::from_utf8_lossy(bytes);
+        let text = kind.text(bytes);
         let essence = kind.essence();
         let is_html = matches!(essence.as_str(), "text/html" | "application/xhtml+xml");
         self.text = if is_html { without_tags(&text) } else { text.into_owned() };

@@ -4,9 +4,9 @@ use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};
 
 /// The attributes that are looked at.
-const ATTRIBUTES: [&str; 12] = [
+const ATTRIBUTES: [&str; 13] = [
     "align", "alt", "checked", "colspan", "href", "id", "name", "rowspan", "src", "start", "style",
-    "type",
+    "title", "type",
 ];
 
 /// The attributes of a tag: each name once, with the value that stands first.
