@@ -127,7 +127,7 @@ pub(crate) fn document(
     let making = std::panic::AssertUnwindSafe(|| {
         let format = Format::of_media_type(kind.as_str());
         let links = format.map_or_else(Vec::new, |format| {
-            let text = String::from_utf8_lossy(bytes);
+            let text = kind.text(bytes);
             markup::links(&text, format, LINKS_MAX)
         });
         let links = links.iter().filter_map(|link| candidates(name, prefix, link)).collect();
@@ -159,7 +159,8 @@ fn linked(url: &Url, prefix: &str) -> Option<ArticleName> {
     let below = url.path().strip_prefix(prefix).and_then(|path| path.strip_prefix("/article/"));
     let rest = below.or_else(|| url.path().strip_prefix("/article/")).filter(|_| is_here)?;
     let rest = percent_decode_str(rest).decode_utf8().ok()?;
-    let path = ArticlePath::parse(&rest).ok()?;
+    // `guide/` leads to `guide`, if that is an article.
+    let path = ArticlePath::parse(rest.strip_suffix('/').unwrap_or(&rest)).ok()?;
     matches!(path.target, Target::Latest).then_some(path.name)
 }
 
@@ -187,6 +188,8 @@ mod tests {
     fn links_lead_to_articles_from_where_they_stand() {
         check("c", "guide/c", "c");
         check("c#part", "guide/c", "c");
+        check("c%23", "guide/c#", "c#");
+        check("d/", "guide/d", "d");
         check("d/e%20f", "guide/d/e f", "d/e f");
         check("../c", "c", "");
         check("./c", "guide/c", "");

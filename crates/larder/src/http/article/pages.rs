@@ -195,7 +195,7 @@ pub(super) async fn show_article(
     }
     let bytes = bytes(shown.app, content).await?;
     let render = || {
-        let text = String::from_utf8_lossy(&bytes);
+        let text = content.content_type.text(&bytes);
         let resolve = |link: &str| link::resolve(shown, name, site.prefix(), link);
         let options =
             Options { heading_level: 2, resolve: &resolve, wiki_links: true, takes_title: true };
@@ -203,7 +203,7 @@ pub(super) async fn show_article(
     };
     // If everybody may read all articles, everybody sees the same links; else the page is rendered for each reader.
     let text = if shown.app.articles_are_open() {
-        let place = format!("{format:?} {}/{name}", site.prefix());
+        let place = format!("{} {}/{name}", content.content_type, site.prefix());
         // A link to a file depends on the files of this article alone.
         let articles = &shown.stored.articles;
         let attached_at = articles.attachments(name).map(|all| all.serial).unwrap_or_default();

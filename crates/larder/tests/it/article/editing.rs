@@ -85,6 +85,42 @@ fn an_article_is_written_looked_at_changed_and_deleted() {
 }
 
 #[test]
+fn a_form_that_changes_nothing_or_comes_twice_makes_no_version() {
+    let server = start();
+    let mut browser = root(server.client);
+    // A form has no lone CR, and ends every line in the same way.
+    for (at, text) in ["# A\n\ntext\n", "\na\r\nb\r\n", "a\rb\nc\r\n"].into_iter().enumerate() {
+        let write = [ROOT, ("Content-Type", "text/markdown")];
+        let path = format!("/article/same{at}");
+        let made = server.client.send("POST", &format!("{path}/0"), &write, text.as_bytes());
+        assert_eq!(made.status, 201);
+        let page = browser.get(&format!("/+edit/same{at}")).text();
+        let saved = browser.submit(&page, "Article", &[("comment", "nothing")]);
+        assert_eq!((saved.status, saved.header("location")), (303, &path[..]));
+        assert_eq!(server.get(&format!("{path}/2")).status, 404);
+        // Another type is a change.
+        assert_eq!(browser.submit(&page, "Article", &[("type", "text/plain")]).status, 303);
+        assert!(server.get(&format!("{path}/2")).header("content-type").starts_with("text/plain"));
+    }
+    let page = browser.get("/+edit/twice").text();
+    for _ in 0..2 {
+        let saved = browser.submit(&page, "Article", &[("text", "# N\r\n")]);
+        assert_eq!((saved.status, saved.header("location")), (303, "/article/twice"));
+    }
+    // Even if somebody has written since.
+    let write = [ROOT, ("Content-Type", "text/markdown")];
+    assert_eq!(server.client.send("POST", "/article/twice/1", &write, b"more").status, 201);
+    assert_eq!(browser.submit(&page, "Article", &[("text", "# N\r\n")]).status, 303);
+    assert_eq!(browser.submit(&page, "Article", &[("text", "# M\r\n")]).status, 409);
+    let page = browser.get("/+edit/twice").text();
+    for _ in 0..2 {
+        let deleted = browser.submit(&page, "Delete", &[]);
+        assert_eq!((deleted.status, deleted.header("location")), (303, "/article/twice/history"));
+    }
+    assert_eq!(server.get("/article/twice/4").status, 404);
+}
+
+#[test]
 fn no_text_is_lost_and_nothing_is_told_to_who_may_not() {
     let server = start();
     let mut browser = root(server.client);

@@ -121,6 +121,39 @@ fn a_history_is_read_in_parts() {
 }
 
 #[test]
+fn links_lead_to_names_with_signs_and_to_folders() {
+    let server = wiki();
+    let put = |name: &str, kind: &str, text: &[u8]| {
+        ask(&server, "POST", &format!("/article/{name}/0"), &[("Content-Type", kind)], text);
+    };
+    for name in ["C", "C%23", "Why%3F", "guide/index.md", "guide/start", "list/one", "Help:%20x"] {
+        put(name, "text/markdown", b"# x");
+    }
+    put("w", "text/markdown", b"\xef\xbb\xbf# Head\n\n[[C#]] [[C#x]] [[Why?]] [[Help: x]] [[None?]] [a](guide/) [b](list/) [c](C%23)\n");
+    let shown = |name: &str| {
+        let page =
+            server.client.send("GET", &format!("/article/{name}"), &[("Accept", "text/html")], b"");
+        page.text()
+    };
+    let page = shown("w");
+    for link in [
+        "/article/C%23",
+        "/article/C#u-x",
+        "/article/Why%3F",
+        "/article/Help%3A%20x",
+        "/article/None%3F",
+        "/article/guide/index.md",
+        "/articles?prefix=list%2F",
+    ] {
+        assert!(page.contains(&format!("href=\"{link}\"")), "{link}: {page}");
+    }
+    assert!(page.contains("<title>Head"), "{page}");
+    put("latin", "text/markdown; charset=iso-8859-1", b"# caf\xe9\n\nna\xefve\n");
+    let page = shown("latin");
+    assert!(page.contains("café") && page.contains("naïve"), "{page}");
+}
+
+#[test]
 fn what_changed_between_revisions() {
     let server = wiki();
     for (base, body) in ["one\ntwo\n", "one\n2\n", "one\n2\nthree\n"].iter().enumerate() {

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use account::{Principal, SessionText};
-use article::{Article, ArticleName, Merge, Revision, RevisionFacts};
+use article::{Article, ArticleName, Content, Merge, Revision, RevisionFacts};
 use askama::Template;
 use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
 use markup::{Format, Options, Rendered};
-use record::Serial;
+use record::{Digest, Serial};
 
 use super::super::reading::{self, Reading, bytes};
 use super::super::write::{self, Base, FailedWrite, NewText};
@@ -104,6 +104,11 @@ struct Draft {
 
 /// Whose form it is.
 type Sender<'a> = (&'a SessionText, &'a Principal);
+
+/// The text with the line ends that a form gives it.
+fn in_a_form(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\r', "\n")
+}
 
 impl Draft {
     fn of(fields: &Fields) -> Result<Draft, HttpError> {
@@ -274,12 +279,35 @@ impl Editing<'_> {
             Err(FailedWrite::Failed(error)) => return self.problem(sender, &draft, &error).await,
             Err(FailedWrite::Refused(refused)) => refused,
         };
+        let stored = auth::stored(self.app)?;
+        if self.is_saved(&stored.articles, principal, draft.base, None) {
+            return self.done(session, "/history", stored.serial);
+        }
+        drop(stored);
         let error = HttpError::refused(refused.status(), refused.detail());
         let draft = match refused.error.stale() {
             Some(_) => self.latest().await?,
             None => draft,
         };
         self.problem(sender, &draft, &error).await
+    }
+
+    /// Whether the sender has saved this text already, or without one has deleted the article: the form was sent twice.
+    fn is_saved(
+        &self,
+        articles: &article::Snapshot,
+        principal: &Principal,
+        base: Revision,
+        text: Option<&str>,
+    ) -> bool {
+        let author = write::author(principal);
+        let digest = text.map(|text| Digest::of(text.as_bytes()));
+        let is_it = |facts: &Arc<RevisionFacts>| {
+            let is_redirect = facts.redirect().is_some();
+            let found = facts.content().map(|content| content.digest);
+            facts.base == base && *facts.author == *author && !is_redirect && found == digest
+        };
+        articles.article(self.name).is_some_and(|article| article.revisions().any(is_it))
     }
 
     async fn save(&self, sender: Sender<'_>, draft: Draft) -> Result<Response, HttpError> {
@@ -289,10 +317,24 @@ impl Editing<'_> {
         // A text whose lines ended as on Windows keeps these line ends.
         let base = stored.articles.revision(self.name, draft.base).cloned();
         drop(stored);
-        let base_text = match base.filter(|base| !base.is_deleted()) {
-            Some(base) => self.text_of(&base).await.unwrap_or_default(),
-            None => String::new(),
+        let base = base.filter(|base| !base.is_deleted());
+        let base_text = match &base {
+            Some(base) => self.text_of(base).await.ok(),
+            None => None,
         };
+        // A form that changes nothing makes no version. In a form, all line ends are the same.
+        if let (Some(base), Some(base_text)) = (&base, &base_text) {
+            let stored = auth::stored(self.app)?;
+            let article = stored.articles.article(self.name);
+            let is_latest = article.is_some_and(|article| article.highest() == base.revision);
+            let same_type =
+                |content: &Content| Some(content.content_type.as_str()) == content_type.as_deref();
+            let is_same_type = base.content().is_some_and(same_type);
+            if is_latest && is_same_type && in_a_form(base_text) == in_a_form(&draft.text) {
+                return self.done(session, "", stored.serial);
+            }
+        }
+        let base_text = base_text.unwrap_or_default();
         let ends = base_text.matches('\n').count();
         let is_windows = ends > 0 && base_text.matches("\r\n").count() == ends;
         let text = if is_windows { draft.text.replace('\n', "\r\n") } else { draft.text.clone() };
@@ -301,7 +343,7 @@ impl Editing<'_> {
             base: Base { version: Some(draft.base), ..Base::default() },
             content_type,
             comment: draft.comment.clone(),
-            body: Body::from(text),
+            body: Body::from(text.clone()),
             holder: None,
         };
         let refused = match write::store(self.app, principal, new).await {
@@ -313,6 +355,11 @@ impl Editing<'_> {
             let error = HttpError::refused(refused.status(), refused.detail());
             return self.problem(sender, &draft, &error).await;
         };
+        let stored = auth::stored(self.app)?;
+        if self.is_saved(&stored.articles, principal, draft.base, Some(&text)) {
+            return self.done(session, "", stored.serial);
+        }
+        drop(stored);
         let latest = stale.latest.clone();
         let theirs = match latest.is_deleted() {
             true => None,

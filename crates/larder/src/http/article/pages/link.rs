@@ -66,7 +66,34 @@ fn found(shown: &Reading<'_>, prefix: &str, url: &Url) -> Option<Target> {
     let place = format!("{prefix}/article/{rest}");
     let here = format!("{place}{query}{fragment}");
     let rest = percent_decode_str(rest).decode_utf8().ok()?;
-    let path = ArticlePath::parse(&rest).ok()?;
+    if rest.is_empty() {
+        return Some(Target::Page(format!("{prefix}/articles")));
+    }
+    let Some(folder) = rest.strip_suffix('/') else {
+        return found_article(shown, &rest, place, here);
+    };
+    // A folder: the article of this name or its first page, if there is one, else the list of what is in it.
+    let suffixes = ["", "/index", "/index.md", "/README", "/README.md"];
+    let articles = &shown.stored.articles;
+    let page = suffixes.into_iter().find_map(|suffix| {
+        let name = ArticleName::parse(&format!("{folder}{suffix}")).ok()?;
+        let article = articles.article(&name).filter(|_| may_read(shown, name.as_str()))?;
+        (!article.is_deleted() || article.redirect().is_some()).then_some(name)
+    });
+    Some(Target::Page(match page {
+        Some(name) => format!("{prefix}/article/{}{query}{fragment}", in_path(name.as_str())),
+        None => {
+            let list = form_urlencoded::Serializer::new(String::new())
+                .append_pair("prefix", &rest)
+                .finish();
+            format!("{prefix}/articles?{list}")
+        }
+    }))
+}
+
+/// The article, or its page, that `rest` of a path names.
+fn found_article(shown: &Reading<'_>, rest: &str, place: String, here: String) -> Option<Target> {
+    let path = ArticlePath::parse(rest).ok()?;
     if !may_read(shown, path.name.as_str()) {
         return Some(Target::Page(here));
     }
