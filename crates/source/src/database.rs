@@ -9,7 +9,7 @@
 //! The database is only read. After an error the next poll connects again, and the served snapshot stays.
 //! `docs/aur-database.md` says what was tried on a real MariaDB.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -50,8 +50,18 @@ const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(550);
 const RECENT: Duration = Duration::from_secs(60);
 /// How often all tables are read again while rows are waited for that have gone all at once.
 const EMPTIED_LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// If more bases than this may differ, all tables are read.
+/// If more bases than this may differ in more than their popularity, all tables are read.
 const DIFFERENT_MAX: usize = 4000;
+/// Bases of which only the popularity differs are read so many at a time that it takes about this long: aurweb changes all of them
+/// in one statement, and what changes meanwhile is read first.
+const PART_TIME: Duration = Duration::from_millis(200);
+const PART_MIN: usize = 100;
+/// The time between two polls while some of them are still to be read.
+const BEHIND_POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// How long the answer to a question may take that reads no tables.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long the next row may take.
+const ROW_TIME_MAX: Duration = Duration::from_secs(15);
 /// After this many intervals, all tables are read even if nothing seems to have changed: no digest covers everything, such as a
 /// dependency that was changed by hand.
 const INTERVALS_UNTIL_ALL: u32 = 12;
@@ -85,6 +95,10 @@ pub(crate) struct DatabaseWatch {
     is_all_wanted: bool,
     /// The highest number of a package at the last read.
     last_package: Option<i64>,
+    /// Bases of which another popularity was seen, and not read yet.
+    postponed: BTreeSet<i64>,
+    /// How many of them are read at once.
+    part_bases: usize,
     /// Bases with packages that were new a short time ago.
     recent: HashMap<i64, Recent>,
     /// Bases that had lost all packages at this time, and are still shown with them.
@@ -121,6 +135,8 @@ impl DatabaseWatch {
             held: None,
             is_all_wanted: true,
             last_package: None,
+            postponed: BTreeSet::new(),
+            part_bases: digests::AT_ONCE_MAX,
             recent: HashMap::new(),
             emptied: HashMap::new(),
             read_at: None,
@@ -135,7 +151,11 @@ impl DatabaseWatch {
 
     /// The time between two polls.
     pub(crate) fn poll_interval(&self) -> Duration {
-        if self.gate.is_warm() { POLL_INTERVAL } else { IDLE_POLL_INTERVAL }
+        match self.gate.is_warm() {
+            _ if !self.postponed.is_empty() => BEHIND_POLL_INTERVAL,
+            true => POLL_INTERVAL,
+            false => IDLE_POLL_INTERVAL,
+        }
     }
 
     /// Changes the longest time between two looks at everything.
@@ -206,7 +226,7 @@ impl DatabaseWatch {
         connection: &mut MySqlConnection,
         force: bool,
     ) -> Result<Option<News>, SourceError> {
-        let bound = self.options.response_header_timeout;
+        let bound = self.options.response_header_timeout.min(ANSWER_TIME_MAX);
         let asking = self.gate.look(connection, self.last_package.map(pushes::state_after));
         let (moved, mut pushed) = match timeout(bound, asking).await {
             Ok(outcome) => outcome.map_err(|error| self.failed(&error))?,
@@ -227,8 +247,9 @@ impl DatabaseWatch {
             .read_all_at
             .is_none_or(|at| at.elapsed() >= interval.saturating_mul(INTERVALS_UNTIL_ALL));
         let is_waiting = !self.emptied.is_empty();
+        let is_behind = !self.postponed.is_empty();
         let reads_all = force || is_all_due || self.is_all_wanted;
-        if moved.is_none() && !is_due && !is_waiting && !reads_all {
+        if moved.is_none() && !is_due && !is_waiting && !is_behind && !reads_all {
             return Ok(None);
         }
         let mut tables = match moved {
@@ -236,6 +257,7 @@ impl DatabaseWatch {
             Some(tables) if is_waiting => tables.and("Packages"),
             Some(tables) => tables,
             None if is_waiting => Tables::default().and("Packages"),
+            None if is_behind => Tables::default(),
             None => Tables::ALL,
         };
         let finding = Pushes::after(connection, self.last_package);
@@ -274,7 +296,7 @@ impl DatabaseWatch {
     ) -> Result<bool, SourceError> {
         // What it asks counts as commits of this connection.
         self.gate.has_committed();
-        let bound = self.options.response_header_timeout + pushes::WAIT_MAX;
+        let bound = ANSWER_TIME_MAX + pushes::WAIT_MAX;
         self.within(bound, "waiting for pushes to end", pushes.wait(connection, seen)).await
     }
 
@@ -309,6 +331,7 @@ impl DatabaseWatch {
         self.held = Some(held);
         self.is_all_wanted = false;
         self.emptied.clear();
+        self.postponed.clear();
         let digest = Some(digest);
         // A state that was handed out and not accepted is handed out again.
         if self.accepted == digest && self.handed_out == digest && !self.is_handed_out {
@@ -325,7 +348,7 @@ impl DatabaseWatch {
         connection: &mut MySqlConnection,
         pushes: &mut Pushes,
     ) -> Result<Option<(ReadEverything, Held)>, SourceError> {
-        let stall = self.options.body_stall_timeout;
+        let stall = self.options.body_stall_timeout.min(ROW_TIME_MAX);
         let mut transaction = Transaction::new(connection, stall, pushes.state());
         let begun = transaction.begin().await.map_err(|error| self.failed(&error))?;
         let now = begun.now;
@@ -376,7 +399,8 @@ impl DatabaseWatch {
             true => self.recent.keys().copied().collect(),
             false => Vec::new(),
         };
-        let stall = self.options.body_stall_timeout;
+        let stall = self.options.body_stall_timeout.min(ROW_TIME_MAX);
+        let started_at = Instant::now();
         let reading = async {
             let mut traces = true;
             loop {
@@ -394,6 +418,12 @@ impl DatabaseWatch {
                     transaction.end(&[], |_, _| Ok(())).await?;
                     return Ok((None, have_ended, looked));
                 }
+                // What has changed in more than its popularity is read first.
+                let room = self.part_bases.saturating_sub(difference.bases.len());
+                let later = self.postponed.union(&difference.postponed);
+                let later = later.filter(|base| !difference.bases.contains(base)).take(room);
+                let later: Vec<i64> = later.copied().collect();
+                difference.bases.extend(later);
                 let part = difference.read(transaction, tables).await?;
                 if difference.is_traced_right() {
                     return Ok((Some((difference, part)), have_ended, looked));
@@ -418,6 +448,13 @@ impl DatabaseWatch {
         let now = Instant::now();
         if is_due {
             self.read_at = Some(now);
+        }
+        self.postponed.extend(&difference.postponed);
+        self.postponed.retain(|base| !difference.bases.contains(base));
+        if !self.postponed.is_empty() {
+            let share = PART_TIME.as_secs_f64() / (now - started_at).as_secs_f64();
+            let bases = difference.bases.len() as f64 * share.min(2.0);
+            self.part_bases = (bases as usize).clamp(PART_MIN, DIFFERENT_MAX);
         }
         let last_package = self.last_package.unwrap_or(0);
         let is_new = |package: &&catalogue::Package| package.id > last_package;

@@ -52,7 +52,7 @@ struct Rows {
 }
 
 /// Popularity decays without a change of a row: [`Held::compare`] looks at it by the clock.
-const ROWS: [Rows; 6] = [
+const ROWS: [Rows; 7] = [
     Rows {
         table: "PackageBases",
         owner: "ID",
@@ -90,10 +90,25 @@ const ROWS: [Rows; 6] = [
         join: Join::Traced,
     },
     Rows { table: "Users", owner: "ID", row: "ID, Username", condition: "TRUE", join: Join::Added },
+    Rows {
+        table: "PackageBases",
+        owner: "ID",
+        row: "ID, Name, NumVotes, COALESCE(OutOfDateTS, '-'), SubmittedTS, ModifiedTS, COALESCE(SubmitterUID, '-'), \
+              COALESCE(MaintainerUID, '-'), COALESCE(PackagerUID, '-')",
+        condition: "TRUE",
+        join: Join::Traced,
+    },
 ];
+const BASES: usize = 0;
 const PACKAGES: usize = 1;
 /// Their names are the rows of no base.
 const USERS: usize = 5;
+/// The rows of bases but for their popularity. They are compared only if so many bases differ that one statement may have changed the
+/// popularity of all.
+const BESIDE_POPULARITY: usize = 6;
+
+/// If more bases than this differ in nothing but their own rows, those of which only the popularity does are read later.
+pub(super) const AT_ONCE_MAX: usize = 500;
 
 /// How bases name users: a column with the number of a base, its table, and one with the number of a user.
 const NAMED_USERS: [(&str, &str, &str); 4] = [
@@ -189,6 +204,8 @@ pub(super) struct Held {
 pub(super) struct Difference {
     /// The numbers of bases that may differ.
     pub(super) bases: BTreeSet<i64>,
+    /// Bases of which only the popularity differs, if they are many: they may be read later.
+    pub(super) postponed: BTreeSet<i64>,
     /// New sums, by the place of their rows in [`ROWS`].
     sums: Vec<(usize, Changed)>,
     /// Bases that were traced, with the sums that they should have now, by the place of their rows in [`ROWS`].
@@ -253,7 +270,8 @@ impl Difference {
         let bases: Vec<i64> = self.bases.iter().copied().collect();
         let mut asked: Vec<Asked> = Vec::new();
         for (at, rows) in ROWS.iter().enumerate() {
-            if compared.has(rows.table) && !self.traced.contains_key(&at) {
+            let is_compared = at != BESIDE_POPULARITY && compared.has(rows.table);
+            if is_compared && !self.traced.contains_key(&at) {
                 continue;
             }
             for bases in bases.chunks(NUMBERS_MAX) {
@@ -333,8 +351,11 @@ impl Held {
         is_due: bool,
         traces: bool,
     ) -> Result<Difference, sqlx::Error> {
-        let (changed, parts) = self.changed(transaction, tables, recent, traces).await?;
+        let is_compared = |&at: &usize| at != BESIDE_POPULARITY && tables.has(ROWS[at].table);
+        let compared = (0..ROWS.len()).filter(is_compared);
+        let (changed, parts) = self.changed(transaction, compared, recent, traces).await?;
         let mut difference = Difference { parts, ..Difference::default() };
+        let mut own = BTreeSet::new();
         for Comparing { at, differ, traced, .. } in changed {
             if !traced.is_empty() {
                 difference.bases.extend(traced.iter().map(|(base, _)| *base));
@@ -349,6 +370,16 @@ impl Held {
                     let bases = pairs(transaction, naming).await?;
                     difference.bases.extend(bases.into_iter().map(|(base, _)| base));
                 }
+                BASES => {
+                    // The row of a base that is new or gone differs in more than its popularity.
+                    let is_there = |base: &i64| {
+                        self.sums[BASES].of(*base).is_some() && changed[base].is_some()
+                    };
+                    let (there, others): (Vec<i64>, Vec<i64>) =
+                        owners.into_iter().partition(is_there);
+                    own.extend(there);
+                    difference.bases.extend(others);
+                }
                 _ => difference.bases.extend(owners),
             }
             difference.sums.push((at, changed));
@@ -356,23 +387,35 @@ impl Held {
         if is_due {
             let (now, then) = (transaction.begin().await?.now, self.decayed_at);
             let bases = pairs(transaction, vec![decayed(now, then)]).await?;
-            difference.bases.extend(bases.into_iter().map(|(base, _)| base));
+            own.extend(bases.into_iter().map(|(base, _)| base));
             difference.decayed_at = Some(now);
         }
+        if own.len() <= AT_ONCE_MAX {
+            difference.bases.extend(own);
+            return Ok(difference);
+        }
+        let (changed, _) = self.changed(transaction, [BESIDE_POPULARITY], &[], false).await?;
+        for Comparing { at, differ, .. } in changed {
+            let changed: Changed = differ.into_iter().collect();
+            difference.bases.extend(changed.keys().copied());
+            difference.sums.push((at, changed));
+        }
+        own.retain(|base| !difference.bases.contains(base));
+        difference.postponed = own;
         Ok(difference)
     }
 
-    /// Which owners have other sums in these tables than those that are held, and which: none, if they have no rows. The tables are
+    /// Which owners have other sums in these places of [`ROWS`] than those that are held, and which: none, if they have no rows. They are
     /// asked together, so that the server is asked three times at most, or once if all can be traced; the first time also for the
     /// sums of what belongs to the packages of the `recent` bases.
     async fn changed(
         &self,
         transaction: &mut Transaction<'_>,
-        tables: Tables,
+        compared: impl IntoIterator<Item = usize>,
         recent: &[i64],
         traces: bool,
     ) -> Result<(Vec<Comparing>, BTreeMap<i64, i64>), sqlx::Error> {
-        let compared = (0..ROWS.len()).filter(|&at| tables.has(ROWS[at].table));
+        let compared = compared.into_iter();
         let new = |at| Comparing { at, ranges: None, differ: Vec::new(), traced: Vec::new() };
         let mut comparing: Vec<Comparing> = compared.map(new).collect();
         let mut parts = BTreeMap::new();

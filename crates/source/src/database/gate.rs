@@ -188,7 +188,9 @@ impl Gate {
     /// Notes that these tables are read by a transaction that has begun after what was `looked` at.
     pub(super) fn reading(&mut self, tables: Tables, looked: Looked) {
         let now = Instant::now();
-        self.read_at = Some(now);
+        if tables != Tables::default() {
+            self.read_at = Some(now);
+        }
         let Looked { counts, times, position, .. } = looked;
         self.note_counts(counts, now);
         self.note_times(times, now);

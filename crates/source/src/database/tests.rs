@@ -417,3 +417,74 @@ async fn looks_that_read_tables_are_no_commits_of_others() {
     }
     assert!(found[0] == 0 && found[1] > 0, "{found:?}");
 }
+
+/// One statement of aurweb's changes the popularity of all bases. What changes with it or later is shown first, and the rest part by
+/// part, without a read of everything.
+#[tokio::test]
+async fn a_wave_of_popularity_hides_no_other_change() {
+    let Some(database) = database() else { return };
+    database.execute(
+        "aur",
+        "INSERT INTO PackageBases (ID, Name, NumVotes, Popularity, PopularityUpdated, SubmittedTS, ModifiedTS) \
+             SELECT seq + 10, CONCAT('base-', seq), 1, 1, CURRENT_TIMESTAMP, 1, 2 FROM seq_1_to_6000; \
+         INSERT INTO Packages SELECT seq + 2000, seq + 10, CONCAT('base-', seq), '1-1', NULL, NULL FROM seq_1_to_6000",
+    );
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = SourceOptions { interval: Duration::from_secs(3600), ..SourceOptions::default() };
+    let mut watch = watch(&database, directory.path(), options);
+    watch.poll(false).await.expect("an answer");
+    watch.accepted();
+    database.execute("aur", "UPDATE PackageBases SET Popularity = Popularity / 2");
+    database
+        .execute("aur", "UPDATE PackageBases SET NumVotes = 77, Popularity = 9 WHERE ID = 5000");
+    let (mut changed, mut polls, mut later) = (HashSet::new(), 0, None);
+    loop {
+        let news = watch.poll(false).await.expect("an answer");
+        watch.accepted();
+        let Some(news) = news else {
+            if watch.postponed.is_empty() && later.is_some() {
+                break;
+            }
+            sleep(Duration::from_millis(20)).await;
+            continue;
+        };
+        let News::Changes(update) = news else { panic!("all tables were read") };
+        polls += 1;
+        changed.extend(update.changes.bases.iter().cloned());
+        let text = String::from_utf8(update.changes.records).expect("text");
+        if polls == 1 {
+            assert!(text.contains("\"NumVotes\":77"), "the vote of the same look comes first");
+            assert!(!watch.postponed.is_empty());
+            database.execute("aur", "UPDATE PackageBases SET NumVotes = 78 WHERE ID = 6010");
+        }
+        if text.contains("\"NumVotes\":78") && later.is_none() {
+            later = Some(watch.postponed.len());
+        }
+    }
+    assert!(
+        later.is_some_and(|left| left > 0),
+        "the later vote did not wait for the rest: {later:?}"
+    );
+    assert_eq!(changed.len(), 6001, "but for the base whose popularity is 0");
+    assert_eq!(sent(&database, ALL_TABLES), 1);
+    let held = watch.held.take().expect("sums");
+    let mut connection = watch.connection.take().expect("a connection");
+    let (difference, _) = compare(&mut connection, &held, Tables::ALL, false).await;
+    assert!(difference.bases.is_empty() && difference.postponed.is_empty());
+}
+
+/// The bound on each question is the promise: a server that stands still is noticed within seconds.
+#[tokio::test]
+async fn a_database_that_stands_still_is_noticed() {
+    let Some(database) = database() else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut watch = watch(&database, directory.path(), SourceOptions::default());
+    watch.poll(false).await.expect("an answer");
+    watch.accepted();
+    let frozen = database.freeze();
+    let polled = timeout(Duration::from_secs(20), watch.poll(false)).await.expect("it is noticed");
+    let error = polled.expect_err("no answer").to_string();
+    assert!(error.contains("asking for changes") && error.contains("5s"), "{error}");
+    drop(frozen);
+    assert_eq!(text_of(watch.poll(false).await.expect("an answer")), "nothing");
+}

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use reqwest::Url;
-use sqlx::mysql::MySqlConnectOptions;
+use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
 /// The form of such a URL.
 const FORM: &str =
@@ -59,10 +59,23 @@ impl DatabaseUrl {
         if url.fragment().is_some() {
             return refuse("it has a part after `#`".to_owned());
         }
-        let options = match MySqlConnectOptions::from_str(&text) {
+        let mut options = match MySqlConnectOptions::from_str(&text) {
             Ok(options) => Box::new(options),
             Err(error) => return refuse(error.to_string()),
         };
+        if url.query_pairs().any(|(key, _)| key == "ssl-ca") {
+            let mode = url.query_pairs().find(|(key, _)| key == "ssl-mode");
+            match mode.as_ref().map(|(_, mode)| mode.to_ascii_uppercase().replace('-', "_")) {
+                // As for MariaDB's own client: who names an authority wants certificates to be checked.
+                None => *options = options.ssl_mode(MySqlSslMode::VerifyCa),
+                Some(mode) if mode.starts_with("VERIFY_") => {}
+                Some(mode) => {
+                    return refuse(format!(
+                        "with `ssl-mode={mode}` the certificates of `ssl-ca` are not used: expected VERIFY_CA or VERIFY_IDENTITY"
+                    ));
+                }
+            }
+        }
         let mut shown = url.clone();
         let _ = shown.set_password(None);
         let _ = shown.set_username("***");
@@ -128,8 +141,21 @@ mod tests {
                 "the parameter `sokcet` is not one of socket, ssl-mode, ssl-ca",
             ),
             ("postgres://aur@db/aur", "it is not the URL of a MariaDB"),
+            (
+                "mysql://aur@db/aur?ssl-ca=/ca.pem&ssl-mode=REQUIRED",
+                "with `ssl-mode=REQUIRED` the certificates of `ssl-ca` are not used: expected VERIFY_CA or VERIFY_IDENTITY",
+            ),
         ] {
             check(text, &format!("{reason}; expected {FORM}"));
+        }
+        for (mode, expected) in [
+            ("", "VerifyCa"),
+            ("&ssl-mode=VERIFY_IDENTITY", "VerifyIdentity"),
+            ("&ssl-mode=verify_ca", "VerifyCa"),
+        ] {
+            let url = DatabaseUrl::parse(&format!("mysql://aur@db/aur?ssl-ca=/ca.pem{mode}"));
+            let mode = url.expect("a URL").options().get_ssl_mode();
+            assert_eq!(format!("{mode:?}"), expected);
         }
         let url = DatabaseUrl::parse("mysql://aur:hunter2@db/aur").unwrap();
         assert!(!format!("{url:?}").contains("hunter2"));
