@@ -27,6 +27,9 @@ use super::{Limits, Peer};
 const ROOM_PATIENCE: Duration = Duration::from_secs(1);
 const ROOM_INTERVAL: Duration = Duration::from_millis(25);
 
+/// Encrypted bytes that a connection keeps at most because the client does not take them; [`room::TLS_BYTES`] has them.
+const TLS_UNSENT_BYTES_MAX: usize = 16 << 10;
+
 /// How a connection's work ended.
 enum End {
     /// Nothing more to say.
@@ -139,7 +142,10 @@ pub(super) async fn run(
                 return;
             }
             progress.record_handshake(true);
-            let shaken = Box::pin(tls.accept(stream)).await;
+            let shaken = Box::pin(tls.accept_with(stream, |session| {
+                session.set_buffer_limit(Some(TLS_UNSENT_BYTES_MAX));
+            }))
+            .await;
             progress.record_handshake(false);
             match shaken {
                 Ok(stream) => Layer::Tls(Box::new(stream)),

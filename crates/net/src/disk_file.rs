@@ -32,8 +32,8 @@ const PIECE_BYTES: usize = 2 << 20;
 /// for every 128 KiB was a tenth of the work of sending a file.
 const PROBE_BYTES: usize = 512 << 10;
 
-/// The most that is read at once into the system's cache.
-const READ_BYTES: usize = 128 << 10;
+/// The most that is read at once into the system's cache. Many threads may do that, so their buffers are small.
+const READ_BYTES: usize = 16 << 10;
 
 /// The most that is copied at once where the system does not send files.
 const COPY_BYTES: usize = 64 << 10;

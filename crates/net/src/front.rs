@@ -14,6 +14,7 @@ use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 
 use super::client::ClientAddress;
 use super::disk_file::{FileBody, FileRange};
+use super::pieces::{Pieces, Reading, keep};
 use super::progress::{Counted, Handling, Progress, Responding, Waits};
 use super::room::{Held, NoRoom, Share};
 use super::{Peer, host, sendfile};
@@ -128,7 +129,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             Ok(held) => held,
             Err(NoRoom) => {
                 self.leave_body_unread(request.body());
-                return self.ready(Made::shared(no_room()), false, None);
+                return self.ready(Made::shared(no_room(&self.progress)), false, None);
             }
         };
         let url_bytes = request.uri().path_and_query().map_or(0, |url| url.as_str().len());
@@ -189,8 +190,12 @@ fn at_once(status: StatusCode, text: String) -> Response<Body> {
 }
 
 /// The answer where there is no room for another.
-fn no_room() -> Response<Body> {
+fn no_room(progress: &Arc<Progress>) -> Response<Body> {
     let mut response = at_once(StatusCode::SERVICE_UNAVAILABLE, NO_ROOM.to_owned());
+    if progress.is_http2() {
+        let text = keep(Bytes::from_static(NO_ROOM.as_bytes()), progress.open_refusal());
+        *response.body_mut() = Body::from(text);
+    }
     response.headers_mut().insert(header::RETRY_AFTER, RETRY_SECONDS.into());
     response
 }
@@ -231,18 +236,17 @@ enum Source {
     Ready(Option<Response<Outgoing>>),
 }
 
-/// A response, and the memory of it that is counted.
+/// A response.
 struct Made {
     response: Response<Body>,
     /// The first part of its body, if that was looked at.
     first: Bytes,
-    held: Option<Held>,
 }
 
 impl Made {
-    /// A response that is not counted: it is small, or its memory is shared.
+    /// A response that is not counted: it is small, its memory is shared, or it is read in pieces.
     fn shared(response: Response<Body>) -> Self {
-        Self { response, first: Bytes::new(), held: None }
+        Self { response, first: Bytes::new() }
     }
 
     /// The response as it is sent, with what its request holds. `is_finished`: it may be sent as a file.
@@ -252,13 +256,26 @@ impl Made {
         held: Option<Held>,
         responding: Responding,
     ) -> Response<Outgoing> {
-        let Made { mut response, first, held: own } = self;
+        let Made { mut response, first: rest } = self;
+        let progress = responding.progress();
         let file = FileRange::of(&mut response);
-        let file = file.filter(|_| first.is_empty() && responding.progress().sends_files());
+        let file = file.filter(|_| rest.is_empty() && progress.sends_files());
         let file = file.filter(|_| cfg!(target_os = "linux") && !sendfile::is_refused());
-        let (file, held) = (file.map(FileBody::new).map(Box::new), (held, own));
-        let rest = first;
-        response.map(|body| Outgoing { body, file, is_finished, rest, _held: held, responding })
+        let file = file.map(FileBody::new).map(Box::new);
+        let mut reading = None;
+        if file.is_none()
+            && let Some(pieces) = response.extensions_mut().remove::<Pieces>()
+            && let Some(share) = progress.share.get()
+        {
+            let stream_bytes = if progress.is_http2() { STREAM_BYTES } else { 0 };
+            match Reading::begin(pieces, stream_bytes, share) {
+                Ok(begun) => reading = Some(Box::new(begun)),
+                Err(NoRoom) => response = no_room(progress),
+            }
+        }
+        // The library may keep the end of an answer, and its stream, when the body is gone.
+        let held = if progress.is_http2() { held.map(Held::until_written) } else { held };
+        response.map(|body| Outgoing { body, file, reading, is_finished, rest, held, responding })
     }
 }
 
@@ -281,9 +298,9 @@ impl Future for Answer {
 
 /// Takes room for an answer that was made for one request, until its reader has taken it. Answers that share their memory are
 /// not counted.
-fn counted(mut response: Response<Body>, progress: &Progress, cx: &mut Context<'_>) -> Made {
-    let is_http2 = progress.is_http2();
-    let bytes_min = if is_http2 { OWN_HTTP2_ANSWER_BYTES_MIN } else { OWN_ANSWER_BYTES_MIN };
+fn counted(mut response: Response<Body>, progress: &Arc<Progress>, cx: &mut Context<'_>) -> Made {
+    let bytes_min =
+        if progress.is_http2() { OWN_HTTP2_ANSWER_BYTES_MIN } else { OWN_ANSWER_BYTES_MIN };
     let is_large = response.body().size_hint().exact().is_some_and(|bytes| bytes > bytes_min);
     let Some(share) = progress.share.get().filter(|_| is_large) else {
         return Made::shared(response);
@@ -298,13 +315,11 @@ fn counted(mut response: Response<Body>, progress: &Progress, cx: &mut Context<'
         Poll::Ready(None) | Poll::Pending => Bytes::new(),
     };
     if !first.is_unique() && response.extensions().get::<MadeForOne>().is_none() {
-        return Made { response, first, held: None };
+        return Made { response, first };
     }
     match share.hold_answer(first.len()) {
-        // Over HTTP/2 the body stays here, in pieces, until nearly all of it is sent.
-        Ok(held) if is_http2 => Made { response, first, held: Some(held) },
-        Ok(held) => Made { response, first, held: Some(held.until_written()) },
-        Err(NoRoom) => Made::shared(no_room()),
+        Ok(held) => Made { response, first: keep(first, held) },
+        Err(NoRoom) => Made::shared(no_room(progress)),
     }
 }
 
@@ -366,14 +381,31 @@ pub(super) struct Outgoing {
     file: Option<Box<FileBody>>,
     /// It may be sent as a file.
     is_finished: bool,
+    /// Present if the body is read in pieces.
+    reading: Option<Box<Reading>>,
     /// The rest of a frame that is sent in pieces.
     rest: Bytes,
-    /// The memory of the request and of this answer, if it is counted.
-    _held: (Option<Held>, Option<Held>),
+    /// The memory of the request; over HTTP/2 it goes along with the last bytes.
+    held: Option<Held>,
     responding: Responding,
 }
 
 impl Outgoing {
+    /// Bytes of the body, with the room that they take.
+    fn counted(&mut self, bytes: Bytes) -> Bytes {
+        if let Some(reading) = &mut self.reading {
+            return reading.read(bytes);
+        }
+        // A part of a body that is made while it is sent: it is there already, so it counts even without room.
+        let is_own = bytes.len() as u64 > OWN_HTTP2_ANSWER_BYTES_MIN
+            && self.body.size_hint().exact().is_none()
+            && bytes.is_unique();
+        let share = self.responding.progress().share.get();
+        let Some(share) = share.filter(|_| is_own) else { return bytes };
+        let held = share.hold_made(bytes.len());
+        keep(bytes, held)
+    }
+
     /// hyper takes a whole frame as soon as an HTTP/2 client takes one byte of it, and nothing would tell how the rest is
     /// doing. In pieces, the body stays here until the client has taken nearly all of it. Over HTTP/1.1 the socket itself
     /// tells, so large writes are cheaper.
@@ -382,6 +414,10 @@ impl Outgoing {
         if progress.is_http2() {
             if bytes.len() > HTTP2_PIECE_BYTES {
                 self.rest = bytes.split_off(HTTP2_PIECE_BYTES);
+            } else if self.body.is_end_stream()
+                && let Some(held) = self.held.take()
+            {
+                bytes = keep(bytes, held);
             }
         } else if self.is_finished
             && let Some(file) = sendfile::file_of(&bytes)
@@ -416,10 +452,20 @@ impl hyper::body::Body for Outgoing {
             let rest = std::mem::take(&mut this.rest);
             return Poll::Ready(Some(Ok(Frame::data(this.piece(rest)))));
         }
-        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        let frame = match &mut this.reading {
+            None => Pin::new(&mut this.body).poll_frame(cx),
+            Some(reading) => match reading.poll_room(cx) {
+                Poll::Ready(Ok(())) => Pin::new(&mut this.body).poll_frame(cx),
+                Poll::Ready(Err(error)) => Poll::Ready(Some(Err(axum::Error::new(error)))),
+                Poll::Pending => Poll::Pending,
+            },
+        };
         this.responding.is_not_ready(frame.is_pending());
         frame.map_ok(|frame| match frame.into_data() {
-            Ok(bytes) => Frame::data(this.piece(bytes)),
+            Ok(bytes) => {
+                let bytes = this.counted(bytes);
+                Frame::data(this.piece(bytes))
+            }
             Err(trailers) => trailers,
         })
     }

@@ -20,6 +20,7 @@ mod front;
 mod host;
 mod listener;
 mod open_files;
+mod pieces;
 mod progress;
 mod request_line;
 mod room;
@@ -40,6 +41,7 @@ pub use self::egress::{Egress, NotPublic, build_client};
 pub use self::front::{Answered, Door, MadeForOne};
 pub use self::listener::{Listener, bind, sockets_from_systemd};
 pub use self::open_files::{OpenFiles, raise_open_files_limit};
+pub use self::pieces::Pieces;
 pub use self::server::Server;
 pub use self::tls::{Reload, TlsError, TlsReloader, install_crypto_provider};
 

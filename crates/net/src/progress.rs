@@ -30,6 +30,8 @@ pub(super) struct Progress {
     bodies_awaited: AtomicU32,
     /// Request bodies that have not ended.
     bodies_open: AtomicU32,
+    /// Refusals for lack of memory that the client has not taken, over HTTP/2.
+    refusals_unread: AtomicU32,
     /// Bytes of request bodies that have arrived, and the pieces that they came in.
     body_bytes_received: AtomicU64,
     body_pieces_received: AtomicU64,
@@ -97,6 +99,16 @@ impl Progress {
     /// A request has a body, which is open until the answer is dropped.
     pub(super) fn open_body(self: &Arc<Self>) -> Counted {
         Counted::new(self.clone(), |progress| &progress.bodies_open)
+    }
+
+    /// A request over HTTP/2 is refused for lack of memory, until the client has taken that.
+    pub(super) fn open_refusal(self: &Arc<Self>) -> Counted {
+        Counted::new(self.clone(), |progress| &progress.refusals_unread)
+    }
+
+    /// Refusals for lack of memory that the client has not taken, over HTTP/2.
+    pub(super) fn refusals_unread(&self) -> u32 {
+        self.refusals_unread.load(Relaxed)
     }
 
     /// Whether arriving bytes are a request's body, even if no handler wants it.
@@ -300,7 +312,7 @@ impl Responding {
         }
     }
 
-    pub(super) fn progress(&self) -> &Progress {
+    pub(super) fn progress(&self) -> &Arc<Progress> {
         &self.counted.progress
     }
 

@@ -41,6 +41,9 @@ const RESERVE_SHARE: usize = 4;
 /// The part of the budget that one answer counts as at the most.
 const ANSWER_SHARE: usize = 4;
 
+/// A larger piece of an answer is read only as long as half of the budget is free.
+const LITTLE_PIECE_BYTES: usize = 24 << 10;
+
 /// Shares grow by multiples of this, so that not every byte asks the budget.
 const STEP_BYTES: usize = 4 << 10;
 
@@ -94,8 +97,12 @@ pub(super) struct Share {
 /// Whether a request may take memory of the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reserve {
+    /// If its client takes little.
     ForLittle,
+    /// In any case.
     ForThis,
+    /// Half of it, if its client takes little or is a proxy: pieces of answers leave the rest to requests.
+    ForPiece,
 }
 
 /// Memory of one request or answer, counted until this is dropped.
@@ -103,7 +110,7 @@ enum Reserve {
 pub(super) struct Held {
     share: Arc<Share>,
     bytes: usize,
-    /// An answer: its bytes may still be in the HTTP library when this is dropped.
+    /// The HTTP library may still have a part of the answer when this is dropped.
     is_unwritten_after: bool,
 }
 
@@ -152,8 +159,14 @@ impl Room {
             let for_one = left.saturating_sub(reserve);
             let is_much = share.client.is_some() && own > LITTLE_BYTES;
             let is_little = share.client.is_some() && !is_much;
-            let may_have_reserve = is_little || whose == Reserve::ForThis;
+            let may_have_reserve = match whose {
+                Reserve::ForLittle => is_little,
+                Reserve::ForThis => true,
+                Reserve::ForPiece => !is_much && left >= reserve / 2,
+            };
+            let is_large_piece = whose == Reserve::ForPiece && after - before > LITTLE_PIECE_BYTES;
             if after - before > free
+                || (is_large_piece && left < self.bytes_max / 2)
                 || (left < reserve && !may_have_reserve)
                 || (is_much && own > for_one)
             {
@@ -243,13 +256,14 @@ impl Share {
     /// # Errors
     /// There is no room.
     pub(super) fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held, NoRoom> {
-        self.hold_for(bytes, Reserve::ForLittle)
+        let held = self.hold_for(bytes, Reserve::ForLittle);
+        held.inspect_err(|NoRoom| self.record_refused())
     }
 
     fn hold_for(self: &Arc<Self>, bytes: usize, whose: Reserve) -> Result<Held, NoRoom> {
         self.open.fetch_add(bytes, Relaxed);
         let held = Held { share: self.clone(), bytes, is_unwritten_after: false };
-        self.settle_for(whose).inspect_err(|NoRoom| self.record_refused())?;
+        self.settle_for(whose)?;
         Ok(held)
     }
 
@@ -262,7 +276,24 @@ impl Share {
         // A proxy has a thousand connections and more. A request that found room there gets its answer if that is short.
         let is_of_proxy = self.client.is_none() && bytes <= LITTLE_BYTES;
         let whose = if is_of_proxy { Reserve::ForThis } else { Reserve::ForLittle };
-        self.hold_for(bytes.min(self.room.bytes_max / ANSWER_SHARE), whose)
+        let held = self.hold_for(bytes.min(self.room.bytes_max / ANSWER_SHARE), whose);
+        held.inspect_err(|NoRoom| self.record_refused())
+    }
+
+    /// Takes room for a piece of an answer that is read while it is sent. A refusal is not counted, since the caller tries
+    /// again.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub(super) fn hold_piece(self: &Arc<Self>, bytes: usize) -> Result<Held, NoRoom> {
+        self.hold_for(bytes, Reserve::ForPiece)
+    }
+
+    /// Counts `bytes` that are there already, until what this returns is dropped.
+    pub(super) fn hold_made(self: &Arc<Self>, bytes: usize) -> Held {
+        let mut held = Held { share: self.clone(), bytes: 0, is_unwritten_after: false };
+        held.resize(bytes);
+        held
     }
 
     /// All that was given to the HTTP library is written.
@@ -311,6 +342,13 @@ impl Drop for Share {
 }
 
 impl Held {
+    /// Holds this many bytes from now on, even if there is no room for more: they are there already.
+    pub(super) fn resize(&mut self, bytes: usize) {
+        self.share.open.fetch_add(bytes, Relaxed);
+        self.share.open.fetch_sub(std::mem::replace(&mut self.bytes, bytes), Relaxed);
+        let _ = self.share.settle_for(Reserve::ForLittle);
+    }
+
     /// For an answer that the HTTP library may still have when this is dropped: it counts until all is written.
     pub(super) fn until_written(mut self) -> Held {
         self.is_unwritten_after = true;
@@ -325,7 +363,7 @@ impl Drop for Held {
         }
         self.share.open.fetch_sub(self.bytes, Relaxed);
         // Less is never refused.
-        let _ = self.share.settle();
+        let _ = self.share.settle_for(Reserve::ForLittle);
     }
 }
 
@@ -370,6 +408,22 @@ mod tests {
         drop(first);
         assert_eq!(taken(&room), 0);
         assert!(room.taken.lock().expect("no panic").per_client.is_empty());
+    }
+
+    #[test]
+    fn pieces_of_answers_leave_room_for_requests() {
+        for clients in [(1..2_000).map(client).collect(), vec![None; 2_000]] {
+            let room = room();
+            let answers = clients.into_iter().map(|client| {
+                let share = room.share(client);
+                (share.wake(HTTP1_BYTES).is_ok()).then(|| share.hold_piece(16 << 10))?.ok()
+            });
+            let answers: Vec<Held> = answers.map_while(|held| held).collect();
+            assert!(taken(&room).abs_diff(BYTES_MAX * 7 / 8) < 2 * HTTP1_BYTES, "{}", taken(&room));
+            assert_eq!(room.share(client(5_000)).wake(HTTP1_BYTES), Ok(()));
+            drop(answers);
+            assert_eq!(taken(&room), 0);
+        }
     }
 
     #[test]

@@ -30,6 +30,9 @@ const LARGE_BODY_BYTES: u64 = 256 << 10;
 /// Unread bytes of all bodies of an HTTP/2 connection: a client may send this much before a handler reads any.
 pub(super) const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
 
+/// Refusals for lack of memory that an HTTP/2 client may leave unread; with more, its connection ends.
+const REFUSALS_UNREAD_MAX: u32 = 8;
+
 /// Memory of a header field at most, for each byte on the wire: HTTP/2 names known fields by number.
 const FIELD_GROWTH: usize = 100;
 
@@ -191,6 +194,9 @@ impl Wire {
     /// Takes room for what hyper keeps of the frames so far.
     fn count_frames(&mut self) -> Result<(), NoRoom> {
         let Some(frames) = &mut self.frames else { return Ok(()) };
+        if self.progress.refusals_unread() > REFUSALS_UNREAD_MAX {
+            return Err(NoRoom);
+        }
         let blocks = frames.take_block_bytes();
         if blocks > 0 {
             self.progress.block_bytes.fetch_add(blocks, Relaxed);

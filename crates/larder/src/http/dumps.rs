@@ -18,7 +18,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use net::MadeForOne;
+use net::{MadeForOne, Pieces};
 use source::{FileReader, KEPT_FILE_NAME, ZSTD_RETRY_AFTER};
 
 use super::conditional::{Wanted, content_range, is_current, last_modified, unsatisfiable, wanted};
@@ -26,9 +26,6 @@ use super::error::HttpError;
 use crate::app::App;
 use crate::changes::deltas::Offer;
 use crate::published::lists::MadeList;
-
-/// How much of a file is read at once.
-const PIECE_BYTES: usize = 256 << 10;
 
 /// A file that can be sent.
 enum Download {
@@ -239,32 +236,42 @@ fn send(found: Found, request: &HeaderMap) -> Result<Response, HttpError> {
 
 /// Bytes from `start` up to `end` of the file.
 fn part(download: &Download, start: u64, end: u64, status: StatusCode) -> Response {
-    let body = match download {
-        Download::Memory(bytes) => Body::from(bytes.slice(start as usize..end as usize)),
-        Download::File { reader, .. } => Body::from_stream(pieces(reader, start, end)),
-    };
-    (status, [(CONTENT_LENGTH, end - start)], body).into_response()
+    let length = [(CONTENT_LENGTH, end - start)];
+    match download {
+        Download::Memory(bytes) => {
+            (status, length, bytes.slice(start as usize..end as usize)).into_response()
+        }
+        Download::File { reader, .. } => {
+            let pieces = Pieces::default();
+            let body = Body::from_stream(read(reader, start, end, pieces.clone()));
+            let mut response = (status, length, body).into_response();
+            response.extensions_mut().insert(pieces);
+            response
+        }
+    }
 }
 
 /// The file in pieces; each is read when the client has taken the one before.
-fn pieces(
+fn read(
     file: &FileReader,
     start: u64,
     end: u64,
+    pieces: Pieces,
 ) -> impl stream::Stream<Item = std::io::Result<Bytes>> + use<> {
     let reader = file.clone().starting_at(start).take(end - start);
-    stream::unfold(Some(reader), |reader| async move {
+    stream::unfold((Some(reader), pieces), |(reader, pieces)| async move {
         let mut reader = reader?;
+        let bytes = pieces.next_bytes();
         let reading = tokio::task::spawn_blocking(move || {
-            let mut piece = Vec::with_capacity(PIECE_BYTES);
-            let read = (&mut reader).take(PIECE_BYTES as u64).read_to_end(&mut piece);
+            let mut piece = Vec::with_capacity(bytes);
+            let read = (&mut reader).take(bytes as u64).read_to_end(&mut piece);
             (read.map(|_| piece), reader)
         });
         match reading.await {
             Ok((Ok(piece), _)) if piece.is_empty() => None,
-            Ok((Ok(piece), reader)) => Some((Ok(Bytes::from(piece)), Some(reader))),
-            Ok((Err(error), _)) => Some((Err(error), None)),
-            Err(error) => Some((Err(std::io::Error::other(error)), None)),
+            Ok((Ok(piece), reader)) => Some((Ok(Bytes::from(piece)), (Some(reader), pieces))),
+            Ok((Err(error), _)) => Some((Err(error), (None, pieces))),
+            Err(error) => Some((Err(std::io::Error::other(error)), (None, pieces))),
         }
     })
 }

@@ -12,7 +12,7 @@ use http::header::{
     IF_NONE_MATCH, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use net::FileRange;
+use net::{FileRange, Pieces};
 use reply::{ENCODED_BYTES_MIN, Encoding, Reply};
 use resources::turns::Turns;
 use store::BlobReader;
@@ -158,8 +158,11 @@ pub(super) fn guard(headers: &mut HeaderMap) {
 pub(super) fn blob_range(blob: &BlobReader, range: Range<u64>) -> Response {
     let bytes = range.end - range.start;
     let file = blob.file_to_send(&range);
-    let body = Body::from_stream(blob.read_range(range.clone()));
+    let pieces = Pieces::beside(blob.bytes_ahead());
+    let allowed = pieces.clone();
+    let body = Body::from_stream(blob.read_range_by(range.clone(), move || allowed.next_bytes()));
     let mut response = ([(CONTENT_LENGTH, bytes)], body).into_response();
+    response.extensions_mut().insert(pieces);
     if let Some(file) = file {
         response.extensions_mut().insert(FileRange::new(file, range));
     }

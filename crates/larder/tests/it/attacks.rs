@@ -3,3 +3,4 @@
 mod connections;
 mod frames;
 mod memory;
+mod unread;

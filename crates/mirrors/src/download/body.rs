@@ -12,7 +12,6 @@ use tokio::sync::watch;
 
 use super::{Progress, State, lost};
 use crate::disk::{EntryFile, HEAD_BYTES};
-use crate::sink::PIECE_BYTES;
 use crate::upstream::UpstreamError;
 
 /// The answer for a place.
@@ -102,13 +101,16 @@ impl Body {
         Some((file.clone(), HEAD_BYTES + range.start..HEAD_BYTES + range.end))
     }
 
-    /// The bytes from `start` up to, not including, `end`; without `end`, to the end of the file.
+    /// The bytes from `start` up to, not including, `end`; without `end`, to the end of the file. Each piece has at most as many
+    /// bytes as `piece_bytes` says when it is polled for.
     pub fn stream(
         self,
         start: u64,
         end: Option<u64>,
+        piece_bytes: impl Fn() -> usize + Send + 'static,
     ) -> impl Stream<Item = io::Result<Bytes>> + Send {
-        futures_util::stream::try_unfold((self, start), move |(mut body, at)| async move {
+        let state = (self, start, piece_bytes);
+        futures_util::stream::try_unfold(state, move |(mut body, at, piece_bytes)| async move {
             if end.is_some_and(|end| at >= end) {
                 return Ok(None);
             }
@@ -120,7 +122,7 @@ impl Body {
                 }
             };
             let Some((file, until)) = ready else { return Ok(None) };
-            let bytes = usize::try_from(until - at).unwrap_or(usize::MAX).min(PIECE_BYTES);
+            let bytes = usize::try_from(until - at).unwrap_or(usize::MAX).min(piece_bytes());
             let reading = tokio::task::spawn_blocking(move || {
                 let mut piece = vec![0; bytes];
                 let read = file.read_at(&mut piece, HEAD_BYTES + at)?;
@@ -132,7 +134,7 @@ impl Body {
                 return Ok(None);
             }
             let next = at + piece.len() as u64;
-            Ok(Some((piece, (body, next))))
+            Ok(Some((piece, (body, next, piece_bytes))))
         })
     }
 }

@@ -15,6 +15,9 @@ use super::error::{BlobError, blocking};
 use super::object::{BlobStream, Objects};
 use super::spool::CHUNK_BYTES;
 
+/// What the client of an object store keeps of an answer that is read slowly.
+const OBJECT_BYTES_AHEAD: usize = 128 << 10;
+
 /// One blob, opened. From a directory it can be read to its end even if it is swept meanwhile.
 #[derive(Clone)]
 pub struct BlobReader {
@@ -49,6 +52,15 @@ impl BlobReader {
     /// [`BlobError::Damaged`] before its last chunk if the digest is wrong, so that no reader takes the bytes for whole; a file
     /// that was whole before, and has not changed since, is not hashed again.
     pub fn read_range(&self, range: Range<u64>) -> BlobStream {
+        self.read_range_by(range, || CHUNK_BYTES)
+    }
+
+    /// [`Self::read_range`], in chunks of a file that have at most as many bytes as `chunk_bytes` says when each is polled for.
+    pub fn read_range_by(
+        &self,
+        range: Range<u64>,
+        chunk_bytes: impl Fn() -> usize + Send + 'static,
+    ) -> BlobStream {
         let end = range.end.min(self.size_bytes);
         let range = range.start.min(end)..end;
         if range.is_empty() {
@@ -63,6 +75,7 @@ impl BlobReader {
                     place: Arc::clone(place),
                     rest: range,
                     size_bytes: self.size_bytes,
+                    chunk_bytes,
                     check: is_checked.then(|| (Hasher::new(), self.clone())),
                 };
                 futures_util::stream::try_unfold(state, next_chunk).boxed()
@@ -74,6 +87,14 @@ impl BlobReader {
                     false => chunks,
                 }
             }
+        }
+    }
+
+    /// Bytes that a stream of it keeps besides its chunk, because the network delivers more.
+    pub fn bytes_ahead(&self) -> usize {
+        match &self.source {
+            Source::File(..) => 0,
+            Source::Object(_) => OBJECT_BYTES_AHEAD,
         }
     }
 
@@ -163,21 +184,26 @@ impl BlobReader {
 }
 
 /// A file that is being read.
-struct FileState {
+struct FileState<F> {
     file: Arc<File>,
     place: Arc<str>,
     rest: Range<u64>,
     size_bytes: u64,
+    /// The most that may be read next.
+    chunk_bytes: F,
     /// The hasher, if the digest is to be checked.
     check: Option<(Hasher, BlobReader)>,
 }
 
-async fn next_chunk(mut state: FileState) -> Result<Option<(Bytes, FileState)>, BlobError> {
+async fn next_chunk<F: Fn() -> usize + Send + 'static>(
+    mut state: FileState<F>,
+) -> Result<Option<(Bytes, FileState<F>)>, BlobError> {
     if state.rest.is_empty() {
         return Ok(None);
     }
+    let bytes_max = (state.chunk_bytes)().clamp(1, CHUNK_BYTES) as u64;
     blocking(move || {
-        let length = (state.rest.end - state.rest.start).min(CHUNK_BYTES as u64) as usize;
+        let length = (state.rest.end - state.rest.start).min(bytes_max) as usize;
         let (start, size_bytes) = (state.rest.start, state.size_bytes);
         let chunk = read_at(&state.file, &state.place, start, length, size_bytes)?;
         state.rest.start += chunk.len() as u64;

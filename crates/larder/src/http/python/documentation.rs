@@ -17,6 +17,7 @@ use http::header::{
     CONTENT_TYPE, ETAG, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Method, StatusCode};
+use net::Pieces;
 use pypi::{FileRole, ReleaseFile, VersionView};
 use record::Digest;
 use resources::turns::Turns;
@@ -35,8 +36,8 @@ use crate::http::error::HttpError;
 /// Members up to this size are unpacked at once; larger ones as the client reads them.
 const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
 
-/// Bytes of a larger member that a thread unpacks before it is free for another one.
-const PIECE_BYTES: u64 = 256 << 10;
+/// Memory of a larger member that is being unpacked, besides the piece that is read.
+const INFLATE_BYTES: usize = 96 << 10;
 
 /// Most bytes of one member.
 const MEMBER_BYTES_MAX: u64 = 4 << 30;
@@ -138,11 +139,12 @@ async fn send(
     let mut response = if is_current(&ask.head.headers, &etag, Some(modified_at))? {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        let body = match ask.head.method == Method::HEAD {
-            true => Body::empty(),
+        let mut response = match ask.head.method == Method::HEAD {
+            true => Body::empty().into_response(),
             false => unpacked(ask, zip, at, size_bytes).await?,
         };
-        ([(CONTENT_LENGTH, size_bytes)], body).into_response()
+        response.headers_mut().insert(CONTENT_LENGTH, size_bytes.into());
+        response
     };
     let headers = response.headers_mut();
     headers.insert(LAST_MODIFIED, last_modified(modified_at));
@@ -169,7 +171,12 @@ async fn send(
 }
 
 /// A member's bytes.
-async fn unpacked(ask: &Ask, zip: Arc<Zip>, at: usize, size_bytes: u64) -> Result<Body, Refused> {
+async fn unpacked(
+    ask: &Ask,
+    zip: Arc<Zip>,
+    at: usize,
+    size_bytes: u64,
+) -> Result<Response, Refused> {
     if size_bytes > MEMBER_BYTES_MAX {
         let text = format!("a page of {size_bytes} bytes is not unpacked");
         return Err(Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text)));
@@ -180,21 +187,25 @@ async fn unpacked(ask: &Ask, zip: Arc<Zip>, at: usize, size_bytes: u64) -> Resul
             None => Ok(Vec::new()),
         };
         let bytes = ask.app.documentation.unpacking.run(reading).await;
-        return bytes.map(Body::from).map_err(|error| {
+        return bytes.map(IntoResponse::into_response).map_err(|error| {
             let text = format_args!("the documentation cannot be shown: {error}");
             Refused::not_found(text)
         });
     }
     let reader = match zip.members().get(at) {
         Some(member) => zip.detached_reader(member),
-        None => return Ok(Body::empty()),
+        None => return Ok(Body::empty().into_response()),
     };
     let reader = reader.map_err(|error| {
         let text = format_args!("the documentation cannot be shown: {error}");
         Refused::not_found(text)
     })?;
     let threads = ask.app.documentation.unpacking.clone();
-    Ok(Body::from_stream(pieces(reader, size_bytes, threads)))
+    let allowed = Pieces::beside(INFLATE_BYTES);
+    let body = Body::from_stream(pieces(reader, size_bytes, threads, allowed.clone()));
+    let mut response = body.into_response();
+    response.extensions_mut().insert(allowed);
+    Ok(response)
 }
 
 /// The first `size_bytes` of a member. Each piece is unpacked when the client is ready for it, on one of the `threads`.
@@ -202,15 +213,16 @@ fn pieces(
     reader: Box<dyn io::Read + Send>,
     size_bytes: u64,
     threads: Turns,
+    allowed: Pieces,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send {
     stream::try_unfold((reader, size_bytes), move |(mut reader, left)| {
-        let threads = threads.clone();
+        let (threads, bytes_max) = (threads.clone(), allowed.next_bytes() as u64);
         async move {
             if left == 0 {
                 return Ok(None);
             }
             let unpacking = move || {
-                let mut piece = vec![0; left.min(PIECE_BYTES) as usize];
+                let mut piece = vec![0; left.min(bytes_max) as usize];
                 reader.read_exact(&mut piece)?;
                 let left = left - piece.len() as u64;
                 Ok(Some((Bytes::from(piece), (reader, left))))
@@ -238,10 +250,10 @@ mod tests {
     #[tokio::test]
     async fn who_reads_slowly_keeps_nobody_waiting() {
         let threads = Turns::new(2);
-        let bytes = vec![7; PIECE_BYTES as usize * 2 + 1];
+        let bytes = vec![7; Pieces::default().next_bytes() * 2 + 1];
         let page = || {
             let reader = Box::new(io::Cursor::new(bytes.clone()));
-            Box::pin(pieces(reader, bytes.len() as u64, threads.clone()))
+            Box::pin(pieces(reader, bytes.len() as u64, threads.clone(), Pieces::default()))
         };
         let mut slow = Vec::new();
         for _ in 0..5 {
@@ -255,10 +267,12 @@ mod tests {
         // The slow readers get their whole page, too.
         for page in slow {
             let rest: Vec<Bytes> = page.try_collect().await.expect("it is whole");
-            assert!(rest.concat() == bytes[PIECE_BYTES as usize..]);
+            assert!(rest.concat() == bytes[Pieces::default().next_bytes()..]);
         }
         let short: io::Result<Vec<Bytes>> =
-            pieces(Box::new(io::empty()), 1, threads.clone()).try_collect().await;
+            pieces(Box::new(io::empty()), 1, threads.clone(), Pieces::default())
+                .try_collect()
+                .await;
         assert_eq!(short.expect_err("it is cut off").kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -11,7 +11,7 @@ use super::memory::{STRANGERS_BYTES_MAX, Target, is_long};
 use crate::{catalogue, wait_until};
 
 /// Connections, of which there may be few by default.
-fn allow_connections(number: u64) {
+pub(super) fn allow_connections(number: u64) {
     let most = rlimit::increase_nofile_limit(2 * number + 1_000).expect("a limit");
     assert!(most > 2 * number, "{most} open files are allowed, too few for {number} connections");
 }

@@ -246,7 +246,7 @@ impl Target {
 }
 
 /// Resident memory after the memory of the start, such as for hashing passwords, was returned to the system.
-fn at_rest(process: &Process) -> u64 {
+pub(super) fn at_rest(process: &Process) -> u64 {
     let mut least = process.memory_bytes();
     let mut looks = 0;
     while looks < 3 {

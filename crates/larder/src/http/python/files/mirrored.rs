@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, ETAG, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
 use mirrors::{Body as Source, FileAnswer, MirroredFile, UpstreamError};
-use net::FileRange;
+use net::{FileRange, Pieces};
 use pypi::upstream::{Place, UpstreamFile, projects_of};
 use pypi::{ProjectName, ResolutionOrder, Stage};
 
@@ -263,7 +263,7 @@ async fn send(
             response
         }
         (_, Some(size_bytes)) => body_of(file.body, 0..size_bytes),
-        (_, None) => Body::from_stream(file.body.stream(0, None)).into_response(),
+        (_, None) => streamed(file.body, 0, None),
     };
     insert_headers(
         response.headers_mut(),
@@ -287,10 +287,20 @@ async fn send(
 /// A response with this range of a file.
 fn body_of(source: Source, range: Range<u64>) -> Response {
     let file = source.file_to_send(&range);
-    let body = Body::from_stream(source.stream(range.start, Some(range.end)));
-    let mut response = ([(CONTENT_LENGTH, range.end - range.start)], body).into_response();
+    let mut response = streamed(source, range.start, Some(range.end));
+    response.headers_mut().insert(CONTENT_LENGTH, (range.end - range.start).into());
     if let Some((file, place)) = file {
         response.extensions_mut().insert(FileRange::new(file, place));
     }
+    response
+}
+
+/// A response that reads the file from `start` up to `end` while it is sent.
+fn streamed(source: Source, start: u64, end: Option<u64>) -> Response {
+    let pieces = Pieces::default();
+    let allowed = pieces.clone();
+    let body = Body::from_stream(source.stream(start, end, move || allowed.next_bytes()));
+    let mut response = body.into_response();
+    response.extensions_mut().insert(pieces);
     response
 }
