@@ -1,9 +1,9 @@
 //! [`Credentials`]: what a request shows to identify its sender.
 //!
 //! Installers and uploaders know a user name and a password, so all three kinds of credentials are sent like that: in
-//! `Authorization: Basic`, and in devpi's own `X-Devpi-Auth`, which has only the base64. A token is sent as the password of its
-//! user, or of `__token__`; a login as the password of its user. `Bearer` takes a token or a login alone. Parsing them looks
-//! nothing up and checks no secret.
+//! `Authorization: Basic`, and in devpi's own `X-Devpi-Auth`, which has only the base64. A token says itself whose it is: it is
+//! sent as the password of any user name, or as the user name with an empty password. A login is sent as the password of its
+//! user. `Bearer` takes a token or a login alone. Parsing them looks nothing up and checks no secret.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -22,12 +22,7 @@ pub enum Credentials {
         password: Password,
     },
     /// A token.
-    Token {
-        /// The claimed user, if one was sent.
-        user: Option<UserName>,
-        /// The token.
-        token: TokenText,
-    },
+    Token(TokenText),
     /// A login.
     Login {
         /// The claimed user besides the one in the login, if one was sent.
@@ -55,7 +50,7 @@ pub enum CredentialsError {
     /// No user can have this name.
     #[error(transparent)]
     UserName(#[from] NameError),
-    /// `__token__`, or `Bearer`, with something else.
+    /// `__token__` with another password than a token, or `Bearer` with something else.
     #[error("the credentials are not a token: `larder_…` was expected")]
     Token,
 }
@@ -72,7 +67,7 @@ impl Credentials {
     /// Most bytes in a header that is read.
     pub const HEADER_BYTES_MAX: usize = 16_384;
 
-    /// The user name that says "the password is a token".
+    /// The user name that says "the password is a token", and cannot come with another password.
     pub const TOKEN_USER: &'static str = "__token__";
 
     /// Parses the value of `Authorization`.
@@ -112,12 +107,16 @@ impl Credentials {
         user: &str,
         password: &str,
     ) -> Result<Credentials, CredentialsError> {
+        let token = if password.is_empty() { user } else { password };
+        if let Ok(token) = token.parse() {
+            return Ok(Credentials::Token(token));
+        }
         if user == Credentials::TOKEN_USER {
             return Credentials::from_token_text(None, password).ok_or(CredentialsError::Token);
         }
         let user: UserName = user.parse()?;
-        let by_token = Credentials::from_token_text(Some(user.clone()), password);
-        Ok(by_token.unwrap_or_else(|| Credentials::Password {
+        let by_login = Credentials::from_token_text(Some(user.clone()), password);
+        Ok(by_login.unwrap_or_else(|| Credentials::Password {
             user,
             password: Password::attempt(password),
         }))
@@ -125,7 +124,7 @@ impl Credentials {
 
     fn from_token_text(user: Option<UserName>, text: &str) -> Option<Credentials> {
         if let Ok(token) = text.parse() {
-            return Some(Credentials::Token { user, token });
+            return Some(Credentials::Token(token));
         }
         text.parse().ok().map(|login| Credentials::Login { user, login })
     }
@@ -185,13 +184,19 @@ mod tests {
     fn a_token_comes_as_a_password_or_alone() {
         let token = TokenText::from_secret([5; 32]);
         let text = token.reveal();
-        let of = |user: Option<&str>| {
-            Ok(Credentials::Token { user: user.map(name), token: token.clone() })
-        };
-        check(basic(format!("__token__:{text}")), of(None));
-        check(basic(format!("alice:{text}")), of(Some("alice")));
-        check(format!("Bearer {text}"), of(None));
-        check(format!("bearer  {text}"), of(None));
+        let it = || Ok(Credentials::Token(token.clone()));
+        // Clients have their own ideas of a user name where there is only a token.
+        for user in
+            ["__token__", "alice", "", "x-access-token", "oauth2", "a b", "../x", "J\u{fc}rgen"]
+        {
+            check(basic(format!("{user}:{text}")), it());
+        }
+        check(basic(format!("{text}:")), it());
+        check(basic(format!("{text}:{text}")), it());
+        check(format!("Bearer {text}"), it());
+        check(format!("bearer  {text}"), it());
+        let devpis = BASE64_STANDARD.encode(format!("{text}:"));
+        assert_eq!(Credentials::from_devpi_auth(devpis.as_bytes()), it());
         check(basic(format!("alice:{text}0")), password("alice", &format!("{text}0")));
         check(basic(format!("__token__:{text}0")), Err(CredentialsError::Token));
         check("Bearer secret", Err(CredentialsError::Token));

@@ -70,14 +70,6 @@ pub enum Refusal {
         /// When.
         expired_at: Timestamp,
     },
-    /// Shown as somebody else's.
-    #[error("the token `larder_{id}_…` is not of user '{user}'")]
-    TokenOfAnother {
-        /// The token's id.
-        id: TokenId,
-        /// The claimed user.
-        user: UserName,
-    },
     /// A login that does not hold.
     #[error(transparent)]
     Login(#[from] LoginTokenError),
@@ -101,7 +93,7 @@ pub fn identify(snapshot: &Snapshot, credentials: &Credentials, now: Timestamp) 
         Credentials::Password { user, password } => {
             return Identified::NeedsPasswordCheck(password_check(snapshot, user, password));
         }
-        Credentials::Token { user, token } => by_token(snapshot, user.as_ref(), token, now),
+        Credentials::Token(token) => by_token(snapshot, token, now),
         Credentials::Login { user, login } => by_login(snapshot, user.as_ref(), login, now),
     };
     match identity {
@@ -179,19 +171,11 @@ fn decoy_cost<'snapshot>(snapshot: &'snapshot Snapshot, name: &UserName) -> &'sn
     PasswordHash::COST
 }
 
-fn by_token(
-    snapshot: &Snapshot,
-    said: Option<&UserName>,
-    text: &TokenText,
-    now: Timestamp,
-) -> Result<Identity, Refusal> {
+fn by_token(snapshot: &Snapshot, text: &TokenText, now: Timestamp) -> Result<Identity, Refusal> {
     let id = text.id();
     let unknown = Refusal::TokenUnknown { id };
     let token = snapshot.token_by_text(text).ok_or_else(|| unknown.clone())?;
     let user = snapshot.user(&token.user).filter(|user| token.belongs_to(user)).ok_or(unknown)?;
-    if let Some(said) = said.filter(|said| **said != user.name) {
-        return Err(Refusal::TokenOfAnother { id, user: said.clone() });
-    }
     if let Some(expired_at) = token.expires_at.filter(|_| token.is_expired(now)) {
         return Err(Refusal::TokenExpired { id, expired_at });
     }
@@ -404,34 +388,31 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_token(user: &User, said: Option<&str>, second: i64, outcome: &str) {
+    fn check_token(user: &User, second: i64, outcome: &str) {
         let (text, token) = token_of(&alice());
         let snapshot = with_token(&snapshot_of(slice::from_ref(user)), &token);
-        let credentials = Credentials::Token { user: said.map(name), token: text };
-        assert_eq!(settled(&snapshot, &credentials, second), outcome);
+        assert_eq!(settled(&snapshot, &Credentials::Token(text), second), outcome);
     }
 
     #[test]
     fn a_token_is_its_users() {
         let good = "alice by Token(TokenId(72cd6e8422c4)) for python:upload";
-        check_token(&alice(), None, 0, good);
-        check_token(&alice(), Some("alice"), 9, good);
+        check_token(&alice(), 0, good);
+        check_token(&alice(), 9, good);
         let expired = format!("the token `larder_72cd6e8422c4_…` expired at {}", at(10));
-        check_token(&alice(), None, 10, &expired);
-        let anothers = "the token `larder_72cd6e8422c4_…` is not of user 'bob'";
-        check_token(&alice(), Some("bob"), 0, anothers);
+        check_token(&alice(), 10, &expired);
         let disabled = User { is_disabled: true, ..alice() };
-        check_token(&disabled, None, 0, "user 'alice' is disabled");
+        check_token(&disabled, 0, "user 'alice' is disabled");
     }
 
     #[test]
     fn a_token_does_not_outlive_its_user() {
         let unknown = "the token `larder_72cd6e8422c4_…` is not known here: it was revoked, or is \
                        another server's";
-        check_token(&User { created_at: at(5), ..alice() }, None, 6, unknown);
-        check_token(&user("bob", &[]), None, 0, unknown);
+        check_token(&User { created_at: at(5), ..alice() }, 6, unknown);
+        check_token(&user("bob", &[]), 0, unknown);
         let (text, _) = token_of(&alice());
-        let credentials = Credentials::Token { user: None, token: text };
+        let credentials = Credentials::Token(text);
         assert_eq!(settled(&snapshot_of(&[alice()]), &credentials, 0), unknown);
     }
 
@@ -488,7 +469,7 @@ mod tests {
             Identified::NeedsPasswordCheck(check) => check.run().expect("it is right"),
             Identified::Refused(refusal) => panic!("{refusal}"),
         };
-        let by_token = proved(&Credentials::Token { user: None, token: text });
+        let by_token = proved(&Credentials::Token(text));
         let password = Credentials::from_user_and_password("alice", "secret");
         let by_password = proved(&password.expect("credentials"));
         let expires_at = at(20);

@@ -1,6 +1,6 @@
 //! Who sent a request: credentials -> a user or an anonymous sender, for every surface.
 //!
-//! `Authorization` (Basic with a password, a login or a token; Bearer with a token) and devpi's `X-Devpi-Auth`, which wins.
+//! `Authorization` (Basic with a password, a login or a token; Bearer with a token or a login) and devpi's `X-Devpi-Auth`, which wins.
 //! [`principal`] refuses invalid credentials with 401; [`identified`] returns the error, for surfaces that treat such senders
 //! as anonymous, as devpi does. Before that, [`refuse_foreign_pages`] refuses requests that a foreign page made a browser send
 //! with its remembered password.
@@ -111,21 +111,28 @@ fn refused(app: &App, credentials: &Credentials, refusal: &Refusal) {
             return app.security.login_failed(Some(user.as_str()), "wrong_password");
         }
         Refusal::Disabled { .. } => "disabled",
-        Refusal::TokenUnknown { .. }
-        | Refusal::TokenExpired { .. }
-        | Refusal::TokenOfAnother { .. } => "token",
+        Refusal::TokenUnknown { .. } | Refusal::TokenExpired { .. } => "token",
         Refusal::Login(_) | Refusal::LoginOfAnother { .. } | Refusal::SessionEnded { .. } => {
             "login"
         }
     };
-    let account = match credentials {
-        Credentials::Password { user, .. } => Some(user.to_string()),
-        Credentials::Token { user: Some(user), .. }
-        | Credentials::Login { user: Some(user), .. } => Some(user.to_string()),
-        Credentials::Token { token, .. } => Some(format!("token {}", token.id())),
+    failed(app, account_of(credentials).as_deref(), reason);
+}
+
+/// Whose the credentials are said to be, for the security log; of a token only the id.
+fn account_of(credentials: &Credentials) -> Option<String> {
+    match credentials {
+        Credentials::Password { user, .. } | Credentials::Login { user: Some(user), .. } => {
+            Some(user.to_string())
+        }
+        Credentials::Token(token) => Some(format!("token {}", token.id())),
         Credentials::Login { .. } => None,
-    };
-    failed(app, account.as_deref(), reason);
+    }
+}
+
+/// Counts and logs a token or a login that came where only a password does.
+pub(super) fn no_password(app: &App, credentials: &Credentials) {
+    failed(app, account_of(credentials).as_deref(), "no_password");
 }
 
 /// Counts and logs credentials that do not hold.

@@ -75,7 +75,7 @@ pub(in crate::http) async fn log_in(
     };
     // As for devpi's clients: neither a login nor a token opens a session; only a password does.
     let Credentials::Password { .. } = credentials else {
-        auth::failed(app, Some(name), "no_password");
+        auth::no_password(app, &credentials);
         return again("A token is no password: a browser logs in with the password of its user.")
             .await;
     };

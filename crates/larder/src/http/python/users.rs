@@ -319,7 +319,7 @@ pub(super) async fn log_in(ask: &Ask, body: Body) -> Result<Response, Refused> {
     })?;
     // A login does not make a longer one, and a token is no login.
     let Credentials::Password { .. } = credentials else {
-        auth::failed(&ask.app, Some(user), "no_password");
+        auth::no_password(&ask.app, &credentials);
         return Err(refused());
     };
     let proved = auth::proved(&ask.app, &credentials).await?;

@@ -412,6 +412,21 @@ fn tokens_do_what_their_scopes_say() {
     assert_eq!(statuses("1.1", &upload), (200, 200, 403, 403));
     assert_eq!(statuses("1.2", &admin), (200, 200, 200, 200));
     assert_eq!(statuses("1.3", "larder_nothing"), (401, 401, 403, 403));
+    // A token says itself whose it is, so clients may send any name with it, or it alone.
+    let unknown = account::TokenText::from_secret([7; 32]).reveal();
+    let as_sent = |user: &str, password: &str| {
+        let shown = basic(user, password);
+        let by = |header: &str, shown: &str| {
+            index.anybody().with(header, shown).get("/alice/dev/+simple/").status
+        };
+        let devpis = by("X-Devpi-Auth", shown.trim_start_matches("Basic "));
+        assert_eq!(by("Authorization", &shown), devpis, "{user}");
+        devpis
+    };
+    for user in ["__token__", "alice", "bob", "nobody", "", "x-access-token", "a b"] {
+        assert_eq!((as_sent(user, &read), as_sent(user, &unknown)), (200, 401), "{user}");
+    }
+    assert_eq!((as_sent(&read, ""), as_sent(&unknown, "")), (200, 401));
 }
 
 /// Every path and method of the OpenAPI document is one of this surface, and no others are.
