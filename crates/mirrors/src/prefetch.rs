@@ -233,5 +233,5 @@ fn joined(words: &BTreeSet<String>) -> String {
 fn is_of(filename: &str, project: &ProjectName, version: &Version) -> bool {
     let Ok(filename) = Filename::parse(filename) else { return false };
     let parts = filename.split(Some(project));
-    parts.and_then(|parts| parts.version).as_ref() == Some(version)
+    parts.and_then(|parts| parts.version).is_some_and(|found| found.is_same_release(version))
 }

@@ -78,6 +78,17 @@ pub struct VersionView<'snapshot> {
     pub parts: Vec<Part<'snapshot>>,
 }
 
+impl<'snapshot> VersionView<'snapshot> {
+    /// The version that somebody means by `wanted`, as [`Version::position`] finds it.
+    pub fn meant<'views>(
+        views: &'views [VersionView<'snapshot>],
+        wanted: &str,
+    ) -> Option<&'views VersionView<'snapshot>> {
+        Version::position(wanted, views.iter().map(|view| view.version.as_str()))
+            .map(|at| &views[at])
+    }
+}
+
 /// The state of a walk along the stages for one project: whether a private stage has it, and whether it is
 /// whitelisted.
 struct Whitelists<'walk> {

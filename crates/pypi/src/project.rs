@@ -180,6 +180,12 @@ impl Project {
         file.yanked().or_else(|| self.release(&file.version)?.yanked.as_deref())
     }
 
+    /// The text of the version that somebody means by `wanted`, as [`Version::position`] finds it.
+    pub fn version_meant(&self, wanted: &str) -> Option<&str> {
+        let versions = self.versions();
+        Some(versions[Version::position(wanted, versions.iter().copied())?])
+    }
+
     /// Whether the owner put it into quarantine.
     pub fn is_quarantined(&self) -> bool {
         self.status().is_some_and(|status| status.marker == StatusMarker::Quarantined)

@@ -119,6 +119,18 @@ impl Version {
         (parsed, if parsed.is_some() { "" } else { &self.text })
     }
 
+    /// The position of the version that somebody means by `wanted`: the one with this text, or else the first that is the same
+    /// release. People, locks and the names of files do not spell a version as its upload did: `2025.9.4` is `2025.09.4`.
+    pub fn position<'text>(
+        wanted: &str,
+        mut known: impl Iterator<Item = &'text str> + Clone,
+    ) -> Option<usize> {
+        known.clone().position(|text| text == wanted).or_else(|| {
+            let wanted = Version::parse(wanted).ok().filter(|wanted| !wanted.is_legacy())?;
+            known.position(|text| Version::parse(text).is_ok_and(|it| it.is_same_release(&wanted)))
+        })
+    }
+
     /// Whether PEP 440 counts both as the same (`1.0`, `v1`, `1.0.0`); legacy versions are compared by text.
     pub fn is_same_release(&self, other: &Version) -> bool {
         match (&self.parsed, &other.parsed) {
@@ -269,6 +281,20 @@ mod tests {
         assert!(!version("1.0").is_same_release(&version("1.0+local")));
         assert!(!version("2004d").is_same_release(&version("2004")));
         assert!(version("2004d").is_same_release(&version("2004d")));
+    }
+
+    #[test]
+    fn a_wanted_version_is_found_in_another_spelling() {
+        let check = |wanted: &str, known: &str, expected: Option<usize>| {
+            assert_eq!(Version::position(wanted, known.split(' ')), expected, "{wanted}");
+        };
+        check("1.0", "1.0.0 1.0 1", Some(1));
+        check("v1.0", "0.9 1.0.0 1", Some(1));
+        check("2025.9.4", "2025.09.4", Some(0));
+        check("3.4-1", "3.4 3.4.post1", Some(1));
+        check("1.0", "1.0+local 1.0rc1 11.0", None);
+        check("2004d", "2004 2004D", None);
+        check("2004d", "2004 2004d", Some(1));
     }
 
     #[test]

@@ -185,7 +185,7 @@ pub struct PushSource<'snapshot> {
 }
 
 impl<'snapshot> PushSource<'snapshot> {
-    /// The release of project `name` that `stage` has; the name may be spelled in any way.
+    /// The release of project `name` that `stage` has; name and version may be spelled in any way.
     ///
     /// # Errors
     /// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::NothingToPush`].
@@ -198,7 +198,7 @@ impl<'snapshot> PushSource<'snapshot> {
         let source = writable(snapshot, stage)?;
         let found = ProjectName::normalize(name).ok().and_then(|normalized| {
             let (project_name, project) = source.project_entry(normalized.as_str())?;
-            let release = project.release(version)?;
+            let release = project.release(project.version_meant(version)?)?;
             Some(PushSource { stage: source, project, release, project_name })
         });
         found.ok_or_else(|| ChangeError::NothingToPush {

@@ -50,7 +50,7 @@ pub fn project(
     Ok(draft.finish())
 }
 
-/// Removes a version with all its files; with the last version the project is removed too.
+/// Removes a version, which may be spelled in another way, with all its files; with the last version the project is removed too.
 ///
 /// # Errors
 /// [`ChangeError::NoStage`], [`ChangeError::Mirror`], [`ChangeError::NoVersion`];
@@ -66,10 +66,10 @@ pub fn version(
     if !stage.config().volatile && !force {
         return Err(ChangeError::VersionNonVolatile);
     }
-    let project = stage.project(name.as_str()).filter(|project| project.has_version(version));
-    if project.is_none() {
+    let known = stage.project(name.as_str()).and_then(|project| project.version_meant(version));
+    let Some(version) = known else {
         return Err(ChangeError::NoVersion { project: name.clone(), version: version.to_owned() });
-    }
+    };
     let mut draft = Draft::default();
     draft.check_stage(stage);
     draft.remove_version(stage, name, version);

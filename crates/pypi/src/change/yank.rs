@@ -24,7 +24,7 @@ pub fn check_reason(reason: &str) -> Result<(), ReasonError> {
     is_fit.then_some(()).ok_or(ReasonError)
 }
 
-/// Yanks a release for a reason (may be empty); `None` takes the yank back.
+/// Yanks a release for a reason (may be empty); `None` takes the yank back. The version may be spelled in another way.
 ///
 /// # Errors
 /// [`ChangeError::NoStage`], [`ChangeError::Mirror`]; [`ChangeError::NoVersion`] if the release is not registered.
@@ -36,13 +36,14 @@ pub fn release(
     reason: Option<&str>,
 ) -> Result<Decision, ChangeError> {
     let stage = writable(snapshot, stage)?;
-    let known = stage.project(project.as_str()).and_then(|it| it.release(version));
+    let known = stage.project(project.as_str());
+    let known = known.and_then(|it| it.release(it.version_meant(version)?));
     let no_version =
         || ChangeError::NoVersion { project: project.clone(), version: version.to_owned() };
     let known = known.ok_or_else(no_version)?;
     let mut draft = Draft::default();
     draft.check_stage(stage);
-    draft.put_version(stage, project, version, known.metadata, reason);
+    draft.put_version(stage, project, &known.version, known.metadata, reason);
     Ok(decision(draft))
 }
 

@@ -92,12 +92,11 @@ fn documented<'view>(versions: &[VersionView<'view>], version: &str) -> Option<&
             files.find(|file| file.role() == FileRole::Docs).map(|file| &**file)
         })
     };
-    let mut wanted = versions.iter().filter(|view| match version {
-        "latest" => true,
-        "stable" => !view.version.is_prerelease(),
-        version => view.version.as_str() == version,
-    });
-    wanted.find_map(docs_of)
+    match version {
+        "latest" => versions.iter().find_map(docs_of),
+        "stable" => versions.iter().filter(|view| !view.version.is_prerelease()).find_map(docs_of),
+        version => VersionView::meant(versions, version).and_then(docs_of),
+    }
 }
 
 async fn opened(app: &App, digest: Digest) -> Result<Arc<Zip>, Refused> {

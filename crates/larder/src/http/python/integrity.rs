@@ -28,8 +28,7 @@ pub(super) async fn show_provenance(ask: &Ask, route: &Route) -> Result<Response
     let own = order.project(project.as_str());
     if let Some(part) = own.as_ref().and_then(|own| own.part_with(filename)) {
         let file = part.project.release_files().find(|file| file.filename() == filename);
-        let version = |text: &str| Version::parse(text).ok();
-        let file = file.filter(|it| version(it.version()) == version(&route.version));
+        let file = file.filter(|it| is_same(Version::parse(it.version()).ok(), &route.version));
         return match file {
             Some(file) if file.provenance().is_some() => {
                 let path = FilePath::new(file.directory(), format!("{filename}.provenance"));
@@ -40,10 +39,9 @@ pub(super) async fn show_provenance(ask: &Ask, route: &Route) -> Result<Response
         };
     }
     let asked = order.stages()[0];
-    let version = |text: &str| Version::parse(text).ok();
     let of_name = Filename::parse(filename).ok();
     let of_name = of_name.and_then(|name| name.split(Some(project))?.version);
-    if of_name != version(&route.version) {
+    if !is_same(of_name, &route.version) {
         return none("no such file");
     }
     for stage in mirrors_of_one_project(ask, &order, project).await? {
@@ -65,4 +63,10 @@ pub(super) async fn show_provenance(ask: &Ask, route: &Route) -> Result<Response
         };
     }
     none("no such file")
+}
+
+/// Whether a file's version is the release that was asked for, in whatever spelling.
+fn is_same(found: Option<Version>, wanted: &str) -> bool {
+    let wanted = Version::parse(wanted).ok();
+    found.zip(wanted).is_some_and(|(found, wanted)| found.is_same_release(&wanted))
 }

@@ -323,8 +323,8 @@ pub(super) async fn show_release(
     };
     let making = async {
         let versions = view.versions();
-        let wanted = versions.iter().find(|view| view.version.as_str() == version);
-        let wanted = wanted.ok_or_else(missing)?;
+        let wanted = VersionView::meant(&versions, version).ok_or_else(missing)?;
+        let version = wanted.version.as_str();
         let judge = Judge::of(&order, name, Timestamp::now());
         let judge = judge.as_ref();
         let shown = Shown::of(&view, judge);

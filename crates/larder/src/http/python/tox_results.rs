@@ -8,7 +8,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 use pypi::devpi::{ToxCommand, ToxEnvironment, ToxReport, ToxStatus, file_url};
-use pypi::{FileRole, Part, ReleaseFile};
+use pypi::{FileRole, Part, ReleaseFile, VersionView};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
@@ -51,12 +51,12 @@ pub(super) async fn show_tox_results(ask: &Ask, route: &Route) -> Result<Respons
     };
     let view = order.project(name.as_str()).ok_or_else(no_project)?;
     let versions = view.versions();
-    let views = versions.iter().filter(|view| match version.as_str() {
-        "latest" => true,
-        "stable" => !view.version.is_prerelease(),
-        version => view.version.as_str() == version,
-    });
-    let tested = views.take(1).flat_map(|view| &view.parts).find(|part| {
+    let wanted_view = match version.as_str() {
+        "latest" => versions.first(),
+        "stable" => versions.iter().find(|view| !view.version.is_prerelease()),
+        version => VersionView::meant(&versions, version),
+    };
+    let tested = wanted_view.into_iter().flat_map(|view| &view.parts).find(|part| {
         let file = part.project.file(filename);
         file.is_some_and(|file| file.role() == FileRole::Release)
     });

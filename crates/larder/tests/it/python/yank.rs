@@ -97,6 +97,44 @@ fn yanks_are_seen_at_once_also_where_nothing_may_be_replaced() {
 }
 
 #[test]
+fn a_version_is_meant_in_any_spelling() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    index.stage("alice/prod", json!({}));
+    for version in ["2025.09.4", "1.0.0", "1.0", "3.4.post1"] {
+        index.upload("alice/dev", &format!("p-{version}.zip"), &sdist(version));
+    }
+    let of = |version: &str| {
+        let shown = index.anybody().json().get(&format!("/alice/dev/p/{version}"));
+        (shown.status, shown.json()["result"]["version"].as_str().unwrap_or_default().to_owned())
+    };
+    for (wanted, meant) in [
+        ("2025.9.4", "2025.09.4"),
+        ("1.0", "1.0"),
+        ("v1", "1.0"),
+        ("1.0.0", "1.0.0"),
+        ("3.4-1", "3.4.post1"),
+    ] {
+        assert_eq!(of(wanted), (200, meant.to_owned()), "{wanted}");
+        let page =
+            index.anybody().with("Accept", "text/html").get(&format!("/alice/dev/p/{wanted}"));
+        assert_eq!(page.status, 200, "{wanted}");
+    }
+    for wanted in ["1.0.1", "3.4", "2025.9", "1.0+x"] {
+        assert_eq!(of(wanted).0, 404, "{wanted}");
+    }
+    let reason = json!({"reason": "broken"});
+    assert_eq!(index.alice().send("POST", "/alice/dev/p/2025.9.4/+yank", reason).status, 200);
+    assert!(index.page("alice/dev", "p").contains("data-yanked=\"broken\""));
+    let order = json!({"name": "p", "version": "3.4-1", "targetindex": "alice/prod"});
+    let pushed = index.alice().send("POST", "/alice/dev", order);
+    assert_eq!(pushed.status, 200, "{}", pushed.text());
+    assert!(index.page("alice/prod", "p").contains("p-3.4.post1.zip"));
+    assert_eq!(index.alice().send("DELETE", "/alice/dev/p/2025.9.4", Value::Null).status, 200);
+    assert_eq!(of("2025.09.4").0, 404);
+}
+
+#[test]
 fn a_projects_status() {
     let index = Index::start();
     index.stage("alice/dev", json!({}));

@@ -48,20 +48,22 @@ impl<'ask> Readable<'ask> {
         ask: &Ask,
         wanted: &str,
     ) -> Result<VersionView<'ask>, Refused> {
+        let versions = self.found.versions();
+        let version = VersionView::meant(&versions, wanted).ok_or_else(|| {
+            let (stage, name) = (self.stage(), self.name);
+            HttpError::not_found(format!("{stage} has no version `{wanted}` of {name}"))
+        })?;
         let judge = Judge::of(&self.order, self.name, Timestamp::now());
         let refusal = Shown::of(&self.found, judge.as_ref())
-            .and_then(|shown| shown.refusal_of(wanted).cloned());
+            .and_then(|shown| shown.refusal_of(version.version.as_str()).cloned());
         drop(judge);
-        if let Some(refused) = refusal {
-            let what = format!("{} {wanted}", self.name);
-            return Err(Refused::from(policy::refused(ask, &what, &refused).await));
+        match refusal {
+            None => Ok(version.clone()),
+            Some(refused) => {
+                let what = format!("{} {}", self.name, version.version);
+                Err(Refused::from(policy::refused(ask, &what, &refused).await))
+            }
         }
-        let mut versions = self.found.versions().into_iter();
-        let same = versions.find(|view| view.version.as_str() == wanted);
-        same.ok_or_else(|| {
-            let (stage, name) = (self.stage(), self.name);
-            HttpError::not_found(format!("{stage} has no version `{wanted}` of {name}")).into()
-        })
     }
 
     /// The first release files of a version that no policy refuses, nearest first.

@@ -243,6 +243,8 @@ async fn show(
         let decided = Shown::of(&found, judge);
         let refusal_of =
             |version: &str| decided.as_ref().and_then(|shown| shown.refusal_of(version));
+        let meant = wanted.and_then(|wanted| VersionView::meant(&versions, wanted)).cloned();
+        let wanted = meant.as_ref().map(|view| view.version.as_str()).or(wanted);
         if let Some(wanted) = wanted
             && let Some(refused) = refusal_of(wanted)
         {

@@ -97,6 +97,19 @@ impl MirrorPages {
     }
 
     fn plan(&self, wanted: Option<&str>) -> Plan {
+        let Some(wanted) = wanted else { return self.plan_of(|_| true, |_| true) };
+        let plan = self.plan_of(|name| may_have_version(name, wanted), |it| it.as_str() == wanted);
+        match Version::parse(wanted) {
+            // Perhaps the index spells it in another way.
+            Ok(wanted) if plan.files.is_empty() && plan.refused.is_none() => {
+                self.plan_of(|_| true, |it| it.is_same_release(&wanted))
+            }
+            _ => plan,
+        }
+    }
+
+    /// A plan of the files whose names may be, and of the versions that are.
+    fn plan_of(&self, may_be: impl Fn(&str) -> bool, is: impl Fn(&Version) -> bool) -> Plan {
         let mut plan = Plan::default();
         let mut seen: HashSet<&str> = HashSet::new();
         let mut versions: BTreeMap<Version, Vec<(u32, u32)>> = BTreeMap::new();
@@ -105,14 +118,12 @@ impl MirrorPages {
             let judge = policy::judge(&self.asked, stage, &self.project);
             for (at, file) in page.files.iter().enumerate() {
                 // Most files need no closer look.
-                if wanted.is_some_and(|wanted| !may_have_version(&file.filename, wanted)) {
+                if !may_be(&file.filename) {
                     continue;
                 }
                 let Some(version) = version_of(file, &self.project) else { continue };
                 // A file that is refused still hides farther ones with the same name.
-                if wanted.is_some_and(|wanted| version.as_str() != wanted)
-                    || !seen.insert(&file.filename)
-                {
+                if !is(&version) || !seen.insert(&file.filename) {
                     continue;
                 }
                 match refusal(judge.as_ref(), stage, page, file) {
