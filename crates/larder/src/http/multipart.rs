@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::Stream;
+use http::header::CONTENT_DISPOSITION;
 use multer::{Field, Multipart};
 
 /// Bytes, give or take a piece, that are read while a field is looked for: a head has some hundred.
@@ -61,6 +62,35 @@ impl FormReader {
         let left = self.left.swap(UNCOUNTED, Relaxed);
         found.map_err(|error| if left == 0 { FormError::Head } else { error.into() })
     }
+}
+
+/// The name of a field's file; `None` if the field is a text. Some clients send a name beyond ASCII as `filename*` (RFC 5987)
+/// alone.
+pub(super) fn file_name(field: &Field<'_>) -> Option<String> {
+    let plain = || field.file_name().map(str::to_owned);
+    let Some(disposition) = field.headers().get(CONTENT_DISPOSITION) else { return plain() };
+    plain().or_else(|| extended_name(disposition.as_bytes()))
+}
+
+/// The value of the parameter `filename*`: a character set, a language that nobody needs, and the name with escapes.
+fn extended_name(disposition: &[u8]) -> Option<String> {
+    let mut parameters = disposition.split(|byte| *byte == b';');
+    let value = parameters.find_map(|parameter| {
+        let equals = parameter.iter().position(|byte| *byte == b'=')?;
+        let (name, value) =
+            (parameter[..equals].trim_ascii(), parameter[equals + 1..].trim_ascii());
+        name.eq_ignore_ascii_case(b"filename*").then_some(value)
+    })?;
+    let value = value.strip_prefix(b"\"").and_then(|it| it.strip_suffix(b"\"")).unwrap_or(value);
+    let mut parts = value.splitn(3, |byte| *byte == b'\'');
+    let (charset, escaped) = (parts.next()?, parts.nth(1)?);
+    let bytes: Vec<u8> = percent_encoding::percent_decode(escaped).collect();
+    if charset.eq_ignore_ascii_case(b"utf-8") {
+        return String::from_utf8(bytes).ok();
+    }
+    // In latin-1 each byte is the character of its number.
+    let is_latin = charset.eq_ignore_ascii_case(b"iso-8859-1");
+    is_latin.then(|| bytes.into_iter().map(char::from).collect())
 }
 
 /// The body's pieces, one at a time, and counted while a field is looked for.
@@ -149,6 +179,21 @@ mod tests {
         assert!(said.starts_with(expected), "{said}");
         let asked = asked.load(Relaxed);
         assert!(asked <= pieces_max, "{asked} pieces of {PIECE_BYTES} bytes");
+    }
+
+    #[test]
+    fn a_name_beyond_ascii_may_be_alone() {
+        let check = |disposition: &str, expected: Option<&str>| {
+            assert_eq!(extended_name(disposition.as_bytes()).as_deref(), expected, "{disposition}");
+        };
+        check("form-data; name=\"content\"; filename*=UTF-8''foo-1.0.zip", Some("foo-1.0.zip"));
+        check("form-data; filename* = utf-8'de'j%C3%BCrgen.txt; name=a", Some("j\u{fc}rgen.txt"));
+        check("form-data; FILENAME*=iso-8859-1''j%fcrgen.txt", Some("j\u{fc}rgen.txt"));
+        check("form-data; filename*=\"utf-8''a%20b%3bc\"", Some("a b;c"));
+        check("form-data; filename*=utf-8''%ff", None);
+        check("form-data; filename*=utf-7''a", None);
+        check("form-data; filename*=a", None);
+        check("form-data; name=\"filename*\"", None);
     }
 
     const NAMED: &str = "Content-Disposition: form-data; name=";

@@ -8,7 +8,7 @@ use http::header::CONTENT_TYPE;
 
 use super::*;
 use crate::http::forms::TOKEN_FIELD;
-use crate::http::multipart::FormReader;
+use crate::http::multipart::{FormReader, file_name};
 use crate::http::{body, words};
 
 /// Bytes of a form: a lock, and the rest of the form.
@@ -182,7 +182,7 @@ async fn arrived(
             return Err(bad(format!("the form has more than {FIELDS_MAX} fields")));
         }
         let called = field.name().unwrap_or_default().to_owned();
-        let filename = field.file_name().unwrap_or_default().to_owned();
+        let filename = file_name(&field).unwrap_or_default();
         let broken = |error| bad(format!("the form did not arrive whole: {error}"));
         let content = field.bytes().await.map_err(broken)?;
         let text = || String::from_utf8_lossy(&content).into_owned();

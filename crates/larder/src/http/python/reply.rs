@@ -48,7 +48,8 @@ fn shortened(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A refusal at a URL that people may open: an envelope for clients that accept JSON, else a short page.
+/// A refusal at a URL that people may open: an envelope for clients that accept JSON, a short page for those that ask for
+/// HTML, else a problem (RFC 9457) or text.
 pub(super) fn refusal(ask: &Ask, status: StatusCode, text: &str) -> Response {
     if ask.wants_json() {
         return message(status, text);
@@ -111,8 +112,14 @@ pub(super) fn set_reason(response: &mut Response, text: &str) {
 }
 
 fn page(ask: &Ask, status: StatusCode, text: &str) -> Response {
-    let title = status.canonical_reason().unwrap_or("Error");
-    if !ask.accept().contains("text/html") && !ask.accept().contains("*/*") {
+    let accept = ask.accept();
+    if !accept.contains("text/html") {
+        // Clients that take anything print what they get.
+        if ["*/*", "application/*", "application/problem+json"].iter().any(|it| accept.contains(it))
+        {
+            return HttpError::refused(status, text).into_response();
+        }
+        let title = status.canonical_reason().unwrap_or("Error");
         let body = format!("{} {title}\n\n{text}\n", status.as_u16());
         return typed(status, body, "text/plain; charset=UTF-8");
     }

@@ -263,7 +263,7 @@ async fn arrive(ask: &Ask, who: Option<UserName>, body: Body) -> Result<Arrived,
     let broken = |error: multer::Error| bad(format_args!("the form did not arrive whole: {error}"));
     while let Some(mut field) = form.next_field().await.map_err(bad)? {
         let key = field.name().unwrap_or_default().to_owned();
-        let filename = field.file_name().map(str::to_owned);
+        let filename = multipart::file_name(&field);
         match filename {
             Some(filename) if key == "content" => {
                 if content.is_some() {

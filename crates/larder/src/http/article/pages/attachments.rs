@@ -25,7 +25,7 @@ use super::{Place, admit_editor};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::forms::{self, TOKEN_FIELD, Undue};
-use crate::http::multipart::{FormReader, HEAD_BYTES_MAX};
+use crate::http::multipart::{FormReader, HEAD_BYTES_MAX, file_name};
 use crate::http::people::{self, Site};
 use crate::http::words::{self, Time, in_path};
 use crate::http::{auth, body};
@@ -260,7 +260,7 @@ async fn carry_out(
             return Err(bad(format_args!("the form has more than {FIELDS_MAX} fields")).into());
         }
         let called = field.name().unwrap_or_default().to_owned();
-        if let Some(filename) = field.file_name().map(str::to_owned) {
+        if let Some(filename) = file_name(&field) {
             if !is_due {
                 return Err(Refused::Undue(Undue::Token));
             }
