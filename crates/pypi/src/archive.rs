@@ -4,15 +4,17 @@
 //! index serves them beside a wheel. Nothing is unpacked to disk, [`ArchiveLimits`] bounds the memory, and an archive
 //! that two readers could read differently is refused.
 //!
-//! A wheel must be complete: exactly one `*.dist-info`, of its own name and version, with `METADATA`, `RECORD` and
-//! `WHEEL`. A source archive may lack `PKG-INFO`, as devpi accepts that; but one that is damaged, a bomb, or has
-//! paths outside its directory is refused like a wheel. `.tar.bz2` files and operating systems' installers (`.exe`,
-//! `.msi`, `.rpm`, `.deb`, `.dmg`) are not opened.
+//! What pip or uv cannot install is refused as well; `docs/uploads.md` has the table. A wheel must be complete: exactly one
+//! `*.dist-info`, of its own name and version, with `METADATA`, `RECORD` and `WHEEL`. A source archive may lack `PKG-INFO`, as
+//! devpi accepts that; but one that is damaged, a bomb, or has paths outside its directory is refused like a wheel. Operating
+//! systems' installers (`.exe`, `.msi`, `.rpm`, `.deb`, `.dmg`) are not opened.
 
 mod contents;
+mod entry_points;
 mod links;
 mod look;
 mod path;
+mod sdist;
 mod tarball;
 #[cfg(test)]
 mod testing;
@@ -25,6 +27,8 @@ use std::io;
 use rawzip::ReaderAt;
 
 use crate::{FileKind, Filename, Metadata, MetadataError};
+
+use sdist::Layout;
 
 pub use contents::{Contents, ContentsLimits, ContentsMember, MemberText};
 pub use look::{is_archive, member, members};
@@ -89,9 +93,14 @@ impl ArchiveFacts {
     /// The metadata, parsed.
     ///
     /// # Errors
-    /// [`MetadataError`], see [`Metadata::read`].
+    /// [`MetadataError`], see [`Metadata::read`]; for a wheel also if installers cannot read it.
     pub fn core_metadata(&self) -> Result<Option<Metadata>, MetadataError> {
-        self.metadata.as_deref().map(Metadata::read).transpose()
+        let read = match self.metadata_name {
+            "METADATA" => Metadata::read_installable,
+            // Installers build a source archive, and read what the build says.
+            _ => Metadata::read,
+        };
+        self.metadata.as_deref().map(read).transpose()
     }
 }
 
@@ -130,6 +139,20 @@ pub enum ArchiveError {
     /// A wheel lacks one of its parts.
     #[error("the wheel has no {0}")]
     Missing(String),
+    /// A part of a wheel that installers cannot read.
+    #[error("the wheel's {file} {what}")]
+    Part {
+        /// Its name, as `WHEEL`.
+        file: &'static str,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A source archive without a project.
+    #[error(
+        "the archive has no `setup.py` and no `pyproject.toml` where installers look: in its one top directory, or at \
+         its root if it has several"
+    )]
+    NoProject,
     /// A wheel's `*.dist-info` belongs to another release.
     #[error("the wheel has the directory {found:?}: one for {expected} was expected")]
     DistInfo {
@@ -141,14 +164,6 @@ pub enum ArchiveError {
     /// The file could not be read, which is not the archive's fault.
     #[error("the archive could not be read")]
     Io(#[source] io::Error),
-}
-
-impl ArchiveError {
-    /// The error for a second `PKG-INFO`: readers that take the first and readers that take the last would see two
-    /// releases.
-    fn second_pkg_info(name: &str) -> ArchiveError {
-        ArchiveError::Ambiguous(format!("{name:?} is in it twice, or another `PKG-INFO` beside it"))
-    }
 }
 
 /// Checks the release file `filename`, whose `file_bytes` are in `reader`.
@@ -183,17 +198,16 @@ fn look_into<R: ReaderAt>(
         }
         FileKind::Sdist if ends_with(filename, ".zip") => {
             let zip = SafeZip::open(reader, file_bytes, limits)?;
-            let mut found =
-                zip.members().iter().filter(|member| path::is_pkg_info(&member.name, filename));
-            let member = found.next();
-            if let Some(second) = found.next() {
-                return Err(ArchiveError::second_pkg_info(&second.name));
+            zip.check_for_installers()?;
+            let mut layout = Layout::default();
+            for member in zip.members() {
+                if let Some(place) = layout.meet(&member.name, member.name.ends_with('/')) {
+                    place.pkg_info = Some(member);
+                }
             }
-            zip_facts(&zip, member, limits)
+            zip_facts(&zip, layout.pkg_info(filename)?, limits)
         }
-        FileKind::Sdist if !ends_with(filename, ".bz2") => {
-            tarball::inspect(reader, file_bytes, filename, limits)
-        }
+        FileKind::Sdist => tarball::inspect(reader, file_bytes, filename, limits),
         _ => Ok(ArchiveFacts {
             is_opened: false,
             metadata: None,

@@ -46,7 +46,10 @@ pub enum FilenameError {
         version: String,
     },
     /// The text does not end like an archive.
-    #[error("{} is not a valid archive name", Quoted(.0))]
+    #[error(
+        "{} is not a valid archive name: one that ends in .whl, .tar.gz, .zip, .tgz, .tar.bz2 or .egg was expected",
+        Quoted(.0)
+    )]
     NotAnArchive(String),
     /// The text does not begin with the project's name.
     #[error("filename {} does not match project name {}", Quoted(.filename), Quoted(.project))]
@@ -59,10 +62,13 @@ pub enum FilenameError {
     /// The text ends in `.whl`, but installers could not parse it (PEP 427).
     #[error(
         "filename {} is not a wheel's: `name-version(-build)-python-abi-platform.whl` was expected, \
-         a build beginning with a digit",
+         a build beginning with a digit, no `__`, and the ending in lower case",
         Quoted(.0)
     )]
     NotAWheel(String),
+    /// The version does not follow PEP 440, so installers pass the file over.
+    #[error("installers do not know the version {}: one by PEP 440 was expected, as `1.0.post1`", Quoted(.0))]
+    LegacyVersion(String),
 }
 
 /// The kind of release file that a name's ending stands for.
@@ -145,14 +151,12 @@ impl Filename {
         Filename::archive(text)
     }
 
-    /// Checks the name of an uploaded file in devpi's order: it contains the version, has an archive's ending, and
-    /// begins with the project's name. Path tricks are refused before that, and after it a wheel's name that
-    /// installers cannot parse.
+    /// Checks the name of an uploaded file in devpi's order: it has the version, has an archive's ending, and begins
+    /// with the project's name. Path tricks are refused before that, and after it a name that installers cannot
+    /// parse.
     ///
-    /// The rules differ from devpi's in two ways. The version counts as contained if the name has one that is the
-    /// same release by PEP 440 (builders normalize file names). And a separator must follow the project's name:
-    /// `foobar-1.0.zip` is not a file of `foo`. A wheel's name is unambiguous, so its parts must be exactly the
-    /// project and the version.
+    /// The rules differ from devpi's in this: the parts of the name must be the project and the version, compared
+    /// whole, by PEP 503 and PEP 440. `foobar-1.0.zip` is not a file of `foo`, and `foo-1.0.1.zip` is not one of `1.0`.
     ///
     /// # Errors
     /// [`FilenameError`] for the first rule that the name breaks.
@@ -162,26 +166,63 @@ impl Filename {
         version: &Version,
     ) -> Result<Filename, FilenameError> {
         check_segment(text)?;
+        let other_version =
+            || FilenameError::Version { filename: text.to_owned(), version: version.to_string() };
+        let Ok(filename) = Filename::archive(text) else {
+            let is_of_version = contains_version(text, &normalized(project), version);
+            let not_an_archive = || FilenameError::NotAnArchive(text.to_owned());
+            return Err(if is_of_version { not_an_archive() } else { other_version() });
+        };
         let project_normalized = normalized(project);
-        if !contains_version(text, &project_normalized, version) {
-            return Err(FilenameError::Version {
-                filename: text.to_owned(),
-                version: version.to_string(),
+        let is_of_project = |part: &str| normalized(part) == project_normalized;
+        let kind = filename.kind();
+        let parts = filename.possible_parts();
+        if !parts.iter().any(|(_, rest)| is_version(rest, kind, version)) {
+            return Err(match kind {
+                FileKind::Wheel if parts.is_empty() => FilenameError::NotAWheel(text.to_owned()),
+                _ => other_version(),
             });
         }
-        let filename = Filename::archive(text)?;
-        let follows =
-            normalized(text).strip_prefix(&project_normalized).map(|rest| rest.starts_with('-'));
-        if project_normalized.is_empty() || follows != Some(true) {
-            return Err(FilenameError::Project {
-                filename: text.to_owned(),
-                project: project.to_owned(),
-            });
+        // If only another way to part it gives the version, it is another project's.
+        if !parts.iter().any(|(part, rest)| is_of_project(part) && is_version(rest, kind, version))
+        {
+            let (filename, project) = (text.to_owned(), project.to_owned());
+            return Err(FilenameError::Project { filename, project });
         }
-        if filename.kind() == FileKind::Wheel {
-            filename.check_wheel(project, version)?;
-        }
+        filename.check_installable(version)?;
         Ok(filename)
+    }
+
+    /// Each way to part the name into a project and a version, as they are written. A wheel's name has only one.
+    fn possible_parts(&self) -> Vec<(&str, &str)> {
+        let kind = self.kind();
+        if kind == FileKind::Wheel {
+            let is_wheel = self.wheel_parts().is_some();
+            let mut parts = self.stem().split('-');
+            return parts.next().zip(parts.next()).filter(|_| is_wheel).into_iter().collect();
+        }
+        let stem = without_platform(self.stem(), kind);
+        stem.match_indices(['-', '_']).map(|(at, _)| (&stem[..at], &stem[at + 1..])).collect()
+    }
+
+    /// Refuses a name that pip and uv pass over, though devpi accepts it.
+    fn check_installable(&self, version: &Version) -> Result<(), FilenameError> {
+        let kind = self.kind();
+        if !matches!(kind, FileKind::Wheel | FileKind::Sdist) {
+            return Ok(());
+        }
+        if version.is_legacy() {
+            return Err(FilenameError::LegacyVersion(version.to_string()));
+        }
+        let ending = &self.0[self.stem().len()..];
+        let is_small = !ending.contains(|c: char| c.is_ascii_uppercase());
+        match kind {
+            FileKind::Wheel if !is_small || self.0.contains("__") => {
+                Err(FilenameError::NotAWheel(self.to_string()))
+            }
+            FileKind::Sdist if !is_small => Err(FilenameError::NotAnArchive(self.to_string())),
+            _ => Ok(()),
+        }
     }
 
     /// Checks the name of an uploaded file by devpi's own rules: it contains the version, has an archive's ending,
@@ -219,23 +260,6 @@ impl Filename {
         Err(FilenameError::Project { filename, project })
     }
 
-    /// Checks that a wheel's name has all parts, and that they are exactly the release's.
-    fn check_wheel(&self, project: &str, version: &Version) -> Result<(), FilenameError> {
-        let filename = || self.to_string();
-        let parts = self.wheel_parts().ok_or_else(|| FilenameError::NotAWheel(filename()))?;
-        if normalized(parts.project) != normalized(project) {
-            let project = project.to_owned();
-            return Err(FilenameError::Project { filename: filename(), project });
-        }
-        let is_version = parts.version.is_some_and(|found| {
-            found.is_same_release(version) || escaped(found.as_str()) == escaped(version.as_str())
-        });
-        if is_version {
-            return Ok(());
-        }
-        Err(FilenameError::Version { filename: filename(), version: version.to_string() })
-    }
-
     fn archive(text: &str) -> Result<Filename, FilenameError> {
         match ending(text) {
             Some(_) => Ok(Filename(text.into())),
@@ -251,6 +275,12 @@ impl Filename {
     /// The kind that the ending stands for.
     pub fn kind(&self) -> FileKind {
         ending(&self.0).map_or(FileKind::Other, |(_, kind)| kind)
+    }
+
+    /// Whether a source archive's name has a platform: it is a binary, which no installer looks for.
+    pub(crate) fn names_platform(&self) -> bool {
+        self.kind() == FileKind::Sdist
+            && without_platform(self.stem(), FileKind::Sdist) != self.stem()
     }
 
     /// The name without its ending: `foo-1.0` for `foo-1.0.tar.gz`.
@@ -364,6 +394,19 @@ fn ending(text: &str) -> Option<(&str, FileKind)> {
         let (stem, found) = text.split_at_checked(stem_bytes)?;
         found.eq_ignore_ascii_case(ending).then_some((stem, kind))
     })
+}
+
+/// Whether `text`, from the name of a file of this kind, is `version`. Builders of binaries escape what follows PEP 440
+/// nowhere; those of Linux packages append the package's own number.
+fn is_version(text: &str, kind: FileKind, version: &Version) -> bool {
+    let is = |text: &str| Version::parse(text).is_ok_and(|found| found.is_same_release(version));
+    match kind {
+        FileKind::Wheel | FileKind::Sdist => is(text),
+        FileKind::Rpm | FileKind::Deb => {
+            is(text) || text.rsplit_once('-').is_some_and(|(text, _)| is(text))
+        }
+        _ => is(text) || escaped(text) == escaped(version.as_str()),
+    }
 }
 
 /// Whether `filename` contains `version`: unchanged, with runs of anything but letters, digits, `_` and `.` replaced

@@ -31,6 +31,7 @@ pub mod public_json;
 mod record;
 mod release_file;
 mod required_by;
+mod requirement;
 mod simple;
 mod snapshot;
 mod stage_config;

@@ -9,7 +9,7 @@ mod headers;
 
 use serde_json::{Map, Value as Json};
 
-use crate::{ProjectName, ProjectNameError, Version, VersionError};
+use crate::{ProjectName, ProjectNameError, Version, VersionError, requirement};
 use field::Field;
 
 /// A release's description of itself. Fields have devpi's names: `requires_dist`, `provides_extras`. A field is
@@ -63,6 +63,19 @@ pub enum MetadataError {
         /// The value in the file.
         found: String,
     },
+    /// Installers cannot read the file.
+    #[error("METADATA {0}")]
+    Unreadable(&'static str),
+    /// Installers cannot read a field of a wheel.
+    #[error("METADATA has the {field} {value:?}, which installers cannot read: {what}")]
+    Unfit {
+        /// Its name in the file.
+        field: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The JSON has another type.
     #[error("the field {field} is {found}: {expected} was expected")]
     Shape {
@@ -101,6 +114,38 @@ impl Metadata {
         }
         metadata.project()?;
         metadata.version()?;
+        Ok(metadata)
+    }
+
+    /// Parses the `METADATA` of a wheel, and checks what pip and uv need to read.
+    ///
+    /// # Errors
+    /// [`MetadataError`]: those of [`Metadata::read`], and if it is not UTF-8, begins with a byte-order mark, or has a version,
+    /// a requirement or a `Requires-Python` that pip or uv cannot read.
+    pub fn read_installable(bytes: &[u8]) -> Result<Metadata, MetadataError> {
+        if bytes.starts_with(b"\xef\xbb\xbf") {
+            return Err(MetadataError::Unreadable(
+                "begins with a byte-order mark, which installers take for a part of a name",
+            ));
+        }
+        if std::str::from_utf8(bytes).is_err() {
+            return Err(MetadataError::Unreadable("is not UTF-8"));
+        }
+        let metadata = Metadata::read(bytes)?;
+        let unfit = |field, value: &str, what: String| MetadataError::Unfit {
+            field,
+            value: value.to_owned(),
+            what,
+        };
+        if metadata.version()?.is_legacy() {
+            let what = "a version by PEP 440 was expected".to_owned();
+            return Err(unfit("Version", metadata.text("version"), what));
+        }
+        for required in metadata.list("requires_dist") {
+            requirement::check(required).map_err(|what| unfit("Requires-Dist", required, what))?;
+        }
+        let python = metadata.requires_python().unwrap_or_default();
+        requirement::check_python(python).map_err(|what| unfit("Requires-Python", python, what))?;
         Ok(metadata)
     }
 

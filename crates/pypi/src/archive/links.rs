@@ -8,11 +8,13 @@
 use std::collections::HashMap;
 
 use super::ArchiveError;
-use super::path::link_escapes;
+use super::path::link_depth_min;
 
 /// Most bytes that all links may take: names, targets, and each segment of a symbolic link's name in the tree.
 const LINK_BYTES_MAX: u64 = 16 << 20;
 const SEGMENT_BYTES: usize = 320;
+
+const OUT: &str = "a link that leads out of the archive";
 
 /// Most segments in the name of a symbolic link.
 const SEGMENTS_MAX: usize = 256;
@@ -24,6 +26,8 @@ pub(super) struct Links {
     met: Vec<Link>,
     /// The memory that they take, in bytes.
     bytes: u64,
+    /// The first symbolic link that leads to the root of the archive, or through it.
+    to_root: Option<Vec<u8>>,
 }
 
 /// The paths of symbolic links, segment by segment.
@@ -59,8 +63,10 @@ impl Links {
         if name.contains(&b'\\') || target.contains(&b'\\') {
             return refused(name, "a link with a backslash, which systems read differently");
         }
-        if link_escapes(if is_hard { b"top" } else { name }, target) {
-            return refused(name, "a link that leads out of the archive");
+        match link_depth_min(if is_hard { b"top" } else { name }, target) {
+            None => return refused(name, OUT),
+            Some(0) if !is_hard => _ = self.to_root.get_or_insert_with(|| name.to_vec()),
+            Some(_) => {}
         }
         let segment_count = if is_hard { 0 } else { segments(name).count() };
         if segment_count > SEGMENTS_MAX {
@@ -89,6 +95,59 @@ impl Links {
             }
         }
         Ok(())
+    }
+
+    /// Checks what installers check besides: each symbolic link has a target, none leads in a circle, and with `is_one_top`
+    /// none leads out of the one top directory, which they leave out.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Member`] for the first link that installers refuse.
+    pub(super) fn check_for_installers(&self, is_one_top: bool) -> Result<(), ArchiveError> {
+        if let Some(name) = self.to_root.as_ref().filter(|_| is_one_top) {
+            return refused(name, OUT);
+        }
+        for link in self.met.iter().filter(|link| !link.is_hard) {
+            if link.target.is_empty() {
+                return refused(&link.name, "a link without a target");
+            }
+            if segments(&link.target).skip_while(|it| *it == b"..").any(|it| it == b"..") {
+                return refused(&link.name, "a link with `..` behind a name");
+            }
+        }
+        let place = |link| segments(link).collect::<Vec<_>>();
+        let met = || self.met.iter().enumerate();
+        let at: HashMap<_, _> = met().map(|(at, link)| (place(&link.name), at)).collect();
+        // The link from which a way first came to each link.
+        let mut came_from: Vec<Option<usize>> = vec![None; self.met.len()];
+        for start in 0..self.met.len() {
+            let mut next = Some(start);
+            while let Some(here) = next.filter(|here| !self.met[*here].is_hard) {
+                match came_from[here] {
+                    Some(from) if from == start => {
+                        return refused(&self.met[here].name, "a link that leads in a circle");
+                    }
+                    Some(_) => break,
+                    None => came_from[here] = Some(start),
+                }
+                next = at.get(&self.met[here].place_of_target()).copied();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Link {
+    /// The path of a symbolic link's target, from the root of the archive.
+    fn place_of_target(&self) -> Vec<&[u8]> {
+        let mut place: Vec<&[u8]> = segments(&self.name).collect();
+        place.pop();
+        for segment in segments(&self.target) {
+            match segment {
+                b".." => _ = place.pop(),
+                _ => place.push(segment),
+            }
+        }
+        place
     }
 }
 
@@ -226,6 +285,36 @@ mod tests {
             &["f/a/b -> ../c", "f/a -> x"],
             "the archive has a member \"f/a/b\", which has a link that leads through another link",
         );
+    }
+
+    #[test]
+    fn links_that_installers_refuse() {
+        let check = |members: &[&str], is_one_top: bool, expected: Option<&str>| {
+            let mut links = Links::default();
+            for member in members {
+                let (name, target) = member.split_once(" -> ").expect("a link");
+                links
+                    .meet(name.as_bytes(), Some(target.as_bytes()), false)
+                    .expect("it stays within");
+            }
+            let found = links.check_for_installers(is_one_top).map_err(|error| error.to_string());
+            let expected = expected.map(|what| format!("the archive has a member {what}"));
+            assert_eq!(found.err(), expected, "{members:?}");
+        };
+        check(&["f/a -> b", "f/b -> c", "f/c -> nothing"], true, None);
+        check(&["f/d/a -> ../b", "f/d/up -> .."], true, None);
+        let out = "\"f/b\", which has a link that leads out of the archive";
+        check(&["f/a -> x", "f/b -> ../LICENSE"], true, Some(out));
+        check(&["f/b -> ../f/a"], true, Some(out));
+        check(&["f/b -> .."], true, Some(out));
+        // At the root are several directories, so nothing is left out.
+        check(&["f/b -> ../LICENSE"], false, None);
+        check(&["f/a -> "], true, Some("\"f/a\", which has a link without a target"));
+        let back = "\"f/b\", which has a link with `..` behind a name";
+        let circle = "\"f/a\", which has a link that leads in a circle";
+        check(&["f/a -> a"], true, Some(circle));
+        check(&["f/x -> a", "f/a -> b", "f/d/b -> x", "f/b -> ./../f/d/../a"], false, Some(back));
+        check(&["f/x -> a", "f/a -> d/b", "f/d/b -> ./../a"], true, Some(circle));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Names of archive members: which are refused, and which is that of the metadata.
+//! Names of archive members: which are refused, where links lead, and which directory is a wheel's own.
 //!
 //! A name is refused if some reader on some system would write it outside the target directory.
 
-use crate::{Filename, ProjectName, Version};
+use crate::{ProjectName, Version};
 
 /// Most bytes in a member's name: what systems allow for a path.
 const NAME_BYTES_MAX: usize = 4096;
@@ -38,8 +38,32 @@ pub(super) fn trick_in_zip(name: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Whether a link at `name` to `target`, as it is written there, points outside the archive's directory.
-pub(super) fn link_escapes(name: &[u8], target: &[u8]) -> bool {
+/// Whether no system can write this path: most allow 255 bytes for a name.
+pub(super) fn has_long_segment(name: &str) -> bool {
+    name.split('/').any(|segment| segment.len() > 255)
+}
+
+/// Whether a character leaves no mark of its own: control, format and private characters. uv refuses them in a zip.
+pub(super) fn is_unseen(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{202a}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{e000}'..='\u{f8ff}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..
+        )
+}
+
+/// How far up a link at `name` to `target`, as it is written there, leads on its way: 0 is the root of the archive. `None` if it
+/// leads out of the archive.
+pub(super) fn link_depth_min(name: &[u8], target: &[u8]) -> Option<usize> {
     let segments = |path: &[u8]| -> Vec<Vec<u8>> {
         let segments = path.split(|byte| matches!(byte, b'/' | b'\\'));
         segments
@@ -52,47 +76,26 @@ pub(super) fn link_escapes(name: &[u8], target: &[u8]) -> bool {
         || drive
         || target.contains(&0)
     {
-        return true;
+        return None;
     }
     // The depth of the link's own directory; a target that goes above the top is outside.
     let mut depth = segments(name).len().saturating_sub(1);
+    let mut depth_min = depth;
     for segment in segments(target) {
-        if segment == b".." {
-            let Some(above) = depth.checked_sub(1) else { return true };
-            depth = above;
-        } else {
-            depth += 1;
+        match segment.as_slice() {
+            b".." => depth = depth.checked_sub(1)?,
+            _ => depth += 1,
         }
+        depth_min = depth_min.min(depth);
     }
-    false
+    Some(depth_min)
 }
 
-/// Whether `name` is the `PKG-INFO` of the source archive `filename`: in a directory named after its project and
-/// version.
-pub(super) fn is_pkg_info(name: &str, filename: &Filename) -> bool {
-    let mut segments = name.split('/').filter(|segment| !segment.is_empty() && *segment != ".");
-    let (Some(top), Some("PKG-INFO"), None) = (segments.next(), segments.next(), segments.next())
-    else {
-        return false;
-    };
-    top == filename.stem()
-        || filename.split(None).is_some_and(|parts| {
-            let project = ProjectName::normalize(parts.project).ok();
-            project
-                .zip(parts.version)
-                .is_some_and(|(project, version)| is_release(top, &project, &version))
-        })
-}
-
-/// Whether `directory` is `{project}-{version}` in any escaping and normalization.
+/// Whether `directory` is `{project}-{version}`, with one `-`, as installers expect it of a `*.dist-info`.
 pub(super) fn is_release(directory: &str, project: &ProjectName, version: &Version) -> bool {
-    directory.match_indices('-').any(|(at, _)| {
-        let (name, rest) = (&directory[..at], &directory[at + 1..]);
+    directory.split_once('-').is_some_and(|(name, rest)| {
         ProjectName::normalize(name).is_ok_and(|name| name == *project)
-            && Version::parse(rest).is_ok_and(|found| {
-                let unescaped = |version: &Version| version.as_str().replace(['-', '+'], "_");
-                found.is_same_release(version) || unescaped(&found) == unescaped(version)
-            })
+            && Version::parse(rest).is_ok_and(|found| found.is_same_release(version))
     })
 }
 
@@ -122,30 +125,18 @@ mod tests {
 
     #[test]
     fn a_link_may_only_point_into_the_archive() {
-        let check = |name: &str, target: &str| link_escapes(name.as_bytes(), target.as_bytes());
-        assert!(!check("foo/a", "b"));
-        assert!(!check("foo/x/a", "../b"));
-        assert!(!check("foo/a", "../b"));
-        assert!(check("foo/a", "../../b"));
-        assert!(check("foo/a", "/etc/passwd"));
-        assert!(check("foo/a", "x/../../../b"));
-        assert!(check("a", ".."));
-        assert!(check("a", "C:\\x"));
-    }
-
-    #[test]
-    fn the_metadata_of_a_source_archive_is_in_its_directory() {
-        let check = |name: &str, filename: &str| {
-            is_pkg_info(name, &Filename::parse(filename).expect("a filename"))
+        let check = |name: &str, target: &str, depth_min| {
+            assert_eq!(link_depth_min(name.as_bytes(), target.as_bytes()), depth_min, "{target}");
         };
-        assert!(check("foo-1.0/PKG-INFO", "foo-1.0.tar.gz"));
-        assert!(check("./foo-1.0/PKG-INFO", "foo-1.0.tar.gz"));
-        assert!(check("Foo.Bar-1.0.0/PKG-INFO", "foo_bar-1.0.tar.gz"));
-        assert!(check("foo-1.0+a.b/PKG-INFO", "foo-1.0+a.b.zip"));
-        assert!(!check("foo-1.0/src/PKG-INFO", "foo-1.0.tar.gz"));
-        assert!(!check("PKG-INFO", "foo-1.0.tar.gz"));
-        assert!(!check("bar-1.0/PKG-INFO", "foo-1.0.tar.gz"));
-        assert!(!check("foo-1.1/PKG-INFO", "foo-1.0.tar.gz"));
-        assert!(!check("foo-1.0/pkg-info", "foo-1.0.tar.gz"));
+        check("foo/a", "b", Some(1));
+        check("foo/x/a", "../b", Some(1));
+        check("foo/x/y/a", "../b", Some(2));
+        check("foo/a", "../foo/b", Some(0));
+        check("foo/x/a", "y/../../z/../../foo", Some(0));
+        check("foo/a", "../../b", None);
+        check("foo/a", "/etc/passwd", None);
+        check("foo/a", "x/../../../b", None);
+        check("a", "..", None);
+        check("a", "C:\\x", None);
     }
 }

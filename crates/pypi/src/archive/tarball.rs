@@ -1,13 +1,18 @@
-//! Source archives as `.tar.gz`: read once from front to back.
+//! Source archives as `.tar.gz` and `.tar.bz2`: read once from front to back.
 //!
 //! Long names and other extensions come in records of their own before a member, and readers combine them in
 //! different ways. So this module parses each of them itself, with bounded length, and refuses the archive if two of
 //! them contradict each other.
 
+use std::borrow::Cow;
 use std::cell::Cell;
-use std::io::{self, Read};
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{self, BufReader, Read};
 use std::ops::ControlFlow;
 
+use bzip2::read::MultiBzDecoder;
+use flate2::bufread::GzDecoder;
 use flate2::read::MultiGzDecoder;
 use rawzip::{RangeReader, ReaderAt};
 use tar::EntryType;
@@ -16,9 +21,12 @@ use super::contents::{
     Contents, ContentsLimits, ContentsMember, MemberText, digest_of, first_bytes,
 };
 use super::links::Links;
-use super::path::{is_pkg_info, trick};
-use super::{ArchiveError, ArchiveFacts, ArchiveLimits, io_error};
+use super::path::{has_long_segment, trick};
+use super::sdist::Layout;
+use super::{ArchiveError, ArchiveFacts, ArchiveLimits, ends_with, io_error};
 use crate::Filename;
+
+const BLOCK_BYTES: u64 = 512;
 
 /// Most bytes in a record before a member.
 const EXTENSION_BYTES_MAX: u64 = 64 << 10;
@@ -32,15 +40,26 @@ pub(super) fn inspect<R: ReaderAt>(
 ) -> Result<ArchiveFacts, ArchiveError> {
     let inflated_bytes = Cell::new(0);
     let inflated_bytes_max = limits.inflated_bytes_max(file_bytes);
-    let compressed = RangeReader::new(reader, 0..file_bytes);
+    let mut packed = BufReader::new(RangeReader::new(reader, 0..file_bytes));
+    // Of several compressed streams, some installers read the first one only.
+    let unpacking: Box<dyn Read + '_> = match ends_with(filename, ".bz2") {
+        true => Box::new(MultiBzDecoder::new(&mut packed)),
+        false => Box::new(GzDecoder::new(&mut packed)),
+    };
     let inflated = Bounded {
-        reader: MultiGzDecoder::new(compressed),
+        reader: unpacking,
         read_bytes: &inflated_bytes,
         read_bytes_max: inflated_bytes_max,
     };
     let mut archive = tar::Archive::new(inflated);
-    let found = read(&mut archive, filename, limits)
-        .and_then(|found| read_rest(archive.into_inner()).map(|()| found));
+    let found = read(&mut archive, filename, limits);
+    let unpacking = archive.into_inner();
+    let found = found.and_then(|found| read_zeros(unpacking).map(|()| found));
+    let found = found.and_then(|found| {
+        read_zeros(packed)?;
+        found.check_end(inflated_bytes.get())?;
+        Ok(found)
+    });
     // Whatever error the tar reader reports, this is why it stopped.
     if inflated_bytes.get() > inflated_bytes_max {
         return Err(ArchiveError::TooMuch {
@@ -49,67 +68,146 @@ pub(super) fn inspect<R: ReaderAt>(
             max: inflated_bytes_max,
         });
     }
-    let (members, metadata) = found?;
+    let found = found?;
     Ok(ArchiveFacts {
         is_opened: true,
-        metadata,
+        metadata: found.metadata,
         metadata_name: "PKG-INFO",
-        members,
+        members: found.walked.members,
         inflated_bytes: inflated_bytes.get(),
     })
 }
 
-/// The number of members, and the bytes of `PKG-INFO`.
+/// What was found in a source archive.
+struct Found {
+    walked: Walked,
+    /// The bytes of `PKG-INFO`.
+    metadata: Option<Vec<u8>>,
+}
+
+impl Found {
+    /// Checks that two blocks of zeros follow the last member. If there are none, it may be cut off there, and uv refuses it.
+    fn check_end(&self, inflated_bytes: u64) -> Result<(), ArchiveError> {
+        match inflated_bytes >= self.walked.end.saturating_add(2 * BLOCK_BYTES) {
+            true => Ok(()),
+            false => Err(tar_error(io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+}
+
 fn read<R: Read>(
     archive: &mut tar::Archive<R>,
     filename: &Filename,
     limits: &ArchiveLimits,
-) -> Result<(u64, Option<Vec<u8>>), ArchiveError> {
-    let mut metadata = None;
-    let mut has_pkg_info = false;
-    let members = walk(archive, limits, |met, entry| {
-        if !is_pkg_info(met.name, filename) {
+) -> Result<Found, ArchiveError> {
+    let mut layout = Layout::default();
+    let mut files = Files::default();
+    let walked = walk(archive, limits, |met, entry| {
+        if let Some(what) = unfit(met, entry.size()) {
+            return Err(ArchiveError::Member { name: met.name.to_string(), what: what.to_owned() });
+        }
+        files.meet(met)?;
+        let Some(place) = layout.meet(&met.name, met.kind.is_dir()) else {
             return Ok(ControlFlow::Continue(()));
+        };
+        if !met.kind.is_file() {
+            let what = "another kind than a file's".to_owned();
+            return Err(ArchiveError::Member { name: met.name.to_string(), what });
         }
-        // A second one of any kind counts: one reader's link is another reader's copy of the file.
-        if std::mem::replace(&mut has_pkg_info, true) {
-            return Err(ArchiveError::second_pkg_info(met.name));
-        }
-        if met.kind.is_file() {
-            let what = "bytes of PKG-INFO";
-            metadata = Some(read_bounded(entry, what, limits.metadata_bytes_max)?);
-        }
+        place.pkg_info = Some(read_bounded(entry, "bytes of PKG-INFO", limits.metadata_bytes_max)?);
         Ok(ControlFlow::Continue(()))
     })?;
-    Ok((members, metadata))
+    walked.links.check_for_installers(layout.is_one_top())?;
+    Ok(Found { walked, metadata: layout.pkg_info(filename)? })
+}
+
+/// Why installers refuse a member; `None` if they take it.
+fn unfit(met: &Met<'_>, size_bytes: u64) -> Option<&'static str> {
+    let name: &str = match &met.name {
+        Cow::Borrowed(name) => name,
+        Cow::Owned(_) => return Some("a name that is not UTF-8"),
+    };
+    if name.contains(|c: char| c.is_ascii_control()) {
+        Some("a control character in its name")
+    } else if name.contains(['\\', ':']) {
+        Some("a backslash or colon in its name")
+    } else if name.split('/').any(|segment| segment.ends_with(' ')) {
+        Some("a blank at a name's end")
+    } else if has_long_segment(name) {
+        Some("a name of more than 255 bytes")
+    } else if name.ends_with('/') && !met.kind.is_dir() {
+        Some("a slash at its end, but is no directory")
+    } else if size_bytes > 0 && (met.kind.is_symlink() || met.kind.is_hard_link()) {
+        Some("bytes, but is a link")
+    } else {
+        None
+    }
+}
+
+/// The files so far, by keyed hashes of their names.
+#[derive(Default)]
+struct Files {
+    keys: RandomState,
+    met: HashSet<u64>,
+}
+
+impl Files {
+    /// Adds a member if it is a file.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Member`] if it is a hard link to something that is no file so far.
+    fn meet(&mut self, met: &Met<'_>) -> Result<(), ArchiveError> {
+        let is_link = met.kind.is_hard_link();
+        let target = met.link.filter(|_| is_link).unwrap_or_default();
+        if is_link && !self.met.contains(&self.keys.hash_one(target)) {
+            let target = String::from_utf8_lossy(target);
+            let what = format!("a hard link to {target:?}, which is no file before it");
+            return Err(ArchiveError::Member { name: met.name.to_string(), what });
+        }
+        if is_link || met.kind.is_file() || met.kind.is_contiguous() {
+            self.met.insert(self.keys.hash_one(met.name.as_bytes()));
+        }
+        Ok(())
+    }
 }
 
 /// A member that a walk has reached.
 struct Met<'member> {
-    name: &'member str,
+    /// Owned if it is not UTF-8: characters were replaced.
+    name: Cow<'member, str>,
     kind: EntryType,
     link: Option<&'member [u8]>,
 }
 
-/// Walks through the members until `visit` breaks; returns the number of members so far, including the records before them.
+/// What a walk has seen.
+struct Walked {
+    /// Number of members, including the records before them.
+    members: u64,
+    links: Links,
+    /// Where the last member ends, in unpacked bytes.
+    end: u64,
+}
+
+/// Walks through the members until `visit` breaks.
 fn walk<R: Read>(
     archive: &mut tar::Archive<R>,
     limits: &ArchiveLimits,
     mut visit: impl FnMut(&Met<'_>, &mut tar::Entry<'_, R>) -> Result<ControlFlow<()>, ArchiveError>,
-) -> Result<u64, ArchiveError> {
-    let mut members = 0;
+) -> Result<Walked, ArchiveError> {
+    let mut walked = Walked { members: 0, links: Links::default(), end: 0 };
     let mut before = Before::default();
-    let mut links = Links::default();
     for entry in archive.entries().map_err(tar_error)?.raw(true) {
         let mut entry = entry.map_err(tar_error)?;
-        members += 1;
-        if members > limits.members_max {
+        walked.members += 1;
+        if walked.members > limits.members_max {
             return Err(ArchiveError::TooMuch {
                 what: "members",
-                found: members,
+                found: walked.members,
                 max: limits.members_max,
             });
         }
+        let end = entry.raw_file_position().saturating_add(entry.size());
+        walked.end = end.checked_next_multiple_of(BLOCK_BYTES).unwrap_or(end);
         let kind = entry.header().entry_type();
         match kind {
             EntryType::GNULongName => before.set(Extension::LongName, extension(&mut entry)?)?,
@@ -118,17 +216,17 @@ fn walk<R: Read>(
             EntryType::XGlobalHeader => check_global(&extension(&mut entry)?)?,
             _ => {
                 let member = std::mem::take(&mut before).member(&entry)?;
-                let name = String::from_utf8_lossy(&member.name).into_owned();
-                check_member(kind, &member, &name, &mut links)?;
-                let met = Met { name: &name, kind, link: member.link.as_deref() };
+                let name = String::from_utf8_lossy(&member.name);
+                check_member(kind, &member, &name, &mut walked.links)?;
+                let met = Met { name, kind, link: member.link.as_deref() };
                 if visit(&met, &mut entry)?.is_break() {
-                    return Ok(members);
+                    return Ok(walked);
                 }
             }
         }
     }
-    links.check()?;
-    Ok(members)
+    walked.links.check()?;
+    Ok(walked)
 }
 
 /// The members of an archive, and the digests of its files if they are wanted; read no further than `limits` allow.
@@ -149,7 +247,7 @@ pub(super) fn members<R: ReaderAt>(
         let link = met.link.filter(|_| met.kind.is_symlink() || met.kind.is_hard_link());
         let is_file = met.kind.is_file() || met.kind.is_contiguous();
         contents.members.push(ContentsMember {
-            name: met.name.to_owned(),
+            name: met.name.to_string(),
             size_bytes: entry.size(),
             is_file,
             link: link.map(|link| String::from_utf8_lossy(link).into_owned()),
@@ -184,7 +282,7 @@ pub(super) fn member<R: ReaderAt>(
         if met.kind.is_file() || met.kind.is_contiguous() {
             let size_bytes = entry.size();
             let bytes = first_bytes(entry, size_bytes, limits).map_err(tar_error)?;
-            found = Some(MemberText { name: met.name.to_owned(), size_bytes, bytes });
+            found = Some(MemberText { name: met.name.to_string(), size_bytes, bytes });
         }
         Ok(ControlFlow::Break(()))
     })?;
@@ -224,8 +322,8 @@ fn unpacked<R: ReaderAt>(
     }
 }
 
-/// Checks that only zeros follow the last member, and that the compressed stream is complete.
-fn read_rest(mut reader: impl Read) -> Result<(), ArchiveError> {
+/// Reads to the end, and checks that nothing but zeros is left.
+fn read_zeros(mut reader: impl Read) -> Result<(), ArchiveError> {
     let mut buffer = [0; 16 << 10];
     loop {
         match reader.read(&mut buffer) {

@@ -179,7 +179,19 @@ pub(super) fn tarred(kind: u8, name: &str, link: &str, bytes: &[u8]) -> Vec<u8> 
 
 /// A `.tar.gz` with these members.
 pub(super) fn tarball(members: &[Vec<u8>]) -> Vec<u8> {
+    gzip(&tarball_plain(members))
+}
+
+/// A `.tar` with these members.
+pub(super) fn tarball_plain(members: &[Vec<u8>]) -> Vec<u8> {
     let mut tar = members.concat();
     tar.resize(tar.len() + 1024, 0);
-    gzip(&tar)
+    tar
+}
+
+/// `bytes`, compressed with bzip2.
+pub(super) fn bzip2(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    encoder.write_all(bytes).expect("memory");
+    encoder.finish().expect("memory")
 }

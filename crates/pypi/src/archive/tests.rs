@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::testing::{Zipped, end_record, file, gzip, tarball, tarred, with_end_record_64, zip};
+use super::testing::{
+    Zipped, bzip2, end_record, file, gzip, tarball, tarball_plain, tarred, with_end_record_64, zip,
+};
 use super::*;
 
 const METADATA: &str = "Metadata-Version: 2.1\nName: foo\nVersion: 1.0\n";
@@ -101,6 +103,108 @@ fn a_wheels_dist_info_is_its_own_and_whole() {
         };
         check_wheel(remove, &format!("the wheel has no foo-1.0.dist-info/{name}"));
     }
+}
+
+#[test]
+fn a_wheel_that_installers_cannot_install_is_refused() {
+    check_wheel(
+        |members| members[2].bytes = b"Wheel-Version: 2.0\n".to_vec(),
+        "the wheel's WHEEL has the Wheel-Version \"2.0\": 1.0 was expected",
+    );
+    check_wheel(
+        |members| members[2].bytes = b"\n".to_vec(),
+        "the wheel's WHEEL has no Wheel-Version",
+    );
+    check_wheel(
+        |members| members[3].bytes = b"foo/__init__.py\n".to_vec(),
+        "the wheel's RECORD has \"foo/__init__.py\" in line 1: path, digest and size were expected",
+    );
+    let with = |name: &'static str, text: &'static str| {
+        move |members: &mut Vec<Zipped>| members.push(file(name, text))
+    };
+    let entry_points = "foo-1.0.dist-info/entry_points.txt";
+    check_wheel(with(entry_points, "[console_scripts]\nfoo = foo:main\n"), "METADATA, 5 members");
+    check_wheel(
+        with(entry_points, "[console_scripts]\nfoo = foo\n"),
+        "the wheel's entry_points.txt has \"foo = foo\" in line 2: `script = module:function` was expected",
+    );
+    for place in ["purelib", "platlib", "headers", "scripts", "data"] {
+        let add = |members: &mut Vec<Zipped>| {
+            members.push(file("foo-1.0.data/", ""));
+            members.push(file(&format!("foo-1.0.data/{place}/x"), ""));
+        };
+        check_wheel(add, "METADATA, 6 members");
+    }
+    for name in ["foo-1.0.data/include/x", "foo-1.0.data/x", "foo.data/x.py", "foo.data"] {
+        let top = name.split('/').next().expect("a name");
+        let what = format!("a place in {top:?} that installers do not know");
+        let expected = format!("the archive has a member {name:?}, which has {what}");
+        check_wheel(|members| members.push(file(name, "")), &expected);
+    }
+    check_wheel(
+        with("foo/a\u{202e}b", ""),
+        "the archive has a member \"foo/a\\u{202e}b\", which has a character in its name that is not seen",
+    );
+    let ambiguous = "the archive is ambiguous: \"foo/a\" is a file in it, and a directory";
+    let two = |first: &'static str, second: &'static str| {
+        move |members: &mut Vec<Zipped>| members.extend([file(first, ""), file(second, "")])
+    };
+    check_wheel(two("foo/a", "foo/a/b"), ambiguous);
+    check_wheel(two("foo/a/b/c", "foo/a"), ambiguous);
+    check_wheel(two("foo/a/", "foo/a/b"), "METADATA, 6 members");
+    check_wheel(
+        |members| members[0].method = 14,
+        "the archive has a member \"foo/__init__.py\", which has a compression that installers lack: 14 (LZMA)",
+    );
+}
+
+/// Expects this of the metadata of a wheel whose `METADATA` has this text.
+#[track_caller]
+fn check_core_metadata(text: &[u8], expected: &str) {
+    let mut members = wheel_members();
+    members[1].bytes = text.to_vec();
+    let wheel = zip(&members);
+    let filename = Filename::parse(WHEEL).expect("a filename");
+    let facts = inspect(&wheel[..], wheel.len() as u64, &filename, &ArchiveLimits::default());
+    let read = facts.expect("a wheel").core_metadata();
+    let said = read.map_or_else(|error| error.to_string(), |_| "right".to_owned());
+    assert_eq!(said, expected, "{}", String::from_utf8_lossy(text));
+}
+
+#[test]
+fn metadata_that_installers_cannot_read_is_refused() {
+    let with = |line: &str| format!("{METADATA}{line}\n");
+    check_core_metadata(METADATA.as_bytes(), "right");
+    for line in [
+        "Author: Jos\u{e9}",
+        "Requires-Dist: bar (>=1.0) ; extra == 'x'",
+        "Requires-Python: >=3.6.*",
+        "Requires-Python:",
+        "Metadata-Version: 9.9",
+        "Provides-Extra: a b",
+    ] {
+        check_core_metadata(with(line).as_bytes(), "right");
+    }
+    check_core_metadata(
+        &[b"\xef\xbb\xbf", METADATA.as_bytes()].concat(),
+        "METADATA begins with a byte-order mark, which installers take for a part of a name",
+    );
+    let latin = [METADATA.as_bytes(), b"Author: Jos\xe9\n"].concat();
+    check_core_metadata(&latin, "METADATA is not UTF-8");
+    check_core_metadata(format!("\n{METADATA}").as_bytes(), "the field name is missing");
+    check_core_metadata(
+        METADATA.replace("1.0", "unknown").as_bytes(),
+        "METADATA has the Version \"unknown\", which installers cannot read: a version by PEP 440 was expected",
+    );
+    check_core_metadata(
+        with("Requires-Dist: a b c").as_bytes(),
+        "METADATA has the Requires-Dist \"a b c\", which installers cannot read: `;`, or the end, was expected at \"b c\"",
+    );
+    check_core_metadata(
+        with("Requires-Python: python 3").as_bytes(),
+        "METADATA has the Requires-Python \"python 3\", which installers cannot read: a comparison with a version was \
+         expected at \"python 3\"",
+    );
 }
 
 #[test]
@@ -355,14 +459,22 @@ fn a_source_archive_gives_its_metadata_if_it_has_any() {
     check_sdist(&[], "PKG-INFO, 3 members");
     check(SDIST, &tarball(&sdist_members()[..2]), "nothing, 2 members");
     check("foo-1.0.tgz", &tarball(&sdist_members()), "PKG-INFO, 3 members");
-    check("bar-1.0.tar.gz", &tarball(&sdist_members()), "nothing, 3 members");
-    check("foo-1.0.zip", &zip(&[file("foo-1.0/PKG-INFO", METADATA)]), "PKG-INFO, 1 members");
-    check("foo-1.0.zip", &zip(&[]), "nothing, 0 members");
+    check("foo-1.0.tar.bz2", &bzip2(&tarball_plain(&sdist_members())), "PKG-INFO, 3 members");
+    // Whatever the directory is called: the name of the file can be wrong.
+    check("bar-1.0.tar.gz", &tarball(&sdist_members()), "PKG-INFO, 3 members");
+    let project = || file("any/setup.py", "");
+    check("foo-1.0.zip", &zip(&[project(), file_in_zip("any/PKG-INFO")]), "PKG-INFO, 2 members");
+    check("foo-1.0.zip", &zip(&[project()]), "nothing, 1 members");
+    check("foo-1.0.linux-x86_64.zip", &zip(&[file("usr/x", "")]), "nothing, 1 members");
     check("foo-1.0-py3.8.egg", &zip(&[file("EGG-INFO/PKG-INFO", METADATA)]), "PKG-INFO, 1 members");
-    for unopened in ["foo-1.0.tar.bz2", "foo-1.0.exe", "foo-1.0.msi", "foo-1.0.rpm", "foo-1.0.deb"]
-    {
+    for unopened in ["foo-1.0.exe", "foo-1.0.msi", "foo-1.0.rpm", "foo-1.0.deb"] {
         check(unopened, b"anything", "nothing, 0 members");
     }
+    // Some tools pad their output.
+    let padded = [tarball(&sdist_members()), vec![0; 700]].concat();
+    check(SDIST, &padded, "PKG-INFO, 3 members");
+    let padded = [zip(&[project()]), vec![0; 512]].concat();
+    check("foo-1.0.zip", &padded, "nothing, 1 members");
     check_sdist(
         &[
             tarred(b'2', "foo-1.0/link", "setup.py", b""),
@@ -374,6 +486,62 @@ fn a_source_archive_gives_its_metadata_if_it_has_any() {
             tarred(b'0', "foo-1.0/truncated", "", b""),
         ],
         "PKG-INFO, 10 members",
+    );
+}
+
+#[test]
+fn a_source_archive_that_installers_cannot_unpack_is_refused() {
+    let check_member = |member: Vec<u8>, name: &str, what: &str| {
+        check_sdist(&[member], &format!("the archive has a member {name:?}, which has {what}"));
+    };
+    let link = |kind, target: &str| tarred(kind, "foo-1.0/l", target, b"");
+    let out = "a link that leads out of the archive";
+    for target in ["..", "../LICENSE", "../foo-1.0/setup.py", "./../x"] {
+        check_member(link(b'2', target), "foo-1.0/l", out);
+    }
+    check_member(link(b'2', "l"), "foo-1.0/l", "a link that leads in a circle");
+    check_member(link(b'2', ""), "foo-1.0/l", "a link without a target");
+    for target in
+        ["LICENSE", "setup.py", "foo-1.0", "foo-1.0/l", "./foo-1.0/setup.py", "foo-1.0/nothing"]
+    {
+        let what = format!("a hard link to {target:?}, which is no file before it");
+        check_member(link(b'1', target), "foo-1.0/l", &what);
+    }
+    check_member(tarred(b'2', "foo-1.0/l", "setup.py", b"x"), "foo-1.0/l", "bytes, but is a link");
+    for (name, what) in [
+        ("foo-1.0/a\nb", "a control character in its name"),
+        ("foo-1.0/a\\b", "a backslash or colon in its name"),
+        ("foo-1.0/a:b", "a backslash or colon in its name"),
+        ("foo-1.0/a ", "a blank at a name's end"),
+        ("foo-1.0/a/", "a slash at its end, but is no directory"),
+    ] {
+        check_member(tarred(b'0', name, "", b""), name, what);
+    }
+    check_sdist(
+        &[tarred(b'x', "x", "", b"14 path=f/\xff\xffx\n"), tarred(b'0', "foo-1.0/a", "", b"")],
+        "the archive has a member \"f/\u{fffd}\u{fffd}x\", which has a name that is not UTF-8",
+    );
+    let nothing = ArchiveError::NoProject.to_string();
+    check_sdist(&[tarred(b'0', "other/x.py", "", b"")], &nothing);
+    check_sdist(&[tarred(b'0', "./foo-1.0/x.py", "", b"")], &nothing);
+    check("foo-1.0.zip", &zip(&[file("a/setup.py", ""), file("b/x", "")]), &nothing);
+    check("foo-1.0.zip", &zip(&[]), &nothing);
+    // uv wants two blocks of zeros at the end, and reads one stream.
+    let tar = sdist_members().concat();
+    for zeros in [0, 512] {
+        let short = [&tar[..], &vec![0; zeros]].concat();
+        check(SDIST, &gzip(&short), "the file is not a whole tar.gz archive: it ends too early");
+    }
+    let whole = tarball_plain(&sdist_members());
+    let two = [gzip(&whole[..512]), gzip(&whole[512..])].concat();
+    check(SDIST, &two, "the archive is ambiguous: bytes follow its end");
+    let followed = [gzip(&whole), b"x".to_vec()].concat();
+    check(SDIST, &followed, "the archive is ambiguous: bytes follow its end");
+    let member = Zipped { method: 12, ..file("a/x", "") };
+    check(
+        "foo-1.0.zip",
+        &zip(&[file("a/setup.py", ""), member]),
+        "the archive has a member \"a/x\", which has a compression that installers lack: 12 (BZIP2)",
     );
 }
 
@@ -445,33 +613,17 @@ fn a_source_archive_that_two_readers_could_read_differently_is_refused() {
     );
     check_before(&[tarred(b'x', "x", "", b"22 GNU.sparse.major=1\n")], "a member has holes");
     check_before(&[tarred(b'g', "x", "", b"10 path=b\n")], "it sets \"path\" for all members");
-    let second = |name: &str| {
-        format!(
-            "the archive is ambiguous: {name:?} is in it twice, or another `PKG-INFO` beside it"
-        )
-    };
-    check_sdist(&[sdist_members().remove(2)], &second("foo-1.0/PKG-INFO"));
-    check_sdist(&[tarred(b'0', "Foo-1.0.0/PKG-INFO", "", b"")], &second("Foo-1.0.0/PKG-INFO"));
+    let second = "the archive is ambiguous: `PKG-INFO` is in it twice";
+    check_sdist(&[sdist_members().remove(2)], second);
+    let other_kind =
+        "the archive has a member \"foo-1.0/PKG-INFO\", which has another kind than a file's";
     // The second may be anything: a link, a directory, or a kind that some readers take for a file.
     for (kind, link) in [(b'2', "setup.py"), (b'1', "foo-1.0/setup.py"), (b'5', ""), (b'7', "")] {
         let other = tarred(kind, "foo-1.0/PKG-INFO", link, b"");
-        check_sdist(std::slice::from_ref(&other), &second("foo-1.0/PKG-INFO"));
-        let members = [&[other][..], &sdist_members()].concat();
-        // After a link of that name, any member in its place is refused.
-        let expected = match kind {
-            b'2' => {
-                "the archive has a member \"foo-1.0/PKG-INFO\", which has the path of a link, or one below it"
-                    .to_owned()
-            }
-            _ => second("foo-1.0/PKG-INFO"),
-        };
-        check(SDIST, &tarball(&members), &expected);
+        check_sdist(std::slice::from_ref(&other), second);
+        let members = [&sdist_members()[..2], &[other]].concat();
+        check(SDIST, &tarball(&members), other_kind);
     }
-    check(
-        "foo-1.0.zip",
-        &zip(&[file_in_zip("foo-1.0/PKG-INFO"), file_in_zip("foo-1.0.0/PKG-INFO")]),
-        &second("foo-1.0.0/PKG-INFO"),
-    );
     check_sdist(&[tarred(b'x', "x", "", b"9 size=3\n"), file()], "PKG-INFO, 5 members");
     let mut followed = sdist_members().concat();
     followed.resize(followed.len() + 1024, 0);

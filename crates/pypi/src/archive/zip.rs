@@ -16,7 +16,7 @@ use rawzip::{
     ZipLocator,
 };
 
-use super::path::trick_in_zip;
+use super::path::{has_long_segment, is_unseen, trick_in_zip};
 use super::{ArchiveError, ArchiveLimits, io_error};
 
 /// A zip with a checked structure.
@@ -76,12 +76,7 @@ impl<R: ReaderAt> SafeZip<R> {
         let archive = locator
             .locate_in_reader(reader, &mut buffer, file_bytes)
             .map_err(|(_, error)| zip_error(error))?;
-        if archive.end_offset() != file_bytes {
-            return ambiguous(format!(
-                "it ends at byte {}, but the file has {file_bytes} bytes",
-                archive.end_offset()
-            ));
-        }
+        check_behind(&archive, file_bytes)?;
         too_much("members", archive.entries_hint(), limits.members_max)?;
         let directory_bytes = archive.eocd_offset().saturating_sub(archive.directory_offset());
         too_much("bytes of directory", directory_bytes, limits.directory_bytes_max)?;
@@ -197,6 +192,35 @@ impl<R: ReaderAt> SafeZip<R> {
             if !names.insert(name) {
                 return ambiguous(format!("{name:?} is in it twice"));
             }
+        }
+        for member in self.members.iter().filter(|member| member.name.ends_with('/')) {
+            names.remove(&member.name[..member.name.len() - 1]);
+        }
+        for member in &self.members {
+            let mut above = member.name.match_indices('/').map(|(at, _)| &member.name[..at]);
+            if let Some(name) = above.find(|name| names.contains(name)) {
+                return ambiguous(format!("{name:?} is a file in it, and a directory"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that installers can unpack every member.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Member`] for the first that they cannot.
+    pub(super) fn check_for_installers(&self) -> Result<(), ArchiveError> {
+        for member in &self.members {
+            if !matches!(member.method, CompressionMethod::STORE | CompressionMethod::DEFLATE) {
+                return Err(unknown(member, member.method));
+            }
+            let what = match &*member.name {
+                name if name.contains(is_unseen) => "a character in its name that is not seen",
+                name if has_long_segment(name) => "a name of more than 255 bytes",
+                _ => continue,
+            };
+            let name = member.name.clone();
+            return Err(ArchiveError::Member { name, what: what.to_owned() });
         }
         Ok(())
     }
@@ -392,6 +416,20 @@ impl<R> SafeZip<R> {
 fn unknown(member: &ZipMember, method: CompressionMethod) -> ArchiveError {
     let what = format!("a compression that installers lack: {method}");
     ArchiveError::Member { name: member.name.clone(), what }
+}
+
+/// Checks that nothing but some zeros follows the end of the zip. Installers look for the end at the end of the file, in as many
+/// bytes as a comment can have.
+fn check_behind<R: ReaderAt>(archive: &ZipArchive<R>, file_bytes: u64) -> Result<(), ArchiveError> {
+    let end = archive.end_offset();
+    let behind = file_bytes.saturating_sub(end);
+    let mut bytes = vec![0; behind.min(COMMENT_BYTES_MAX) as usize];
+    let reading = archive.get_ref().read_exact_at(&mut bytes, end);
+    reading.map_err(|error| io_error("zip", error))?;
+    if end > file_bytes || behind > COMMENT_BYTES_MAX || bytes.iter().any(|byte| *byte != 0) {
+        return ambiguous(format!("it ends at byte {end}, but the file has {file_bytes} bytes"));
+    }
+    Ok(())
 }
 
 /// A range of a file's bytes.

@@ -117,15 +117,28 @@ fn an_upload_is_checked_in_devpis_order_and_words() {
     check_upload(
         "foo-1.0.tar.gz, foo, 1.0: ok
          foo-1.0.tar.gz, foo, 1.1: filename 'foo-1.0.tar.gz' does not contain version '1.1'
-         foo-1.0.txt, bar, 1.0: 'foo-1.0.txt' is not a valid archive name
-         foo-1.0.tar, bar, 1.0: 'foo-1.0.tar' is not a valid archive name
+         foo-1.0.txt, bar, 1.0: 'foo-1.0.txt' is not a valid archive name: one that ends in .whl, .tar.gz, .zip, .tgz, .tar.bz2 or .egg was expected
+         foo-1.0.tar, bar, 1.0: 'foo-1.0.tar' is not a valid archive name: one that ends in .whl, .tar.gz, .zip, .tgz, .tar.bz2 or .egg was expected
          foo-1.0.tar.gz, bar, 1.0: filename 'foo-1.0.tar.gz' does not match project name 'bar'
          foo's-1.0.tar.gz, bar, 1.0: filename \"foo's-1.0.tar.gz\" does not match project name 'bar'
          foobar-1.0.tar.gz, foo, 1.0: filename 'foobar-1.0.tar.gz' does not match project name 'foo'
          foo-1.0+local-py3-none-any.whl, foo, 1.0+local: ok
-         foo-1.0_local-py3-none-any.whl, foo, 1.0+local: ok
-         foo-1.0_x.y-py3-none-any.whl, foo, 1.0+-x.y: ok
-         Foo.Bar-1.0.ZIP, foo_bar, 1.0: ok
+         foo-1.0_local-py3-none-any.whl, foo, 1.0+local: filename 'foo-1.0_local-py3-none-any.whl' does not contain version '1.0+local'
+         foo-1.0.1.tar.gz, foo, 1.0: filename 'foo-1.0.1.tar.gz' does not contain version '1.0'
+         foo-11.0.zip, foo, 1.0: filename 'foo-11.0.zip' does not contain version '1.0'
+         foo-1.0b1-py3.13.egg, foo, 1.0: filename 'foo-1.0b1-py3.13.egg' does not contain version '1.0'
+         foo-1.0-src.tar.gz, foo, 1.0: filename 'foo-1.0-src.tar.gz' does not contain version '1.0'
+         foo-2-1.0.tar.gz, foo, 1.0: filename 'foo-2-1.0.tar.gz' does not match project name 'foo'
+         foo-2-1.0.tar.gz, foo_2, 1.0.0: ok
+         foo-2024.09.04.tar.gz, foo, 2024.9.4: ok
+         foo-1.0.linux-x86_64.tar.gz, foo, 1.0: ok
+         foo_1.0-1_all.deb, foo, 1.0: ok
+         foo-1.0-1.noarch.rpm, foo, 1.0: ok
+         foo-1.0_1-py2.7.egg, foo, 1.0-1: ok
+         foo-2004d.tar.gz, foo, 2004d: installers do not know the version '2004d': one by PEP 440 was expected, as `1.0.post1`
+         foo-2004d-py2.7.egg, foo, 2004d: ok
+         Foo.Bar-1.0.zip, foo_bar, 1.0: ok
+         Foo.Bar-1.0.ZIP, foo_bar, 1.0: 'Foo.Bar-1.0.ZIP' is not a valid archive name: one that ends in .whl, .tar.gz, .zip, .tgz, .tar.bz2 or .egg was expected
          foo_bar-1.0-py3-none-any.whl, Foo-Bar, 1.0: ok
          foo-1.0rc1.tar.gz, foo, 1.0-RC1: ok
          foo-1.0.0.tar.gz, foo, 1.0: ok
@@ -133,7 +146,9 @@ fn an_upload_is_checked_in_devpis_order_and_words() {
          foo-1.0.rpm, foo, 1.0: ok
          foo-11.0-py3-none-any.whl, foo, 1.0: filename 'foo-11.0-py3-none-any.whl' does not contain version '1.0'
          foo_bar-1.0-py3-none-any.whl, foo, 1.0: filename 'foo_bar-1.0-py3-none-any.whl' does not match project name 'foo'
-         foo-1.0-any.whl, foo, 1.0: filename 'foo-1.0-any.whl' is not a wheel's: `name-version(-build)-python-abi-platform.whl` was expected, a build beginning with a digit",
+         foo-1.0-any.whl, foo, 1.0: filename 'foo-1.0-any.whl' is not a wheel's: `name-version(-build)-python-abi-platform.whl` was expected, a build beginning with a digit, no `__`, and the ending in lower case
+         foo-1.0-py3-none-any.WHL, foo, 1.0: filename 'foo-1.0-py3-none-any.WHL' is not a wheel's: `name-version(-build)-python-abi-platform.whl` was expected, a build beginning with a digit, no `__`, and the ending in lower case
+         a__b-1.0-py3-none-any.whl, a-b, 1.0: filename 'a__b-1.0-py3-none-any.whl' is not a wheel's: `name-version(-build)-python-abi-platform.whl` was expected, a build beginning with a digit, no `__`, and the ending in lower case",
     );
 }
 

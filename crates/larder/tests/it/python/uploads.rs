@@ -53,15 +53,69 @@ fn forms_that_are_refused() {
     let forged = zip(&[
         ("p/__init__.py", b""),
         ("p-1.0.dist-info/METADATA", b"Metadata-Version: 2.1\nName: other\nVersion: 1.0\n"),
-        ("p-1.0.dist-info/WHEEL", b""),
+        ("p-1.0.dist-info/WHEEL", b"Wheel-Version: 1.0\n"),
         ("p-1.0.dist-info/RECORD", b""),
     ]);
     check(Upload::named("p", "1.0", "p-1.0-py3-none-any.whl", &forged), "other");
+    // Of another release than its name says, whatever its directory is called.
+    let info = b"Metadata-Version: 2.1\nName: p\nVersion: 1.0\n";
+    let source = zip(&[("p-1.0/setup.py", b""), ("p-1.0/PKG-INFO", info)]);
+    check(Upload::of("q-1.0.zip", &source), "PKG-INFO says name \"p\", but the form says \"q\"");
+    check(
+        Upload::of("p-2.0.zip", &source),
+        "PKG-INFO says version \"1.0\", but the form says \"2.0\"",
+    );
+    let longer = "filename 'p-1.0.1.zip' does not contain version '1.0'";
+    check(Upload::named("p", "1.0", "p-1.0.1.zip", &source), longer);
+    check(
+        Upload::of("p-1.0.zip", &zip(&[("p/setup.py", b""), ("q/x", b"")])),
+        "where installers look",
+    );
     check(Upload::of("p-1.0.zip", &zip(&[("../evil", b"")])), "../evil");
     check(Upload::docs("p", "1.0", b"no zip"), "zip");
     check(Upload::docs("p", "1.0", &zip(&[("/etc/passwd", b"")])), "/etc/passwd");
     assert_eq!(index.anybody().get("/alice/dev/+simple/p/").status, 404);
     assert_eq!(index.blobs(), 0);
+}
+
+#[test]
+fn a_file_may_be_named_beyond_ascii_alone() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let (content_type, body) = Upload::of("p-1.0.zip", &sdist("x")).form();
+    let (plain, extended) = (&b"filename=\"p-1.0.zip\""[..], &b"filename*=utf-8''p%2D1.0.zip"[..]);
+    let at = body.windows(plain.len()).position(|part| part == plain).expect("the name");
+    let body = [&body[..at], extended, &body[at + plain.len()..]].concat();
+    let done =
+        index.alice().with("Content-Type", &content_type).bytes("POST", "/alice/dev/", &body);
+    assert_eq!((done.status, done.text().as_str()), (200, ""));
+    assert!(index.page("alice/dev", "p").contains("p-1.0.zip"));
+}
+
+#[test]
+fn a_refusal_is_no_page_unless_html_is_asked_for() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let bad = Upload::named("p", "2.0", "p-1.0.zip", b"");
+    let text = "filename 'p-1.0.zip' does not contain version '2.0'";
+    for (accept, expected) in [
+        ("*/*", "application/problem+json"),
+        ("application/problem+json", "application/problem+json"),
+        ("application/json", "application/json"),
+        ("text/plain", "text/plain; charset=UTF-8"),
+        ("text/html,*/*;q=0.8", "text/html; charset=UTF-8"),
+    ] {
+        let refused = index.alice().with("Accept", accept).upload("alice/dev", &bad);
+        assert_eq!((refused.status, refused.header("content-type")), (400, expected), "{accept}");
+        assert!(refused.text().contains("does not contain version"), "{}", refused.text());
+    }
+    let refused = index.alice().with("Accept", "*/*").upload("alice/dev", &bad).json();
+    assert_eq!((&refused["detail"], &refused["status"]), (&json!(text), &json!(400)));
+    for path in ["/alice/none/", "/alice/dev/none/1.0", "/alice/dev/+simple/none/", "/+search"] {
+        let refused = index.anybody().with("Accept", "*/*").get(path);
+        assert!(refused.status >= 400, "{path}: {}", refused.status);
+        assert!(!refused.header("content-type").contains("html"), "{path}: {}", refused.text());
+    }
 }
 
 #[test]
