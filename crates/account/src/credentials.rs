@@ -111,7 +111,9 @@ impl Credentials {
         if let Ok(token) = token.parse() {
             return Ok(Credentials::Token(token));
         }
-        if user == Credentials::TOKEN_USER {
+        // A token with a typo must not get into logs as the name of somebody who mistyped a password.
+        let is_meant = password.is_empty() && user.starts_with(TokenText::PREFIX);
+        if user == Credentials::TOKEN_USER || is_meant {
             return Credentials::from_token_text(None, password).ok_or(CredentialsError::Token);
         }
         let user: UserName = user.parse()?;
@@ -193,6 +195,7 @@ mod tests {
         }
         check(basic(format!("{text}:")), it());
         check(basic(format!("{text}:{text}")), it());
+        check(basic(format!("{text}0:")), Err(CredentialsError::Token));
         check(format!("Bearer {text}"), it());
         check(format!("bearer  {text}"), it());
         let devpis = BASE64_STANDARD.encode(format!("{text}:"));
