@@ -170,11 +170,6 @@ impl Project {
         self.release(latest.as_str()).map(|release| release.metadata)
     }
 
-    /// Whether this version is registered or has a file.
-    pub fn has_version(&self, version: &str) -> bool {
-        self.release(version).is_some() || self.files.iter().any(|file| &*file.version == version)
-    }
-
     /// Why a file is yanked, alone or with its whole release; `None` if it is not.
     pub fn yanked<'project>(&'project self, file: &'project ReleaseFile) -> Option<&'project str> {
         file.yanked().or_else(|| self.release(&file.version)?.yanked.as_deref())
