@@ -167,8 +167,8 @@ impl<'page> PublicFiles<'page> {
         let shown = Shown {
             info: info(project, version, files, metadata, urls),
             last_serial: self.last_serial.unwrap_or(serial),
-            releases: is_whole.then_some(Releases { files: self, urls }),
-            urls: listed(files, urls),
+            releases: is_whole.then_some(Releases { files: self, project, urls }),
+            urls: listed(files, project, urls),
             vulnerabilities: [],
         };
         let mut bytes =
@@ -191,23 +191,25 @@ struct Shown<'files> {
 /// All versions, each with its files.
 struct Releases<'files> {
     files: &'files PublicFiles<'files>,
+    project: &'files ProjectName,
     urls: PublicUrls<'files>,
 }
 
 impl Serialize for Releases<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let versions = self.files.versions.iter();
-        let versions =
-            versions.map(|(version, files)| (version.as_str(), listed(files, self.urls)));
+        let versions = versions
+            .map(|(version, files)| (version.as_str(), listed(files, self.project, self.urls)));
         serializer.collect_map(versions)
     }
 }
 
 fn listed<'files>(
     files: &'files [(Filename, File<'_>)],
+    project: &ProjectName,
     urls: PublicUrls<'_>,
 ) -> Vec<PublicFile<'files>> {
-    files.iter().map(|(filename, file)| PublicFile::of(filename, file, urls)).collect()
+    files.iter().map(|(filename, file)| PublicFile::of(filename, file, project, urls)).collect()
 }
 
 #[derive(Serialize)]
@@ -234,6 +236,7 @@ impl<'file> PublicFile<'file> {
     fn of(
         filename: &'file Filename,
         file: &'file File<'_>,
+        project: &ProjectName,
         urls: PublicUrls<'_>,
     ) -> PublicFile<'file> {
         let time = file.upload_time.as_deref();
@@ -250,17 +253,23 @@ impl<'file> PublicFile<'file> {
             size: file.size,
             upload_time: time.map(|time| time.split(['.', 'Z', '+']).next().unwrap_or_default()),
             upload_time_iso_8601: time,
-            url: absolute(&file.url, urls.root),
+            url: absolute(&file.url, project, urls),
             yanked: file.yanked.is_yanked(),
             yanked_reason: file.yanked.reason(),
         }
     }
 }
 
-/// The link of a page, from the root of this server.
-fn absolute(link: &str, root: &str) -> String {
+/// The URL of a link on the simple page of the project.
+fn absolute(link: &str, project: &ProjectName, urls: PublicUrls<'_>) -> String {
     let below = link.trim_start_matches("../");
-    if below.len() == link.len() { link.to_owned() } else { format!("{root}/{below}") }
+    let ups = (link.len() - below.len()) / "../".len();
+    if ups == 0 {
+        return link.to_owned();
+    }
+    let page = format!("{}/{}/+simple/{project}", urls.root, urls.stage);
+    let start = page.rsplitn(ups + 1, '/').last().unwrap_or_default();
+    format!("{start}/{below}")
 }
 
 /// What is known of a version.
@@ -335,11 +344,11 @@ mod tests {
     use super::*;
 
     const PAGE: &str = r#"{"meta": {"api-version": "1.3", "_last-serial": 7}, "name": "foo", "versions": [], "files": [
-        {"filename": "foo-1.0.tar.gz", "url": "../../../../u/i/+f/ab/c/foo-1.0.tar.gz", "hashes": {"sha256": "aa", "other": "b"},
+        {"filename": "foo-1.0.tar.gz", "url": "../../+f/ab/c/foo-1.0.tar.gz", "hashes": {"sha256": "aa", "other": "b"},
          "size": 3, "upload-time": "2026-01-31T12:34:56.789000Z"},
         {"filename": "foo-1.0-py3-none-any.whl", "url": "https://files.example/f%2B.whl", "hashes": {}, "requires-python": ">=3.9",
          "yanked": "it's \"old\""},
-        {"filename": "foo-1.1-py2.py3-none-any.whl", "url": "x", "hashes": {"md5": "cc"}, "yanked": true},
+        {"filename": "foo-1.1-py2.py3-none-any.whl", "url": "../../../../u/base/+f/x", "hashes": {"md5": "cc"}, "yanked": true},
         {"filename": "foo-2.0rc1.zip", "url": "x", "hashes": {}},
         {"filename": "README", "url": "x", "hashes": {}}]}"#;
 
@@ -413,5 +422,6 @@ mod tests {
         );
         assert_eq!(found["urls"][0]["digests"], json!({"md5": "cc"}));
         assert_eq!(found["urls"][0]["python_version"], "py2.py3");
+        assert_eq!(found["urls"][0]["url"], "https://index.example/u/base/+f/x");
     }
 }
