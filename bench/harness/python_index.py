@@ -51,13 +51,14 @@ def large_wheel(megabytes):
 
 
 def sdist(project, version):
-    """A source archive of nothing but its PKG-INFO; equal arguments give equal bytes."""
+    """A source archive of nothing but its PKG-INFO and an empty setup.py; equal arguments give equal bytes."""
     text = f"Metadata-Version: 2.1\nName: {project}\nVersion: {version}\nRequires-Python: >=3.8\n".encode()
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
         member = tarfile.TarInfo(f"{project}-{version}/PKG-INFO")
         member.size = len(text)
         archive.addfile(member, io.BytesIO(text))
+        archive.addfile(tarfile.TarInfo(f"{project}-{version}/setup.py"))
     return f"{project}-{version}.tar.gz", buffer.getvalue()
 
 

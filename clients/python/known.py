@@ -40,6 +40,7 @@ def fewer_overwrites(devpi, larder):
 
 
 HTML, JSON, TEXT = "text/html; charset=UTF-8", "application/json", "text/plain; charset=UTF-8"
+PROBLEM = "application/problem+json"
 FAILS = "login-list index-patch-add-to-text index-patch-add-unknown index-patch-numbers index-patch-text upload-no-name upload-no-version push-no-target push-no-name push-external-closed"  # fmt: skip
 OTHER_METHODS = "api-put login-get user-post upload-to-project upload-to-simple simple-post file-put nothing-here"
 PAGES = "simple-* odd-page python-page* ring-list-* ring-page-* ways-page-* base-child-page"
@@ -128,6 +129,8 @@ KNOWN = (
     ("P8", "simple-bare-project-any simple-bare-project-browser simple-bare-project-poetry", "type"),
     ("P8", "simple-project-json simple-list-json simple-image", "type", becomes(("text_html", HTML))),
     ("P8", "simple-v1-html", "type", becomes(("text_html", "application/vnd.pypi.simple.v1+html"))),
+    ("P8", "*", "type", becomes((HTML, PROBLEM))),
+    ("P8", "*", "body.detail body.status body.title body.type", new),
     ("P9", f"{REDIRECTS} {EMPTY}", "type", gone),
     ("P9", f"{REDIRECTS} {EMPTY}", "body*", gone),
     # Refusals.

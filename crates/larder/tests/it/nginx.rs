@@ -263,6 +263,7 @@ fn large_archive() -> Vec<u8> {
     .take(600_000)
     .collect();
     crate::python::zip(&[
+        ("p-1.0/setup.py", b""),
         ("p-1.0/PKG-INFO", b"Metadata-Version: 2.1\nName: p\nVersion: 1.0\n"),
         ("p-1.0/noise", &noise),
     ])

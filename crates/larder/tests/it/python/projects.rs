@@ -192,6 +192,9 @@ fn who_may_not_remove_and_what_stays() {
             assert_eq!(refused.json()["title"], "Forbidden");
         }
         let refused = index.user("bob").send("DELETE", target, Value::Null);
+        assert_eq!(refused.header("content-type"), "application/problem+json");
+        let refused =
+            index.user("bob").with("Accept", "text/html").send("DELETE", target, Value::Null);
         assert_eq!(refused.header("content-type"), "text/html; charset=UTF-8");
     }
     let ask = index.alice().json();
