@@ -463,10 +463,12 @@ fn of_many_at_once_one_wins() {
 fn names_with_signs_and_versions_of_their_own() {
     let index = Index::start();
     index.stage("alice/dev", json!({}));
-    // `+` of a local version is `_` in some names.
     let content = sdist("local");
-    let local = Upload::named("p", "1.0+local", "p-1.0_local.zip", &content);
+    let local = Upload::named("p", "1.0+local", "p-1.0+local.zip", &content);
     assert_eq!(index.alice().upload("alice/dev", &local).status, 200);
+    // Installers do not read `_` as `+`.
+    let escaped = Upload::named("p", "1.0+local", "p-1.0_local.zip", &content);
+    assert_eq!(index.alice().upload("alice/dev", &escaped).status, 400);
     let data = result(&index.anybody().json().get("/alice/dev/p/1.0%2Blocal"), "versiondata");
     assert_eq!(data["version"], "1.0+local");
     let plus = Upload::named("p", "1.0+x", "p-1.0+x.zip", &content);
