@@ -202,7 +202,7 @@ metrics! {
         mirror_shared: IntCounter = "larder_mirror_shared_total";
         /// Disk that the cache of the mirrors takes, in bytes.
         mirror_disk_bytes: IntGauge = "larder_mirror_disk_bytes";
-        /// Mirrors whose last request to their upstream failed.
+        /// Mirrors whose upstream fails, at its list or not at one page alone.
         mirrors_failing: IntGauge = "larder_mirrors_failing";
         /// Files that policies left out of pages when they were made.
         policy_hidden: IntCounter = "larder_policy_hidden_files_total";

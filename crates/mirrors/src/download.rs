@@ -6,45 +6,41 @@
 
 mod body;
 mod order;
+mod written;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::BytesMut;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+use http::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
-use pypi::upstream::{Place, UpstreamFile, link_of, projects_of};
+use pypi::ProjectName;
+use pypi::upstream::{Place, Standing, UpstreamFile, link_of, projects_of};
 use tokio::sync::watch;
 
 use super::disk::{EntryFile, Head, Key};
-use super::known::Subject;
+use super::flights::{Flight, lost};
+use super::known::{PATIENCE, Subject};
 use super::shared::{CONTENT_BYTES_MAX, Kind};
 use super::sink::Sink;
 use super::upstream::{Pace, UpstreamError, chunk};
-use super::{Mirror, Mirrors, blocking, lock, milliseconds, turn};
+use super::{Mirror, Mirrors, blocking, milliseconds, turn};
 
 use self::body::Arriving;
 pub use self::body::{Body, FileAnswer, MirroredFile};
+use self::order::Match;
 pub(super) use self::order::Order;
+use self::written::Written;
 
-/// Downloads of one mirror, including those that wait for their turn; further ones are refused.
-const WAITING_MAX: usize = 1024;
+/// A file of at most this many bytes is checked before it is answered, if it comes in time: its first piece is all of it.
+const TIME_TO_CHECK: Duration = PATIENCE;
 
-/// All downloads of a mirror that are under way, by [`Order::expected`].
-#[derive(Default)]
-pub(super) struct Downloads {
-    under_way: Mutex<HashMap<Key, Arc<Download>>>,
-}
-
-/// One download.
-struct Download {
-    progress: watch::Sender<Progress>,
-}
-
+/// How far a download is.
 #[derive(Clone, Debug)]
-struct Progress {
+pub(super) struct Progress {
     /// The file with the bytes, as soon as there are any.
     file: Option<Arc<EntryFile>>,
     written: u64,
@@ -63,6 +59,20 @@ enum State {
     Failed(UpstreamError),
 }
 
+impl Progress {
+    fn is_over(&self) -> bool {
+        matches!(self.state, State::Whole(_) | State::Failed(_))
+    }
+
+    /// Whether there is an answer, which says more than that bytes will come.
+    fn is_seen(&self) -> bool {
+        self.is_over() || (matches!(self.state, State::Arriving) && self.written > 0)
+    }
+}
+
+/// A file on disk, which upstream may have replaced.
+type Held = Option<(Head, MirroredFile)>;
+
 impl Mirrors {
     /// The file at this place. With `is_head`, a file whose size is known is not downloaded.
     ///
@@ -74,31 +84,73 @@ impl Mirrors {
         place: Place<'_>,
         is_head: bool,
     ) -> Result<FileAnswer, UpstreamError> {
-        // A file that is here needs no upstream, unless a newer page names another digest.
-        if let Some(path) = link_of(&place)
-            && let Some(file) = self.held(mirror, mirror.key(&format!("file/{path}"))).await
-            && self.is_current(mirror, &place, &file).await
-        {
-            return Ok(FileAnswer::File(file));
+        // A file that is here needs no upstream, unless a newer page names another digest, or none.
+        let mut held = None;
+        if let Some(path) = link_of(&place) {
+            held = self.held(mirror, mirror.key(&format!("file/{path}"))).await;
         }
-        let Some(order) = self.order(mirror, &place).await? else { return Ok(FileAnswer::Absent) };
-        self.ordered(mirror, order, is_head).await
+        if let Some((head, file)) = held {
+            match self.compared(mirror, &place, &head).await {
+                Match::Right => return Ok(FileAnswer::File(file)),
+                Match::Unconfirmed => held = Some((head, file)),
+                Match::Wrong => held = None,
+            }
+        }
+        match (self.order(mirror, &place).await, held) {
+            (Ok(Some(order)), _) => self.ordered(mirror, order, is_head).await,
+            (_, Some((_, file))) => Ok(FileAnswer::File(file)),
+            (Ok(None), None) => Ok(FileAnswer::Absent),
+            (Err(trouble), None) => Err(trouble),
+        }
     }
 
-    /// This file of an upstream's page, or its metadata; not another file that may be at its URL by now.
+    /// This file of an upstream's page of a project, or its metadata; not another file that may be at its URL by now.
     ///
     /// # Errors
     /// [`UpstreamError`] if it is not here and upstream does not give it.
     pub async fn listed_file(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
+        project: &ProjectName,
         file: &UpstreamFile,
         is_metadata: bool,
         is_head: bool,
     ) -> Result<FileAnswer, UpstreamError> {
-        let order = Order::of(mirror, file, is_metadata);
+        let order = self.listed(mirror, project, file, is_metadata).await;
         let Some(order) = order else { return Ok(FileAnswer::Absent) };
         self.ordered(mirror, order, is_head).await
+    }
+
+    /// This file of an upstream's page of a project, even if the mirror redirects clients to upstream's files.
+    ///
+    /// # Errors
+    /// [`UpstreamError`] if it is not here and upstream does not give it.
+    pub async fn fetched_file(
+        self: &Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+        project: &ProjectName,
+        file: &UpstreamFile,
+    ) -> Result<FileAnswer, UpstreamError> {
+        let order = self.listed(mirror, project, file, false).await;
+        let Some(mut order) = order else { return Ok(FileAnswer::Absent) };
+        order.may_redirect = false;
+        self.ordered(mirror, order, false).await
+    }
+
+    /// The order for a file of a page.
+    async fn listed(
+        self: &Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+        project: &ProjectName,
+        file: &UpstreamFile,
+        is_metadata: bool,
+    ) -> Option<Order> {
+        let order = Order::of(mirror, file, is_metadata)?;
+        let known = self.remembered(mirror, &Subject::Project(project.clone())).await;
+        Some(match known {
+            Some(known) => order.on_page_of(known.confirmed_at()),
+            None => order,
+        })
     }
 
     async fn ordered(
@@ -107,15 +159,21 @@ impl Mirrors {
         order: Order,
         is_head: bool,
     ) -> Result<FileAnswer, UpstreamError> {
-        if let Some(file) = self.held(mirror, order.key).await
-            && order.sha256().is_none_or(|sha256| file.sha256.as_deref() == Some(sha256))
-        {
-            return Ok(FileAnswer::File(file));
+        let mut held = self.held(mirror, order.key).await;
+        if let Some((head, file)) = held {
+            match order.compared(&head) {
+                Match::Right => return Ok(FileAnswer::File(file)),
+                Match::Unconfirmed => held = Some((head, file)),
+                Match::Wrong => held = None,
+            }
         }
-        if mirror.redirects_files {
+        if mirror.redirects_files && order.may_redirect {
             return Ok(FileAnswer::Elsewhere(order.url.into()));
         }
         let may_be_asked = self.may_be_asked(mirror);
+        if let Some((_, file)) = held.take_if(|_| may_be_asked.is_err()) {
+            return Ok(FileAnswer::File(file));
+        }
         // Another process may have it.
         if !self.may_be_shared(mirror, &order.key) {
             may_be_asked.clone()?;
@@ -147,14 +205,33 @@ impl Mirrors {
                 body,
             }));
         }
-        let mut progress = self.download(mirror, order)?;
-        let begun = progress.wait_for(|it| !matches!(it.state, State::Asking)).await;
-        let begun = begun.map_err(|_| lost())?.clone();
-        let size_bytes = match begun.state {
-            State::Failed(trouble) if trouble.is_absent => return Ok(FileAnswer::Absent),
-            State::Failed(trouble) => return Err(trouble),
-            State::Whole(_) => Some(begun.written),
-            State::Asking | State::Arriving => begun.total,
+        let known = held.as_ref().map(|(head, _)| head.clone());
+        let downloading = async {
+            let mut progress = self.download(mirror, order, known)?;
+            let seen = progress.wait_for(Progress::is_seen);
+            let seen = tokio::time::timeout(TIME_TO_CHECK, seen).await.map(|it| it.map(|_| ()));
+            match (seen, held.is_some()) {
+                (Ok(seen), _) => seen.map_err(|_| lost())?,
+                (Err(_), true) => return Err(UpstreamError::new("it has not answered in time")),
+                (Err(_), false) => {}
+            }
+            let is_begun = |it: &Progress| !matches!(it.state, State::Asking);
+            let begun = progress.wait_for(is_begun).await.map_err(|_| lost())?.clone();
+            match &begun.state {
+                State::Failed(trouble) => Err(trouble.clone()),
+                _ => Ok((begun, progress)),
+            }
+        };
+        let (begun, progress) = match (downloading.await, held) {
+            (Ok(begun), _) => begun,
+            // Upstream does not say that it is another one now.
+            (Err(_), Some((_, file))) => return Ok(FileAnswer::File(file)),
+            (Err(trouble), None) if trouble.is_absent => return Ok(FileAnswer::Absent),
+            (Err(trouble), None) => return Err(trouble),
+        };
+        let (sha256, size_bytes) = match &begun.state {
+            State::Whole(head) => (sha256.or(Some(head.sha256.clone())), Some(begun.written)),
+            _ => (sha256, begun.total),
         };
         let body = Body::Arriving(Arriving { progress });
         Ok(FileAnswer::File(MirroredFile { sha256, size_bytes, is_immutable, modified_at, body }))
@@ -162,11 +239,7 @@ impl Mirrors {
 
     /// The file with this key on disk. Before one is served for the first time in this process, it is compared with its
     /// digest: a disk may have changed it.
-    pub(super) async fn held(
-        self: &Arc<Mirrors>,
-        mirror: &Mirror,
-        key: Key,
-    ) -> Option<MirroredFile> {
+    pub(super) async fn held(self: &Arc<Mirrors>, mirror: &Mirror, key: Key) -> Held {
         let disk = self.disk.clone();
         let opening = tokio::task::spawn_blocking(move || disk.open_entry(&key));
         let (head, file) = opening.await.ok().flatten()?;
@@ -188,33 +261,39 @@ impl Mirrors {
         }
         let modified_at =
             std::time::Duration::from_millis(u64::try_from(head.confirmed_at).unwrap_or(0));
-        Some(MirroredFile {
-            sha256: Some(head.sha256),
+        let file = MirroredFile {
+            sha256: Some(head.sha256.clone()),
             size_bytes: Some(head.size_bytes),
             is_immutable: head.is_verified,
             modified_at: SystemTime::UNIX_EPOCH + modified_at,
             body: Body::Held(file),
-        })
+        };
+        Some((head, file))
     }
 
-    /// Whether no page that is known here names another digest for the file at this place.
-    async fn is_current(
+    /// Whether the file with this head is the one at this place, by the pages that are known here, however old.
+    async fn compared(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         place: &Place<'_>,
-        held: &MirroredFile,
-    ) -> bool {
+        held: &Head,
+    ) -> Match {
         for project in projects_of(place.filename()) {
             let Some(known) = self.remembered(mirror, &Subject::Project(project)).await else {
                 continue;
             };
             let found = known.page().and_then(|page| page.file_at(place));
             let order = found.and_then(|(file, is_metadata)| Order::of(mirror, file, is_metadata));
-            if let Some(order) = order {
-                return order.sha256().is_none_or(|sha256| held.sha256.as_deref() == Some(sha256));
-            }
+            let Some(order) = order else { continue };
+            // Without a digest, it needs a page that counts.
+            let is_expired = self.standing(mirror, &known) == Standing::Expired;
+            return match order.on_page_of(known.confirmed_at()) {
+                order if order.has_no_digest() && is_expired => Match::Unconfirmed,
+                order => order.compared(held),
+            };
         }
-        true
+        let is_certain = held.is_verified || held.stamp.is_some();
+        if is_certain { Match::Right } else { Match::Unconfirmed }
     }
 
     /// The download for this place: a file on the page of a project that the place may belong to.
@@ -230,8 +309,8 @@ impl Mirrors {
                     let file = found.known.page().and_then(|page| page.file_at(place));
                     let order =
                         file.and_then(|(file, is_metadata)| Order::of(mirror, file, is_metadata));
-                    if order.is_some() {
-                        return Ok(order);
+                    if let Some(order) = order {
+                        return Ok(Some(order.on_page_of(found.known.confirmed_at())));
                     }
                 }
                 Err(error) => trouble = Some(error),
@@ -240,91 +319,114 @@ impl Mirrors {
         trouble.map_or(Ok(None), Err)
     }
 
-    /// Joins the download of this file, or begins it.
+    /// Joins the download of this file, or begins it. With the head of the file that is `held`, upstream is asked whether that
+    /// is still the file.
     fn download(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         order: Order,
-    ) -> Result<watch::Receiver<Progress>, UpstreamError> {
-        let expected = order.expected();
-        let mut under_way = lock(&mirror.downloads.under_way);
-        if let Some(download) = under_way.get(&expected) {
-            return Ok(download.progress.subscribe());
-        }
-        if under_way.len() >= WAITING_MAX {
-            return Err(UpstreamError::busy("too many files wait for their upstreams"));
-        }
-        let progress = Progress { file: None, written: 0, total: None, state: State::Asking };
-        let download = Arc::new(Download { progress: watch::Sender::new(progress) });
-        let receiver = download.progress.subscribe();
-        under_way.insert(expected, download.clone());
-        drop(under_way);
+        held: Option<Head>,
+    ) -> Result<Flight<Progress>, UpstreamError> {
+        let first = Progress { file: None, written: 0, total: None, state: State::Asking };
+        let (mirrors, of) = (self.clone(), mirror.clone());
         // It goes on when its clients leave, so that the next one finds the file.
-        let (mirrors, mirror) = (self.clone(), mirror.clone());
-        tokio::spawn(async move {
-            let ended = Ended { mirror: mirror.clone(), key: expected, download };
-            let outcome = mirrors.run(&mirror, &order, &ended.download.progress).await;
-            // Removed before its readers learn how it ended, so that the next request after a failure begins a new download.
-            ended.take_out();
-            if let State::Whole(head) = &ended.download.progress.borrow().state {
-                mirrors.note_size(&mirror, &order, head.size_bytes);
-            }
-            if let Err(trouble) = outcome {
-                if !trouble.is_absent && !trouble.is_offline {
+        mirror.downloads.join(
+            order.expected(),
+            || None,
+            first,
+            move |progress| async move {
+                let outcome = mirrors.run(&of, &order, held, &progress).await;
+                if let Ok(head) = &outcome {
+                    mirrors.note_size(&of, &order, head.size_bytes);
+                }
+                if let Err(trouble) = &outcome
+                    && !trouble.is_absent
+                    && !trouble.is_offline
+                {
                     tracing::warn!(file = order.name, %trouble, "a file is not mirrored");
                 }
-                ended.download.progress.send_modify(|it| it.state = State::Failed(trouble));
-            }
-        });
-        Ok(receiver)
+                move |it: &mut Progress| {
+                    it.state = match outcome {
+                        Ok(head) => State::Whole(head.into()),
+                        Err(trouble) => State::Failed(trouble),
+                    };
+                }
+            },
+        )
     }
 
-    /// Takes the file from the cache that processes share; true if the cache had the file that upstream's page names.
+    /// Takes the file from the cache that processes share, if the cache has the file that upstream's page names.
     async fn take_shared(
         &self,
         mirror: &Mirror,
         order: &Order,
         progress: &watch::Sender<Progress>,
-    ) -> bool {
+    ) -> Option<Head> {
         let bytes_max = self.disk.entry_bytes_max().min(CONTENT_BYTES_MAX);
         if order.size_bytes.is_some_and(|size_bytes| size_bytes > bytes_max) {
-            return false;
+            return None;
         }
         let (extra, expected) = order.digest_beside_sha256();
-        let is_wanted = |head: &Head| order.is_of(head) && head.size_bytes <= bytes_max;
+        let is_offline = self.may_be_asked(mirror).is_err();
+        let is_wanted = |head: &Head| {
+            let is_of = match order.compared(head) {
+                Match::Right => true,
+                Match::Unconfirmed => is_offline,
+                Match::Wrong => false,
+            };
+            is_of && head.size_bytes <= bytes_max
+        };
         let brought = self.bring(mirror, &order.key, Kind::File, extra, is_wanted).await;
-        let Some(mut brought) = brought else { return false };
+        let mut brought = brought?;
         let is_right = match (brought.extra.take(), expected) {
             (Some(digest), Some(expected)) => hex::encode(digest.finalize()) == expected,
             _ => true,
         };
         let Some(reader) = brought.writing.reader().ok().filter(|_| is_right) else {
             self.reject_brought(&order.key);
-            return false;
+            return None;
         };
         brought.head.is_verified = order.sha256().is_some();
         let head = brought.head.clone();
         if let Err(error) = self.keep_brought(mirror, order.key, brought).await {
             self.reject_brought(&order.key);
             tracing::warn!(file = order.name, %error, "a file of the shared cache cannot be kept");
-            return false;
+            return None;
         }
-        progress.send_modify(|it| {
-            (it.file, it.total) = (Some(Arc::new(reader)), Some(head.size_bytes));
-            (it.written, it.state) = (head.size_bytes, State::Whole(head.into()));
+        whole_at_once(progress, reader, head.size_bytes);
+        Some(head)
+    }
+
+    /// Notes that upstream has confirmed the file with this head, which is on the disk.
+    async fn confirm_held(
+        &self,
+        order: &Order,
+        held: Head,
+        progress: &watch::Sender<Progress>,
+    ) -> Result<Head, UpstreamError> {
+        let (disk, key, stamp) = (self.disk.clone(), order.key, order.stamp_beside_sha256());
+        let confirming = blocking(move || {
+            let head = Head { stamp, checked_at: milliseconds(SystemTime::now()), ..held };
+            disk.confirm(&key, &head);
+            Ok(disk.open_entry(&key).filter(|(found, _)| found.sha256 == head.sha256))
         });
-        true
+        let (head, file) = confirming.await?.ok_or_else(|| {
+            UpstreamError::new("the file that upstream has confirmed is no longer in the cache")
+        })?;
+        whole_at_once(progress, file, head.size_bytes);
+        Ok(head)
     }
 
     async fn run(
         self: &Arc<Mirrors>,
         mirror: &Mirror,
         order: &Order,
+        held: Option<Head>,
         progress: &watch::Sender<Progress>,
-    ) -> Result<(), UpstreamError> {
+    ) -> Result<Head, UpstreamError> {
         // Taking a shared file waits for no upstream, so it needs no turn.
-        if self.take_shared(mirror, order, progress).await {
-            return Ok(());
+        if let Some(head) = self.take_shared(mirror, order, progress).await {
+            return Ok(head);
         }
         let _turn = turn(&mirror.downloading, &self.downloading).await?;
         self.may_be_asked(mirror)?;
@@ -348,26 +450,48 @@ impl Mirrors {
         let (mut writing, reader) = begun.await?;
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let conditions = held.as_ref().map(|held| {
+            [
+                (IF_NONE_MATCH, held.etag.as_deref()),
+                (IF_MODIFIED_SINCE, held.last_modified.as_deref()),
+            ]
+        });
+        for (name, value) in conditions.into_iter().flatten() {
+            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+                headers.insert(name, value);
+            }
+        }
         self.counters.requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (mut response, _) =
             self.upstream.get(&mirror.origin, order.url.clone(), headers).await?;
-        let encoding = response.headers().get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
-        if response.status() != StatusCode::OK
-            || !matches!(encoding, None | Some(b"" | b"identity"))
+        if response.status() == StatusCode::NOT_MODIFIED
+            && let Some(held) = held
         {
+            return self.confirm_held(order, held, progress).await;
+        }
+        let encoding = response.headers().get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
+        // Upstream may call a file encoded that is stored like that, or encode what it should not.
+        let is_encoded = matches!(encoding, Some(b"gzip" | b"x-gzip"));
+        let is_known = is_encoded || matches!(encoding, None | Some(b"" | b"identity"));
+        if response.status() != StatusCode::OK || !is_known {
             return Err(UpstreamError::new(
                 "upstream sends the file in a form that was not asked for",
             ));
         }
+        let [etag, last_modified] = [ETAG, LAST_MODIFIED].map(|name| {
+            let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+            value.filter(|value| value.len() <= 500 && order.sha256().is_none()).map(str::to_owned)
+        });
         let declared = response.content_length();
         if let (Some(declared), Some(expected)) = (declared, order.size_bytes)
             && declared != expected
+            && !is_encoded
         {
             return Err(UpstreamError::new(format!(
                 "upstream sends {declared} bytes; its page says {expected}"
             )));
         }
-        let total = order.size_bytes.or(declared);
+        let total = if is_encoded { declared } else { order.size_bytes.or(declared) };
         if is_too_large(total) {
             return Err(too_large());
         }
@@ -376,9 +500,13 @@ impl Mirrors {
         }
         let (extra, expected) = order.digest_beside_sha256();
         let mut sink = Sink { writing, sha256: record::Hasher::new(), extra };
-        progress.send_modify(|it| {
-            (it.file, it.total, it.state) = (Some(Arc::new(reader)), total, State::Arriving);
-        });
+        let mut reader = Some(reader);
+        if !is_encoded {
+            progress.send_modify(|it| {
+                (it.file, it.total) = (reader.take().map(Arc::new), total);
+                it.state = State::Arriving;
+            });
+        }
         let (mut written, mut piece) = (0, BytesMut::new());
         let mut pace = Pace::new(Instant::now());
         loop {
@@ -402,7 +530,10 @@ impl Mirrors {
                 let bytes = piece.split_to(bytes).freeze();
                 written += bytes.len() as u64;
                 sink = blocking(move || sink.append(&bytes)).await?;
-                progress.send_modify(|it| it.written = written);
+                // The end is told of when it is known to be right, so that a small file is right or refused.
+                if !is_encoded && !is_end {
+                    progress.send_modify(|it| it.written = written);
+                }
             }
             if is_end {
                 break;
@@ -411,34 +542,28 @@ impl Mirrors {
         if let Some(total) = total.filter(|total| *total != written) {
             return Err(UpstreamError::new(format!("upstream sends {written} of {total} bytes")));
         }
-        let Sink { writing, sha256, extra } = sink;
-        let sha256 = sha256.finish().to_string();
-        if let Some(expected) = order.sha256().filter(|expected| *expected != sha256) {
-            return Err(UpstreamError::new(format!(
-                "the file has the SHA-256 {sha256}; upstream's page says {expected}"
-            )));
-        }
-        if let (Some(digest), Some(expected)) = (extra, expected) {
-            let found = hex::encode(digest.finalize());
-            if found != expected {
-                return Err(UpstreamError::new(format!(
-                    "the file has the digest {found}; upstream's page says {expected}"
-                )));
+        let mut arrived = Written::of(sink, written);
+        let mut checked = arrived.check(order, expected);
+        if is_encoded {
+            let is_wrong = checked.is_err();
+            if is_wrong || order.is_uncompared() {
+                let (disk, extra) = (self.disk.clone(), order.digest_beside_sha256().0);
+                let name = order.name.clone();
+                let choosing =
+                    move || arrived.or_decoded(&name, is_wrong, (&disk, bytes_max), extra);
+                arrived = blocking(choosing).await?;
+                checked = arrived.check(order, expected);
             }
+            let opened = arrived.writing.reader();
+            reader = Some(blocking(move || opened).await?);
         }
+        checked?;
+        let Written { writing, size_bytes, sha256, .. } = arrived;
         let modified_at =
             order.upload_time.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
-        let head = Head {
-            name: order.shown_name(),
-            size_bytes: written,
-            sha256,
-            confirmed_at: milliseconds(modified_at.map_or_else(SystemTime::now, SystemTime::from)),
-            etag: None,
-            last_modified: None,
-            serial: None,
-            form: 0,
-            is_verified: order.sha256().is_some(),
-        };
+        let modified_at = modified_at.map_or_else(SystemTime::now, SystemTime::from);
+        let head = order.head(size_bytes, sha256, milliseconds(modified_at));
+        let head = Head { etag, last_modified, ..head };
         let (mirrors, key, kept) = (self.clone(), order.key, head.clone());
         // Clients that wait get the file even if the cache cannot keep it.
         match blocking(move || mirrors.disk.keep(writing, key, &kept)).await {
@@ -447,41 +572,18 @@ impl Mirrors {
                 tracing::warn!(file = order.name, %trouble, "a file that was mirrored cannot be kept");
             }
         }
-        progress.send_modify(|it| it.state = State::Whole(head.into()));
-        Ok(())
-    }
-}
-
-/// Takes a download out when it has ended, also by a panic, which its readers see as a failure.
-struct Ended {
-    mirror: Arc<Mirror>,
-    key: Key,
-    download: Arc<Download>,
-}
-
-impl Ended {
-    /// No request joins this download any more. Another one with the same key stays.
-    fn take_out(&self) {
-        let mut under_way = lock(&self.mirror.downloads.under_way);
-        if under_way.get(&self.key).is_some_and(|it| Arc::ptr_eq(it, &self.download)) {
-            under_way.remove(&self.key);
+        match reader {
+            Some(reader) => whole_at_once(progress, reader, head.size_bytes),
+            None => progress.send_modify(|it| it.written = head.size_bytes),
         }
+        Ok(head)
     }
 }
 
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.take_out();
-        self.download.progress.send_if_modified(|it| {
-            let is_open = matches!(it.state, State::Asking | State::Arriving);
-            if is_open {
-                it.state = State::Failed(lost());
-            }
-            is_open
-        });
-    }
-}
-
-fn lost() -> UpstreamError {
-    UpstreamError::new("the download has ended without an outcome; it has been logged")
+/// Notes the bytes of a file that is shown only as a whole.
+fn whole_at_once(progress: &watch::Sender<Progress>, reader: EntryFile, size_bytes: u64) {
+    progress.send_modify(|it| {
+        (it.file, it.total) = (Some(Arc::new(reader)), Some(size_bytes));
+        it.written = size_bytes;
+    });
 }

@@ -7,6 +7,7 @@
 mod answer;
 mod stored;
 
+use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -20,6 +21,7 @@ use tokio::sync::MutexGuard;
 
 use self::answer::Fetched;
 use super::disk::Head;
+use super::flights::{FetchResult, Flight, landed};
 use super::shared::{Brought, Kind, page_of};
 use super::upstream::{SMALL_PAGE_BYTES_MAX, UpstreamError};
 use super::{LARGE_PAGE_COUNTS, MANY_FILES, Mirror, Mirrors, turn};
@@ -29,16 +31,16 @@ const PAGE_BYTES_MAX: usize = 64 << 20;
 const LIST_BYTES_MAX: usize = 160 << 20;
 
 /// The form in which pages are kept now. A page in an older form lacks something that its upstream may say: form 1 added the
-/// other places of a project (PEP 708).
-pub(super) const PAGE_FORM: u32 = 1;
+/// other places of a project (PEP 708), form 2 reads encoded digests and other charsets.
+pub(super) const PAGE_FORM: u32 = 2;
 
 /// How long a request waits for an upstream to confirm what is known, before it is served as stale.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for one page or list to arrive.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A page, or the list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Subject {
     /// The list of projects.
     List,
@@ -119,6 +121,15 @@ impl Kept {
     }
 }
 
+impl fmt::Display for Subject {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::List => formatter.write_str("the list of projects"),
+            Subject::Project(name) => write!(formatter, "the page of {name}"),
+        }
+    }
+}
+
 impl Subject {
     /// Its name within its mirror.
     pub(super) fn name(&self) -> String {
@@ -146,6 +157,18 @@ impl Subject {
 }
 
 impl Known {
+    /// No page, of an upstream that names no projects.
+    fn absent() -> Known {
+        Known {
+            content: Content::Page(None),
+            version: 0,
+            confirmed_at: SystemTime::now(),
+            etag: None,
+            last_modified: None,
+            serial: None,
+        }
+    }
+
     /// The project's page, if upstream has it.
     pub fn page(&self) -> Option<&Arc<UpstreamPage>> {
         match &self.content {
@@ -207,15 +230,26 @@ impl Mirrors {
     ) -> Result<Found, UpstreamError> {
         if !mirror.has_no_list {
             // A name that is not on the list is never sent.
-            match self.known(mirror, Subject::List, false).await {
-                Ok(list)
-                    if !list.known.names().is_some_and(|names| names.contains(name.as_str())) =>
-                {
+            let is_listed = |list: &Found| {
+                list.known.names().is_some_and(|names| names.contains(name.as_str()))
+            };
+            let mut list = self.known(mirror, Subject::List, false).await;
+            if is_forced && list.as_ref().is_ok_and(|list| !is_listed(list)) {
+                // The project may be new.
+                list = self.known(mirror, Subject::List, true).await;
+            }
+            match list {
+                Ok(list) if !is_listed(&list) => {
                     let known =
                         Arc::new(Known { content: Content::Page(None), ..(*list.known).clone() });
                     return Ok(Found { known, ..list });
                 }
                 Ok(_) => {}
+                // Nothing says that it has any project.
+                Err(trouble) if trouble.has_no_list => {
+                    let known = Arc::new(Known::absent());
+                    return Ok(Found { known, stale: None, trouble: Some(trouble) });
+                }
                 // Nothing is sent: a page may be here without the list.
                 Err(trouble) if trouble.is_offline => {}
                 Err(trouble) => return Err(trouble),
@@ -343,7 +377,7 @@ impl Mirrors {
                 // Another process may have it. Upstream is not asked.
                 None if self.may_be_shared(mirror, &mirror.key(&subject.name())) => {
                     let flight = self.ask(mirror, subject, None, false)?;
-                    flight.landed().await.ok()
+                    landed(flight).await.ok()
                 }
                 old => old,
             };
@@ -407,10 +441,10 @@ impl Mirrors {
         subject: &Subject,
         old: Option<Arc<Known>>,
         is_forced: bool,
-    ) -> super::flights::FetchResult<Arc<Known>> {
+    ) -> FetchResult<Arc<Known>> {
         let has_old = old.is_some();
         let flight = self.ask(mirror, subject.clone(), old, is_forced)?;
-        let mut landed = pin!(flight.landed());
+        let mut landed = pin!(landed(flight));
         loop {
             if let Ok(outcome) = tokio::time::timeout(PATIENCE, landed.as_mut()).await {
                 return outcome;
@@ -424,7 +458,7 @@ impl Mirrors {
         }
     }
 
-    fn standing(&self, mirror: &Mirror, known: &Known) -> Standing {
+    pub(super) fn standing(&self, mirror: &Mirror, known: &Known) -> Standing {
         standing(SystemTime::now().duration_since(known.confirmed_at).ok(), mirror.expiry)
     }
 
@@ -435,19 +469,19 @@ impl Mirrors {
         subject: Subject,
         old: Option<Arc<Known>>,
         is_forced: bool,
-    ) -> super::flights::FetchResult<super::flights::Flight<Arc<Known>>> {
-        let key: Arc<str> = mirror.key(&subject.name()).to_string().into();
+    ) -> FetchResult<Flight<Option<FetchResult<Arc<Known>>>>> {
         let landed = || {
             let known = self.in_memory(mirror, &subject)?;
             let is_same = old.as_ref().is_some_and(|old| Arc::ptr_eq(old, &known));
             let is_fresh = self.standing(mirror, &known) == Standing::Fresh;
             // A forced request takes an answer that has arrived since it looked.
-            (!is_same && (is_fresh || is_forced)).then_some(known)
+            (!is_same && (is_fresh || is_forced)).then_some(Some(Ok(known)))
         };
         let (mirrors, of, asked, asked_with) =
             (self.clone(), mirror.clone(), subject.clone(), old.clone());
-        mirror.flights.join(&key, landed, move || async move {
-            mirrors.fetch(&of, &asked, asked_with, is_forced).await
+        mirror.flights.join(mirror.key(&subject.name()), landed, None, move |_| async move {
+            let outcome = mirrors.fetch(&of, &asked, asked_with, is_forced).await;
+            move |landed: &mut Option<FetchResult<Arc<Known>>>| *landed = Some(outcome)
         })
     }
 
@@ -474,18 +508,12 @@ impl Mirrors {
         drop(old);
         let _turn = turn(&mirror.asking, &self.asking).await?;
         self.may_be_asked(mirror)?;
-        if !mirror.may_ask(self.started_at.elapsed()) {
-            return Err(UpstreamError::new(format!(
-                "the upstream of {} is left alone for some seconds, since it failed several times: {}",
-                mirror.stage,
-                mirror.trouble().unwrap_or_default()
-            )));
-        }
+        mirror.may_ask(subject, self.started_at.elapsed(), is_forced)?;
         self.counters.requests.fetch_add(1, Relaxed);
         let asking = self.request(mirror, subject, asked_with.as_ref());
         let outcome = tokio::time::timeout(FETCH_TIMEOUT, asking).await;
         let outcome = outcome.unwrap_or_else(|_| {
-            Err(UpstreamError::new(format!(
+            Err(UpstreamError::unclear(format!(
                 "no whole answer within {} seconds",
                 FETCH_TIMEOUT.as_secs()
             )))
@@ -515,21 +543,21 @@ impl Mirrors {
             (Err(trouble), Subject::Project(_)) if trouble.is_absent => {
                 Ok((Fetched::absent(), None))
             }
-            (Err(trouble), Subject::List) if trouble.is_absent => Err(UpstreamError::new(format!(
-                "{trouble}: it has no list of projects; `mirror_no_project_list=true` asks it for each project instead"
-            ))),
+            (Err(trouble), Subject::List) if trouble.is_absent => {
+                Err(UpstreamError::no_list(&trouble))
+            }
             (outcome, _) => outcome,
         };
         match outcome {
             Ok((fetched, working)) => {
-                mirror.succeeded();
+                mirror.succeeded(subject);
                 Ok(self.take(mirror, subject, fetched, working, old, theirs).await)
             }
             // Upstream is not to blame for that.
             Err(trouble) if trouble.is_busy => Err(trouble),
             Err(trouble) => {
                 self.counters.failures.fetch_add(1, Relaxed);
-                mirror.failed(self.started_at.elapsed(), &trouble);
+                mirror.failed(subject, self.started_at.elapsed(), &trouble);
                 Err(trouble)
             }
         }

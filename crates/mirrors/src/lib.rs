@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use pypi::upstream::Breaker;
+use pypi::upstream::{Blame, Breaker, Outage};
 use pypi::{MirrorSettings, Page, PageForm, Snapshot, Stage};
 use record::{Digest, Serial};
 use resources::turns::Turns;
@@ -40,8 +40,8 @@ use store::blobs::ObjectCache;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use self::disk::{Disk, Limits};
-use self::download::Downloads;
-use self::flights::Flights;
+use self::download::Progress;
+use self::flights::{FetchResult, Flights};
 use self::known::Subject;
 use self::plans::Plans;
 use self::shared::Shared;
@@ -63,6 +63,10 @@ const ASKING_TOGETHER_MAX: usize = 256;
 const DOWNLOADS_MAX: usize = 32;
 const DOWNLOADS_TOGETHER_MAX: usize = 256;
 
+/// Pages, and downloads, of one mirror that are under way or wait for their turn; further ones are refused.
+const PAGES_WAITING_MAX: usize = 4096;
+const FILES_WAITING_MAX: usize = 1024;
+
 /// How long anything waits for its turn at an upstream.
 const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -81,6 +85,9 @@ const MANY_FILES: usize = 5_000;
 
 /// The smallest part of a cache in memory, if the cache is that large.
 const CACHE_PART_BYTES_MIN: u64 = 64 << 20;
+
+/// Pages of one mirror whose failures are remembered.
+const FAILING_MAX: usize = 4096;
 
 /// Files that are hashed at once before they are served for the first time.
 const CHECKS_MAX: usize = 8;
@@ -153,7 +160,7 @@ pub struct Counts {
     pub shared: u64,
     /// Bytes of the cache on disk.
     pub disk_bytes: u64,
-    /// Mirrors whose last request to their upstream failed.
+    /// Mirrors whose upstream fails, at its list or not at one page alone.
     pub failing: u64,
 }
 
@@ -164,7 +171,8 @@ pub struct Mirror {
     /// Whether files are redirected to rather than served.
     pub redirects_files: bool,
     origin: Origin,
-    /// The stage, its upstream and what the mirror takes from it: with another configuration it has another cache.
+    /// The stage, its upstream and what the mirror takes from it: with another configuration it has another cache, and so has
+    /// a mirror that is made anew under an old name.
     identity: String,
     expiry: Duration,
     has_no_list: bool,
@@ -182,17 +190,27 @@ pub struct Mirror {
     names: Mutex<Option<Arc<Known>>>,
     health: Mutex<Health>,
     // Separate for each mirror: an upstream that hangs delays no other.
-    flights: Flights<Arc<Known>>,
-    downloads: Downloads,
+    flights: Flights<Option<FetchResult<Arc<Known>>>>,
+    downloads: Flights<Progress>,
     sizes: Sizes,
     asking: Semaphore,
     downloading: Semaphore,
 }
 
+/// Which requests to the upstream failed.
 #[derive(Default)]
 struct Health {
+    outage: Outage<Subject>,
+    /// Why the upstream fails, as far as that is not only a page.
+    trouble: Option<UpstreamError>,
+    /// The pages whose last request failed.
+    pages: HashMap<Subject, Failing>,
+}
+
+/// A page that upstream does not give.
+struct Failing {
     breaker: Breaker,
-    trouble: Option<String>,
+    trouble: UpstreamError,
 }
 
 /// A finished page, and the state that it was made of.
@@ -321,7 +339,7 @@ impl Mirrors {
         let mut mirrors = lock(&self.mirrors);
         // Any change makes another mirror. With the same identity it finds the old one's entries on disk.
         if let Some(mirror) = mirrors.get(name)
-            && mirror.is_of(url, settings.mirror_provides_core_metadata)
+            && mirror.is_of(url, settings)
             && mirror.expiry == expiry(settings, self.budget.expiry)
             && mirror.has_no_list == settings.mirror_no_project_list.unwrap_or_default()
             && mirror.ignores_serials == settings.mirror_ignore_serial_header.unwrap_or_default()
@@ -385,7 +403,7 @@ impl Mirrors {
             let settings = index.stage(name).and_then(|stage| stage.config().mirror());
             let stays = settings.is_some_and(|settings| {
                 let url = settings.mirror_url.as_deref();
-                url.is_some_and(|url| mirror.is_of(url, settings.mirror_provides_core_metadata))
+                url.is_some_and(|url| mirror.is_of(url, settings))
             });
             mirror.is_retired.fetch_or(!stays, Relaxed);
             stays
@@ -404,7 +422,7 @@ impl Mirrors {
         }
     }
 
-    /// The mirrors whose last request to their upstream failed, and why.
+    /// The mirrors whose upstream fails, at its list or not at one page alone, and why.
     pub fn troubles(&self) -> Vec<(String, String)> {
         let mirrors = lock(&self.mirrors);
         let mut troubles: Vec<(String, String)> = mirrors
@@ -504,9 +522,14 @@ async fn blocking<T: Send + 'static>(
     })
 }
 
-fn identity(name: &str, url: &str, provides_metadata: Option<bool>) -> String {
+fn identity(name: &str, url: &str, settings: &MirrorSettings) -> String {
+    let provides_metadata = settings.mirror_provides_core_metadata;
+    let mut text = format!("{name}\n{url}\n{provides_metadata:?}");
+    if let Some(serial) = settings.made_after {
+        text.push_str(&format!("\n{serial}"));
+    }
     // The URL may have credentials, which must not be guessable from names of files.
-    Digest::of(format!("{name}\n{url}\n{provides_metadata:?}").as_bytes()).to_string()
+    Digest::of(text.as_bytes()).to_string()
 }
 
 /// How long a page is fresh.
@@ -521,32 +544,31 @@ impl Mirror {
         let settings = stage.config().mirror()?;
         let url = settings.mirror_url.as_deref()?;
         let name = stage.name().as_str();
-        let provides_metadata = settings.mirror_provides_core_metadata;
         Some(Mirror {
             stage: name.to_owned(),
             redirects_files: settings.mirror_use_external_urls.unwrap_or_default(),
             origin: Origin::parse(url)?,
-            identity: identity(name, url, provides_metadata),
+            identity: identity(name, url, settings),
             expiry: expiry(settings, default_expiry),
             has_no_list: settings.mirror_no_project_list.unwrap_or_default(),
             ignores_serials: settings.mirror_ignore_serial_header.unwrap_or_default(),
-            provides_metadata,
+            provides_metadata: settings.mirror_provides_core_metadata,
             fills_sizes: settings.mirror_fill_sizes.unwrap_or_default(),
             is_retired: AtomicBool::new(false),
             is_shared: !Origin::is_secret(url),
             is_offline: AtomicBool::new(settings.mirror_offline.unwrap_or_default()),
             names: Mutex::default(),
             health: Mutex::default(),
-            flights: Flights::default(),
-            downloads: Downloads::default(),
+            flights: Flights::new(PAGES_WAITING_MAX, "too many requests wait for upstreams"),
+            downloads: Flights::new(FILES_WAITING_MAX, "too many files wait for their upstreams"),
             sizes: Sizes::default(),
             asking: Semaphore::new(ASKING_MAX),
             downloading: Semaphore::new(DOWNLOADS_MAX),
         })
     }
 
-    fn is_of(&self, url: &str, provides_metadata: Option<bool>) -> bool {
-        self.identity == identity(&self.stage, url, provides_metadata)
+    fn is_of(&self, url: &str, settings: &MirrorSettings) -> bool {
+        self.identity == identity(&self.stage, url, settings)
     }
 
     /// The key of something of this mirror on disk and in memory.
@@ -554,34 +576,83 @@ impl Mirror {
         Digest::of(format!("{}\n{name}", self.identity).as_bytes())
     }
 
-    fn may_ask(&self, now: Duration) -> bool {
-        lock(&self.health).breaker.admits(now)
+    /// Checks that recent failures do not forbid to ask for this page now. A forced request may ask for a page that has failed.
+    ///
+    /// # Errors
+    /// Why it may not.
+    fn may_ask(
+        &self,
+        subject: &Subject,
+        now: Duration,
+        is_forced: bool,
+    ) -> Result<(), UpstreamError> {
+        let mut health = lock(&self.health);
+        if let Some(failing) = health.pages.get_mut(subject)
+            && !is_forced
+            && !failing.breaker.admits(now)
+        {
+            return Err(failing.trouble.repeated(&format!("{} of {}", subject, self.stage)));
+        }
+        if !health.outage.admits(subject, now) {
+            let trouble = health.trouble.clone();
+            let trouble = trouble.unwrap_or_else(|| UpstreamError::new("several pages failed"));
+            return Err(trouble.repeated(&format!("the upstream of {}", self.stage)));
+        }
+        Ok(())
     }
 
-    fn succeeded(&self) {
+    fn succeeded(&self, subject: &Subject) {
         let mut health = lock(&self.health);
-        health.breaker.succeeded();
+        health.pages.remove(subject);
+        self.answered(&mut health);
+    }
+
+    fn answered(&self, health: &mut Health) {
+        health.outage.answered();
         if health.trouble.take().is_some() {
             tracing::info!(mirror = self.stage, "the upstream answers again");
         }
     }
 
-    fn failed(&self, now: Duration, trouble: &UpstreamError) {
+    fn failed(&self, subject: &Subject, now: Duration, trouble: &UpstreamError) {
         let mut health = lock(&self.health);
-        health.breaker.failed(now);
         let text = trouble.to_string();
+        let is_told =
+            |known: Option<&UpstreamError>| known.is_some_and(|it| it.to_string() == text);
         // Once for each kind of trouble.
-        if health.trouble.as_ref() != Some(&text) {
+        let known = health.pages.get(subject).map(|failing| &failing.trouble);
+        if !is_told(known) && !is_told(health.trouble.as_ref()) {
             tracing::warn!(
                 mirror = self.stage,
                 trouble = text,
-                "an upstream has failed; what is known stays"
+                "{subject} of an upstream has failed; what is known stays"
             );
         }
-        health.trouble = Some(text);
+        match trouble.blame {
+            Blame::Page => self.answered(&mut health),
+            blame => {
+                health.outage.failed(subject.clone(), now, blame);
+                health.trouble = Some(trouble.clone());
+            }
+        }
+        if health.pages.len() >= FAILING_MAX && !health.pages.contains_key(subject) {
+            health.pages.retain(|_, failing| failing.breaker.retry_at() > now);
+            if health.pages.len() >= FAILING_MAX {
+                health.pages.clear();
+            }
+        }
+        let trouble = trouble.clone();
+        let failing = health.pages.entry(subject.clone());
+        let failing = failing
+            .and_modify(|failing| failing.trouble = trouble.clone())
+            .or_insert_with(|| Failing { breaker: Breaker::default(), trouble });
+        failing.breaker.failed(now);
     }
 
+    /// Why the upstream fails: at its list, or as a whole.
     fn trouble(&self) -> Option<String> {
-        lock(&self.health).trouble.clone()
+        let health = lock(&self.health);
+        let list = health.pages.get(&Subject::List).map(|failing| &failing.trouble);
+        health.trouble.as_ref().or(list).map(ToString::to_string)
     }
 }

@@ -231,7 +231,7 @@ fn joined(words: &BTreeSet<String>) -> String {
 }
 
 fn is_of(filename: &str, project: &ProjectName, version: &Version) -> bool {
-    let Ok(filename) = Filename::parse(filename) else { return false };
+    let Ok(filename) = Filename::of_upstream(filename) else { return false };
     let parts = filename.split(Some(project));
     parts.and_then(|parts| parts.version).is_some_and(|found| found.is_same_release(version))
 }

@@ -34,8 +34,8 @@ fn mirrors(directory: &Path, entries: &[(&str, &[u8])]) -> (Arc<Mirrors>, Arc<Mi
         is_offline: AtomicBool::new(false),
         names: Mutex::default(),
         health: Mutex::default(),
-        flights: Flights::default(),
-        downloads: Downloads::default(),
+        flights: Flights::new(1, "too many"),
+        downloads: Flights::new(1, "too many"),
         sizes: Sizes::default(),
         asking: Semaphore::new(ASKING_MAX),
         downloading: Semaphore::new(DOWNLOADS_MAX),
@@ -47,11 +47,8 @@ fn mirrors(directory: &Path, entries: &[(&str, &[u8])]) -> (Arc<Mirrors>, Arc<Mi
             size_bytes: content.len() as u64,
             sha256: Digest::of(content).to_string(),
             confirmed_at: milliseconds(std::time::SystemTime::now()),
-            etag: None,
-            last_modified: None,
-            serial: None,
-            form: 0,
             is_verified: true,
+            ..Head::default()
         };
         writing.disk.write(mirror.key(name), &head, content).expect("a disk");
     }
@@ -147,7 +144,7 @@ async fn a_page_that_was_not_kept_whole_is_asked_for_without_conditions() {
             last_modified: Some("Sat, 31 Jan 2026 12:00:00 GMT".to_owned()),
             serial: Some(7),
             form,
-            is_verified: false,
+            ..Head::default()
         };
         mirrors.disk.write(mirror.key(name), &head, content).expect("a disk");
         let subject = Subject::named(name).expect("a subject");

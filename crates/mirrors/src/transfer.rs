@@ -187,7 +187,10 @@ pub fn export(
                     continue;
                 };
                 for (link, order) in orders(mirror, &page) {
-                    let Some((head, file)) = disk::opened_at(cache, &order.key) else { continue };
+                    let found = disk::opened_at(cache, &order.key);
+                    // The page may name other bytes by now.
+                    let found = found.filter(|(head, _)| order.is_of(head));
+                    let Some((head, file)) = found else { continue };
                     match copied_out(&file, &head, to).with_context(unwritable)? {
                         Some(bytes) => carried.bytes += bytes,
                         None => {
@@ -574,17 +577,8 @@ impl Mirrors {
                 return wrong(format!("it has the digest {found}; its page says {expected}"));
             }
         }
-        let head = Head {
-            name: order.shown_name(),
-            size_bytes,
-            sha256: digest.to_string(),
-            confirmed_at: kept.at.clamp(0, milliseconds(SystemTime::now())),
-            etag: None,
-            last_modified: None,
-            serial: None,
-            form: 0,
-            is_verified: order.sha256().is_some(),
-        };
+        let modified_at = kept.at.clamp(0, milliseconds(SystemTime::now()));
+        let head = order.head(size_bytes, digest.to_string(), modified_at);
         self.disk.keep(writing, order.key, &head)?;
         Ok(Some(size_bytes))
     }
@@ -617,7 +611,7 @@ impl Mirrors {
             last_modified: short(said.last_modified),
             serial: said.serial.filter(|_| is_of_this_upstream),
             form: said.form,
-            is_verified: false,
+            ..Head::default()
         };
         self.disk.write(key, &head, content)?;
         Ok(false)

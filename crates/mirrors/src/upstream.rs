@@ -7,14 +7,15 @@
 
 use std::io::Read;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::MultiGzDecoder;
-use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, LOCATION};
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode_str;
+use pypi::upstream::Blame;
 use reqwest::{Client, Response, Url};
 
 use net::Egress;
@@ -32,6 +33,8 @@ const PACE_BYTES_MIN: u64 = 30 << 10;
 pub(super) const SMALL_PAGE_BYTES_MAX: usize = 512 << 10;
 /// Most redirects that are followed for one request.
 const REDIRECTS_MAX: usize = 5;
+/// The first byte of gzip, which no page begins with.
+const GZIP_START: u8 = 0x1f;
 /// Longest URL that a redirect leads to, in bytes: each link of a page is read with the page's URL.
 const URL_BYTES_MAX: usize = 8_000;
 
@@ -46,8 +49,14 @@ pub struct UpstreamError {
     pub is_absent: bool,
     /// Whether upstream is not asked, because a setting says so.
     pub is_offline: bool,
+    /// Whether upstream has no list of projects, so that nothing tells which projects it has.
+    pub has_no_list: bool,
+    /// After how many seconds upstream wants to be asked again, if it says.
+    pub retry_after_seconds: Option<u32>,
     /// Whether upstream has answered, and points to where nothing is asked.
     pub(super) is_unfollowed: bool,
+    /// What fails: the upstream, or only what was asked for.
+    pub(super) blame: Blame,
 }
 
 impl UpstreamError {
@@ -57,7 +66,49 @@ impl UpstreamError {
             is_busy: false,
             is_absent: false,
             is_offline: false,
+            has_no_list: false,
+            retry_after_seconds: None,
             is_unfollowed: false,
+            blame: Blame::Page,
+        }
+    }
+
+    /// The upstream may have failed as a whole.
+    pub(super) fn unclear(text: impl Into<String>) -> UpstreamError {
+        UpstreamError { blame: Blame::Unclear, ..UpstreamError::new(text) }
+    }
+
+    /// The list of projects is 404.
+    pub(super) fn no_list(trouble: &UpstreamError) -> UpstreamError {
+        let text = format!(
+            "{trouble}: it has no list of projects; `mirror_no_project_list=true` asks it for each project instead"
+        );
+        UpstreamError { has_no_list: true, ..UpstreamError::new(text) }
+    }
+
+    /// This error of an earlier request, for one that is not sent because of it.
+    pub(super) fn repeated(&self, what: &str) -> UpstreamError {
+        let text =
+            format!("{what} is left alone for some seconds, since it failed several times: {self}");
+        UpstreamError { text, ..self.clone() }
+    }
+
+    /// This status is not what was expected.
+    fn of_status(host: &str, response: &Response) -> UpstreamError {
+        let status = response.status();
+        let blame = match status {
+            StatusCode::TOO_MANY_REQUESTS => Blame::Upstream,
+            StatusCode::REQUEST_TIMEOUT => Blame::Unclear,
+            _ if status.is_server_error() => Blame::Unclear,
+            _ => Blame::Page,
+        };
+        let may_say_when =
+            matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        UpstreamError {
+            is_absent: matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE),
+            retry_after_seconds: retry_after(response.headers()).filter(|_| may_say_when),
+            blame,
+            ..UpstreamError::new(format!("{host}: it answered {status}"))
         }
     }
 
@@ -72,10 +123,17 @@ impl UpstreamError {
     pub(super) fn offline(text: impl Into<String>) -> UpstreamError {
         UpstreamError { is_offline: true, ..UpstreamError::new(text) }
     }
+}
 
-    fn absent(text: impl Into<String>) -> UpstreamError {
-        UpstreamError { is_absent: true, ..UpstreamError::new(text) }
-    }
+/// The seconds in `Retry-After`, which may also be a date; at least one, and at most a day.
+fn retry_after(headers: &HeaderMap) -> Option<u32> {
+    const SECONDS_MAX: u64 = 86_400;
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let seconds = text.parse().ok().or_else(|| {
+        let until = httpdate::parse_http_date(text).ok()?;
+        Some(until.duration_since(SystemTime::now()).unwrap_or_default().as_secs())
+    })?;
+    u32::try_from(seconds.clamp(1, SECONDS_MAX)).ok()
 }
 
 /// The URL of a mirror's upstream, and the client for it.
@@ -146,7 +204,8 @@ fn told(url: &Url, error: reqwest::Error) -> UpstreamError {
         text.push_str(&error.to_string());
         cause = error.source();
     }
-    UpstreamError::new(text)
+    let blame = if error.is_connect() { Blame::Upstream } else { Blame::Unclear };
+    UpstreamError { blame, ..UpstreamError::new(text) }
 }
 
 impl Upstream {
@@ -169,12 +228,9 @@ impl Upstream {
         headers: HeaderMap,
     ) -> Result<(Response, Url), UpstreamError> {
         let (response, url) = self.send(Method::GET, origin, url, headers).await?;
-        let status = response.status();
-        let text = || format!("{}: it answered {status}", host_of(&url));
-        match status {
+        match response.status() {
             StatusCode::OK | StatusCode::NOT_MODIFIED => Ok((response, url)),
-            StatusCode::NOT_FOUND | StatusCode::GONE => Err(UpstreamError::absent(text())),
-            _ => Err(UpstreamError::new(text())),
+            _ => Err(UpstreamError::of_status(&host_of(&url), &response)),
         }
     }
 
@@ -194,7 +250,7 @@ impl Upstream {
         let is_failure = status == StatusCode::TOO_MANY_REQUESTS
             || (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED);
         if is_failure {
-            return Err(UpstreamError::new(format!("{}: it answered {status}", host_of(&url))));
+            return Err(UpstreamError::of_status(&host_of(&url), &response));
         }
         Ok((status, response.headers().clone()))
     }
@@ -313,7 +369,7 @@ pub(super) async fn read_body(
 ) -> Result<PageBody, UpstreamError> {
     let host = host_of(response.url());
     let encoding = response.headers().get(CONTENT_ENCODING).cloned();
-    let is_gzip = match encoding.as_ref().map(HeaderValue::as_bytes) {
+    let mut is_gzip = match encoding.as_ref().map(HeaderValue::as_bytes) {
         None | Some(b"" | b"identity") => false,
         Some(b"gzip" | b"x-gzip") => true,
         Some(_) => {
@@ -324,6 +380,8 @@ pub(super) async fn read_body(
     };
     let (mut body, mut on_disk, mut length) = (Vec::new(), None, 0);
     while let Some(piece) = chunk(&mut response).await? {
+        // Some upstreams say so of everything.
+        is_gzip &= length > 0 || piece.first().is_none_or(|first| *first == GZIP_START);
         length += piece.len();
         if length > bytes_max {
             return Err(too_large(&host, bytes_max));

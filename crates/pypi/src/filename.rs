@@ -138,6 +138,22 @@ const ENDINGS: [(&str, FileKind); 12] = [
     (".bz2", FileKind::Other),
 ];
 
+/// Endings of sources that only upstreams have, in lower case: installers read most of them.
+const UPSTREAMS_ENDINGS: [(&str, FileKind); 12] = [
+    (".tar.xz", FileKind::Sdist),
+    (".tar.zst", FileKind::Sdist),
+    (".tar.lzma", FileKind::Sdist),
+    (".tar.lz", FileKind::Sdist),
+    (".tar.z", FileKind::Sdist),
+    (".tar", FileKind::Sdist),
+    (".txz", FileKind::Sdist),
+    (".tzst", FileKind::Sdist),
+    (".tbz", FileKind::Sdist),
+    (".tbz2", FileKind::Sdist),
+    (".tlz", FileKind::Sdist),
+    (".pyz", FileKind::Other),
+];
+
 impl Filename {
     /// Most bytes in a name: what file systems allow.
     pub const BYTES_MAX: usize = 255;
@@ -149,6 +165,18 @@ impl Filename {
     pub fn parse(text: &str) -> Result<Filename, FilenameError> {
         check_segment(text)?;
         Filename::archive(text)
+    }
+
+    /// Parses the name of a file on an upstream's page, which may also have an ending that no upload may have.
+    ///
+    /// # Errors
+    /// [`FilenameError`], as of [`Filename::parse`].
+    pub fn of_upstream(text: &str) -> Result<Filename, FilenameError> {
+        check_segment(text)?;
+        match ending_of_any(text) {
+            Some(_) => Ok(Filename(text.into())),
+            None => Err(FilenameError::NotAnArchive(text.to_owned())),
+        }
     }
 
     /// Checks the name of an uploaded file in devpi's order: it has the version, has an archive's ending, and begins
@@ -274,7 +302,7 @@ impl Filename {
 
     /// The kind that the ending stands for.
     pub fn kind(&self) -> FileKind {
-        ending(&self.0).map_or(FileKind::Other, |(_, kind)| kind)
+        ending_of_any(&self.0).map_or(FileKind::Other, |(_, kind)| kind)
     }
 
     /// Whether a source archive's name has a platform: it is a binary, which no installer looks for.
@@ -285,7 +313,7 @@ impl Filename {
 
     /// The name without its ending: `foo-1.0` for `foo-1.0.tar.gz`.
     pub fn stem(&self) -> &str {
-        ending(&self.0).map_or(&self.0, |(stem, _)| stem)
+        ending_of_any(&self.0).map_or(&self.0, |(stem, _)| stem)
     }
 
     /// The parts of the name. Only a wheel's name is unambiguous. If `project` is given, it is clear where that ends
@@ -389,7 +417,19 @@ pub fn check_segment(text: &str) -> Result<(), FilenameError> {
 
 /// `text` before its ending, and the kind of that; `None` if it is not the ending of a release file.
 fn ending(text: &str) -> Option<(&str, FileKind)> {
-    ENDINGS.iter().find_map(|&(ending, kind)| {
+    ending_among(&ENDINGS, text)
+}
+
+/// The same, also for files that only upstreams have.
+fn ending_of_any(text: &str) -> Option<(&str, FileKind)> {
+    ending(text).or_else(|| ending_among(&UPSTREAMS_ENDINGS, text))
+}
+
+fn ending_among<'text>(
+    endings: &[(&str, FileKind)],
+    text: &'text str,
+) -> Option<(&'text str, FileKind)> {
+    endings.iter().find_map(|&(ending, kind)| {
         let stem_bytes = text.len().checked_sub(ending.len()).filter(|&bytes| bytes > 0)?;
         let (stem, found) = text.split_at_checked(stem_bytes)?;
         found.eq_ignore_ascii_case(ending).then_some((stem, kind))

@@ -209,14 +209,14 @@ fn quarantined(reason: &str) -> String {
 
 impl<'file> Candidate<'file> {
     fn kind(&self) -> FileKind {
-        Filename::parse(self.filename).map_or(FileKind::Other, |name| name.kind())
+        Filename::of_upstream(self.filename).map_or(FileKind::Other, |name| name.kind())
     }
 
     /// The version, if it is one that can be compared.
     fn version(&self) -> Option<Version> {
         match self.version {
             Some(text) => Version::parse(text).ok(),
-            None => Filename::parse(self.filename).ok()?.split(Some(self.project))?.version,
+            None => Filename::of_upstream(self.filename).ok()?.split(Some(self.project))?.version,
         }
     }
 

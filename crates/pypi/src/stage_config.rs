@@ -124,7 +124,12 @@ pub struct MirrorSettings {
     pub mirror_fill_sizes: Option<bool>,
     /// URL of a project's page for people, with `{name}`.
     pub mirror_web_url_fmt: Option<String>,
+    /// The serial of the commit that removed the mirror's last namesake, whose content is not its own. Not a setting.
+    pub made_after: Option<u64>,
 }
+
+/// In a record: [`MirrorSettings::made_after`].
+const MADE_AFTER: &str = "mirror_made_after";
 
 /// In a record: somebody has set `acl_toxresult_upload`. Without this, a list of everybody is only an earlier
 /// default.
@@ -230,7 +235,18 @@ impl StageConfig {
         if edit.type_()?.is_some_and(|wanted| wanted != type_) {
             return Err(ConfigError::TypeChange);
         }
+        let made_after = self.mirror().and_then(|settings| settings.made_after);
         edited(self.settings(), name, edit, self.bases(), exists)
+            .map(|config| config.made_after(made_after))
+    }
+
+    /// This configuration, for a mirror that was made after that commit.
+    #[must_use]
+    pub(crate) fn made_after(mut self, serial: Option<u64>) -> StageConfig {
+        if let StageKind::Mirror(settings) = &mut self.kind {
+            settings.made_after = serial;
+        }
+        self
     }
 }
 
@@ -251,7 +267,8 @@ impl StageConfig {
         if json[TOX_RESULTS_NAMED] != json!(true) {
             edit.forget_default_uploaders_of_tox_results();
         }
-        StageConfig::create(name, &edit, &|_| true)
+        let config = StageConfig::create(name, &edit, &|_| true)?;
+        Ok(config.made_after(json[MADE_AFTER].as_u64()))
     }
 
     /// Calls `take` with each setting that has a value, in the order in which settings are shown. With `all`,
@@ -356,6 +373,9 @@ impl StageConfig {
         self.each(true, &mut |key, value| _ = object.insert(key.to_owned(), value));
         if object.contains_key(TOX_RESULTS) {
             object.insert(TOX_RESULTS_NAMED.to_owned(), json!(true));
+        }
+        if let Some(serial) = self.mirror().and_then(|settings| settings.made_after) {
+            object.insert(MADE_AFTER.to_owned(), json!(serial));
         }
         Value::Object(object)
     }

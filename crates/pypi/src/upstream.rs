@@ -1,7 +1,7 @@
 //! A mirror's upstream: its page of a project, its list of projects, and the places of its files here.
 //!
 //! bytes of an answer -> [`UpstreamPage::parse`] or [`UpstreamNames::parse`] -> merged into pages, asked by requests for
-//! files. [`standing`] and [`Breaker`] decide when the upstream is asked again.
+//! files. [`standing`], [`Outage`] and [`Breaker`] decide when the upstream is asked again.
 //!
 //! Everything that upstream says about a file is kept and passed on. Files that cannot be served are left out: a name that is
 //! no segment of a path, or a URL that is neither http nor https.
@@ -16,11 +16,12 @@ use std::collections::HashMap;
 use std::fmt;
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use url::Url;
 
 use crate::{Filename, ProjectName, StatusMarker};
 
-pub use self::freshness::{Breaker, Standing, standing};
+pub use self::freshness::{Blame, Breaker, Outage, Standing, standing};
 pub use self::names::UpstreamNames;
 pub use self::place::{Place, link_of, projects_of};
 
@@ -64,7 +65,7 @@ pub struct UpstreamFile {
     pub size_bytes: Option<u64>,
     /// The size as it was found here, if the page does not say it. It is never used for comparisons.
     pub found_size: Option<FoundSize>,
-    /// When it was uploaded, as upstream writes it.
+    /// When it was uploaded, as upstream writes it: a time that every installer reads.
     pub upload_time: Option<Box<str>>,
     /// When it was first seen here, if upstream does not say when it was uploaded.
     pub first_seen: Option<Timestamp>,
@@ -141,8 +142,13 @@ impl UpstreamPage {
     pub fn parse(content_type: &str, body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
         match PageFormat::of(content_type, body)? {
             PageFormat::Json => json::page(body, base),
-            PageFormat::Html => html::page(body, base),
+            PageFormat::Html => html::page(content_type, body, base),
         }
+    }
+
+    /// Leaves out files of other projects, by their names: no request for one would lead to this page.
+    pub fn keep_files_of(&mut self, project: &ProjectName) {
+        self.files.retain(|file| place::may_be_of(&file.filename, project));
     }
 
     /// Notes when each file without an upload time was first seen: as in `before`, or now. What upstream itself says of that is
@@ -216,7 +222,9 @@ impl UpstreamPage {
         is_wanted: impl Fn(&UpstreamFile) -> bool,
     ) -> Vec<&UpstreamFile> {
         let version = |file: &UpstreamFile| {
-            Filename::parse(&file.filename).ok().and_then(|it| it.split(Some(project))?.version)
+            Filename::of_upstream(&file.filename)
+                .ok()
+                .and_then(|it| it.split(Some(project))?.version)
         };
         let lacking = self.files.iter().filter(|file| file.lacks_size());
         let mut lacking: Vec<_> = lacking.map(|file| (version(file), file)).collect();
@@ -418,7 +426,7 @@ impl UpstreamFile {
 
     /// Whether upstream says when it was uploaded.
     fn is_dated(&self) -> bool {
-        self.upload_time.as_ref().is_some_and(|text| text.parse::<Timestamp>().is_ok())
+        self.upload_time.is_some()
     }
 
     /// The SHA-256, if upstream names a valid one.
@@ -452,6 +460,49 @@ fn one_line(text: &str) -> Option<Box<str>> {
         }
     }
     (!line.is_empty()).then(|| line.into())
+}
+
+/// A time with a zone, as every installer reads it; `None` if the text is no such time.
+fn time(text: &str) -> Option<Box<str>> {
+    let time: Timestamp = text.trim().parse().ok()?;
+    // pip knows no earlier year, and uv no later one.
+    if !(1..=9999).contains(&time.to_zoned(TimeZone::UTC).year()) {
+        return None;
+    }
+    let fraction = text.split_once('.').map_or(0, |(_, rest)| rest.len().saturating_sub(1));
+    let is_plain = fraction <= 6 && format!("{time:.fraction$}") == text;
+    Some(if is_plain { text.into() } else { format!("{time:.6}").into() })
+}
+
+/// A digest in lower case, if it can be one of this algorithm. Other algorithms than these may have digests of any length.
+fn digest(algorithm: &str, text: &str) -> Option<(Box<str>, Box<str>)> {
+    const DIGITS: [(&str, usize); 6] = [
+        ("md5", 32),
+        ("sha1", 40),
+        ("sha224", 56),
+        ("sha256", 64),
+        ("sha384", 96),
+        ("sha512", 128),
+    ];
+    const OTHER_DIGITS_MAX: usize = 128;
+    let (algorithm, digits) = (algorithm.to_ascii_lowercase(), text.to_ascii_lowercase());
+    let known = DIGITS.iter().find(|(name, _)| *name == algorithm);
+    let is_right = match known {
+        Some((_, expected)) => digits.len() == *expected,
+        None => (2..=OTHER_DIGITS_MAX).contains(&digits.len()) && digits.len() % 2 == 0,
+    };
+    let is_right = is_right && is_hexadecimal(&digits, digits.len());
+    is_right.then(|| (algorithm.into(), digits.into()))
+}
+
+/// A `requires-python`, without mistakes that hide a file from installers: `&gt;` for `>`, and commas with nothing between.
+fn specifiers(text: &str) -> Box<str> {
+    let plain = text.replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&");
+    if plain.split(',').all(|part| !part.trim().is_empty()) {
+        return plain.into();
+    }
+    let parts = plain.split(',').map(str::trim).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(",").into()
 }
 
 fn is_hexadecimal(text: &str, digits: usize) -> bool {

@@ -161,6 +161,12 @@ impl HttpError {
         HttpError { members: Some(Box::new(members)), ..self }
     }
 
+    /// Adds the time after which to try again, if it is known.
+    #[must_use]
+    pub(in crate::http) fn after(self, seconds: Option<u32>) -> HttpError {
+        HttpError { retry_after_seconds: seconds.or(self.retry_after_seconds), ..self }
+    }
+
     /// The status of the response.
     pub(super) fn status(&self) -> StatusCode {
         self.status

@@ -39,6 +39,13 @@ pub(crate) struct Head {
     /// Whether upstream named a digest that the content was compared with.
     #[serde(default)]
     pub(crate) is_verified: bool,
+    /// For a file whose SHA-256 upstream does not name: its other digests, or for metadata those of the file that it is of. With
+    /// others, the content is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stamp: Option<String>,
+    /// For a file: when upstream last sent or confirmed it, in milliseconds since 1970.
+    #[serde(default)]
+    pub(crate) checked_at: i64,
 }
 
 /// The heads of all entries in a directory that a server may have open, in no order. Blocks.

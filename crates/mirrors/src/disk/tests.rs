@@ -19,6 +19,7 @@ fn head(name: &str, content: &[u8]) -> Head {
         serial: Some(7),
         form: 1,
         is_verified: true,
+        ..Head::default()
     }
 }
 

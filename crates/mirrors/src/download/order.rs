@@ -1,11 +1,13 @@
 //! [`Order`]: a file to download, and what its bytes are compared with.
 
+use std::time::SystemTime;
+
 use pypi::upstream::{CoreMetadata, UpstreamFile};
 use reqwest::Url;
 use sha2::digest::DynDigest;
 
-use crate::Mirror;
 use crate::disk::{Head, Key};
+use crate::{Mirror, milliseconds};
 
 /// A file to download.
 pub(crate) struct Order {
@@ -17,6 +19,23 @@ pub(crate) struct Order {
     pub(super) upload_time: Option<Box<str>>,
     /// The name and the identity of a file whose size upstream's page does not say.
     pub(crate) unsized_file: Option<(Box<str>, Box<str>)>,
+    /// What tells this content from others if there is no SHA-256: [`Head::stamp`].
+    stamp: Option<String>,
+    /// When upstream last confirmed the page, in milliseconds since 1970. A file without any digest is not older than that.
+    pub(super) since: i64,
+    /// Whether clients may be redirected to upstream's file.
+    pub(super) may_redirect: bool,
+}
+
+/// Whether an entry of the cache is the file that upstream's page names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Match {
+    /// It is.
+    Right,
+    /// Nothing tells whether it still is.
+    Unconfirmed,
+    /// It is not.
+    Wrong,
 }
 
 impl Order {
@@ -30,7 +49,19 @@ impl Order {
             let (size_bytes, hashes) = (file.size_bytes, file.hashes.clone());
             let is_unsized = mirror.fills_sizes && size_bytes.is_none();
             let unsized_file = is_unsized.then(|| (file.filename.clone(), file.identity()));
-            return Some(Order { key, name, url, size_bytes, hashes, upload_time, unsized_file });
+            let stamp = stamp_of(&hashes);
+            return Some(Order {
+                key,
+                name,
+                url,
+                size_bytes,
+                hashes,
+                upload_time,
+                unsized_file,
+                stamp,
+                since: 0,
+                may_redirect: true,
+            });
         }
         let metadata = file.core_metadata.as_ref()?;
         let key = mirror.key(&format!("file/{}.metadata", file.canonical_link()));
@@ -40,12 +71,25 @@ impl Order {
             CoreMetadata::Unhashed => Vec::new(),
         };
         let (name, size_bytes, unsized_file) = (name_of(mirror, &url), None, None);
-        Some(Order { key, name, url, size_bytes, hashes, upload_time, unsized_file })
+        // It is replaced with its file.
+        let stamp = stamp_of(&file.hashes);
+        Some(Order {
+            key,
+            name,
+            url,
+            size_bytes,
+            hashes,
+            upload_time,
+            unsized_file,
+            stamp,
+            since: 0,
+            may_redirect: true,
+        })
     }
 
     /// The key by which requests join a download: they expect the same bytes.
     pub(super) fn expected(&self) -> Key {
-        Key::of(format!("{} {:?}", self.key, self.hashes).as_bytes())
+        Key::of(format!("{} {:?} {:?}", self.key, self.hashes, self.stamp).as_bytes())
     }
 
     /// Its name in the head of an entry.
@@ -53,13 +97,60 @@ impl Order {
         self.name.chars().take(1500).collect()
     }
 
-    /// Whether an entry with this head is this file.
+    /// The order, for a file on a page that upstream confirmed then.
+    pub(super) fn on_page_of(self, confirmed_at: SystemTime) -> Order {
+        Order { since: milliseconds(confirmed_at), ..self }
+    }
+
+    /// Whether an entry with this head may be this file.
     pub(crate) fn is_of(&self, head: &Head) -> bool {
-        let is_same = match self.sha256() {
-            Some(sha256) => *sha256 == *head.sha256,
-            None => head.name == self.shown_name(),
-        };
-        is_same && self.size_bytes.is_none_or(|size_bytes| size_bytes == head.size_bytes)
+        self.compared(head) != Match::Wrong
+    }
+
+    /// Whether an entry with this head is this file.
+    pub(crate) fn compared(&self, head: &Head) -> Match {
+        if self.size_bytes.is_some_and(|size_bytes| size_bytes != head.size_bytes) {
+            return Match::Wrong;
+        }
+        let of = |is_right| if is_right { Match::Right } else { Match::Wrong };
+        match (self.sha256(), &self.stamp, &head.stamp) {
+            (Some(sha256), _, _) => of(*sha256 == *head.sha256),
+            (None, _, _) if head.name != self.shown_name() => Match::Wrong,
+            (None, Some(stamp), Some(found)) => of(stamp == found),
+            // An earlier version did not note it.
+            (None, Some(_), None) => Match::Unconfirmed,
+            (None, None, _) if head.checked_at >= self.since => Match::Right,
+            (None, None, _) => Match::Unconfirmed,
+        }
+    }
+
+    /// Whether nothing on upstream's page changes with its content.
+    pub(super) fn has_no_digest(&self) -> bool {
+        self.stamp.is_none()
+    }
+
+    /// Whether the page says nothing that its bytes can be compared with.
+    pub(super) fn is_uncompared(&self) -> bool {
+        self.size_bytes.is_none() && self.sha256().is_none() && self.check().is_none()
+    }
+
+    /// The facts about this content, as it is now, without those of the answer that it came in.
+    pub(crate) fn head(&self, size_bytes: u64, sha256: String, modified_at: i64) -> Head {
+        Head {
+            name: self.shown_name(),
+            size_bytes,
+            sha256,
+            confirmed_at: modified_at,
+            is_verified: self.sha256().is_some(),
+            stamp: self.stamp_beside_sha256(),
+            checked_at: milliseconds(SystemTime::now()),
+            ..Head::default()
+        }
+    }
+
+    /// [`Head::stamp`].
+    pub(super) fn stamp_beside_sha256(&self) -> Option<String> {
+        self.stamp.clone().filter(|_| self.sha256().is_none())
     }
 
     /// The SHA-256 that upstream names.
@@ -94,6 +185,12 @@ impl Order {
             .into_iter()
             .find_map(|name| Some((make(name), named(name)?)))
     }
+}
+
+/// The digests in one text of bounded length; `None` if there are none.
+fn stamp_of(hashes: &[(Box<str>, Box<str>)]) -> Option<String> {
+    let digests: Vec<String> = hashes.iter().map(|(name, hex)| format!("{name}:{hex}")).collect();
+    (!digests.is_empty()).then(|| Key::of(digests.join(" ").as_bytes()).to_string())
 }
 
 /// The name of a file in its head, in logs and for clients: without credentials.

@@ -91,8 +91,9 @@ impl Mirrors {
             let parsed = match subject {
                 Subject::List => UpstreamNames::parse(&content_type, &body)
                     .map(|names| Content::Names(names.into())),
-                Subject::Project(_) => {
+                Subject::Project(project) => {
                     UpstreamPage::parse(&content_type, &body, &url).map(|mut page| {
+                        page.keep_files_of(&project);
                         say_metadata(&mut page, provides_metadata);
                         page.last_serial = serial.or(page.last_serial);
                         Content::Page(Some(page.into()))

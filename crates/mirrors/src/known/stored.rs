@@ -41,7 +41,7 @@ impl Mirrors {
             last_modified: known.last_modified.clone(),
             serial: known.serial,
             form: PAGE_FORM,
-            is_verified: false,
+            ..Head::default()
         };
         match self.disk.open_entry(&key) {
             Some((there, file)) if is_same && there.sha256 == head.sha256 => {
@@ -63,9 +63,10 @@ impl Mirrors {
             Subject::List => Content::Names(
                 UpstreamNames::from_lines(std::str::from_utf8(&content).ok()?).into(),
             ),
-            Subject::Project(_) => {
+            Subject::Project(project) => {
                 let page = UpstreamPage::parse("application/json", &content, &mirror.origin.url);
                 let mut page = page.ok()?;
+                page.keep_files_of(project);
                 let seen_at = Timestamp::from_millisecond(head.confirmed_at).unwrap_or_default();
                 page.fill_first_seen(seen_at);
                 page.last_serial = page.last_serial.or(head.serial);

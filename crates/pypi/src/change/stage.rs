@@ -22,7 +22,7 @@ pub fn create(
         return Err(ChangeError::StageExists(name.clone()));
     }
     // A stage cannot be its own base before it exists.
-    let config =
+    let mut config =
         StageConfig::create(name, edit, &|base| base != name && exists(snapshot, name, base))?
             .with_strangers_adding_test_results(snapshot.strangers_add_test_results());
     if config.mirror().is_some_and(|settings| settings.mirror_url.is_none()) {
@@ -41,6 +41,7 @@ pub fn create(
         }
         if former.config_serial() > Serial::ZERO {
             expected = Expected::At(former.config_serial());
+            config = config.made_after(Some(former.config_serial().0));
         }
     }
     draft.write(stage_key(name), expected, Some(write_stage(name, &config)?), Vec::new());

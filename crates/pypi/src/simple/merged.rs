@@ -240,7 +240,7 @@ fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) ->
 }
 
 fn version_of(filename: &str, project: &ProjectName) -> Option<Version> {
-    Filename::parse(filename).ok()?.split(Some(project))?.version
+    Filename::of_upstream(filename).ok()?.split(Some(project))?.version
 }
 
 /// The nearest status of the project, by its name, with the reason; a policy comes first.

@@ -349,6 +349,7 @@ impl Settings {
     fn finish(mut self, name: &StageName) -> Result<StageConfig, ConfigError> {
         let kind = if self.is_mirror {
             StageKind::Mirror(MirrorSettings {
+                made_after: None,
                 mirror_url: self.text("mirror_url"),
                 mirror_cache_expiry: self.number("mirror_cache_expiry"),
                 mirror_ignore_serial_header: self.boolean("mirror_ignore_serial_header"),

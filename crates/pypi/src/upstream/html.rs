@@ -1,15 +1,16 @@
 //! A page as HTML (PEP 503, 592, 629, 658, 714, 740, 792): its links, and the facts in its head.
 
+use encoding_rs::{Encoding, UTF_8};
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::{
-    CoreMetadata, Files, Locations, PageError, UpstreamFile, UpstreamPage, absolute,
-    is_hexadecimal, one_line,
+    CoreMetadata, Files, Locations, PageError, UpstreamFile, UpstreamPage, absolute, digest,
+    is_hexadecimal, one_line, specifiers, time,
 };
-use crate::{StatusMarker, check_segment};
+use crate::{Filename, StatusMarker};
 
 /// One link.
 pub(super) struct Anchor {
@@ -30,14 +31,42 @@ pub(super) struct Head {
     tracks: Vec<String>,
     alternates: Vec<String>,
     anchors: usize,
+    /// The beginning of its title and of its headings.
+    title: String,
+    has_form: bool,
+    has_password: bool,
+}
+
+/// Longest title that is read, in bytes.
+const TITLE_BYTES_MAX: usize = 500;
+
+impl Head {
+    /// Whether it calls itself a list: the page of an index without projects, or of an empty directory, has nothing else.
+    fn is_titled_as_list(&self) -> bool {
+        let title = self.title.to_lowercase();
+        ["index", "links for", "directory"].iter().any(|word| title.contains(word))
+    }
+
+    /// Whether it may be a page of an index although it has no entry.
+    pub(super) fn may_be_empty(&self) -> bool {
+        self.version.is_some() || (self.is_titled_as_list() && !self.has_password)
+    }
+
+    /// Whether it asks for a password or for something else, and lists nothing.
+    pub(super) fn is_form(&self) -> bool {
+        let is_form = self.has_password || (self.has_form && !self.is_titled_as_list());
+        is_form && self.version.is_none()
+    }
 }
 
 /// Longest base of a page's links, in bytes: every link is read with it.
 const BASE_BYTES_MAX: usize = 2_000;
 
 /// The attributes with a meaning. All others are dropped while reading, however many a tag has.
-const ATTRIBUTES: [&str; 10] = [
+const ATTRIBUTES: [&str; 12] = [
     "href",
+    "rel",
+    "type",
     "name",
     "content",
     "data-core-metadata",
@@ -58,8 +87,12 @@ enum Piece {
     LinkEnd,
     Base(Attributes),
     Meta(Attributes),
+    Form,
+    Input(Attributes),
     /// Text within a link.
     Text(String),
+    /// Text within the title or a heading.
+    Title(String),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,6 +100,8 @@ enum Tag {
     Link,
     Base,
     Meta,
+    Form,
+    Input,
 }
 
 /// Turns tokens into [`Piece`]s, and drops all others.
@@ -77,6 +112,7 @@ struct Sieve {
     /// Whether the attribute that is read means something.
     is_wanted: bool,
     is_in_link: bool,
+    is_in_title: bool,
 }
 
 impl Sieve {
@@ -84,10 +120,13 @@ impl Sieve {
         match event {
             CallbackEvent::OpenStartTag { name } => {
                 self.attributes.clear();
+                self.is_in_title |= matches!(name, b"title" | b"h1");
                 self.tag = match name {
                     b"a" => Some(Tag::Link),
                     b"base" => Some(Tag::Base),
                     b"meta" => Some(Tag::Meta),
+                    b"form" => Some(Tag::Form),
+                    b"input" => Some(Tag::Input),
                     _ => None,
                 };
             }
@@ -112,11 +151,17 @@ impl Sieve {
                     Tag::Link => Piece::Link(attributes),
                     Tag::Base => Piece::Base(attributes),
                     Tag::Meta => Piece::Meta(attributes),
+                    Tag::Form => Piece::Form,
+                    Tag::Input => Piece::Input(attributes),
                 });
             }
             CallbackEvent::EndTag { name: b"a" } => {
                 self.is_in_link = false;
                 return Some(Piece::LinkEnd);
+            }
+            CallbackEvent::EndTag { name: b"title" | b"h1" } => self.is_in_title = false,
+            CallbackEvent::String { value } if self.is_in_title && !self.is_in_link => {
+                return Some(Piece::Title(String::from_utf8_lossy(value).into_owned()));
             }
             CallbackEvent::String { value } if self.is_in_link => {
                 return Some(Piece::Text(String::from_utf8_lossy(value).into_owned()));
@@ -134,12 +179,13 @@ fn attribute(attributes: &Attributes, name: &str) -> Option<String> {
 /// Calls `take` with each link that has an `href`, in the page's order.
 ///
 /// # Errors
-/// [`PageError`] if the page has neither a link nor the version of the interface, as an error page; or if its base is too long.
+/// [`PageError`] if the page has no link and does not say that it is of an index, as an error page; or if its base is too long.
 pub(super) fn each_anchor(
+    content_type: &str,
     body: &[u8],
     take: &mut dyn FnMut(&Head, Anchor),
 ) -> Result<Head, PageError> {
-    let text = String::from_utf8_lossy(body);
+    let (text, _, _) = encoding_of(content_type, body).decode(body);
     let mut sieve = Sieve::default();
     let mut emitter =
         CallbackEmitter::new(move |event: CallbackEvent<'_>, _: Span<()>| sieve.piece(event));
@@ -180,6 +226,17 @@ pub(super) fn each_anchor(
                     _ => {}
                 }
             }
+            Piece::Form => head.has_form = true,
+            Piece::Input(attributes) => {
+                let kind = attribute(&attributes, "type").unwrap_or_default();
+                head.has_password |= kind.eq_ignore_ascii_case("password");
+            }
+            Piece::Title(text) => {
+                if head.title.len() + text.len() <= TITLE_BYTES_MAX {
+                    head.title.push_str(&text);
+                    head.title.push(' ');
+                }
+            }
             Piece::Text(text) => {
                 if let Some(anchor) = &mut open {
                     anchor.text.push_str(&text);
@@ -193,12 +250,35 @@ pub(super) fn each_anchor(
             "its repository-version is `{}`; 1.0 or a later 1.x was expected",
             version.chars().take(20).collect::<String>()
         ))),
-        None if head.anchors == 0 => Err(PageError(
+        None if head.anchors == 0 && !head.may_be_empty() => Err(PageError(
             "HTML without a link, and without the `pypi:repository-version` of an empty page"
                 .to_owned(),
         )),
         _ => Ok(head),
     }
+}
+
+/// How many bytes of a page are searched for the name of its encoding, as browsers do.
+const ENCODING_BYTES_MAX: usize = 1024;
+
+/// The encoding that the header names, or the beginning of the page; otherwise UTF-8. A byte order mark counts more.
+fn encoding_of(content_type: &str, body: &[u8]) -> &'static Encoding {
+    let start = &body[..body.len().min(ENCODING_BYTES_MAX)];
+    let start = String::from_utf8_lossy(start).to_ascii_lowercase();
+    let named = |text: &str| {
+        let (_, rest) = text.split_once("charset")?;
+        let rest = rest.trim_start().strip_prefix('=')?.trim_start();
+        let rest = rest.trim_start_matches(['"', '\'']);
+        let end = rest.find(|one: char| !(one.is_ascii_alphanumeric() || "-_:.+".contains(one)));
+        Encoding::for_label(&rest.as_bytes()[..end.unwrap_or(rest.len())])
+    };
+    let in_meta = || {
+        let mut metas = start.split("<meta").skip(1);
+        let found = metas.find_map(|meta| named(meta.split('>').next().unwrap_or_default()))?;
+        // It was read byte by byte so far.
+        Some(if found.is_ascii_compatible() { found } else { UTF_8 })
+    };
+    named(&content_type.to_ascii_lowercase()).or_else(in_meta).unwrap_or(UTF_8)
 }
 
 /// Keeps the first URLs only: each takes memory until the page has been read.
@@ -215,10 +295,10 @@ fn finish(head: &mut Head, open: &mut Option<Anchor>, take: &mut dyn FnMut(&Head
     }
 }
 
-pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
+pub(super) fn page(content_type: &str, body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
     let mut files = Files::default();
     let mut own: Option<Url> = None;
-    let head = each_anchor(body, &mut |head, anchor| {
+    let head = each_anchor(content_type, body, &mut |head, anchor| {
         // Nothing is read of the rest of a page that is refused.
         if files.are_too_large() {
             return;
@@ -228,33 +308,41 @@ pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
         }
         files.extend(file(&anchor, own.as_ref().unwrap_or(base)));
     })?;
+    let files = files.all()?;
+    if files.is_empty() && !head.may_be_empty() {
+        return Err(PageError(
+            "HTML without a link to a file, and without the `pypi:repository-version` of an empty page"
+                .to_owned(),
+        ));
+    }
     let status = head.status.and_then(|text| {
         Some((StatusMarker::parse(&text)?, head.reason.and_then(|it| one_line(&it))))
     });
     let [tracks, alternates] =
         [&head.tracks, &head.alternates].map(|urls| urls.iter().map(String::as_str));
     let locations = Locations::read(base, tracks, alternates);
-    Ok(UpstreamPage {
-        status,
-        locations,
-        last_serial: None,
-        versions: Vec::new(),
-        files: files.all()?,
-    })
+    Ok(UpstreamPage { status, locations, last_serial: None, versions: Vec::new(), files })
 }
 
 fn file(anchor: &Anchor, base: &Url) -> Option<UpstreamFile> {
+    let said = |name: &str| attribute(&anchor.attributes, name);
+    let is_elsewhere = |rel: String| rel.split_whitespace().any(|it| it == "homepage");
+    if said("rel").is_some_and(is_elsewhere) {
+        return None;
+    }
     let (url, fragment) = absolute(base, &anchor.href)?;
     let last = url.path_segments()?.next_back()?;
     let filename = percent_decode_str(last).decode_utf8().ok()?.into_owned();
-    check_segment(&filename).ok()?;
-    let said = |name: &str| attribute(&anchor.attributes, name);
-    let hashes = fragment.as_deref().unwrap_or_default().split('&').filter_map(|pair| {
+    // Other links are for people: signatures, the parent directory, a page to log in.
+    Filename::of_upstream(&filename).ok()?;
+    let fragment = fragment.unwrap_or_default();
+    let fragment = percent_decode_str(&fragment).decode_utf8_lossy();
+    let hashes = fragment.split('&').filter_map(|pair| {
         let (name, digits) = pair.split_once('=')?;
-        let digits = digits.to_ascii_lowercase();
         // Other fragments have the same form: `egg=name`.
-        let is_known = ["md5", "sha1", "sha224", "sha256", "sha384", "sha512"].contains(&name);
-        (is_known && is_hexadecimal(&digits, digits.len())).then(|| (name.into(), digits.into()))
+        let name = name.to_ascii_lowercase();
+        let is_known = ["md5", "sha1", "sha224", "sha256", "sha384", "sha512"].contains(&&*name);
+        digest(&name, digits).filter(|_| is_known)
     });
     let core_metadata = said("data-core-metadata").or_else(|| said("data-dist-info-metadata"));
     Some(UpstreamFile {
@@ -262,9 +350,9 @@ fn file(anchor: &Anchor, base: &Url) -> Option<UpstreamFile> {
         hashes: hashes.collect(),
         size_bytes: said("data-size").and_then(|text| text.parse().ok()),
         found_size: None,
-        upload_time: said("data-upload-time").map(Into::into),
+        upload_time: said("data-upload-time").as_deref().and_then(time),
         first_seen: None,
-        requires_python: said("data-requires-python").map(Into::into),
+        requires_python: said("data-requires-python").as_deref().map(specifiers),
         yanked: said("data-yanked").map(Into::into),
         core_metadata: core_metadata.filter(|text| text != "false").map(|text| {
             let digits = text.strip_prefix("sha256=").map(str::to_ascii_lowercase);
@@ -292,7 +380,7 @@ mod tests {
              foo-1.0.tar.gz</a{noise}>"
         );
         let mut anchors = Vec::new();
-        let head = each_anchor(body.as_bytes(), &mut |_, anchor| anchors.push(anchor));
+        let head = each_anchor("", body.as_bytes(), &mut |_, anchor| anchors.push(anchor));
         assert_eq!(head.expect("a page").base.as_deref(), Some("/f/"));
         let [anchor] = &anchors[..] else { panic!("there is one link") };
         let expected = [("data-size", "0"), ("data-yanked", ""), ("href", "foo-1.0.tar.gz")];
@@ -306,7 +394,7 @@ mod tests {
         let page_with = |base_bytes: usize| {
             let base = format!("/f{}/", "/f".repeat(base_bytes / 2 - 1));
             assert_eq!(base.len(), base_bytes + 1);
-            page(format!("<base href={base}><a href=foo-1.0.zip>foo</a>").as_bytes(), &url)
+            page("", format!("<base href={base}><a href=foo-1.0.zip>foo</a>").as_bytes(), &url)
         };
         let files = page_with(BASE_BYTES_MAX - 2).expect("a page").files;
         assert!(files[0].url.ends_with("/f/f/foo-1.0.zip"), "{}", files[0].url);

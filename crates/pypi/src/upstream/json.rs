@@ -13,7 +13,7 @@ use url::Url;
 
 use super::{
     CoreMetadata, Files, FoundSize, Locations, PageError, UpstreamFile, UpstreamPage, absolute,
-    is_hexadecimal, one_line,
+    digest, is_hexadecimal, one_line, specifiers, time,
 };
 use crate::{StatusMarker, check_segment};
 
@@ -302,7 +302,6 @@ pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
 fn file(file: WireFile<'_>, base: &Url) -> Option<UpstreamFile> {
     check_segment(&file.filename).ok()?;
     let (url, _) = absolute(base, &file.url)?;
-    let text = |value: &Flat<0>| value.0.as_str().map(Into::into);
     let said = [file.core_metadata, file.older_metadata, file.oldest_metadata];
     let core_metadata =
         said.iter().find(|value| !value.is_null()).and_then(|value| match &value.0 {
@@ -318,10 +317,13 @@ fn file(file: WireFile<'_>, base: &Url) -> Option<UpstreamFile> {
             }
             _ => None,
         });
-    let hashes = file.hashes.0.as_object().into_iter().flatten().filter_map(|(name, digits)| {
-        let digits = digits.as_str()?.to_ascii_lowercase();
-        Some((name.as_str().into(), digits.into()))
-    });
+    let hashes = file
+        .hashes
+        .0
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, digits)| digest(name, digits.as_str()?));
     let is_first_seen = file.upload_time_from.0.as_str() == Some("first-seen");
     Some(UpstreamFile {
         filename: file.filename.into(),
@@ -329,9 +331,9 @@ fn file(file: WireFile<'_>, base: &Url) -> Option<UpstreamFile> {
         hashes: hashes.collect(),
         size_bytes: file.size.0.as_u64().filter(|_| file.size_from.is_null()),
         found_size: file.found_size.0.as_str().and_then(found_size),
-        upload_time: text(&file.upload_time).filter(|_| !is_first_seen),
+        upload_time: file.upload_time.0.as_str().filter(|_| !is_first_seen).and_then(time),
         first_seen: file.first_seen.0.as_str().and_then(|text| text.parse().ok()),
-        requires_python: text(&file.requires_python),
+        requires_python: file.requires_python.0.as_str().map(specifiers),
         yanked: match &file.yanked.0 {
             Value::Bool(true) => Some("".into()),
             Value::String(reason) => Some(reason.as_str().into()),

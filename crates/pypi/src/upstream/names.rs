@@ -70,7 +70,7 @@ impl UpstreamNames {
                 names = list.projects.0;
             }
             PageFormat::Html => {
-                html::each_anchor(body, &mut |_, anchor| {
+                let head = html::each_anchor(content_type, body, &mut |_, anchor| {
                     // The link's text is the name as it is written; if it is an image instead, the URL tells.
                     let segment = || anchor.href.trim_end_matches('/').rsplit('/').next();
                     match anchor.text.as_str() {
@@ -79,6 +79,9 @@ impl UpstreamNames {
                         text => names.push(text.trim_end_matches('/')),
                     }
                 })?;
+                if head.is_form() {
+                    return Err(PageError("a form, and no list of projects".to_owned()));
+                }
             }
         }
         Ok(names.finish())

@@ -16,8 +16,9 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::{UpstreamFile, is_hexadecimal};
+use crate::project_name::normalized;
 use crate::url::encoded;
-use crate::{Filename, ProjectName};
+use crate::{Filename, ProjectName, check_segment};
 
 /// A path below a mirror, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,28 +174,43 @@ impl UpstreamFile {
 }
 
 /// The projects that a file with this name may be of, likeliest first; at most eight. A wheel's name is unambiguous, in
-/// others the version may begin after any hyphen.
+/// others the version may begin after any hyphen; in a name without one, after any `_` or `.`, or with the first digit.
 pub fn projects_of(filename: &str) -> Vec<ProjectName> {
-    const PROJECTS_MAX: usize = 8;
-    let Ok(filename) = Filename::parse(filename) else { return Vec::new() };
     let mut projects: Vec<ProjectName> = Vec::new();
-    let mut add = |text: &str| {
+    each_candidate(filename, &mut |text| {
         if let Ok(name) = ProjectName::normalize(text)
-            && projects.len() < PROJECTS_MAX
             && !projects.contains(&name)
         {
             projects.push(name);
         }
-    };
-    if let Some(parts) = filename.split(None) {
-        add(parts.project);
-        if parts.tags.is_some() {
-            return projects;
-        }
-    }
-    let stem = filename.stem();
-    for (at, _) in stem.rmatch_indices('-') {
-        add(&stem[..at]);
-    }
+        false
+    });
     projects
+}
+
+/// Whether [`projects_of`] has this project.
+pub(super) fn may_be_of(filename: &str, project: &ProjectName) -> bool {
+    each_candidate(filename, &mut |text| normalized(text) == project.as_str())
+}
+
+/// Calls `take` with what may be the project's name, until it returns true; returns whether it did.
+fn each_candidate(filename: &str, take: &mut dyn FnMut(&str) -> bool) -> bool {
+    const CANDIDATES_MAX: usize = 8;
+    if check_segment(filename).is_err() {
+        return false;
+    }
+    let known = Filename::of_upstream(filename).ok();
+    let parts = known.as_ref().and_then(|known| known.split(None));
+    let likeliest = parts.as_ref().map(|parts| parts.project);
+    if parts.as_ref().is_some_and(|parts| parts.tags.is_some()) {
+        return likeliest.is_some_and(take);
+    }
+    let stem = known.as_ref().map_or(filename, Filename::stem);
+    let separators: &[char] = if stem.contains('-') { &['-'] } else { &['_', '.'] };
+    let shorter = stem.rmatch_indices(separators).map(|(at, _)| &stem[..at]);
+    let letters = stem.find(|one: char| one.is_ascii_digit()).map(|at| &stem[..at]);
+    let letters = letters.filter(|letters| letters.ends_with(|it: char| it.is_ascii_alphabetic()));
+    let whole = (separators.len() > 1).then_some(stem);
+    let rest = whole.into_iter().chain(whole.and(letters));
+    likeliest.into_iter().chain(shorter).chain(rest).take(CANDIDATES_MAX).any(take)
 }

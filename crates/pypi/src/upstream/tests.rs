@@ -1,5 +1,7 @@
 //! Upstream's answers, read and passed on; places of files.
 
+mod odd;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -105,7 +107,7 @@ fn other_places_of_a_project() {
     assert_eq!((places.tracks.len(), places.alternates.len()), (32, 0));
     let html: String =
         many.iter().map(|url| format!("<meta name='pypi:tracks' content='{url}'>")).collect();
-    assert_eq!(read("text/html", &format!("<a href=x>x</a>{html}")).tracks.len(), 32);
+    assert_eq!(read("text/html", &format!("<a href=x.zip>x</a>{html}")).tracks.len(), 32);
 }
 
 #[test]
@@ -163,7 +165,7 @@ fn a_page_takes_bounded_memory() {
     // Each relative URL becomes as long as that of its page.
     let long =
         Url::parse(&format!("https://index.example/{}/", "x".repeat(16_000))).expect("a URL");
-    let links = "<a href=b>a</a>".repeat(9_000);
+    let links = "<a href=b.zip>a</a>".repeat(9_000);
     for body in [of(9_000, 0), links] {
         let refused = parse(&body, &long).expect_err("it is too large");
         assert!(refused.to_string().contains("bytes of memory"), "{refused}");
@@ -179,7 +181,7 @@ fn html_with_everything() {
         <!-- <a href="foo-0.1.tar.gz">foo-0.1.tar.gz</a> -->
         <A HREF='foo-1.0-py3-none-any.whl#sha256={SHA256}' data-requires-python="&gt;=3.9" data-yanked
            data-core-metadata=sha256={SHA256} data-provenance="/p">foo <b>1.0</b></A>
-        <a href="/x/foo-1.0%2Blocal.tar.gz?x=1&amp;y=2#md5=00ff">foo-1.0+local.tar.gz
+        <a href="/x/foo-1.0%2Blocal.tar.gz?x=1&amp;y=2#md5=00112233445566778899aabbccddeeff">foo-1.0+local.tar.gz
         <a href="mailto:nobody@example.org">mail</a> <a name="top">no link</a>"#
     );
     let page = page("text/html; charset=utf-8", &body).expect("a page");
@@ -194,7 +196,7 @@ fn html_with_everything() {
     assert_eq!(wheel.core_metadata, Some(CoreMetadata::Sha256(SHA256.into())));
     assert_eq!(wheel.provenance.as_deref(), Some("https://files.example/p"));
     assert_eq!(&*sdist.url, "https://files.example/x/foo-1.0%2Blocal.tar.gz?x=1&y=2");
-    assert_eq!(sdist.hashes, [("md5".into(), "00ff".into())]);
+    assert_eq!(sdist.hashes, [("md5".into(), "00112233445566778899aabbccddeeff".into())]);
 }
 
 #[test]
@@ -313,7 +315,14 @@ fn projects_of_filenames() {
     check("foo-1.0.tar.gz", &["foo"]);
     check("foo-bar-1.0.tar.gz", &["foo-bar", "foo"]);
     check("foo-2-1.0.tar.gz", &["foo-2", "foo"]);
-    check("no archive", &[]);
+    check("no archive", &["no-archive"]);
+    check(".hidden-1.0.zip", &[]);
+    check("foo-bar-1.0.tar.xz", &["foo-bar", "foo"]);
+    check("foo-1.0.tzst", &["foo"]);
+    check("foo-1.0.unknown", &["foo"]);
+    check("foo_bar_1.0.zip", &["foo-bar", "foo-bar-1", "foo", "foo-bar-1-0"]);
+    check("foo1.0.zip", &["foo1-0", "foo1", "foo"]);
+    check("foo.zip", &["foo"]);
     assert!(projects_of("a-b-c-d-e-f-g-h-i-j-k-l-1.tar.gz").len() <= 8);
 }
 
@@ -377,9 +386,9 @@ proptest! {
             hashes: vec![("sha256".into(), SHA256.into())],
             size_bytes: *size_bytes,
             found_size: None,
-            upload_time: text.clone().map(Into::into),
+            upload_time: text.is_some().then(|| "2026-01-31T12:00:00.5Z".into()),
             first_seen: text.is_none().then_some(jiff::Timestamp::UNIX_EPOCH),
-            requires_python: text.clone().map(Into::into),
+            requires_python: text.is_some().then(|| ">=3.9, <4".into()),
             yanked: text.clone().map(Into::into),
             core_metadata: has_metadata.then(|| CoreMetadata::Sha256(SHA256.into())),
             provenance: has_metadata.then(|| "https://files.example/p".into()),
@@ -410,7 +419,7 @@ proptest! {
 fn sized_page(files: &[(&str, &str, Option<u64>)]) -> UpstreamPage {
     let files = files.iter().map(|(version, digest, size)| {
         json!({"filename": format!("foo-{version}.tar.gz"), "url": format!("foo-{version}.tar.gz"),
-            "hashes": {"sha256": digest}, "size": size})
+            "hashes": {"sha256": digest.repeat(32)}, "size": size})
     });
     let files: Vec<_> = files.collect();
     let page = json!({"meta": {"api-version": "1.1"}, "name": "foo", "files": files});

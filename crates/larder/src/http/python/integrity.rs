@@ -39,7 +39,7 @@ pub(super) async fn show_provenance(ask: &Ask, route: &Route) -> Result<Response
         };
     }
     let asked = order.stages()[0];
-    let of_name = Filename::parse(filename).ok();
+    let of_name = Filename::of_upstream(filename).ok();
     let of_name = of_name.and_then(|name| name.split(Some(project))?.version);
     if !is_same(of_name, &route.version) {
         return none("no such file");

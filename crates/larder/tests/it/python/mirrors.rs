@@ -8,6 +8,7 @@ mod offline;
 mod one_name;
 mod prefetch;
 mod prefetch_by_server;
+mod replaced;
 mod serials;
 mod sizes;
 mod spelling;

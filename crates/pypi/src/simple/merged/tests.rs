@@ -72,7 +72,7 @@ fn the_nearest_file_of_a_name_is_shown() {
         r#"{"meta": {"api-version": "1.4"}, "project-status": {"status": "archived", "reason": "done"},
         "versions": ["1.0.0", "1.9", "2.0", "3.0"], "files": [
         {"filename": "foo-1.0.tar.gz", "url": "https://files.example/evil/foo-1.0.tar.gz", "hashes": {}},
-        {"filename": "foo-2.0.tar.gz", "url": "https://files.example/x/foo-2.0.tar.gz", "hashes": {"md5": "00ff"},
+        {"filename": "foo-2.0.tar.gz", "url": "https://files.example/x/foo-2.0.tar.gz", "hashes": {"md5": "00112233445566778899aabbccddeeff"},
          "size": 7, "upload-time": "2026-01-01T00:00:00Z", "yanked": "it's \"broken\"", "core-metadata": true,
          "requires-python": ">=3", "provenance": "https://files.example/p"}]}"#,
     );
@@ -96,12 +96,12 @@ fn the_nearest_file_of_a_name_is_shown() {
     );
     let expected = json!({
         "filename": "foo-2.0.tar.gz", "url": "../../../../root/pypi/+upstream/files.example/x/foo-2.0.tar.gz",
-        "hashes": {"md5": "00ff"}, "requires-python": ">=3", "size": 7, "upload-time": "2026-01-01T00:00:00Z",
+        "hashes": {"md5": "00112233445566778899aabbccddeeff"}, "requires-python": ">=3", "size": 7, "upload-time": "2026-01-01T00:00:00Z",
         "yanked": "it's \"broken\"", "core-metadata": true, "provenance": "https://files.example/p",
     });
     assert_eq!(json["files"][3], expected);
     let html = merged(&world, "foo", Some(&page), PageForm::Html);
-    let expected = "root/pypi <a href=\"../../../../root/pypi/+upstream/files.example/x/foo-2.0.tar.gz#md5=00ff\" \
+    let expected = "root/pypi <a href=\"../../../../root/pypi/+upstream/files.example/x/foo-2.0.tar.gz#md5=00112233445566778899aabbccddeeff\" \
         data-requires-python=\"&gt;=3\" data-yanked=\"it&#x27;s &quot;broken&quot;\" data-core-metadata=\"true\" \
         data-provenance=\"https://files.example/p\">foo-2.0.tar.gz</a><br>\n";
     assert!(html.contains(expected) && !html.contains("evil"), "{html}");

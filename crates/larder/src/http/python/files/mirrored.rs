@@ -136,6 +136,7 @@ enum Listed {
 
 /// A file of an upstream's page that the policies let pass, or its metadata. No other is given in its place.
 struct JudgedFile {
+    project: ProjectName,
     file: Box<UpstreamFile>,
     is_metadata: bool,
 }
@@ -182,7 +183,7 @@ async fn listed(
             if !is_metadata {
                 policy::note_given(ask, asked, holder, project, Given::Upstreams(&file)).await;
             }
-            Listed::Given(JudgedFile { file, is_metadata })
+            Listed::Given(JudgedFile { project: project.clone(), file, is_metadata })
         }
     })
 }
@@ -201,8 +202,9 @@ async fn given(
     let failed = |trouble: UpstreamError| failed(name, &trouble);
     let (answer, filename) = match wished {
         Wished::At(place) => (mirrors.file(&mirror, *place, is_head).await, place.filename()),
-        Wished::Judged(JudgedFile { file, is_metadata }) => {
-            let answer = mirrors.listed_file(&mirror, file, *is_metadata, is_head).await;
+        Wished::Judged(JudgedFile { project, file, is_metadata }) => {
+            let answer = mirrors.listed_file(&mirror, project, file, *is_metadata, is_head);
+            let answer = answer.await;
             (answer, &*file.filename)
         }
     };

@@ -209,7 +209,7 @@ impl Plan {
 }
 
 fn version_of(file: &UpstreamFile, project: &ProjectName) -> Option<Version> {
-    Filename::parse(&file.filename).ok()?.split(Some(project))?.version
+    Filename::of_upstream(&file.filename).ok()?.split(Some(project))?.version
 }
 
 /// Whether a file with this name may belong to the version: the name contains it, except for the `+`, which wheels write

@@ -50,7 +50,9 @@ fn failed_with(text: String, trouble: &UpstreamError) -> HttpError {
         (true, _) => HttpError::unavailable(text, 2),
         // The status of a cache that may not ask; pip does not retry it.
         (false, true) => HttpError::refused(StatusCode::GATEWAY_TIMEOUT, text),
-        (false, false) => HttpError::refused(StatusCode::BAD_GATEWAY, text),
+        (false, false) => {
+            HttpError::refused(StatusCode::BAD_GATEWAY, text).after(trouble.retry_after_seconds)
+        }
     }
 }
 
@@ -253,8 +255,11 @@ pub(in crate::http::python) async fn project_of<'order>(
     for stage in order.mirrors_of(project.as_str()).asked {
         let Some(mirror) = mirrors.of(stage) else { continue };
         let found = mirrors.project(&mirror, project, false).await;
-        let Found { known, stale, .. } =
+        let Found { known, stale, trouble } =
             found.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
+        if let Some(trouble) = trouble.filter(|it| it.has_no_list && is_asked(order, stage)) {
+            return Err(failed(stage.name().as_str(), &trouble));
+        }
         told.stale = told.stale.max(stale);
         told.files += known.files();
         told.has_page |= known.page().is_some();
@@ -326,6 +331,11 @@ impl<'order> Told<'order> {
     }
 }
 
+/// Whether this is the mirror that was asked, and not a base: if it has no list of projects, somebody should know.
+fn is_asked(order: &ResolutionOrder<'_>, stage: &Stage) -> bool {
+    order.stages().first().is_some_and(|asked| asked.name() == stage.name())
+}
+
 /// Leaves out mirrors whose upstreams have a different project with this name.
 pub(in crate::http::python) fn keep_one_project(
     order: &ResolutionOrder<'_>,
@@ -374,8 +384,10 @@ async fn lists_of<'order>(
     let (mut heard, mut any_stale) = (Vec::new(), None);
     for stage in order.mirrors() {
         let Some(mirror) = mirrors.of(stage) else { continue };
-        let found = mirrors.list(&mirror).await;
-        let found = found.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
+        let found = match mirrors.list(&mirror).await {
+            Err(trouble) if trouble.has_no_list && !is_asked(order, stage) => continue,
+            found => found.map_err(|trouble| failed(stage.name().as_str(), &trouble))?,
+        };
         let Some(Found { known, stale, .. }) = found else { continue };
         any_stale = any_stale.max(stale);
         heard.push((stage, known));

@@ -201,3 +201,157 @@ fn a_mirror_that_is_gone_fails_no_longer() {
     assert!(deleted.status < 300, "{}", deleted.text());
     check(0.0);
 }
+
+#[test]
+fn one_project_does_not_close_the_mirror() {
+    let upstream = upstream_of(b"content");
+    let login = Offer::of("text/html", "<form><input type=password></form><a href=/x>Forgot?</a>");
+    let nowhere = Offer::status(302).with("Location: ftp://x/");
+    let mut offers: Vec<Offer> =
+        [400, 401, 403, 418, 451, 500, 503].into_iter().map(Offer::status).collect();
+    offers.extend([login, nowhere, page("bad", json!([])).cut(10)]);
+    let names: Vec<String> = (0..offers.len()).map(|at| format!("bad{at}")).collect();
+    let listed: Vec<&str> = names.iter().map(String::as_str).chain(["foo", "bar"]).collect();
+    upstream.offer("/simple/", list(&listed));
+    let index = fresh_for_long();
+    mirror(&index, &upstream, json!({}));
+    let refresh = |project: &str| {
+        index.alice().send("POST", &format!("/alice/up/+simple/{project}/refresh"), json!({}))
+    };
+    for (name, offer) in names.iter().zip(offers) {
+        let path = format!("/simple/{name}/");
+        upstream.offer(&path, offer.clone());
+        let mut is_left_alone = false;
+        for _ in 0..30 {
+            let failed = json_page(index.client(), "alice/up", name);
+            assert_eq!(failed.status, 502, "{offer:?}");
+            is_left_alone |= failed.text().contains(&format!("the page of {name} of alice/up"));
+        }
+        assert!(is_left_alone && upstream.count(&path) < 30, "{offer:?}");
+        for project in ["foo", "bar"] {
+            let done = refresh(project);
+            assert_eq!(done.status, 302, "{offer:?}: {}", done.text());
+            let answer = json_page(index.client(), "alice/up", project);
+            assert_eq!((answer.status, answer.find("warning")), (200, None), "{offer:?}");
+        }
+        assert_eq!(index.server.metric("larder_mirrors_failing"), 0.0, "{offer:?}");
+        upstream.offer(&path, page(name, json!([])));
+        let done = refresh(name);
+        assert_eq!(done.status, 302, "who refreshes it need not wait: {}", done.text());
+        assert_eq!(json_page(index.client(), "alice/up", name).status, 200);
+    }
+}
+
+#[test]
+fn several_projects_that_fail_close_the_mirror() {
+    let upstream = upstream_of(b"content");
+    let names: Vec<String> = (0..20).map(|at| format!("bad{at}")).collect();
+    let listed: Vec<&str> = names.iter().map(String::as_str).chain(["foo"]).collect();
+    upstream.offer("/simple/", list(&listed));
+    let index = fresh_for_long();
+    mirror(&index, &upstream, json!({}));
+    let mut is_closed = false;
+    for name in &names {
+        upstream.offer(&format!("/simple/{name}/"), Offer::status(500));
+        let failed = json_page(index.client(), "alice/up", name);
+        assert_eq!(failed.status, 502);
+        is_closed |= failed.text().contains("the upstream of alice/up is left alone");
+    }
+    let asked = upstream.requests().iter().filter(|it| it.path.contains("/bad")).count();
+    assert!(is_closed && asked < names.len(), "{asked}");
+    // The next trial is for a project that has not failed.
+    wait_until("the pause to end", || {
+        json_page(index.client(), "alice/up", "bad0");
+        json_page(index.client(), "alice/up", "foo").status == 200
+    });
+}
+
+#[test]
+fn a_new_project_is_found_by_a_refresh() {
+    let upstream = upstream_of(b"content");
+    let index = fresh_for_long();
+    mirror(&index, &upstream, json!({}));
+    assert_eq!(json_page(index.client(), "alice/up", "fresh").status, 404);
+    upstream.offer("/simple/", list(&["foo", "fresh"]));
+    upstream.offer("/simple/fresh/", page("fresh", json!([])));
+    assert_eq!(json_page(index.client(), "alice/up", "fresh").status, 404, "the list is fresh");
+    let refreshed = |project: &str| {
+        index
+            .alice()
+            .send("POST", &format!("/alice/up/+simple/{project}/refresh"), json!({}))
+            .status
+    };
+    assert_eq!(refreshed("fresh"), 302);
+    assert_eq!(json_page(index.client(), "alice/up", "fresh").status, 200);
+    let asked = upstream.count("/simple/");
+    assert_eq!((refreshed("fresh"), upstream.count("/simple/")), (302, asked), "it is on the list");
+    refreshed("secret");
+    assert_eq!(upstream.count("/simple/secret/"), 0);
+}
+
+#[test]
+fn an_upstream_without_projects_takes_no_project_of_others() {
+    let upstream = upstream_of(b"content");
+    let index = fresh_for_long();
+    mirror(&index, &upstream, json!({}));
+    let title = "<title>Simple Index</title><h1>Simple Index</h1>";
+    let empty = [
+        ("empty", Offer::of("text/html", format!("<!DOCTYPE html><html>{title}</html>")), 404),
+        ("json", list(&[]), 404),
+        ("nolist", Offer::status(404), 502),
+    ];
+    for (name, offer, status) in empty {
+        let company = Upstream::start();
+        company.offer("/simple/", offer);
+        let stage = format!("alice/{name}");
+        index.stage(&stage, json!({"type": "mirror", "mirror_url": company.url("/simple/")}));
+        let dev = format!("alice/dev-{name}");
+        index.stage(&dev, json!({"bases": [stage, "alice/up"]}));
+        let found = json_page(index.client(), &dev, "foo");
+        assert_eq!(found.status, 200, "{name}: {}", found.text());
+        assert_eq!(found.json()["files"][0]["filename"], WHEEL, "{name}");
+        assert_eq!(json_page(index.client(), &dev, "nothere").status, 404, "{name}");
+        let place = place_of(&upstream, WHEEL).replace("alice/up", &dev);
+        assert_eq!(index.client().get(&place).text(), "content", "{name}");
+        let listed = index.client().get_with(&format!("/{dev}/+simple/"), &[JSON_PAGE]);
+        assert_eq!(listed.json()["projects"], json!([{"name": "bar"}, {"name": "foo"}]), "{name}");
+        assert_eq!(json_page(index.client(), &stage, "foo").status, status, "{name}");
+        // A list that fails is another matter: it may have the project.
+        company.offer("/simple/", Offer::status(500));
+        let failing = Upstream::start();
+        failing.offer("/simple/", Offer::status(500));
+        index.stage(
+            &format!("alice/bad-{name}"),
+            json!({"type": "mirror", "mirror_url": failing.url("/simple/")}),
+        );
+        index.stage(
+            &format!("alice/x-{name}"),
+            json!({"bases": [format!("alice/bad-{name}"), "alice/up"]}),
+        );
+        assert_eq!(json_page(index.client(), &format!("alice/x-{name}"), "foo").status, 502);
+    }
+}
+
+#[test]
+fn when_to_ask_again_is_passed_on() {
+    let upstream = upstream_of(b"content");
+    let index = fresh_for_long();
+    mirror(&index, &upstream, json!({}));
+    assert_eq!(json_page(index.client(), "alice/up", "foo").status, 200);
+    for (status, header, expected) in [
+        (429, "Retry-After: 120", "120"),
+        (503, "Retry-After: 7", "7"),
+        (503, "Retry-After: Thu, 01 Jan 1970 00:00:00 GMT", "1"),
+        (503, "Retry-After: soon", ""),
+        (500, "Retry-After: 7", ""),
+    ] {
+        upstream.offer(&format!("/files/{WHEEL}"), Offer::status(status).with(header));
+        let refused = index.client().get(&place_of(&upstream, WHEEL));
+        assert_eq!((refused.status, refused.header("retry-after")), (502, expected), "{header}");
+    }
+    upstream.offer("/simple/bar/", Offer::status(429).with("Retry-After: 120"));
+    for _ in 0..5 {
+        let refused = json_page(index.client(), "alice/up", "bar");
+        assert_eq!((refused.status, refused.header("retry-after")), (502, "120"));
+    }
+}

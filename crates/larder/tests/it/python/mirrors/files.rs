@@ -101,7 +101,7 @@ fn what_is_not_right_is_neither_served_whole_nor_kept() {
     let mut wrong = content.clone();
     wrong[LARGE - 1] ^= 1;
     let longer = [&content[..], b"x"].concat();
-    let encoded = Offer::file(content.clone()).with("Content-Encoding: gzip");
+    let encoded = Offer::file(content.clone()).with("Content-Encoding: br");
     let offers = [
         ("a wrong byte", Offer::file(wrong.clone())),
         ("cut off", Offer::file(content.clone()).cut(LARGE - 1)),
@@ -192,4 +192,103 @@ fn files_may_be_redirected_to() {
     assert_eq!(answer.status, 302);
     assert_eq!(answer.header("location"), upstream.url(&format!("/files/{WHEEL}")));
     assert_eq!(upstream.count(&format!("/files/{WHEEL}")), 0);
+}
+
+#[test]
+fn a_small_file_that_is_wrong_is_refused_with_the_reason() {
+    let upstream = upstream_of(b"content");
+    let index = start();
+    mirror(&index, &upstream, json!({}));
+    let path = format!("/files/{WHEEL}");
+    for (content, expected) in [("kontent", "the SHA-256"), ("", "upstream sends 0 bytes")] {
+        upstream.offer(&path, Offer::file(content));
+        let refused = index.client().get(&place_of(&upstream, WHEEL));
+        assert_eq!(refused.status, 502, "{content}: {}", refused.text());
+        assert!(refused.text().contains(expected), "{content}: {}", refused.text());
+    }
+    let mut wheel = file(&upstream, WHEEL, b"content");
+    wheel["core-metadata"] = json!({"sha256": "0".repeat(64)});
+    upstream.offer("/simple/foo/", page("foo", json!([wheel])));
+    upstream.offer(&format!("{path}.metadata"), Offer::file("Name: foo"));
+    let refused = index.client().get(&format!("{}.metadata", place_of(&upstream, WHEEL)));
+    assert_eq!(refused.status, 502, "{}", refused.text());
+    assert!(refused.text().contains("upstream's page says 000000"), "{}", refused.text());
+}
+
+#[test]
+fn every_file_that_a_page_lists_can_be_fetched() {
+    let upstream = upstream_of(b"content");
+    let names = [
+        "foo-1.0.tar.xz",
+        "foo-1.0.tar",
+        "foo-1.0.tzst",
+        "foo-1.0.odd",
+        "foo_1.0.zip",
+        "foo1.0.tgz",
+        "Foo.zip",
+    ];
+    let mut files: Vec<Value> =
+        names.iter().map(|name| file(&upstream, name, name.as_bytes())).collect();
+    files.push(file(&upstream, "bar-1.0.zip", b"another project's"));
+    upstream.offer("/simple/foo/", page("foo", files.into()));
+    for name in names {
+        upstream.offer(&format!("/files/{name}"), Offer::file(name));
+    }
+    let index = fresh_for_long();
+    mirror(&index, &upstream, json!({}));
+    let listed = json_page(index.client(), "alice/up", "foo").json()["files"].clone();
+    let listed: Vec<&str> = listed
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|it| it["filename"].as_str())
+        .collect();
+    assert_eq!(listed, names);
+    for name in names {
+        let answer = index.client().get(&place_of(&upstream, name));
+        assert_eq!((answer.status, &*answer.text()), (200, name));
+    }
+}
+
+#[test]
+fn the_form_of_an_encoded_file_that_has_the_digest_is_given_on() {
+    let gzip = |content: &[u8]| {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        out.write_all(content).expect("memory");
+        out.finish().expect("memory")
+    };
+    let upstream = upstream_of(b"content");
+    let index = start();
+    mirror(&index, &upstream, json!({}));
+    let large = large();
+    for label in ["gzip", "x-gzip"] {
+        for (filename, expected, sent) in [
+            (WHEEL, &b"content"[..], b"content".to_vec()),
+            (WHEEL, &b"wheel"[..], gzip(b"wheel")),
+            (WHEEL, &large[..], gzip(&large)),
+            ("foo-1.0.tar.gz", &gzip(b"sdist")[..], gzip(b"sdist")),
+            ("foo-1.0.tar.gz", &gzip(b"other")[..], gzip(&gzip(b"other"))),
+        ] {
+            let mut hashed = file(&upstream, filename, expected);
+            let unhashed = json!({"filename": filename, "url": hashed["url"], "hashes": {}});
+            hashed["size"] = json!(null);
+            for said in [file(&upstream, filename, expected), hashed, unhashed] {
+                upstream.offer("/simple/foo/", page("foo", json!([said])));
+                let offer = Offer::file(sent.clone()).with(&format!("Content-Encoding: {label}"));
+                upstream.offer(&format!("/files/{filename}"), offer);
+                assert_eq!(json_page(index.client(), "alice/up", "foo").status, 200);
+                let answer = index.client().get(&place_of(&upstream, filename));
+                assert_eq!(answer.status, 200, "{label} {said}: {}", answer.text());
+                assert!(answer.body == expected, "{label} {said}");
+                assert_eq!(answer.header("content-encoding"), "", "{said}");
+            }
+        }
+        let wrong = file(&upstream, WHEEL, b"neither");
+        upstream.offer("/simple/foo/", page("foo", json!([wrong])));
+        let offer = Offer::file(gzip(b"wheel")).with(&format!("Content-Encoding: {label}"));
+        upstream.offer(&format!("/files/{WHEEL}"), offer);
+        assert_eq!(json_page(index.client(), "alice/up", "foo").status, 200);
+        let refused = index.client().get(&place_of(&upstream, WHEEL));
+        assert_eq!(refused.status, 502, "{}", refused.text());
+    }
 }

@@ -23,7 +23,7 @@ fn check(upstream: &Upstream, project: Offer) {
         // No other spelling is known there.
         upstream.offer(path, Offer::file(path));
     }
-    let index = super::start();
+    let index = super::fresh_for_long();
     mirror(&index, upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     let start = "https://index.example/alice/up/+upstream/";
