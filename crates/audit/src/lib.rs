@@ -64,11 +64,19 @@ pub enum Event {
     Warned,
     /// Somebody changed a policy.
     Changed,
+    /// Somebody pushed a file of a mirror into a stage.
+    Approved,
 }
 
 impl Event {
-    const ALL: [Event; 5] =
-        [Event::Refused, Event::Served, Event::Excepted, Event::Warned, Event::Changed];
+    const ALL: [Event; 6] = [
+        Event::Refused,
+        Event::Served,
+        Event::Excepted,
+        Event::Warned,
+        Event::Changed,
+        Event::Approved,
+    ];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -77,6 +85,7 @@ impl Event {
             Event::Excepted => "excepted",
             Event::Warned => "warned",
             Event::Changed => "changed",
+            Event::Approved => "approved",
         }
     }
 }
@@ -341,9 +350,10 @@ impl Query {
 }
 
 /// Takes out of an entry who asked, and where, if they asked an index that `may_read` does not admit. Who changed an index that it
-/// admits is not taken out, whatever they asked for to do that.
+/// admits, or approved a file for it, is not taken out, whatever they asked for to do that.
 pub fn anonymise(entry: &mut Value, may_read: impl Fn(&str) -> bool) {
-    let changed = entry["index"].as_str().filter(|_| entry["event"] == "changed");
+    let is_change = entry["event"] == "changed" || entry["event"] == "approved";
+    let changed = entry["index"].as_str().filter(|_| is_change);
     if changed.is_some_and(&may_read) {
         return;
     }

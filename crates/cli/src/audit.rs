@@ -17,7 +17,7 @@ pub(super) struct Command {
     /// Only what this index decided, or was asked for: team/dev
     #[arg(long, value_name = "USER/INDEX")]
     index: Option<StageName>,
-    /// Only these events: refused, served, excepted, warned or changed
+    /// Only these events: refused, served, excepted, warned, changed or approved
     #[arg(long, value_name = "EVENT")]
     event: Option<String>,
     /// Only what this rule refused: cooldown, cutoff, allow, deny, quarantine, malware or vulnerabilities

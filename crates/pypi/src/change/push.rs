@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use account::UserName;
 use jiff::Timestamp;
-use record::{Batch, Expected};
+use record::{Batch, Digest, Expected};
 use serde_json::{Map, Value};
 
 use super::draft::{Draft, gone_after, without, writable};
@@ -12,8 +12,8 @@ use super::upload::overwrites;
 use crate::record::{file_key, version_key};
 use crate::release_file::Rare;
 use crate::{
-    ChangeError, FileRole, Judge, LogEntry, Project, ProjectName, Refused, Release, ReleaseFile,
-    Snapshot, Stage, StageName,
+    ChangeError, FileRole, Filename, Judge, LogEntry, Project, ProjectName, Refused, Release,
+    ReleaseFile, Snapshot, Stage, StageName,
 };
 
 /// The body of a push: a release, and options, which are read once that release has been found.
@@ -370,6 +370,96 @@ pub fn push(
     }
     let batch = (!draft.is_empty()).then(|| draft.finish());
     Ok((batch, actions))
+}
+
+/// A release of an upstream that somebody pushes from a mirror into a stage.
+#[derive(Clone, Copy, Debug)]
+pub struct Approval<'text> {
+    /// The push; its source is the mirror.
+    pub push: Push<'text>,
+    /// The project.
+    pub project: &'text ProjectName,
+    /// The digest of the release's metadata as JSON, which is stored.
+    pub metadata: Digest,
+    /// Why upstream has yanked the release, if it has.
+    pub yanked: Option<&'text str>,
+    /// Its files.
+    pub files: &'text [ApprovedFile],
+}
+
+/// A file of an upstream, whose bytes are stored already.
+#[derive(Clone, Debug)]
+pub struct ApprovedFile {
+    /// Its name.
+    pub filename: Filename,
+    /// The digest of its bytes.
+    pub digest: Digest,
+    /// Its size, in bytes.
+    pub size_bytes: u64,
+    /// The versions of Python that it supports, if it says.
+    pub requires_python: Option<Arc<str>>,
+    /// The digest of the `METADATA` in it, if that is stored as a blob.
+    pub core_metadata: Option<Digest>,
+}
+
+/// Pushes a release from a mirror, as [`push`] does from a stage.
+///
+/// # Errors
+/// [`ChangeError::NoStage`]; [`ChangeError::Mirror`] if the target is one; [`ChangeError::FileExists`] if the target has another
+/// file that it cannot replace.
+pub fn approve(
+    snapshot: &Snapshot,
+    approval: &Approval<'_>,
+) -> Result<(Option<Batch>, Vec<PushAction>), ChangeError> {
+    let Approval { push, project, metadata, yanked, files } = *approval;
+    let source = snapshot.stage_to_change(push.source)?;
+    let target = writable(snapshot, push.target)?;
+    let mut draft = Draft::default();
+    // With it, the policy that the files were judged by.
+    draft.check_stage(source);
+    draft.check_stage(target);
+    let release = Release {
+        version: push.version.into(),
+        metadata,
+        yanked: yanked.map(Into::into),
+        serial: Default::default(),
+    };
+    put_release(&mut draft, target, project, &release);
+    let mut actions = vec![PushAction::Register {
+        name: push.name.to_owned(),
+        version: push.version.to_owned(),
+        target: push.target.clone(),
+    }];
+    for approved in files {
+        // Its history begins with the push.
+        let rare = Rare { log: Some(Box::default()), ..Rare::default() };
+        let file = ReleaseFile {
+            filename: approved.filename.as_str().into(),
+            version: push.version.into(),
+            digest: approved.digest,
+            size_bytes: approved.size_bytes,
+            uploaded_at_microseconds: push.at.as_microsecond(),
+            serial: Default::default(),
+            requires_python: approved.requires_python.clone(),
+            uploader: None,
+            core_metadata: approved.core_metadata.map(Box::new),
+            rare: Some(Box::new(rare)),
+            role: FileRole::Release,
+        };
+        put(&mut draft, target, project, &file, &push)?;
+        actions.push(PushAction::File { path: format!("{}/{}", push.target, file.path()) });
+    }
+    Ok(((!draft.is_empty()).then(|| draft.finish()), actions))
+}
+
+/// The name of a file at the target whose contents the approval would replace, if there is one.
+pub fn replaced_by_approval(snapshot: &Snapshot, approval: &Approval<'_>) -> Option<String> {
+    let target = snapshot.stage(approval.push.target.as_str())?;
+    let target = target.project_trace(approval.project.as_str())?;
+    let is_replaced = |file: &&ApprovedFile| {
+        target.file(file.filename.as_str()).is_some_and(|known| known.digest != file.digest)
+    };
+    approval.files.iter().find(is_replaced).map(|file| file.filename.to_string())
 }
 
 /// The name of a file at the target whose contents the push would replace, if there is one.

@@ -9,7 +9,7 @@ use super::*;
 use crate::http::words::visible_name;
 
 /// The events that can be chosen.
-const EVENTS: [&str; 5] = ["refused", "excepted", "warned", "changed", "served"];
+const EVENTS: [&str; 6] = ["refused", "excepted", "warned", "approved", "changed", "served"];
 
 #[derive(Template)]
 #[template(path = "manage_audit.html")]
@@ -28,7 +28,7 @@ struct AuditPage {
 }
 
 impl AuditPage {
-    fn events(&self) -> [&'static str; 5] {
+    fn events(&self) -> [&'static str; 6] {
         EVENTS
     }
 

@@ -14,6 +14,7 @@ use pypi::upstream::{UpstreamFile, UpstreamPage};
 use pypi::{
     FileLookup, Judge, Policy, ProjectName, Refused, ReleaseFile, Stage, StageName, StatusMarker,
 };
+use record::Digest;
 use serde_json::Map;
 use state::security;
 
@@ -133,6 +134,22 @@ pub(super) async fn entries_of_given(
         .into_iter()
         .map(|(event, index, what, rule, reason)| {
             entry(ask, who, event, &index, &what, rule, reason)
+        })
+        .collect()
+}
+
+/// The audit log's entries for files of a mirror that this sender pushes into a stage: by that, they are approved.
+pub(super) fn entries_of_approved<'files>(
+    ask: &Ask,
+    who: Option<&UserName>,
+    mirror: &StageName,
+    target: &StageName,
+    files: impl Iterator<Item = (&'files str, Digest)>,
+) -> Vec<Entry> {
+    files
+        .map(|(filename, digest)| {
+            let reason = format!("pushed from {mirror}, SHA-256 {digest}");
+            entry(ask, who, Event::Approved, target, filename, None, reason)
         })
         .collect()
 }

@@ -1,10 +1,11 @@
 //! Pushes: a release of a stage, into another stage or to another server's index.
 //!
-//! A push into a stage is one commit, or nothing; no byte is copied, since files are named by their content. An external push
-//! ([`external`]) is one upload after another, and the answer says how each went. As with devpi, the release is looked for
+//! A push into a stage is one commit, or nothing; no byte is copied, since files are named by their content. A push from a mirror
+//! ([`mirrored`]) fetches the files first. An external push ([`external`]) is one upload after another, and the answer says how each went. As with devpi, the release is looked for
 //! first, then the target, and then the right to push there is checked.
 
 mod external;
+mod mirrored;
 
 use std::sync::Arc;
 
@@ -48,7 +49,10 @@ pub(super) async fn push_release(ask: &Ask, stage: &str, body: Body) -> Result<R
     let stored = basis.stored();
     let name = ProjectName::normalize(&order.name).ok();
     let about = About::Project(name.as_ref());
-    readable(stored, basis.principal(), stage, about)?;
+    let from = readable(stored, basis.principal(), stage, about)?;
+    if from.config().is_mirror() {
+        return mirrored::push(ask, from, &order, order.content().map_err(bad)?).await;
+    }
     let found = PushSource::find(&stored.index, source, &order.name, &order.version);
     let found = found.map_err(refused)?;
     let content = order.content().map_err(bad)?;

@@ -1,5 +1,6 @@
 //! Mirrors of an upstream that the test scripts: pages, and which upstream is asked for what.
 
+mod approved;
 mod disk;
 mod failures;
 mod files;

@@ -1,0 +1,292 @@
+//! A push from a mirror into a stage: somebody approves a release of an upstream.
+//!
+//! the mirror's page -> its files of the release, judged as downloads are -> fetched through the mirror's cache, compared with
+//! the page and opened as uploads are -> blobs -> one commit, with an entry in the audit log for each file.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use http::StatusCode;
+use jiff::Timestamp;
+use mirrors::{FileAnswer, Mirror};
+use pypi::archive::{ArchiveError, ArchiveFacts, ArchiveLimits, inspect};
+use pypi::change::push::{
+    Approval, ApprovedFile, Push, PushContent, PushOrder, PushTarget, approve, replaced_by_approval,
+};
+use pypi::upstream::{UpstreamFile, UpstreamPage};
+use pypi::{ChangeError, FileKind, Filename, Metadata, ProjectName, Stage, Version};
+use rawzip::FileReader;
+use record::Digest;
+use resources::bodies::Holder;
+use serde_json::{Map, json};
+use state::release_metadata;
+use store::{BlobError, SpooledBlob};
+
+use super::{check_target, told, touch};
+use crate::http::auth;
+use crate::http::body::client;
+use crate::http::error::HttpError;
+use crate::http::python::ask::Ask;
+use crate::http::python::policy::{self, Given};
+use crate::http::python::reply;
+use crate::http::python::rights::{About, no_replacing, readable};
+use crate::http::python::simple::mirrored::failed;
+use crate::http::python::write::{Refused, decided_and_noted, refused};
+
+/// Most files of a pushed release.
+const FILES_MAX: usize = 1_000;
+
+/// Memory of a push: copies of one file's metadata, and a chunk of the spool.
+const MEMORY_BYTES: usize = 8 << 20;
+
+/// Pushes the release that `order` names from the mirror `source`.
+pub(super) async fn push(
+    ask: &Ask,
+    source: &Arc<Stage>,
+    order: &PushOrder,
+    content: PushContent,
+) -> Result<Response, Refused> {
+    let name = source.name();
+    let target = match order.target().map_err(Refused::bad_request)? {
+        PushTarget::Stage(target) => target,
+        PushTarget::External { .. } => return Err(refused(ChangeError::Mirror(name.clone()))),
+    };
+    let nothing = || {
+        let (project, version) = (order.name.clone(), order.version.clone());
+        refused(ChangeError::NothingToPush { project, version, stage: name.clone() })
+    };
+    let project = &ProjectName::normalize(&order.name).map_err(|_| nothing())?;
+    let version = Version::parse(&order.version).map_err(|_| nothing())?;
+    let about = About::Project(Some(project));
+    let basis = ask.basis().await?;
+    let portion = about.of(source);
+    // Nothing is fetched for senders who may not push it.
+    check_target(ask, basis.stored(), basis.principal(), &target, portion.portion())?;
+    auth::admit_to_disk(&ask.app, basis.principal()).await?;
+    let holder = basis.principal().user_name().cloned();
+    let holder =
+        holder.map_or_else(|| Holder::Client(client(&ask.app, &ask.head).key()), Holder::User);
+    drop(basis);
+    let mirrors = &ask.app.mirrors;
+    let mirror = mirrors.of(source).ok_or_else(nothing)?;
+    let page = mirrors.page_to_judge_by(&mirror, project).await;
+    let page = page.map_err(|trouble| failed(name.as_str(), &trouble))?.ok_or_else(nothing)?;
+    let is_wanted = |file: &&UpstreamFile| {
+        let filename = Filename::of_upstream(&file.filename).ok();
+        let found = filename.and_then(|it| it.split(Some(project))?.version);
+        found.is_some_and(|found| found.is_same_release(&version))
+    };
+    let files: Vec<&UpstreamFile> = page.files.iter().filter(is_wanted).collect();
+    if files.is_empty() {
+        return Err(nothing());
+    }
+    if content == PushContent::OnlyDocs {
+        let (project, version) = (order.name.clone(), order.version.clone());
+        return Err(refused(ChangeError::NoFilesToPush { project, version }));
+    }
+    if files.len() > FILES_MAX {
+        return Err(Refused::bad_request(format_args!(
+            "the release has {} files; at most {FILES_MAX} can be pushed",
+            files.len()
+        )));
+    }
+    check_withheld(ask, source, project, &page, &files).await?;
+    let mut held = ask.app.bodies.begin(holder).map_err(HttpError::from)?;
+    held.hold(MEMORY_BYTES).map_err(HttpError::from)?;
+    let said = Map::from_iter([
+        ("name".to_owned(), json!(order.name)),
+        ("version".to_owned(), json!(order.version)),
+    ]);
+    let said = Metadata::from_json(&said).map_err(Refused::bad_request)?;
+    let mut metadata = Metadata::default().with_empty_fields();
+    let mut approved = Vec::with_capacity(files.len());
+    for &file in &files {
+        let (file, own) = fetched(ask, &mirror, project, &version, file, &said).await?;
+        if let Some(own) = own {
+            metadata.merge(own);
+        }
+        approved.push(file);
+    }
+    // However a file spells it.
+    metadata.merge(said);
+    let metadata = release_metadata::blob(&metadata).map_err(Refused::bad_request)?;
+    let metadata = put(ask, metadata).await?;
+    let yanked = files.iter().all(|file| file.yanked.is_some());
+    let yanked = files[0].yanked.as_deref().filter(|_| yanked);
+    let (page, files, approved, target) = (&page, &files, &approved, &target);
+    let deciding = decided_and_noted(ask, |basis| async move {
+        let (stored, principal) = (basis.stored(), basis.principal());
+        let source = readable(stored, principal, name.as_str(), about)?;
+        let portion = about.of(source);
+        check_target(ask, stored, principal, target, portion.portion())?;
+        let push = Push {
+            source: name,
+            target,
+            name: &order.name,
+            version: &order.version,
+            content,
+            who: principal.user_name(),
+            at: Timestamp::now(),
+        };
+        let approval = Approval { push, project, metadata, yanked, files: approved };
+        let stage = stored.index.stage(target.as_str());
+        let adds_only = stage.filter(|stage| stage.config().volatile);
+        if adds_only.is_some_and(|stage| !stage.may_replace(principal, portion.portion()))
+            && let Some(filename) = replaced_by_approval(&stored.index, &approval)
+        {
+            return Err(Refused::forbidden(no_replacing(&filename)));
+        }
+        // The policy may have changed, and so may the age of a file.
+        check_withheld(ask, source, project, page, files).await?;
+        let (batch, actions) = approve(&stored.index, &approval).map_err(told)?;
+        if let Some(batch) = &batch {
+            touch(ask, batch).await?;
+        }
+        let mut entries = Vec::new();
+        for file in files {
+            let given = Given::Upstreams(file);
+            entries.extend(policy::entries_of_given(ask, source, source, project, given).await);
+        }
+        if batch.is_some() {
+            let who = principal.user_name();
+            let digests = approved.iter().map(|file| (file.filename.as_str(), file.digest));
+            entries.extend(policy::entries_of_approved(ask, who, name, target, digests));
+        }
+        Ok::<_, Refused>((batch, entries, actions))
+    });
+    let actions = deciding.await?;
+    Ok(reply::result(StatusCode::OK, "actionlog", actions, None))
+}
+
+/// Refuses to push files that a policy refuses, with the answer of a download.
+async fn check_withheld(
+    ask: &Ask,
+    source: &Stage,
+    project: &ProjectName,
+    page: &UpstreamPage,
+    files: &[&UpstreamFile],
+) -> Result<(), Refused> {
+    for file in files {
+        if let Some(refused) = policy::refusal_of_upstream(source, source, project, page, file) {
+            return Err(Refused::from(policy::refused(ask, &file.filename, &refused).await));
+        }
+    }
+    Ok(())
+}
+
+/// Fetches a file and stores it; returns what is known of it, and its metadata, if it has some.
+async fn fetched(
+    ask: &Ask,
+    mirror: &Arc<Mirror>,
+    project: &ProjectName,
+    version: &Version,
+    file: &UpstreamFile,
+    said: &Metadata,
+) -> Result<(ApprovedFile, Option<Metadata>), Refused> {
+    let config = &ask.app.config.python;
+    let name = &*file.filename;
+    let filename = match Filename::of_upload(name, project.as_str(), version) {
+        // As for an upload, no installer knows such a file.
+        Err(_) if config.devpi_defaults => {
+            Filename::of_upload_to_devpi(name, project.as_str(), version)
+        }
+        checked => checked,
+    };
+    let filename = filename.map_err(|error| unfit(name, &error))?;
+    let staged = spooled(ask, mirror, project, file).await?;
+    let facts = match looked_into(ask, &staged, &filename).await {
+        Err(ArchiveError::Unreadable { .. }) if config.devpi_defaults => None,
+        Err(ArchiveError::Io(error)) => {
+            tracing::error!(%error, "a pushed file cannot be read");
+            let text = "a file cannot be read now; nothing was pushed";
+            return Err(HttpError::unavailable(text, 5).into());
+        }
+        facts => Some(facts.map_err(|error| unfit(name, &error))?),
+    };
+    let metadata = facts.as_ref().map(ArchiveFacts::core_metadata).transpose();
+    let metadata = metadata.map_err(|error| unfit(name, &error))?.flatten();
+    if let (Some(facts), Some(metadata)) = (&facts, &metadata) {
+        let checked = said.check_file(facts.metadata_name, metadata);
+        checked.map_err(|error| unfit(name, &error))?;
+    }
+    let is_wheel = filename.kind() == FileKind::Wheel;
+    let core_metadata = match facts.and_then(|facts| facts.metadata).filter(|_| is_wheel) {
+        Some(bytes) => Some(put(ask, Bytes::from(bytes)).await?),
+        None => None,
+    };
+    let requires_python = match &metadata {
+        Some(metadata) if is_wheel => metadata.requires_python(),
+        _ => file.requires_python.as_deref(),
+    };
+    let requires_python = requires_python.map(Into::into);
+    let size_bytes = staged.size_bytes;
+    let digest = staged.persist().await.map_err(unwritable)?.digest;
+    let approved = ApprovedFile { filename, digest, size_bytes, requires_python, core_metadata };
+    Ok((approved, metadata))
+}
+
+/// The bytes of a file, through the cache of the mirror, which compares them with upstream's page.
+async fn spooled(
+    ask: &Ask,
+    mirror: &Arc<Mirror>,
+    project: &ProjectName,
+    file: &UpstreamFile,
+) -> Result<SpooledBlob, Refused> {
+    let bytes_max = ask.app.config.python.file_bytes_max;
+    let stage = &mirror.stage;
+    let answer = ask.app.mirrors.fetched_file(mirror, project, file).await;
+    let answer = answer.map_err(|trouble| failed(stage, &trouble))?;
+    let FileAnswer::File(answer) = answer else {
+        let text = format!("the upstream of {stage} lists {}, and does not have it", file.filename);
+        return Err(HttpError::refused(StatusCode::BAD_GATEWAY, text).into());
+    };
+    let mut upload = ask.app.store.blobs.begin(bytes_max);
+    let mut pieces = std::pin::pin!(answer.body.stream(0, None));
+    loop {
+        let piece = pieces.try_next().await.map_err(|error| {
+            let text = format!("{} of {stage} has not arrived: {error}", file.filename);
+            HttpError::refused(StatusCode::BAD_GATEWAY, text)
+        })?;
+        let Some(piece) = piece else { break };
+        match upload.write(piece).await {
+            Err(BlobError::TooLarge { .. }) => {
+                let text = format!(
+                    "{} is too large: at most {bytes_max} bytes are allowed",
+                    file.filename
+                );
+                return Err(HttpError::too_large(text).into());
+            }
+            written => written.map_err(unwritable)?,
+        }
+    }
+    Ok(upload.stage().await.map_err(unwritable)?)
+}
+
+/// Opens the archive, on a thread that may take long.
+async fn looked_into(
+    ask: &Ask,
+    staged: &SpooledBlob,
+    filename: &Filename,
+) -> Result<ArchiveFacts, ArchiveError> {
+    let opened = staged.file().map_err(|error| ArchiveError::Io(std::io::Error::other(error)))?;
+    let (size_bytes, filename) = (staged.size_bytes, filename.clone());
+    let looking =
+        move || inspect(FileReader::from(opened), size_bytes, &filename, &ArchiveLimits::default());
+    ask.app.bodies.parsing.run(looking).await
+}
+
+async fn put(ask: &Ask, bytes: Bytes) -> Result<Digest, HttpError> {
+    Ok(ask.app.store.blobs.put(bytes).await.map_err(unwritable)?.digest)
+}
+
+/// A file that no upload could add.
+fn unfit(filename: &str, error: &dyn std::fmt::Display) -> Refused {
+    Refused::bad_request(format_args!("{filename} cannot be pushed: {error}"))
+}
+
+fn unwritable(error: BlobError) -> HttpError {
+    tracing::error!(%error, "a pushed file cannot be kept");
+    HttpError::unavailable("a file cannot be kept now; nothing was pushed", 5)
+}
