@@ -347,8 +347,7 @@ impl Writer {
     ) -> usize {
         self.push("<dl>");
         let mut at = 0;
-        loop {
-            let Some((name, value)) = lines.get(at).and_then(|line| split(line)) else { break };
+        while let Some((name, value)) = lines.get(at).and_then(|line| split(line)) {
             let length = 1 + body_length(&lines[at + 1..]);
             self.push("<dt>");
             match same {

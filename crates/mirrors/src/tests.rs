@@ -24,7 +24,7 @@ fn mirrors(directory: &Path, entries: &[(&str, &[u8])]) -> (Arc<Mirrors>, Arc<Mi
         stage: "team/pypi".to_owned(),
         redirects_files: false,
         origin: Origin::parse(url).expect("a URL"),
-        identity: identity("team/pypi", url, None),
+        identity: identity("team/pypi", url, &MirrorSettings::default()),
         expiry: budget.expiry,
         has_no_list: true,
         ignores_serials: false,

@@ -98,11 +98,11 @@ pub(super) struct Share {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reserve {
     /// If its client takes little.
-    ForLittle,
+    Little,
     /// In any case.
-    ForThis,
+    Always,
     /// Half of it, if its client takes little or is a proxy: pieces of answers leave the rest to requests.
-    ForPiece,
+    Piece,
 }
 
 /// Memory of one request or answer, counted until this is dropped.
@@ -160,11 +160,11 @@ impl Room {
             let is_much = share.client.is_some() && own > LITTLE_BYTES;
             let is_little = share.client.is_some() && !is_much;
             let may_have_reserve = match whose {
-                Reserve::ForLittle => is_little,
-                Reserve::ForThis => true,
-                Reserve::ForPiece => !is_much && left >= reserve / 2,
+                Reserve::Little => is_little,
+                Reserve::Always => true,
+                Reserve::Piece => !is_much && left >= reserve / 2,
             };
-            let is_large_piece = whose == Reserve::ForPiece && after - before > LITTLE_PIECE_BYTES;
+            let is_large_piece = whose == Reserve::Piece && after - before > LITTLE_PIECE_BYTES;
             if after - before > free
                 || (is_large_piece && left < self.bytes_max / 2)
                 || (left < reserve && !may_have_reserve)
@@ -174,7 +174,7 @@ impl Room {
                 self.is_pressed.store(true, Relaxed);
                 return Err(NoRoom);
             }
-            if left < reserve && whose == Reserve::ForThis {
+            if left < reserve && whose == Reserve::Always {
                 share.has_reserve.store(true, Relaxed);
             }
             if left < reserve || (is_much && 2 * own > for_one) {
@@ -203,7 +203,7 @@ impl Share {
 
     /// Takes or gives back room, so that it is what the connection needs now.
     fn settle(&self) -> Result<(), NoRoom> {
-        self.settle_for(Reserve::ForLittle).inspect_err(|NoRoom| self.record_refused())
+        self.settle_for(Reserve::Little).inspect_err(|NoRoom| self.record_refused())
     }
 
     /// Counts a refusal.
@@ -227,7 +227,7 @@ impl Share {
     /// There is no room for more than before; nothing has changed.
     pub(super) fn wake(&self, bytes: usize) -> Result<(), NoRoom> {
         let before = self.base.swap(bytes, Relaxed);
-        self.settle_for(Reserve::ForThis).inspect_err(|NoRoom| self.base.store(before, Relaxed))
+        self.settle_for(Reserve::Always).inspect_err(|NoRoom| self.base.store(before, Relaxed))
     }
 
     /// Sets what the connection takes from now on, whatever is sent.
@@ -256,7 +256,7 @@ impl Share {
     /// # Errors
     /// There is no room.
     pub(super) fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held, NoRoom> {
-        let held = self.hold_for(bytes, Reserve::ForLittle);
+        let held = self.hold_for(bytes, Reserve::Little);
         held.inspect_err(|NoRoom| self.record_refused())
     }
 
@@ -275,7 +275,7 @@ impl Share {
     pub(super) fn hold_answer(self: &Arc<Self>, bytes: usize) -> Result<Held, NoRoom> {
         // A proxy has a thousand connections and more. A request that found room there gets its answer if that is short.
         let is_of_proxy = self.client.is_none() && bytes <= LITTLE_BYTES;
-        let whose = if is_of_proxy { Reserve::ForThis } else { Reserve::ForLittle };
+        let whose = if is_of_proxy { Reserve::Always } else { Reserve::Little };
         let held = self.hold_for(bytes.min(self.room.bytes_max / ANSWER_SHARE), whose);
         held.inspect_err(|NoRoom| self.record_refused())
     }
@@ -286,7 +286,7 @@ impl Share {
     /// # Errors
     /// There is no room.
     pub(super) fn hold_piece(self: &Arc<Self>, bytes: usize) -> Result<Held, NoRoom> {
-        self.hold_for(bytes, Reserve::ForPiece)
+        self.hold_for(bytes, Reserve::Piece)
     }
 
     /// Counts `bytes` that are there already, until what this returns is dropped.
@@ -314,7 +314,7 @@ impl Share {
         self.is_tight.store(false, Relaxed);
         self.has_reserve.store(false, Relaxed);
         // Less is never refused.
-        let _ = self.room.change(self, Reserve::ForLittle);
+        let _ = self.room.change(self, Reserve::Little);
     }
 
     /// Asks that the connection keeps nothing as soon as it waits for a request.
@@ -337,7 +337,7 @@ impl Drop for Share {
         for counted in [&self.base, &self.read, &self.open, &self.unwritten] {
             counted.store(0, Relaxed);
         }
-        let _ = self.room.clone().change(self, Reserve::ForLittle);
+        let _ = self.room.clone().change(self, Reserve::Little);
     }
 }
 
@@ -346,7 +346,7 @@ impl Held {
     pub(super) fn resize(&mut self, bytes: usize) {
         self.share.open.fetch_add(bytes, Relaxed);
         self.share.open.fetch_sub(std::mem::replace(&mut self.bytes, bytes), Relaxed);
-        let _ = self.share.settle_for(Reserve::ForLittle);
+        let _ = self.share.settle_for(Reserve::Little);
     }
 
     /// For an answer that the HTTP library may still have when this is dropped: it counts until all is written.
@@ -363,7 +363,7 @@ impl Drop for Held {
         }
         self.share.open.fetch_sub(self.bytes, Relaxed);
         // Less is never refused.
-        let _ = self.share.settle_for(Reserve::ForLittle);
+        let _ = self.share.settle_for(Reserve::Little);
     }
 }
 

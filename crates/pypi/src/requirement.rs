@@ -53,10 +53,10 @@ pub(crate) fn check_python(versions: &str) -> Result<(), String> {
     let plain = versions.replace(['\'', '"'], "");
     let mut rest = Rest(&plain);
     rest.space();
-    let read = rest.python().and_then(|()| match rest.0 {
-        "" => Ok(()),
-        _ => Err("`,`, or the end,"),
-    });
+    let read = match rest.python() {
+        Ok(()) if !rest.0.is_empty() => Err("`,`, or the end,"),
+        read => read,
+    };
     read.map_err(|expected| rest.instead_of(expected))
 }
 

@@ -194,9 +194,9 @@ impl Writer {
             let here = at + found;
             let rest = &text[here..];
             let before = text[plain..here].chars().next_back().or(before_plain);
-            if rest.starts_with('\\') {
+            if let Some(after) = rest.strip_prefix('\\') {
                 self.escaped(&text[plain..here]);
-                let escaped = rest[1..].chars().next();
+                let escaped = after.chars().next();
                 let length = 1 + escaped.map_or(0, char::len_utf8);
                 let is_space = escaped.is_some_and(char::is_whitespace);
                 plain = if is_space { here + length } else { here + 1 };

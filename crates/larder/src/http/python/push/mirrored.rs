@@ -227,6 +227,9 @@ async fn fetched(
     Ok((approved, metadata))
 }
 
+/// How much of a file is read at once.
+const PIECE_BYTES: usize = 256 << 10;
+
 /// The bytes of a file, through the cache of the mirror, which compares them with upstream's page.
 async fn spooled(
     ask: &Ask,
@@ -243,7 +246,7 @@ async fn spooled(
         return Err(HttpError::refused(StatusCode::BAD_GATEWAY, text).into());
     };
     let mut upload = ask.app.store.blobs.begin(bytes_max);
-    let mut pieces = std::pin::pin!(answer.body.stream(0, None));
+    let mut pieces = std::pin::pin!(answer.body.stream(0, None, || PIECE_BYTES));
     loop {
         let piece = pieces.try_next().await.map_err(|error| {
             let text = format!("{} of {stage} has not arrived: {error}", file.filename);
