@@ -328,6 +328,6 @@ fn another_programs_file_is_left_alone() {
         std::fs::create_dir_all(database.path().parent().expect("a parent")).expect("created");
         std::fs::write(database.path(), "no database at all, but some text").expect("written");
         let opened = Records::open(&database.location, options()).await;
-        assert!(matches!(opened.err(), Some(OpenError::Unavailable { .. })));
+        assert!(matches!(opened.err(), Some(OpenError::Unreadable { .. })));
     });
 }
