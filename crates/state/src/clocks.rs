@@ -167,7 +167,7 @@ fn between(from: SystemTime, to: SystemTime) -> SignedDuration {
 
 /// `2 days`
 fn shown(span: Duration) -> String {
-    let seconds = span.as_secs();
+    let seconds = (span + Duration::from_millis(500)).as_secs();
     let units = [(86_400, "day"), (3_600, "hour"), (60, "minute")];
     let unit = units.into_iter().find(|(unit, _)| seconds >= 2 * unit).unwrap_or((1, "second"));
     counted(seconds / unit.0, unit.1)

@@ -95,6 +95,9 @@ pub(super) fn explained(error: BlobError, bucket: &str, endpoint: Option<&str>) 
         FailureKind::Denied if said.contains("AccessDenied") => {
             format!("{store} knows these credentials, but they may not use the bucket `{bucket}`")
         }
+        FailureKind::Denied if said.contains("RequestTimeTooSkewed") => {
+            format!("{store} does not accept requests of this time: this machine's clock is wrong")
+        }
         FailureKind::Denied => format!(
             "{store} does not accept the credentials: AWS_ACCESS_KEY_ID or AWS_SECRET_ACCESS_KEY is wrong, or the \
              rights on the bucket `{bucket}` are missing"

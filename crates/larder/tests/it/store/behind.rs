@@ -53,7 +53,7 @@ fn a_base_that_this_process_does_not_know_yet_is_waited_for() {
         let tag = made.header("etag").to_owned();
         write(first, "PUT", &file, &[("If-Match", &tag)], "other bytes");
         write(second, "POST", &format!("{name}/1?rename=c{round}"), &[], "");
-        write(first, "DELETE", &format!("/article/c{round}/1"), &[], "");
+        write(first, "DELETE", &format!("/article/c{round}/2"), &[], "");
     }
     // A base that the store does not have is refused as before.
     let response = one.client.send("POST", &format!("/article/a/{}", version + 1), &[ROOT], b"x");
