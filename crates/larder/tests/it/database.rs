@@ -593,14 +593,15 @@ fn a_dump_that_was_not_kept_is_tried_again() {
     let dump = directory.path().join("dump.json");
     fs::write(&dump, catalogue::small()).expect("a dump");
     let server = TestServer::without_source(|config| {
-        // The kept dump cannot be written over a directory.
-        let in_the_way = KeptDump::path_in(&config.data_dir).join("in/the/way");
-        fs::create_dir_all(in_the_way).expect("a directory");
+        // A disk that is not there.
+        fs::create_dir_all(&config.data_dir).expect("a directory");
+        let link = std::os::unix::fs::symlink("nowhere", config.data_dir.join("aur"));
+        link.expect("a link");
         config.aur.source = Some(dump.to_str().expect("a path").parse().expect("a source"));
     });
     wait_until("the packages", || server.app.aur.snapshot().is_some());
     wait_until("a failure", || server.metric("larder_aur_keep_failures_total") >= 1.0);
     assert_eq!(server.get("/packages-meta-ext-v1.json.gz").status, 503);
-    fs::remove_dir_all(KeptDump::path_in(&server.app.config.data_dir)).expect("it is gone");
+    fs::remove_file(server.app.config.data_dir.join("aur")).expect("it is gone");
     wait_until("the dump to be kept", || server.get("/packages-meta-ext-v1.json.gz").status == 200);
 }

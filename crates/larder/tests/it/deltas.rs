@@ -172,12 +172,17 @@ fn questions_are_checked() {
     assert_eq!(server.client.get_with(&target, &[("If-Modified-Since", date)]).status, 200);
 }
 
+/// A directory on a disk that is not there.
+fn nowhere(path: &std::path::Path) {
+    std::os::unix::fs::symlink("nowhere", path).expect("a link");
+}
+
 /// If deltas cannot be written, clients are told to start over, and not to wait.
 #[test]
 fn without_room_for_deltas_clients_start_over() {
     let directory = std::sync::Arc::new(tempfile::tempdir().expect("a directory"));
     fs::create_dir_all(directory.path().join("data/aur")).expect("a directory");
-    fs::write(directory.path().join("data/aur/deltas"), "a file").expect("a file");
+    nowhere(&directory.path().join("data/aur/deltas"));
     fs::write(source_path(&directory), catalogue::generation(0, PACKAGES)).expect("a dump");
     let server = TestServer::start_in(directory, |config, directory| {
         config.aur.source = Some(AurSource::File(source_path(directory)));
@@ -192,8 +197,8 @@ fn without_room_for_deltas_clients_start_over() {
 #[test]
 fn without_a_kept_dump_clients_start_over() {
     let directory = std::sync::Arc::new(tempfile::tempdir().expect("a directory"));
-    let in_the_way = directory.path().join("data/aur/packages-meta-ext-v1.json.gz/a-directory");
-    fs::create_dir_all(in_the_way).expect("a directory");
+    fs::create_dir(directory.path().join("data")).expect("a directory");
+    nowhere(&directory.path().join("data/aur"));
     fs::write(source_path(&directory), catalogue::generation(0, PACKAGES)).expect("a dump");
     let server = TestServer::start_in(directory, |config, directory| {
         config.aur.source = Some(AurSource::File(source_path(directory)));
