@@ -256,11 +256,13 @@ fn both_changes_are_in_the_form_when_somebody_else_was_first() {
         ("mine".into(), "5".into())
     );
     // A user who deletes an unseen version is shown it instead.
-    put(b"theirs\n", 5);
+    put(b"seen\n", 5);
+    let page = browser.get("/+edit/a").text();
+    put(b"theirs\n", 6);
     let deleted = browser.submit(&page, "Delete", &[]);
     assert_eq!(deleted.status, 409);
     let deleted = deleted.text();
-    assert_eq!((field(&deleted, "text"), field(&deleted, "base")), ("theirs\n".into(), "6".into()));
+    assert_eq!((field(&deleted, "text"), field(&deleted, "base")), ("theirs\n".into(), "7".into()));
     assert_eq!(browser.submit(&deleted, "Delete", &[]).status, 303);
 }
 

@@ -111,7 +111,9 @@ fn a_refusal_is_no_page_unless_html_is_asked_for() {
     }
     let refused = index.alice().with("Accept", "*/*").upload("alice/dev", &bad).json();
     assert_eq!((&refused["detail"], &refused["status"]), (&json!(text), &json!(400)));
-    for path in ["/alice/none/", "/alice/dev/none/1.0", "/alice/dev/+simple/none/", "/+search"] {
+    for path in
+        ["/alice/none/", "/alice/dev/none/1.0", "/alice/dev/+simple/none/", "/alice/dev/+f/0/none"]
+    {
         let refused = index.anybody().with("Accept", "*/*").get(path);
         assert!(refused.status >= 400, "{path}: {}", refused.status);
         assert!(!refused.header("content-type").contains("html"), "{path}: {}", refused.text());

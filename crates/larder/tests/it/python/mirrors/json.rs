@@ -138,5 +138,6 @@ fn a_version_is_found_however_its_file_writes_it() {
         let href = links[0]["href"].as_str().expect("a URL");
         assert!(links.len() == 1 && href.replace("%21", "!").ends_with(name), "{found}");
     }
-    assert_eq!(index.anybody().json().get("/alice/up/foo/1").status, 404);
+    assert_eq!(index.anybody().json().get("/alice/up/foo/1").status, 200);
+    assert_eq!(index.anybody().json().get("/alice/up/foo/12").status, 404);
 }
