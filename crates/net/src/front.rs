@@ -26,8 +26,11 @@ const HTTP2_PIECE_BYTES: usize = 16 * 1024;
 /// handler reads it.
 const BODY_BYTES: usize = 32 << 10;
 
-/// Memory of an open HTTP/2 request: the stream, its task, and its handler.
+/// Memory of an open HTTP/2 request: the stream and its task.
 const STREAM_BYTES: usize = 3 << 10;
+
+/// Memory of a handler that waits for something. Over HTTP/1.1 there is one for each connection, over HTTP/2 there are many.
+const HANDLER_BYTES: usize = 24 << 10;
 
 /// Memory of a field in the map of a request's headers, besides its bytes.
 const FIELD_BYTES: usize = 104;
@@ -172,8 +175,12 @@ impl hyper::service::Service<Request<Incoming>> for Front {
                 self.ready(counted(response, &self.progress, &mut context), false, held)
             }
             Answered::Later(making) => {
-                let handling = Some(Handling::new(&self.progress));
-                Answer(Source::Later { making, handling, held })
+                let bytes = if self.progress.is_http2() { HANDLER_BYTES } else { 0 };
+                let Ok(at_work) = self.share.hold(bytes) else {
+                    return self.ready(Made::shared(no_room(&self.progress)), false, held);
+                };
+                let (handling, at_work) = (Some(Handling::new(&self.progress)), Some(at_work));
+                Answer(Source::Later { making, handling, at_work, held })
             }
         }
     }
@@ -230,6 +237,8 @@ enum Source {
         making: Pin<Box<dyn Future<Output = Response<Body>> + Send>>,
         /// Present until the response is there.
         handling: Option<Handling>,
+        /// The memory of the handler, until then.
+        at_work: Option<Held>,
         /// The memory of the request, unless it is over at once.
         held: Option<Held>,
     },
@@ -286,8 +295,9 @@ impl Future for Answer {
         const POLLED_AGAIN: &str = "an answer is not polled after it is there";
         Poll::Ready(Ok(match &mut self.get_mut().0 {
             Source::Ready(response) => response.take().expect(POLLED_AGAIN),
-            Source::Later { making, handling, held } => {
+            Source::Later { making, handling, at_work, held } => {
                 let response = ready!(making.as_mut().poll(cx));
+                *at_work = None;
                 let responding = handling.take().expect(POLLED_AGAIN).responds();
                 let made = counted(response, responding.progress(), cx);
                 made.outgoing(false, held.take(), responding)
