@@ -344,7 +344,7 @@ pub fn push(
     draft.check_stage(source);
     draft.check_stage(target);
     // The source must still have the release: a blob exists only as long as a record names it.
-    let source_key = version_key(source.name(), project_name, push.version);
+    let source_key = version_key(source.name(), project_name, &release.version);
     draft.check(source_key, Expected::At(release.serial));
     put_release(&mut draft, target, project_name, release);
     let register = PushAction::Register {
