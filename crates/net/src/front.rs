@@ -154,7 +154,11 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             None
         } else if let Some((status, text)) = refused_coding(&head.headers) {
             self.leave_body_unread(&body);
-            return self.refused(status, text, held);
+            let mut response = at_once(status, text);
+            // A proxy in front of this server may see the end of such a body elsewhere (RFC 9112, 6.1).
+            let close = header::HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+            return self.ready(Made::shared(response), false, held);
         } else {
             Some(Body::new(Inbound {
                 body,
