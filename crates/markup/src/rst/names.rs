@@ -1,6 +1,6 @@
 //! What a text defines for other places in it: targets of links, places, footnotes and substitutions.
 //!
-//! The first pass over the blocks calls the functions that begin with `define`; [`Names::number_notes`] ends it. The second pass asks.
+//! The first pass over the blocks calls the functions that begin with `define`; [`Names::complete`] ends it. The second pass asks.
 
 use std::collections::{HashMap, HashSet};
 
