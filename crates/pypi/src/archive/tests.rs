@@ -534,7 +534,7 @@ fn a_source_archive_that_installers_cannot_unpack_is_refused() {
     }
     let whole = tarball_plain(&sdist_members());
     let two = [gzip(&whole[..512]), gzip(&whole[512..])].concat();
-    check(SDIST, &two, "the archive is ambiguous: bytes follow its end");
+    check(SDIST, &two, &nothing);
     let followed = [gzip(&whole), b"x".to_vec()].concat();
     check(SDIST, &followed, "the archive is ambiguous: bytes follow its end");
     let member = Zipped { method: 12, ..file("a/x", "") };
