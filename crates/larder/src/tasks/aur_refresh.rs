@@ -185,10 +185,12 @@ impl Refresh {
                     Some(error) if is_wished => return Err(error),
                     Some(_) => {}
                     None => {
-                        if self.app.set_aur_trouble(None) {
+                        let was_failing = self.app.set_aur_trouble(None);
+                        if was_failing {
                             tracing::info!(source = %source.spec(), "the source of the AUR's dump is well again");
                         }
-                        if matches!(source.spec(), SourceSpec::Url(_)) || is_wished {
+                        let is_url = matches!(source.spec(), SourceSpec::Url(_));
+                        if was_failing || is_url || is_wished {
                             self.app.metrics.refreshed(RefreshResult::Unchanged);
                         }
                     }
@@ -350,8 +352,13 @@ impl Refresh {
             }
         };
         source.accepted_changes();
-        self.app.set_aur_trouble(None);
-        let Some(snapshot) = next else { return Ok(false) };
+        let was_failing = self.app.set_aur_trouble(None);
+        let Some(snapshot) = next else {
+            if was_failing {
+                self.app.metrics.refreshed(RefreshResult::Unchanged);
+            }
+            return Ok(false);
+        };
         self.app.metrics.refreshed(RefreshResult::Published);
         let now = SystemTime::now();
         let published = Arc::new(AurPublished {

@@ -437,6 +437,10 @@ fn a_database_in_trouble_changes_nothing_and_recovers() {
     database.crash();
     check_trouble("cannot read the database `mysql://***@localhost/aur?socket=");
     database.resume();
+    // It comes back as it was.
+    wait_until("the refresh to fail no more", || {
+        server.metric("larder_aur_refresh_failing") == 0.0
+    });
     check_well("2-1");
     database.stop();
     check_trouble("cannot read the database");
