@@ -18,7 +18,7 @@ pub enum List {
     Packages,
     /// `pkgbase.gz`: names of package bases, one a line.
     Bases,
-    /// `users.gz`: names of the users that occur in the dump, one a line.
+    /// `users.gz`: names of users, one a line: all of them if the source says them, else those that occur in the dump.
     Users,
     /// `packages-meta-v1.json.gz`: records without lists.
     Metadata,
@@ -105,13 +105,18 @@ impl Snapshot {
                 self.docs().try_for_each(|doc| write_line(out, self.record(doc).name()))
             }
             List::Bases => self.base_names().try_for_each(|name| write_line(out, name)),
-            List::Users => self.users().iter().try_for_each(|user| writeln!(out, "{user}")),
+            List::Users => match self.all_users() {
+                Some(users) => out.write_all(users.as_bytes()),
+                None => {
+                    self.users_of_packages().iter().try_for_each(|user| writeln!(out, "{user}"))
+                }
+            },
             List::Metadata => self.write_metadata(out),
         });
         written.expect("compressing into memory does not fail")
     }
 
-    fn users(&self) -> BTreeSet<String> {
+    fn users_of_packages(&self) -> BTreeSet<String> {
         let mut users = BTreeSet::new();
         for doc in self.docs() {
             let record = self.record(doc);

@@ -24,6 +24,7 @@ pub struct Snapshot {
     large: Arc<Segment>,
     overlay: Option<Arc<Overlay>>,
     duplicate_count: u32,
+    users: Option<Arc<str>>,
 }
 
 impl fmt::Debug for Snapshot {
@@ -39,7 +40,7 @@ impl fmt::Debug for Snapshot {
 impl From<Segment> for Snapshot {
     fn from(segment: Segment) -> Snapshot {
         let duplicate_count = segment.duplicate_count();
-        Snapshot { large: Arc::new(segment), overlay: None, duplicate_count }
+        Snapshot { large: Arc::new(segment), overlay: None, duplicate_count, users: None }
     }
 }
 
@@ -47,7 +48,19 @@ impl Snapshot {
     /// A snapshot with this one's large segment and this overlay.
     pub(crate) fn with_overlay(&self, overlay: Option<Overlay>) -> Snapshot {
         let overlay = overlay.map(Arc::new);
-        Snapshot { large: self.large.clone(), overlay, duplicate_count: 0 }
+        let (large, users) = (self.large.clone(), self.users.clone());
+        Snapshot { large, overlay, duplicate_count: 0, users }
+    }
+
+    /// The snapshot with the names of all users, one a line, also of those without a package; `None` if its source does not say them.
+    #[must_use]
+    pub fn with_users(self, users: Option<Arc<str>>) -> Snapshot {
+        Snapshot { users, ..self }
+    }
+
+    /// The names of all users, if the source says them.
+    pub(crate) fn all_users(&self) -> Option<&Arc<str>> {
+        self.users.as_ref()
     }
 
     /// The only segment, or both layers.
@@ -267,7 +280,7 @@ impl Snapshot {
         for name in self.empty_base_names() {
             builder.add_base(name);
         }
-        Snapshot::from(builder.build())
+        Snapshot::from(builder.build()).with_users(self.users.clone())
     }
 
     /// The names of bases that have no package.

@@ -29,6 +29,8 @@ pub struct Changes {
     pub records: Vec<u8>,
     /// The names of those bases that exist and have no package.
     pub empty_bases: Vec<String>,
+    /// The names of all users, one a line, if they are others than before.
+    pub users: Option<Arc<str>>,
 }
 
 /// It is time for a new large segment once more than one package in this many is replaced, or [`REPLACED_MIN`] if that is more: a
@@ -99,8 +101,9 @@ impl Snapshot {
                 next.touched.insert(folded);
             }
         }
+        let users = changes.users.as_ref().filter(|users| self.all_users() != Some(users));
         if next.touched.is_empty() {
-            return Ok(None);
+            return Ok(users.map(|users| self.clone().with_users(Some(users.clone()))));
         }
         for base in &next.touched {
             next.dead.extend(self.packages_of_folded(base).map(|doc| doc.0));
@@ -113,7 +116,11 @@ impl Snapshot {
                 next.touched.insert(self.folded_base_of(doc));
             }
         }
-        next.finish().map(Some)
+        let next = next.finish()?;
+        Ok(Some(match users {
+            Some(users) => next.with_users(Some(users.clone())),
+            None => next,
+        }))
     }
 
     /// Whether so much was replaced since the large segment was built that [`Snapshot::merged`] should be called.

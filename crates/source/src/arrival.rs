@@ -35,6 +35,8 @@ pub struct Arrival {
     pub(crate) kind: ArrivalKind,
     /// Further names of package bases, without packages in the dump, if the source knows them.
     pub bases: Vec<String>,
+    /// The names of all users, one a line, if the source knows them.
+    pub users: Option<Arc<str>>,
 }
 
 /// What a source hands over.
@@ -125,6 +127,7 @@ impl Arrival {
             sha256: None,
             kind: ArrivalKind::Foreign,
             bases: Vec::new(),
+            users: None,
         })
     }
 
@@ -155,6 +158,7 @@ impl Arrival {
             sha256: None,
             kind: ArrivalKind::Spooled(path),
             bases: Vec::new(),
+            users: None,
         })
     }
 

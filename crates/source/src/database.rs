@@ -326,7 +326,7 @@ impl DatabaseWatch {
         self.last_package = Some(read.last_package);
         let (origin, fingerprint) = (self.url.to_string(), self.fingerprint.clone());
         let (arrival, digest) =
-            read.dump.finish(read.now, held.empty_bases(), origin, fingerprint)?;
+            read.dump.finish(read.now, held.empty_bases(), read.users, origin, fingerprint)?;
         (self.read_at, self.read_all_at) = (Some(now), Some(now));
         self.held = Some(held);
         self.is_all_wanted = false;
@@ -360,6 +360,10 @@ impl DatabaseWatch {
         self.gate.reading(Tables::ALL, begun.looked.clone());
         let failed = |error| self.failed(&error);
         let mut held = Held::see(&mut transaction).await.map_err(failed)?;
+        let mut users = String::new();
+        let names = [catalogue::USER_NAMES.to_owned()];
+        let asking = transaction.ask(&names, |_, row| catalogue::add_user_name(&mut users, row));
+        asking.await.map_err(failed)?;
         let known_package = pushes.last_package();
         let mut dump = DumpWriter::create(&self.spool_dir, self.options.dump_bytes_max)?;
         let (mut last_package, mut recent) = (0, Vec::new());
@@ -382,7 +386,7 @@ impl DatabaseWatch {
         }
         transaction.end(&[], |_, _| Ok(())).await.map_err(failed)?;
         self.gate.has_committed();
-        Ok(Some((ReadEverything { now, last_package, recent, dump }, held)))
+        Ok(Some((ReadEverything { now, last_package, recent, dump, users }, held)))
     }
 
     /// Reads the bases that differ from `held` in these tables.
@@ -438,7 +442,7 @@ impl DatabaseWatch {
             self.gate.reading(tables, looked);
         }
         self.gate.has_committed();
-        let Some((difference, part)) = read else {
+        let Some((mut difference, part)) = read else {
             self.held = Some(held);
             return match have_ended {
                 true => self.read_all(connection, pushes).await,
@@ -480,6 +484,7 @@ impl DatabaseWatch {
         let mut changes = Changes {
             records: spool::records(&part, &except)
                 .map_err(|error| self.unmade(&format!("the records cannot be made: {error}")))?,
+            users: difference.user_names.take().map(Into::into),
             ..Changes::default()
         };
         for id in difference.bases.iter().filter(|id| !except.contains(id)) {
@@ -492,7 +497,7 @@ impl DatabaseWatch {
         held.learn(difference, &part, &except);
         self.held = Some(held);
         self.is_all_wanted = false;
-        if changes.bases.is_empty() {
+        if changes.bases.is_empty() && changes.users.is_none() {
             return Ok(Read::Break(None));
         }
         // The last dump is no longer the served state.
@@ -542,6 +547,8 @@ struct ReadEverything {
     /// Bases with packages that are newer than the last read.
     recent: Vec<i64>,
     dump: DumpWriter,
+    /// The names of all users, one a line.
+    users: String,
 }
 
 /// Of the bases that have lost all packages, those that are still shown with them; `since` has when each was first seen so.

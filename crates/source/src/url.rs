@@ -190,6 +190,7 @@ impl UrlFetch {
             sha256: Some(hex::encode(hasher.finalize())),
             kind: ArrivalKind::Spooled(path),
             bases: Vec::new(),
+            users: None,
             origin,
         })
     }

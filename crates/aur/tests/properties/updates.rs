@@ -171,6 +171,7 @@ fn next(
         records: dump_of(records.iter().filter(of_concerned)),
         empty_bases,
         bases: bases.into_iter().map(str::to_owned).collect(),
+        users: None,
     };
     let next = before.updated(&changes, &limits).expect("changes");
     if let Some(next) = &next {
@@ -396,6 +397,7 @@ fn many_changes_one_after_another() {
             records: dump_of(&concerned).into(),
             bases: bases.into_iter().collect(),
             empty_bases: Vec::new(),
+            users: None,
         };
         let next = snapshot.updated(&changes, &DumpLimits::default()).expect("changes");
         let next = next.expect("they differ");

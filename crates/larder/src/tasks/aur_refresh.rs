@@ -568,12 +568,15 @@ fn read(
     limits: &DumpLimits,
 ) -> Result<Snapshot, DumpError> {
     let bases = || arrival.bases.iter().cloned();
-    if let Some(before) = before
-        && let Some(next) = aur::dump::read_after(before, arrival.reader(), limits, bases())?
-    {
-        return Ok(next);
-    }
-    aur::dump::read_with_bases(arrival.reader(), limits, bases())
+    let next = match before {
+        Some(before) => aur::dump::read_after(before, arrival.reader(), limits, bases())?,
+        None => None,
+    };
+    let next = match next {
+        Some(next) => next,
+        None => aur::dump::read_with_bases(arrival.reader(), limits, bases())?,
+    };
+    Ok(next.with_users(arrival.users.clone()))
 }
 
 fn unix_seconds(time: SystemTime) -> f64 {

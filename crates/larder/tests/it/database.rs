@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use source::KeptDump;
 use testbed::MariaDb;
 
+use crate::catalogue::gunzip;
 use crate::server::{TestServer, runtime};
 use crate::{catalogue, wait_until};
 
@@ -381,6 +382,39 @@ fn check_changes(options: &[&str]) {
     check(&server, "new", "", Value::Null);
     assert_eq!(info(&server, "yogurt")["NumVotes"], json!(9));
     assert_eq!(server.metric("larder_aur_refresh_failing"), 0.0);
+}
+
+/// As aurweb's own list, `/users.gz` has users without a package, and follows those who register.
+#[test]
+fn the_list_of_users_has_all_of_them() {
+    let Some(database) = database(COUNTING) else { return };
+    database.execute("aur", "INSERT INTO Users VALUES (7, 'Dora')");
+    let server = following(&database);
+    let users = || String::from_utf8(gunzip(&server.get("/users.gz").body)).expect("UTF-8");
+    assert_eq!(users(), "anna\nbert\ncarl\nDora\n");
+    let check = |statement: &str, expected: &str| {
+        database.execute("aur", statement);
+        wait_until(statement, || users() == expected);
+    };
+    check("INSERT INTO Users VALUES (8, 'aaron')", "aaron\nanna\nbert\ncarl\nDora\n");
+    check(
+        "UPDATE Users SET Username = 'Theodora' WHERE ID = 7",
+        "aaron\nanna\nbert\ncarl\nTheodora\n",
+    );
+    check("DELETE FROM Users WHERE ID = 8", "anna\nbert\ncarl\nTheodora\n");
+    // With a change of a package, too, and when all tables are read again.
+    check(
+        "START TRANSACTION; INSERT INTO Users VALUES (9, 'emil'); UPDATE PackageBases SET MaintainerUID = 9 WHERE ID = 2; \
+        COMMIT",
+        "anna\nbert\ncarl\nemil\nTheodora\n",
+    );
+    assert_eq!(info(&server, "split-a")["Maintainer"], json!("emil"));
+    assert_eq!(server.metric("larder_aur_refresh_failing"), 0.0);
+    database.execute("aur", "UPDATE PackageBases SET NumVotes = 8 WHERE ID = 1");
+    check(
+        "UPDATE Packages SET Version = '4-1' WHERE ID = 11",
+        "anna\nbert\ncarl\nemil\nTheodora\n",
+    );
 }
 
 #[test]

@@ -73,6 +73,16 @@ const REQUESTS: Select = Select {
     end: " GROUP BY PackageBaseID",
 };
 
+/// The names of all users, in the order of the index, which is that of aurweb's own list.
+pub(super) const USER_NAMES: &str = "SELECT Username FROM Users ORDER BY Username";
+
+/// Adds a row of [`USER_NAMES`] to names with one a line.
+pub(super) fn add_user_name(names: &mut String, row: &MySqlRow) -> Result<(), sqlx::Error> {
+    names.push_str(row.try_get(0)?);
+    names.push('\n');
+    Ok(())
+}
+
 /// How many numbers one statement may have.
 pub(super) const NUMBERS_MAX: usize = 500;
 /// How many packages are read at once where all are.

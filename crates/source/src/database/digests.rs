@@ -11,7 +11,9 @@ use std::ops::Range;
 use sqlx::Row as _;
 use sqlx::mysql::MySqlRow;
 
-use super::catalogue::{Catalogue, Kind, NUMBERS_MAX, ROW_COUNTS, in_numbers};
+use super::catalogue::{
+    Catalogue, Kind, NUMBERS_MAX, ROW_COUNTS, USER_NAMES, add_user_name, in_numbers,
+};
 use super::gate::Tables;
 use super::transaction::Transaction;
 
@@ -214,6 +216,8 @@ pub(super) struct Difference {
     beside: BTreeMap<usize, Changed>,
     /// The sums of the users that these bases name, if their table was not compared.
     users: BTreeMap<i64, i64>,
+    /// The names of all users, one a line, if any of them is another one.
+    pub(super) user_names: Option<String>,
     decayed_at: Option<i64>,
     /// The sum of what belongs to the packages of each of the bases that were asked about, of those that have any of it.
     parts: BTreeMap<i64, i64>,
@@ -251,12 +255,21 @@ impl Difference {
         let sums = together(asked);
         let (kinds, of_rows): (Vec<Kind>, Vec<String>) = Catalogue::statements(&bases).unzip();
         let places = sums.as_slice().len();
-        let statements: Vec<String> = sums.into_iter().chain(of_rows).collect();
+        let have_users_changed =
+            self.sums.iter().any(|(at, sums)| *at == USERS && !sums.is_empty());
+        let of_users = have_users_changed.then(|| USER_NAMES.to_owned());
+        let mut user_names = have_users_changed.then(String::new);
+        let statements: Vec<String> = sums.into_iter().chain(of_rows).chain(of_users).collect();
         let take = |at: usize, row: &MySqlRow| match at.checked_sub(places) {
             None => self.take_beside(row),
-            Some(at) => part.take(kinds[at], row),
+            Some(at) => match (kinds.get(at), &mut user_names) {
+                (Some(kind), _) => part.take(*kind, row),
+                (None, Some(names)) => add_user_name(names, row),
+                (None, None) => Ok(()),
+            },
         };
         transaction.end(&statements, take).await?;
+        self.user_names = user_names;
         part.sort();
         Ok(part)
     }

@@ -65,11 +65,12 @@ impl DumpWriter {
         Ok(())
     }
 
-    /// Ends the dump, with this time and these further names of bases; returns it with a digest of all its content.
+    /// Ends the dump, with this time, these further names of bases and those of all users; returns it with a digest of all its content.
     pub(super) fn finish(
         mut self,
         now: i64,
         bases: Vec<String>,
+        users: String,
         origin: String,
         source_fingerprint: String,
     ) -> Result<(Arrival, String), SourceError> {
@@ -80,6 +81,7 @@ impl DumpWriter {
         let mut sorted: Vec<&String> = bases.iter().collect();
         sorted.sort();
         sorted.iter().for_each(|name| self.hasher.update(format!("\n{name}")));
+        self.hasher.update(format!("\n\n{users}"));
         let unwritten = |cause| SourceError::Write { path: self.directory.clone(), cause };
         let file = self.out.into_inner().map_err(|error| unwritten(error.into_error()))?;
         let metadata = file.metadata().map_err(unwritten)?;
@@ -96,6 +98,7 @@ impl DumpWriter {
             sha256: None,
             kind: ArrivalKind::Spooled(self.path),
             bases,
+            users: Some(users.into()),
         };
         Ok((arrival, hex::encode(self.hasher.finalize())))
     }
