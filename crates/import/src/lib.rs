@@ -15,6 +15,9 @@
 //! has already. Nothing in the store is ever replaced; differences are reported as conflicts, and of articles they become
 //! new versions.
 
+// With optimization the compiler computes the layouts of nested futures, which are deeper than its default allows.
+#![recursion_limit = "256"]
+
 mod article_folder;
 mod articles;
 mod articles_out;
