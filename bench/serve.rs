@@ -9,7 +9,9 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use http::Response;
 use http::request::Parts;
-use net::{Answered, Counters, Door, Limits, ListenAddress, Peer, Server, TrustedProxies, bind};
+use net::{
+    Access, Answered, Counters, Door, Limits, ListenAddress, Peer, Server, TrustedProxies, bind,
+};
 use tokio_util::sync::CancellationToken;
 
 struct OneBody(Bytes);
@@ -26,7 +28,7 @@ fn main() -> std::io::Result<()> {
         panic!("usage: serve PORT BYTES");
     };
     let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).expect("a port")));
-    let listener = bind(&[ListenAddress::Tcp(address)])?.remove(0);
+    let listener = bind(&[ListenAddress::Tcp(address)], &Access::default())?.remove(0);
     let server =
         Server::new(Limits::default(), Counters::unregistered(), TrustedProxies::default());
     let door = Arc::new(OneBody(Bytes::from(vec![b'x'; size])));

@@ -67,6 +67,10 @@ pub enum Kind {
     Address,
     /// A list of [`Kind::Address`], at least one.
     Addresses,
+    /// The mode of a file, in octal.
+    Mode,
+    /// A group of this machine.
+    Group,
     /// A list of IP addresses and networks, possibly empty.
     Networks,
     /// The name of a header.
@@ -123,6 +127,8 @@ impl Kind {
                 "a list of ADDRESS:PORT such as 127.0.0.1:8080 or [::1]:8080, or unix:PATH"
                     .to_owned()
             }
+            Self::Mode => "a mode in octal up to 0777, such as 0660".to_owned(),
+            Self::Group => "the name or number of a group, such as www-data".to_owned(),
             Self::Networks => "a list of IP addresses or networks, such as 10.0.0.0/8".to_owned(),
             Self::Header => "the name of a header, such as x-forwarded-for".to_owned(),
             Self::Source => {
@@ -147,6 +153,8 @@ impl Kind {
             Self::Path => "PATH",
             Self::Url => "URL",
             Self::Address | Self::Addresses => "ADDR",
+            Self::Mode => "MODE",
+            Self::Group => "GROUP",
             Self::Networks => "NETWORK",
             Self::Header => "HEADER",
             Self::Source | Self::Bundle => "PATH|URL",

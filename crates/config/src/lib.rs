@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use account::Acl;
 use http::HeaderName;
-use net::{ListenAddress, Network, TrustedProxies};
+use net::{ListenAddress, Network, SocketMode, TrustedProxies};
 use store::{BlobLocation, DatabaseLocation};
 use tracing::level_filters::LevelFilter;
 
@@ -95,6 +95,12 @@ section! {
     pub struct Config = "" {
         /// Where to listen for HTTP: ADDRESS:PORT or unix:PATH; several are allowed.
         listen: Vec<ListenAddress> = "listen", Kind::Addresses, default "127.0.0.1:8080";
+        /// Mode of the files of unix sockets in `listen`, in octal, such as 0660: who may write to such a file may connect. Without it
+        /// the umask decides.
+        listen_mode: Option<SocketMode> = "listen_mode", Kind::Mode, default "";
+        /// Group of the files of unix sockets in `listen`, such as that of a proxy: its name in /etc/group, or its number. The server
+        /// has to be a member.
+        listen_group: Option<String> = "listen_group", Kind::Group, default "";
         /// Directory for everything that larder stores. Without it: $STATE_DIRECTORY, else $XDG_DATA_HOME/larder, else
         /// ~/.local/share/larder; with `demo` a separate directory larder-demo in the same place.
         data_dir: PathBuf = "data_dir", Kind::Path, default "";

@@ -214,6 +214,12 @@ fn a_bad_value_is_named_with_its_origin_and_what_was_expected() {
     check_refused("", &[], &[("LARDER_LOG_FORMAT", "xml")], 78, expected);
     let expected = "listen = \"8080\" (flag --listen): expected ADDRESS:PORT such as 127.0.0.1:8080 or [::1]:8080, or unix:PATH";
     check_refused("", &[("listen", "8080")], &[], 2, expected);
+    let expected = "listen_mode = \"0888\" (flag --listen-mode): expected a mode in octal up to 0777, such as 0660";
+    check_refused("", &[("listen_mode", "0888")], &[], 2, expected);
+    let expected = "listen_mode = \"1777\" (config.toml:1:1): expected a mode in octal up to 0777, such as 0660";
+    check_refused("listen_mode = \"1777\"", &[], &[], 78, expected);
+    let expected = "listen_group = \"no group\" (flag --listen-group): expected the name or number of a group, such as www-data";
+    check_refused("", &[("listen_group", "no group")], &[], 2, expected);
     let expected = "trusted_proxies = \"10.0.0.0/33\" (environment LARDER_TRUSTED_PROXIES): expected a list of IP addresses or \
         networks, such as 10.0.0.0/8";
     check_refused("", &[], &[("LARDER_TRUSTED_PROXIES", "10.0.0.0/33")], 78, expected);

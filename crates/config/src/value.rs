@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use account::Acl;
 use http::HeaderName;
-use net::{ListenAddress, Network};
+use net::{ListenAddress, Network, SocketMode};
 use sha2::{Digest, Sha256};
 use source::DatabaseUrl;
 use store::{BlobLocation, DatabaseLocation};
@@ -19,6 +19,16 @@ use super::key::{FromText, FromTexts, Kind, expected};
 impl FromText for ListenAddress {
     fn from_text(text: &str, _: Kind) -> Result<Self, String> {
         text.parse().map_err(|_| expected(Kind::Address))
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl FromText for SocketMode {
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        text.parse().map_err(|_| expected(kind))
     }
 
     fn to_text(&self) -> String {
@@ -293,8 +303,12 @@ impl FromText for PathBuf {
 }
 
 impl FromText for String {
-    /// A URL, its trailing slashes removed: the only plain text among the keys.
+    /// A group, or a URL, its trailing slashes removed: no other key is plain text.
     fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        if kind == Kind::Group {
+            let is_fit = !text.contains(|char: char| char == ':' || char.is_whitespace());
+            return if is_fit { Ok(text.to_owned()) } else { Err(expected(kind)) };
+        }
         let url = reqwest::Url::parse(text).map_err(|_| expected(kind))?;
         let is_fit = matches!(url.scheme(), "http" | "https")
             && url.query().is_none()

@@ -88,11 +88,15 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
         Some((certificate, key)) => Some(TlsReloader::load(certificate, key)?),
         None => None,
     };
-    let listeners = if handed_over.is_empty() { net::bind(&config.listen)? } else { handed_over };
+    let access = net::Access { mode: config.listen_mode, group: config.listen_group.clone() };
+    let listeners =
+        if handed_over.is_empty() { net::bind(&config.listen, &access)? } else { handed_over };
     let addresses: Vec<ListenAddress> =
         listeners.iter().map(|listener| listener.address().clone()).collect();
     let admin_listener = match &config.admin.key {
-        Some(_) => net::bind(std::slice::from_ref(&config.admin.listen))?.pop(),
+        Some(_) => {
+            net::bind(std::slice::from_ref(&config.admin.listen), &net::Access::default())?.pop()
+        }
         None => None,
     };
     let admin_address = admin_listener.as_ref().map(|listener| listener.address().clone());

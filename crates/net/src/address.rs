@@ -40,6 +40,31 @@ impl fmt::Display for ListenAddress {
     }
 }
 
+/// The mode of a socket's file: it is written in octal, such as `0660`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketMode(pub(super) u32);
+
+impl FromStr for SocketMode {
+    type Err = NotAMode;
+
+    fn from_str(text: &str) -> Result<Self, NotAMode> {
+        let is_octal = text.bytes().all(|byte| byte.is_ascii_digit());
+        let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
+        mode.map(Self).ok_or(NotAMode)
+    }
+}
+
+impl fmt::Display for SocketMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04o}", self.0)
+    }
+}
+
+/// A text is no mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a mode in octal up to 0777")]
+pub struct NotAMode;
+
 /// An IP address with the number of leading bits that count: `10.0.0.0/8`; a single address counts all bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {

@@ -7,7 +7,7 @@
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdTcpListener};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt as _};
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll, ready};
@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::client::ClientAddress;
 use super::socket::Stream;
-use crate::address::ListenAddress;
+use crate::address::{ListenAddress, SocketMode};
 
 /// Connections that the kernel keeps while the accept loop is busy; it may lower this (net.core.somaxconn).
 const BACKLOG: i32 = 4096;
@@ -71,15 +71,61 @@ impl Listener {
     }
 }
 
+/// Who may connect to a unix socket: connecting needs the right to write to its file.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// The file's mode; by default what the umask leaves.
+    pub mode: Option<SocketMode>,
+    /// The file's group, by its name in `/etc/group` or its number; by default that of the process.
+    pub group: Option<String>,
+}
+
+/// Where the names of groups are.
+const GROUPS: &str = "/etc/group";
+
+impl Access {
+    /// Sets mode and group of a socket's file, before anybody can connect.
+    fn give(&self, path: &Path) -> io::Result<()> {
+        let problem = |what: String, error: io::Error| {
+            io::Error::new(error.kind(), format!("{what}: {error}"))
+        };
+        if let Some(group) = &self.group {
+            let failed = |error| problem(format!("the group `{group}` cannot be set"), error);
+            let number = match group.parse() {
+                Ok(number) => number,
+                Err(_) => number_of_group(group, &fs::read_to_string(GROUPS).map_err(failed)?)
+                    .map_err(failed)?,
+            };
+            std::os::unix::fs::chown(path, None, Some(number)).map_err(failed)?;
+        }
+        if let Some(mode) = self.mode {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode.0))
+                .map_err(|error| problem(format!("the mode {mode} cannot be set"), error))?;
+        }
+        Ok(())
+    }
+}
+
+/// The number of a group by the text of [`GROUPS`].
+fn number_of_group(name: &str, groups: &str) -> io::Result<u32> {
+    let number = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let is_it = fields.next() == Some(name);
+        fields.nth(1).filter(|_| is_it)?.parse().ok()
+    });
+    number.ok_or_else(|| {
+        let message = format!("{GROUPS} has no such group; groups from elsewhere have a number");
+        io::Error::new(io::ErrorKind::InvalidInput, message)
+    })
+}
+
 /// Listens on each of `addresses`, in their order; all or none.
 ///
-/// A unix socket gets the permissions that the umask leaves, and connecting needs write permission: for a proxy that
-/// runs as another user, set `UMask=0007` and a common group. The file of a dead server is replaced, that of a
-/// living one is not.
+/// The file of a unix socket gets this `access`. That of a dead server is replaced, that of a living one is not.
 ///
 /// # Errors
 /// The system's error, with the address and what to do about it.
-pub fn bind(addresses: &[ListenAddress]) -> io::Result<Vec<Listener>> {
+pub fn bind(addresses: &[ListenAddress], access: &Access) -> io::Result<Vec<Listener>> {
     let is_taken_by_ipv4 = |port: u16| {
         addresses.iter().any(|address| match address {
             ListenAddress::Tcp(address) => {
@@ -93,7 +139,7 @@ pub fn bind(addresses: &[ListenAddress]) -> io::Result<Vec<Listener>> {
         .map(|address| {
             let bound = match address {
                 ListenAddress::Tcp(tcp) => bind_tcp(*tcp, is_taken_by_ipv4(tcp.port())),
-                ListenAddress::Unix(path) => bind_unix(path),
+                ListenAddress::Unix(path) => bind_unix(path, access),
             };
             bound.map_err(|error| {
                 io::Error::new(
@@ -137,12 +183,13 @@ fn bind_tcp(address: SocketAddr, is_taken_by_ipv4: bool) -> io::Result<Listener>
     Listener::tcp(socket.into(), false)
 }
 
-fn bind_unix(path: &Path) -> io::Result<Listener> {
+fn bind_unix(path: &Path, access: &Access) -> io::Result<Listener> {
     remove_if_dead(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
     // From here on the file belongs to us and is removed, also if something below fails.
     let file = SocketFile::new(path)?;
+    access.give(path)?;
     socket.listen(BACKLOG)?;
     Listener::unix(socket.into(), Some(file))
 }
@@ -309,12 +356,13 @@ mod tests {
     use super::*;
 
     fn unix(path: &Path) -> io::Result<Listener> {
-        bind(&[ListenAddress::Unix(path.to_owned())]).map(|mut listeners| listeners.remove(0))
+        bind(&[ListenAddress::Unix(path.to_owned())], &Access::default())
+            .map(|mut listeners| listeners.remove(0))
     }
 
     #[track_caller]
     fn check_error(address: ListenAddress, parts: &[&str]) {
-        let error = bind(&[address]).unwrap_err().to_string();
+        let error = bind(&[address], &Access::default()).unwrap_err().to_string();
         for part in parts {
             assert!(error.contains(part), "`{part}` is not in: {error}");
         }
@@ -322,7 +370,8 @@ mod tests {
 
     #[test]
     fn a_port_that_is_taken_is_named_with_advice() {
-        let listener = bind(&["127.0.0.1:0".parse().unwrap()]).unwrap().remove(0);
+        let listener =
+            bind(&["127.0.0.1:0".parse().unwrap()], &Access::default()).unwrap().remove(0);
         let address = listener.tcp_address().unwrap();
         assert_ne!(address.port(), 0);
         check_error(
@@ -337,11 +386,13 @@ mod tests {
 
     #[test]
     fn ipv4_and_ipv6_wildcards_share_a_port() {
-        let port =
-            bind(&["127.0.0.1:0".parse().unwrap()]).unwrap()[0].tcp_address().unwrap().port();
+        let port = bind(&["127.0.0.1:0".parse().unwrap()], &Access::default()).unwrap()[0]
+            .tcp_address()
+            .unwrap()
+            .port();
         for addresses in [["0.0.0.0", "[::]"], ["[::]", "0.0.0.0"]] {
             let addresses = addresses.map(|ip| format!("{ip}:{port}").parse().unwrap());
-            match bind(&addresses) {
+            match bind(&addresses, &Access::default()) {
                 Ok(listeners) => assert_eq!(listeners.len(), 2),
                 // Machines without IPv6 cannot show it.
                 Err(error) => assert_ne!(error.kind(), io::ErrorKind::AddrInUse, "{error}"),
@@ -359,6 +410,43 @@ mod tests {
         assert_eq!(*listener.address(), ListenAddress::Unix(path.clone()));
         drop(listener);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_file_has_the_mode_and_the_group_that_are_set() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("larder.sock");
+        let own = fs::metadata(directory.path()).unwrap().gid();
+        let bind_with = |mode: Option<&str>, group: Option<&str>| {
+            let mode = mode.map(|mode| mode.parse().unwrap());
+            let access = Access { mode, group: group.map(str::to_owned) };
+            bind(&[ListenAddress::Unix(path.clone())], &access)
+        };
+        for mode in ["0660", "0600", "666"] {
+            let listening = bind_with(Some(mode), Some(&own.to_string())).unwrap();
+            let found = fs::metadata(&path).unwrap();
+            assert_eq!(found.mode() & 0o777, u32::from_str_radix(mode, 8).unwrap());
+            assert_eq!(found.gid(), own);
+            drop(listening);
+        }
+        // By its name, too.
+        let groups = fs::read_to_string(GROUPS).unwrap();
+        let named = groups.lines().find(|line| line.split(':').nth(2) == Some(&own.to_string()));
+        if let Some(name) = named.and_then(|line| line.split(':').next()) {
+            drop(bind_with(None, Some(name)).unwrap());
+        }
+        let error = bind_with(None, Some("no-such-group")).unwrap_err().to_string();
+        assert!(error.contains("the group `no-such-group`") && error.contains(GROUPS), "{error}");
+        assert!(!path.exists(), "nothing is left of a start that failed");
+    }
+
+    #[test]
+    fn groups_have_numbers() {
+        let groups = "root:x:0:\nwww-data:x:33:larder\nodd:x:\n";
+        assert_eq!(number_of_group("www-data", groups).unwrap(), 33);
+        for name in ["www", "odd", "x", ""] {
+            number_of_group(name, groups).unwrap_err();
+        }
     }
 
     #[test]

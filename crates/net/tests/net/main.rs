@@ -28,8 +28,8 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use net::{
-    Answered, ClientAddress, Counters, Door, Limits, ListenAddress, Listener, Peer, Reload, Server,
-    TlsReloader, TrustedProxies, bind, install_crypto_provider, sockets_from_systemd,
+    Access, Answered, ClientAddress, Counters, Door, Limits, ListenAddress, Listener, Peer, Reload,
+    Server, TlsReloader, TrustedProxies, bind, install_crypto_provider, sockets_from_systemd,
 };
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -196,7 +196,7 @@ impl Running {
 }
 
 fn tcp() -> Listener {
-    bind(&["127.0.0.1:0".parse().unwrap()]).unwrap().remove(0)
+    bind(&["127.0.0.1:0".parse().unwrap()], &Access::default()).unwrap().remove(0)
 }
 
 async fn within<T>(future: impl Future<Output = T>) -> T {
@@ -375,7 +375,8 @@ async fn a_connection_in_the_queue_is_answered_although_a_shutdown_has_begun() {
 async fn a_unix_socket_serves_and_its_file_goes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("larder.sock");
-    let listener = bind(&[ListenAddress::Unix(path.clone())]).unwrap().remove(0);
+    let listener =
+        bind(&[ListenAddress::Unix(path.clone())], &Access::default()).unwrap().remove(0);
     let server = Running::start_on(listener, limits(), None, TrustedProxies::default(), PATIENCE);
     let mut client = UnixStream::connect(&path).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();

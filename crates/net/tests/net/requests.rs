@@ -37,7 +37,7 @@ async fn check_everywhere(request: Vec<u8>, expected: impl Fn(&str)) {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("socket");
     let address = format!("unix:{}", socket.display()).parse().unwrap();
-    let listener = bind(&[address]).unwrap().remove(0);
+    let listener = bind(&[address], &Access::default()).unwrap().remove(0);
     let unix = Running::start_on(listener, limits(), None, trusted(), PATIENCE);
     let mut stream = UnixStream::connect(&socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
