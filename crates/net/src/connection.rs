@@ -85,13 +85,17 @@ fn is_flood(error: &hyper::Error) -> bool {
     reason == Some(h2::Reason::ENHANCE_YOUR_CALM)
 }
 
-/// Takes the memory that an HTTP/1.1 request needs as soon as there is some.
+/// Takes the memory that a handshake or an HTTP/1.1 request needs as soon as there is some: `takes` tries.
 ///
 /// # Errors
 /// There was none for [`ROOM_PATIENCE`].
-async fn wake(share: &Share, progress: &Progress, bytes: usize) -> Result<(), NoRoom> {
+async fn take_room(
+    share: &Share,
+    progress: &Progress,
+    takes: impl Fn() -> Result<(), NoRoom>,
+) -> Result<(), NoRoom> {
     let begun_at = Instant::now();
-    while share.wake(bytes).is_err() {
+    while takes().is_err() {
         if begun_at.elapsed() >= ROOM_PATIENCE || progress.closes() {
             share.record_refused();
             return Err(NoRoom);
@@ -138,10 +142,12 @@ pub(super) async fn run(
     let layer = match tls {
         None => Layer::Plain(stream),
         Some(tls) => {
-            if share.set_base(room::TLS_BYTES).is_err() {
+            progress.record_handshake(true);
+            // The connection before, of the same client, may be about to end.
+            let takes = || share.set_base(room::TLS_BYTES);
+            if take_room(share, progress, takes).await.is_err() {
                 return;
             }
-            progress.record_handshake(true);
             let shaken = Box::pin(tls.accept_with(stream, |session| {
                 session.set_buffer_limit(Some(TLS_UNSENT_BYTES_MAX));
             }))
@@ -180,9 +186,9 @@ pub(super) async fn run(
             Ok(None) | Err(_) => return,
         };
         let has_room = if wire.is_http2() {
-            share.set_base(bytes + tls_bytes)
+            share.set_base(bytes + tls_bytes).inspect_err(|NoRoom| share.record_refused())
         } else {
-            wake(share, progress, bytes + tls_bytes).await
+            take_room(share, progress, || share.wake(bytes + tls_bytes)).await
         };
         if has_room.is_err() {
             if wire.is_http2() {

@@ -230,13 +230,13 @@ impl Share {
         self.settle_for(Reserve::Always).inspect_err(|NoRoom| self.base.store(before, Relaxed))
     }
 
-    /// Sets what the connection takes from now on, whatever is sent.
+    /// Sets what the connection takes from now on, whatever is sent. A refusal is not counted.
     ///
     /// # Errors
     /// There is no room for more than before; nothing has changed.
     pub(super) fn set_base(&self, bytes: usize) -> Result<(), NoRoom> {
         let before = self.base.swap(bytes, Relaxed);
-        self.settle().inspect_err(|NoRoom| self.base.store(before, Relaxed))
+        self.settle_for(Reserve::Little).inspect_err(|NoRoom| self.base.store(before, Relaxed))
     }
 
     /// Sets the bytes that were read and are kept from now on.
