@@ -7,7 +7,7 @@
 mod pending;
 mod writer;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -465,7 +465,7 @@ impl Log {
 
 /// A segment, or as much of its end as is read into memory.
 fn read_segment(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+    let mut file = resources::files::open(path)?;
     let bytes = file.metadata()?.len();
     // The last entries that were written at once may go beyond the size of a segment.
     file.seek(SeekFrom::Start(bytes.saturating_sub(2 * SEGMENT_BYTES_MAX)))?;

@@ -1,6 +1,6 @@
 //! The audit log: its queries, its bounds, and entries that are left out.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 
 use super::*;
@@ -34,6 +34,22 @@ fn check(audit: &Audit, query: &[(&str, &str)], expected: &str, next: Option<u64
         audit.query(&Query::of(query.iter().copied()).expect("a query"), |_| {}).expect("a log");
     let what: Vec<&str> = found.entries.iter().filter_map(|entry| entry["what"].as_str()).collect();
     assert_eq!((what.join(" ").as_str(), found.next), (expected, next), "{query:?}");
+}
+
+/// A pipe in the place of a segment, while the log is used, has no entries and hangs nothing.
+#[test]
+fn a_pipe_in_place_of_a_segment_hangs_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let audit = audit(directory.path(), 1 << 20);
+    audit.note(entry("one", Event::Refused, Timestamp::now()));
+    check(&audit, &[], "one", None);
+    let (_, path) = log(directory.path(), 1).segments().expect("segments").remove(0);
+    std::fs::remove_file(&path).expect("it is there");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo").success());
+    check(&audit, &[], "", None);
+    audit.note(entry("two", Event::Refused, Timestamp::now()));
+    std::fs::remove_file(&path).expect("it is there");
+    check(&audit, &[("limit", "1")], "", None);
 }
 
 #[test]

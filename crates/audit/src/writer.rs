@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use prometheus::IntCounter;
+use resources::files;
 use serde_json::Value;
 
 use super::{ClockCheck, Job, Log, QUEUE_MAX, SEGMENT_BYTES_MIN, read_segment};
@@ -192,5 +193,5 @@ impl Writer {
 
 /// Opens a segment for appending. Only the server's own user may read it.
 fn opened(path: &std::path::Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+    files::open_with(path, OpenOptions::new().create(true).append(true).mode(0o600))
 }

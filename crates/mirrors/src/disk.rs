@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use record::Digest;
+use resources::files;
 use tempfile::NamedTempFile;
 
 pub(super) use self::head::{HEAD_BYTES, Head, content_at, heads, opened_at, parsed_head};
@@ -217,7 +218,7 @@ impl Disk {
             (is_due, held.space.clone())
         };
         let read = || -> io::Result<(Head, File)> {
-            let file = File::open(self.path(key))?;
+            let file = files::open(&self.path(key))?;
             let head = read_head(&file)?;
             let expected = HEAD_BYTES + head.size_bytes;
             if file.metadata()?.len() != expected {
@@ -345,7 +346,7 @@ impl Disk {
     /// Rewrites the head of an entry whose content upstream has confirmed. Blocks.
     pub(super) fn confirm(&self, key: &Key, head: &Head) {
         let write = || -> io::Result<()> {
-            let file = File::options().write(true).open(self.path(key))?;
+            let file = files::open_with(&self.path(key), File::options().write(true))?;
             file.write_all_at(&head_bytes(head)?, 0)
         };
         if self.index().entries.contains_key(key)

@@ -102,15 +102,12 @@ impl Arrival {
     /// or a device, [`SourceError::TooLarge`] above `bytes_max`.
     pub fn open(path: &Path, bytes_max: u64) -> Result<Arrival, SourceError> {
         let failed = |cause| SourceError::File { path: path.to_owned(), cause };
-        // This comes before opening, because opening a pipe would wait for its writer.
+        // This is for the error alone: opening does not wait for anybody.
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
             return Err(SourceError::NotAFile { path: path.to_owned() });
         }
-        let file = File::open(path).map_err(failed)?;
+        let file = resources::files::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
-        if !metadata.is_file() {
-            return Err(SourceError::NotAFile { path: path.to_owned() });
-        }
         let origin = path.display().to_string();
         if metadata.len() > bytes_max {
             return Err(SourceError::TooLarge { origin, bytes_max });

@@ -109,7 +109,7 @@ impl KeptDirectory {
 
     /// If `source.json` is missing or damaged, nothing is remembered, at the cost of one download.
     fn remembered(&self) -> Option<Remembered> {
-        let text = std::fs::read(self.path.join(REMEMBERED_FILE_NAME)).ok()?;
+        let text = resources::files::read(&self.path.join(REMEMBERED_FILE_NAME)).ok()?;
         serde_json::from_slice(&text).ok()
     }
 

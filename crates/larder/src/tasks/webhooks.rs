@@ -109,7 +109,11 @@ async fn follow(app: &App, webhook: &Webhook) {
 /// Where to begin, and whether the kept position was lost. Without a usable position it begins now.
 async fn begin(app: &App, webhook: &Webhook, feed: &Feed, path: &Path) -> (Serial, bool) {
     loop {
-        let kept = match tokio::fs::read_to_string(path).await {
+        let place = path.to_owned();
+        let reading = tokio::task::spawn_blocking(move || {
+            resources::files::read(&place).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        });
+        let kept = match reading.await.map_err(std::io::Error::other).flatten() {
             Ok(text) => Some(text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => {

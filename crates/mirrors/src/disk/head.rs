@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use record::Digest;
+use resources::files;
 use serde::{Deserialize, Serialize};
 
 use super::Key;
@@ -61,7 +62,7 @@ pub(crate) fn heads(directory: &Path) -> impl Iterator<Item = (Key, Head)> + use
 /// The head and the file of an entry in a directory that a server may have open; nothing if it is damaged. Blocks.
 pub(crate) fn opened_at(directory: &Path, key: &Key) -> Option<(Head, File)> {
     let name = key.to_string();
-    let file = File::open(directory.join(&name[..2]).join(name)).ok()?;
+    let file = files::open(&directory.join(&name[..2]).join(name)).ok()?;
     let head = read_head(&file).ok()?;
     let is_whole = file.metadata().ok()?.len() == HEAD_BYTES + head.size_bytes;
     is_whole.then_some((head, file))

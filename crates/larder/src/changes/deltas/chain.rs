@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use aur::Compressed;
+use resources::files;
 use serde::{Deserialize, Serialize};
 
 use super::delta::{Delta, TEXT_BYTES_MAX, Trouble};
@@ -71,7 +72,7 @@ impl Chain {
             }
             _ => {}
         }
-        let read = fs::read(directory.join(LIST_NAME)).ok();
+        let read = files::read(&directory.join(LIST_NAME)).ok();
         // A damaged list counts as missing.
         let listed: Listed =
             read.and_then(|read| serde_json::from_slice(&read).ok()).unwrap_or_default();
@@ -212,7 +213,7 @@ impl Listed {
 /// Joins these deltas, at least one. Joining halves copies a large delta among a thousand small ones ten times, not a thousand.
 fn put_together(links: &[Link], directory: &Path) -> Result<Delta, Trouble> {
     if let [link] = links {
-        let file = File::open(directory.join(file_name(link.number)))?;
+        let file = files::open(&directory.join(file_name(link.number)))?;
         let delta = Delta::read(BufReader::new(zstd::Decoder::new(file)?))?;
         return if delta.head.from == link.from { Ok(delta) } else { Err(Trouble::Damaged) };
     }
