@@ -70,6 +70,7 @@ async fn everything(
     let items = files::items(dump, directory, is_missing_told, writer.stored(), &mut report);
     let there = files::import(writer, &items, &mut report).await?;
     files::verify(writer, &items, &there, &mut report).await?;
+    files::keep_names(writer, dump, &mut report).await?;
     // This comes last, since only the report shows a password that is made here.
     let root_password = match writer.records() {
         Some(records) => setup::initialize(records, setup::default_root_password(config)).await?,

@@ -19,7 +19,7 @@ use state::stored::Stored;
 
 use crate::report::{Report, Tally};
 
-pub(super) use self::importing::import;
+pub(super) use self::importing::{import, keep_names};
 pub(super) use self::listing::items;
 pub(super) use self::verifying::verify;
 

@@ -365,6 +365,32 @@ fn users_without_a_place_come_under_another_name() {
     assert!(!prod.to_string().contains("docs/dev"), "{prod}");
 }
 
+/// A name without a version is not asked of the mirrors among the bases, as before the import.
+#[test]
+fn names_without_a_version_are_kept() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let export = exported(directory.path());
+    let place = Place(directory.path());
+    let path = export.join("dataindex.json");
+    let mut index: Value =
+        serde_json::from_str(&fs::read_to_string(&path).expect("an index")).expect("JSON");
+    index["indexes"]["alice/dev"]["projects"]["Only.Ours"] = json!({});
+    index["indexes"]["root/up"]["projects"] = json!({"mirrored": {}});
+    fs::write(&path, index.to_string()).expect("an index");
+    let told = "note: alice/dev only-ours: has no version: the index keeps the name as its own";
+    let notes = |command: &str| {
+        let done = place.run_with(command, "");
+        format!("{}{}", done.stdout, done.stderr).matches(told).count()
+    };
+    assert_eq!(notes("import-devpi export --without-mirrored-files --dry-run"), 1);
+    assert_eq!(notes("import-devpi export --without-mirrored-files"), 1);
+    assert_eq!(notes("import-devpi export --without-mirrored-files"), 0, "it is there already");
+    let server = serve(directory);
+    let dev = get(&server.client, "/alice/dev");
+    assert_eq!(dev["result"]["held_names"], json!(["only-ours"]), "{dev}");
+    assert_eq!(server.client.get("/alice/dev/+simple/only-ours/").status, 404);
+}
+
 #[test]
 fn what_devpi_allowed_comes_over() {
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));

@@ -182,7 +182,7 @@ impl Draft {
     }
 
     /// From now on the stage keeps the name, even with nothing left under it.
-    fn hold_name(&mut self, stage: &Stage, name: &ProjectName) {
+    pub(super) fn hold_name(&mut self, stage: &Stage, name: &ProjectName) {
         let trace = stage.project_trace(name.as_str());
         if !trace.is_some_and(|project| project.is_held()) {
             self.put_status(stage, name, trace.and_then(|project| project.status()), true);

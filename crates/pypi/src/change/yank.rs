@@ -98,6 +98,25 @@ pub fn set_project_status(
     Ok(decision(draft))
 }
 
+/// Has the stage keep a name that has nothing under it, as if the last version had been removed.
+///
+/// # Errors
+/// [`ChangeError::NoStage`], [`ChangeError::Mirror`].
+pub fn keep_name(
+    snapshot: &Snapshot,
+    stage: &StageName,
+    name: &ProjectName,
+) -> Result<Decision, ChangeError> {
+    let stage = writable(snapshot, stage)?;
+    if stage.project(name.as_str()).is_some_and(|project| !project.is_empty()) {
+        return Ok(Decision::AlreadyThere);
+    }
+    let mut draft = Draft::default();
+    draft.check_stage(stage);
+    draft.hold_name(stage, name);
+    Ok(decision(draft))
+}
+
 fn decision(draft: Draft) -> Decision {
     match draft.is_empty() {
         true => Decision::AlreadyThere,

@@ -3,13 +3,16 @@
 use anyhow::bail;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use pypi::change::upload as change;
-use pypi::{ClaimedDigests, Decision, FileKind, FileRole, Filename, LogEntry};
+use pypi::change::{upload as change, yank};
+use pypi::{
+    ClaimedDigests, Decision, FileKind, FileRole, Filename, LogEntry, ProjectName, StageName,
+};
 use record::Digest;
 use state::maintenance::Progress;
 use state::release_metadata;
 
 use super::{Item, ItemResult, NewFile, StoredItem, What};
+use crate::devpi::dump::Dump;
 use crate::intake::Intake;
 use crate::report::Report;
 use crate::writer::{Plan, Writer};
@@ -90,6 +93,47 @@ pub(in crate::devpi) async fn import(
     }
     progress.end();
     Ok(there)
+}
+
+/// Has the stages keep the names of projects without a version, which devpi does not ask the mirrors among the bases for.
+///
+/// # Errors
+/// Errors of the store.
+pub(in crate::devpi) async fn keep_names(
+    writer: &mut Writer,
+    dump: &Dump,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let mut names: Vec<(StageName, ProjectName)> = Vec::new();
+    for (stage, index) in dump.indexes.iter().filter(|(_, it)| !it.indexconfig.is_mirror()) {
+        let empty = index.projects.iter().filter(|(_, versions)| versions.0.is_empty());
+        for (project, _) in empty {
+            match (stage.parse(), ProjectName::normalize(project)) {
+                (Ok(stage), Ok(project)) => names.push((stage, project)),
+                // The index was reported already.
+                (Err(_), _) => {}
+                (_, Err(error)) => report.fail(format_args!("{stage} {project}"), error),
+            }
+        }
+    }
+    for names in names.chunks(TOGETHER_MAX) {
+        let planning = writer.committed(async |_, plan| {
+            let mut kept = Vec::new();
+            for (stage, project) in names {
+                let decided = yank::keep_name(&plan.stored().index, stage, project);
+                // An index that was not imported was reported already.
+                if let Ok(Decision::Commit(batch)) = decided {
+                    plan.add(batch);
+                    kept.push(format!("{stage} {project}"));
+                }
+            }
+            Ok(kept)
+        });
+        for subject in planning.await? {
+            report.note(subject, "has no version: the index keeps the name as its own");
+        }
+    }
+    Ok(())
 }
 
 /// Stores the bytes of an item, unless the store has it already or it cannot be imported. May return a note about it.
