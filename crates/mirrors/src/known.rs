@@ -27,7 +27,7 @@ use super::upstream::{SMALL_PAGE_BYTES_MAX, UpstreamError};
 use super::{LARGE_PAGE_COUNTS, MANY_FILES, Mirror, Mirrors, turn};
 
 /// Largest page of a project and largest list of projects, inflated.
-const PAGE_BYTES_MAX: usize = 64 << 20;
+const PAGE_BYTES_MAX: usize = 32 << 20;
 const LIST_BYTES_MAX: usize = 160 << 20;
 
 /// The form in which pages are kept now. A page in an older form lacks something that its upstream may say: form 1 added the

@@ -433,18 +433,26 @@ impl PageBody {
     /// If it has more, or is damaged.
     pub(super) fn inflated(self, bytes_max: usize) -> Result<Vec<u8>, UpstreamError> {
         let PageBody { host, bytes, is_gzip } = self;
-        let all = |source: &mut dyn Read| {
-            let mut all = Vec::new();
-            source.take(bytes_max as u64 + 1).read_to_end(&mut all).map(|_| all)
+        let bounded = bytes_max as u64 + 1;
+        let all = |source: &mut dyn Read, bytes: u64| {
+            let mut all = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
+            source.take(bounded).read_to_end(&mut all).map(|_| all)
         };
+        // A large page is inflated once for its size alone: memory that grows would be twice as much for a moment.
+        let counted =
+            |source: &mut dyn Read| std::io::copy(&mut source.take(bounded), &mut std::io::sink());
         let read = match (bytes, is_gzip) {
             (Arrived::InMemory(bytes), false) => Ok(bytes),
-            (Arrived::InMemory(bytes), true) => all(&mut MultiGzDecoder::new(bytes.as_slice())),
-            (Arrived::OnDisk(writing), false) => {
-                writing.content().and_then(|mut content| all(&mut content))
-            }
+            (Arrived::InMemory(bytes), true) => all(&mut MultiGzDecoder::new(bytes.as_slice()), 0),
+            (Arrived::OnDisk(writing), false) => writing
+                .content()
+                .and_then(|mut content| counted(&mut content))
+                .and_then(|bytes| all(&mut writing.content()?, bytes)),
             (Arrived::OnDisk(writing), true) => {
-                writing.content().and_then(|content| all(&mut MultiGzDecoder::new(content)))
+                let inflated = || writing.content().map(MultiGzDecoder::new);
+                inflated()
+                    .and_then(|mut content| counted(&mut content))
+                    .and_then(|bytes| all(&mut inflated()?, bytes))
             }
         };
         let page = read.map_err(|error| {

@@ -329,6 +329,10 @@ pub(crate) fn place_of_project(base: &Url, text: &str) -> Option<Box<str>> {
     Some(String::from(url).into())
 }
 
+/// Most files, and most versions, of a project's page: a page is read and rendered in memory. The largest real projects have some
+/// 20,000 files.
+pub const FILES_MAX: usize = 40_000;
+
 /// Files with one name that are distinguished by their URLs; further ones are not found.
 const SAME_NAME_MAX: usize = 100;
 
@@ -336,34 +340,44 @@ const SAME_NAME_MAX: usize = 100;
 #[derive(Default)]
 struct Files {
     files: Vec<UpstreamFile>,
+    seen: usize,
     memory_bytes: usize,
 }
 
 impl Files {
     /// Memory for the files of a page: on a page with a long URL, relative URLs become many times as long.
-    const MEMORY_BYTES_MAX: usize = 128 << 20;
+    const MEMORY_BYTES_MAX: usize = 40 << 20;
 
     fn extend(&mut self, file: Option<UpstreamFile>) {
         let Some(file) = file else { return };
+        self.seen += 1;
         self.memory_bytes += file.memory_bytes();
-        if !self.are_too_large() {
+        if self.check().is_ok() {
             self.files.push(file);
         }
     }
 
-    fn are_too_large(&self) -> bool {
-        self.memory_bytes > Files::MEMORY_BYTES_MAX
-    }
-
-    fn all(self) -> Result<Vec<UpstreamFile>, PageError> {
-        match self.are_too_large() {
-            false => Ok(self.files),
-            true => Err(PageError(format!(
+    /// Whether the page may have as many files, and as large ones, as it was found to have so far.
+    fn check(&self) -> Result<(), PageError> {
+        if self.seen > FILES_MAX {
+            return Err(PageError(format!(
+                "it has more than {FILES_MAX} files; at most that many are read"
+            )));
+        }
+        if self.memory_bytes > Files::MEMORY_BYTES_MAX {
+            return Err(PageError(format!(
                 "its files take {} bytes of memory; at most {} were expected",
                 self.memory_bytes,
                 Files::MEMORY_BYTES_MAX
-            ))),
+            )));
         }
+        Ok(())
+    }
+
+    fn all(mut self) -> Result<Vec<UpstreamFile>, PageError> {
+        self.check()?;
+        self.files.shrink_to_fit();
+        Ok(self.files)
     }
 }
 

@@ -300,7 +300,7 @@ pub(super) fn page(content_type: &str, body: &[u8], base: &Url) -> Result<Upstre
     let mut own: Option<Url> = None;
     let head = each_anchor(content_type, body, &mut |head, anchor| {
         // Nothing is read of the rest of a page that is refused.
-        if files.are_too_large() {
+        if files.check().is_err() {
             return;
         }
         if own.is_none() {

@@ -4,31 +4,45 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::marker::PhantomData;
 
 use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use url::Url;
 
 use super::{
-    CoreMetadata, Files, FoundSize, Locations, PageError, UpstreamFile, UpstreamPage, absolute,
-    digest, is_hexadecimal, one_line, specifiers, time,
+    CoreMetadata, FILES_MAX, Files, FoundSize, Locations, PageError, UpstreamFile, UpstreamPage,
+    absolute, digest, is_hexadecimal, one_line, specifiers, time,
 };
 use crate::{StatusMarker, check_segment};
 
-#[derive(Deserialize, Serialize)]
-struct WirePage<'text> {
+/// A page that is read; its files are read one by one, so that only what is kept of each takes memory.
+#[derive(Deserialize)]
+struct ReadPage<'text> {
     #[serde(borrow)]
     meta: Meta<'text>,
-    #[serde(rename = "project-status", borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "project-status", borrow, default)]
     status: Option<WireStatus<'text>>,
-    #[serde(rename = "alternate-locations", default, skip_serializing_if = "Urls::is_empty")]
+    #[serde(rename = "alternate-locations", default)]
     alternates: Urls,
-    #[serde(default, deserialize_with = "bounded")]
-    versions: Vec<Flat<0>>,
-    #[serde(borrow, deserialize_with = "bounded")]
-    files: Vec<WireFile<'text>>,
+    #[serde(default)]
+    versions: Versions,
+    #[serde(borrow)]
+    files: &'text RawValue,
+}
+
+/// A page that is written, its files one by one, too.
+#[derive(Serialize)]
+struct WrittenPage<'page> {
+    meta: Meta<'page>,
+    #[serde(rename = "project-status", skip_serializing_if = "Option::is_none")]
+    status: Option<WireStatus<'page>>,
+    #[serde(rename = "alternate-locations", skip_serializing_if = "Urls::is_empty")]
+    alternates: Urls,
+    versions: &'page [Box<str>],
+    #[serde(serialize_with = "each_file")]
+    files: &'page [UpstreamFile],
 }
 
 /// The `meta` of a page or a list.
@@ -164,9 +178,6 @@ struct WireFile<'text> {
     found_size: Flat<0>,
 }
 
-/// Most files, and most versions, of a page.
-const ITEMS_MAX: usize = 200_000;
-
 /// A value without lists and nested objects, or an object of at most `MEMBERS` members. The rest is dropped while it is read, so
 /// that a page takes little more memory than the texts in it.
 #[derive(Default, Serialize)]
@@ -235,30 +246,59 @@ impl<'text, const MEMBERS: usize> Visitor<'text> for FlatVisitor<MEMBERS> {
     }
 }
 
-/// A list of at most [`ITEMS_MAX`].
-fn bounded<'text, D: Deserializer<'text>, T: Deserialize<'text>>(
-    from: D,
-) -> Result<Vec<T>, D::Error> {
-    struct Items<T>(PhantomData<T>);
-    impl<'text, T: Deserialize<'text>> Visitor<'text> for Items<T> {
-        type Value = Vec<T>;
+/// The versions of a page: those that are texts.
+#[derive(Default)]
+struct Versions(Vec<Box<str>>);
 
-        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(out, "a list of at most {ITEMS_MAX}")
-        }
-
-        fn visit_seq<A: SeqAccess<'text>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
-            let mut all = Vec::new();
-            while let Some(item) = items.next_element()? {
-                if all.len() == ITEMS_MAX {
-                    return Err(A::Error::invalid_length(ITEMS_MAX + 1, &self));
-                }
-                all.push(item);
-            }
-            Ok(all)
-        }
+impl<'text> Deserialize<'text> for Versions {
+    fn deserialize<D: Deserializer<'text>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(VersionsVisitor)
     }
-    from.deserialize_seq(Items(PhantomData))
+}
+
+struct VersionsVisitor;
+
+impl<'text> Visitor<'text> for VersionsVisitor {
+    type Value = Versions;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "a list of at most {FILES_MAX} versions")
+    }
+
+    fn visit_seq<A: SeqAccess<'text>>(self, mut items: A) -> Result<Versions, A::Error> {
+        let (mut versions, mut seen) = (Vec::new(), 0);
+        while let Some(Flat(item)) = items.next_element::<Flat<0>>()? {
+            seen += 1;
+            if seen > FILES_MAX {
+                return Err(A::Error::invalid_length(seen, &self));
+            }
+            versions.extend(item.as_str().map(Into::into));
+        }
+        Ok(Versions(versions))
+    }
+}
+
+/// Reads the files of a page.
+struct EachFile<'page> {
+    base: &'page Url,
+    files: &'page mut Files,
+}
+
+impl<'text> Visitor<'text> for EachFile<'_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a list of files")
+    }
+
+    fn visit_seq<A: SeqAccess<'text>>(self, mut items: A) -> Result<(), A::Error> {
+        while let Some(wire) = items.next_element()? {
+            self.files.extend(file(wire, self.base));
+            // Nothing is read of the rest of a page that is refused.
+            self.files.check().map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
 }
 
 impl Meta<'_> {
@@ -276,17 +316,16 @@ impl Meta<'_> {
 
 pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
-    let page: WirePage<'_> = serde_json::from_slice(body).map_err(PageError::new)?;
+    let page: ReadPage<'_> = serde_json::from_slice(body).map_err(PageError::new)?;
     page.meta.check()?;
     let status = page.status.and_then(|it| {
         let marker = StatusMarker::parse(&it.status)?;
         Some((marker, it.reason.as_deref().and_then(one_line)))
     });
-    let text = |value: Flat<0>| value.0.as_str().map(Into::into);
     let mut files = Files::default();
-    for wire in page.files {
-        files.extend(file(wire, base));
-    }
+    serde_json::Deserializer::from_str(page.files.get())
+        .deserialize_seq(EachFile { base, files: &mut files })
+        .map_err(PageError::new)?;
     let alternates = page.alternates.0.iter().chain(&page.meta.alternates.0);
     let alternates = alternates.map(String::as_str);
     let tracks = page.meta.tracks.0.iter().map(String::as_str);
@@ -294,7 +333,7 @@ pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
         status,
         locations: Locations::read(base, tracks, alternates),
         last_serial: page.meta.last_serial.0.as_u64().filter(|serial| *serial > 0),
-        versions: page.versions.into_iter().filter_map(text).collect(),
+        versions: page.versions.0,
         files: files.all()?,
     })
 }
@@ -359,16 +398,56 @@ fn found_size(text: &str) -> Option<FoundSize> {
 }
 
 pub(super) fn written(page: &UpstreamPage) -> Vec<u8> {
-    let text = |text: &Option<Box<str>>| Flat(text.as_deref().map_or(Value::Null, Value::from));
-    let hashes = |file: &UpstreamFile| {
-        let pairs =
-            file.hashes.iter().map(|(name, digits)| (String::from(&**name), (&**digits).into()));
-        Flat(Value::Object(pairs.collect()))
+    let page = WrittenPage {
+        meta: Meta {
+            api_version: "1.4".into(),
+            last_serial: Flat(page.last_serial.map_or(Value::Null, Value::from)),
+            tracks: Urls::of(&page.locations.tracks),
+            alternates: Urls::default(),
+        },
+        alternates: Urls::of(&page.locations.alternates),
+        status: page.status.as_ref().map(|(marker, reason)| WireStatus {
+            status: marker.as_str().into(),
+            reason: reason.as_deref().map(Into::into),
+        }),
+        versions: &page.versions,
+        files: &page.files,
     };
-    let files = page.files.iter().map(|file| WireFile {
+    // Written twice, first to be counted: memory that grows would be twice as much for a moment. These are texts and numbers: nothing
+    // can fail.
+    let mut counted = Counted(0);
+    _ = serde_json::to_writer(&mut counted, &page);
+    let mut bytes = Vec::with_capacity(counted.0);
+    _ = serde_json::to_writer(&mut bytes, &page);
+    bytes
+}
+
+/// Counts what is written.
+struct Counted(usize);
+
+impl std::io::Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn each_file<S: Serializer>(files: &[UpstreamFile], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(files.iter().map(wire))
+}
+
+fn wire(file: &UpstreamFile) -> WireFile<'_> {
+    let text = |text: &Option<Box<str>>| Flat(text.as_deref().map_or(Value::Null, Value::from));
+    let hashes =
+        file.hashes.iter().map(|(name, digits)| (String::from(&**name), (&**digits).into()));
+    WireFile {
         filename: (&*file.filename).into(),
         url: (&*file.url).into(),
-        hashes: hashes(file),
+        hashes: Flat(Value::Object(hashes.collect())),
         requires_python: text(&file.requires_python),
         size: Flat(file.size_bytes.map_or(Value::Null, Value::from)),
         upload_time: text(&file.upload_time),
@@ -392,22 +471,5 @@ pub(super) fn written(page: &UpstreamPage) -> Vec<u8> {
             Some(FoundSize::Proved(bytes)) => format!("download {bytes}").into(),
             Some(FoundSize::Unknown) => "head".into(),
         }),
-    });
-    let page = WirePage {
-        meta: Meta {
-            api_version: "1.4".into(),
-            last_serial: Flat(page.last_serial.map_or(Value::Null, Value::from)),
-            tracks: Urls::of(&page.locations.tracks),
-            alternates: Urls::default(),
-        },
-        alternates: Urls::of(&page.locations.alternates),
-        status: page.status.as_ref().map(|(marker, reason)| WireStatus {
-            status: marker.as_str().into(),
-            reason: reason.as_deref().map(Into::into),
-        }),
-        versions: page.versions.iter().map(|version| Flat((&**version).into())).collect(),
-        files: files.collect(),
-    };
-    // Texts and numbers: nothing in it can fail.
-    serde_json::to_vec(&page).unwrap_or_default()
+    }
 }

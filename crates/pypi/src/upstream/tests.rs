@@ -157,11 +157,16 @@ fn a_page_takes_bounded_memory() {
         format!(r#"{{"meta":{{"api-version":"1.1"}},"versions":[{versions}],"files":[{files}]}}"#)
     };
     let parse = |body: &str, base: &Url| UpstreamPage::parse("", body.as_bytes(), base);
-    assert_eq!(parse(&of(200_000, 0), &base()).expect("a page").files.len(), 200_000);
-    for (files, versions) in [(200_001, 0), (0, 200_001)] {
-        let refused = parse(&of(files, versions), &base()).expect_err("too many");
-        assert!(refused.to_string().contains("at most 200000"), "{refused}");
+    let links = |count: usize| "<a href=b-1.zip>b</a>".repeat(count);
+    for page in [of(FILES_MAX, FILES_MAX), links(FILES_MAX)] {
+        assert_eq!(parse(&page, &base()).expect("a page").files.len(), FILES_MAX);
     }
+    for page in [of(FILES_MAX + 1, 0), of(190_000, 0), links(FILES_MAX + 1)] {
+        let refused = parse(&page, &base()).expect_err("too many");
+        assert!(refused.to_string().contains("more than 40000 files"), "{refused}");
+    }
+    let refused = parse(&of(0, FILES_MAX + 1), &base()).expect_err("too many");
+    assert!(refused.to_string().contains("at most 40000 versions"), "{refused}");
     // Each relative URL becomes as long as that of its page.
     let long =
         Url::parse(&format!("https://index.example/{}/", "x".repeat(16_000))).expect("a URL");
