@@ -1,5 +1,6 @@
 //! Attacks on the real binary: what strangers, and users who mean no good, can make it hold in memory.
 
+mod at_once;
 mod connections;
 mod frames;
 mod memory;

@@ -140,11 +140,20 @@ impl Process {
     }
 
     fn memory(&self, name: &str) -> u64 {
+        let kilobytes = self.status(name);
+        kilobytes.strip_suffix(" kB").expect("in kB").parse::<u64>().expect("a number") * 1024
+    }
+
+    /// Its threads.
+    pub(crate) fn threads(&self) -> u64 {
+        self.status("Threads:").parse().expect("a number")
+    }
+
+    fn status(&self, name: &str) -> String {
         let path = format!("/proc/{}/status", self.child.id());
         let status = fs::read_to_string(path).expect("a process");
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a number");
-        let kilobytes = line.trim().strip_suffix(" kB").expect("in kB");
-        kilobytes.parse::<u64>().expect("a number") * 1024
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a value");
+        line.trim().to_owned()
     }
 
     pub(crate) fn signal(&self, name: &str) {
