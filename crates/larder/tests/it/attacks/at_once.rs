@@ -27,6 +27,9 @@ const VERSIONS: usize = 1_000;
 const REVISIONS: usize = 150;
 const MIRRORED_FILES: usize = 10_000;
 
+/// Whose the indexes are.
+const OWNER: &str = "root";
+
 /// Memory that they may take. Without optimization, futures and stacks are larger, which no budget counts.
 const BYTES_MAX: u64 = STRANGERS_BYTES_MAX + if cfg!(debug_assertions) { 16 << 20 } else { 0 };
 
@@ -198,7 +201,7 @@ fn fill(process: &Process, upstream: &Upstream) -> String {
         });
         scope.spawn(|| {
             for index in 0..60 {
-                json("PUT", &format!("/root/index-{index}"), json!({"bases": ["root/dev"]}));
+                json("PUT", &format!("/{OWNER}/index-{index}"), json!({"bases": ["root/dev"]}));
             }
             for user in 0..5 {
                 json("PUT", &format!("/user-{user}"), json!({"password": "open-sesame"}));
