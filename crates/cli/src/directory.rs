@@ -1,16 +1,22 @@
-//! [`Directory`]: a store as a command sees it. It loads users, tokens and indexes, and changes them in the store itself.
+//! [`Directory`]: a store as a command sees it. It loads users, tokens and indexes, and operations are committed to the store
+//! itself.
 //!
 //! It asks no server. Running servers on the same store see its commits as they see each other's writes.
 
-use std::sync::LazyLock;
+use std::sync::Arc;
 
 use account::Snapshot;
+use audit::Audit;
 use config::Config;
-use record::{Batch, Record, Serial, UnreadableRecord};
-use state::stored::{WriteFailure, until_committed};
-use state::{security, setup};
+use jiff::Timestamp;
+use operations::{Basis, Done, Keeper, Operation, Refusal, Rules, Sender};
+use record::{Batch, Digest, Record, Serial, UnreadableRecord};
+use state::setup;
+use state::stored::{Stored, WriteFailure};
 use store::records::OpenError;
-use store::{BlobStore, CommitError, DatabaseLocation, Follower, Records, RecordsOptions, State};
+use store::{
+    BlobError, BlobStore, CommitError, DatabaseLocation, Follower, Records, RecordsOptions, State,
+};
 
 use super::{Exit, note};
 
@@ -19,31 +25,25 @@ pub(super) struct Directory {
     follower: Follower<Seen>,
     /// The blob store, if written records name blobs.
     blobs: Option<BlobStore>,
+    rules: Arc<Rules>,
 }
 
-/// The state that was read.
+/// The state that was read: users and tokens, and the indexes if they are needed.
 #[derive(Clone)]
 struct Seen {
-    serial: Serial,
-    /// Users and tokens.
-    accounts: Snapshot,
-    /// The indexes, if they were read.
-    index: Option<pypi::Snapshot>,
+    stored: Stored,
+    has_index: bool,
 }
 
 impl State for Seen {
     fn serial(&self) -> Serial {
-        self.serial
+        self.stored.serial
     }
 
     fn apply(&self, records: &[Record], serial: Serial) -> (Seen, Vec<UnreadableRecord>) {
-        let (accounts, mut troubles) = self.accounts.apply(records);
-        let index = self.index.as_ref().map(|index| {
-            let applied = index.apply(records);
-            troubles.extend(applied.troubles);
-            applied.snapshot
-        });
-        (Seen { serial, accounts, index }, troubles)
+        let (stored, troubles) =
+            self.stored.apply_without_articles(records, serial, self.has_index);
+        (Seen { stored, has_index: self.has_index }, troubles)
     }
 }
 
@@ -69,12 +69,6 @@ impl Purpose {
 
     fn has_index(self) -> bool {
         !matches!(self, Purpose::Show | Purpose::Change)
-    }
-}
-
-impl From<WriteFailure> for Exit {
-    fn from(failure: WriteFailure) -> Exit {
-        Exit::failure(failure)
     }
 }
 
@@ -119,10 +113,9 @@ impl Directory {
             }
             _ => None,
         };
-        let empty = || pypi::Snapshot::of_server(config.python.devpi_defaults);
-        let index = purpose.has_index().then(empty);
-        let nothing = Seen { serial: Serial::ZERO, accounts: Snapshot::new(), index };
-        let mut directory = Directory { follower: Follower::new(records, nothing), blobs };
+        let (stored, has_index) = (Stored::of_server(config), purpose.has_index());
+        let follower = Follower::new(records, Seen { stored, has_index });
+        let mut directory = Directory { follower, blobs, rules: Arc::new(Rules::of(config)) };
         directory.refresh().await?;
         if directory.snapshot().users().len() == 0 {
             directory.close().await;
@@ -148,80 +141,35 @@ impl Directory {
 
     /// Users and tokens.
     pub(super) fn snapshot(&self) -> &Snapshot {
-        &self.follower.state().accounts
+        &self.follower.state().stored.accounts
     }
 
     /// The indexes; empty if the [`Purpose`] does not need them.
     pub(super) fn index(&self) -> &pypi::Snapshot {
-        static NONE: LazyLock<pypi::Snapshot> = LazyLock::new(pypi::Snapshot::default);
-        self.follower.state().index.as_ref().unwrap_or(&NONE)
+        &self.follower.state().stored.index
     }
 
-    /// Commits what `decide` makes of the current state, and decides again if another write came first; returns its result.
+    /// Carries out an operation on the store.
     ///
     /// # Errors
-    /// Those of `decide` and of the store: nothing is written then.
-    pub(super) async fn change<T>(
+    /// Why it is refused: nothing is written then.
+    pub(super) async fn carry_out<O: Operation>(
         &mut self,
-        mut decide: impl FnMut(&Snapshot) -> Result<(Option<Batch>, T), Exit>,
-    ) -> Result<T, Exit> {
-        self.change_all(|snapshot, _| decide(snapshot)).await
+        wish: &O,
+    ) -> Result<Done<O::Outcome>, Refusal> {
+        operations::carry_out(self, &Sender::Command, wish).await
     }
 
-    /// Commits as [`Directory::change`] does, for a decision that needs the indexes as well. They are loaded only for
-    /// [`Purpose::ChangeAll`] and [`Purpose::Push`].
+    /// Carries out an operation that is made of the state, and made again if another write came first.
     ///
     /// # Errors
-    /// As [`Directory::change`].
-    pub(super) async fn change_all<T>(
+    /// As [`Directory::carry_out`].
+    pub(super) async fn carry_out_with<O: Operation>(
         &mut self,
-        mut decide: impl FnMut(&Snapshot, Option<&pypi::Snapshot>) -> Result<(Option<Batch>, T), Exit>,
-    ) -> Result<T, Exit> {
-        until_committed(async || {
-            let Seen { accounts, index, .. } = self.follower.state();
-            let (batch, said) = decide(accounts, index.as_ref())?;
-            let Some(batch) = batch else { return Ok(Some(said)) };
-            self.touch(&batch).await?;
-            let changes = security::changes(accounts, index.as_ref(), &batch);
-            let changes = changes.by_command();
-            let committed = self.follower.records().commit(batch).await;
-            changes.settle(&committed);
-            let is_done = match committed {
-                Ok(_) => true,
-                Err(CommitError::Mismatch(_)) => false,
-                Err(error) => return Err(Exit::failure(error)),
-            };
-            self.refresh().await?;
-            Ok(is_done.then_some(said))
-        })
-        .await
-    }
-
-    /// [`Directory::change_all`], for changes of indexes.
-    ///
-    /// # Errors
-    /// As [`Directory::change`].
-    pub(super) async fn change_indexes<T>(
-        &mut self,
-        mut decide: impl FnMut(&Snapshot, &pypi::Snapshot) -> Result<(Option<Batch>, T), Exit>,
-    ) -> Result<T, Exit> {
-        let none = pypi::Snapshot::default();
-        self.change_all(|accounts, index| decide(accounts, index.unwrap_or(&none))).await
-    }
-
-    /// Makes the bytes that a batch names young, as a server does, so that no sweep takes them before the commit.
-    async fn touch(&self, batch: &Batch) -> Result<(), Exit> {
-        let Some(blobs) = &self.blobs else { return Ok(()) };
-        for digest in batch.writes.iter().flat_map(|write| &write.blobs) {
-            let is_there = blobs.touch(*digest).await.map_err(Exit::failure)?;
-            if !is_there {
-                return Err(Exit::failure(format!(
-                    "the file with the digest {digest} is missing from the blobs: nothing was written; `larder verify` \
-                     lists all that is missing"
-                )));
-            }
-        }
-        Ok(())
+        make: impl Fn(&Basis) -> Result<O, Refusal>,
+    ) -> Result<Done<O::Outcome>, Refusal> {
+        let make = |basis: Arc<Basis>| std::future::ready(make(&basis));
+        operations::carry_out_with(self, &Sender::Command, make).await
     }
 
     /// Reads what was written since the last look.
@@ -236,5 +184,51 @@ impl Directory {
     /// Lets go of the store.
     async fn close(&self) {
         self.follower.records().close().await;
+    }
+}
+
+impl Keeper for Directory {
+    fn stored(&self) -> Result<Arc<Stored>, WriteFailure> {
+        Ok(Arc::new(self.follower.state().stored.clone()))
+    }
+
+    fn rules(&self) -> &Arc<Rules> {
+        &self.rules
+    }
+
+    /// The server compares its clock with the store's.
+    fn forget_before(&self, _now: Timestamp) -> Option<Timestamp> {
+        None
+    }
+
+    fn audit(&self) -> Option<Arc<Audit>> {
+        None
+    }
+
+    async fn touch(&self, blob: Digest) -> Result<bool, BlobError> {
+        match &self.blobs {
+            Some(blobs) => blobs.touch(blob).await,
+            None => Ok(true),
+        }
+    }
+
+    async fn commit(&mut self, batch: Batch) -> Result<Serial, CommitError> {
+        self.follower.records().commit(batch).await
+    }
+
+    async fn shows(&mut self, serial: Serial) -> bool {
+        match self.refresh().await {
+            Ok(()) => self.follower.state().serial() >= serial,
+            Err(_) => false,
+        }
+    }
+
+    async fn catch_up_with(&mut self, serial: Serial) -> bool {
+        self.shows(serial).await
+    }
+
+    async fn is_further(&mut self, serial: Serial) -> Result<bool, WriteFailure> {
+        self.shows(serial).await;
+        Ok(self.follower.state().serial() > serial)
     }
 }

@@ -1,15 +1,15 @@
 //! `larder index …`: makes, shows, changes and removes indexes, on the data directory or through a running server.
 //!
-//! arguments -> [`Command::run`] -> a change of [`pypi::change::stage`] committed to the store, or
+//! arguments -> [`Command::run`] -> an operation of [`operations::indexes`] on the store, or
 //! a request to the server -> one [`CommandResult`] for both, so that they say the same.
 
 use account::{Principal, UserName};
 use clap::{Args, Subcommand};
 use config::Config;
 use http::Method;
-use pypi::change::stage as change;
+use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex};
 use pypi::devpi::{IndexConfig, View};
-use pypi::{ChangeError, ConfigEdit, StageName};
+use pypi::{ConfigEdit, StageName};
 use serde_json::{Map, Value, json};
 
 use super::directory::{Directory, Purpose};
@@ -196,16 +196,7 @@ async fn add(
     settings: &[String],
 ) -> Result<CommandResult, Exit> {
     let edit = edit(settings)?;
-    let user = stage.user_name();
-    directory
-        .change_indexes(|accounts, index| {
-            if accounts.user(&user).is_none() {
-                return Err(refused(ChangeError::NoUser(user.clone())));
-            }
-            let (batch, _) = change::create(index, stage, &edit).map_err(refused)?;
-            Ok((Some(batch), ()))
-        })
-        .await?;
+    directory.carry_out(&CreateIndex { stage: stage.clone(), edit }).await?;
     now(directory, stage, made(stage))
 }
 
@@ -225,12 +216,9 @@ async fn set(
     settings: &[String],
 ) -> Result<CommandResult, Exit> {
     let edit = edit(settings)?;
-    directory
-        .change_indexes(|_, index| {
-            let (batch, _) = change::modify(index, stage, &edit, false).map_err(refused)?;
-            Ok((batch, ()))
-        })
-        .await?;
+    let stage_name = stage.clone();
+    let changing = ChangeIndex { stage: stage_name, edit, is_noop_an_error: false, seen: None };
+    directory.carry_out(&changing).await?;
     now(directory, stage, changed(stage))
 }
 
@@ -243,11 +231,7 @@ async fn remove(
     stage: &StageName,
     is_forced: bool,
 ) -> Result<CommandResult, Exit> {
-    directory
-        .change_indexes(|_, index| {
-            Ok((Some(change::delete(index, stage, is_forced).map_err(refused)?), ()))
-        })
-        .await?;
+    directory.carry_out(&DeleteIndex { stage: stage.clone(), force: is_forced }).await?;
     Ok(CommandResult::Done(removed(stage), Value::Null))
 }
 

@@ -12,6 +12,7 @@ use clap::Args;
 use config::{Environment, Loaded, TOKEN_VARIABLE};
 use http::{Method, StatusCode};
 use import::clients;
+use operations::{Refusal, Rule};
 use pypi::{ChangeError, ConfigError, ProjectName, StageName};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
@@ -201,6 +202,19 @@ pub(super) fn hint(error: &ChangeError) -> &'static str {
 pub(super) fn refused(error: impl Into<ChangeError>) -> Exit {
     let error = error.into();
     Exit::failure(format!("{error}{}", hint(&error)))
+}
+
+impl From<Refusal> for Exit {
+    fn from(refusal: Refusal) -> Exit {
+        match refusal {
+            Refusal::Rule(Rule::Index(error)) => refused(error),
+            Refusal::BlobMissing(digest) => Exit::failure(format!(
+                "the file with the digest {digest} is missing from the blobs: nothing was written; `larder verify` \
+                 lists all that is missing"
+            )),
+            refusal => Exit::failure(refusal),
+        }
+    }
 }
 
 /// A connection to a server that answered once.

@@ -1,6 +1,6 @@
 //! `larder token …`: API tokens listed, made and revoked in the store itself.
 //!
-//! arguments -> [`Command::run`] -> a change of [`account::change`] -> the store. A new token stands alone on stdout, once,
+//! arguments -> [`Command::run`] -> an operation of [`operations::tokens`] -> the store. A new token stands alone on stdout, once,
 //! for scripts to take.
 
 use std::collections::BTreeSet;
@@ -10,6 +10,7 @@ use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use config::Config;
 use jiff::Timestamp;
+use operations::tokens::{CreateToken, RevokeToken};
 use serde_json::{Value, json};
 use state::accounts::{self, Expiry};
 use state::secrets;
@@ -161,14 +162,8 @@ async fn create_token(
 ) -> Result<String, Exit> {
     let now = Timestamp::now();
     let new = change::NewToken { expires_at: expiry.at(now).map_err(Exit::failure)?, ..new };
-    let make = |snapshot: &account::Snapshot| {
-        let secret = secrets::random().map_err(Exit::failure)?;
-        // Expired ones are left to the server, which compares its clock with the store's.
-        let made = change::create_token(snapshot, new.clone(), secret, now, None);
-        let (text, token, batch) = made.map_err(Exit::failure)?;
-        Ok((Some(batch), (text, token)))
-    };
-    let (text, token) = directory.change(make).await?;
+    let secret = secrets::random().map_err(Exit::failure)?;
+    let (text, token) = directory.carry_out(&CreateToken { token: new, secret }).await?.outcome;
     let mut object = accounts::token_json(&token, now);
     object["token"] = json!(text.reveal());
     if !is_json {
@@ -193,12 +188,9 @@ async fn revoke_tokens(directory: &mut Directory, ids: &[TokenId]) -> Result<Str
         token.ok_or_else(|| Exit::failure(change::NoToken(*id)))?;
     }
     for id in ids.iter().collect::<BTreeSet<_>>() {
-        let revoke = |snapshot: &account::Snapshot| {
-            let owner = snapshot.token(*id).map(|token| token.user.clone());
-            let batch = change::revoke_token(snapshot, *id).map_err(Exit::failure)?;
-            Ok((Some(batch), owner))
-        };
-        if let Some(owner) = directory.change(revoke).await? {
+        let owner = directory.snapshot().token(*id).map(|token| token.user.clone());
+        directory.carry_out(&RevokeToken { id: *id }).await?;
+        if let Some(owner) = owner {
             note(&format!("revoked the token {id} of the user {owner}"));
         }
     }

@@ -1,6 +1,6 @@
 //! `larder user …`: users listed, made and changed in the store itself.
 //!
-//! arguments -> [`Command::run`] -> a change of [`account::change`] -> the store, from which running servers take it within
+//! arguments -> [`Command::run`] -> an operation of [`operations::users`] -> the store, from which running servers take it within
 //! moments. These commands ask no server: who can write the store may do everything. Results go to stdout, notes to
 //! stderr: a generated password stands alone on stdout, once, for scripts to take.
 
@@ -10,6 +10,8 @@ use account::{Field, GroupName, ProfileEdit, User, UserName, change};
 use clap::{Args, Subcommand};
 use config::Config;
 use jiff::Timestamp;
+use operations::users::{CreateUser, DeleteUser, SetDisabled, SetGroups, SetPassword};
+use operations::{Refusal, Rule};
 use serde_json::{Value, json};
 use state::accounts;
 
@@ -237,16 +239,6 @@ fn show_user(directory: &Directory, name: &UserName, is_json: bool) -> Result<St
     Ok(table::pairs(&lines))
 }
 
-fn created(snapshot: &account::Snapshot, user: &User) -> Result<record::Batch, Exit> {
-    change::create_user(snapshot, user).map_err(|error| match error {
-        // devpi's text does not say which.
-        change::CreateUserError::Exists => {
-            Exit::failure(format!("user '{}' already exists", user.name))
-        }
-        error => Exit::failure(error),
-    })
-}
-
 async fn add_user(
     directory: &mut Directory,
     user: User,
@@ -254,11 +246,16 @@ async fn add_user(
     is_json: bool,
 ) -> Result<String, Exit> {
     // Before the command asks for a password for nothing.
-    created(directory.snapshot(), &user)?;
+    change::create_user(directory.snapshot(), &user).map_err(|error| match error {
+        // devpi's text does not say which.
+        change::CreateUserError::Exists => {
+            Exit::failure(format!("user '{}' already exists", user.name))
+        }
+        error => Exit::failure(error),
+    })?;
     let password = password.read(&user.name)?;
     let user = User { password_hash: password.hash()?, ..user };
-    let make = |snapshot: &account::Snapshot| Ok((Some(created(snapshot, &user)?), ()));
-    directory.change(make).await?;
+    directory.carry_out(&CreateUser { user: user.clone() }).await?;
     let name = &user.name;
     match joined(&user.groups).as_str() {
         "" => note(&format!("made the user {name}")),
@@ -290,11 +287,7 @@ async fn set_password(
     found(directory, name)?;
     let password = password.read(name)?;
     let hash = password.hash()?;
-    let set = |snapshot: &account::Snapshot| {
-        let batch = change::set_password(snapshot, name, hash.clone(), Timestamp::now());
-        Ok((batch.map_err(Exit::failure)?, ()))
-    };
-    directory.change(set).await?;
+    directory.carry_out(&SetPassword { name: name.clone(), password: hash }).await?;
     note(&match password.is_none() {
         true => format!("the user {name} has no password any more; their tokens stay"),
         false => format!("the user {name} has a new password; their logins end, their tokens stay"),
@@ -308,13 +301,12 @@ async fn set_groups(
     edit: &GroupEdit,
     is_json: bool,
 ) -> Result<String, Exit> {
-    let set = |snapshot: &account::Snapshot| {
-        let none = || Exit::failure(change::NoUser(name.clone()));
-        let groups = edit.apply(&snapshot.user(name).ok_or_else(none)?.groups);
-        let batch = change::set_groups(snapshot, name, groups, Timestamp::now());
-        Ok((batch.map_err(Exit::failure)?, ()))
-    };
-    directory.change(set).await?;
+    let setting = directory.carry_out_with(|basis| {
+        let user = basis.stored.accounts.user(name);
+        let user = user.ok_or_else(|| change::NoUser(name.clone()))?;
+        Ok(SetGroups { name: name.clone(), groups: edit.apply(&user.groups) })
+    });
+    setting.await?;
     let user = found(directory, name)?;
     if is_json {
         return Ok(format!("{:#}\n", described(directory, user)));
@@ -327,13 +319,8 @@ async fn set_disabled(
     name: &UserName,
     is_disabled: bool,
 ) -> Result<String, Exit> {
-    let set = |snapshot: &account::Snapshot| {
-        let batch = change::set_disabled(snapshot, name, is_disabled, Timestamp::now());
-        let batch = batch.map_err(Exit::failure)?;
-        let is_news = batch.is_some();
-        Ok((batch, is_news))
-    };
-    let is_news = directory.change(set).await?;
+    let setting = SetDisabled { name: name.clone(), is_disabled };
+    let is_news = directory.carry_out(&setting).await?.serial.is_some();
     let already = if is_news { "" } else { " already" };
     note(&match is_disabled {
         true => format!("the user {name} is disabled{already}: none of their credentials opens"),
@@ -347,23 +334,15 @@ async fn remove_user(
     name: &UserName,
     is_forced: bool,
 ) -> Result<String, Exit> {
-    let remove = |snapshot: &account::Snapshot, index: Option<&pypi::Snapshot>| {
-        let counts = (
-            snapshot.tokens_of(name).len(),
-            index.map_or(0, |index| index.stages_of(name.as_str()).count()),
-        );
-        let mut batch = change::delete_user(snapshot, name).map_err(Exit::failure)?;
-        if let Some(index) = index {
-            let stages = pypi::change::stage::delete_of_user(index, name, is_forced);
-            let stages = stages.map_err(|error| {
-                Exit::failure(format!("{error}; --force deletes it with everything in it"))
-            })?;
-            batch.writes.extend(stages.writes);
-            batch.checks.extend(stages.checks);
+    let tokens = directory.snapshot().tokens_of(name).len();
+    let stages = directory.index().stages_of(name.as_str()).count();
+    let deleting = DeleteUser { name: name.clone(), force: is_forced };
+    directory.carry_out(&deleting).await.map_err(|refusal| match refusal {
+        Refusal::Rule(Rule::Index(error)) => {
+            Exit::failure(format!("{error}; --force deletes it with everything in it"))
         }
-        Ok((Some(batch), counts))
-    };
-    let (tokens, stages) = directory.change_all(remove).await?;
+        refusal => refusal.into(),
+    })?;
     note(&format!("removed the user {name} (tokens: {tokens}, indexes: {stages})"));
     Ok(String::new())
 }

@@ -208,7 +208,7 @@ async fn everything(
             }
         }
         drop(reading);
-        let done = writer.committed(async |_, plan| write(import, &arrived, plan, limits));
+        let done = writer.committed(async |plan| write(import, &arrived, plan, limits));
         let done = done.await?;
         report.added += done.added;
         report.changed += done.changed;
@@ -218,7 +218,7 @@ async fn everything(
     progress.end();
     let redirects: Vec<_> = manifest.redirects.iter().collect();
     for redirects in redirects.chunks(TOGETHER_MAX) {
-        let done = writer.committed(async |_, plan| redirect(import, redirects, plan, &limits));
+        let done = writer.committed(async |plan| redirect(import, redirects, plan, &limits));
         let done = done.await?;
         report.redirects += done.redirects;
         report.left_out.extend(done.left_out);

@@ -87,7 +87,7 @@ pub async fn export_articles(
     let export = &ArticlesExport { prefix: whole_prefix(&export.prefix)?, ..export.clone() };
     make_folder(&export.directory)?;
     let store = Writer::open(config, true).await?;
-    let done = match store.readable_blobs() {
+    let done = match store.bytes().readable() {
         Some(blobs) => everything(export, store.stored(), blobs).await,
         None => Ok(ExportReport::default()),
     };

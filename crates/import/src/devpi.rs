@@ -58,7 +58,7 @@ async fn everything(
     let users = accounts::read(dump, config.python.devpi_defaults, &mut report).await?;
     let stages = stages::read(dump, &mut report);
     let before = report;
-    let planning = writer.committed(async |_, plan| {
+    let planning = writer.committed(async |plan| {
         let mut report = before.clone();
         accounts::plan(&users, plan, &mut report);
         stages::plan(&stages, plan, &mut report);

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use account::{User, UserName};
 use anyhow::{Context, bail};
-use bytes::Bytes;
 use config::Config;
 use futures_util::StreamExt as _;
 use jiff::Timestamp;
@@ -27,7 +26,7 @@ use state::text::counted;
 use super::intake::{Arrival, Intake};
 use super::report::Report;
 use super::stored_blobs::{self, BlobCheck};
-use super::writer::{self, Plan, Writer};
+use super::writer::{self, ByteStore, Plan, Writer};
 use super::{AT_ONCE_MAX, TOGETHER_MAX};
 
 /// Most skipped files that the report names.
@@ -140,7 +139,7 @@ async fn make_stage(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let name = &import.stage;
-    let planning = writer.committed(async |_, plan| {
+    let planning = writer.committed(async |plan| {
         if let Some(stage) = plan.stored().index.stage(name.as_str()) {
             if stage.config().is_mirror() {
                 bail!("`{name}` is a mirror, which takes no files");
@@ -221,12 +220,13 @@ async fn files(
                 progress.step();
             }
         }
-        let planning = writer.committed(async |writer, plan| {
+        let bytes = writer.bytes();
+        let planning = writer.committed(async |plan| {
             let mut outcomes = Vec::with_capacity(ready.len());
             let mut releases = BTreeMap::new();
             for ready in &ready {
                 outcomes.push(match ready {
-                    Ok(ready) => decide(import, ready, writer, &mut releases, plan).await?,
+                    Ok(ready) => decide(import, ready, &bytes, &mut releases, plan).await?,
                     Err(error) => ItemResult::Failed(format!("{error:#}")),
                 });
             }
@@ -294,9 +294,7 @@ async fn prepare(writer: &Writer, path: &Path) -> anyhow::Result<PreparedFile> {
     let (project, version) = (metadata.project()?, metadata.version()?);
     let filename = Filename::of_upload(name, metadata.text("name"), &version)?;
     let core_metadata = match facts.metadata {
-        Some(bytes) if filename.kind() == FileKind::Wheel => {
-            Some(writer.put(Bytes::from(bytes)).await?)
-        }
+        Some(bytes) if filename.kind() == FileKind::Wheel => Some(writer.bytes().put(bytes).await?),
         _ => None,
     };
     arrival.persist().await?;
@@ -316,7 +314,7 @@ async fn prepare(writer: &Writer, path: &Path) -> anyhow::Result<PreparedFile> {
 async fn decide(
     import: &WheelsImport,
     ready: &PreparedFile,
-    writer: &Writer,
+    bytes: &ByteStore,
     releases: &mut BTreeMap<(ProjectName, Version), Metadata>,
     plan: &mut Plan,
 ) -> anyhow::Result<ItemResult> {
@@ -338,10 +336,10 @@ async fn decide(
         Some(metadata) => metadata.clone(),
         None => {
             let registered = known.as_ref().and_then(|it| it.release(ready.version.as_str()));
-            match (registered, writer.readable_blobs()) {
+            match (registered, bytes.readable()) {
                 (Some(release), Some(blobs)) => {
-                    let bytes = blobs.bytes(release.metadata, release_metadata::BYTES_MAX).await?;
-                    let json = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+                    let read = blobs.bytes(release.metadata, release_metadata::BYTES_MAX).await?;
+                    let json = read.and_then(|bytes| serde_json::from_slice(&bytes).ok());
                     json.and_then(|json| Metadata::from_json(&json).ok()).unwrap_or_default()
                 }
                 _ => Metadata::default().with_empty_fields(),
@@ -353,7 +351,7 @@ async fn decide(
         Ok(blob) => blob,
         Err(error) => return Ok(ItemResult::Failed(error.to_string())),
     };
-    let digest = writer.put(blob).await?;
+    let digest = bytes.put(blob).await?;
     releases.insert(release, metadata);
     let owner = import.stage.user_name();
     let upload = change::FileUpload {

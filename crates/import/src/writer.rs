@@ -5,20 +5,35 @@
 //! the state.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use anyhow::Context;
-use bytes::Bytes;
+use audit::Audit;
 use config::Config;
+use jiff::Timestamp;
+use operations::{Decided, Keeper, Refusal, Rules, Sender, decided};
 use record::{Batch, Digest, Expected, Key, Record, Serial, Write};
-use state::stored::{self, Stored, WriteFailure, until_committed};
-use state::{maintenance, security, setup};
-use store::{BlobStore, CommitError, DatabaseLocation, Follower, Records, State as _, Store};
+use state::stored::{self, Stored, WriteFailure};
+use state::{maintenance, setup};
+use store::{
+    BlobError, BlobStore, CommitError, DatabaseLocation, Follower, Records, State as _, Store,
+};
+use tokio::sync::Mutex;
 
 /// The store, and its state when it was last read.
 pub(super) struct Writer {
     /// `None` in a dry run without a store.
     store: Option<Store>,
     state: State,
+    bytes: ByteStore,
+    rules: Arc<Rules>,
+}
+
+/// Where bytes go. A dry run stores none.
+#[derive(Clone)]
+pub(super) struct ByteStore {
+    store: Option<BlobStore>,
+    is_trial: bool,
 }
 
 /// The state that is decided on.
@@ -54,19 +69,24 @@ impl Writer {
     /// # Errors
     /// If the store cannot be opened or read.
     pub(super) async fn open(config: &Config, is_dry_run: bool) -> anyhow::Result<Writer> {
-        if is_dry_run {
+        let (store, state) = match is_dry_run {
             // A dry run creates nothing, and nothing could be written.
-            if is_missing(config) {
-                return Ok(Writer { store: None, state: State::Trial(Stored::of_server(config)) });
+            true if is_missing(config) => (None, State::Trial(Stored::of_server(config))),
+            true => {
+                let store = maintenance::open_existing(config).await?;
+                let stored = setup::load(config, &store.records).await?.into_state();
+                (Some(store), State::Trial(stored))
             }
-            let store = maintenance::open_existing(config).await?;
-            let stored = setup::load(config, &store.records).await?.into_state();
-            return Ok(Writer { store: Some(store), state: State::Trial(stored) });
-        }
-        setup::create_data_dir(&config.data_dir)?;
-        let store = setup::open(config).await?;
-        let follower = setup::load(config, &store.records).await?;
-        Ok(Writer { store: Some(store), state: State::Real(follower) })
+            false => {
+                setup::create_data_dir(&config.data_dir)?;
+                let store = setup::open(config).await?;
+                let follower = setup::load(config, &store.records).await?;
+                (Some(store), State::Real(follower))
+            }
+        };
+        let blobs = store.as_ref().map(|store| store.blobs.clone());
+        let bytes = ByteStore { store: blobs, is_trial: is_dry_run };
+        Ok(Writer { store, state, bytes, rules: Arc::new(Rules::of(config)) })
     }
 
     /// The state as of the last commit.
@@ -79,12 +99,12 @@ impl Writer {
 
     /// The store for bytes; `None` in a dry run.
     pub(super) fn blobs(&self) -> Option<&BlobStore> {
-        self.readable_blobs().filter(|_| matches!(self.state, State::Real(_)))
+        self.bytes.readable().filter(|_| matches!(self.state, State::Real(_)))
     }
 
-    /// The store to read bytes from; `None` in a dry run without a store.
-    pub(super) fn readable_blobs(&self) -> Option<&BlobStore> {
-        self.store.as_ref().map(|store| &store.blobs)
+    /// Where bytes go, apart from the records.
+    pub(super) fn bytes(&self) -> ByteStore {
+        self.bytes.clone()
     }
 
     /// The records; `None` in a dry run.
@@ -95,17 +115,6 @@ impl Writer {
         }
     }
 
-    /// Stores a small blob and returns its digest.
-    ///
-    /// # Errors
-    /// Those of the blob store.
-    pub(super) async fn put(&self, bytes: Bytes) -> anyhow::Result<Digest> {
-        Ok(match self.blobs() {
-            Some(blobs) => blobs.put(bytes).await?.digest,
-            None => Digest::of(&bytes),
-        })
-    }
-
     /// Makes a plan and commits it, and makes it again if another process wrote first; returns the result of `decide` for the
     /// plan that was committed.
     ///
@@ -113,67 +122,19 @@ impl Writer {
     /// Those of `decide` and of the store.
     pub(super) async fn committed<T>(
         &mut self,
-        mut decide: impl AsyncFnMut(&Writer, &mut Plan) -> anyhow::Result<T>,
+        decide: impl AsyncFnMut(&mut Plan) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let outcome = until_committed(async || {
-            let mut plan = self.plan();
-            let outcome = decide(self, &mut plan).await?;
-            Ok(self.commit(plan).await?.then_some(outcome))
+        let decide = &Mutex::new(decide);
+        let deciding = decided(self, &Sender::Command, |basis| async move {
+            let mut plan = Plan::on(&basis.stored);
+            let outcome = (decide.lock().await)(&mut plan).await.map_err(Refusal::Caller)?;
+            Ok(Decided::new(plan.batch(), outcome))
         });
-        outcome.await.map_err(|error: anyhow::Error| match error.is::<WriteFailure>() {
-            true => error.context(STOPPED),
-            false => error,
-        })
-    }
-
-    /// Begins a plan on the present state.
-    fn plan(&self) -> Plan {
-        Plan { stored: self.stored().clone(), writes: BTreeMap::new(), checks: BTreeMap::new() }
-    }
-
-    /// Commits the plan. False if another process has changed what the plan was decided on: the state is read again,
-    /// and the caller must plan again.
-    ///
-    /// # Errors
-    /// Those of the store.
-    async fn commit(&mut self, plan: Plan) -> anyhow::Result<bool> {
-        if plan.writes.is_empty() {
-            return Ok(true);
+        match deciding.await {
+            Ok(done) => Ok(done.outcome),
+            Err(Refusal::Caller(error)) => Err(error),
+            Err(refusal) => Err(refusal).context(STOPPED),
         }
-        let follower = match &mut self.state {
-            State::Real(follower) => follower,
-            State::Trial(stored) => {
-                *stored = plan.stored;
-                return Ok(true);
-            }
-        };
-        let batch = Batch {
-            writes: plan.writes.into_values().collect(),
-            checks: plan.checks.into_iter().collect(),
-        };
-        let before = follower.state();
-        let changes = security::changes(&before.accounts, Some(&before.index), &batch);
-        let changes = changes.by_command();
-        let outcome = follower.records().commit(batch).await;
-        changes.settle(&outcome);
-        let is_done = match outcome {
-            Ok(_) => true,
-            Err(CommitError::Mismatch(_)) => false,
-            Err(error) => return Err(error).context(STOPPED),
-        };
-        self.refresh().await?;
-        Ok(is_done)
-    }
-
-    /// Reads what was written since the state was last read.
-    ///
-    /// # Errors
-    /// Those of the store.
-    async fn refresh(&mut self) -> anyhow::Result<()> {
-        if let State::Real(follower) = &mut self.state {
-            stored::log(&follower.catch_up().await?.troubles);
-        }
-        Ok(())
     }
 
     /// Closes the database.
@@ -184,7 +145,103 @@ impl Writer {
     }
 }
 
+impl Keeper for Writer {
+    fn stored(&self) -> Result<Arc<Stored>, WriteFailure> {
+        Ok(Arc::new(Writer::stored(self).clone()))
+    }
+
+    fn rules(&self) -> &Arc<Rules> {
+        &self.rules
+    }
+
+    /// The server compares its clock with the store's.
+    fn forget_before(&self, _now: Timestamp) -> Option<Timestamp> {
+        None
+    }
+
+    fn audit(&self) -> Option<Arc<Audit>> {
+        None
+    }
+
+    async fn touch(&self, blob: Digest) -> Result<bool, BlobError> {
+        match self.blobs() {
+            Some(blobs) => blobs.touch(blob).await,
+            None => Ok(true),
+        }
+    }
+
+    async fn commit(&mut self, batch: Batch) -> Result<Serial, CommitError> {
+        match &mut self.state {
+            State::Real(follower) => follower.records().commit(batch).await,
+            State::Trial(stored) => {
+                let records: Vec<Record> = batch.writes.into_iter().map(written).collect();
+                let (next, troubles) = stored.apply(&records, stored.serial);
+                stored::log(&troubles);
+                *stored = next;
+                Ok(stored.serial)
+            }
+        }
+    }
+
+    async fn shows(&mut self, serial: Serial) -> bool {
+        if let State::Real(follower) = &mut self.state {
+            match follower.catch_up().await {
+                Ok(news) => stored::log(&news.troubles),
+                Err(error) => {
+                    tracing::error!(%error, "the store cannot be read");
+                    return false;
+                }
+            }
+        }
+        Writer::stored(self).serial >= serial
+    }
+
+    async fn catch_up_with(&mut self, serial: Serial) -> bool {
+        self.shows(serial).await
+    }
+
+    async fn is_further(&mut self, serial: Serial) -> Result<bool, WriteFailure> {
+        self.shows(serial).await;
+        Ok(Writer::stored(self).serial > serial)
+    }
+}
+
+fn written(write: Write) -> Record {
+    let Write { key, body, blobs, .. } = write;
+    Record { key, serial: Serial::ZERO, body, blobs }
+}
+
+impl ByteStore {
+    /// The store to read bytes from; `None` in a dry run without a store.
+    pub(super) fn readable(&self) -> Option<&BlobStore> {
+        self.store.as_ref()
+    }
+
+    /// Stores a small blob and returns its digest.
+    ///
+    /// # Errors
+    /// Those of the blob store.
+    pub(super) async fn put(&self, bytes: impl Into<bytes::Bytes>) -> anyhow::Result<Digest> {
+        let bytes = bytes.into();
+        Ok(match self.readable().filter(|_| !self.is_trial) {
+            Some(blobs) => blobs.put(bytes).await?.digest,
+            None => Digest::of(&bytes),
+        })
+    }
+}
+
 impl Plan {
+    /// Begins a plan on this state.
+    fn on(stored: &Stored) -> Plan {
+        Plan { stored: stored.clone(), writes: BTreeMap::new(), checks: BTreeMap::new() }
+    }
+
+    /// Everything that was added, as one batch.
+    fn batch(self) -> Batch {
+        let writes = self.writes.into_values().collect();
+        Batch { writes, checks: self.checks.into_iter().collect() }
+    }
+
     /// The state after everything that was added.
     pub(super) fn stored(&self) -> &Stored {
         &self.stored
@@ -195,12 +252,7 @@ impl Plan {
         let serial = Serial(self.stored.serial.0.saturating_add(1));
         let mut records = Vec::with_capacity(batch.writes.len());
         for mut write in batch.writes {
-            records.push(Record {
-                key: write.key.clone(),
-                serial,
-                body: write.body.clone(),
-                blobs: write.blobs.clone(),
-            });
+            records.push(Record { serial, ..written(write.clone()) });
             // A key that an earlier change of this plan wrote is in the state that it left; only the state before can
             // differ.
             if let Some(earlier) = self.writes.get(&write.key) {

@@ -11,6 +11,7 @@ use audit::Audit;
 use config::{Config, DEMO_UPSTREAM_HOST};
 use mirrors::Mirrors;
 use net::{Egress, TrustedProxies};
+use operations::Rules;
 use passwords::{Bounds, Passwords};
 use resources::bodies::Bodies;
 use resources::cpu_pool::CpuPool;
@@ -129,7 +130,9 @@ pub struct App {
     /// When tokens were used last.
     pub token_uses: TokenUses,
     /// What policies refused, and let pass.
-    pub(crate) audit: Audit,
+    pub(crate) audit: Arc<Audit>,
+    /// The settings that decisions depend on.
+    pub(crate) rules: Arc<Rules>,
     /// Who did what, for the log.
     pub security: SecurityLog,
     /// Threads for work that only computes.
@@ -255,7 +258,8 @@ impl App {
                 metrics.passwords.clone(),
             )?,
             token_uses: TokenUses::default(),
-            audit: Audit::new(
+            rules: Arc::new(Rules::of(&config)),
+            audit: Arc::new(Audit::new(
                 audit::Log {
                     directory: config.data_dir.join("audit"),
                     bytes_max: config.python.audit_bytes_max,
@@ -264,7 +268,7 @@ impl App {
                 config.python.audit_served,
                 metrics.python.audit_lost.clone(),
                 move || clocks.is_right(),
-            ),
+            )),
             security: SecurityLog::default(),
             cpu_pool,
             refined: Share::half(cpu_threads, config.actions.cpu_queue_max),

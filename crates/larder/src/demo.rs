@@ -9,8 +9,11 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use ::demo::Recipe;
+use account::{Principal, UserName};
+use anyhow::Context;
 use config::Config;
-use net::ListenAddress;
+use net::{ClientAddress, ListenAddress};
+use operations::Sender;
 use source::demo_data::{self, Output};
 use state::maintenance::Progress;
 use state::setup::PASSWORD_FILE;
@@ -53,6 +56,14 @@ pub(crate) async fn fill(app: &App) -> anyhow::Result<()> {
         upstream::write(app).await?;
     }
     Ok(())
+}
+
+/// The sender of what the demonstration is made of: `root`.
+fn root(app: &App) -> anyhow::Result<Sender> {
+    let stored = app.live_store.snapshot_full().context("the store is not loaded")?;
+    let root = stored.accounts.user(&UserName::root()).context("there is no `root`")?;
+    let (proved, path) = (Principal::on_the_machine(root.clone()), String::new());
+    Ok(Sender::Client { proved, address: ClientAddress::Unix, path })
 }
 
 /// Commands to try with articles; those that write only if the password of `root` is known.

@@ -29,6 +29,7 @@ mod parameters;
 mod path;
 mod people;
 mod python;
+mod refusals;
 mod rendered;
 mod respond;
 mod serial;

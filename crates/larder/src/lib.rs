@@ -9,6 +9,7 @@ mod demo;
 pub mod endpoint;
 mod example;
 pub mod http;
+pub mod keeper;
 mod live_settings;
 mod memory;
 mod metrics;

@@ -15,7 +15,7 @@ use store::{
 
 use crate::named_blobs::Named;
 use crate::secrets;
-use crate::stored::{IDENTITY_KEY, until_committed};
+use crate::stored::IDENTITY_KEY;
 use crate::text::counted;
 
 /// The advice if the records and the blobs are not known to belong together.
@@ -108,21 +108,18 @@ pub async fn of_records(records: &Records) -> anyhow::Result<Option<StoreIdentit
 /// # Errors
 /// Those of reading and writing, and of the system's random numbers.
 pub async fn make(records: &Records) -> anyhow::Result<StoreIdentity> {
-    until_committed(async || {
-        if let Some(identity) = of_records(records).await? {
-            return Ok(Some(identity));
-        }
-        let random: [u8; 16] = secrets::random()?;
-        let identity = hex::encode(random);
-        let key = Key::new(IDENTITY_KEY)?;
-        let batch = Batch::new().put(key, Expected::Absent, identity, Vec::new());
-        match records.commit(batch).await {
-            // Another process may have been first: then its identity counts.
-            Ok(_) | Err(CommitError::Mismatch(_)) => Ok(None),
-            Err(error) => Err(anyhow::Error::from(error)),
-        }
-    })
-    .await
+    if let Some(identity) = of_records(records).await? {
+        return Ok(identity);
+    }
+    let random: [u8; 16] = secrets::random()?;
+    let key = Key::new(IDENTITY_KEY)?;
+    let batch = Batch::new().put(key, Expected::Absent, hex::encode(random), Vec::new());
+    match records.commit(batch).await {
+        // Another process may have been first: then its identity counts.
+        Ok(_) | Err(CommitError::Mismatch(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    of_records(records).await?.context("the identity of the store was written, and is not there")
 }
 
 /// Refuses to make a new database beside blobs that belong to a store.

@@ -7,7 +7,7 @@ use pypi::Metadata;
 pub const BYTES_MAX: u64 = 16 << 20;
 
 /// The metadata is too long for readers.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the metadata of the release has {found} bytes as JSON: at most {BYTES_MAX} were expected")]
 pub struct TooLong {
     found: usize,

@@ -1,6 +1,6 @@
 //! The security log: who did what from where, for everything that concerns rights.
 //!
-//! [`of_request`] sets the origin of everything that a request does; [`identified`] adds the sender once that is known. Events
+//! [`of_request`] sets the origin of everything that a request does. A change of a right names its [`Actor`]. Events
 //! go to [`tracing`] under [`TARGET`], and from there to standard error or to a file of their own (crate `logging`). No event
 //! contains a secret or a part of one. Strangers can cause only a bounded number of lines: there is a maximum for each kind of
 //! event and for each client. The next line of that kind says how many were left out.
@@ -9,6 +9,7 @@ mod changes;
 
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -178,14 +179,7 @@ fn shown(text: &str) -> String {
 #[derive(Clone)]
 struct Origin {
     client: ClientAddress,
-    who: Arc<Mutex<Option<Sender>>>,
-}
-
-/// Who carries out the actions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Sender {
-    name: String,
-    means: String,
+    is_identified: Arc<AtomicBool>,
 }
 
 tokio::task_local! {
@@ -194,35 +188,20 @@ tokio::task_local! {
 
 /// Runs `answering`, which answers a request of `client`.
 pub async fn of_request<T>(client: ClientAddress, answering: impl Future<Output = T>) -> T {
-    ORIGIN.scope(Origin { client, who: Arc::default() }, answering).await
+    ORIGIN.scope(Origin { client, is_identified: Arc::default() }, answering).await
 }
 
-/// Remembers who sent the request.
+/// Remembers that the sender of the request is known.
 pub fn identified(principal: &Principal) {
-    let Some(identity) = principal.identity() else { return };
-    let means = match identity.means {
-        Means::Password => "password".to_owned(),
-        Means::Login { .. } => "login".to_owned(),
-        Means::Token(id) => format!("token {id}"),
-        Means::Session { .. } => "session".to_owned(),
-        Means::Machine => "machine".to_owned(),
-    };
-    let who = Sender { name: identity.user.name.to_string(), means };
-    // Outside of a request there is nothing to remember.
-    let _ = ORIGIN.try_with(|origin| {
-        *origin.who.lock().unwrap_or_else(PoisonError::into_inner) = Some(who);
-    });
+    if principal.identity().is_some() {
+        // Outside of a request there is nothing to remember.
+        let _ = ORIGIN.try_with(|origin| origin.is_identified.store(true, Relaxed));
+    }
 }
 
 /// Whether the sender of the request is known.
 pub fn is_identified() -> bool {
-    who().is_some()
-}
-
-fn who() -> Option<Sender> {
-    let who =
-        ORIGIN.try_with(|origin| origin.who.lock().unwrap_or_else(PoisonError::into_inner).clone());
-    who.ok().flatten()
+    ORIGIN.try_with(|origin| origin.is_identified.load(Relaxed)).unwrap_or_default()
 }
 
 /// The client that sent the request; outside of a request, this machine.
@@ -232,27 +211,41 @@ pub fn client() -> ClientAddress {
 
 /// Who did something, from where, and how the server knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Actor {
+pub struct Actor {
     by: String,
     means: String,
     client: Option<String>,
 }
 
 impl Actor {
-    /// The sender of the current request; without a request, the server itself.
-    fn of_now() -> Actor {
-        let client = ORIGIN.try_with(|origin| origin.client.to_string()).ok();
-        match (who(), &client) {
-            (Some(who), _) => Actor { by: who.name, means: who.means, client },
-            (None, Some(_)) => Actor { by: "anonymous".into(), means: "none".into(), client },
-            (None, None) => Actor { by: "server".into(), means: "machine".into(), client },
-        }
+    /// The sender of a request.
+    pub fn of_client(proved: &Principal, client: ClientAddress) -> Actor {
+        let (by, means) = match proved.identity() {
+            Some(identity) => (identity.user.name.to_string(), means(&identity.means)),
+            None => ("anonymous".to_owned(), "none".to_owned()),
+        };
+        Actor { by, means, client: Some(client.to_string()) }
     }
 
     /// The user who runs this command.
-    fn of_command() -> Actor {
+    pub fn of_command() -> Actor {
         let by = format!("uid {}", rustix::process::getuid().as_raw());
-        Actor { by, means: "command line".into(), client: None }
+        Actor { by, means: "command line".to_owned(), client: None }
+    }
+
+    /// The server itself.
+    pub fn of_server() -> Actor {
+        Actor { by: "server".to_owned(), means: "machine".to_owned(), client: None }
+    }
+}
+
+fn means(means: &Means) -> String {
+    match means {
+        Means::Password => "password".to_owned(),
+        Means::Login { .. } => "login".to_owned(),
+        Means::Token(id) => format!("token {id}"),
+        Means::Session { .. } => "session".to_owned(),
+        Means::Machine => "machine".to_owned(),
     }
 }
 
@@ -304,16 +297,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_has_an_origin() {
-        assert_eq!(Actor::of_now().by, "server");
         let address = ClientAddress::Ip("192.0.2.1".parse().expect("an address"));
+        let stranger = Actor::of_client(&Principal::Anonymous, address);
+        assert_eq!((stranger.by.as_str(), stranger.means.as_str()), ("anonymous", "none"));
         of_request(address, async {
-            assert_eq!(Actor::of_now().by, "anonymous");
             assert!(!is_identified());
             let user = account::User::new("alice".parse().expect("a name"), jiff::Timestamp::now());
-            identified(&Principal::on_the_machine(Arc::new(user)));
-            let doer = Actor::of_now();
+            let principal = Principal::on_the_machine(Arc::new(user));
+            identified(&principal);
+            assert!(is_identified());
+            let doer = Actor::of_client(&principal, client());
             assert_eq!((doer.by.as_str(), doer.client.as_deref()), ("alice", Some("192.0.2.1")));
-            assert_eq!(client(), address);
         })
         .await;
         assert!(!is_identified());

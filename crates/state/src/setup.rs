@@ -19,6 +19,7 @@ use store::{
     State as _, Store,
 };
 
+use crate::security::Actor;
 use crate::stored::{self, Stored};
 use crate::{identity, secrets, security};
 
@@ -155,7 +156,8 @@ pub async fn load(config: &Config, records: &Records) -> anyhow::Result<Follower
 /// Commits; false if another process was first.
 async fn commit_unless_there(records: &Records, batch: Batch) -> anyhow::Result<bool> {
     // None of these records existed before.
-    let changes = security::changes(&account::Snapshot::new(), None, &batch).by_command();
+    let (accounts, index) = (account::Snapshot::new(), pypi::Snapshot::new());
+    let changes = security::changes(&accounts, &index, &batch).by(Actor::of_command());
     let outcome = records.commit(batch).await;
     changes.settle(&outcome);
     match outcome {

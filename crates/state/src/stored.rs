@@ -1,18 +1,12 @@
-//! The published state of the store, as of one serial, and the path of a write.
+//! The published state of the store, as of one serial, and what a write needs of it.
 //!
-//! the sender -> [`Basis`] -> a change, decided on it -> [`LiveStore::decided`] -> the store -> its serial -> the tail
-//! (`larder::tasks::store_tail`, a [`store::Follower`]) -> [`Stored`] published -> the write is acknowledged. Rights are
-//! checked on the basis, too, and the records that they depend on are preconditions of the commit: a right that is revoked
-//! while a body arrives, or between the decision and the commit, no longer counts for that write. Larder's own tasks use
-//! [`LiveStore::decided_as_system`] and [`LiveStore::commit_as_system`]; commands write to [`Records`] themselves
-//! ([`until_committed`]). No request applies its own write. The tail does, as for other processes' writes, so that the
-//! published state cannot differ from the stored one.
+//! a batch (crate `operations`) -> [`LiveStore::commit`] -> the store -> its serial -> the tail (`larder::tasks::store_tail`, a
+//! [`store::Follower`]) -> [`Stored`] published -> [`LiveStore::shows`] -> the write is acknowledged. No request applies its own
+//! write. The tail does, as for other processes' writes, so that the published state cannot differ from the stored one.
 
-use std::future::{Future, ready};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use account::{Principal, Refusal};
 use config::Config;
 use http::HeaderValue;
 use jiff::Timestamp;
@@ -22,7 +16,6 @@ use store::{CommitError, Records};
 use tokio::sync::watch;
 
 use crate::live::{Guarded, Live};
-use crate::security;
 
 /// The key of the store's name in its records.
 pub const IDENTITY_KEY: &str = "store/identity";
@@ -70,6 +63,25 @@ impl store::State for Stored {
     }
 }
 
+impl Stored {
+    /// The state after these records, for those who need no articles, and perhaps no indexes.
+    pub fn apply_without_articles(
+        &self,
+        records: &[Record],
+        serial: Serial,
+        has_index: bool,
+    ) -> (Stored, Vec<UnreadableRecord>) {
+        let (accounts, mut troubles) = self.accounts.apply(records);
+        let mut next = Stored { serial, accounts, ..self.clone() };
+        if has_index {
+            let index = self.index.apply(records);
+            troubles.extend(index.troubles);
+            next.index = index.snapshot;
+        }
+        (next, troubles)
+    }
+}
+
 /// Logs the records that cannot be read.
 pub fn log(troubles: &[UnreadableRecord]) {
     for trouble in troubles {
@@ -93,51 +105,6 @@ impl Stored {
     pub fn records(&self) -> impl Iterator<Item = Record> {
         self.accounts.records().chain(self.articles.records()).chain(self.index.records())
     }
-}
-
-/// What a write is decided on: the published state, and the sender as of that state. Every write of a request needs one: its
-/// right is checked on this state, not on the state when the request came.
-pub struct Basis {
-    stored: Arc<Stored>,
-    principal: Principal,
-    refusal: Option<Refusal>,
-}
-
-impl Basis {
-    /// The state.
-    pub fn stored(&self) -> &Arc<Stored> {
-        &self.stored
-    }
-
-    /// The sender: anonymous if the credentials are no longer valid.
-    pub fn principal(&self) -> &Principal {
-        &self.principal
-    }
-
-    /// Why credentials that held when the request came hold no longer, if so.
-    pub fn refusal(&self) -> Option<&Refusal> {
-        self.refusal.as_ref()
-    }
-}
-
-/// How often a write is decided again because another one came first, before it fails. Each time, one of the competing writes
-/// is committed, so this many files of one version can be uploaded at once.
-pub const ATTEMPTS_MAX: u32 = 64;
-
-/// Repeats an attempt, at most [`ATTEMPTS_MAX`] times, while it returns `None` because another write came first: for tools
-/// beside the server, which read the newer state themselves.
-///
-/// # Errors
-/// Those of an attempt; [`WriteFailure::Overtaken`] after the last one.
-pub async fn until_committed<T, E: From<WriteFailure>>(
-    mut attempt: impl AsyncFnMut() -> Result<Option<T>, E>,
-) -> Result<T, E> {
-    for _ in 0..ATTEMPTS_MAX {
-        if let Some(outcome) = attempt().await? {
-            return Ok(outcome);
-        }
-    }
-    Err(WriteFailure::Overtaken.into())
 }
 
 /// How long a write that came first is waited for at least, whatever the patience.
@@ -186,7 +153,7 @@ impl Commits {
 }
 
 /// Why a write is not acknowledged.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteFailure {
     /// The store did not take it; nothing was written.
     #[error(transparent)]
@@ -207,25 +174,6 @@ pub enum WriteFailure {
     /// What this process knows refuses the write, but the store may be further.
     #[error("this process may be behind the store; nothing was written")]
     Behind,
-}
-
-/// Why a change is not decided.
-pub trait Refusing: From<WriteFailure> {
-    /// Whether a newer state might decide otherwise: something is not there, or is there already.
-    fn is_about_state(&self) -> bool;
-}
-
-impl Refusing for WriteFailure {
-    fn is_about_state(&self) -> bool {
-        false
-    }
-}
-
-/// Larder's own tasks come again anyway.
-impl Refusing for anyhow::Error {
-    fn is_about_state(&self) -> bool {
-        false
-    }
 }
 
 impl LiveStore {
@@ -252,117 +200,25 @@ impl LiveStore {
         self.live.snapshot_full()
     }
 
-    /// The basis for a request's write now. `proved` is the owner of its credentials, as verified when it came.
+    /// Commits a batch. The published state has it once [`LiveStore::shows`] says so.
     ///
     /// # Errors
-    /// [`WriteFailure::NotLoaded`].
-    pub fn basis(&self, proved: &Principal) -> Result<Basis, WriteFailure> {
-        let stored = self.live.snapshot_full().ok_or(WriteFailure::NotLoaded)?;
-        let (principal, refusal) = match proved.as_of(&stored.accounts, Timestamp::now()) {
-            Ok(principal) => (principal, None),
-            Err(refusal) => (Principal::Anonymous, Some(refusal)),
-        };
-        Ok(Basis { stored, principal, refusal })
-    }
-
-    /// [`LiveStore::decided_async`], for a decision that waits for nothing.
-    ///
-    /// # Errors
-    /// As [`LiveStore::decided_async`].
-    pub async fn decided<T, E: Refusing>(
-        &self,
-        proved: &Principal,
-        patience: Duration,
-        mut decide: impl FnMut(&Basis) -> Result<(Option<Batch>, T), E>,
-    ) -> Result<(T, Option<Serial>), E> {
-        self.decided_async(proved, patience, |basis| ready(decide(&basis))).await
-    }
-
-    /// [`LiveStore::decided_async`] for Larder's own tasks, which need no right.
-    ///
-    /// # Errors
-    /// As [`LiveStore::decided_async`].
-    pub async fn decided_as_system<T, E: Refusing, D>(
-        &self,
-        patience: Duration,
-        decide: impl FnMut(Arc<Basis>) -> D,
-    ) -> Result<(T, Option<Serial>), E>
-    where
-        D: Future<Output = Result<(Option<Batch>, T), E>>,
-    {
-        self.decided_async(&Principal::Anonymous, patience, decide).await
-    }
-
-    /// Decides and commits. If the state refuses the change, it first makes sure that this is the state of the store, and not an
-    /// older one. If another write came first, or a right was changed, it waits for that write, at most for
-    /// `patience`, and decides again. `decide` checks the right of the sender and gives the batch, if any, and a result, which
-    /// is returned with the serial of the commit, if there was one. It may wait, for example until a blob is stored that the
-    /// batch names.
-    ///
-    /// # Errors
-    /// A refusal by `decide`; [`WriteFailure`], but no mismatch.
-    pub async fn decided_async<T, E: Refusing, D>(
-        &self,
-        proved: &Principal,
-        patience: Duration,
-        mut decide: impl FnMut(Arc<Basis>) -> D,
-    ) -> Result<(T, Option<Serial>), E>
-    where
-        D: Future<Output = Result<(Option<Batch>, T), E>>,
-    {
-        let mut is_current = false;
-        for _ in 0..ATTEMPTS_MAX {
-            let basis = Arc::new(self.basis(proved)?);
-            let (batch, outcome) = match decide(basis.clone()).await {
-                Err(refusal) if refusal.is_about_state() && !is_current => {
-                    is_current = true;
-                    match self.catch_up(basis.stored.serial, patience).await? {
-                        true => continue,
-                        false => return Err(refusal),
-                    }
-                }
-                decided => decided?,
-            };
-            let Some(mut batch) = batch.filter(|batch| !batch.writes.is_empty()) else {
-                return Ok((outcome, None));
-            };
-            batch.checks.extend(basis.principal.rests_on());
-            // The last owner of a snapshot frees it; that need not wait for the store.
-            drop(basis);
-            match self.commit_as_system(batch).await {
-                Ok(serial) => return Ok((outcome, Some(serial))),
-                Err(WriteFailure::Commit(CommitError::Mismatch(mismatch))) => {
-                    // If the other write is not visible by then, the next decision would not see it either.
-                    if !self.wait_for(mismatch.found.serial, patience.max(PATIENCE_MIN)).await {
-                        break;
-                    }
-                }
-                Err(failure) => return Err(failure.into()),
-            }
-        }
-        Err(WriteFailure::Overtaken.into())
-    }
-
-    /// Commits a batch of Larder's own background tasks, which has no sender. Returns once every page of this process shows it.
-    ///
-    /// # Errors
-    /// [`WriteFailure`]; on [`WriteFailure::Commit`] nothing was written.
-    pub async fn commit_as_system(&self, batch: Batch) -> Result<Serial, WriteFailure> {
-        let changes = match self.live.snapshot_full() {
-            Some(stored) => security::changes(&stored.accounts, Some(&stored.index), &batch),
-            None => security::changes(&account::Snapshot::new(), None, &batch),
-        };
-        let changes = changes.by_request();
+    /// [`CommitError`]
+    pub async fn commit(&self, batch: Batch) -> Result<Serial, CommitError> {
         let started_at = Instant::now();
         let outcome = self.records.commit(batch).await;
         self.commits.count(&outcome, started_at);
-        changes.settle(&outcome);
-        let serial = outcome?;
-        if self.wait_for(serial, VISIBLE_TIMEOUT).await {
-            Ok(serial)
-        } else {
-            Err(WriteFailure::NotVisible(serial))
-        }
+        outcome
+    }
+
+    /// Waits until the published state has the commit; false if it has not in half a minute.
+    pub async fn shows(&self, serial: Serial) -> bool {
+        self.wait_for(serial, VISIBLE_TIMEOUT).await
+    }
+
+    /// Waits for a write that came first, for `patience` or at least a second.
+    pub async fn catch_up_with(&self, serial: Serial, patience: Duration) -> bool {
+        self.wait_for(serial, patience.max(PATIENCE_MIN)).await
     }
 
     /// Asks the store how far it is, and waits until the published state has that; whether it is newer than `serial`, which a

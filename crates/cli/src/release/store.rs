@@ -1,10 +1,10 @@
 //! Releases of a store, looked at and changed by this process.
 
 use config::Config;
-use jiff::Timestamp;
-use pypi::change::push::{Push, PushContent, push};
-use pypi::change::remove::{self, Extent};
-use pypi::change::yank;
+use operations::pushes::{Order, PushRelease};
+use operations::releases::{DeleteProject, DeleteRelease, YankRelease};
+use pypi::change::push::PushContent;
+use pypi::change::remove::Extent;
 use pypi::{ChangeError, FileRole, Project, ProjectName, StageName, Version};
 use state::accounts;
 
@@ -30,12 +30,10 @@ pub(super) async fn run(
     Directory::with(config, purpose, async |directory| match action {
         Action::List(project) => list(directory.index(), stage, project.as_ref()),
         Action::Yank { project, version, reason } => {
-            let decided = directory.change_indexes(|_, index| {
-                let decision = yank::release(index, stage, &project, &version, reason.as_deref());
-                Ok((decision.map_err(refused)?.batch(), ()))
-            });
-            decided.await?;
-            Ok(CommandResult::Done(yanked(stage, &project, &version, reason.is_some())))
+            let said = yanked(stage, &project, &version, reason.is_some());
+            let stage = stage.clone();
+            directory.carry_out(&YankRelease { stage, project, version, reason }).await?;
+            Ok(CommandResult::Done(said))
         }
         Action::Push { project, version, to: Target::Stage(target), content } => {
             pushed(directory, stage, &target, &project, &version, content).await
@@ -45,21 +43,23 @@ pub(super) async fn run(
             Err(Exit::failure(format!("only a running server uploads to {url}: add --server URL")))
         }
         Action::Remove { project, version, releases_name, is_forced } => {
-            let decided = directory.change_indexes(|_, index| {
-                let batch = match &version {
-                    Some(version) => remove::version(index, stage, &project, version, is_forced),
-                    None => {
-                        let extent = match releases_name {
-                            true => Extent::ContentsAndName,
-                            false => Extent::Contents,
-                        };
-                        remove::project(index, stage, &project, extent, is_forced)
-                    }
-                };
-                Ok((Some(batch.map_err(refused)?), ()))
-            });
-            decided.await?;
-            Ok(CommandResult::Done(removed(stage, &project, version.as_deref(), releases_name)))
+            let said = removed(stage, &project, version.as_deref(), releases_name);
+            let (stage, force) = (stage.clone(), is_forced);
+            match version {
+                Some(version) => {
+                    let deleting = DeleteRelease { stage, project, version, force };
+                    directory.carry_out(&deleting).await?;
+                }
+                None => {
+                    let extent = match releases_name {
+                        true => Extent::ContentsAndName,
+                        false => Extent::Contents,
+                    };
+                    let deleting = DeleteProject { stage, project, extent, force };
+                    directory.carry_out(&deleting).await?;
+                }
+            }
+            Ok(CommandResult::Done(said))
         }
     })
     .await
@@ -73,16 +73,16 @@ async fn pushed(
     version: &str,
     content: PushContent,
 ) -> Result<CommandResult, Exit> {
-    let decided = directory.change_indexes(|_, index| {
-        let name = project.as_str();
-        let at = Timestamp::now();
-        // A command on the data directory has no account, so the history names no user for the push.
-        let wish = Push { source, target, name, version, content, who: None, at };
-        let (batch, actions) = push(index, &wish).map_err(refused)?;
-        let is_news = batch.is_some();
-        Ok((batch, (actions, is_news)))
-    });
-    let (actions, is_news) = decided.await?;
+    // A command on the data directory has no account, so the history names no user for the push.
+    let order = Order {
+        source: source.clone(),
+        target: target.clone(),
+        name: project.to_string(),
+        version: version.to_owned(),
+        content,
+    };
+    let done = directory.carry_out(&PushRelease(order)).await?;
+    let (actions, is_news) = (done.outcome, done.serial.is_some());
     if !is_news {
         return Ok(CommandResult::Done(format!("{project} {version} is in {target} already")));
     }

@@ -68,7 +68,7 @@ pub(super) async fn import(
             arrived.push(next);
         }
         drop(reading);
-        let done = writer.committed(async |_, plan| Ok(write(import, &arrived, plan, &limits)));
+        let done = writer.committed(async |plan| Ok(write(import, &arrived, plan, &limits)));
         let done = done.await?;
         report.attachments_added += done.attachments_added;
         report.attachments_changed += done.attachments_changed;

@@ -4,18 +4,19 @@
 
 use std::io::{Cursor, Write as _};
 
-use account::UserName;
 use anyhow::Context;
 use bytes::Bytes;
-use jiff::Timestamp;
+use operations::carry_out;
+use operations::indexes::CreateIndex;
+use operations::uploads::UploadFile;
 use pypi::archive::{ArchiveLimits, inspect};
-use pypi::change::{stage, upload};
 use pypi::{ConfigEdit, FileRole, Filename, Metadata, StageName};
 use rawzip::ZipArchiveWriter;
 use record::Digest;
 use serde_json::json;
 use state::release_metadata;
 
+use super::root;
 use crate::app::App;
 
 /// The stage with releases that everybody uses.
@@ -145,9 +146,8 @@ pub(super) async fn write(app: &App) -> anyhow::Result<()> {
     drop(stored);
     for (name, bases) in [(&stable, json!([])), (&dev, json!([STABLE]))] {
         let edit = ConfigEdit::parse(&json!({ "bases": bases }))?;
-        let stored = app.live_store.snapshot_full().context("the store is not loaded")?;
-        let (batch, _) = stage::create(&stored.index, name, &edit)?;
-        app.live_store.commit_as_system(batch).await?;
+        let creating = CreateIndex { stage: name.clone(), edit };
+        carry_out(&mut app.keeper(), &root(app)?, &creating).await?;
     }
     for release in &RELEASES {
         let what = || format!("{} {}", release.name, release.version);
@@ -168,26 +168,19 @@ async fn upload(app: &App, release: &Release) -> anyhow::Result<()> {
     let release_digest = blobs.put(release_metadata::blob(&metadata)?).await?.digest;
     blobs.put(bytes).await?;
     blobs.put(core_metadata).await?;
-    let upload = upload::FileUpload {
-        stage: &release.stage.parse()?,
-        project: &metadata.project()?,
-        version: &metadata.version()?,
-        filename: &filename,
+    let uploading = UploadFile {
+        stage: release.stage.parse()?,
+        project: metadata.project()?,
+        version: metadata.version()?,
+        filename,
         role: FileRole::Release,
         digest,
         size_bytes,
-        requires_python: metadata.requires_python(),
+        requires_python: metadata.requires_python().map(str::to_owned),
         core_metadata: Some(core_digest),
         provenance: None,
         metadata: Some(release_digest),
-        who: Some(&UserName::root()),
-        at: Timestamp::now(),
-        log: &[],
     };
-    let stored = app.live_store.snapshot_full().context("the store is not loaded")?;
-    if let Some(batch) = upload::file(&stored.index, &upload)?.batch() {
-        drop(stored);
-        app.live_store.commit_as_system(batch).await?;
-    }
+    carry_out(&mut app.keeper(), &root(app)?, &uploading).await?;
     Ok(())
 }

@@ -14,13 +14,15 @@ use bytes::Bytes;
 use config::DEMO_UPSTREAM_HOST as HOST;
 use http::header::CONTENT_TYPE;
 use http::{StatusCode, Uri};
-use pypi::change::stage;
+use operations::carry_out;
+use operations::indexes::{ChangeIndex, CreateIndex};
 use pypi::{ConfigEdit, StageName};
 use record::Digest;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::packages::{DEV, Release};
+use super::root;
 use crate::app::App;
 
 /// The stage that mirrors the upstream.
@@ -152,19 +154,22 @@ pub(super) async fn write(app: &App) -> anyhow::Result<()> {
     let port = listener.local_addr()?.port();
     serve(listener, answers()?);
     let url = json!(format!("http://{HOST}:{port}/simple/"));
-    let batch = if before.is_none() {
+    let (mut keeper, sender) = (app.keeper(), root(app)?);
+    let changed = |stage: &StageName, edit: Value| {
+        let (stage, edit) = (stage.clone(), ConfigEdit::parse(&edit)?);
+        anyhow::Ok(ChangeIndex { stage, edit, is_noop_an_error: false, seen: None })
+    };
+    if before.is_none() {
         let edit = ConfigEdit::parse(&json!({
             "type": "mirror",
             "mirror_url": url,
             "title": "Mirrors a small index inside this demonstration",
         }))?;
-        Some(stage::create(&stored()?.index, &mirror, &edit)?.0)
+        let creating = CreateIndex { stage: mirror.clone(), edit };
+        carry_out(&mut keeper, &sender, &creating).await?;
     } else {
-        let edit = ConfigEdit::parse(&json!({ "mirror_url": url }))?;
-        stage::modify(&stored()?.index, &mirror, &edit, false)?.0
-    };
-    if let Some(batch) = batch {
-        app.live_store.commit_as_system(batch).await?;
+        let changing = changed(&mirror, json!({ "mirror_url": url }))?;
+        carry_out(&mut keeper, &sender, &changing).await?;
     }
     // A demonstration that was made before there was a mirror gets it, too.
     let bases = stored()?.index.stage(DEV).map(|stage| stage.config().bases().to_vec());
@@ -173,10 +178,8 @@ pub(super) async fn write(app: &App) -> anyhow::Result<()> {
         && !bases.contains(&mirror)
     {
         let bases: Vec<&str> = bases.iter().map(StageName::as_str).chain([MIRROR]).collect();
-        let edit = ConfigEdit::parse(&json!({ "bases": bases }))?;
-        if let (Some(batch), _) = stage::modify(&stored()?.index, &dev, &edit, false)? {
-            app.live_store.commit_as_system(batch).await?;
-        }
+        let changing = changed(&dev, json!({ "bases": bases }))?;
+        carry_out(&mut keeper, &sender, &changing).await?;
     }
     Ok(())
 }

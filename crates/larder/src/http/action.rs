@@ -18,15 +18,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use config::Config;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use net::ClientKey;
+use operations::Sender;
 use record::Serial;
 use reply::Reply;
 use resources::cpu_pool::PoolError;
 use serde_json::json;
+use state::security;
 use state::stored::Stored;
 
 use crate::app::App;
+use crate::http::auth::Claim;
+use crate::http::error::HttpError;
 use crate::published::aur_published::AurPublished;
 
 pub(crate) use arguments::{Argument, Arguments};
@@ -131,8 +135,8 @@ pub(crate) struct Context {
     pub(crate) stored: Option<Arc<Stored>>,
     /// The client that the rate limit counts.
     pub(crate) client: ClientKey,
-    /// The request's headers, which have the credentials.
-    pub(crate) headers: HeaderMap,
+    /// Who the request says it is from.
+    pub(crate) claim: Claim,
     /// Whether the request may change anything.
     pub(crate) may_write: bool,
     /// The last commit of the request's actions; zero if there was none.
@@ -141,14 +145,18 @@ pub(crate) struct Context {
 
 impl Context {
     /// Takes the current snapshots.
-    pub(crate) fn new(
-        app: Arc<App>,
-        client: ClientKey,
-        headers: HeaderMap,
-        may_write: bool,
-    ) -> Context {
+    pub(crate) fn new(app: Arc<App>, client: ClientKey, claim: Claim, may_write: bool) -> Context {
         let (aur, stored) = (app.aur.snapshot_full(), app.live_store.snapshot_full());
-        Context { app, aur, stored, client, headers, may_write, written: AtomicU64::new(0) }
+        Context { app, aur, stored, client, claim, may_write, written: AtomicU64::new(0) }
+    }
+
+    /// The sender, as operations know one.
+    ///
+    /// # Errors
+    /// 401, 429 and 503.
+    async fn sender(&self) -> Result<Sender, HttpError> {
+        let (proved, address) = (self.claim.principal(&self.app).await?, security::client());
+        Ok(Sender::Client { proved, address, path: "/actions".to_owned() })
     }
 
     /// Remembers a commit.

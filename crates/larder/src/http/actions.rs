@@ -20,6 +20,7 @@ use serde_json::json;
 
 use super::action::request::{Call, Calls, RequestPart};
 use super::action::{self, ActionResult, Context, Failure};
+use super::auth::Claim;
 use super::body::{BodyError, Shape};
 use super::error::HttpError;
 use super::respond::{Conditions, respond};
@@ -133,7 +134,7 @@ async fn run(app: &Arc<App>, head: &Parts, json: &[u8], form: RequestPart, hint:
     let client = ClientAddress::resolve(peer, &head.headers, &app.trusted).key();
     let may_write = head.method == Method::POST;
     let results_bytes_max = limits.results_bytes_max;
-    let context = Context::new(app.clone(), client, head.headers.clone(), may_write);
+    let context = Context::new(app.clone(), client, Claim::of(&head.headers), may_write);
     let mut response = answered(head, &context, &calls, results_bytes_max).await;
     if let Some(serial) = context.serial() {
         serial::insert(response.headers_mut(), serial);

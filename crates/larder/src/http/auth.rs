@@ -11,21 +11,24 @@ pub(super) mod session;
 use std::sync::Arc;
 
 use account::{
-    Acl, Credentials, Identified, Lack, Means, Object, Principal, Refusal, Scope, identify,
+    Acl, Credentials, Identified, Lack, Means, Object, Password, PasswordHash, Principal, Refusal,
+    Scope, UserName, identify,
 };
+use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName};
-use http::{HeaderMap, StatusCode};
+use http::request::Parts;
 use jiff::Timestamp;
-use passwords::CheckRefused;
-use state::security;
-use state::stored::{Basis, Refusing, Stored, WriteFailure};
+use operations::Sender;
+use passwords::{CheckRefused, Priority};
+use state::stored::{Stored, WriteFailure};
+use state::{secrets, security};
 use store::CommitError;
 
 use super::error::HttpError;
 use crate::app::App;
 
 pub(super) use origin::refuse_foreign_pages;
-pub(super) use session::{Acting, Cookie, identified_of, principal_of};
+pub(super) use session::{Cookie, identified_of, principal_of};
 
 /// devpi's own header, which leaves `Authorization` to a proxy.
 pub(super) const X_DEVPI_AUTH: HeaderName = HeaderName::from_static("x-devpi-auth");
@@ -40,12 +43,51 @@ pub(super) fn stored(app: &App) -> Result<Arc<Stored>, HttpError> {
         .ok_or_else(|| HttpError::unavailable("the store is not loaded yet", 1))
 }
 
+/// The sender of a request, as operations know one.
+pub(super) fn sender(proved: Principal, head: &Parts) -> Sender {
+    Sender::Client { proved, address: security::client(), path: head.uri.path().to_owned() }
+}
+
 /// The sender of a request.
 ///
 /// # Errors
 /// 401 for invalid credentials; 429 after too many wrong passwords; 503 while too many are being checked.
 pub(super) async fn principal(app: &App, headers: &HeaderMap) -> Result<Principal, HttpError> {
     identified(app, headers).await?.map_err(HttpError::unauthorized)
+}
+
+/// What a request says of its sender. It is looked at only when a right depends on it.
+pub(crate) struct Claim(Result<Option<Credentials>, String>);
+
+impl Claim {
+    /// The credentials in the headers of a request.
+    pub(super) fn of(headers: &HeaderMap) -> Claim {
+        let credentials = match (headers.get(X_DEVPI_AUTH), headers.get(AUTHORIZATION)) {
+            (Some(value), _) => Credentials::from_devpi_auth(value.as_bytes()),
+            (None, Some(value)) => Credentials::from_authorization(value.as_bytes()),
+            (None, None) => return Claim(Ok(None)),
+        };
+        Claim(credentials.map(Some).map_err(|error| error.to_string()))
+    }
+
+    /// The sender.
+    ///
+    /// # Errors
+    /// As [`principal`].
+    pub(super) async fn principal(&self, app: &App) -> Result<Principal, HttpError> {
+        self.identified(app).await?.map_err(HttpError::unauthorized)
+    }
+
+    async fn identified(&self, app: &App) -> Result<Result<Principal, String>, HttpError> {
+        match &self.0 {
+            Ok(None) => Ok(Ok(Principal::Anonymous)),
+            Ok(Some(credentials)) => proved(app, credentials).await,
+            Err(error) => {
+                failed(app, None, "malformed");
+                Ok(Err(error.clone()))
+            }
+        }
+    }
 }
 
 /// Who sent a request. The inner error says why the credentials are not valid.
@@ -56,18 +98,7 @@ pub(super) async fn identified(
     app: &App,
     headers: &HeaderMap,
 ) -> Result<Result<Principal, String>, HttpError> {
-    let credentials = match (headers.get(X_DEVPI_AUTH), headers.get(AUTHORIZATION)) {
-        (Some(value), _) => Credentials::from_devpi_auth(value.as_bytes()),
-        (None, Some(value)) => Credentials::from_authorization(value.as_bytes()),
-        (None, None) => return Ok(Ok(Principal::Anonymous)),
-    };
-    match credentials {
-        Ok(credentials) => proved(app, &credentials).await,
-        Err(error) => {
-            failed(app, None, "malformed");
-            Ok(Err(error.to_string()))
-        }
-    }
+    Claim::of(headers).identified(app).await
 }
 
 /// The owner of these credentials; the inner error says why they are not valid.
@@ -159,15 +190,26 @@ pub(super) fn check_refused(app: &App, error: CheckRefused) -> HttpError {
     }
 }
 
-/// The sender, as of the state that a write is decided on.
+/// Random bytes.
 ///
 /// # Errors
-/// 401 for credentials that were valid when the request came, and no longer are.
-pub(super) fn still(basis: &Basis) -> Result<&Principal, HttpError> {
-    match basis.refusal() {
-        None => Ok(basis.principal()),
-        Some(refusal) => Err(HttpError::unauthorized(refusal.to_string())),
-    }
+/// 503 if the system has none.
+pub(super) fn random<const COUNT: usize>() -> Result<[u8; COUNT], HttpError> {
+    secrets::random().map_err(|error| {
+        tracing::error!(%error, "the system has no random numbers");
+        HttpError::unavailable("the system has no random numbers", 5)
+    })
+}
+
+/// Hashes a new password, which takes tens of milliseconds once there is a place for it.
+///
+/// # Errors
+/// 503.
+pub(super) async fn hashed(app: &App, password: Password) -> Result<PasswordHash, HttpError> {
+    let priority = if security::is_identified() { Priority::Known } else { Priority::Other };
+    let client = security::client().key();
+    let hashing = app.passwords.hash(password, random()?, client, priority);
+    hashing.await.map_err(|error| HttpError::unavailable(error.to_string(), 1))
 }
 
 /// Admits principals on the list named `called`.
@@ -213,7 +255,17 @@ pub(super) fn denied(
     purpose: &str,
     reason: &str,
 ) -> HttpError {
-    let detail = match (principal.user_name(), principal.lack(scope, object)) {
+    denied_for(principal.user_name(), principal.lack(scope, object).as_ref(), purpose, reason)
+}
+
+/// [`denied`], for a sender with this name whose token lacks this.
+pub(super) fn denied_for(
+    by: Option<&UserName>,
+    lack: Option<&Lack>,
+    purpose: &str,
+    reason: &str,
+) -> HttpError {
+    let detail = match (by, lack) {
         (None, _) => {
             let detail = format!("to {purpose}, a user and a password or a token are needed");
             return HttpError::unauthorized(detail);
@@ -263,21 +315,4 @@ impl From<WriteFailure> for HttpError {
     fn from(failure: WriteFailure) -> HttpError {
         write_failed(&failure)
     }
-}
-
-impl Refusing for HttpError {
-    fn is_about_state(&self) -> bool {
-        is_about_state(self.status())
-    }
-}
-
-/// Whether a status says that something is not there, or is there already.
-pub(super) fn is_about_state(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::NOT_FOUND
-            | StatusCode::CONFLICT
-            | StatusCode::GONE
-            | StatusCode::PRECONDITION_FAILED
-    )
 }

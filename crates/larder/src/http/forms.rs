@@ -1,22 +1,19 @@
 //! The forms of our pages: who sent one, its fields, and whether one of our own pages sent it.
 //!
-//! request -> origin, media type, size -> session -> [`Fields`] -> token -> [`Posted`]. A form is carried out by the call that
-//! a program would make: [`acting`] makes that request.
+//! request -> origin, media type, size -> session -> [`Fields`] -> token -> [`Posted`] -> an operation of its [`Posted::sender`].
 
 use account::{Credentials, Password, Principal, SessionText};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE,
-};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, SET_COOKIE};
 use http::request::Parts;
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, StatusCode};
+use operations::Sender;
 use percent_encoding::percent_decode;
 use record::Serial;
 use resources::bodies::Held;
-use state::secrets;
 
-use super::auth::{self, Acting, Cookie, X_DEVPI_AUTH, session};
+use super::auth::{self, Cookie, session};
 use super::body;
 use super::error::HttpError;
 use super::outside::root_path;
@@ -117,6 +114,13 @@ pub(super) struct Posted {
     pub(super) session: SessionText,
     pub(super) principal: Principal,
     pub(super) fields: Fields,
+}
+
+impl Posted {
+    /// Who sent it, as operations know a sender.
+    pub(super) fn sender(&self, head: &Parts) -> Sender {
+        auth::sender(self.principal.clone(), head)
+    }
 }
 
 /// Why a form that arrived is not carried out.
@@ -308,20 +312,9 @@ pub(super) fn nobodys_token(
     if let Some(cookie) = Cookie::Form.shown(app, head).filter(is_ours) {
         return Ok((signed(app, cookie.as_bytes())?, None));
     }
-    let cookie = format!("{:032x}", u128::from_be_bytes(random::<NONCE_BYTES>()?));
+    let cookie = format!("{:032x}", u128::from_be_bytes(auth::random::<NONCE_BYTES>()?));
     let set = Cookie::Form.set(app, head, &cookie, NONCE_SECONDS);
     Ok((signed(app, cookie.as_bytes())?, Some(set)))
-}
-
-/// Random bytes.
-///
-/// # Errors
-/// 503 if the system has none.
-pub(super) fn random<const COUNT: usize>() -> Result<[u8; COUNT], HttpError> {
-    secrets::random().map_err(|error| {
-        tracing::error!(%error, "the system has no random numbers");
-        HttpError::unavailable("the system has no random numbers", 5)
-    })
 }
 
 /// The path of this server that a browser goes to next; `None` for any other text.
@@ -356,20 +349,6 @@ pub(super) fn keep_session(
 ) {
     let seen = seen.max(session::seen_already(app, head, session));
     response.headers_mut().append(SET_COOKIE, session::cookie(app, head, session, seen));
-}
-
-/// The request of a program that carries out a form, with the rights of the form's sender.
-pub(super) fn acting(head: &Parts, principal: &Principal, method: Method, path: &str) -> Parts {
-    let mut head = head.clone();
-    head.method = method;
-    head.uri = path.parse().unwrap_or_default();
-    for name in [AUTHORIZATION, X_DEVPI_AUTH, COOKIE, CONTENT_LENGTH] {
-        head.headers.remove(name);
-    }
-    head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    head.headers.insert(http::header::ACCEPT, HeaderValue::from_static("application/json"));
-    head.extensions.insert(Acting(principal.clone()));
-    head
 }
 
 #[cfg(test)]

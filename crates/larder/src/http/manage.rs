@@ -1,7 +1,7 @@
 //! `/+manage`: managing users, indexes and releases in a browser.
 //!
-//! form -> [`forms`], who sent it -> the call that a program would make, for that user -> its message, on a page. Only that
-//! call checks rights, at the commit; a page merely leaves out what would be refused.
+//! form -> [`forms`], who sent it -> an operation of that user -> what came of it, on a page. Only the operation checks rights; a
+//! page merely leaves out what would be refused.
 
 mod audit;
 mod groups;
@@ -17,8 +17,11 @@ use account::{Object, Principal, Scope, SessionText};
 use askama::Template;
 use axum::body::Body;
 use axum::response::Response;
+use http::StatusCode;
 use http::request::Parts;
-use http::{Method, StatusCode};
+use operations::Operation;
+use operations::rights::may_keep;
+use pypi::StageName;
 use record::Serial;
 use serde_json::{Value, json};
 
@@ -26,9 +29,8 @@ use super::auth;
 use super::error::HttpError;
 use super::forms::{self, Posted};
 use super::people::{self, Site, in_path};
-use super::python;
+use super::python::{self, Ask};
 use crate::app::App;
-use crate::endpoint::Endpoint;
 
 pub(super) use self::audit::show_audit;
 pub(super) use groups::show_groups;
@@ -41,9 +43,6 @@ pub(super) use webhooks::{change_webhook, show_webhooks};
 /// Size of a form of these pages: lists of a policy may be long.
 const FORM_BYTES_MAX: usize = 512 << 10;
 
-/// Size of an answer that is read.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
-
 /// Most users, and most indexes, on a page.
 const LINES_MAX: usize = 200;
 
@@ -52,20 +51,17 @@ fn stage_in_path(name: &pypi::StageName) -> String {
     name.as_str().split('/').map(in_path).collect::<Vec<_>>().join("/")
 }
 
-/// The path of the index that a request is about, and its name, below the path of a page.
-fn named(head: &Parts, page: &str) -> Result<(String, String), HttpError> {
+/// The index that a request is about, below the path of a page.
+fn named(head: &Parts, page: &str) -> Result<StageName, HttpError> {
     let path = head.uri.path().strip_prefix(page).unwrap_or_default();
     let name = percent_encoding::percent_decode_str(path).decode_utf8().unwrap_or_default();
-    let bad = |error: pypi::StageNameError| HttpError::bad_request(error.to_string());
-    let name: pypi::StageName = name.parse().map_err(bad)?;
-    Ok((stage_in_path(&name), name.to_string()))
+    name.parse().map_err(|error: pypi::StageNameError| HttpError::bad_request(error.to_string()))
 }
 
-/// The answer to a call.
+/// What came of a form.
 struct Answer {
     status: StatusCode,
     message: String,
-    value: Value,
     serial: Serial,
 }
 
@@ -74,43 +70,47 @@ impl Answer {
         self.status.is_success()
     }
 
+    fn done(serial: Serial) -> Answer {
+        Answer { status: StatusCode::OK, message: String::new(), serial }
+    }
+
     fn refused(error: HttpError) -> Answer {
         let (status, message) = (error.status(), error.detail().to_owned());
-        Answer { status, message, value: Value::Null, serial: Serial::ZERO }
+        Answer { status, message, serial: Serial::ZERO }
+    }
+
+    fn of<T>(outcome: Result<T, HttpError>) -> (Answer, Option<T>) {
+        match outcome {
+            Ok(outcome) => (Answer::done(Serial::ZERO), Some(outcome)),
+            Err(error) => (Answer::refused(error), None),
+        }
     }
 }
 
-/// Makes the call that a program would make for `principal`.
-async fn call(
-    app: &Arc<App>,
+/// Carries out what a form asks for; while the disk is nearly full, only for administrators.
+async fn carry_out(
+    app: &App,
     head: &Parts,
-    principal: &Principal,
-    (method, path): (Method, &str),
-    body: Option<&Value>,
+    posted: &Posted,
+    wish: Result<impl Operation, HttpError>,
 ) -> Answer {
-    let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
-    call_with(app, head, principal, (method, path), body).await
+    let outcome = async {
+        let wish = wish?;
+        auth::admit_to_disk(app, &posted.principal).await?;
+        Ok(operations::carry_out(&mut app.keeper(), &posted.sender(head), &wish).await?)
+    };
+    outcome.await.map_or_else(Answer::refused, |done| Answer::done(done.seen))
 }
 
-/// [`call`], with any body.
-async fn call_with(
-    app: &Arc<App>,
-    head: &Parts,
-    principal: &Principal,
-    (method, path): (Method, &str),
-    body: Body,
-) -> Answer {
-    let acting = forms::acting(head, principal, method, path);
-    let mut endpoint = Endpoint::FindNoRoute;
-    let response = Box::pin(python::answer(app, acting, body, &mut endpoint)).await;
-    let status = response.status();
-    let serial = response.headers().get("x-devpi-serial").and_then(|it| it.to_str().ok());
-    let serial = serial.and_then(|serial| serial.parse().ok()).unwrap_or_default();
-    let bytes = axum::body::to_bytes(response.into_body(), ANSWER_BYTES_MAX).await;
-    let value: Value = serde_json::from_slice(&bytes.unwrap_or_default()).unwrap_or_default();
-    let text = value["message"].as_str().or(value["detail"].as_str());
-    let text = text.or(status.canonical_reason()).unwrap_or_default();
-    Answer { status, message: text.to_owned(), serial, value }
+/// Carries out what a form removes, however full the disk is.
+async fn remove(app: &App, head: &Parts, posted: &Posted, wish: &impl Operation) -> Answer {
+    let outcome = operations::carry_out(&mut app.keeper(), &posted.sender(head), wish).await;
+    outcome.map_or_else(|refusal| Answer::refused(refusal.into()), |done| Answer::done(done.seen))
+}
+
+/// The request of a form, as the Python index looks at one.
+fn ask(app: &Arc<App>, head: &Parts, principal: &Principal, path: &str) -> Result<Ask, HttpError> {
+    Ask::acting(app.clone(), head.clone(), principal.clone(), path.to_owned())
 }
 
 /// 404 where there is no Python index.
@@ -150,34 +150,12 @@ fn seen(app: &App, head: &Parts, response: &mut Response, posted: &Posted, seria
     forms::keep_session(app, head, response, &posted.session, serial);
 }
 
-/// The outcome of a form that deletes.
-enum Deletion {
-    /// It was deleted; the browser goes back.
-    Done(Response),
-    Refused(Answer),
-}
-
-/// Deletes what is at `path`, if its name was typed as confirmation; `typed` is the message if it was not.
-async fn delete(
-    app: &Arc<App>,
-    head: &Parts,
-    posted: &Posted,
-    path: &str,
-    (name, typed): (&str, &str),
-) -> Result<Deletion, HttpError> {
-    if posted.fields.one("confirm")? != name {
-        let detail = format!("{typed}, {name}.");
-        return Ok(Deletion::Refused(Answer::refused(HttpError::unusable(detail))));
+/// Refuses a form that deletes unless the name was typed as confirmation; `typed` is the message if it was not.
+fn check_typed(posted: &Posted, name: &str, typed: &str) -> Result<(), HttpError> {
+    match posted.fields.one("confirm")?.trim() == name {
+        true => Ok(()),
+        false => Err(HttpError::unusable(format!("{typed}, {name}."))),
     }
-    let force = if posted.fields.maybe("force")?.is_some() { "?force" } else { "" };
-    let path = format!("{path}{force}");
-    let answer = call(app, head, &posted.principal, (Method::DELETE, &path), None).await;
-    if !answer.is_done() {
-        return Ok(Deletion::Refused(answer));
-    }
-    let mut response = forms::see_other(app, head, "/+manage");
-    seen(app, head, &mut response, posted, answer.serial);
-    Ok(Deletion::Done(response))
 }
 
 #[derive(Template)]
@@ -229,7 +207,7 @@ async fn page(
     let query = pairs.find_map(|(name, value)| (name == "q").then_some(value));
     let query: String = query.unwrap_or_default().trim().chars().take(200).collect();
     let is_administrator = principal.is_administrator(Scope::UserAdmin, Object::Server);
-    let policy = python::user_policy(app);
+    let policy = &app.rules.users;
     let users = stored.accounts.users().filter(|user| {
         let is_own = principal.user_name() == Some(&user.name);
         let may_see =
@@ -247,7 +225,7 @@ async fn page(
     });
     let stages = stored.index.stages().filter(|stage| {
         app.config.python.enabled
-            && python::may_keep(app, principal, stage.name())
+            && may_keep(&app.rules, principal, stage.name())
             && stage.name().as_str().contains(&query)
     });
     let mut indexes = stages.map(|stage| IndexLine {

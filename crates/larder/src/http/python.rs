@@ -14,6 +14,7 @@ mod prefetch;
 mod project;
 mod public_json;
 mod push;
+mod refusals;
 mod reply;
 mod rights;
 mod route;
@@ -39,20 +40,24 @@ use pypi::upstream::Place;
 use pypi::{ResolutionOrder, Version};
 use state::stored::Stored;
 
-use self::ask::Ask;
 use self::route::Route;
-use self::write::Refused;
 use super::error::HttpError;
 use super::serial::{X_DEVPI_SERIAL, X_LARDER_SERIAL};
 use super::{options, turns};
 use crate::app::App;
 use crate::endpoint::{Endpoint, Surface};
 
-pub(super) use self::prefetch::LOCK_BYTES_MAX;
-pub(super) use self::rights::may_keep;
+pub(super) use self::ask::Ask;
+pub(super) use self::audit::entries as audit_entries;
+pub(super) use self::prefetch::{
+    LOCK_BYTES_MAX, last as last_prefetch, start as start_prefetch, stop as stop_prefetch,
+};
+pub(super) use self::push::push;
+pub(super) use self::refusals::error_of;
+pub(super) use self::simple::mirrored::refresh;
 pub(super) use self::simple::{show_simple_page_now, simple_page};
-pub(super) use self::stages::AsSeen;
-pub(super) use self::users::policy as user_policy;
+pub(super) use self::write::Refused;
+pub(super) use self::yank::remove_old_versions;
 
 /// The version of devpi's protocol; devpi's client refuses any other.
 const API_VERSION: HeaderValue = HeaderValue::from_static("2");
@@ -92,8 +97,7 @@ pub(super) async fn answer(
             };
             match outcome {
                 Ok(response) => response,
-                Err(Refused::Rule(response)) => *response,
-                Err(Refused::Failure(error)) => reply::failure(&ask, error),
+                Err(refused) => refusals::answer(&ask, refused).await,
             }
         }
         Err(error) => error.into_response(),

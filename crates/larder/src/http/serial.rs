@@ -51,12 +51,6 @@ pub(super) async fn wait_for_seen(app: &App, request: &HeaderMap) -> Result<(), 
     Err(HttpError::unavailable(detail, 1))
 }
 
-/// The serial of an answer; zero if it has none.
-pub(super) fn of(headers: &HeaderMap) -> Serial {
-    let text = headers.get(X_LARDER_SERIAL).and_then(|value| value.to_str().ok());
-    text.and_then(|text| text.parse().ok()).unwrap_or_default()
-}
-
 /// Names the serial of the published state, if a response names none and `endpoint` is of the store.
 pub(super) fn complete(app: &App, endpoint: Endpoint, headers: &mut HeaderMap) {
     if endpoint.is_of_store()

@@ -7,13 +7,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use operations::indexes::SweepLeftovers;
+use operations::{Refusal, Sender};
 use source::schedule::Jitter;
 use state::maintenance::{self, Known, SweepPlan};
 use state::stored::WriteFailure;
-use store::CommitError;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::keeper::carry_out_long;
 
 /// The longest pause before the first sweep: a process that is restarted daily sweeps as well.
 const FIRST_PAUSE_MAX: Duration = Duration::from_secs(3_600);
@@ -101,24 +103,15 @@ pub async fn sweep(app: &App) {
 /// Removes records that were written into a stage of the Python index while it was being deleted, so that nothing names their
 /// blobs any more.
 async fn sweep_leftovers(app: &App) {
-    // Without a snapshot of the whole store there is nothing to decide on.
-    let Some(stored) = app.live_store.snapshot_full() else { return };
     // Planning looks at every stage that ever existed.
-    let looking =
-        tokio::task::spawn_blocking(move || pypi::change::stage::sweep_leftovers(&stored.index));
-    let batch = match looking.await {
-        Ok(Some(batch)) => batch,
-        Ok(None) => return,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    };
-    let records = batch.writes.len();
-    match app.live_store.commit_as_system(batch).await {
-        // Kept as well, and shown as soon as the store can be read again.
-        Ok(_) | Err(WriteFailure::NotVisible(_)) => {
+    match carry_out_long(app, &Sender::Server, &SweepLeftovers).await {
+        // Without a snapshot of the whole store there is nothing to decide on.
+        Err(Refusal::Failed(WriteFailure::NotLoaded)) => {}
+        Ok(done) if done.outcome > 0 => {
+            let records = done.outcome;
             tracing::info!(records, "deleted records that a deleted index left behind");
         }
-        // Another process did it, or the index was made again, which does it as well.
-        Err(WriteFailure::Commit(CommitError::Mismatch(_))) => {}
+        Ok(_) => {}
         Err(error) => {
             app.metrics.blob_sweep_failures.inc();
             tracing::warn!(%error, "the store cannot be swept of what a deleted index left behind");

@@ -5,16 +5,17 @@
 //! on, so of two that meet one is committed, and the other finds nothing left to remove. `+retention?dry_run` tells what a rule
 //! would remove before it is in a stage's configuration.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
-use pypi::change::retention::{self, Removal, RetentionPlan, RetentionRule};
+use operations::releases::RemoveOldVersions;
+use operations::{Refusal, Rule, Sender};
+use pypi::change::retention::{Removal, RetentionRule};
 use pypi::{ChangeError, StageName};
-use state::stored::WriteFailure;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::keeper::carry_out_long;
 
 /// The longest pause before the first run: a process that is restarted daily applies rules as well.
 const FIRST_PAUSE_MAX: Duration = Duration::from_secs(600);
@@ -74,7 +75,6 @@ pub async fn apply(app: &App) {
             }
             Err(error) => {
                 app.metrics.python.retention_failed();
-                let error = format!("{error:#}");
                 tracing::warn!(%stage, %error, "old versions cannot be removed");
             }
         }
@@ -82,37 +82,18 @@ pub async fn apply(app: &App) {
 }
 
 /// Applies the stage's current rule; returns what it removed.
-async fn apply_to(app: &App, name: &StageName) -> anyhow::Result<Vec<Removal>> {
-    let removals = Mutex::new(Vec::new());
-    let removed = &removals;
-    let patience = app.config.store.wait_for_serial;
-    let deciding = app.live_store.decided_as_system(patience, |basis| async move {
-        let (stored, name) = (basis.stored().clone(), name.clone());
-        // A large stage takes its time.
-        let planned = tokio::task::spawn_blocking(move || {
-            let Some(stage) = stored.index.stage(name.as_str()) else { return Ok(None) };
-            let rule = RetentionRule::of(stage);
-            if rule.keeps_nothing() {
-                return Ok(None);
-            }
-            retention::plan(&stored.index, &name, rule, Timestamp::now()).map(Some)
-        });
-        let plan = match planned.await? {
-            Ok(Some(plan)) => plan,
-            Ok(None) | Err(ChangeError::NoStage(_) | ChangeError::Mirror(_)) => {
-                RetentionPlan { removals: Vec::new(), batch: None }
-            }
-            Err(error) => return Err(error.into()),
-        };
-        *removed.lock().unwrap_or_else(PoisonError::into_inner) = plan.removals;
-        Ok::<_, anyhow::Error>((plan.batch, ()))
-    });
-    match deciding.await {
-        // Kept as well, and shown as soon as the store can be read again.
-        Err(error) if matches!(error.downcast_ref(), Some(WriteFailure::NotVisible(_))) => {}
-        outcome => _ = outcome?,
+async fn apply_to(app: &App, name: &StageName) -> Result<Vec<Removal>, Refusal> {
+    let removing = RemoveOldVersions { stage: name.clone(), rule: None, is_dry: false };
+    match carry_out_long(app, &Sender::Server, &removing).await {
+        Ok(done) => Ok(done.outcome.1),
+        // The index, or its rule, was removed meanwhile.
+        Err(Refusal::Rule(
+            Rule::KeepsNothing
+            | Rule::NoRetention
+            | Rule::Index(ChangeError::NoStage(_) | ChangeError::Mirror(_)),
+        )) => Ok(Vec::new()),
+        Err(refusal) => Err(refusal),
     }
-    Ok(removals.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// `foo 1.0, foo 1.1 and 3 more`

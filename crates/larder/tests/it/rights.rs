@@ -26,7 +26,7 @@ use state::stored::Stored;
 use self::operations::{Row, TABLE};
 use crate::catalogue;
 use crate::client::Response;
-use crate::server::{ROOT, TestServer, wait_for};
+use crate::server::{ROOT, TestServer, commit};
 
 /// A request.
 struct Sent {
@@ -110,7 +110,7 @@ impl World {
 
     #[track_caller]
     fn commit(&self, batch: Batch) {
-        wait_for(self.server.app.live_store.commit_as_system(batch)).expect("a commit");
+        commit(&self.server.app.live_store, batch);
     }
 
     /// A user in these groups, without a password.

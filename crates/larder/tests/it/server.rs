@@ -9,6 +9,8 @@ use account::Password;
 use config::{AurSource, Config, Secret};
 use larder::app::App;
 use net::ListenAddress;
+use record::Batch;
+use state::stored::LiveStore;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -35,6 +37,13 @@ pub(crate) fn runtime() -> &'static Runtime {
 /// Runs `future` on the shared runtime and waits for it.
 pub(crate) fn wait_for<T>(future: impl Future<Output = T>) -> T {
     runtime().block_on(future)
+}
+
+/// Commits a batch beside all operations; returns once the server shows it.
+#[track_caller]
+pub(crate) fn commit(live_store: &LiveStore, batch: Batch) {
+    let serial = wait_for(live_store.commit(batch)).expect("a commit");
+    assert!(wait_for(live_store.shows(serial)), "it is visible");
 }
 
 /// A running server; it is stopped when this is dropped.

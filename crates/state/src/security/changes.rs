@@ -31,7 +31,7 @@ pub struct Changes {
 }
 
 /// The changes that `batch` makes to these snapshots.
-pub fn changes(accounts: &Snapshot, index: Option<&pypi::Snapshot>, batch: &Batch) -> Changes {
+pub fn changes(accounts: &Snapshot, index: &pypi::Snapshot, batch: &Batch) -> Changes {
     let mut changes = Vec::new();
     for write in &batch.writes {
         let key = write.key.as_str();
@@ -134,11 +134,10 @@ fn list(groups: &BTreeSet<GroupName>) -> String {
     if groups.is_empty() { "none".to_owned() } else { groups.join(",") }
 }
 
-fn of_stage(index: Option<&pypi::Snapshot>, stage: &str, write: &Write) -> Vec<Change> {
-    // If the old rights are not known, the new ones are shown in full. What a stage does not set, the server's defaults say.
-    let none = index.map_or_else(pypi::Snapshot::new, pypi::Snapshot::without_stages);
-    let before = index.and_then(|index| index.stage(stage)).map(|it| it.config().clone());
-    let after = none.apply(&[record(write)]).snapshot;
+fn of_stage(index: &pypi::Snapshot, stage: &str, write: &Write) -> Vec<Change> {
+    // What a stage does not set, the server's defaults say.
+    let before = index.stage(stage).map(|it| it.config().clone());
+    let after = index.without_stages().apply(&[record(write)]).snapshot;
     let after = after.stage(stage).map(|it| it.config().clone());
     match (before, after) {
         (None, Some(after)) => {
@@ -158,8 +157,6 @@ fn of_stage(index: Option<&pypi::Snapshot>, stage: &str, write: &Write) -> Vec<C
             vec![change("index_rights_changed", stage, Some(changed.join("; ")))]
         }
         (Some(_), None) => vec![change("index_deleted", stage, None)],
-        // On the command line the indexes are not always loaded.
-        (None, None) if index.is_none() => vec![change("index_deleted", stage, None)],
         (None, None) => Vec::new(),
     }
 }
@@ -179,20 +176,9 @@ fn rights(config: &StageConfig) -> Vec<String> {
 }
 
 impl Changes {
-    /// Attributes the changes to the user who runs this command.
+    /// Attributes the changes.
     #[must_use]
-    pub fn by_command(self) -> Changes {
-        self.by(Actor::of_command())
-    }
-
-    /// Attributes the changes to the sender of the current request.
-    #[must_use]
-    pub fn by_request(self) -> Changes {
-        // Most writes change no rights.
-        if self.changes.is_empty() { self } else { self.by(Actor::of_now()) }
-    }
-
-    fn by(mut self, doer: Actor) -> Changes {
+    pub fn by(mut self, doer: Actor) -> Changes {
         self.doer = Some(doer);
         self
     }
@@ -241,7 +227,7 @@ mod tests {
     use super::*;
 
     fn found(accounts: &Snapshot, batch: &Batch) -> Vec<String> {
-        let mut found = changes(accounts, None, batch);
+        let mut found = changes(accounts, &pypi::Snapshot::new(), batch);
         let texts = found
             .changes
             .drain(..)
@@ -333,7 +319,7 @@ mod tests {
         let edit = |json| pypi::ConfigEdit::parse(&json).expect("an edit");
         let mut told = Vec::new();
         let mut step = |index: &mut pypi::Snapshot, batch: Batch| {
-            let mut found = changes(&accounts, Some(index), &batch);
+            let mut found = changes(&accounts, index, &batch);
             told.extend(found.changes.drain(..).map(|it| {
                 format!("{} {} {}", it.event, it.subject, it.detail.unwrap_or_default())
             }));

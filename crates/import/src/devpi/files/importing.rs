@@ -1,7 +1,6 @@
 //! The second step: the bytes of each [`Item`] are stored, then a decision about it is committed.
 
 use anyhow::bail;
-use bytes::Bytes;
 use futures_util::StreamExt as _;
 use pypi::change::{upload as change, yank};
 use pypi::{
@@ -59,7 +58,7 @@ pub(in crate::devpi) async fn import(
                 progress.step();
             }
         }
-        let planning = writer.committed(async |_, plan| {
+        let planning = writer.committed(async |plan| {
             let decided = chunk.iter().zip(&ready).map(|(item, ready)| decide(item, ready, plan));
             Ok(decided.collect::<Vec<ItemResult>>())
         });
@@ -117,7 +116,7 @@ pub(in crate::devpi) async fn keep_names(
         }
     }
     for names in names.chunks(TOGETHER_MAX) {
-        let planning = writer.committed(async |_, plan| {
+        let planning = writer.committed(async |plan| {
             let mut kept = Vec::new();
             for (stage, project) in names {
                 let decided = yank::keep_name(&plan.stored().index, stage, project);
@@ -152,7 +151,7 @@ async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(PreparedItem, 
             if let Some(outcome) = item.found(writer.stored(), Some(Digest::of(&blob))) {
                 return Ok((PreparedItem::Decided(outcome), None));
             }
-            return Ok((PreparedItem::Metadata(writer.put(blob).await?), None));
+            return Ok((PreparedItem::Metadata(writer.bytes().put(blob).await?), None));
         }
         What::File(file) => file,
     };
@@ -196,7 +195,7 @@ async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(PreparedItem, 
                     requires_python = metadata.requires_python().map(str::to_owned);
                 }
                 if let Some(bytes) = bytes {
-                    core_metadata = Some(writer.put(Bytes::from(bytes)).await?);
+                    core_metadata = Some(writer.bytes().put(bytes).await?);
                 }
             }
             // devpi has served this file until now, and installers coped with it.

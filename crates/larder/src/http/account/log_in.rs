@@ -1,13 +1,14 @@
 //! Logging in with a name and a password, and out again.
 
-use account::{Credentials, Principal, SessionText, change};
+use account::{Credentials, Principal, SessionText};
 use askama::Template;
 use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use http::header::SET_COOKIE;
 use http::request::Parts;
-use jiff::Timestamp;
+use operations::carry_out;
+use operations::sessions::{CloseSession, OpenSession};
 use record::Serial;
 
 use super::FORM_BYTES_MAX;
@@ -81,7 +82,7 @@ pub(in crate::http) async fn log_in(
     };
     let Ok(principal) = auth::proved(app, &credentials).await? else { return again(wrong).await };
     let replaced = session::shown(app, head);
-    let (session, serial) = open(app, &principal, replaced.as_ref()).await?;
+    let (session, serial) = open(app, head, principal, replaced).await?;
     app.security.logged_in(session.user().as_str());
     let mut response = forms::see_other(app, head, next);
     forms::keep_session(app, head, &mut response, &session, serial);
@@ -93,30 +94,16 @@ pub(in crate::http) async fn log_in(
 /// saw that one cannot use the new one.
 pub(super) async fn open(
     app: &App,
-    principal: &Principal,
-    replaced: Option<&SessionText>,
+    head: &Parts,
+    principal: Principal,
+    replaced: Option<SessionText>,
 ) -> Result<(SessionText, Serial), HttpError> {
-    auth::admit_to_disk(app, principal).await?;
-    let patience = app.config.store.wait_for_serial;
-    let deciding = app.live_store.decided(principal, patience, |basis| {
-        let nobody = || HttpError::unauthorized("to log in, a user and a password are needed");
-        let identity = auth::still(basis)?.identity().ok_or_else(nobody)?;
-        let (secret, now) = (forms::random()?, Timestamp::now());
-        let accounts = &basis.stored().accounts;
-        let (lifetime, forget_before) = (app.config.users.login, app.clocks.forget_before(now));
-        let (session, batch) = change::open_session(
-            accounts,
-            &identity.user,
-            secret,
-            replaced,
-            now,
-            forget_before,
-            lifetime,
-        );
-        Ok::<_, HttpError>((Some(batch), session))
-    });
-    let (session, serial) = deciding.await?;
-    Ok((session, serial.unwrap_or_default()))
+    auth::admit_to_disk(app, &principal).await?;
+    let nobody = || HttpError::unauthorized("to log in, a user and a password are needed");
+    let name = principal.user_name().cloned().ok_or_else(nobody)?;
+    let opening = OpenSession { name, secret: auth::random()?, replaced };
+    let done = carry_out(&mut app.keeper(), &auth::sender(principal, head), &opening).await?;
+    Ok((done.outcome, done.seen))
 }
 
 /// `POST /+account/logout`; with the field `everywhere`, out of all browsers.
@@ -132,18 +119,13 @@ pub(in crate::http) async fn log_out(
         sender => Some(sender?),
     };
     if let Some((session, principal)) = sender {
-        let (name, digest) = (session.user(), session.secret_digest());
         let is_everywhere = fields.maybe("everywhere")?.is_some();
-        let patience = app.config.store.wait_for_serial;
-        let deciding = app.live_store.decided(&principal, patience, |basis| {
-            let accounts = &basis.stored().accounts;
-            let batch = match is_everywhere {
-                true => change::close_sessions(accounts, name),
-                false => change::close_session(accounts, name, &digest),
-            };
-            Ok::<_, HttpError>((batch, ()))
-        });
-        deciding.await?;
+        let name = session.user().clone();
+        let closing = match is_everywhere {
+            true => CloseSession { name, session: None },
+            false => CloseSession { name, session: Some(session.secret_digest()) },
+        };
+        carry_out(&mut app.keeper(), &auth::sender(principal, head), &closing).await?;
     }
     let mut response = forms::see_other(app, head, "/+account/login");
     response.headers_mut().append(SET_COOKIE, Cookie::Session.set(app, head, "", 0));

@@ -1,15 +1,15 @@
 //! The page of a user's own tokens, password and sessions.
 
-use account::{Credentials, Password, Principal, Scope, SessionText, UserPolicy, change};
+use account::{Credentials, Password, Principal, Scope, SessionText};
 use askama::Template;
 use axum::body::Body;
 use axum::response::Response;
+use http::StatusCode;
 use http::request::Parts;
-use http::{Method, StatusCode};
 use jiff::Timestamp;
-use passwords::Priority;
-use serde_json::{Value, json};
-use state::security;
+use operations::carry_out;
+use operations::tokens::RevokeToken;
+use operations::users::SetPassword;
 
 use super::{FORM_BYTES_MAX, log_in};
 use crate::app::App;
@@ -17,7 +17,7 @@ use crate::http::auth::{self, session};
 use crate::http::error::HttpError;
 use crate::http::forms::{self, Fields, Posted};
 use crate::http::people::{self, Site};
-use crate::http::tokens;
+use crate::http::tokens::{self, Wish};
 use crate::http::words::Time;
 
 /// The scopes that users choose from, with what they are for.
@@ -183,25 +183,22 @@ async fn again(
     page(app, head, &posted.session, &posted.principal, said, status).await
 }
 
-/// The JSON that a form for a token asks of `/+tokens`.
+/// The token that a form asks for.
 ///
 /// # Errors
 /// 400 for a field that is there twice.
-pub(in crate::http) fn token_wish(fields: &Fields) -> Result<Value, HttpError> {
+pub(in crate::http) fn token_wish(fields: &Fields) -> Result<Wish, HttpError> {
     let text = |name: &str| Ok::<_, HttpError>(fields.maybe(name)?.unwrap_or_default().trim());
-    let scopes: Vec<&str> = fields.all("scope").collect();
-    let mut wish = json!({"scopes": scopes, "comment": text("comment")?});
-    let expires = text("expires")?;
-    if !expires.is_empty() {
-        wish["expires"] = json!(expires);
-    }
-    for name in ["indexes", "projects", "prefixes"] {
-        let words = fields.words(name)?;
-        if !words.is_empty() {
-            wish[name] = json!(words);
-        }
-    }
-    Ok(wish)
+    let words =
+        |name: &str| Ok::<_, HttpError>(Some(fields.words(name)?).filter(|it| !it.is_empty()));
+    Ok(Wish {
+        scopes: fields.all("scope").map(str::to_owned).collect(),
+        comment: text("comment")?.to_owned(),
+        expires: Some(text("expires")?.to_owned()).filter(|text| !text.is_empty()),
+        indexes: words("indexes")?,
+        projects: words("projects")?,
+        prefixes: words("prefixes")?,
+    })
 }
 
 /// `POST /+account/tokens`
@@ -218,15 +215,15 @@ pub(in crate::http) async fn create_token(
     if let Err(error) = forms::proved_again(app, &posted, "own").await {
         return again(app, head, &posted, said, error).await;
     }
-    let acting = forms::acting(head, &posted.principal, Method::POST, "/+tokens");
-    let made = tokens::create_token(app, &acting, Body::from(wish.to_string())).await;
-    let made = match made {
-        Ok(response) => response,
+    if let Err(error) = auth::admit_to_disk(app, &posted.principal).await {
+        return again(app, head, &posted, said, error).await;
+    }
+    let owner = posted.session.user().clone();
+    let done = match tokens::create(app, &posted.sender(head), owner, wish).await {
+        Ok(done) => done,
         Err(error) => return again(app, head, &posted, said, error).await,
     };
-    let bytes = axum::body::to_bytes(made.into_body(), FORM_BYTES_MAX).await.unwrap_or_default();
-    let token: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    let new_token = token["token"].as_str().unwrap_or_default().to_owned();
+    let new_token = done.outcome.0.reveal().to_owned();
     let said = Said { new_token, ..Said::default() };
     page(app, head, &posted.session, &posted.principal, said, StatusCode::CREATED).await
 }
@@ -238,15 +235,14 @@ pub(in crate::http) async fn revoke_token(
     body: Body,
 ) -> Result<Response, HttpError> {
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
-    let id = people::in_path(posted.fields.one("id")?);
-    let path = format!("/+tokens/{id}");
-    let acting = forms::acting(head, &posted.principal, Method::DELETE, &path);
-    match tokens::revoke_token(app, &acting).await {
+    let id = tokens::id(posted.fields.one("id")?)?;
+    let revoking = RevokeToken { id };
+    match carry_out(&mut app.keeper(), &posted.sender(head), &revoking).await {
         Ok(_) => {
             let said = Said::done(&format!("The token {id} is revoked."));
             page(app, head, &posted.session, &posted.principal, said, StatusCode::OK).await
         }
-        Err(error) => again(app, head, &posted, Said::default(), error).await,
+        Err(refusal) => again(app, head, &posted, Said::default(), refusal.into()).await,
     }
 }
 
@@ -272,30 +268,19 @@ pub(in crate::http) async fn change_password(
             return again(app, head, &posted, Said::default(), error).await;
         }
     };
-    let name = posted.session.user();
+    let name = posted.session.user().clone();
     let proved = match forms::proved_again(app, &posted, "old").await {
         Ok(proved) => proved,
         Err(error) => return again(app, head, &posted, Said::default(), error).await,
     };
     auth::admit_to_disk(app, &posted.principal).await?;
-    let client = security::client().key();
-    let hashing = app.passwords.hash(password.clone(), forms::random()?, client, Priority::Known);
-    let hash = hashing.await.map_err(|error| HttpError::unavailable(error.to_string(), 1))?;
-    let patience = app.config.store.wait_for_serial;
-    let deciding = app.live_store.decided(&proved, patience, |basis| {
-        let principal = auth::still(basis)?;
-        let accounts = &basis.stored().accounts;
-        let none = || HttpError::not_found(change::NoUser(name.clone()).to_string());
-        let user = accounts.user(name).ok_or_else(none)?;
-        let may = UserPolicy::default().change_password(principal, user);
-        may.map_err(|error| HttpError::forbidden(error.to_string()))?;
-        let changed = change::set_password(accounts, name, Some(hash.clone()), Timestamp::now());
-        Ok::<_, HttpError>((changed.map_err(|_| none())?, ()))
-    });
-    deciding.await?;
-    let shown = Credentials::Password { user: name.clone(), password };
+    let hash = Some(auth::hashed(app, password.clone()).await?);
+    let setting = SetPassword { name: name.clone(), password: hash };
+    carry_out(&mut app.keeper(), &auth::sender(proved, head), &setting).await?;
+    let shown = Credentials::Password { user: name, password };
     let principal = auth::proved(app, &shown).await?.map_err(HttpError::unauthorized)?;
-    let (session, serial) = log_in::open(app, &principal, Some(&posted.session)).await?;
+    let (session, serial) =
+        log_in::open(app, head, principal.clone(), Some(posted.session)).await?;
     let said =
         Said::done("The password is changed. Every other browser is logged out; tokens stay.");
     let mut response = page(app, head, &session, &principal, said, StatusCode::OK).await?;

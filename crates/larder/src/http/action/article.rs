@@ -150,7 +150,7 @@ fn stored(context: &Context) -> Result<&Stored, Failure> {
 fn get_version<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
     Box::pin(async move {
         let Named { name } = arguments.read()?;
-        Ok(call::latest_version(&context.app, stored(context)?, &context.headers, &name).await?)
+        Ok(call::latest_version(&context.app, stored(context)?, &context.claim, &name).await?)
     })
 }
 
@@ -159,8 +159,7 @@ fn get<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
         let Get { name, version } = arguments.read()?;
         let bytes_max = context.app.config.actions.results_bytes_max;
         let which = (name.as_str(), version);
-        Ok(call::revision(&context.app, stored(context)?, &context.headers, which, bytes_max)
-            .await?)
+        Ok(call::revision(&context.app, stored(context)?, &context.claim, which, bytes_max).await?)
     })
 }
 
@@ -168,7 +167,7 @@ fn history<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
     Box::pin(async move {
         let History { name, before, limit } = arguments.read()?;
         let part = (before, limit);
-        Ok(call::history(&context.app, stored(context)?, &context.headers, &name, part).await?)
+        Ok(call::history(&context.app, stored(context)?, &context.claim, &name, part).await?)
     })
 }
 
@@ -176,7 +175,7 @@ fn search<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
     Box::pin(async move {
         let Search { text, prefix, limit } = arguments.read()?;
         let part = (prefix, limit);
-        Ok(call::search(&context.app, stored(context)?, &context.headers, &text, part).await?)
+        Ok(call::search(&context.app, stored(context)?, &context.claim, &text, part).await?)
     })
 }
 
@@ -192,7 +191,7 @@ fn put<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
             _ => return Err(Failure::refused("expected either `text` or `base64`")),
         };
         let new = NewRevision { name, base, body, content_type, comment };
-        let (revision, serial) = call::put(&context.app, &context.headers, new).await?;
+        let (revision, serial) = call::put(&context.app, &context.sender().await?, new).await?;
         context.wrote(serial);
         Ok(revision)
     })
@@ -202,7 +201,8 @@ fn rename<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
     Box::pin(async move {
         let Rename { name, version, to, comment } = arguments.read()?;
         let which = (name.as_str(), version);
-        let renaming = call::rename(&context.app, &context.headers, which, &to, comment);
+        let sender = context.sender().await?;
+        let renaming = call::rename(&context.app, &sender, which, &to, comment);
         let (revision, serial) = renaming.await?;
         context.wrote(serial);
         Ok(revision)

@@ -1,15 +1,12 @@
 //! Changes of the files of an article.
 //!
-//! bytes, spooled -> change, checked against the state -> blob stored -> commit -> visible -> acknowledged. The right to write an
+//! bytes, spooled -> blob stored -> an operation of [`operations::attachments`] -> visible -> acknowledged. The right to write an
 //! article covers changes of its files.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use account::Principal;
-use article::{
-    ArticleName, Attachment, AttachmentError, AttachmentLimits, AttachmentName, AttachmentWrite,
-    CheckedAttachment, Condition, render,
-};
+use article::{ArticleName, AttachmentError, AttachmentName, Condition, render};
 use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -17,14 +14,15 @@ use futures_util::{Stream, StreamExt as _};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, LOCATION};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use jiff::Timestamp;
-use record::Serial;
+use operations::articles::Base;
+use operations::attachments::{
+    AnnounceAttachment, Changed, FileOfArticle, PutAttachment, RemoveAttachment,
+};
+use operations::{Done, Foreseen, Refusal, Rule, Sender, carry_out};
 use resources::bodies::Holder;
-use state::stored::{Refusing, Stored, WriteFailure};
 use store::{BlobError, SpooledBlob};
 
-use super::reading;
-use super::write::{self, Base};
+use super::{reading, write};
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::parameters::parameters;
@@ -42,32 +40,18 @@ pub(super) enum Failed {
     Otherwise(HttpError),
 }
 
-/// A change that is committed and visible.
-pub(super) struct Done {
-    pub(super) was_there: bool,
-    /// The file; `None` if it was removed.
-    pub(super) file: Option<Attachment>,
-    pub(super) serial: Serial,
-}
-
 impl From<HttpError> for Failed {
     fn from(error: HttpError) -> Failed {
         Failed::Otherwise(error)
     }
 }
 
-impl Refusing for Failed {
-    fn is_about_state(&self) -> bool {
-        match self {
-            Failed::Refused(error) => !matches!(error, AttachmentError::TooLarge { .. }),
-            Failed::Otherwise(error) => error.is_about_state(),
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Failed {
+        match refusal {
+            Refusal::Rule(Rule::Attachment(error)) => Failed::Refused(error),
+            refusal => Failed::Otherwise(refusal.into()),
         }
-    }
-}
-
-impl From<WriteFailure> for Failed {
-    fn from(failure: WriteFailure) -> Failed {
-        Failed::Otherwise(failure.into())
     }
 }
 
@@ -129,18 +113,9 @@ pub(super) fn path(article: &ArticleName, file: &str) -> String {
     format!("/+attachments/{}/{}", in_path(article.as_str()), in_path(file))
 }
 
-pub(super) fn limits(app: &App) -> AttachmentLimits {
-    let config = &app.config.article;
-    AttachmentLimits {
-        file_bytes_max: config.attachment_bytes_max,
-        files_max: config.attachments_max,
-        together_bytes_max: config.attachments_bytes_max,
-    }
-}
-
 /// The preconditions of a request.
 fn condition(headers: &HeaderMap) -> Condition {
-    let Base { if_match, if_none_match, .. } = Base::of(headers, None);
+    let Base { if_match, if_none_match, .. } = write::base_of(headers, None);
     Condition::Headers { if_match, if_none_match }
 }
 
@@ -151,7 +126,7 @@ pub(super) async fn put(
     name: AttachmentName,
     body: Body,
 ) -> Result<Response, HttpError> {
-    let writer = write::writer(app, &head.headers, &article).await?;
+    let writer = write::writer(app, head, &article).await?;
     parameters::<0>(head.uri.query(), [])?;
     write::check_whole(&head.headers)?;
     if body.is_end_stream() && !head.headers.contains_key(CONTENT_LENGTH) {
@@ -159,43 +134,42 @@ pub(super) async fn put(
                       `Content-Length: 0`";
         return Err(HttpError::bad_request(detail));
     }
-    let write = written_by(&writer, article, name, condition(&head.headers));
+    let file = FileOfArticle { article, name, condition: condition(&head.headers) };
+    let article = file.article.clone();
     let announced = body::announced(&head.headers);
-    let may_read = reading::may_read(app, &writer, &write.article);
-    match admit(app, &writer, &write, announced).await {
+    let may_read = reading::may_read(app, writer.proved(), &file.article);
+    match admit(app, &writer, &file, announced).await {
         // The file may be sent again because the first answer was lost. Read the body to say so in the refusal.
         Err(Failed::Refused(error)) if may_read && may_be_same(&error, announced) => {}
-        admitted => admitted.map_err(|failed| failed.told(app, &writer, &write.article))?,
+        admitted => admitted.map_err(|failed| failed.told(app, writer.proved(), &file.article))?,
     }
     let broken = |error: axum::Error| {
         HttpError::bad_request(format!("the body did not arrive whole: {error}"))
     };
     let pieces = body.into_data_stream().map(|piece| piece.map_err(broken));
     let kept = async {
-        let staged = spooled(app, body::holder(app, head, &writer), pieces).await?;
-        store(app, &writer, &write, staged).await
+        let staged = spooled(app, body::holder(app, head, writer.proved()), pieces).await?;
+        store(app, &writer, file, staged).await
     };
-    let done = kept.await.map_err(|failed| failed.told(app, &writer, &write.article))?;
-    let file =
-        done.file.ok_or_else(|| HttpError::internal("the file is kept, but cannot be shown"))?;
+    let done = kept.await.map_err(|failed| failed.told(app, writer.proved(), &article))?;
+    let lost = || HttpError::internal("the file is kept, but cannot be shown");
+    let file = done.outcome.file.ok_or_else(lost)?;
     let body = match may_read {
-        true => render::attachment(&write.article, &file),
-        false => render::blind_attachment(&write.article, &file),
+        true => render::attachment(&article, &file),
+        false => render::blind_attachment(&article, &file),
     };
-    let status = if done.was_there { StatusCode::OK } else { StatusCode::CREATED };
+    let status = if done.outcome.was_there { StatusCode::OK } else { StatusCode::CREATED };
     let mut response = (status, body).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let texts = [
-        (LOCATION, path(&write.article, file.name.as_str())),
-        (ETAG, format!("\"{}\"", file.tag())),
-    ];
+    let texts =
+        [(LOCATION, path(&article, file.name.as_str())), (ETAG, format!("\"{}\"", file.tag()))];
     for (name, value) in texts {
         if let Ok(value) = HeaderValue::try_from(value) {
             headers.insert(name, value);
         }
     }
-    serial::insert(headers, done.serial);
+    serial::insert(headers, done.seen);
     Ok(response)
 }
 
@@ -210,43 +184,31 @@ pub(super) async fn delete(
     article: ArticleName,
     name: AttachmentName,
 ) -> Result<Response, HttpError> {
-    let writer = write::writer(app, &head.headers, &article).await?;
+    let writer = write::writer(app, head, &article).await?;
     parameters::<0>(head.uri.query(), [])?;
-    let write = written_by(&writer, article, name, condition(&head.headers));
-    let done = remove(app, &writer, &write).await;
-    let done = done.map_err(|failed| failed.told(app, &writer, &write.article))?;
+    let file = FileOfArticle { article, name, condition: condition(&head.headers) };
+    let article = file.article.clone();
+    let done = remove(app, &writer, file).await;
+    let done = done.map_err(|failed| failed.told(app, writer.proved(), &article))?;
     let mut response = StatusCode::NO_CONTENT.into_response();
-    serial::insert(response.headers_mut(), done.serial);
+    serial::insert(response.headers_mut(), done.seen);
     Ok(response)
 }
 
-/// A change of a file by this writer, now.
-pub(super) fn written_by(
-    writer: &Principal,
-    article: ArticleName,
-    name: AttachmentName,
-    condition: Condition,
-) -> AttachmentWrite {
-    let (author, at) = (write::author(writer), Timestamp::now());
-    AttachmentWrite { article, name, condition, author, at }
-}
-
-/// Checks a write before its bytes arrive.
+/// Checks a change before its bytes arrive.
 ///
 /// # Errors
-/// Those of a write, as far as its headers tell, and 507.
+/// Those of a change, as far as its headers tell, and 507.
 pub(super) async fn admit(
     app: &App,
-    writer: &Principal,
-    write: &AttachmentWrite,
+    sender: &Sender,
+    file: &FileOfArticle,
     size_bytes: Option<u64>,
 ) -> Result<(), Failed> {
-    auth::admit_to_disk(app, writer).await?;
-    let check = |stored: &Stored| write.check_announced(&stored.articles, size_bytes, &limits(app));
-    let is_refused =
-        |stored: &Stored| check(stored).is_err_and(|error| Failed::from(error).is_about_state());
-    let stored = write::current(app, is_refused).await?;
-    Ok(check(&stored)?)
+    auth::admit_to_disk(app, sender.proved()).await?;
+    let announcing = AnnounceAttachment { file: file.clone(), size_bytes };
+    carry_out(&mut app.keeper(), sender, &announcing).await?;
+    Ok(())
 }
 
 /// Spools the bytes of a file piece by piece; the blob is not stored yet.
@@ -258,7 +220,7 @@ pub(super) async fn spooled(
     holder: Holder,
     pieces: impl Stream<Item = Result<Bytes, HttpError>>,
 ) -> Result<(SpooledBlob, u64), Failed> {
-    let limits = limits(app);
+    let limits = app.rules.attachment_limits;
     let mut upload = app.store.blobs.begin(limits.file_bytes_max);
     let mut held = app.bodies.begin(holder).map_err(HttpError::from)?;
     let mut received_bytes = 0;
@@ -280,53 +242,29 @@ pub(super) async fn spooled(
     Ok((staged, received_bytes))
 }
 
-/// Checks the change, stores the blob and commits. If another write came first, the change and the rights of `writer` are checked
-/// again.
+/// Puts a file whose bytes have arrived. They are stored only if something is to be written.
 pub(super) async fn store(
     app: &App,
-    writer: &Principal,
-    write: &AttachmentWrite,
+    sender: &Sender,
+    file: FileOfArticle,
     (staged, size_bytes): (SpooledBlob, u64),
-) -> Result<Done, Failed> {
-    let digest = staged.digest;
-    let staged = Mutex::new(Some(staged));
-    let put = |stored: &Stored| write.put(&stored.articles, (digest, size_bytes), &limits(app));
-    committed(app, writer, write, put, &staged).await
+) -> Result<Done<Changed>, Failed> {
+    let putting = PutAttachment { file, digest: staged.digest, size_bytes };
+    let mut keeper = app.keeper();
+    let foreseen = carry_out(&mut keeper, sender, &Foreseen(&putting)).await?;
+    let (is_news, outcome) = foreseen.outcome;
+    if !is_news {
+        return Ok(Done { outcome, serial: None, seen: foreseen.seen });
+    }
+    staged.persist().await.map_err(write::unwritable)?;
+    Ok(carry_out(&mut keeper, sender, &putting).await?)
 }
 
 /// Removes a file.
 pub(super) async fn remove(
     app: &App,
-    writer: &Principal,
-    write: &AttachmentWrite,
-) -> Result<Done, Failed> {
-    let remove = |stored: &Stored| write.remove(&stored.articles);
-    committed(app, writer, write, remove, &Mutex::new(None)).await
-}
-
-async fn committed(
-    app: &App,
-    writer: &Principal,
-    write: &AttachmentWrite,
-    check: impl Fn(&Stored) -> Result<CheckedAttachment, AttachmentError>,
-    staged: &Mutex<Option<SpooledBlob>>,
-) -> Result<Done, Failed> {
-    let patience = app.config.store.wait_for_serial;
-    let check = &check;
-    let deciding = app.live_store.decided_async(writer, patience, |basis| async move {
-        write::check_writer(app, &basis, &write.article)?;
-        let stored = basis.stored();
-        let checked = check(stored)?;
-        let kept = match checked.batch {
-            // The record names this blob already.
-            None => None,
-            Some(_) => staged.lock().unwrap_or_else(PoisonError::into_inner).take(),
-        };
-        if let Some(staged) = kept {
-            staged.persist().await.map_err(write::unwritable)?;
-        }
-        Ok::<_, Failed>((checked.batch, (checked.was_there, checked.file, stored.serial)))
-    });
-    let ((was_there, file, seen), serial) = deciding.await?;
-    Ok(Done { was_there, file, serial: serial.unwrap_or(seen) })
+    sender: &Sender,
+    file: FileOfArticle,
+) -> Result<Done<Changed>, Failed> {
+    Ok(carry_out(&mut app.keeper(), sender, &RemoveAttachment(file)).await?)
 }

@@ -9,16 +9,17 @@ use account::{Object, Principal};
 use article::{Article, ArticleName, Revision, render};
 use axum::body::Body;
 use bytes::Bytes;
-use http::HeaderMap;
+use operations::Sender;
+use operations::articles::{Base, RenameArticle};
 use record::Serial;
 use serde_json::{Value, json};
 use state::stored::Stored;
 
-use super::rename::{self, NewName};
 use super::search::HITS;
-use super::write::{self, Base, FailedWrite, NewText, Written};
-use super::{reading, redirect, search};
+use super::write::{self, FailedWrite, NewText, Written};
+use super::{reading, redirect, rename, search};
 use crate::app::App;
+use crate::http::auth::Claim;
 use crate::http::error::HttpError;
 
 /// Longer contents become JSON on another thread, so that no other request waits for them.
@@ -37,16 +38,16 @@ fn bad(error: impl std::fmt::Display) -> HttpError {
     HttpError::bad_request(error.to_string())
 }
 
-/// The name, if the sender of these headers may read the article.
+/// The name, if the sender may read the article.
 async fn reader(
     app: &App,
-    headers: &HeaderMap,
+    claim: &Claim,
     name: &str,
 ) -> Result<(ArticleName, Principal), HttpError> {
     let checked = ArticleName::parse(name);
     // The right to read is checked first: senders without it learn nothing of the name.
     let object = checked.as_ref().map_or(Object::Articles(name), |it| Object::Article(it.as_str()));
-    let principal = reading::reader(app, headers, object).await?;
+    let principal = reading::reader(app, claim, object).await?;
     Ok((checked.map_err(bad)?, principal))
 }
 
@@ -67,10 +68,10 @@ fn check_name(app: &App, article: &Article, principal: &Principal) -> Result<(),
 pub(crate) async fn latest_version(
     app: &App,
     stored: &Stored,
-    headers: &HeaderMap,
+    claim: &Claim,
     name: &str,
 ) -> Result<Bytes, HttpError> {
-    let (name, principal) = reader(app, headers, name).await?;
+    let (name, principal) = reader(app, claim, name).await?;
     let article =
         stored.articles.article(&name).ok_or_else(|| HttpError::unknown_article(&name))?;
     let mut answer = json!({"version": article.highest().0});
@@ -90,11 +91,11 @@ pub(crate) async fn latest_version(
 pub(crate) async fn revision(
     app: &App,
     stored: &Stored,
-    headers: &HeaderMap,
+    claim: &Claim,
     (name, version): (&str, Option<u32>),
     bytes_max: usize,
 ) -> Result<Bytes, HttpError> {
-    let (name, principal) = reader(app, headers, name).await?;
+    let (name, principal) = reader(app, claim, name).await?;
     if let Some(article) = stored.articles.article(&name) {
         check_name(app, article, &principal)?;
     }
@@ -120,17 +121,15 @@ pub(crate) async fn revision(
     }
 }
 
+/// The facts of a revision as JSON, with its content as one member more.
 fn with_content(revision: &[u8], bytes: &[u8]) -> Bytes {
-    let mut answer: Value =
-        serde_json::from_slice(revision).expect("what was rendered a moment ago is JSON");
-    match std::str::from_utf8(bytes) {
-        Ok(text) => answer["text"] = text.into(),
-        Err(_) => {
-            use base64::Engine as _;
-            answer["base64"] = base64::prelude::BASE64_STANDARD.encode(bytes).into();
-        }
-    }
-    answer.to_string().into()
+    use base64::Engine as _;
+    let (name, content) = match std::str::from_utf8(bytes) {
+        Ok(text) => ("text", Value::from(text)),
+        Err(_) => ("base64", base64::prelude::BASE64_STANDARD.encode(bytes).into()),
+    };
+    let object = revision.strip_suffix(b"}").unwrap_or(revision);
+    [object, format!(",\"{name}\":{content}}}").as_bytes()].concat().into()
 }
 
 /// Some of an article's revisions, as `/article/{name}/history` shows them.
@@ -140,11 +139,11 @@ fn with_content(revision: &[u8], bytes: &[u8]) -> Bytes {
 pub(crate) async fn history(
     app: &App,
     stored: &Stored,
-    headers: &HeaderMap,
+    claim: &Claim,
     name: &str,
     (before, limit): (Option<u32>, Option<u32>),
 ) -> Result<Bytes, HttpError> {
-    let (name, principal) = reader(app, headers, name).await?;
+    let (name, principal) = reader(app, claim, name).await?;
     let limit = limit.map_or(reading::PAGE.0, |limit| limit as usize);
     if !(1..=reading::PAGE.1).contains(&limit) {
         return Err(bad(format!("`limit` is {limit}, expected 1 to {}", reading::PAGE.1)));
@@ -164,12 +163,12 @@ pub(crate) async fn history(
 pub(crate) async fn search(
     app: &App,
     stored: &Stored,
-    headers: &HeaderMap,
+    claim: &Claim,
     text: &str,
     (prefix, limit): (Option<String>, Option<u32>),
 ) -> Result<Bytes, HttpError> {
     let prefix = prefix.unwrap_or_default();
-    let principal = reading::reader(app, headers, Object::Articles(&prefix)).await?;
+    let principal = reading::reader(app, claim, Object::Articles(&prefix)).await?;
     let limit = limit.map_or(HITS.0, |limit| limit as usize);
     if !(1..=HITS.1).contains(&limit) {
         return Err(bad(format!("`limit` is {limit}, expected 1 to {}", HITS.1)));
@@ -186,20 +185,20 @@ pub(crate) async fn search(
 /// As writing has, with the text of the refusal.
 pub(crate) async fn put(
     app: &Arc<App>,
-    headers: &HeaderMap,
+    sender: &Sender,
     new: NewRevision,
 ) -> Result<(Bytes, Serial), HttpError> {
     let name = ArticleName::parse(&new.name).map_err(bad)?;
-    let writer = write::writer(app, headers, &name).await?;
+    write::admit(app, sender, &name)?;
     let new = NewText {
         name,
-        base: Base { version: Some(Revision(new.base)), ..Base::default() },
+        base: Base::of(Revision(new.base)),
         content_type: new.content_type,
         comment: new.comment.unwrap_or_default(),
         body: Body::from(new.body),
         holder: None,
     };
-    answered(write::store(app, &writer, new).await)
+    answered(write::store(app, sender, new).await)
 }
 
 /// Renames, as a POST to `/article/{name}/{version}?rename=` does; the answer is the new revision, and the serial that has
@@ -208,18 +207,17 @@ pub(crate) async fn put(
 /// # Errors
 /// As renaming has, with the text of the refusal.
 pub(crate) async fn rename(
-    app: &Arc<App>,
-    headers: &HeaderMap,
+    app: &App,
+    sender: &Sender,
     (name, version): (&str, u32),
     to: &str,
     comment: Option<String>,
 ) -> Result<(Bytes, Serial), HttpError> {
     let name = ArticleName::parse(name).map_err(bad)?;
-    let writer = write::writer(app, headers, &name).await?;
-    let base = Base { version: Some(Revision(version)), ..Base::default() };
-    let to = ArticleName::parse(to).map_err(bad)?;
-    let new = NewName { name, base, to, comment: comment.unwrap_or_default() };
-    answered(rename::rename(app, &writer, new).await)
+    write::admit(app, sender, &name)?;
+    let (base, to) = (Base::of(Revision(version)), ArticleName::parse(to).map_err(bad)?);
+    let renaming = RenameArticle { name, base, to, comment: comment.unwrap_or_default() };
+    answered(rename::rename(app, sender, renaming).await)
 }
 
 fn answered(outcome: Result<Written, FailedWrite>) -> Result<(Bytes, Serial), HttpError> {

@@ -51,7 +51,7 @@ const OLD_NAMES_MAX: usize = 20;
 /// # Errors
 /// 401 and 403.
 fn admit_editor(app: &App, principal: &Principal, name: &ArticleName) -> Result<(), HttpError> {
-    write::admit(app, principal, name)?;
+    write::admit_user(app, principal, name)?;
     check_reader(app, principal, Object::Article(name.as_str()))
 }
 

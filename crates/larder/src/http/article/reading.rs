@@ -9,12 +9,13 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header::CACHE_CONTROL;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use reply::Reply;
 use state::stored::Stored;
 
 use crate::app::App;
 use crate::cache::contents::Content;
+use crate::http::auth::Claim;
 use crate::http::error::HttpError;
 use crate::http::respond::{Conditions, respond};
 use crate::http::{auth, people, serial};
@@ -53,14 +54,11 @@ pub(super) async fn admitted(
 /// 401 and 403.
 pub(super) async fn reader(
     app: &App,
-    headers: &HeaderMap,
+    claim: &Claim,
     object: Object<'_>,
 ) -> Result<Principal, HttpError> {
-    let principal = if app.articles_are_open() {
-        Principal::Anonymous
-    } else {
-        auth::principal(app, headers).await?
-    };
+    let principal =
+        if app.articles_are_open() { Principal::Anonymous } else { claim.principal(app).await? };
     check_reader(app, &principal, object)?;
     Ok(principal)
 }

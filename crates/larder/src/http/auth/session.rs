@@ -165,10 +165,6 @@ pub(in crate::http) struct Counting {
     was_asked: Arc<AtomicBool>,
 }
 
-/// Somebody whose form is carried out by what programs call.
-#[derive(Clone)]
-pub(in crate::http) struct Acting(pub(in crate::http) Principal);
-
 /// Notes the session of a browser's GET or HEAD; `is_page`: for a page. Waits until this process has what the browser has seen.
 pub(in crate::http) async fn note(app: &App, head: &mut Parts, is_page: bool) -> Option<Counting> {
     let is_safe = matches!(head.method, Method::GET | Method::HEAD);
@@ -215,9 +211,6 @@ pub(in crate::http) async fn identified_of(
     app: &App,
     head: &Parts,
 ) -> Result<Result<Principal, String>, HttpError> {
-    if let Some(Acting(principal)) = head.extensions.get() {
-        return Ok(Ok(principal.clone()));
-    }
     let headers = &head.headers;
     let has_credentials = headers.contains_key(X_DEVPI_AUTH) || headers.contains_key(AUTHORIZATION);
     match head.extensions.get::<Counting>().filter(|_| !has_credentials) {

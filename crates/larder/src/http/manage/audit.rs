@@ -1,7 +1,7 @@
 //! `/+manage/audit`: the audit log of policies, for administrators, and of one index for those who may change it.
 //!
-//! query -> the answer of `/+audit`, or of `/{user}/{index}/+audit`, for programs -> a page. These check the rights and know
-//! the filters.
+//! query -> the entries that programs get at `/+audit`, or at `/{user}/{index}/+audit` -> a page. The rights and the filters are
+//! the same.
 
 use ::audit::Query;
 
@@ -100,26 +100,26 @@ pub(in crate::http) async fn show_audit(
         query
     };
     // Administrators may read the whole log; others that of an index which they may change.
-    let path = match index.split_once('/') {
-        Some((user, name)) if !is_administrator => {
-            let path = format!("/{}/{}/+audit", in_path(user), in_path(name));
-            format!("{path}?{}", encoded(&["index"]).finish())
+    let (stage, skipped): (&str, &[&str]) = match is_administrator {
+        true => ("", &[]),
+        false => (index.as_str(), &["index"]),
+    };
+    let outcome = match is_administrator || index.contains('/') {
+        true => {
+            let ask = ask(app, head, &principal, head.uri.path())?;
+            let query = encoded(skipped).finish();
+            let query = form_urlencoded::parse(query.as_bytes());
+            let found = python::audit_entries(&ask, stage, query).await;
+            found.map(Some).map_err(python::error_of)
         }
-        _ => format!("/+audit?{}", encoded(&[]).finish()),
+        false => Ok(None),
     };
-    let answer = match is_administrator || index.contains('/') {
-        true => call(app, head, &principal, (Method::GET, &path), None).await,
-        false => Answer {
-            status: StatusCode::OK,
-            message: String::new(),
-            value: Value::Null,
-            serial: Serial::ZERO,
-        },
-    };
-    let result = &answer.value["result"];
-    let entries = result["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let older = result["next"]
-        .as_u64()
+    let (answer, found) = Answer::of(outcome);
+    let found = found.flatten();
+    let entries = found.as_ref().map(|found| found.entries.as_slice()).unwrap_or_default();
+    let older = found
+        .as_ref()
+        .and_then(|found| found.next)
         .map(|next| encoded(&["before"]).append_pair("before", &next.to_string()).finish());
     let filters = [
         ("what", "Part of a file's name"),
@@ -136,7 +136,7 @@ pub(in crate::http) async fn show_audit(
         filters: filters.map(|(name, label)| (name, label, value(name))).into(),
         entries: entries.iter().map(Line::of).collect(),
         older,
-        lost: result["lost"].as_u64().filter(|lost| *lost > 0).map_or_else(String::new, |lost| {
+        lost: Some(app.audit.lost()).filter(|lost| *lost > 0).map_or_else(String::new, |lost| {
             people::separated(usize::try_from(lost).unwrap_or(usize::MAX))
         }),
         problem: if answer.is_done() { String::new() } else { answer.message.clone() },

@@ -2,7 +2,13 @@
 
 use std::sync::Arc;
 
-use pypi::StageConfig;
+use jiff::Timestamp;
+use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex};
+use operations::rights::may_keep;
+use pypi::change::retention::{Removal, RetentionRule};
+use pypi::devpi::{IndexConfig, View};
+use pypi::{ConfigEdit, ProjectName, StageConfig};
+use serde_json::Map;
 
 use super::*;
 use crate::http::words;
@@ -92,13 +98,10 @@ impl Setting {
 /// # Errors
 /// 409 if somebody else has changed the same settings since the page was loaded; 422 for a value that has to be JSON and is
 /// not.
-fn edit_of(
-    fields: &forms::Fields,
-    current: &serde_json::Map<String, Value>,
-) -> Result<Value, HttpError> {
+fn edit_of(fields: &forms::Fields, current: &Map<String, Value>) -> Result<Value, HttpError> {
     // A browser sends ends of lines in its own way.
     let plain = |text: &str| text.replace("\r\n", "\n").replace('\r', "\n");
-    let mut edit = serde_json::Map::new();
+    let mut edit = Map::new();
     for key in fields.names().filter_map(|name| name.strip_prefix("was.")) {
         // Only changed fields are sent. So changes by others in the meantime stay, and values that a page does not show, such
         // as credentials in a URL.
@@ -130,20 +133,17 @@ struct Retention {
 }
 
 impl Retention {
-    fn of(result: &Value, versions: &str, days: &str) -> Retention {
-        let removals = result["removals"].as_array().map(Vec::as_slice).unwrap_or_default();
+    fn of(removals: &[Removal], is_dry: bool, versions: &str, days: &str) -> Retention {
         let lines = removals.iter().take(REMOVALS_MAX).map(|removal| {
-            let text = |key: &str| removal[key].as_str().unwrap_or_default().to_owned();
-            let files = removal["files"].as_array().map_or(0, Vec::len);
-            let files = words::count(files, "file", "files");
-            let size = words::size(removal["size"].as_u64().unwrap_or_default());
-            format!("{} {} ({files}, {size})", text("project"), text("version"))
+            let files = words::count(removal.filenames.len(), "file", "files");
+            let size = words::size(removal.size_bytes);
+            format!("{} {} ({files}, {size})", removal.project, removal.version)
         });
         Retention {
-            is_dry: result["dry_run"].as_bool().unwrap_or_default(),
+            is_dry,
             versions: versions.to_owned(),
             days: days.to_owned(),
-            size: words::size(result["size"].as_u64().unwrap_or_default()),
+            size: words::size(removals.iter().map(|removal| removal.size_bytes).sum()),
             removals: lines.collect(),
             is_more: removals.len() > REMOVALS_MAX,
         }
@@ -176,22 +176,23 @@ pub(in crate::http) async fn create_index(
         config["type"] = json!("mirror");
         config["mirror_url"] = json!(mirror_url);
     }
-    let path = format!("/{}", name.split('/').map(in_path).collect::<Vec<_>>().join("/"));
     let unproved = match config.as_object().is_some_and(|it| it.keys().any(is_list_of_rights)) {
         true => forms::proved_again(app, &posted, "own").await.err(),
         false => None,
     };
-    let answer = match (name.split('/').count(), unproved) {
-        (_, Some(error)) => Answer::refused(error),
-        (2, None) => call(app, head, &posted.principal, (Method::PUT, &path), Some(&config)).await,
+    let wish = match (name.split('/').count(), unproved) {
+        (_, Some(error)) => Err(error),
+        (2, None) => new_index(name, &config),
         _ => {
             let detail =
                 "The name of an index is that of a user and one of its own, such as team/dev.";
-            Answer::refused(HttpError::unusable(detail))
+            Err(HttpError::unusable(detail))
         }
     };
+    let path = wish.as_ref().map(|wish| stage_in_path(&wish.stage)).unwrap_or_default();
+    let answer = carry_out(app, head, &posted, wish).await;
     if answer.is_done() {
-        let mut response = forms::see_other(app, head, &format!("/+manage/indexes{path}"));
+        let mut response = forms::see_other(app, head, &format!("/+manage/indexes/{path}"));
         seen(app, head, &mut response, &posted, answer.serial);
         return Ok(response);
     }
@@ -204,8 +205,27 @@ fn is_list_of_rights(key: impl AsRef<str>) -> bool {
     key.as_ref().starts_with("acl_")
 }
 
-/// The path of the index that a request is about, and its name.
-fn named(head: &Parts) -> Result<(String, String), HttpError> {
+/// The index that a form describes.
+fn new_index(name: &str, config: &Value) -> Result<CreateIndex, HttpError> {
+    let bad = |error: &dyn std::fmt::Display| HttpError::bad_request(error.to_string());
+    let stage = name.parse().map_err(|error: pypi::StageNameError| bad(&error))?;
+    let edit = ConfigEdit::parse(config).map_err(|error| bad(&error))?;
+    Ok(CreateIndex { stage, edit })
+}
+
+/// A change of the settings of an index.
+fn edited(
+    stage: &StageName,
+    edit: &Value,
+    seen: Option<StageConfig>,
+) -> Result<ChangeIndex, HttpError> {
+    let edit = ConfigEdit::parse(edit);
+    let edit = edit.map_err(|error| HttpError::bad_request(error.to_string()))?;
+    Ok(ChangeIndex { stage: stage.clone(), edit, is_noop_an_error: false, seen })
+}
+
+/// The index that a request is about.
+fn named(head: &Parts) -> Result<StageName, HttpError> {
     super::named(head, "/+manage/indexes/")
 }
 
@@ -221,37 +241,32 @@ pub(in crate::http) async fn show_index(
 }
 
 /// The settings of an index, for somebody who may change them: as they are stored, and as the page shows them.
-async fn settings(
-    app: &Arc<App>,
-    head: &Parts,
+fn settings(
+    app: &App,
     principal: &Principal,
-    (path, name): (&str, &str),
-) -> Result<(StageConfig, serde_json::Map<String, Value>), HttpError> {
+    name: &StageName,
+) -> Result<(StageConfig, Map<String, Value>), HttpError> {
     let stored = auth::stored(app)?;
-    let missing = || HttpError::unknown_stage(name);
-    let stage = stored.index.stage(name).ok_or_else(missing)?;
-    if !python::may_keep(app, principal, stage.name()) {
-        let who = match app.config.python.restrict_modify.entries().is_empty() {
-            true => format!("the user who owns `{name}`"),
-            false => "whom `python.restrict_modify` names".to_owned(),
+    let missing = || HttpError::unknown_stage(name.as_str());
+    let stage = stored.index.stage(name.as_str()).ok_or_else(missing)?;
+    if !may_keep(&app.rules, principal, name) {
+        let who = match app.rules.is_restricted() {
+            false => format!("the user who owns `{name}`"),
+            true => "whom `python.restrict_modify` names".to_owned(),
         };
         let detail = format!("only {who} and administrators may change this index");
         let may_know = stage.may_read(principal, account::Portion::Whole);
         return Err(if may_know { HttpError::forbidden(detail) } else { missing() });
     }
-    let path = format!("/{path}?no_projects");
-    let answer = call(app, head, principal, (Method::GET, &path), None).await;
-    match answer.value.get("result") {
-        Some(Value::Object(settings)) if answer.is_done() => {
-            let mut settings = settings.clone();
-            // Settings that every index has are shown as empty fields.
-            for key in ["title", "description"] {
-                settings.entry(key).or_insert_with(|| json!(""));
-            }
-            Ok((stage.config().clone(), settings))
-        }
-        _ => Err(HttpError::refused(answer.status, answer.message)),
+    let shows_all = app.rules.devpi_defaults;
+    let view = View { snapshot: &stored.index, principal, shows_all };
+    let shown = IndexConfig { stage, has_projects: false, now: Timestamp::now(), view };
+    let mut settings = json!(shown).as_object().cloned().unwrap_or_default();
+    // Settings that every index has are shown as empty fields.
+    for key in ["title", "description"] {
+        settings.entry(key).or_insert_with(|| json!(""));
     }
+    Ok((stage.config().clone(), settings))
 }
 
 async fn page(
@@ -261,11 +276,11 @@ async fn page(
     (said, retention): (Said, Option<Retention>),
     status: StatusCode,
 ) -> Result<Response, HttpError> {
-    let (path, name) = named(head)?;
-    let (config, settings) = settings(app, head, principal, (&path, &name)).await?;
+    let name = named(head)?;
+    let (config, settings) = settings(app, principal, &name)?;
     let may_read = auth::stored(app)?
         .index
-        .stage(&name)
+        .stage(name.as_str())
         .is_some_and(|stage| stage.may_read(principal, account::Portion::Unnamed));
     let is_own = |key: &str| !matches!(key, "type" | "projects" | "policy_quarantine");
     let quarantine = settings.get("policy_quarantine").and_then(Value::as_array);
@@ -282,8 +297,8 @@ async fn page(
             .filter(|(key, _)| is_own(key))
             .map(|(key, value)| Setting::of(key, value))
             .collect(),
-        name,
-        path,
+        path: stage_in_path(&name),
+        name: name.to_string(),
         retention,
         said,
     };
@@ -297,111 +312,81 @@ pub(in crate::http) async fn change_index(
     body: Body,
 ) -> Result<Response, HttpError> {
     check_on(app, head)?;
-    let (path, name) = named(head)?;
+    let stage = named(head)?;
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
     let (fields, principal) = (&posted.fields, &posted.principal);
-    let url = format!("/{path}");
     // The right to see the page is checked first: without it, nothing is changed.
-    let (seen_config, current) = settings(app, head, principal, (&path, &name)).await?;
-    let patch = |edit: Value| {
-        let url = url.clone();
-        async move { call(app, head, principal, (Method::PATCH, &url), Some(&edit)).await }
-    };
+    let (seen_config, current) = settings(app, principal, &stage)?;
+    let url = format!("/{}", stage_in_path(&stage));
     let mut retention = None;
-    let (answer, done) = match fields.one("do")? {
-        "settings" => {
-            let answer = match edit_of(fields, &current) {
-                Ok(edit) => {
-                    let mut keys = edit.as_object().into_iter().flat_map(|edit| edit.keys());
-                    let unproved = match keys.any(is_list_of_rights) {
-                        true => forms::proved_again(app, &posted, "own").await.err(),
-                        false => None,
-                    };
-                    let mut head = head.clone();
-                    head.extensions.insert(python::AsSeen(seen_config));
-                    let call = call(app, &head, principal, (Method::PATCH, &url), Some(&edit));
-                    match unproved {
-                        Some(error) => Answer::refused(error),
-                        None => call.await,
-                    }
+    let what = fields.one("do")?;
+    let (answer, done) = match what {
+        "settings" | "set" | "quarantine" | "release" => {
+            let (edit, seen, done) = match what {
+                "settings" => {
+                    (edit_of(fields, &current), Some(seen_config), "The settings are changed.")
                 }
-                Err(error) => Answer::refused(error),
+                _ => {
+                    let (operation, done) = operation(fields, what)?;
+                    (Ok(json!([operation])), None, done)
+                }
             };
-            (answer, "The settings are changed.")
-        }
-        "set" => {
-            let (key, value) = (fields.one("key")?.trim(), fields.one("value")?.trim());
-            let how = fields.one("how")?;
-            let operation = match how {
-                "add" => format!("{key}+={value}"),
-                "remove" => format!("{key}-={value}"),
-                "drop" => format!("{key}-="),
-                _ => format!("{key}={value}"),
-            };
-            let unproved = match is_list_of_rights(&operation) {
+            let unproved = match edit.as_ref().is_ok_and(changes_rights) {
                 true => forms::proved_again(app, &posted, "own").await.err(),
                 false => None,
             };
-            let answer = match unproved {
-                Some(error) => Answer::refused(error),
-                None => patch(json!([operation])).await,
+            let wish = match unproved {
+                Some(error) => Err(error),
+                None => edit.and_then(|edit| edited(&stage, &edit, seen)),
             };
-            (answer, "The setting is changed.")
-        }
-        "quarantine" => {
-            let (project, version) = (fields.one("project")?.trim(), fields.one("version")?.trim());
-            let reason = fields.one("reason")?.trim();
-            let what = match version {
-                "" => project.to_owned(),
-                version => format!("{project}=={version}"),
-            };
-            let operation = format!("policy_quarantine+={what} {reason}");
-            (patch(json!([operation])).await, "It is in quarantine: nobody gets it from here.")
-        }
-        "release" => {
-            let item = fields.one("item")?.split(' ').next().unwrap_or_default();
-            let operation = format!("policy_quarantine-={item}");
-            (patch(json!([operation])).await, "It is no longer in quarantine.")
+            (carry_out(app, head, &posted, wish).await, done)
         }
         "refresh" => {
-            let project = fields.one("project")?.trim();
-            let project: Result<pypi::ProjectName, _> = project.parse();
-            let answer = match project {
-                Ok(project) => {
-                    let url = format!("{url}/+simple/{project}/refresh");
-                    let answer = call(app, head, principal, (Method::POST, &url), None).await;
-                    match answer.status {
-                        // On to the page that is new.
-                        StatusCode::FOUND => Answer { status: StatusCode::OK, ..answer },
-                        _ => answer,
-                    }
-                }
-                Err(error) => Answer::refused(HttpError::unusable(error.to_string())),
+            let project: Result<ProjectName, _> = fields.one("project")?.trim().parse();
+            let refreshing = async {
+                let project = project.map_err(|error| HttpError::unusable(error.to_string()))?;
+                let ask = ask(app, head, principal, &format!("{url}/+simple/{project}/refresh"))?;
+                python::refresh(&ask, stage.as_str(), &project).await
             };
-            (answer, "Upstream was asked again.")
+            (Answer::of(refreshing.await).0, "Upstream was asked again.")
         }
-        how @ ("look" | "remove") => {
+        "look" | "remove" => {
             let (versions, days) = (fields.one("versions")?.trim(), fields.one("days")?.trim());
-            let mut rule = json!({});
-            for (key, text) in [("versions", versions), ("days", days)] {
-                if !text.is_empty() {
-                    rule[key] = text.parse::<u64>().map_or_else(|_| json!(text), |it| json!(it));
-                }
+            let is_dry = what == "look";
+            let removing = async {
+                let rule = RetentionRule {
+                    versions: number("versions", versions)?,
+                    days: number("days", days)?,
+                };
+                let own = (!rule.is_empty()).then_some(rule);
+                let ask = ask(app, head, principal, &format!("{url}/+retention"))?;
+                let removed = python::remove_old_versions(&ask, stage.clone(), own, is_dry).await;
+                Ok((removed.map_err(python::error_of)?.1, ask.written()))
+            };
+            let (mut answer, removed) = Answer::of(removing.await);
+            if let Some((removals, serial)) = removed {
+                answer.serial = serial;
+                retention = Some(Retention::of(&removals, is_dry, versions, days));
             }
-            let dry = if how == "look" { "?dry_run" } else { "" };
-            let url = format!("{url}/+retention{dry}");
-            let answer = call(app, head, principal, (Method::POST, &url), Some(&rule)).await;
-            if answer.is_done() {
-                retention = Some(Retention::of(&answer.value["result"], versions, days));
-            }
-            (answer, if how == "look" { "" } else { "The old versions are removed." })
+            (answer, if is_dry { "" } else { "The old versions are removed." })
         }
         "delete" => {
+            let force = fields.maybe("force")?.is_some();
             let typed = "To delete the index, type its name";
-            match super::delete(app, head, &posted, &url, (&name, typed)).await? {
-                Deletion::Done(response) => return Ok(response),
-                Deletion::Refused(answer) => (answer, ""),
+            let answer = match check_typed(&posted, stage.as_str(), typed) {
+                Ok(()) => {
+                    let deleting = DeleteIndex { stage: stage.clone(), force };
+                    remove(app, head, &posted, &deleting).await
+                }
+                Err(error) => Answer::refused(error),
+            };
+            if answer.is_done() {
+                app.prefetches.forget(&stage);
+                let mut response = forms::see_other(app, head, "/+manage");
+                seen(app, head, &mut response, &posted, answer.serial);
+                return Ok(response);
             }
+            (answer, "")
         }
         _ => return Err(HttpError::bad_request("the form does not say what to do")),
     };
@@ -414,4 +399,55 @@ pub(in crate::http) async fn change_index(
     };
     seen(app, head, &mut response, &posted, answer.serial);
     Ok(response)
+}
+
+/// What the fields of a form say that changes one setting, as the API writes it, and the message afterwards.
+fn operation(fields: &forms::Fields, what: &str) -> Result<(String, &'static str), HttpError> {
+    let field = |name: &str| Ok::<_, HttpError>(fields.one(name)?.trim());
+    Ok(match what {
+        "quarantine" => {
+            let (project, version) = (field("project")?, field("version")?);
+            let what = match version {
+                "" => project.to_owned(),
+                version => format!("{project}=={version}"),
+            };
+            let operation = format!("policy_quarantine+={what} {}", field("reason")?);
+            (operation, "It is in quarantine: nobody gets it from here.")
+        }
+        "release" => {
+            let item = fields.one("item")?.split(' ').next().unwrap_or_default();
+            (format!("policy_quarantine-={item}"), "It is no longer in quarantine.")
+        }
+        _ => {
+            let (key, value) = (field("key")?, field("value")?);
+            let operation = match fields.one("how")? {
+                "add" => format!("{key}+={value}"),
+                "remove" => format!("{key}-={value}"),
+                "drop" => format!("{key}-="),
+                _ => format!("{key}={value}"),
+            };
+            (operation, "The setting is changed.")
+        }
+    })
+}
+
+/// Whether an edit changes a list of rights.
+fn changes_rights(edit: &Value) -> bool {
+    match edit {
+        Value::Object(settings) => settings.keys().any(is_list_of_rights),
+        Value::Array(operations) => {
+            operations.iter().filter_map(Value::as_str).any(is_list_of_rights)
+        }
+        _ => false,
+    }
+}
+
+/// A whole number in a field; None if the field is empty.
+fn number(name: &str, text: &str) -> Result<Option<u32>, HttpError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let text: String = text.chars().take(80).collect();
+    let wrong = format!("'{name}' was expected to be a whole number, not {}", text.escape_debug());
+    text.parse().map(Some).map_err(|_| HttpError::bad_request(wrong))
 }

@@ -10,6 +10,7 @@ use super::*;
 use crate::http::forms::TOKEN_FIELD;
 use crate::http::multipart::{FormReader, file_name};
 use crate::http::{body, words};
+use crate::prefetches::Prefetch;
 
 /// Bytes of a form: a lock, and the rest of the form.
 const BYTES_MAX: usize = python::LOCK_BYTES_MAX + (64 << 10);
@@ -36,44 +37,39 @@ struct Last {
     reason: String,
     by: String,
     begun: String,
-    releases: u64,
-    releases_done: u64,
+    releases: usize,
+    releases_done: usize,
     fetched: String,
     uncompared: u64,
-    others: u64,
+    others: usize,
     problems: Vec<String>,
-    problems_left_out: u64,
+    problems_left_out: usize,
 }
 
 impl Last {
-    /// Parses the API's description; `None` if there was no prefetch.
-    fn of(result: &Value) -> Option<Last> {
-        let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
-        let number = |key: &str| result[key].as_u64().unwrap_or_default();
-        let problems = result["problems"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let files = usize::try_from(number("files")).unwrap_or(usize::MAX);
-        (result["state"] != "none").then(|| Last {
-            is_running: result["state"] == "running",
-            reason: text("reason"),
-            by: text("by"),
-            begun: text("begun").parse().map(|at| words::Time(at).to_string()).unwrap_or_default(),
-            releases: number("releases"),
-            releases_done: number("releases_done"),
-            fetched: format!(
-                "{}, {}",
-                words::count(files, "file", "files"),
-                words::size(number("bytes"))
-            ),
-            uncompared: number("uncompared"),
-            others: number("others"),
-            problems: problems.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-            problems_left_out: number("problems_left_out"),
-        })
+    fn of(prefetch: &Prefetch) -> Last {
+        let progress = prefetch.progress();
+        let (end, fetched) = (progress.end.as_ref(), &progress.fetched);
+        let files = usize::try_from(fetched.files).unwrap_or(usize::MAX);
+        let files = words::count(files, "file", "files");
+        Last {
+            is_running: end.is_none(),
+            reason: end.and_then(|end| end.stopped.clone()).unwrap_or_default(),
+            by: prefetch.by.clone(),
+            begun: words::Time(prefetch.begun_at).to_string(),
+            releases: prefetch.releases,
+            releases_done: progress.releases,
+            fetched: format!("{files}, {}", words::size(fetched.bytes)),
+            uncompared: fetched.uncompared,
+            others: prefetch.others,
+            problems: progress.problems.clone(),
+            problems_left_out: progress.problems_left_out,
+        }
     }
 }
 
-/// The path of the index, and its name.
-fn named(head: &Parts) -> Result<(String, String), HttpError> {
+/// The index.
+fn named(head: &Parts) -> Result<StageName, HttpError> {
     super::named(head, "/+manage/prefetch/")
 }
 
@@ -94,19 +90,17 @@ async fn page(
     said: Said,
     status: StatusCode,
 ) -> Result<Response, HttpError> {
-    let (path, name) = named(head)?;
-    let url = format!("/{path}/+prefetch");
-    let answer = call(app, head, principal, (Method::GET, &url), None).await;
-    if !answer.is_done() {
-        return Err(HttpError::refused(answer.status, answer.message));
-    }
+    let stage = named(head)?;
+    let path = stage_in_path(&stage);
+    let ask = ask(app, head, principal, &format!("/{path}/+prefetch"))?;
+    let last = python::last_prefetch(&ask, &stage).await.map_err(python::error_of)?;
     let page = PrefetchPage {
         site: Site::of(app, head),
         form: forms::token(app, session)?,
-        name,
+        name: stage.to_string(),
         path,
         lock_max: words::size(python::LOCK_BYTES_MAX as u64),
-        last: Last::of(&answer.value["result"]),
+        last: last.as_deref().map(Last::of),
         said,
     };
     Ok(people::send_once(&page, head, status).await)
@@ -128,32 +122,33 @@ pub(in crate::http) async fn change_prefetch(
     body: Body,
 ) -> Result<Response, HttpError> {
     check_on(app, head)?;
-    let (path, _) = named(head)?;
+    let stage = named(head)?;
     let sender = forms::sender(app, head)?;
     let (session, principal) = sender.ok_or(forms::Undue::LoggedOut)?;
     let arrived = arrived(app, head, &principal, body).await?;
     if !forms::is_token(app, &arrived.token, session.reveal().as_bytes())? {
         return Err(forms::Undue::Token.into());
     }
-    let url = format!("/{path}/+prefetch");
-    let answer = match arrived.act.as_str() {
+    let path = stage_in_path(&stage);
+    let ask = ask(app, head, &principal, &format!("/{path}/+prefetch"))?;
+    let outcome = match arrived.act.as_str() {
         "fetch" if arrived.lock.iter().all(u8::is_ascii_whitespace) => {
-            let detail = "Choose a lock file, or paste the text of one.";
-            Answer::refused(HttpError::unusable(detail))
+            Err(HttpError::unusable("Choose a lock file, or paste the text of one."))
         }
         "fetch" => {
-            let url = format!("{url}?name={}", in_path(&arrived.filename));
-            let sent = Body::from(arrived.lock);
-            call_with(app, head, &principal, (Method::POST, &url), sent).await
+            let (lock, name) = (Body::from(arrived.lock), Some(arrived.filename));
+            let received = body::whole(app, head, &principal, lock, BYTES_MAX).await?;
+            let begun = python::start_prefetch(&ask, &stage, name, received).await;
+            begun.map(drop).map_err(python::error_of)
         }
-        "stop" => call(app, head, &principal, (Method::DELETE, &url), None).await,
+        "stop" => python::stop_prefetch(&ask, &stage).await.map(drop).map_err(python::error_of),
         _ => return Err(HttpError::bad_request("the form does not say what to do")),
     };
-    if answer.is_done() {
+    let Err(error) = outcome else {
         // After a redirect, reloading the page does not send the form again.
         return Ok(forms::see_other(app, head, &format!("/+manage/prefetch/{path}")));
-    }
-    let (said, status) = Said::of(&answer, "");
+    };
+    let (said, status) = Said::of(&Answer::refused(error), "");
     page(app, head, (&session, &principal), said, status).await
 }
 

@@ -1,14 +1,23 @@
 //! `/+manage/releases/{user}/{index}` and `…/{project}`: yanking, pushing and removing releases and their files.
 //!
-//! form -> the call that a program would make -> the page again. A user who may read an index may push from it. Versions that a
+//! form -> an operation -> the page again. A user who may read an index may push from it. Versions that a
 //! policy hides, and names of files, are shown only to users who may remove them.
 
 use std::sync::Arc;
 
 use account::{Portion, Principal};
 use jiff::Timestamp;
+use operations::releases::{
+    DeleteFile, DeleteProject, DeleteRelease, FilePlace, SetProjectStatus, YankFile, YankRelease,
+};
+use pypi::change::push::PushOrder;
+use pypi::change::remove::Extent;
+use pypi::change::yank;
 use pypi::policy::shown_versions;
-use pypi::{FileRole, Project, ProjectName, ReleaseFile, Stage, StageName, Version};
+use pypi::{
+    FileRole, Project, ProjectName, ProjectStatus, ReleaseFile, Stage, StageName, StatusMarker,
+    Version,
+};
 use state::stored::Stored;
 
 use super::*;
@@ -313,14 +322,7 @@ pub(in crate::http) async fn change_release(
     check_on(app, head)?;
     let named = Named::of(head)?;
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
-    let Order { method, path, body, typed, done } = order(app, &named, &posted)?;
-    let answer = match typed {
-        Some((name, how)) if posted.fields.one("confirm")?.trim() != name => {
-            Answer::refused(HttpError::unusable(format!("{how}, {name}.")))
-        }
-        _ => call(app, head, &posted.principal, (method, &path), body.as_ref()).await,
-    };
-    let (answer, is_partial) = told(answer);
+    let (Changed { answer, is_partial }, done) = change(app, head, &named, &posted).await?;
     let (said, status) = Said::of(&answer, done);
     let said = Said { is_partial, ..said };
     let sender = (&posted.session, &posted.principal);
@@ -336,100 +338,146 @@ pub(in crate::http) async fn change_release(
     Ok(response)
 }
 
-/// What a form asks for: the call of a program, the text to type as confirmation, and the message afterwards.
-struct Order {
-    method: Method,
-    path: String,
-    body: Option<Value>,
-    typed: Option<(String, &'static str)>,
-    done: &'static str,
+/// What came of a form.
+struct Changed {
+    answer: Answer,
+    /// Whether another server took some files of a push, and not all.
+    is_partial: bool,
 }
 
-fn order(app: &App, named: &Named, posted: &Posted) -> Result<Order, HttpError> {
+impl From<Answer> for Changed {
+    fn from(answer: Answer) -> Changed {
+        Changed { answer, is_partial: false }
+    }
+}
+
+/// Carries out what a form asks for; returns the message afterwards, too.
+async fn change(
+    app: &Arc<App>,
+    head: &Parts,
+    named: &Named,
+    posted: &Posted,
+) -> Result<(Changed, &'static str), HttpError> {
     let (fields, principal) = (&posted.fields, &posted.principal);
     let stored = auth::stored(app)?;
-    let name = named.project.as_ref().map(ToString::to_string).unwrap_or_default();
-    let project = format!("/{}/{}", named.stage_path(), in_path(&name));
-    let order = |method, path, done| Order { method, path, body: None, typed: None, done };
+    let stage = named.stage.clone();
+    let missing = || HttpError::bad_request("the path names no project");
+    let project = named.project.clone().ok_or_else(missing)?;
+    let force = fields.maybe("force")?.is_some();
     // Nothing else is left of the project.
     if fields.one("do")? == "release-name" {
         named.stage(&stored, principal)?;
-        let path = format!("{project}?force&release_name=only");
-        return Ok(order(Method::DELETE, path, "The name is released."));
+        let releasing = DeleteProject { stage, project, extent: Extent::Name, force: true };
+        return Ok((remove(app, head, posted, &releasing).await.into(), "The name is released."));
     }
     // The right to see the page is checked first: without it, nothing is changed, and nothing of the project is told.
     let seen = named.project(named.stage(&stored, principal)?, principal)?;
     let version = || match fields.maybe("version")?.unwrap_or_default() {
         "" => Err(HttpError::bad_request("the form lacks the field `version`")),
-        version => Ok(version),
+        version => Ok(version.to_owned()),
     };
-    let release = || Ok::<_, HttpError>(format!("{project}/{}", in_path(version()?)));
     let file = || {
         let file = seen.project.file(fields.one("file")?).filter(|_| seen.may_remove);
         let file = file.ok_or_else(|| HttpError::not_found("this file is no longer there"))?;
-        Ok::<_, HttpError>(pypi::devpi::file_url("", &named.stage, file))
+        let (directory, filename) = (file.directory(), file.filename().to_owned());
+        Ok::<_, HttpError>(FilePlace { directory, filename })
     };
     let reason = || {
         let reason = fields.maybe("reason")?.unwrap_or_default().trim();
-        Ok::<_, HttpError>(json!({"reason": reason}))
+        yank::check_reason(reason).map_err(|error| HttpError::bad_request(error.to_string()))?;
+        Ok::<_, HttpError>(reason.to_owned())
     };
-    let force = if fields.maybe("force")?.is_some() { "?force" } else { "" };
-    let with = |order: Order, body| Order { body: Some(body), ..order };
-    let typed =
-        |order: Order, name: &str, how| Order { typed: Some((name.to_owned(), how)), ..order };
+    let typed = |name: &str, typed: &str| check_typed(posted, name, typed).err();
     Ok(match fields.one("do")? {
         "yank" => {
-            let path = format!("{}/+yank", release()?);
-            with(order(Method::POST, path, "The release is yanked."), reason()?)
+            let (version, reason) = (version()?, Some(reason()?));
+            let yanking = YankRelease { stage, project, version, reason };
+            let answer = carry_out(app, head, posted, Ok(yanking)).await;
+            (answer.into(), "The release is yanked.")
         }
         "unyank" => {
-            let path = format!("{}/+yank", release()?);
-            order(Method::DELETE, path, "The release is no longer yanked.")
+            let yanking = YankRelease { stage, project, version: version()?, reason: None };
+            let answer = remove(app, head, posted, &yanking).await;
+            (answer.into(), "The release is no longer yanked.")
         }
         "yank-file" => {
-            let path = format!("{}/+yank", file()?);
-            with(order(Method::POST, path, "The file is yanked."), reason()?)
+            let yanking = YankFile { stage, file: file()?, reason: Some(reason()?) };
+            let answer = carry_out(app, head, posted, Ok(yanking)).await;
+            (answer.into(), "The file is yanked.")
         }
         "unyank-file" => {
-            let path = format!("{}/+yank", file()?);
-            order(Method::DELETE, path, "The file is no longer yanked.")
+            let yanking = YankFile { stage, file: file()?, reason: None };
+            let answer = remove(app, head, posted, &yanking).await;
+            (answer.into(), "The file is no longer yanked.")
         }
         "remove-file" => {
-            let order =
-                order(Method::DELETE, format!("{}{force}", file()?), "The file is removed.");
-            typed(order, fields.one("file")?, "To remove the file, type its name")
+            let deleting = DeleteFile { stage, file: file()?, force };
+            let answer = match typed(fields.one("file")?, "To remove the file, type its name") {
+                Some(error) => Answer::refused(error),
+                None => remove(app, head, posted, &deleting).await,
+            };
+            (answer.into(), "The file is removed.")
         }
         "remove" => {
-            let path = format!("{}{force}", release()?);
-            let order = order(Method::DELETE, path, "The release is removed.");
-            typed(order, version()?, "To remove the release, type its version")
+            let version = version()?;
+            let untyped = typed(&version, "To remove the release, type its version");
+            let answer = match untyped {
+                Some(error) => Answer::refused(error),
+                None => {
+                    let deleting = DeleteRelease { stage, project, version, force };
+                    remove(app, head, posted, &deleting).await
+                }
+            };
+            (answer.into(), "The release is removed.")
         }
         "remove-project" => {
-            let released = if fields.maybe("release_name")?.is_some() { "1" } else { "0" };
-            let force = force.replace('?', "&");
-            let path = format!("{project}?release_name={released}{force}");
-            let order = order(Method::DELETE, path, "The project is removed.");
-            typed(order, &name, "To remove the project, type its name")
+            let extent = match fields.maybe("release_name")? {
+                Some(_) => Extent::ContentsAndName,
+                None => Extent::Contents,
+            };
+            let untyped = typed(project.as_str(), "To remove the project, type its name");
+            let answer = match untyped {
+                Some(error) => Answer::refused(error),
+                None => {
+                    let deleting = DeleteProject { stage, project, extent, force };
+                    remove(app, head, posted, &deleting).await
+                }
+            };
+            (answer.into(), "The project is removed.")
         }
         "status" => {
-            let (marker, path) = (fields.one("status")?, format!("{project}/+status"));
-            let mut status = reason()?;
-            status["status"] = json!(marker);
-            match marker {
-                "active" => order(Method::DELETE, path, "The project has no status any more."),
-                _ => with(order(Method::PUT, path, "The status is set."), status),
-            }
+            let marker = fields.one("status")?;
+            let (status, done) = match StatusMarker::parse(marker) {
+                _ if marker == "active" => (None, "The project has no status any more."),
+                Some(marker) => {
+                    let reason = Some(reason()?.into());
+                    (Some(ProjectStatus { marker, reason }), "The status is set.")
+                }
+                None => {
+                    let expected =
+                        "'status' was expected to be active, archived, quarantined or deprecated";
+                    return Err(HttpError::bad_request(expected));
+                }
+            };
+            let setting = SetProjectStatus { stage, project, status };
+            (carry_out(app, head, posted, Ok(setting)).await.into(), done)
         }
         "push" => {
-            let path = format!("/{}", named.stage_path());
-            let body = pushed(fields, &name, version()?)?;
-            with(order(Method::POST, path, "The release is pushed."), body)
+            let order = pushed(fields, project.as_str(), &version()?)?;
+            let order = PushOrder::parse(order, &stage);
+            let order = order.map_err(|error| HttpError::bad_request(error.to_string()))?;
+            let ask = ask(app, head, principal, &format!("/{}", named.stage_path()))?;
+            let changed = match python::push(&ask, &stage, &order).await {
+                Ok((status, actions)) => told(status, &actions, ask.written()),
+                Err(refused) => Answer::refused(python::error_of(refused)).into(),
+            };
+            (changed, "The release is pushed.")
         }
         _ => return Err(HttpError::bad_request("the form does not say what to do")),
     })
 }
 
-/// The body of a push: to an index of this server, or to an upload API elsewhere.
+/// The order of a push: to an index of this server, or to an upload API elsewhere.
 fn pushed(fields: &forms::Fields, name: &str, version: &str) -> Result<Value, HttpError> {
     let text = |field: &str| Ok::<_, HttpError>(fields.maybe(field)?.unwrap_or_default());
     let target = text("target")?.trim();
@@ -450,14 +498,14 @@ fn pushed(fields: &forms::Fields, name: &str, version: &str) -> Result<Value, Ht
     Ok(order)
 }
 
-/// The answer, with what another server said of each file that it did not take, and whether it took others.
-fn told(answer: Answer) -> (Answer, bool) {
-    let Some(log) = answer.value["result"].as_array().filter(|_| !answer.is_done()) else {
-        return (answer, false);
-    };
+/// What came of a push, with what another server said of each file that it did not take.
+fn told(status: StatusCode, actions: &Value, serial: Serial) -> Changed {
+    if status.is_success() {
+        return Answer::done(serial).into();
+    }
+    let log = actions.as_array().map(Vec::as_slice).unwrap_or_default();
     let (taken, failed): (Vec<_>, Vec<_>) =
         log.iter().partition(|entry| matches!(entry[0].as_u64(), Some(200 | 201)));
-    let is_partial = !taken.is_empty();
     let texts = failed.into_iter().take(20).map(|entry| {
         let parts = entry.as_array().map(Vec::as_slice).unwrap_or_default().iter();
         let parts = parts.map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned));
@@ -465,5 +513,5 @@ fn told(answer: Answer) -> (Answer, bool) {
     });
     let texts = texts.collect::<Vec<_>>().join("; ");
     let message = format!("The other server did not take all of it: {texts}");
-    (Answer { message, ..answer }, is_partial)
+    Changed { answer: Answer { status, message, serial }, is_partial: !taken.is_empty() }
 }

@@ -3,13 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use account::{Forbidden, GroupName, Object, Principal, Scope, UserName, UserPolicy, change};
+use account::{
+    EditRules, GroupName, Object, Principal, Scope, User, UserEdit, UserName, UserPolicy, change,
+};
 use jiff::Timestamp;
+use operations::tokens::RevokeToken;
+use operations::users::{ChangeUser, CreateUser, DeleteUser, SetDisabled, SetGroups};
 
 use super::*;
 use crate::http::account::{SCOPES, token_wish};
+use crate::http::tokens;
 use crate::http::words::Time;
-use crate::http::{serial, tokens};
 
 #[derive(Template)]
 #[template(path = "manage_user.html")]
@@ -47,26 +51,55 @@ pub(in crate::http) async fn create_user(
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
     let fields = &posted.fields;
     let name = fields.one("name")?.trim();
-    let mut user = json!({"password": fields.one("password")?});
-    for key in ["email", "title"] {
-        let text = fields.maybe(key)?.unwrap_or_default().trim();
-        if !text.is_empty() {
-            user[key] = json!(text);
-        }
-    }
-    let path = format!("/{}", in_path(name));
+    let path = in_path(name);
     // A user whom an unattended browser makes would outlast its session.
-    let answer = match forms::proved_again(app, &posted, "own").await {
-        Ok(_) => call(app, head, &posted.principal, (Method::PUT, &path), Some(&user)).await,
-        Err(error) => Answer::refused(error),
+    let wish = match forms::proved_again(app, &posted, "own").await {
+        Ok(_) => new_user(app, head, &posted, name).await,
+        Err(error) => Err(error),
     };
+    let answer = carry_out(app, head, &posted, wish).await;
     if answer.is_done() {
-        let mut response = forms::see_other(app, head, &format!("/+manage/users{path}"));
+        let mut response = forms::see_other(app, head, &format!("/+manage/users/{path}"));
         seen(app, head, &mut response, &posted, answer.serial);
         return Ok(response);
     }
     let (said, status) = Said::of(&answer, "");
     super::page(app, head, (&posted.session, &posted.principal), said, status).await
+}
+
+/// The user whom a form describes. Whoever may not make one need not wait for a password to be hashed.
+async fn new_user(
+    app: &App,
+    head: &Parts,
+    posted: &Posted,
+    name: &str,
+) -> Result<CreateUser, HttpError> {
+    let bad = |error: &dyn std::fmt::Display| HttpError::bad_request(error.to_string());
+    let name: UserName = name.parse().map_err(|error: account::NameError| bad(&error))?;
+    CreateUser::admit(&app.basis(posted.sender(head))?, &name)?;
+    let mut user = json!({"password": posted.fields.one("password")?});
+    for key in ["email", "title"] {
+        let text = posted.fields.maybe(key)?.unwrap_or_default().trim();
+        if !text.is_empty() {
+            user[key] = json!(text);
+        }
+    }
+    let edit = edit(app, &user)?;
+    let missing = || HttpError::bad_request("password needs to be set");
+    let password = auth::hashed(app, edit.password.ok_or_else(missing)?).await?;
+    let mut user = User::new(name, Timestamp::now());
+    user.password_hash = Some(password);
+    edit.profile.apply(&mut user);
+    Ok(CreateUser { user })
+}
+
+/// The fields of a form as an edit of a user.
+fn edit(app: &App, fields: &Value) -> Result<UserEdit, HttpError> {
+    let allow_empty_password = app.rules.devpi_defaults;
+    let rules = EditRules { refuse_unknown_keys: true, allow_empty_password };
+    let object = fields.as_object().cloned().unwrap_or_default();
+    let edit = UserEdit::from_json(&object, rules);
+    edit.map_err(|error| HttpError::bad_request(error.to_string()))
 }
 
 /// A token of the user.
@@ -97,7 +130,7 @@ pub(in crate::http) async fn show_user(
 /// Who may look at this page: the user, administrators, and those whom the configuration lets change users.
 fn check_keeper(app: &App, principal: &Principal, name: &UserName) -> Result<(), HttpError> {
     let is_own = principal.acts_for(name, Scope::UserAdmin, Object::Server);
-    if is_own || python::user_policy(app).modify_user(principal, name).is_ok() {
+    if is_own || app.rules.users.modify_user(principal, name).is_ok() {
         return Ok(());
     }
     Err(HttpError::forbidden(format!("only `{name}` and administrators may see this page")))
@@ -117,7 +150,7 @@ async fn page(
     let user = stored.accounts.user(name).ok_or_else(missing)?;
     let now = Timestamp::now();
     let sessions = stored.accounts.sessions_of(name).into_iter().flat_map(|it| &it.sessions);
-    let policy = python::user_policy(app);
+    let policy = &app.rules.users;
     let may_manage_tokens = UserPolicy::default().manage_tokens(principal, name).is_ok();
     let page = UserPage {
         site: Site::of(app, head),
@@ -174,7 +207,6 @@ pub(in crate::http) async fn change_user(
     let (fields, principal) = (&posted.fields, &posted.principal);
     // The right to see the page is checked first: without it, nothing is changed.
     check_keeper(app, principal, &name)?;
-    let path = format!("/{}", in_path(name.as_str()));
     let is_own = principal.user_name() == Some(&name);
     let what = fields.one("do")?;
     let unproved = match what {
@@ -188,9 +220,14 @@ pub(in crate::http) async fn change_user(
     let (answer, done) = match (what, unproved) {
         (_, Some(error)) => (Answer::refused(error), ""),
         ("profile", _) => {
-            let edit = json!({"title": fields.one("title")?, "email": fields.one("email")?});
-            let call = call(app, head, principal, (Method::PATCH, &path), Some(&edit));
-            (call.await, "The profile is changed.")
+            let fields = json!({"title": fields.one("title")?, "email": fields.one("email")?});
+            let changing = edit(app, &fields).map(|edit| ChangeUser {
+                name: name.clone(),
+                profile: edit.profile,
+                password: None,
+                is_password_only: false,
+            });
+            (carry_out(app, head, &posted, changing).await, "The profile is changed.")
         }
         // An unattended browser must not be enough to take over the account.
         ("password", _) if is_own => {
@@ -198,64 +235,58 @@ pub(in crate::http) async fn change_user(
             (Answer::refused(HttpError::forbidden(detail)), "")
         }
         ("password", _) => {
-            let edit = json!({"password": fields.one("password")?});
-            let call = call(app, head, principal, (Method::PATCH, &path), Some(&edit));
-            (call.await, "The password is set. Every browser of the user is logged out.")
+            let setting = new_password(app, head, &posted, &name).await;
+            let done = "The password is set. Every browser of the user is logged out.";
+            (carry_out(app, head, &posted, setting).await, done)
         }
         ("groups", _) => {
             let groups: Result<BTreeSet<GroupName>, _> =
                 fields.words("groups")?.iter().map(|name| name.parse()).collect();
-            let answer = match groups {
-                Ok(groups) => administer(app, principal, &name, Change::Groups(groups)).await,
-                Err(error) => Answer::refused(HttpError::unusable(format!("{error}"))),
-            };
-            (answer, "The groups are set.")
+            let groups = groups.map_err(|error| HttpError::unusable(format!("{error}")));
+            let setting = groups.map(|groups| SetGroups { name: name.clone(), groups });
+            (carry_out(app, head, &posted, setting).await, "The groups are set.")
         }
         ("token", _) => {
-            let wish = token_wish(fields)?.to_string();
-            let path = format!("/+tokens?user={}", in_path(name.as_str()));
-            let acting = forms::acting(head, principal, Method::POST, &path);
-            let answer = match tokens::create_token(app, &acting, Body::from(wish)).await {
-                Ok(response) => {
-                    let (status, serial) = (response.status(), serial::of(response.headers()));
-                    let bytes = axum::body::to_bytes(response.into_body(), ANSWER_BYTES_MAX).await;
-                    let token: Value =
-                        serde_json::from_slice(&bytes.unwrap_or_default()).unwrap_or_default();
-                    new_token = token["token"].as_str().unwrap_or_default().to_owned();
-                    Answer { status, message: String::new(), value: Value::Null, serial }
+            auth::admit_to_disk(app, principal).await?;
+            let wish = token_wish(fields)?;
+            let made = tokens::create(app, &posted.sender(head), name.clone(), wish).await;
+            let answer = match made {
+                Ok(done) => {
+                    new_token = done.outcome.0.reveal().to_owned();
+                    Answer::done(done.seen)
                 }
                 Err(error) => Answer::refused(error),
             };
             (answer, "The token is made.")
         }
         ("revoke", _) => {
-            let path = format!("/+tokens/{}", in_path(fields.one("id")?));
-            let acting = forms::acting(head, principal, Method::DELETE, &path);
-            let answer = match tokens::revoke_token(app, &acting).await {
-                Ok(response) => Answer {
-                    status: response.status(),
-                    message: String::new(),
-                    value: Value::Null,
-                    serial: serial::of(response.headers()),
-                },
-                Err(error) => Answer::refused(error),
-            };
-            (answer, "The token is revoked.")
+            let revoking = RevokeToken { id: tokens::id(fields.one("id")?)? };
+            (remove(app, head, &posted, &revoking).await, "The token is revoked.")
         }
         ("disable", _) => {
-            let answer = administer(app, principal, &name, Change::Disabled(true)).await;
-            (answer, "The user is disabled: no password, token or session of theirs is taken.")
+            let setting = SetDisabled { name: name.clone(), is_disabled: true };
+            let done = "The user is disabled: no password, token or session of theirs is taken.";
+            (carry_out(app, head, &posted, Ok(setting)).await, done)
         }
         ("enable", _) => {
-            let answer = administer(app, principal, &name, Change::Disabled(false)).await;
-            (answer, "The user is enabled again.")
+            let setting = SetDisabled { name: name.clone(), is_disabled: false };
+            (carry_out(app, head, &posted, Ok(setting)).await, "The user is enabled again.")
         }
         ("delete", _) => {
+            let force = fields.maybe("force")?.is_some();
             let typed = "To delete the user, type their name";
-            match super::delete(app, head, &posted, &path, (name.as_str(), typed)).await? {
-                Deletion::Done(response) => return Ok(response),
-                Deletion::Refused(answer) => (answer, ""),
+            let answer = match check_typed(&posted, name.as_str(), typed) {
+                Ok(()) => {
+                    remove(app, head, &posted, &DeleteUser { name: name.clone(), force }).await
+                }
+                Err(error) => Answer::refused(error),
+            };
+            if answer.is_done() {
+                let mut response = forms::see_other(app, head, "/+manage");
+                seen(app, head, &mut response, &posted, answer.serial);
+                return Ok(response);
             }
+            (answer, "")
         }
         _ => return Err(HttpError::bad_request("the form does not say what to do")),
     };
@@ -271,42 +302,21 @@ pub(in crate::http) async fn change_user(
     Ok(response)
 }
 
-/// A change that only administrators may make.
-#[derive(Clone)]
-enum Change {
-    Groups(BTreeSet<GroupName>),
-    Disabled(bool),
-}
-
-/// Changes groups or state of a user; the right is judged on the state that the change is decided on.
-async fn administer(app: &App, principal: &Principal, name: &UserName, what: Change) -> Answer {
-    if let Err(error) = auth::admit_to_disk(app, principal).await {
-        return Answer::refused(error);
-    }
-    let patience = app.config.store.wait_for_serial;
-    let deciding = app.live_store.decided(principal, patience, |basis| {
-        let forbidden = |error: Forbidden| HttpError::forbidden(error.to_string());
-        UserPolicy::default().administer(auth::still(basis)?, name).map_err(forbidden)?;
-        let (accounts, now) = (&basis.stored().accounts, Timestamp::now());
-        let batch = match &what {
-            Change::Groups(groups) => change::set_groups(accounts, name, groups.clone(), now),
-            Change::Disabled(true) if name.is_root() => {
-                return Err(HttpError::forbidden("user 'root' cannot be disabled"));
-            }
-            Change::Disabled(is_disabled) => {
-                change::set_disabled(accounts, name, *is_disabled, now)
-            }
-        };
-        let none = |error: change::NoUser| HttpError::not_found(error.to_string());
-        Ok::<_, HttpError>((batch.map_err(none)?, ()))
-    });
-    match deciding.await {
-        Ok(((), serial)) => Answer {
-            status: StatusCode::OK,
-            message: String::new(),
-            value: Value::Null,
-            serial: serial.unwrap_or_default(),
-        },
-        Err(error) => Answer::refused(error),
-    }
+/// The new password of another user. Whoever may not set it need not wait for it to be hashed.
+async fn new_password(
+    app: &App,
+    head: &Parts,
+    posted: &Posted,
+    name: &UserName,
+) -> Result<ChangeUser, HttpError> {
+    let edit = edit(app, &json!({"password": posted.fields.one("password")?}))?;
+    let missing = || HttpError::bad_request("password needs to be set");
+    let password = edit.password.ok_or_else(missing)?;
+    ChangeUser::admit(&app.basis(posted.sender(head))?, name, true, true)?;
+    Ok(ChangeUser {
+        name: name.clone(),
+        profile: edit.profile,
+        password: Some(auth::hashed(app, password).await?),
+        is_password_only: true,
+    })
 }

@@ -6,11 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use account::Principal;
 use http::header::{ACCEPT, HeaderName, USER_AGENT};
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method};
+use operations::{Basis, Operation, Sender, carry_out};
+use pypi::StageName;
 use pypi::devpi::View;
 use record::Serial;
-use state::stored::{Basis, Stored};
+use state::security;
+use state::stored::Stored;
 use tokio::sync::OnceCell;
 
+use super::write::Refused;
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::negotiation::{media_ranges, named_weight, weight};
@@ -20,8 +25,11 @@ use crate::http::{auth, serial};
 /// How pip and other installers begin their `User-Agent`; they get pages for machines at the URLs of people.
 const INSTALLERS: [&str; 5] = ["distribute/", "setuptools/", "pip/", "pex/", "uv/"];
 
+/// What this server accepts where it makes a request itself.
+const PROGRAMS_ACCEPT: &str = "application/json, */*;q=0.1";
+
 /// A request, with the state that it is answered from.
-pub(super) struct Ask {
+pub(in crate::http) struct Ask {
     pub(super) app: Arc<App>,
     pub(super) head: Parts,
     /// The path, below the outside prefix of this server.
@@ -52,9 +60,32 @@ impl Ask {
         Ok(Ask { app, head, path, stored, root_url, written, proved })
     }
 
+    /// A request that this server makes for `principal`, who sent `head`, such as by a form. No header of it counts.
+    ///
+    /// # Errors
+    /// 503 until the store is loaded.
+    pub(in crate::http) fn acting(
+        app: Arc<App>,
+        mut head: Parts,
+        principal: Principal,
+        path: String,
+    ) -> Result<Ask, HttpError> {
+        let stored = auth::stored(&app)?;
+        let root_url = root_url(&app, &head.uri, &head.headers, &head.extensions);
+        head.headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(PROGRAMS_ACCEPT))]);
+        head.method = Method::GET;
+        let proved = OnceCell::from(Ok(principal));
+        Ok(Ask { app, head, path, stored, root_url, written: Arc::default(), proved })
+    }
+
     /// Notes a commit of this request, which its response names.
     pub(super) fn wrote(&self, serial: Serial) {
         self.written.fetch_max(serial.0, Relaxed);
+    }
+
+    /// The last commit of this request; zero if there is none.
+    pub(in crate::http) fn written(&self) -> Serial {
+        Serial(self.written.load(Relaxed))
     }
 
     /// A header's value, where it is text.
@@ -136,12 +167,51 @@ impl Ask {
         View { snapshot: &self.stored.index, principal, shows_all }
     }
 
-    /// The basis for a write of this request: its sender as of the newest state.
+    /// The sender, as operations know one.
+    ///
+    /// # Errors
+    /// 503 while too many passwords are being checked.
+    pub(super) async fn sender(&self) -> Result<Sender, HttpError> {
+        let (proved, path) = (self.principal().await?, self.path.clone());
+        Ok(Sender::Client { proved, address: security::client(), path })
+    }
+
+    /// The state that the request is answered from, as operations look at one.
+    ///
+    /// # Errors
+    /// 503 while too many passwords are being checked.
+    pub(super) async fn asked(&self) -> Result<Basis, HttpError> {
+        Ok(self.app.basis_on(self.stored.clone(), self.sender().await?))
+    }
+
+    /// The newest state: a body may have taken long.
     ///
     /// # Errors
     /// 503 while too many passwords are being checked.
     pub(super) async fn basis(&self) -> Result<Basis, HttpError> {
-        Ok(self.app.live_store.basis(&self.principal().await?)?)
+        Ok(self.app.basis(self.sender().await?)?)
+    }
+
+    /// The name of an index that is there.
+    ///
+    /// # Errors
+    /// 404.
+    pub(super) fn stage_name(&self, stage: &str) -> Result<StageName, HttpError> {
+        let found = self.stored.index.stage(stage).map(|stage| stage.name().clone());
+        found.ok_or_else(|| HttpError::unknown_stage(stage))
+    }
+
+    /// Carries out an operation of this request; the response names its commit.
+    ///
+    /// # Errors
+    /// Why it is not carried out.
+    pub(super) async fn carry_out<O: Operation>(&self, wish: &O) -> Result<O::Outcome, Refused> {
+        let sender = self.sender().await?;
+        let done = carry_out(&mut self.app.keeper(), &sender, wish).await?;
+        if let Some(serial) = done.serial {
+            self.wrote(serial);
+        }
+        Ok(done.outcome)
     }
 }
 

@@ -1,7 +1,9 @@
 //! The audit log of policies, for administrators, and of one index for those who may change it.
 
+use std::borrow::Cow;
+
 use account::{Object, Portion, Scope};
-use audit::{Query, anonymise};
+use audit::{Found, Query, anonymise};
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -14,11 +16,24 @@ use crate::http::error::HttpError;
 
 /// `GET /+audit`, and `GET /{user}/{index}/+audit` for a `stage`.
 pub(super) async fn show_audit(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+    let pairs = form_urlencoded::parse(ask.head.uri.query().unwrap_or_default().as_bytes());
+    let found = entries(ask, stage, pairs).await?;
+    let lost = ask.app.audit.lost();
+    let result = json!({"items": found.entries, "next": found.next, "lost": lost});
+    Ok(reply::result(StatusCode::OK, "audit", result, None))
+}
+
+/// The entries that this query asks for; of one index, if `stage` is not empty.
+pub(in crate::http) async fn entries<'query>(
+    ask: &Ask,
+    stage: &str,
+    query: impl Iterator<Item = (Cow<'query, str>, Cow<'query, str>)>,
+) -> Result<Found, Refused> {
     const PURPOSE: &str = "reading the audit log";
     let principal = ask.principal().await?;
     if stage.is_empty() {
         if !principal.is_administrator(Scope::ServerAdmin, Object::Server) {
-            return Ok(reply::forbidden(ask, PURPOSE, ": it is for administrators"));
+            return Err(reply::forbidden(ask, PURPOSE, ": it is for administrators").into());
         }
     } else {
         let found = ask.stored.index.stage(stage).ok_or_else(|| HttpError::unknown_stage(stage))?;
@@ -26,15 +41,11 @@ pub(super) async fn show_audit(ask: &Ask, stage: &str) -> Result<Response, Refus
             if !found.may_read(&principal, Portion::Whole) {
                 return Err(unreadable(&principal, found, Portion::Whole).into());
             }
-            return Ok(reply::forbidden(
-                ask,
-                PURPOSE,
-                ": it is for those who may change the index",
-            ));
+            let cause = ": it is for those who may change the index";
+            return Err(reply::forbidden(ask, PURPOSE, cause).into());
         }
     }
-    let pairs = form_urlencoded::parse(ask.head.uri.query().unwrap_or_default().as_bytes());
-    let query = Query::of(pairs).map_err(Refused::bad_request)?;
+    let query = Query::of(query).map_err(Refused::bad_request)?;
     let query = if stage.is_empty() { query } else { query.about(stage) };
     let (app, stored) = (ask.app.clone(), ask.stored.clone());
     let turns = app.audit.queries().clone();
@@ -47,11 +58,9 @@ pub(super) async fn show_audit(ask: &Ask, stage: &str) -> Result<Response, Refus
             || found.is_some_and(|found| found.may_read(&principal, Portion::Whole))
     };
     let shown = move |entry: &mut Value| anonymise(entry, &may_read);
-    let found = turns.run(move || app.audit.query(&query, shown)).await.map_err(|error| {
+    let found = turns.run(move || app.audit.query(&query, shown)).await;
+    Ok(found.map_err(|error| {
         tracing::error!(%error, "the audit log cannot be read");
         HttpError::unavailable("the audit log cannot be read now; it has been logged", 5)
-    })?;
-    let lost = ask.app.audit.lost();
-    let result = json!({"items": found.entries, "next": found.next, "lost": lost});
-    Ok(reply::result(StatusCode::OK, "audit", result, None))
+    })?)
 }

@@ -11,11 +11,11 @@ use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
-use jiff::Timestamp;
 use net::Peer;
+use operations::releases::DeleteFile;
+use operations::rights::{remover, tester};
+use operations::uploads::AddToxResult;
 use pypi::attestation::PROVENANCE_TYPE;
-use pypi::change::remove;
-use pypi::change::upload::{self, ToxUpload};
 use pypi::devpi::FileMeta;
 use pypi::{
     ChangeError, FileLookup, FileRole, Refused as PolicyRefused, ReleaseFile, ResolutionOrder,
@@ -29,9 +29,9 @@ use store::{BlobError, BlobReader};
 use super::ask::Ask;
 use super::policy::{self, Given};
 use super::reply;
-use super::rights::{About, admit, admit_to_file, remover, tester};
+use super::rights::{About, admit, admit_to_file};
 use super::route::FilePath;
-use super::write::{Refused, committed, refused, whole_body};
+use super::write::{Refused, whole_body};
 use crate::http::auth;
 use crate::http::body::{BodyError, Shape, parsed};
 use crate::http::conditional::{
@@ -68,7 +68,7 @@ pub(super) async fn download_file(
     let Some((directory, filename)) = path.place() else { return none() };
     let found = stage.file(directory, filename);
     let is_public = stage.config().is_public();
-    admit_to_file(ask, stage, About::File(path)).await?;
+    admit_to_file(ask, stage, About::File(path.place())).await?;
     if let Some(refused) = policy::refusal_of_own(stage, &found) {
         return Ok(policy::refused(ask, filename, &refused).await);
     }
@@ -204,21 +204,12 @@ pub(super) async fn delete_file(
     stage: &str,
     path: &FilePath,
 ) -> Result<Response, Refused> {
-    const PURPOSE: &str = "removing a file";
-    let principal = ask.principal().await?;
-    let about = About::File(path);
-    let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
+    let stage = ask.stage_name(stage)?;
+    remover(&ask.asked().await?, &stage, About::File(path.place()), DeleteFile::PURPOSE)?;
     let shown = format!("{stage}/+f/{}", path.joined());
-    let missing = || refused(ChangeError::NoFile { path: shown.clone() });
-    let (directory, filename) = path.place().ok_or_else(missing)?;
+    let file = path.file().ok_or_else(|| ChangeError::NoFile { path: shown.clone() })?;
     let force = ask.has_flag("force");
-    committed(ask, |basis| {
-        let stored = basis.stored();
-        remover(ask, stored, basis.principal(), stage.as_str(), about, PURPOSE)?;
-        let batch = remove::file(&stored.index, stage, directory, filename, force);
-        Ok((Some(batch.map_err(refused)?), ()))
-    })
-    .await?;
+    ask.carry_out(&DeleteFile { stage, file, force }).await?;
     Ok(reply::message(StatusCode::OK, &format!("package '{shown}' deleted")))
 }
 
@@ -229,17 +220,17 @@ pub(super) async fn add_tox_result(
     path: &FilePath,
     body: Body,
 ) -> Result<Response, Refused> {
-    let principal = ask.principal().await?;
-    let about = About::File(path);
-    let found = tester(ask, &ask.stored, &principal, stage, about)?;
-    let (stage, shown) = (found.name(), format!("{}/+f/{}", found.name(), path.joined()));
-    let missing = || refused(ChangeError::NoReleaseFile { path: shown.clone() });
-    let (directory, filename) = path.place().ok_or_else(missing)?;
+    let (stage, asked, place) = (ask.stage_name(stage)?, ask.asked().await?, path.file());
+    let found = tester(&asked, &stage, About::File(path.place()))?;
+    let path = format!("{stage}/+f/{}", path.joined());
+    let missing = || ChangeError::NoReleaseFile { path: path.clone() };
+    let file = place.ok_or_else(missing)?;
     // A missing file is reported before the body is read.
     let is_release = |lookup: &FileLookup| matches!(lookup, FileLookup::Found { file, .. } if file.role() == FileRole::Release);
-    if !is_release(&found.file(directory, filename)) {
-        return Err(missing());
+    if !is_release(&found.file(file.directory, &file.filename)) {
+        return Err(missing().into());
     }
+    let principal = asked.principal().clone();
     auth::admit_to_disk(&ask.app, &principal).await?;
     let bytes_max = ask.app.config.python.tox_result_bytes_max;
     let body = whole_body(ask, &principal, body, bytes_max).await?;
@@ -255,25 +246,8 @@ pub(super) async fn add_tox_result(
         tracing::error!(%error, "a test result cannot be kept");
         HttpError::unavailable("the test result cannot be kept now; nothing was written", 5)
     })?;
-    let path = committed(ask, |basis| {
-        let stored = basis.stored();
-        tester(ask, stored, basis.principal(), stage.as_str(), about)?;
-        let upload = ToxUpload {
-            stage,
-            directory,
-            filename,
-            name: None,
-            digest: blob.digest,
-            size_bytes: blob.size_bytes,
-            who: basis.principal().user_name(),
-            at: Timestamp::now(),
-            log: &[],
-            is_bounded: true,
-        };
-        let (batch, path) = upload::tox_result(&stored.index, &upload).map_err(refused)?;
-        Ok((Some(batch), path))
-    })
-    .await?;
+    let (digest, size_bytes) = (blob.digest, blob.size_bytes);
+    let path = ask.carry_out(&AddToxResult { stage, file, digest, size_bytes }).await?;
     // As in a link, the digest follows the path.
     let path = format!("{path}#sha256={}", blob.digest);
     Ok(reply::result(StatusCode::OK, "toxresultpath", path, None))

@@ -12,27 +12,25 @@ use account::{Portion, Principal};
 use axum::body::Body;
 use axum::response::Response;
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use http::header::{ACCEPT, HOST};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{Method, StatusCode};
 use jiff::Timestamp;
 use mirrors::Mirror;
 use mirrors::prefetch::{self, Index, Offered, Pieces};
+use operations::rights::{self, check_keeper, may_keep};
+use operations::{Basis, Right, Sender};
 use pypi::lock::{Lock, LockBounds, LockShape, Wanted};
 use pypi::upstream::Place;
 use pypi::{ProjectName, Stage, StageName};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
-use super::reply;
-use super::rights::{keeper, may_keep};
 use super::route::Route;
 use super::write::{Refused, whole_body};
-use super::{files, write};
+use super::{files, refusals, reply};
 use crate::app::App;
 use crate::endpoint::Endpoint;
-use crate::http::auth::Acting;
-use crate::http::body::{BodyError, parsed};
+use crate::http::body::{BodyError, Received, parsed};
 use crate::http::error::HttpError;
 use crate::prefetches::{Busy, Prefetch, shortened};
 
@@ -63,23 +61,44 @@ const NAME_CHARS_MAX: usize = 100;
 /// Bytes of a refusal that are read.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
+/// The mirror, if the sender may have files fetched ahead for it.
+fn kept<'basis>(basis: &'basis Basis, stage: &StageName) -> Result<&'basis Arc<Stage>, Refused> {
+    check_keeper(basis, stage, Right::Remove(PURPOSE))?;
+    Ok(rights::stage(basis, stage)?)
+}
+
 /// `GET`: how far the last lock is.
 pub(super) async fn show_prefetch(ask: &Ask, stage: &str) -> Result<Response, Refused> {
-    let principal = ask.principal().await?;
-    let stage = keeper(ask, &ask.stored, &principal, stage, PURPOSE)?;
-    Ok(said(StatusCode::OK, ask.app.prefetches.of(stage.name()).as_deref()))
+    let last = last(ask, &ask.stage_name(stage)?).await?;
+    Ok(said(StatusCode::OK, last.as_deref()))
+}
+
+/// How far the last lock is, for a sender who may know.
+pub(in crate::http) async fn last(
+    ask: &Ask,
+    stage: &StageName,
+) -> Result<Option<Arc<Prefetch>>, Refused> {
+    kept(&ask.asked().await?, stage)?;
+    Ok(ask.app.prefetches.of(stage))
 }
 
 /// `DELETE`: ends it.
 pub(super) async fn stop_prefetch(ask: &Ask, stage: &str) -> Result<Response, Refused> {
-    let principal = ask.principal().await?;
-    let stage = keeper(ask, &ask.stored, &principal, stage, PURPOSE)?;
-    let last = ask.app.prefetches.of(stage.name());
+    let last = stop(ask, &ask.stage_name(stage)?).await?;
+    Ok(said(StatusCode::OK, last.as_deref()))
+}
+
+/// Ends the last lock.
+pub(in crate::http) async fn stop(
+    ask: &Ask,
+    stage: &StageName,
+) -> Result<Option<Arc<Prefetch>>, Refused> {
+    let last = last(ask, stage).await?;
     if let Some(last) = &last {
         last.stop.cancel();
         last.end(Some("somebody stopped it".to_owned()));
     }
-    Ok(said(StatusCode::OK, last.as_deref()))
+    Ok(last)
 }
 
 /// `POST` of a lock: begins to fetch its files.
@@ -88,16 +107,29 @@ pub(super) async fn start_prefetch(
     stage: &str,
     body: Body,
 ) -> Result<Response, Refused> {
-    let principal = ask.principal().await?;
-    keeper(ask, &ask.stored, &principal, stage, PURPOSE)?;
-    let lock = received(ask, &principal, body).await?;
+    let (stage, principal) = (ask.stage_name(stage)?, ask.principal().await?);
+    kept(&ask.asked().await?, &stage)?;
+    let received = whole_body(ask, &principal, body, LOCK_BYTES_MAX).await?;
+    let begun = start(ask, &stage, ask.parameter("name"), received).await?;
+    Ok(said(StatusCode::ACCEPTED, Some(&begun)))
+}
+
+/// Begins to fetch the files of a lock.
+pub(in crate::http) async fn start(
+    ask: &Ask,
+    stage: &StageName,
+    name: Option<String>,
+    received: Received,
+) -> Result<Arc<Prefetch>, Refused> {
+    let lock = parsed_lock(ask, name, received).await?;
     // The right may have ended while the lock came.
     let basis = ask.basis().await?;
-    let stage = keeper(ask, basis.stored(), basis.principal(), stage, PURPOSE)?;
-    check_source(&ask.app, stage)?;
-    let by = principal.user_name().map(ToString::to_string).unwrap_or_default();
+    let mirror = kept(&basis, stage)?;
+    check_source(&ask.app, mirror)?;
+    let sender = basis.principal();
+    let by = sender.user_name().map(ToString::to_string).unwrap_or_default();
     let prefetch = Prefetch::new(by, lock.wanted.len(), lock.others, Timestamp::now());
-    let begun = ask.app.prefetches.begin(stage.name(), prefetch).map_err(|busy| match busy {
+    let begun = ask.app.prefetches.begin(stage, prefetch).map_err(|busy| match busy {
         Busy::Mirror => Refused::conflict(
             "the files of a lock are being fetched for this mirror: wait for it, or stop it",
         ),
@@ -108,21 +140,24 @@ pub(super) async fn start_prefetch(
     })?;
     let index = OwnIndex {
         app: ask.app.clone(),
-        head: bare(&ask.head),
-        principal,
-        stage: stage.name().clone(),
+        head: ask.head.clone(),
+        sender: basis.sender().clone(),
+        stage: stage.clone(),
         prefetch: begun.clone(),
         opened: AtomicUsize::new(0),
         lost: OnceLock::new(),
     };
     tokio::spawn(run(index, lock.wanted));
-    Ok(said(StatusCode::ACCEPTED, Some(&begun)))
+    Ok(begun)
 }
 
 /// The lock in a body.
-async fn received(ask: &Ask, principal: &Principal, body: Body) -> Result<Lock, Refused> {
-    let mut received = whole_body(ask, principal, body, LOCK_BYTES_MAX).await?;
-    let name = ask.parameter("name").filter(|name| !name.is_empty());
+async fn parsed_lock(
+    ask: &Ask,
+    name: Option<String>,
+    mut received: Received,
+) -> Result<Lock, Refused> {
+    let name = name.filter(|name| !name.is_empty());
     let name = name.map_or_else(
         || "the lock".to_owned(),
         |name| format!("`{}`", shortened(&name, NAME_CHARS_MAX).escape_debug()),
@@ -187,18 +222,6 @@ fn offline(app: &App, stage: &Stage) -> Option<&'static str> {
     }
     let is_offline = stage.config().mirror().and_then(|it| it.mirror_offline).unwrap_or_default();
     is_offline.then_some("its upstream is not asked (mirror_offline=true)")
-}
-
-/// The head of a request, without anything that would change the answer.
-fn bare(head: &Parts) -> Parts {
-    let mut bare = head.clone();
-    bare.headers = HeaderMap::new();
-    if let Some(host) = head.headers.get(HOST) {
-        bare.headers.insert(HOST, host.clone());
-    }
-    bare.headers.insert(ACCEPT, HeaderValue::from_static("application/json, */*;q=0.1"));
-    bare.method = Method::GET;
-    bare
 }
 
 fn said(status: StatusCode, prefetch: Option<&Prefetch>) -> Response {
@@ -283,7 +306,7 @@ fn run(index: OwnIndex, wanted: Vec<Wanted>) -> Pin<Box<dyn Future<Output = ()> 
 struct OwnIndex {
     app: Arc<App>,
     head: Parts,
-    principal: Principal,
+    sender: Sender,
     stage: StageName,
     /// The prefetch that reports on it.
     prefetch: Arc<Prefetch>,
@@ -316,9 +339,8 @@ impl OwnIndex {
     }
 
     fn current(&self) -> Result<(Principal, Arc<Stage>), String> {
-        let basis =
-            self.app.live_store.basis(&self.principal).map_err(|error| error.to_string())?;
-        let stage = basis.stored().index.stage(self.stage.as_str());
+        let basis = self.app.basis(self.sender.clone()).map_err(|error| error.to_string())?;
+        let stage = basis.stored.index.stage(self.stage.as_str());
         let Some(stage) = stage.filter(|stage| stage.config().is_mirror()) else {
             self.app.prefetches.forget_this(&self.stage, &self.prefetch);
             return Err("the mirror is gone".to_owned());
@@ -327,7 +349,7 @@ impl OwnIndex {
             return Err(why.to_owned());
         }
         let principal = basis.principal();
-        if !may_keep(&self.app, principal, stage.name()) {
+        if !may_keep(&basis.rules, principal, stage.name()) {
             return Err("who began it may not change the mirror any more".to_owned());
         }
         Ok((principal.clone(), stage.clone()))
@@ -336,14 +358,9 @@ impl OwnIndex {
     /// The answer that the sender's client would get for this file.
     async fn response(&self, url: &str) -> Result<Response, String> {
         let (principal, _) = self.still()?;
-        let mut head = self.head.clone();
         let path = format!("/{}/{url}", self.stage);
-        head.uri = path.parse::<http::Uri>().map_err(|error| format!("`{path}`: {error}"))?;
-        head.extensions.insert(Acting(principal));
-        let asked = Ask::new(self.app.clone(), head, Arc::default()).await;
-        let mut ask = asked.map_err(|error| error.detail().to_owned())?;
-        // The path has no prefix, whatever the outside URL of this server is.
-        ask.path = path;
+        let ask = Ask::acting(self.app.clone(), self.head.clone(), principal, path);
+        let ask = ask.map_err(|error| error.detail().to_owned())?;
         let route = Route::parse(&ask.path, Some(&Method::GET));
         let route = route.ok_or_else(|| format!("`{}` is no path of a file", ask.path))?;
         let (stage, file) = (route.stage.as_str(), &route.file);
@@ -358,8 +375,8 @@ impl OwnIndex {
         };
         match found {
             Ok(response) => Ok(response),
-            Err(write::Refused::Rule(response)) => Ok(*response),
-            Err(write::Refused::Failure(error)) => Err(error.detail().to_owned()),
+            Err(Refused::Failure(error)) => Err(error.detail().to_owned()),
+            Err(refused) => Ok(refusals::answer(&ask, refused).await),
         }
     }
 }

@@ -15,7 +15,9 @@ use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
-use pypi::change::remove::{self, Extent};
+use operations::releases::{DeleteProject, DeleteRelease};
+use operations::rights::{About, remover};
+use pypi::change::remove::Extent;
 use pypi::devpi::{self, View};
 use pypi::policy::Hidden;
 use pypi::{Judge, ProjectName, ResolutionOrder, Shown, VersionView};
@@ -27,9 +29,9 @@ use tokio::sync::mpsc;
 use self::metadata::Opened;
 
 use super::ask::Ask;
-use super::rights::{About, admit, no_stage, remover};
+use super::rights::{admit, no_stage};
 use super::route::Project;
-use super::write::{Refused, committed, refused};
+use super::write::Refused;
 use super::{in_turn, policy, reply};
 use crate::endpoint::Surface;
 use crate::http::body::client;
@@ -346,24 +348,16 @@ pub(super) async fn delete_project(
     stage: &str,
     project: &Project,
 ) -> Result<Response, Refused> {
-    const PURPOSE: &str = "removing a project";
-    let principal = ask.principal().await?;
-    let about = About::Project(project.name.as_ref());
-    let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
+    let (stage, about) = (ask.stage_name(stage)?, About::Project(project.name.as_ref()));
+    remover(&ask.asked().await?, &stage, about, DeleteProject::PURPOSE)?;
     let missing = || Refused::not_found("project not found");
-    let name = project.name.as_ref().ok_or_else(missing)?;
+    let project = project.name.clone().ok_or_else(missing)?;
     let (force, extent) = (ask.has_flag("force"), extent(ask)?);
-    committed(ask, |basis| {
-        let stored = basis.stored();
-        remover(ask, stored, basis.principal(), stage.as_str(), about, PURPOSE)?;
-        let batch = remove::project(&stored.index, stage, name, extent, force);
-        Ok((Some(batch.map_err(refused)?), ()))
-    })
-    .await?;
     let text = match extent {
-        Extent::Name => format!("the name {name} is released from stage {stage}"),
-        _ => format!("project {name} deleted from stage {stage}"),
+        Extent::Name => format!("the name {project} is released from stage {stage}"),
+        _ => format!("project {project} deleted from stage {stage}"),
     };
+    ask.carry_out(&DeleteProject { stage, project, extent, force }).await?;
     Ok(reply::message(StatusCode::OK, &text))
 }
 
@@ -391,21 +385,13 @@ pub(super) async fn delete_release(
     project: &Project,
     version: &str,
 ) -> Result<Response, Refused> {
-    const PURPOSE: &str = "removing a version";
-    let principal = ask.principal().await?;
-    let about = About::Project(project.name.as_ref());
-    let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
+    let (stage, about) = (ask.stage_name(stage)?, About::Project(project.name.as_ref()));
+    remover(&ask.asked().await?, &stage, about, DeleteRelease::PURPOSE)?;
     let missing = || no_version(&project.as_sent, version);
-    let name = project.name.as_ref().ok_or_else(missing)?;
-    let force = ask.has_flag("force");
-    committed(ask, |basis| {
-        let stored = basis.stored();
-        remover(ask, stored, basis.principal(), stage.as_str(), about, PURPOSE)?;
-        let batch = remove::version(&stored.index, stage, name, version, force);
-        Ok((Some(batch.map_err(refused)?), ()))
-    })
-    .await?;
-    let text = format!("project '{name}' version '{version}' deleted");
+    let project = project.name.clone().ok_or_else(missing)?;
+    let text = format!("project '{project}' version '{version}' deleted");
+    let (version, force) = (version.to_owned(), ask.has_flag("force"));
+    ask.carry_out(&DeleteRelease { stage, project, version, force }).await?;
     Ok(reply::message(StatusCode::OK, &text))
 }
 

@@ -3,17 +3,11 @@
 //! the simple page that the sender gets -> its files, by version -> with the metadata of one's own release -> JSON. So rights,
 //! policies, bases and mirrors count as for the page.
 
-use std::sync::Arc;
-
 use ::reply::Reply;
 use axum::response::Response;
-use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
-    IF_UNMODIFIED_SINCE, WARNING,
-};
-use http::request::Parts;
+use http::header::{ACCEPT, CACHE_CONTROL, WARNING};
 use http::response::Parts as ResponseParts;
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, StatusCode};
 use hyper::body::Body as _;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pypi::public_json::{PublicFiles, PublicUrls};
@@ -23,10 +17,9 @@ use serde_json::{Map, Value};
 use super::ask::Ask;
 use super::project::metadata;
 use super::route::Project;
-use super::simple::{self, X_DEVPI_ABSOLUTE_URLS};
+use super::simple;
 use super::write::Refused;
 use super::{in_turn, reply};
-use crate::http::auth::Acting;
 use crate::http::error::HttpError;
 use crate::http::respond::{Conditions, respond};
 
@@ -79,17 +72,11 @@ fn missing(project: &str) -> Refused {
 
 /// The simple page of the project, as JSON. A page that is not there is refused.
 async fn page(ask: &Ask, stage: &str, name: &ProjectName) -> Result<Response, Refused> {
-    let mut head: Parts = ask.head.clone();
-    head.method = Method::GET;
-    let conditions = [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE];
-    for name in conditions.into_iter().chain([ACCEPT_ENCODING, X_DEVPI_ABSOLUTE_URLS]) {
-        head.headers.remove(name);
-    }
+    let path = format!("/{stage}/+simple/{name}/");
+    let principal = ask.principal().await?;
+    let mut asked = Ask::acting(ask.app.clone(), ask.head.clone(), principal, path)?;
     let accept = HeaderValue::from_static(PageForm::Json.content_type());
-    head.headers.insert(ACCEPT, accept);
-    head.extensions.insert(Acting(ask.principal().await?));
-    let mut asked = Ask::new(ask.app.clone(), head, Arc::default()).await?;
-    asked.path = format!("/{stage}/+simple/{name}/");
+    asked.head.headers.insert(ACCEPT, accept);
     let project = Project { as_sent: name.to_string(), name: Some(name.clone()) };
     let page = simple::show_simple_page(&asked, stage, &project).await?;
     match page.status() {

@@ -1,6 +1,7 @@
 //! [`Route`]: the place of a path of this surface, with each name parsed once, before anything is looked up.
 
 use http::Method;
+use operations::releases::FilePlace;
 use pypi::{Directory, ProjectName};
 
 use crate::endpoint::{Place, Tree};
@@ -65,6 +66,12 @@ impl FilePath {
     /// The directory and the name of a release file, if it is the path of one.
     pub(super) fn place(&self) -> Option<(Directory, &str)> {
         Some((self.directory?, self.names.last()?))
+    }
+
+    /// The release file, if it is the path of one.
+    pub(super) fn file(&self) -> Option<FilePlace> {
+        let (directory, filename) = self.place()?;
+        Some(FilePlace { directory, filename: filename.to_owned() })
     }
 
     /// As it was sent.

@@ -259,14 +259,14 @@ pub(super) async fn search_by_xml_rpc(
     let body = whole_body(ask, &principal, body, XML_BYTES_MAX).await?;
     // A body may take its time: the answer is of what may be read now.
     let basis = ask.basis().await?;
-    let order = ResolutionOrder::of(&basis.stored().index, stage).ok_or_else(|| no_stage(stage))?;
+    let order = ResolutionOrder::of(&basis.stored.index, stage).ok_or_else(|| no_stage(stage))?;
     check_reader(basis.principal(), &order, Portion::Whole)?;
     let query = match xml_rpc::Query::read(&body) {
         Ok(query) => query,
         Err(error) => return Ok(xml(xml_rpc::fault(&error))),
     };
     drop(order);
-    let (stored, stage) = (basis.stored().clone(), stage.to_owned());
+    let (stored, stage) = (basis.stored.clone(), stage.to_owned());
     let scanning = ask.app.cpu_pool.run(move || {
         let order = ResolutionOrder::of(&stored.index, &stage)?;
         Some(inherited(&order, &query))

@@ -1,18 +1,18 @@
 //! Stages ("indexes" to devpi's clients): made, shown, changed and removed.
 
-use account::{Portion, Principal};
+use account::Portion;
 use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use jiff::Timestamp;
-use pypi::change::stage as change;
+use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex};
 use pypi::devpi::{self, IndexConfig};
 use pypi::{ChangeError, ConfigEdit, StageConfig, StageName};
 
 use super::ask::Ask;
-use super::rights::{check_bases, check_keeper, unreadable};
-use super::write::{Refused, committed_and_noted, json_body, refused};
-use super::{policy, reply};
+use super::reply;
+use super::rights::unreadable;
+use super::write::{Refused, json_body};
 use crate::http::auth;
 use crate::http::body::{Json, JsonBound};
 use crate::http::error::HttpError;
@@ -53,102 +53,54 @@ pub(super) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refus
     Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
 }
 
-/// The settings that a form was made from: the form is applied only if they are still the same.
-#[derive(Clone)]
-pub(in crate::http) struct AsSeen(pub(in crate::http) StageConfig);
-
-async fn parsed_edit(
-    ask: &Ask,
-    principal: &Principal,
-    body: Body,
-) -> Result<(ConfigEdit, Json), Refused> {
-    auth::admit_to_disk(&ask.app, principal).await?;
-    let json = json_body(ask, principal, body, BOUND).await?;
+async fn parsed_edit(ask: &Ask, body: Body) -> Result<(ConfigEdit, Json), Refused> {
+    let principal = ask.principal().await?;
+    auth::admit_to_disk(&ask.app, &principal).await?;
+    let json = json_body(ask, &principal, body, BOUND).await?;
     let edit = ConfigEdit::parse(&json.value).map_err(Refused::bad_request);
     Ok((edit?, json))
 }
 
+fn configuration(config: StageConfig) -> Response {
+    reply::result(StatusCode::OK, "indexconfig", config, None)
+}
+
 /// `PUT /{user}/{index}`
 pub(super) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
-    let principal = ask.principal().await?;
-    let name = named(stage)?;
-    let user = name.user_name();
+    let (stage, asked) = (named(stage)?, ask.asked().await?);
+    let user = stage.user_name();
     if ask.stored.accounts.user(&user).is_none() {
-        return Err(Refused::unknown_user(&user));
+        return Err(ChangeError::NoUser(user).into());
     }
     // As with devpi, the first refusal says that the index exists already, if the sender may know.
-    let there = ask.stored.index.stage(name.as_str());
+    let (there, principal) = (ask.stored.index.stage(stage.as_str()), asked.principal());
     let sees =
-        |it: &pypi::Stage| it.may_read(&principal, Portion::Whole) || it.may_modify(&principal);
+        |it: &pypi::Stage| it.may_read(principal, Portion::Whole) || it.may_modify(principal);
     if there.is_some_and(|it| sees(it)) {
-        return Err(refused(ChangeError::StageExists(name)));
+        return Err(ChangeError::StageExists(stage).into());
     }
-    check_keeper(ask, &principal, &name, "create")?;
-    let (edit, _json) = parsed_edit(ask, &principal, body).await?;
-    let config: StageConfig = committed_and_noted(ask, |basis| {
-        check_keeper(ask, basis.principal(), &name, "create")?;
-        let stored = basis.stored();
-        if stored.accounts.user(&user).is_none() {
-            return Err(Refused::unknown_user(&user));
-        }
-        let (mut batch, config) = change::create(&stored.index, &name, &edit).map_err(refused)?;
-        check_bases(basis.principal(), None, &config)?;
-        // The user must not be deleted meanwhile.
-        batch = batch.check(account::user_key(&user), record::Expected::Present);
-        let after = config.policy.as_deref();
-        let noted = policy::entries_of_change(ask, basis.principal(), &name, None, after);
-        Ok((Some(batch), noted, config))
-    })
-    .await?;
-    Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
+    CreateIndex::admit(&asked, &stage)?;
+    let (edit, _json) = parsed_edit(ask, body).await?;
+    Ok(configuration(ask.carry_out(&CreateIndex { stage, edit }).await?))
 }
 
 /// `PATCH /{user}/{index}`
 pub(super) async fn modify_index(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
-    let principal = ask.principal().await?;
-    let name = named(stage)?;
-    ask.stored.index.stage_to_change(&name).map_err(refused)?;
-    check_keeper(ask, &principal, &name, "modify")?;
-    let (edit, _json) = parsed_edit(ask, &principal, body).await?;
+    let stage = named(stage)?;
+    ChangeIndex::admit(&ask.asked().await?, &stage)?;
+    let (edit, _json) = parsed_edit(ask, body).await?;
     let is_noop_an_error = ask.has_flag("error_on_noop");
-    let config = committed_and_noted(ask, |basis| {
-        check_keeper(ask, basis.principal(), &name, "modify")?;
-        let index = &basis.stored().index;
-        let before = index.stage(name.as_str()).map(|stage| stage.config());
-        if let Some(AsSeen(seen)) = ask.head.extensions.get()
-            && before != Some(seen)
-        {
-            let text = "somebody else changed the settings at this moment: look at them, and change yours again";
-            return Err(Refused::rule(StatusCode::CONFLICT, text));
-        }
-        let (batch, config) =
-            change::modify(index, &name, &edit, is_noop_an_error).map_err(refused)?;
-        check_bases(basis.principal(), before, &config)?;
-        let before = before.and_then(|before| before.policy.as_deref());
-        let after = config.policy.as_deref();
-        let noted = policy::entries_of_change(ask, basis.principal(), &name, before, after);
-        Ok((batch, noted, config))
-    })
-    .await?;
-    Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
+    let changing = ChangeIndex { stage, edit, is_noop_an_error, seen: None };
+    Ok(configuration(ask.carry_out(&changing).await?))
 }
 
 /// `DELETE /{user}/{index}`
 pub(super) async fn delete_index(ask: &Ask, stage: &str) -> Result<Response, Refused> {
-    let principal = ask.principal().await?;
-    let name = named(stage)?;
-    ask.stored.index.stage_to_change(&name).map_err(refused)?;
-    check_keeper(ask, &principal, &name, "delete")?;
-    let force = ask.has_flag("force");
-    committed_and_noted(ask, |basis| {
-        check_keeper(ask, basis.principal(), &name, "delete")?;
-        let index = &basis.stored().index;
-        let batch = change::delete(index, &name, force).map_err(refused)?;
-        let before = index.stage(name.as_str()).and_then(|it| it.config().policy.as_deref());
-        let noted = policy::entries_of_change(ask, basis.principal(), &name, before, None);
-        Ok((Some(batch), noted, ()))
-    })
-    .await?;
-    ask.app.prefetches.forget(&name);
-    Ok(reply::message(StatusCode::CREATED, &format!("index {name} deleted")))
+    let (stage, force) = (named(stage)?, ask.has_flag("force"));
+    DeleteIndex::admit(&ask.asked().await?, &stage)?;
+    let deleting = DeleteIndex { stage, force };
+    ask.carry_out(&deleting).await?;
+    ask.app.prefetches.forget(&deleting.stage);
+    let text = format!("index {} deleted", deleting.stage);
+    Ok(reply::message(StatusCode::CREATED, &text))
 }

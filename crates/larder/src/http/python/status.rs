@@ -130,7 +130,7 @@ async fn may_read(ask: &Ask, route: &Route) -> Result<(), HttpError> {
     );
     if is_file {
         return match index.stage(name) {
-            Some(stage) => admit_to_file(ask, stage, About::File(&route.file)).await,
+            Some(stage) => admit_to_file(ask, stage, About::File(route.file.place())).await,
             None => Ok(()),
         };
     }

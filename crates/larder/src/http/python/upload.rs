@@ -4,32 +4,35 @@
 //! every page -> acknowledged. Every refusal comes before a byte is kept. It is in the reason phrase as well, where older
 //! clients look for it.
 
-use account::{Portion, Principal, Scope, UserName};
+use std::future::ready;
+use std::sync::Arc;
+
+use account::UserName;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
-use jiff::Timestamp;
+use operations::uploads::{self, RegisterRelease, UploadFile, Uploaded};
+use operations::{Basis, Denied, Operation, Refusal, carry_out_with};
 use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip, inspect};
 use pypi::attestation;
-use pypi::change::upload as change;
 use pypi::{
-    DigestHasher, FileDigests, FileRole, Filename, Metadata, Stage, StageName, UploadAction,
-    UploadForm, Version,
+    DigestHasher, FileDigests, FileRole, Filename, Metadata, StageName, UploadAction, UploadForm,
+    Version,
 };
 use rawzip::FileReader;
 use record::Digest;
 use resources::bodies::{Held, Holder};
 use state::release_metadata;
-use state::stored::{Basis, Refusing, Stored, WriteFailure};
+use state::stored::Stored;
 use store::{BlobError, SpooledBlob};
 
 use super::ask::Ask;
+use super::refusals::{challenged, text_of_denied, words_of_rule};
 use super::reply;
-use super::rights::{About, cause, no_replacing, not_listed};
+use super::rights::About;
 use super::route::Route;
-use super::write::{self, decided};
 use crate::http::auth;
 use crate::http::body::{self, BodyError, announced, client};
 use crate::http::error::HttpError;
@@ -64,15 +67,22 @@ struct Content {
     digests: FileDigests,
 }
 
-/// A refusal of this surface, or a failure of the server itself.
+/// Why an upload is refused: in words of the form, by an operation, or by the server itself.
 enum Refused {
     Upload(StatusCode, String),
+    Operation(Refusal),
     Failure(HttpError),
 }
 
 impl From<HttpError> for Refused {
     fn from(error: HttpError) -> Refused {
         Refused::Failure(error)
+    }
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Refused {
+        Refused::Operation(refusal)
     }
 }
 
@@ -85,27 +95,8 @@ impl From<BodyError> for Refused {
     }
 }
 
-impl Refusing for Refused {
-    fn is_about_state(&self) -> bool {
-        match self {
-            Refused::Upload(status, _) => auth::is_about_state(*status),
-            Refused::Failure(error) => error.is_about_state(),
-        }
-    }
-}
-
-impl From<WriteFailure> for Refused {
-    fn from(failure: WriteFailure) -> Refused {
-        Refused::Failure(failure.into())
-    }
-}
-
 fn bad(error: impl std::fmt::Display) -> Refused {
     Refused::Upload(StatusCode::BAD_REQUEST, error.to_string())
-}
-
-fn refused(error: pypi::ChangeError) -> Refused {
-    Refused::Upload(write::status(&error), error.to_string())
 }
 
 /// `POST /{user}/{index}/` with a form.
@@ -120,17 +111,38 @@ pub(super) async fn upload_file(
             metrics.uploaded("stored");
             Ok(response)
         }
-        Err(Refused::Upload(status, text)) => {
+        Err(refused) => {
+            let (status, text) = match refused {
+                Refused::Upload(status, text) => (status, text),
+                Refused::Operation(Refusal::Rule(rule)) => words_of_rule(&rule),
+                Refused::Operation(Refusal::Denied(denied)) => {
+                    words_of_denied(ask, &denied).await?
+                }
+                Refused::Operation(refusal) => return Err(refusal.into()),
+                Refused::Failure(error) => return Err(error.into()),
+            };
             metrics.uploaded("refused");
-            let mut response = reply::upload_refusal(ask, status, &text);
-            if status == StatusCode::UNAUTHORIZED {
-                let challenge = HeaderValue::from_static("Basic realm=\"pypi\"");
-                response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-            }
-            Ok(response)
+            let response = reply::upload_refusal(ask, status, &text);
+            Ok(if status == StatusCode::UNAUTHORIZED { challenged(response) } else { response })
         }
-        Err(Refused::Failure(error)) => Err(error.into()),
     }
+}
+
+/// The answer to a sender who may not upload. A sender whose credentials are refused counts as anonymous, as some indexes let
+/// everybody upload; the answer says why they are refused.
+async fn words_of_denied(ask: &Ask, denied: &Denied) -> Result<(StatusCode, String), HttpError> {
+    if denied.by.is_some() {
+        return Ok((StatusCode::FORBIDDEN, text_of_denied(ask, denied)));
+    }
+    let reason = match ask.identified().await? {
+        Err(reason) => Some(reason.clone()),
+        // They held when the request came.
+        Ok(_) => ask.basis().await?.ended().map(ToString::to_string),
+    };
+    // Clients look for the word in the reason phrase.
+    let needed = || "to upload, a user and a password or a token are needed".to_owned();
+    let text = format!("Unauthorized: {}", reason.unwrap_or_else(needed));
+    Ok((StatusCode::UNAUTHORIZED, text))
 }
 
 /// Whether `Content-Type` says that the body is a form.
@@ -164,21 +176,17 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
         let text = "cannot submit to mirror index".to_owned();
         return Err(Refused::Upload(StatusCode::NOT_FOUND, text));
     }
-    let (principal, reason) = match ask.identified().await? {
-        Ok(principal) => (principal.clone(), None),
-        Err(reason) => (Principal::Anonymous, Some(reason.as_str())),
-    };
-    check_uploader(ask, found, &principal, About::NotYetKnown, reason)?;
-    let name = found.name().clone();
-    auth::admit_to_disk(&ask.app, &principal).await?;
-    let arrived = arrive(ask, principal.user_name().cloned(), body).await?;
+    let (name, asked) = (found.name().clone(), ask.asked().await?);
+    uploads::admit(&asked, &name, About::NotYetKnown)?;
+    auth::admit_to_disk(&ask.app, asked.principal()).await?;
+    let arrived = arrive(ask, asked.principal().user_name().cloned(), body).await?;
     // The right is checked again: it may have been lost while the body came.
-    admitted(ask, &name, About::NotYetKnown).await?;
+    uploads::admit(&ask.basis().await?, &name, About::NotYetKnown)?;
     let fields = arrived.fields.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let form = UploadForm::read(fields, arrived.content.is_some()).map_err(bad)?;
-    admitted(ask, &name, About::Project(Some(&form.project))).await?;
+    uploads::admit(&ask.basis().await?, &name, About::Project(Some(&form.project)))?;
     match form.action {
-        UploadAction::Submit => submit(ask, &name, &form).await,
+        UploadAction::Submit => submit(ask, name, &form).await,
         UploadAction::FileUpload | UploadAction::DocUpload => {
             // The form was read with a content.
             let content = arrived.content.ok_or_else(|| bad("content file field not found"))?;
@@ -189,53 +197,20 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     }
 }
 
-/// The newest state, if the sender may upload into that stage.
-async fn admitted(ask: &Ask, stage: &StageName, about: About<'_>) -> Result<Basis, Refused> {
-    let basis = ask.basis().await?;
-    admit(ask, &basis, stage, about).await?;
-    Ok(basis)
-}
-
-/// Refuses senders who may not upload into that stage, as of `basis`.
-async fn admit(
+/// Carries out an operation whose bytes depend on the state: `make` stores them.
+async fn carry_out<O: Operation, M>(
     ask: &Ask,
-    basis: &Basis,
-    stage: &StageName,
-    about: About<'_>,
-) -> Result<(), Refused> {
-    // A stage that is gone is the decision's business.
-    if let Some(stage) = basis.stored().index.stage(stage.as_str()) {
-        let lost = basis.refusal().map(ToString::to_string);
-        let never = ask.identified().await?.as_ref().err();
-        let reason = lost.as_ref().or(never).map(String::as_str);
-        check_uploader(ask, stage, basis.principal(), about, reason)?;
+    make: impl FnMut(Arc<Basis>) -> M,
+) -> Result<O::Outcome, Refused>
+where
+    M: Future<Output = Result<O, Refusal>>,
+{
+    let sender = ask.sender().await?;
+    let done = carry_out_with(&mut ask.app.keeper(), &sender, make).await?;
+    if let Some(serial) = done.serial {
+        ask.wrote(serial);
     }
-    Ok(())
-}
-
-/// Refuses senders who may not upload. A sender whose credentials are refused for this `reason` counts as anonymous, and some
-/// stages let everybody upload.
-fn check_uploader(
-    ask: &Ask,
-    stage: &Stage,
-    principal: &Principal,
-    about: About<'_>,
-    reason: Option<&str>,
-) -> Result<(), Refused> {
-    let project = about.of(stage);
-    if stage.may_upload(principal, project.portion()) {
-        return Ok(());
-    }
-    if principal.identity().is_none() {
-        // Clients look for the word in the reason phrase.
-        let needed = "to upload, a user and a password or a token are needed";
-        let text = format!("Unauthorized: {}", reason.unwrap_or(needed));
-        return Err(Refused::Upload(StatusCode::UNAUTHORIZED, text));
-    }
-    let list = || not_listed(principal, "acl_upload", stage.name());
-    let object = stage.object(project.portion());
-    let cause = cause(ask, principal, Scope::PythonUpload, object, list);
-    Err(Refused::Upload(StatusCode::FORBIDDEN, format!("no permission to submit{cause}")))
+    Ok(done.outcome)
 }
 
 /// Takes the form in: fields into memory, the file into a spool.
@@ -349,17 +324,12 @@ fn unwritable(error: BlobError, bytes_max: u64) -> Refused {
 }
 
 /// Registers a release, or replaces its metadata.
-async fn submit(ask: &Ask, stage: &StageName, form: &UploadForm) -> Result<Response, Refused> {
-    let version = form.version.as_ref().ok_or_else(|| bad("invalid metadata: no version"))?;
-    let metadata = form.metadata.clone().with_empty_fields();
-    let digest = put_json(ask, &metadata).await?;
-    decided(ask, |basis| async move {
-        admit(ask, &basis, stage, About::Project(Some(&form.project))).await?;
-        let index = &basis.stored().index;
-        let decision = change::submit(index, stage, &form.project, version, digest);
-        Ok::<_, Refused>((decision.map_err(refused)?.batch(), ()))
-    })
-    .await?;
+async fn submit(ask: &Ask, stage: StageName, form: &UploadForm) -> Result<Response, Refused> {
+    let version = form.version.clone().ok_or_else(|| bad("invalid metadata: no version"))?;
+    let metadata = put_json(ask, &form.metadata.clone().with_empty_fields()).await?;
+    let project = form.project.clone();
+    let registering = RegisterRelease { stage, project, version, metadata };
+    carry_out(ask, |_| ready(Ok(registering.clone()))).await?;
     Ok(accepted())
 }
 
@@ -372,12 +342,11 @@ async fn file(
     attestations: Option<&str>,
 ) -> Result<Response, Refused> {
     form.digests.verify(&content.digests).map_err(bad)?;
-    let about = About::Project(Some(&form.project));
     let version = match &form.version {
         Some(version) => version.clone(),
         None => {
-            let basis = admitted(ask, stage, about).await?;
-            latest(basis.stored(), stage, form.project.as_str()).ok_or_else(|| {
+            let stored = auth::stored(&ask.app)?;
+            latest(&stored, stage, form.project.as_str()).ok_or_else(|| {
                 let name = form.metadata.text("name");
                 bad(format_args!(
                     "doczip has no version and '{name}' has no releases to derive one from"
@@ -414,11 +383,11 @@ async fn file(
         }
     };
     let core_metadata = inside.core_metadata;
-    let upload = change::FileUpload {
-        stage,
-        project: &form.project,
-        version: &version,
-        filename: &filename,
+    let upload = UploadFile {
+        stage: stage.clone(),
+        project: form.project.clone(),
+        version: version.clone(),
+        filename,
         role: if is_release { FileRole::Release } else { FileRole::Docs },
         digest: digests.sha256,
         size_bytes: digests.size_bytes,
@@ -426,63 +395,32 @@ async fn file(
         requires_python: match &inside.metadata {
             Some(metadata) => metadata.requires_python(),
             None => form.metadata.requires_python().filter(|_| is_release),
-        },
+        }
+        .map(str::to_owned),
         core_metadata: core_metadata.as_ref().map(|bytes| Digest::of(bytes)),
         provenance: provenance.as_ref().map(|bytes| Digest::of(bytes)),
         metadata: None,
-        who: None,
-        at: Timestamp::now(),
-        log: &[],
     };
     // A conflict is reported before anything is kept, on the newest state, since the body may have taken long.
-    let first = admitted(ask, stage, about).await?;
-    check_adding(&first, &upload)?;
-    if change::is_kept(&first.stored().index, &upload).map_err(refused)? {
+    if upload.foresee(&ask.basis().await?)? == Some(Uploaded::Identical) {
         return Ok(identical());
     }
-    drop(first);
     staged.persist().await.map_err(|error| unwritable(error, 0))?;
     for bytes in [core_metadata, provenance].into_iter().flatten() {
-        put(ask, bytes).await?;
+        put(ask, bytes).await.map_err(Refusal::Blobs)?;
     }
-    let version = &version;
-    let deciding = decided(ask, |basis| async move {
-        admit(ask, &basis, stage, about).await?;
-        let stored = basis.stored();
+    let (upload, version) = (&upload, &version);
+    let uploading = carry_out(ask, |basis| async move {
         let metadata = match registers {
-            true => Some(merged(ask, stored, stage, form, version).await?),
+            true => Some(merged(ask, &basis.stored, stage, form, version).await?),
             false => None,
         };
-        let who = basis.principal().user_name();
-        let upload = change::FileUpload { metadata, who, ..upload };
-        check_adding(&basis, &upload)?;
-        let batch = change::file(&stored.index, &upload).map_err(refused)?.batch();
-        let is_identical = batch.is_none() && !is_volatile(stored, stage);
-        Ok::<_, Refused>((batch, is_identical))
+        Ok(UploadFile { metadata, ..upload.clone() })
     });
-    Ok(if deciding.await? { identical() } else { accepted() })
-}
-
-/// Refuses a token that may only add files, if the upload would replace one. If nobody may replace files in this stage, the
-/// decision refuses the upload instead.
-fn check_adding(basis: &Basis, upload: &change::FileUpload<'_>) -> Result<(), Refused> {
-    let stored = basis.stored();
-    let stage = stored.index.stage(upload.stage.as_str());
-    let stage = stage.filter(|stage| stage.config().volatile);
-    match stage {
-        Some(stage)
-            if !stage.may_replace(basis.principal(), Portion::Project(upload.project.as_str()))
-                && change::replaces(&stored.index, upload) =>
-        {
-            let text = no_replacing(upload.filename.as_str());
-            Err(Refused::Upload(StatusCode::FORBIDDEN, text))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn is_volatile(stored: &Stored, stage: &StageName) -> bool {
-    stored.index.stage(stage.as_str()).is_some_and(|stage| stage.config().volatile)
+    Ok(match uploading.await? {
+        Uploaded::Identical => identical(),
+        Uploaded::Stored => accepted(),
+    })
 }
 
 /// The newest version that the stage itself has of the project.
@@ -558,36 +496,32 @@ async fn merged(
     stage: &StageName,
     form: &UploadForm,
     version: &Version,
-) -> Result<Digest, Refused> {
+) -> Result<Digest, Refusal> {
     let known = stored.index.stage(stage.as_str());
     let known = known.and_then(|stage| stage.project(form.project.as_str()));
     let known = known.and_then(|project| project.release(version.as_str()));
     let mut metadata = match known {
-        Some(release) => read_metadata(ask, release.metadata).await?,
+        Some(release) => read_metadata(ask, release.metadata).await.map_err(Refusal::Blobs)?,
         None => Metadata::default().with_empty_fields(),
     };
     metadata.merge(form.metadata.clone());
     put_json(ask, &metadata).await
 }
 
-async fn read_metadata(ask: &Ask, digest: Digest) -> Result<Metadata, Refused> {
-    let bytes = ask.app.store.blobs.bytes(digest, release_metadata::BYTES_MAX).await;
-    let bytes = bytes.map_err(|error| {
-        tracing::error!(%error, "a release's metadata cannot be read");
-        HttpError::unavailable("the release's metadata cannot be read now", 5)
-    })?;
+async fn read_metadata(ask: &Ask, digest: Digest) -> Result<Metadata, BlobError> {
+    let bytes = ask.app.store.blobs.bytes(digest, release_metadata::BYTES_MAX).await?;
     let json = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     // If the stored metadata is lost, this upload replaces it.
     Ok(json.and_then(|json| Metadata::from_json(&json).ok()).unwrap_or_default())
 }
 
-async fn put_json(ask: &Ask, metadata: &Metadata) -> Result<Digest, Refused> {
-    put(ask, release_metadata::blob(metadata).map_err(bad)?).await
+async fn put_json(ask: &Ask, metadata: &Metadata) -> Result<Digest, Refusal> {
+    let bytes = release_metadata::blob(metadata)?;
+    put(ask, bytes).await.map_err(Refusal::Blobs)
 }
 
-async fn put(ask: &Ask, bytes: Bytes) -> Result<Digest, Refused> {
-    let blob = ask.app.store.blobs.put(bytes).await;
-    Ok(blob.map_err(|error| unwritable(error, 0))?.digest)
+async fn put(ask: &Ask, bytes: Bytes) -> Result<Digest, BlobError> {
+    Ok(ask.app.store.blobs.put(bytes).await?.digest)
 }
 
 /// The success that twine and devpi's client expect: 200, without a body.

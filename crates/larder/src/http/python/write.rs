@@ -1,44 +1,52 @@
-//! Shared by all writes of this surface: reading a body within bounds, deciding on a change, committing it, and deciding again
-//! if another write came first.
+//! Shared by all writes of this surface: reading a body within bounds, and why a request has no success.
 
 use std::fmt::Display;
-use std::future::{Future, ready};
-use std::sync::{Arc, Mutex};
 
 use account::Principal;
-use audit::{Entry, Pending};
 use axum::body::Body;
 use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
 use http::StatusCode;
-use pypi::{ChangeError, Refusal};
-use record::Batch;
-use state::stored::{Basis, Refusing, WriteFailure};
-use store::CommitError;
+use operations::Refusal;
+use pypi::ChangeError;
 
 use super::ask::Ask;
-use super::reply;
-use crate::http::auth;
 use crate::http::body::{self, BodyError, Json, JsonBound, Received};
 use crate::http::error::HttpError;
 
-/// A refusal by a rule is worded as devpi does; a failure as the server words its own errors.
-pub(super) enum Refused {
-    /// A rule.
-    Rule(Box<Response>),
-    /// The server itself.
+/// Why a request of this surface has no success.
+pub(in crate::http) enum Refused {
+    /// An answer that is made already, such as a redirect.
+    Answer(Box<Response>),
+    /// A rule, in words of this surface.
+    Said(StatusCode, String),
+    /// An operation was refused.
+    Operation(Refusal),
+    /// The server's own error.
     Failure(HttpError),
 }
 
 impl From<Response> for Refused {
     fn from(response: Response) -> Refused {
-        Refused::Rule(Box::new(response))
+        Refused::Answer(Box::new(response))
     }
 }
 
 impl From<HttpError> for Refused {
     fn from(error: HttpError) -> Refused {
         Refused::Failure(error)
+    }
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Refused {
+        Refused::Operation(refusal)
+    }
+}
+
+impl From<ChangeError> for Refused {
+    fn from(error: ChangeError) -> Refused {
+        Refused::Operation(error.into())
     }
 }
 
@@ -51,36 +59,16 @@ impl From<BodyError> for Refused {
     }
 }
 
-impl Refusing for Refused {
-    fn is_about_state(&self) -> bool {
-        match self {
-            Refused::Rule(response) => auth::is_about_state(response.status()),
-            Refused::Failure(error) => error.is_about_state(),
-        }
-    }
-}
-
-impl From<WriteFailure> for Refused {
-    fn from(failure: WriteFailure) -> Refused {
-        Refused::Failure(failure.into())
-    }
-}
-
 /// Refusals with a message of the API.
 impl Refused {
     /// A refusal with the rule's status.
     pub(super) fn rule(status: StatusCode, message: impl Display) -> Refused {
-        Refused::from(reply::message(status, &message.to_string()))
+        Refused::Said(status, message.to_string())
     }
 
     /// 400: a value is not as expected.
     pub(super) fn bad_request(message: impl Display) -> Refused {
         Refused::rule(StatusCode::BAD_REQUEST, message)
-    }
-
-    /// 403: the user may not do this.
-    pub(super) fn forbidden(message: impl Display) -> Refused {
-        Refused::rule(StatusCode::FORBIDDEN, message)
     }
 
     /// 404: something is not there.
@@ -97,22 +85,6 @@ impl Refused {
     pub(super) fn conflict(message: impl Display) -> Refused {
         Refused::rule(StatusCode::CONFLICT, message)
     }
-}
-
-/// The status that devpi gives a refusal.
-pub(super) fn status(error: &ChangeError) -> StatusCode {
-    match error.refusal() {
-        Refusal::Invalid => StatusCode::BAD_REQUEST,
-        Refusal::Forbidden => StatusCode::FORBIDDEN,
-        Refusal::NotFound => StatusCode::NOT_FOUND,
-        Refusal::Gone => StatusCode::GONE,
-        Refusal::Conflict => StatusCode::CONFLICT,
-    }
-}
-
-/// A change that a rule forbids, as a message of the API.
-pub(super) fn refused(error: ChangeError) -> Refused {
-    Refused::rule(status(&error), error)
 }
 
 /// A body as JSON, whatever it says it is; devpi's clients do not always say.
@@ -172,110 +144,6 @@ pub(super) async fn whole_body(
     bytes_max: usize,
 ) -> Result<Received, Refused> {
     Ok(body::whole(&ask.app, &ask.head, principal, body, bytes_max).await?)
-}
-
-/// [`decided`], for a decision that waits for nothing.
-pub(super) async fn committed<T>(
-    ask: &Ask,
-    mut decide: impl FnMut(&Basis) -> Result<(Option<Batch>, T), Refused>,
-) -> Result<T, Refused> {
-    decided(ask, |basis| ready(decide(&basis))).await
-}
-
-/// Why [`committed_and_noted`] has no outcome.
-enum Uncommitted {
-    Refused(Refused),
-    Failed(WriteFailure),
-}
-
-impl From<HttpError> for Uncommitted {
-    fn from(error: HttpError) -> Uncommitted {
-        Uncommitted::Refused(error.into())
-    }
-}
-
-impl Refusing for Uncommitted {
-    fn is_about_state(&self) -> bool {
-        matches!(self, Uncommitted::Refused(refused) if refused.is_about_state())
-    }
-}
-
-impl From<WriteFailure> for Uncommitted {
-    fn from(failure: WriteFailure) -> Uncommitted {
-        Uncommitted::Failed(failure)
-    }
-}
-
-/// [`committed`] with entries for the audit log, which `decide` gives as well. They are noted if the batch is committed, and if
-/// that is unknown, for example because the client left meanwhile.
-pub(super) async fn committed_and_noted<T>(
-    ask: &Ask,
-    mut decide: impl FnMut(&Basis) -> Result<(Option<Batch>, Vec<Entry>, T), Refused>,
-) -> Result<T, Refused> {
-    decided_and_noted(ask, |basis: Arc<Basis>| ready(decide(&basis))).await
-}
-
-/// [`committed_and_noted`] for a decision that is a future.
-pub(super) async fn decided_and_noted<T, D>(
-    ask: &Ask,
-    mut decide: impl FnMut(Arc<Basis>) -> D,
-) -> Result<T, Refused>
-where
-    D: Future<Output = Result<(Option<Batch>, Vec<Entry>, T), Refused>>,
-{
-    let held = Mutex::new(Pending::new(&ask.app.audit));
-    let set = |entries| held.lock().unwrap_or_else(|it| it.into_inner()).set(entries);
-    let outcome = decided(ask, |basis: Arc<Basis>| {
-        // The earlier decision was not committed.
-        set(Vec::new());
-        let (deciding, set) = (decide(basis), &set);
-        async move {
-            let (batch, entries, outcome) = deciding.await.map_err(Uncommitted::Refused)?;
-            set(entries);
-            Ok::<_, Uncommitted>((batch, outcome))
-        }
-    });
-    let outcome = outcome.await;
-    let pending = held.into_inner().unwrap_or_else(|it| it.into_inner());
-    match outcome {
-        Ok(outcome) => {
-            pending.committed();
-            Ok(outcome)
-        }
-        Err(Uncommitted::Refused(refused)) => {
-            pending.refused();
-            Err(refused)
-        }
-        Err(Uncommitted::Failed(failure)) => {
-            match &failure {
-                WriteFailure::NotVisible(_) => pending.committed(),
-                WriteFailure::Commit(CommitError::OutcomeUnknown(_)) => drop(pending),
-                WriteFailure::Commit(_)
-                | WriteFailure::Overtaken
-                | WriteFailure::NotLoaded
-                | WriteFailure::Behind => pending.refused(),
-            }
-            Err(failure.into())
-        }
-    }
-}
-
-/// Decides on the current state, commits, and returns the decision once everybody sees it. `decide` checks the right and gives
-/// a batch to commit, if any; it is called again if another write came first.
-pub(super) async fn decided<T, E: From<HttpError> + Refusing, D>(
-    ask: &Ask,
-    decide: impl FnMut(Arc<Basis>) -> D,
-) -> Result<T, E>
-where
-    D: Future<Output = Result<(Option<Batch>, T), E>>,
-{
-    let proved = ask.principal().await?;
-    let patience = ask.app.config.store.wait_for_serial;
-    let (outcome, serial) = ask.app.live_store.decided_async(&proved, patience, decide).await?;
-    if let Some(serial) = serial {
-        ask.wrote(serial);
-    }
-    Ok(outcome)
 }
 
 #[cfg(test)]

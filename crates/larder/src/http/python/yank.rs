@@ -7,32 +7,28 @@
 use axum::body::Body;
 use axum::response::Response;
 use http::{Method, StatusCode};
-use jiff::Timestamp;
-use pypi::change::retention::{self, Removal, RetentionPlan, RetentionRule};
+use operations::Right;
+use operations::releases::{RemoveOldVersions, SetProjectStatus, YankFile, YankRelease};
+use operations::rights::{About, check_keeper, remover};
+use pypi::change::retention::{Removal, RetentionRule};
 use pypi::change::yank;
-use pypi::{
-    ChangeError, Decision, FileLookup, ProjectName, ProjectStatus, StageName, StatusMarker,
-};
+use pypi::{ChangeError, ProjectName, ProjectStatus, StageName, StatusMarker};
 use serde_json::{Map, Value, json};
-use state::stored::Basis;
 
 use super::ask::Ask;
 use super::project::readable;
 use super::reply;
-use super::rights::{About, keeper, remover};
 use super::route::{FilePath, Project};
-use super::write::{self, Refused, committed, optional_json_body, refused};
+use super::write::{Refused, optional_json_body};
 use crate::endpoint::Surface;
 use crate::http::auth;
 use crate::http::body::JsonBound;
 use crate::http::error::HttpError;
 use crate::http::turns::turn;
+use crate::keeper::carry_out_long;
 
 /// A reason with every character escaped, and the JSON around it.
 const BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 100 };
-
-/// The purpose, as a refusal names it.
-const RETENTION: &str = "removing old versions";
 
 /// `/{user}/{index}/{project}/{version}/+yank`
 pub(super) async fn yank_release(
@@ -42,19 +38,14 @@ pub(super) async fn yank_release(
     version: &str,
     body: Body,
 ) -> Result<Response, Refused> {
-    const PURPOSE: &str = "yanking a release";
-    let principal = ask.principal().await?;
+    let stage = ask.stage_name(stage)?;
     let about = About::Project(project.name.as_ref());
-    let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
-    let name = normalized(project)?;
+    remover(&ask.asked().await?, &stage, about, YankRelease::PURPOSE)?;
+    let project = normalized(project)?.clone();
     let reason = reason(ask, body).await?;
-    decided(ask, |basis| {
-        remover(ask, basis.stored(), basis.principal(), stage.as_str(), about, PURPOSE)?;
-        let index = &basis.stored().index;
-        yank::release(index, stage, name, version, reason.as_deref()).map_err(refused)
-    })
-    .await?;
-    Ok(said(&format!("project '{name}' version '{version}'"), reason.is_some()))
+    let said = said(&format!("project '{project}' version '{version}'"), reason.is_some());
+    ask.carry_out(&YankRelease { stage, project, version: version.to_owned(), reason }).await?;
+    Ok(said)
 }
 
 /// `/{user}/{index}/+f/{abc}/{0123456789abc}/{filename}/+yank`
@@ -64,40 +55,14 @@ pub(super) async fn yank_file(
     path: &FilePath,
     body: Body,
 ) -> Result<Response, Refused> {
-    const PURPOSE: &str = "yanking a file";
-    let principal = ask.principal().await?;
-    let about = About::File(path);
-    let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?;
-    let shown = || format!("{}/+f/{}", stage.name(), path.joined());
-    let missing = || refused(ChangeError::NoFile { path: shown() });
-    let (directory, filename) = path.place().ok_or_else(missing)?;
+    let stage = ask.stage_name(stage)?;
+    remover(&ask.asked().await?, &stage, About::File(path.place()), YankFile::PURPOSE)?;
+    let shown = format!("{stage}/+f/{}", path.joined());
+    let file = path.file().ok_or_else(|| ChangeError::NoFile { path: shown.clone() })?;
     let reason = reason(ask, body).await?;
-    decided(ask, |basis| {
-        // Looked up for each decision: the release may be replaced meanwhile.
-        let stored = basis.stored();
-        let name = stage.name().as_str();
-        let stage = remover(ask, stored, basis.principal(), name, about, PURPOSE)?;
-        let project = match stage.file(directory, filename) {
-            FileLookup::Found { project, .. } => project,
-            FileLookup::Gone => {
-                return Err(refused(ChangeError::FileGone { path: shown() }));
-            }
-            FileLookup::CoreMetadata { .. }
-            | FileLookup::Provenance { .. }
-            | FileLookup::Absent => return Err(missing()),
-        };
-        let reason = reason.as_deref();
-        yank::file(&stored.index, stage.name(), &project, filename, reason).map_err(refused)
-    })
-    .await?;
-    Ok(said(&format!("package '{}'", shown()), reason.is_some()))
-}
-
-async fn decided(
-    ask: &Ask,
-    decide: impl Fn(&Basis) -> Result<Decision, Refused>,
-) -> Result<(), Refused> {
-    committed(ask, |basis| Ok((decide(basis)?.batch(), ()))).await
+    let said = said(&format!("package '{shown}'"), reason.is_some());
+    ask.carry_out(&YankFile { stage, file, reason }).await?;
+    Ok(said)
 }
 
 fn said(what: &str, is_yanked: bool) -> Response {
@@ -173,7 +138,7 @@ pub(super) async fn show_project_status(
     let name = normalized(project)?;
     let order = readable(ask, stage, true, About::Project(Some(name))).await?;
     let found = order.stages().first().and_then(|stage| stage.project(name.as_str()));
-    let found = found.ok_or_else(|| refused(ChangeError::NoProject(name.clone())))?;
+    let found = found.ok_or_else(|| ChangeError::NoProject(name.clone()))?;
     Ok(status_result(&found.status().cloned().unwrap_or_default()))
 }
 
@@ -184,11 +149,9 @@ pub(super) async fn change_project_status(
     project: &Project,
     body: Body,
 ) -> Result<Response, Refused> {
-    const PURPOSE: &str = "changing a project's status";
     let name = normalized(project)?;
-    let principal = ask.principal().await?;
-    let about = About::Project(project.name.as_ref());
-    let stage = remover(ask, &ask.stored, &principal, stage, about, PURPOSE)?.name();
+    let (stage, about) = (ask.stage_name(stage)?, About::Project(Some(name)));
+    remover(&ask.asked().await?, &stage, about, SetProjectStatus::PURPOSE)?;
     let status = match ask.head.method {
         Method::DELETE => None,
         _ => {
@@ -196,13 +159,9 @@ pub(super) async fn change_project_status(
             Some(status_in(&members(ask, body, &["status", "reason"]).await?)?)
         }
     };
-    decided(ask, |basis| {
-        remover(ask, basis.stored(), basis.principal(), stage.as_str(), about, PURPOSE)?;
-        let index = &basis.stored().index;
-        yank::set_project_status(index, stage, name, status.as_ref()).map_err(refused)
-    })
-    .await?;
-    Ok(status_result(&status.unwrap_or_default()))
+    let result = status_result(status.as_ref().unwrap_or(&ProjectStatus::default()));
+    ask.carry_out(&SetProjectStatus { stage, project: name.clone(), status }).await?;
+    Ok(result)
 }
 
 fn status_in(object: &Map<String, Value>) -> Result<ProjectStatus, Refused> {
@@ -227,8 +186,8 @@ pub(super) async fn apply_retention(
     stage: &str,
     body: Body,
 ) -> Result<Response, Refused> {
-    let principal = ask.principal().await?;
-    let name = keeper(ask, &ask.stored, &principal, stage, RETENTION)?.name();
+    let stage = ask.stage_name(stage)?;
+    check_keeper(&ask.asked().await?, &stage, Right::Remove(RemoveOldVersions::PURPOSE))?;
     let object = members(ask, body, &["versions", "days"]).await?;
     let own = match object.is_empty() {
         true => None,
@@ -238,7 +197,7 @@ pub(super) async fn apply_retention(
         }),
     };
     let is_dry = ask.has_flag("dry_run");
-    let (rule, removals) = retained(ask, name, own, is_dry).await?;
+    let (rule, removals) = remove_old_versions(ask, stage, own, is_dry).await?;
     let size_bytes: u64 = removals.iter().map(|removal| removal.size_bytes).sum();
     let removals: Vec<Value> = removals
         .iter()
@@ -261,48 +220,26 @@ pub(super) async fn apply_retention(
 }
 
 /// The rule that was applied, and the versions that it removed, or with `is_dry` would remove.
-async fn retained(
+pub(in crate::http) async fn remove_old_versions(
     ask: &Ask,
-    name: &StageName,
-    own: Option<RetentionRule>,
+    stage: StageName,
+    rule: Option<RetentionRule>,
     is_dry: bool,
 ) -> Result<(RetentionRule, Vec<Removal>), Refused> {
-    write::decided(ask, |basis| async move {
-        keeper(ask, basis.stored(), basis.principal(), name.as_str(), RETENTION)?;
-        let (stored, name) = (basis.stored().clone(), name.clone());
-        // A large stage takes its time.
-        let [turn, _place] = turn(&ask.app.making_answers[Surface::Python as usize]).await?;
-        let (rule, plan) = turn.run(move || planned(&stored.index, &name, own)).await?;
-        if rule.days.is_some() && !is_dry {
-            let checked = ask.app.clocks.check().await;
-            checked.map_err(|error| HttpError::unavailable(format!("{error:#}"), 60))?;
-        }
-        Ok((plan.batch.filter(|_| !is_dry), (rule, plan.removals)))
-    })
-    .await
-}
-
-/// The stage's rule, or the one that was sent, and the versions that it removes.
-fn planned(
-    index: &pypi::Snapshot,
-    name: &StageName,
-    own: Option<RetentionRule>,
-) -> Result<(RetentionRule, RetentionPlan), Refused> {
-    let rule = match own {
-        Some(rule) => rule,
-        None => RetentionRule::of(index.stage_to_change(name).map_err(refused)?),
-    };
-    if rule.keeps_nothing() {
-        return Err(bad("'versions' was expected to be 1 or more: 0 would remove all"));
+    let index = &ask.stored.index;
+    let days = rule.or_else(|| Some(RetentionRule::of(index.stage(stage.as_str())?)));
+    if days.is_some_and(|rule| rule.days.is_some()) && !is_dry {
+        let checked = ask.app.clocks.check().await;
+        checked.map_err(|error| HttpError::unavailable(format!("{error:#}"), 60))?;
     }
-    if rule.is_empty() {
-        return Err(bad(
-            "the index has no rule: set retention_versions or retention_days, or send \
-             {\"versions\": …} or {\"days\": …}",
-        ));
+    let removing = RemoveOldVersions { stage, rule, is_dry };
+    // A large stage takes its time.
+    let _turn = turn(&ask.app.making_answers[Surface::Python as usize]).await?;
+    let done = carry_out_long(&ask.app, &ask.sender().await?, &removing).await?;
+    if let Some(serial) = done.serial {
+        ask.wrote(serial);
     }
-    let plan = retention::plan(index, name, rule, Timestamp::now()).map_err(refused)?;
-    Ok((rule, plan))
+    Ok(done.outcome)
 }
 
 fn number(object: &Map<String, Value>, key: &str) -> Result<Option<u32>, Refused> {

@@ -10,7 +10,7 @@ use super::attachments::{PATH, added, names, put, told};
 use super::words::limited;
 use super::{ask, code, noise, store, wiki, wiki_with};
 use crate::browser::{ACCEPT, Browser};
-use crate::server::{ROOT_PASSWORD, TestServer, wait_for};
+use crate::server::{ROOT_PASSWORD, TestServer, commit};
 use crate::wait_until;
 
 /// A follower reads after a restart what it had not read before, also of a renamed article.
@@ -117,7 +117,7 @@ fn files_that_cannot_be_read_are_not_told_to_be_none() {
     added(&server, PATH, b"one");
     let key = Key::new("attachments/a").expect("a key");
     let batch = Batch::new().put(key, Expected::Anything, "{\"v\":2}", Vec::new());
-    wait_for(server.app.live_store.commit_as_system(batch)).expect("a commit");
+    commit(&server.app.live_store, batch);
     for target in [PATH, "/+attachments/a/"] {
         let refused = server.get(target);
         assert_eq!(refused.status, 500, "{target}");

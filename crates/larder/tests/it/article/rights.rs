@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::{ask, code, store, wiki, wiki_with};
 use crate::client::Response;
-use crate::server::{TestServer, wait_for};
+use crate::server::{TestServer, commit};
 
 /// The header of a user.
 fn basic(user: &str, password: &str) -> String {
@@ -23,7 +23,7 @@ fn make_user(server: &TestServer, name: &str, password: &str) {
     let hash = Password::new(password).expect("a password").hash([7; 16]);
     let user = User { password_hash: Some(hash), ..user };
     let batch = change::create_user(&stored.accounts, &user).expect("a new user");
-    wait_for(server.app.live_store.commit_as_system(batch)).expect("a commit");
+    commit(&server.app.live_store, batch);
 }
 
 /// Makes a token of this user, good for these.
@@ -39,7 +39,7 @@ fn make_token(server: &TestServer, user: &str, scopes: &[Scope]) -> String {
     let secret = [scopes.len() as u8; 32];
     let made = change::create_token(&stored.accounts, new, secret, Timestamp::now(), None);
     let (text, _, batch) = made.expect("a new token");
-    wait_for(server.app.live_store.commit_as_system(batch)).expect("a commit");
+    commit(&server.app.live_store, batch);
     format!("Bearer {}", text.reveal())
 }
 

@@ -12,7 +12,7 @@ use account::{Scope, Scopes, User};
 use super::{ask, store, wiki, wiki_with};
 use crate::client::Response;
 use crate::pages::check_harmless;
-use crate::server::{TestServer, wait_for};
+use crate::server::{TestServer, commit};
 
 const BROWSER: (&str, &str) =
     ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
@@ -58,13 +58,13 @@ pub(super) fn limited(server: &TestServer, scopes: Scopes) -> String {
     let stored = || server.app.live_store.snapshot_full().expect("a state");
     let user = User::new("ada".parse().expect("a name"), Timestamp::now());
     let batch = change::create_user(&stored().accounts, &user).expect("a new user");
-    wait_for(server.app.live_store.commit_as_system(batch)).expect("a commit");
+    commit(&server.app.live_store, batch);
     let limits = state::accounts::limits(&[], &[], &["/docs/".to_owned()]).expect("limits");
     let new =
         NewToken { user: user.name, comment: String::new(), scopes, limits, expires_at: None };
     let made = change::create_token(&stored().accounts, new, [7; 32], Timestamp::now(), None);
     let (text, _, batch) = made.expect("a new token");
-    wait_for(server.app.live_store.commit_as_system(batch)).expect("a commit");
+    commit(&server.app.live_store, batch);
     format!("Bearer {}", text.reveal())
 }
 

@@ -1,5 +1,6 @@
 //! Many writers and readers of one article at the same time.
 
+use std::future::ready;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -67,37 +68,37 @@ fn check_round(response: &Response, round: usize) {
 /// A decision on an older state is made again on the next one, but not forever.
 #[test]
 fn a_write_is_decided_anew() {
-    use account::Principal;
+    use operations::{ATTEMPTS_MAX, Decided, Refusal, Sender, decided};
     use record::{Batch, Expected, Key, Serial};
-    use state::stored::{ATTEMPTS_MAX, WriteFailure};
+    use state::stored::WriteFailure;
 
     let server = wiki();
-    let (live_store, patience) = (&server.app.live_store, server.app.config.store.wait_for_serial);
+    let mut keeper = server.app.keeper();
     let batch = |expected| {
         let key = Key::new("note/decided").expect("a key");
         Batch::new().put(key, expected, "{}", Vec::new())
     };
     // Each finds what the one before it left, or not.
-    let check = |wrong: u32, decisions: u32| {
-        let mut decided = 0;
+    let mut check = |wrong: u32, decisions: u32| {
+        let mut attempts = 0;
         let mut serials = Vec::new();
-        let outcome = wait_for(live_store.decided(&Principal::Anonymous, patience, |basis| {
-            decided += 1;
-            serials.push(basis.stored().serial);
+        let outcome = wait_for(decided(&mut keeper, &Sender::Server, |basis| {
+            attempts += 1;
+            serials.push(basis.stored.serial);
             let never = Expected::At(Serial(u64::MAX));
-            let expected = if decided <= wrong { never } else { Expected::Anything };
-            Ok::<_, WriteFailure>((Some(batch(expected)), decided))
+            let expected = if attempts <= wrong { never } else { Expected::Anything };
+            ready(Ok(Decided::new(batch(expected), attempts)))
         }));
-        assert_eq!(decided, decisions);
-        outcome.map(|(outcome, serial)| (outcome, serial > serials.last().copied()))
+        assert_eq!(attempts, decisions);
+        outcome.map(|done| (done.outcome, done.serial > serials.last().copied()))
     };
     assert_eq!(check(0, 1).expect("a commit"), (1, true));
     assert_eq!(check(2, 3).expect("a commit"), (3, true));
-    assert!(matches!(check(u32::MAX, ATTEMPTS_MAX), Err(WriteFailure::Overtaken)));
-    let nothing = live_store.decided(&Principal::Anonymous, patience, |_| {
-        Ok::<_, WriteFailure>((Some(Batch::new()), ()))
-    });
-    assert_eq!(wait_for(nothing).expect("nothing to commit"), ((), None));
+    let overtaken = check(u32::MAX, ATTEMPTS_MAX);
+    assert!(matches!(overtaken, Err(Refusal::Failed(WriteFailure::Overtaken))));
+    let nothing =
+        decided(&mut keeper, &Sender::Server, |_| ready(Ok(Decided::new(Batch::new(), ()))));
+    assert_eq!(wait_for(nothing).expect("nothing to commit").serial, None);
 }
 
 /// A page of one version: every line names it, so that a torn or mixed one shows.

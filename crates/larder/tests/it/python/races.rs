@@ -5,7 +5,7 @@ use pypi::change::stage;
 use serde_json::json;
 
 use super::{Index, Upload, sdist, wheel};
-use crate::server::wait_for;
+use crate::server::{commit, wait_for};
 
 #[test]
 fn what_a_deleted_stage_left_behind_is_swept() {
@@ -19,7 +19,7 @@ fn what_a_deleted_stage_left_behind_is_swept() {
     let deletion = stage::delete(&state(), &name, false).expect("a stage");
     // Decided on, and not committed yet.
     index.upload("alice/dev", "p-1.zip", &sdist("1"));
-    wait_for(app.live_store.commit_as_system(deletion)).expect("no conflict");
+    commit(&app.live_store, deletion);
     assert!(stage::sweep_leftovers(&state()).is_some());
     wait_for(sweep(app));
     assert_eq!(stage::sweep_leftovers(&state()), None);

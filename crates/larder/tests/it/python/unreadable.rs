@@ -4,7 +4,7 @@ use record::{Batch, Expected};
 use serde_json::json;
 
 use super::{Index, check_message, sdist};
-use crate::server::wait_for;
+use crate::server::commit;
 
 #[test]
 fn a_stage_that_cannot_be_read_stays_as_it_is() {
@@ -15,7 +15,7 @@ fn a_stage_that_cannot_be_read_stays_as_it_is() {
     let write = |body: &'static str| {
         let key = pypi::stage_key(&"alice/dev".parse().expect("a name"));
         let batch = Batch::new().put(key, Expected::Anything, body, Vec::new());
-        wait_for(live_store.commit_as_system(batch)).expect("a commit");
+        commit(live_store, batch);
     };
     write(r#"{"v":2,"settings":[]}"#);
     assert_eq!(index.anybody().get("/alice/dev/+simple/p/").status, 404);

@@ -1,15 +1,17 @@
 //! A right that ends between the decision and the commit: the store refuses the write, and it is decided again.
 
 use std::collections::BTreeSet;
+use std::future::ready;
 
 use account::change;
 use account::{Identity, Means, Password, Principal, Scopes, TokenId};
 use jiff::Timestamp;
+use net::ClientAddress;
+use operations::{Decided, Sender, decided};
 use record::{Batch, Expected, Key};
-use state::stored::WriteFailure;
 
 use super::{Case, Role, World};
-use crate::server::wait_for;
+use crate::server::{commit, wait_for};
 
 /// The proved sender.
 fn proved(case: &Case<'_>, means: Means) -> Principal {
@@ -28,27 +30,30 @@ fn check(world: &World, means: fn(TokenId) -> Means, meanwhile: Meanwhile, part:
     let case = world.case(Role::Administrator);
     let (token, _) = case.token(Scopes::ALL, None);
     let proved = proved(&case, means(token));
-    let live_store = &world.server.app.live_store;
-    let patience = world.server.app.config.store.wait_for_serial;
+    let app = &world.server.app;
+    let (address, path) = (ClientAddress::Unix, String::new());
+    let sender = Sender::Client { proved, address, path };
     let mut decisions = Vec::new();
-    let deciding = live_store.decided(&proved, patience, |basis| {
-        decisions.push(match basis.refusal() {
+    let mut keeper = app.keeper();
+    let deciding = decided(&mut keeper, &sender, |basis| {
+        decisions.push(match basis.ended() {
             None => format!("in {} groups", basis.principal().groups().count()),
             Some(refusal) => refusal.to_string(),
         });
         if decisions.len() > 1 {
-            return Ok::<_, WriteFailure>((None, ()));
+            return ready(Ok(Decided::new(None, ())));
         }
         let batch = meanwhile(&case, token);
         // Another thread, for this one drives the decision.
         std::thread::scope(|scope| {
-            scope.spawn(|| wait_for(live_store.commit_as_system(batch)).expect("it is first"));
+            scope.spawn(|| commit(&app.live_store, batch));
         });
         let key = Key::new("note/decided").expect("a key");
-        Ok((Some(Batch::new().put(key, Expected::Anything, "{}", Vec::new())), ()))
+        let batch = Batch::new().put(key, Expected::Anything, "{}", Vec::new());
+        ready(Ok(Decided::new(batch, ())))
     });
-    let ((), serial) = wait_for(deciding).expect("a decision");
-    assert_eq!(serial, None, "nothing is written");
+    let done = wait_for(deciding).expect("a decision");
+    assert_eq!(done.serial, None, "nothing is written");
     assert_eq!((decisions.len(), decisions[0].as_str()), (2, "in 1 groups"));
     assert!(decisions[1].contains(part), "{}: {part}", decisions[1]);
 }

@@ -6,9 +6,7 @@
 use std::sync::Arc;
 
 use account::{Principal, SessionText};
-use article::{
-    ArticleName, Attachment, AttachmentError, AttachmentName, AttachmentWrite, Condition,
-};
+use article::{ArticleName, Attachment, AttachmentError, AttachmentName, Condition};
 use askama::Template;
 use axum::body::Body;
 use axum::response::Response;
@@ -16,10 +14,12 @@ use futures_util::stream;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
+use operations::Done;
+use operations::attachments::{Changed, FileOfArticle};
 use state::stored::Stored;
 use store::SpooledBlob;
 
-use super::super::attachments::{self, Done, Failed};
+use super::super::attachments::{self, Failed};
 use super::super::reading::Reading;
 use super::{Place, admit_editor};
 use crate::app::App;
@@ -188,7 +188,7 @@ pub(in super::super) async fn change_attachments(
     let (problem, status, is_logged_out) = match (outcome, &sender) {
         (Ok(done), Some((session, _))) => {
             let mut response = forms::see_other(app, head, &attachments::path(name, ""));
-            forms::keep_session(app, head, &mut response, session, done.serial);
+            forms::keep_session(app, head, &mut response, session, done.seen);
             return Ok(response);
         }
         (Ok(_), None) | (Err(Refused::Undue(Undue::LoggedOut)), _) => {
@@ -237,13 +237,13 @@ async fn carry_out(
     article: &ArticleName,
     (session, principal): (&SessionText, &Principal),
     body: Body,
-) -> Result<Done, Refused> {
+) -> Result<Done<Changed>, Refused> {
     let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let Ok(boundary) = multer::parse_boundary(content_type.unwrap_or_default()) else {
         let detail = "the body is not the form of this page: `multipart/form-data` was expected";
         return Err(HttpError::unsupported(detail).into());
     };
-    let limits = attachments::limits(app);
+    let (limits, sender) = (app.rules.attachment_limits, auth::sender(principal.clone(), head));
     let announced = body::announced(&head.headers);
     let most = limits.file_bytes_max.saturating_add(4 * FIELD_BYTES_MAX as u64);
     if let Some(size) = announced.filter(|&announced| announced > most) {
@@ -270,9 +270,9 @@ async fn carry_out(
             if arrived.name.is_empty() {
                 arrived.name = name_of(&filename)?.to_string();
             }
-            let write = arrived.write(article, principal)?;
+            let file = arrived.file_of(article)?;
             admit_editor(app, principal, article)?;
-            attachments::admit(app, principal, &write, None).await?;
+            attachments::admit(app, &sender, &file, None).await?;
             let holder = body::holder(app, head, principal);
             let pieces = stream::try_unfold(&mut field, |field| async move {
                 let piece = field.chunk().await.map_err(broken)?;
@@ -305,14 +305,12 @@ async fn carry_out(
         return Err(Refused::Undue(Undue::Token));
     }
     if arrived.act == "remove" {
-        let write = arrived.write(article, principal)?;
-        return Ok(attachments::remove(app, principal, &write).await?);
+        return Ok(attachments::remove(app, &sender, arrived.file_of(article)?).await?);
     }
     let Some(file) = arrived.file.take() else {
         return Err(bad("Choose a file first.").into());
     };
-    let write = arrived.write(article, principal)?;
-    Ok(attachments::store(app, principal, &write, file).await?)
+    Ok(attachments::store(app, &sender, arrived.file_of(article)?, file).await?)
 }
 
 /// The attachment's name for a file name that a browser sent. In file names, browsers encode only quotes and ends of lines.
@@ -322,14 +320,10 @@ fn name_of(filename: &str) -> Result<AttachmentName, HttpError> {
 }
 
 impl Arrived {
-    fn write(
-        &self,
-        article: &ArticleName,
-        principal: &Principal,
-    ) -> Result<AttachmentWrite, HttpError> {
+    fn file_of(&self, article: &ArticleName) -> Result<FileOfArticle, HttpError> {
         let name = AttachmentName::parse(&self.name).map_err(bad)?;
         let if_match = (!self.seen.is_empty()).then(|| format!("\"{}\"", self.seen));
         let condition = Condition::Headers { if_match, if_none_match: None };
-        Ok(attachments::written_by(principal, article.clone(), name, condition))
+        Ok(FileOfArticle { article: article.clone(), name, condition })
     }
 }

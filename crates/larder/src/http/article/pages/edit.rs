@@ -13,10 +13,11 @@ use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
 use markup::{Format, Options, Rendered};
+use operations::articles::{Base, DeleteArticle};
 use record::{Digest, Serial};
 
 use super::super::reading::{self, Reading, bytes};
-use super::super::write::{self, Base, FailedWrite, NewText};
+use super::super::write::{self, FailedWrite, NewText};
 use super::{BYTES_MAX, Place, admit_editor, attachments, link};
 use crate::app::App;
 use crate::http::auth;
@@ -272,9 +273,10 @@ impl Editing<'_> {
     /// Deletes the article. If a newer version exists than the sender saw, shows that instead.
     async fn delete(&self, sender: Sender<'_>, draft: Draft) -> Result<Response, HttpError> {
         let (session, principal) = sender;
-        let deleting =
-            write::delete_for(self.app, principal, self.name, draft.base, &draft.comment);
-        let refused = match deleting.await {
+        let (name, base) = (self.name.clone(), Base::of(draft.base));
+        let deleting = DeleteArticle { name, base, comment: draft.comment.clone() };
+        let sent = auth::sender(principal.clone(), self.head);
+        let refused = match write::delete_for(self.app, &sent, deleting).await {
             Ok(written) => return self.done(session, "/history", written.serial),
             Err(FailedWrite::Failed(error)) => return self.problem(sender, &draft, &error).await,
             Err(FailedWrite::Refused(refused)) => refused,
@@ -340,13 +342,14 @@ impl Editing<'_> {
         let text = if is_windows { draft.text.replace('\n', "\r\n") } else { draft.text.clone() };
         let new = NewText {
             name: self.name.clone(),
-            base: Base { version: Some(draft.base), ..Base::default() },
+            base: Base::of(draft.base),
             content_type,
             comment: draft.comment.clone(),
             body: Body::from(text.clone()),
             holder: None,
         };
-        let refused = match write::store(self.app, principal, new).await {
+        let sent = auth::sender(principal.clone(), self.head);
+        let refused = match write::store(self.app, &sent, new).await {
             Ok(written) => return self.done(session, "", written.serial),
             Err(FailedWrite::Failed(error)) => return self.problem(sender, &draft, &error).await,
             Err(FailedWrite::Refused(refused)) => refused,

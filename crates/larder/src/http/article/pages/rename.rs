@@ -12,9 +12,10 @@ use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
+use operations::articles::{Base, RenameArticle};
 
-use super::super::rename::{self, NewName};
-use super::super::write::{self, Base, FailedWrite};
+use super::super::rename;
+use super::super::write::{self, FailedWrite};
 use super::{Place, admit_editor};
 use crate::app::App;
 use crate::http::auth;
@@ -119,9 +120,10 @@ impl Renaming<'_> {
     ) -> Result<write::Written, FailedWrite> {
         let to = ArticleName::parse(&draft.to);
         let to = to.map_err(|error| HttpError::bad_request(error.to_string()))?;
-        let base = Base { version: Some(draft.base), ..Base::default() };
-        let new = NewName { name: self.name.clone(), base, to, comment: draft.comment.clone() };
-        rename::rename(self.app, principal, new).await
+        let (name, base) = (self.name.clone(), Base::of(draft.base));
+        let renaming = RenameArticle { name, base, to, comment: draft.comment.clone() };
+        let sender = auth::sender(principal.clone(), self.head);
+        rename::rename(self.app, &sender, renaming).await
     }
 
     /// The form again, because the session has ended, or the form belongs to another one.

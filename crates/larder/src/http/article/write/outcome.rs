@@ -3,18 +3,20 @@
 
 use std::sync::Arc;
 
+use account::Principal;
 use article::{
     ArticleName, DifferenceError, DifferenceLimits, Kind, Merge, MergeSides, NotMergeable,
-    Revision, RevisionFacts, Side, WriteError, merge, render,
+    RevisionFacts, Side, WriteError, merge, render,
 };
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ETAG, LOCATION};
 use http::{HeaderValue, StatusCode};
+use operations::{Done, articles};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use record::Serial;
 use reply::Encoding;
-use state::stored::{Refusing, Stored, WriteFailure};
+use state::stored::Stored;
 
 use super::received::Received;
 use crate::app::App;
@@ -64,44 +66,30 @@ pub(in crate::http::article) struct Refused {
     shows_names: bool,
 }
 
-/// Whether a writer may read the article, and every other name that it has or had. Unless everybody may read all articles,
-/// answers to writes name no other name; answers to reads do.
-pub(super) type Sight = (bool, bool);
-
 impl From<HttpError> for FailedWrite {
     fn from(error: HttpError) -> FailedWrite {
         FailedWrite::Failed(error)
     }
 }
 
-impl Refusing for FailedWrite {
-    fn is_about_state(&self) -> bool {
-        match self {
-            FailedWrite::Refused(refused) => refused.error.is_about_state(),
-            FailedWrite::Failed(error) => error.is_about_state(),
-        }
-    }
-}
-
-impl From<WriteFailure> for FailedWrite {
-    fn from(failure: WriteFailure) -> FailedWrite {
-        FailedWrite::Failed(failure.into())
-    }
-}
-
-/// A write that is kept and visible.
-pub(in crate::http::article) fn written(
+/// A write that is kept and visible. The sender of a renaming may read both names.
+pub(super) fn written(
     app: &App,
+    writer: &Principal,
     name: &ArticleName,
-    revision: Revision,
-    serial: Serial,
-    (may_read, shows_names): Sight,
+    done: &Done<articles::Written>,
 ) -> Result<Written, FailedWrite> {
+    let articles::Written { name: now, revision, .. } = &done.outcome;
+    let is_renamed = now != name;
+    let (may_read, shows_names) = match is_renamed {
+        true => (true, true),
+        false => (reading::may_read(app, writer, name), app.articles_are_open()),
+    };
     let stored = auth::stored(app)?;
     // The article may have been renamed in between. The answer names the revision by the name that was written to.
-    let facts = stored.articles.revision_written_as(name, revision).cloned();
+    let facts = stored.articles.revision_written_as(now, *revision).cloned();
     let lost = || HttpError::internal("the write is kept, but cannot be shown");
-    let (name, facts) = (name.clone(), facts.ok_or_else(lost)?);
+    let (name, facts, serial) = (now.clone(), facts.ok_or_else(lost)?, done.seen);
     Ok(Written { name, facts, serial, may_read, shows_names })
 }
 
@@ -151,13 +139,15 @@ impl IntoResponse for Written {
     }
 }
 
-pub(in crate::http::article) fn refused(
+/// Unless everybody may read all articles, answers to writes name no other name of the article; answers to reads do.
+fn refused(
+    app: &App,
     error: WriteError,
     merge: Option<Merge>,
     stored: &Stored,
-    (may_read, shows_names): Sight,
+    may_read: bool,
 ) -> FailedWrite {
-    let serial = stored.serial;
+    let (serial, shows_names) = (stored.serial, app.articles_are_open());
     FailedWrite::Refused(Box::new(Refused { error, merge, serial, may_read, shows_names }))
 }
 
@@ -169,13 +159,12 @@ pub(super) async fn overtaken(
     received: Option<&Received>,
     may_read: bool,
 ) -> FailedWrite {
-    let sight = (may_read, app.articles_are_open());
-    let Some(received) = received else { return refused(error, None, stored, sight) };
+    let Some(received) = received else { return refused(app, error, None, stored, may_read) };
     if let WriteError::Precondition(stale) = &mut error {
         stale.has_same_content = stale.latest.content() == Some(&received.facts);
     }
     let merge = if may_read { propose(app, stored, &error, received).await } else { None };
-    refused(error, merge, stored, sight)
+    refused(app, error, merge, stored, may_read)
 }
 
 impl Refused {

@@ -39,7 +39,7 @@ pub(in crate::http::python) async fn find(
     place: Option<Place<'_>>,
 ) -> Result<Response, write::Refused> {
     let Some(stage) = ask.stored.index.stage(stage) else { return Ok(none(ask)) };
-    admit_to_file(ask, stage, About::File(path)).await?;
+    admit_to_file(ask, stage, About::File(path.place())).await?;
     match place {
         Some(place) => Ok(answered(ask, stage, place).await?),
         None => Ok(none(ask)),

@@ -9,7 +9,6 @@
 use std::time::Duration;
 
 use account::{Object, Principal, Scope};
-use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http::StatusCode;
@@ -24,12 +23,11 @@ use state::release_metadata;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::unauthorized;
 use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
 use crate::http::python::policy::{self, Given};
+use crate::http::python::refusals::challenged;
 use crate::http::python::reply;
-use crate::http::python::rights;
 use crate::http::python::write::Refused;
 
 /// Largest provenance that is read: attestations and their envelope.
@@ -81,26 +79,29 @@ pub(super) async fn release(
     release: &Release<'_>,
     target: &Target<'_>,
     register_project: bool,
-) -> Result<Response, Refused> {
+) -> Result<(StatusCode, Value), Refused> {
     // Anonymous senders cannot make this server send anything.
     let lack = principal.lack(Scope::PythonUpload, object);
     if principal.user_name().is_none() || lack.is_some() {
         let needed =
             "to push to another server, a user and a password, or a token for uploads, are needed";
         let cause = lack.map_or_else(String::new, |lack| format!(": {lack}"));
-        return Err(unauthorized(format!("{needed}{cause}")));
+        let refused = reply::message(StatusCode::UNAUTHORIZED, &format!("{needed}{cause}"));
+        return Err(challenged(refused).into());
     }
     if !ask.app.config.python.acl_push_outside.admits(principal, Scope::PythonUpload, object) {
         let name = principal.user_name().map_or("nobody", |name| name.as_str());
-        let list = || format!("`{name}` is not in `python.acl_push_outside`");
-        let cause = rights::cause(ask, principal, Scope::PythonUpload, object, list);
-        let text = format!("no permission to push to other servers{cause}");
-        return Err(Refused::forbidden(text));
+        let cause = match ask.app.config.python.devpi_defaults {
+            true => String::new(),
+            false => format!(": `{name}` is not in `python.acl_push_outside`"),
+        };
+        let text = format_args!("no permission to push to other servers{cause}");
+        return Err(Refused::rule(StatusCode::FORBIDDEN, text));
     }
     let mut log: Vec<Value> = Vec::new();
     let is_done = release.push(ask, target, register_project, &mut log).await;
     let status = if is_done { StatusCode::OK } else { StatusCode::BAD_GATEWAY };
-    Ok(reply::result(status, "actionlog", log, None))
+    Ok((status, log.into()))
 }
 
 /// The release to push.

@@ -5,35 +5,29 @@
 
 use std::sync::Arc;
 
-use axum::response::Response;
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use http::StatusCode;
-use jiff::Timestamp;
 use mirrors::{FileAnswer, Mirror};
+use operations::pushes::{ApproveRelease, Order, check_withheld_upstream};
 use pypi::archive::{ArchiveError, ArchiveFacts, ArchiveLimits, inspect};
-use pypi::change::push::{
-    Approval, ApprovedFile, Push, PushContent, PushOrder, PushTarget, approve, replaced_by_approval,
-};
-use pypi::upstream::{UpstreamFile, UpstreamPage};
+use pypi::change::push::{ApprovedFile, PushContent, PushOrder, PushTarget};
+use pypi::upstream::UpstreamFile;
 use pypi::{ChangeError, FileKind, Filename, Metadata, ProjectName, Stage, Version};
 use rawzip::FileReader;
 use record::Digest;
 use resources::bodies::Holder;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use state::release_metadata;
 use store::{BlobError, SpooledBlob};
 
-use super::{check_target, told, touch};
+use super::done;
 use crate::http::auth;
 use crate::http::body::client;
 use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
-use crate::http::python::policy::{self, Given};
-use crate::http::python::reply;
-use crate::http::python::rights::{About, no_replacing, readable};
 use crate::http::python::simple::mirrored::failed;
-use crate::http::python::write::{Refused, decided_and_noted, refused};
+use crate::http::python::write::Refused;
 
 /// Most files of a pushed release.
 const FILES_MAX: usize = 1_000;
@@ -47,32 +41,31 @@ pub(super) async fn push(
     source: &Arc<Stage>,
     order: &PushOrder,
     content: PushContent,
-) -> Result<Response, Refused> {
-    let name = source.name();
+) -> Result<(StatusCode, Value), Refused> {
+    let stage = source.name();
     let target = match order.target().map_err(Refused::bad_request)? {
         PushTarget::Stage(target) => target,
-        PushTarget::External { .. } => return Err(refused(ChangeError::Mirror(name.clone()))),
+        PushTarget::External { .. } => return Err(ChangeError::Mirror(stage.clone()).into()),
     };
+    let (name, version) = (order.name.clone(), order.version.clone());
+    let order = Order { source: stage.clone(), target, name, version, content };
     let nothing = || {
         let (project, version) = (order.name.clone(), order.version.clone());
-        refused(ChangeError::NothingToPush { project, version, stage: name.clone() })
+        ChangeError::NothingToPush { project, version, stage: stage.clone() }
     };
     let project = &ProjectName::normalize(&order.name).map_err(|_| nothing())?;
     let version = Version::parse(&order.version).map_err(|_| nothing())?;
-    let about = About::Project(Some(project));
-    let basis = ask.basis().await?;
-    let portion = about.of(source);
     // Nothing is fetched for senders who may not push it.
-    check_target(ask, basis.stored(), basis.principal(), &target, portion.portion())?;
+    let basis = ask.basis().await?;
+    order.admit(&basis)?;
     auth::admit_to_disk(&ask.app, basis.principal()).await?;
     let holder = basis.principal().user_name().cloned();
     let holder =
         holder.map_or_else(|| Holder::Client(client(&ask.app, &ask.head).key()), Holder::User);
-    drop(basis);
     let mirrors = &ask.app.mirrors;
     let mirror = mirrors.of(source).ok_or_else(nothing)?;
     let page = mirrors.page_to_judge_by(&mirror, project).await;
-    let page = page.map_err(|trouble| failed(name.as_str(), &trouble))?.ok_or_else(nothing)?;
+    let page = page.map_err(|trouble| failed(stage.as_str(), &trouble))?.ok_or_else(nothing)?;
     let is_wanted = |file: &&UpstreamFile| {
         let filename = Filename::of_upstream(&file.filename).ok();
         let found = filename.and_then(|it| it.split(Some(project))?.version);
@@ -80,11 +73,11 @@ pub(super) async fn push(
     };
     let files: Vec<&UpstreamFile> = page.files.iter().filter(is_wanted).collect();
     if files.is_empty() {
-        return Err(nothing());
+        return Err(nothing().into());
     }
     if content == PushContent::OnlyDocs {
         let (project, version) = (order.name.clone(), order.version.clone());
-        return Err(refused(ChangeError::NoFilesToPush { project, version }));
+        return Err(ChangeError::NoFilesToPush { project, version }.into());
     }
     if files.len() > FILES_MAX {
         return Err(Refused::bad_request(format_args!(
@@ -92,7 +85,8 @@ pub(super) async fn push(
             files.len()
         )));
     }
-    check_withheld(ask, source, project, &page, &files).await?;
+    check_withheld_upstream(&basis, source, project, &page, files.iter().copied())?;
+    drop(basis);
     let mut held = ask.app.bodies.begin(holder).map_err(HttpError::from)?;
     held.hold(MEMORY_BYTES).map_err(HttpError::from)?;
     let said = Map::from_iter([
@@ -113,67 +107,9 @@ pub(super) async fn push(
     metadata.merge(said);
     let metadata = release_metadata::blob(&metadata).map_err(Refused::bad_request)?;
     let metadata = put(ask, metadata).await?;
-    let yanked = files.iter().all(|file| file.yanked.is_some());
-    let yanked = files[0].yanked.as_deref().filter(|_| yanked);
-    let (page, files, approved, target) = (&page, &files, &approved, &target);
-    let deciding = decided_and_noted(ask, |basis| async move {
-        let (stored, principal) = (basis.stored(), basis.principal());
-        let source = readable(stored, principal, name.as_str(), about)?;
-        let portion = about.of(source);
-        check_target(ask, stored, principal, target, portion.portion())?;
-        let push = Push {
-            source: name,
-            target,
-            name: &order.name,
-            version: &order.version,
-            content,
-            who: principal.user_name(),
-            at: Timestamp::now(),
-        };
-        let approval = Approval { push, project, metadata, yanked, files: approved };
-        let stage = stored.index.stage(target.as_str());
-        let adds_only = stage.filter(|stage| stage.config().volatile);
-        if adds_only.is_some_and(|stage| !stage.may_replace(principal, portion.portion()))
-            && let Some(filename) = replaced_by_approval(&stored.index, &approval)
-        {
-            return Err(Refused::forbidden(no_replacing(&filename)));
-        }
-        // The policy may have changed, and so may the age of a file.
-        check_withheld(ask, source, project, page, files).await?;
-        let (batch, actions) = approve(&stored.index, &approval).map_err(told)?;
-        if let Some(batch) = &batch {
-            touch(ask, batch).await?;
-        }
-        let mut entries = Vec::new();
-        for file in files {
-            let given = Given::Upstreams(file);
-            entries.extend(policy::entries_of_given(ask, source, source, project, given).await);
-        }
-        if batch.is_some() {
-            let who = principal.user_name();
-            let digests = approved.iter().map(|file| (file.filename.as_str(), file.digest));
-            entries.extend(policy::entries_of_approved(ask, who, name, target, digests));
-        }
-        Ok::<_, Refused>((batch, entries, actions))
-    });
-    let actions = deciding.await?;
-    Ok(reply::result(StatusCode::OK, "actionlog", actions, None))
-}
-
-/// Refuses to push files that a policy refuses, with the answer of a download.
-async fn check_withheld(
-    ask: &Ask,
-    source: &Stage,
-    project: &ProjectName,
-    page: &UpstreamPage,
-    files: &[&UpstreamFile],
-) -> Result<(), Refused> {
-    for file in files {
-        if let Some(refused) = policy::refusal_of_upstream(source, source, project, page, file) {
-            return Err(Refused::from(policy::refused(ask, &file.filename, &refused).await));
-        }
-    }
-    Ok(())
+    let (project, page, files) = (project.clone(), page.clone(), approved);
+    let approving = ApproveRelease { order, project, metadata, page, files };
+    Ok(done(ask.carry_out(&approving).await?))
 }
 
 /// Fetches a file and stores it; returns what is known of it, and its metadata, if it has some.

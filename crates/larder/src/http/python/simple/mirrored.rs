@@ -399,7 +399,7 @@ async fn lists_of<'order>(
 ///
 /// # Errors
 /// The first upstream that has not answered, and why, even if what was known of it still counts.
-pub(super) async fn refresh(
+pub(in crate::http) async fn refresh(
     ask: &Ask,
     stage: &str,
     project: &ProjectName,

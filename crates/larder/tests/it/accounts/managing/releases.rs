@@ -61,7 +61,7 @@ fn releases_are_yanked_pushed_and_removed() {
     assert_eq!(pushed.status, 200, "{}", pushed.text());
     assert!(server.client.get("/root/stable/+simple/tool/").text().contains("tool-1.1.zip"));
     for (target, status) in
-        [("root/none", 404), ("prod", 400), ("root/pypi", 401), ("http://127.0.0.1:1/", 502)]
+        [("root/none", 404), ("prod", 400), ("root/pypi", 403), ("http://127.0.0.1:1/", 502)]
     {
         let refused = root.submit(&page, "Push", &[("target", target), ("content", "all")]);
         assert_eq!(refused.status, status, "{target}: {}", refused.text());

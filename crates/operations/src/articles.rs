@@ -1,0 +1,209 @@
+//! Articles: written, deleted, restored and renamed.
+
+use article::{
+    Announced, ArticleName, Change, Checked, Content, ContentType, Delete, Put, Rename, Restore,
+    Revision, WriteError, resolve_base,
+};
+use record::Digest;
+
+use crate::carry_out::OldBlobs;
+use crate::rights::{check_article_reader, check_article_writer};
+use crate::{Basis, Decided, Operation, Refusal};
+
+/// The version that a write was made from, as its request says.
+#[derive(Clone, Debug, Default)]
+pub struct Base {
+    /// By its number.
+    pub version: Option<Revision>,
+    /// By the tags of `If-Match`.
+    pub if_match: Option<String>,
+    /// By those of `If-None-Match`.
+    pub if_none_match: Option<String>,
+}
+
+impl Base {
+    /// The version with this number.
+    pub fn of(version: Revision) -> Base {
+        Base { version: Some(version), ..Base::default() }
+    }
+
+    /// The version, as of a state.
+    ///
+    /// # Errors
+    /// As [`resolve_base`].
+    pub fn resolve(&self, basis: &Basis, name: &ArticleName) -> Result<Revision, WriteError> {
+        let (if_match, if_none_match) = (self.if_match.as_deref(), self.if_none_match.as_deref());
+        resolve_base(&basis.stored.articles, name, self.version, if_match, if_none_match)
+    }
+}
+
+/// The name that revisions carry of their writer.
+pub(crate) fn author(basis: &Basis) -> String {
+    let name = basis.principal().user_name();
+    name.map_or_else(|| "anonymous".to_owned(), ToString::to_string)
+}
+
+/// A new revision.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The name that the article has now.
+    pub name: ArticleName,
+    /// Its number.
+    pub revision: Revision,
+    /// The content before it, if there was one.
+    pub replaced: Option<Digest>,
+}
+
+fn written(basis: &Basis, name: &ArticleName, checked: Checked) -> Decided<Written> {
+    let latest = basis.stored.articles.latest(name).and_then(|facts| facts.content());
+    let replaced = latest.map(|content| content.digest);
+    let (name, revision) = (checked.name, checked.revision);
+    Decided::new(checked.batch, Written { name, revision, replaced })
+}
+
+/// Asks whether a text may be written before it has arrived. It writes nothing.
+#[derive(Clone, Debug)]
+pub struct AnnounceText {
+    /// The article.
+    pub name: ArticleName,
+    /// The version that the text was made from.
+    pub base: Base,
+    /// Why it is written.
+    pub comment: String,
+}
+
+/// What is known of a text before it has arrived.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// The media type of the version that it was made from.
+    pub base_type: Option<ContentType>,
+}
+
+impl Operation for AnnounceText {
+    type Outcome = Expected;
+
+    fn decide(&self, basis: &Basis) -> Result<Decided<Expected>, Refusal> {
+        let AnnounceText { name, base, comment } = self;
+        check_article_writer(basis, name)?;
+        let (articles, author) = (&basis.stored.articles, author(basis));
+        let base = base.resolve(basis, name)?;
+        let announced = Announced { name, base, author: &author, comment };
+        announced.check(articles, &basis.rules.article_limits)?;
+        let content = articles.revision(name, base).and_then(|facts| facts.content());
+        let base_type = content.map(|content| content.content_type.clone());
+        Ok(Decided::new(None, Expected { base_type }))
+    }
+}
+
+/// Writes a text, whose bytes are stored before the commit.
+#[derive(Clone, Debug)]
+pub struct WriteArticle {
+    /// The article.
+    pub name: ArticleName,
+    /// The version that the text was made from.
+    pub base: Base,
+    /// The text.
+    pub content: Content,
+    /// Why it is written.
+    pub comment: String,
+}
+
+impl Operation for WriteArticle {
+    type Outcome = Written;
+
+    fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
+        let WriteArticle { name, base, content, comment } = self;
+        check_article_writer(basis, name)?;
+        let base = base.resolve(basis, name)?;
+        let (author, comment, at) = (author(basis), comment.clone(), basis.now);
+        let (name, content) = (name.clone(), content.clone());
+        let change = Change::Put(Put { name, base, content, author, comment, at });
+        let checked = change.check(&basis.stored.articles, &basis.rules.article_limits)?;
+        Ok(written(basis, change.name(), checked))
+    }
+}
+
+/// Deletes an article; its history stays.
+#[derive(Clone, Debug)]
+pub struct DeleteArticle {
+    /// The article.
+    pub name: ArticleName,
+    /// The version that the sender saw.
+    pub base: Base,
+    /// Why it is deleted.
+    pub comment: String,
+}
+
+impl Operation for DeleteArticle {
+    type Outcome = Written;
+
+    fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
+        let DeleteArticle { name, base, comment } = self;
+        check_article_writer(basis, name)?;
+        let base = base.resolve(basis, name)?;
+        let (author, comment, at) = (author(basis), comment.clone(), basis.now);
+        let change = Change::Delete(Delete { name: name.clone(), base, author, comment, at });
+        let checked = change.check(&basis.stored.articles, &basis.rules.article_limits)?;
+        Ok(written(basis, name, checked))
+    }
+}
+
+/// Makes the content of an earlier version the latest again.
+#[derive(Clone, Debug)]
+pub struct RestoreArticle {
+    /// The article.
+    pub name: ArticleName,
+    /// The version that the sender saw.
+    pub base: Base,
+    /// The version whose content it gets.
+    pub from: Revision,
+    /// Why it is restored.
+    pub comment: String,
+}
+
+impl Operation for RestoreArticle {
+    type Outcome = Written;
+
+    fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
+        let RestoreArticle { name, base, from, comment } = self;
+        check_article_writer(basis, name)?;
+        let base = base.resolve(basis, name)?;
+        let (author, comment, at) = (author(basis), comment.clone(), basis.now);
+        let (name, from) = (name.clone(), Some(*from));
+        let change = Change::Restore(Restore { name, base, from, author, comment, at });
+        let checked = change.check(&basis.stored.articles, &basis.rules.article_limits)?;
+        Ok(written(basis, change.name(), checked).naming(OldBlobs::Needed))
+    }
+}
+
+/// Renames an article. The sender must be able to read and write under both names: otherwise a new name could reveal what the
+/// old one hides.
+#[derive(Clone, Debug)]
+pub struct RenameArticle {
+    /// The article.
+    pub name: ArticleName,
+    /// The version that the sender saw.
+    pub base: Base,
+    /// Its new name.
+    pub to: ArticleName,
+    /// Why it is renamed.
+    pub comment: String,
+}
+
+impl Operation for RenameArticle {
+    type Outcome = Written;
+
+    fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
+        let RenameArticle { name, base, to, comment } = self;
+        for name in [name, to] {
+            check_article_writer(basis, name)?;
+            check_article_reader(basis, name)?;
+        }
+        let base = base.resolve(basis, name)?;
+        let (author, comment, at) = (author(basis), comment.clone(), basis.now);
+        let (name, to) = (name.clone(), to.clone());
+        let rename = Rename { name, base, to, author, comment, at };
+        let checked = rename.check(&basis.stored.articles, &basis.rules.article_limits)?;
+        Ok(written(basis, &rename.name, checked).naming(OldBlobs::Kept))
+    }
+}

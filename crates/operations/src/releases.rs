@@ -1,0 +1,247 @@
+//! Releases of the Python index: yanked, removed, kept by a rule; and the status of their projects.
+
+use pypi::change::remove::{self, Extent};
+use pypi::change::retention::{self, Removal, RetentionPlan, RetentionRule};
+use pypi::change::yank;
+use pypi::{ChangeError, Directory, FileLookup, ProjectName, ProjectStatus, StageName};
+
+use crate::rights::{About, check_keeper, remover};
+use crate::{Basis, Decided, Operation, Refusal, Right, Rule};
+
+/// A release file, as its URL below `+f` names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilePlace {
+    /// Its directory.
+    pub directory: Directory,
+    /// Its name.
+    pub filename: String,
+}
+
+impl FilePlace {
+    fn about(&self) -> About<'_> {
+        About::File(Some((self.directory, &self.filename)))
+    }
+
+    fn below(&self, stage: &StageName) -> String {
+        format!("{stage}/+f/{}/{}", self.directory, self.filename)
+    }
+}
+
+/// Yanks a release (PEP 592), or takes that back.
+#[derive(Clone, Debug)]
+pub struct YankRelease {
+    /// The index.
+    pub stage: StageName,
+    /// The project.
+    pub project: ProjectName,
+    /// The version, in any spelling.
+    pub version: String,
+    /// Why, which may be empty; `None` takes the yank back.
+    pub reason: Option<String>,
+}
+
+impl YankRelease {
+    /// What the right is for, in a refusal.
+    pub const PURPOSE: &'static str = "yanking a release";
+}
+
+impl Operation for YankRelease {
+    type Outcome = ();
+
+    fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
+        let YankRelease { stage, project, version, reason } = self;
+        remover(basis, stage, About::Project(Some(project)), YankRelease::PURPOSE)?;
+        let index = &basis.stored.index;
+        let decision = yank::release(index, stage, project, version, reason.as_deref())?;
+        Ok(Decided::new(decision.batch(), ()))
+    }
+}
+
+/// Yanks one file, or takes that back.
+#[derive(Clone, Debug)]
+pub struct YankFile {
+    /// The index.
+    pub stage: StageName,
+    /// The file.
+    pub file: FilePlace,
+    /// Why, which may be empty; `None` takes the yank back.
+    pub reason: Option<String>,
+}
+
+impl YankFile {
+    /// What the right is for, in a refusal.
+    pub const PURPOSE: &'static str = "yanking a file";
+}
+
+impl Operation for YankFile {
+    type Outcome = ();
+
+    fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
+        let YankFile { stage, file, reason } = self;
+        let found = remover(basis, stage, file.about(), YankFile::PURPOSE)?;
+        let path = || file.below(stage);
+        let project = match found.file(file.directory, &file.filename) {
+            FileLookup::Found { project, .. } => project,
+            FileLookup::Gone => return Err(ChangeError::FileGone { path: path() }.into()),
+            FileLookup::CoreMetadata { .. }
+            | FileLookup::Provenance { .. }
+            | FileLookup::Absent => return Err(ChangeError::NoFile { path: path() }.into()),
+        };
+        let (index, reason) = (&basis.stored.index, reason.as_deref());
+        let decision = yank::file(index, stage, &project, &file.filename, reason)?;
+        Ok(Decided::new(decision.batch(), ()))
+    }
+}
+
+/// Sets the status of a project (PEP 792).
+#[derive(Clone, Debug)]
+pub struct SetProjectStatus {
+    /// The index.
+    pub stage: StageName,
+    /// The project.
+    pub project: ProjectName,
+    /// `None` removes it.
+    pub status: Option<ProjectStatus>,
+}
+
+impl SetProjectStatus {
+    /// What the right is for, in a refusal.
+    pub const PURPOSE: &'static str = "changing a project's status";
+}
+
+impl Operation for SetProjectStatus {
+    type Outcome = ();
+
+    fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
+        let SetProjectStatus { stage, project, status } = self;
+        remover(basis, stage, About::Project(Some(project)), SetProjectStatus::PURPOSE)?;
+        let index = &basis.stored.index;
+        let decision = yank::set_project_status(index, stage, project, status.as_ref())?;
+        Ok(Decided::new(decision.batch(), ()))
+    }
+}
+
+/// Removes a project, or releases the name of one that was removed.
+#[derive(Clone, Debug)]
+pub struct DeleteProject {
+    /// The index.
+    pub stage: StageName,
+    /// The project.
+    pub project: ProjectName,
+    /// How much of it.
+    pub extent: Extent,
+    /// Whether it goes even if the index is not volatile.
+    pub force: bool,
+}
+
+impl DeleteProject {
+    /// What the right is for, in a refusal.
+    pub const PURPOSE: &'static str = "removing a project";
+}
+
+impl Operation for DeleteProject {
+    type Outcome = ();
+
+    fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
+        let DeleteProject { stage, project, extent, force } = self;
+        remover(basis, stage, About::Project(Some(project)), DeleteProject::PURPOSE)?;
+        let batch = remove::project(&basis.stored.index, stage, project, *extent, *force)?;
+        Ok(Decided::new(batch, ()))
+    }
+}
+
+/// Removes a version with its files.
+#[derive(Clone, Debug)]
+pub struct DeleteRelease {
+    /// The index.
+    pub stage: StageName,
+    /// The project.
+    pub project: ProjectName,
+    /// The version, in any spelling.
+    pub version: String,
+    /// Whether it goes even if the index is not volatile.
+    pub force: bool,
+}
+
+impl DeleteRelease {
+    /// What the right is for, in a refusal.
+    pub const PURPOSE: &'static str = "removing a version";
+}
+
+impl Operation for DeleteRelease {
+    type Outcome = ();
+
+    fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
+        let DeleteRelease { stage, project, version, force } = self;
+        remover(basis, stage, About::Project(Some(project)), DeleteRelease::PURPOSE)?;
+        let batch = remove::version(&basis.stored.index, stage, project, version, *force)?;
+        Ok(Decided::new(batch, ()))
+    }
+}
+
+/// Removes a file, a test result or documentation.
+#[derive(Clone, Debug)]
+pub struct DeleteFile {
+    /// The index.
+    pub stage: StageName,
+    /// The file.
+    pub file: FilePlace,
+    /// Whether it goes even if the index is not volatile.
+    pub force: bool,
+}
+
+impl DeleteFile {
+    /// What the right is for, in a refusal.
+    pub const PURPOSE: &'static str = "removing a file";
+}
+
+impl Operation for DeleteFile {
+    type Outcome = ();
+
+    fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
+        let DeleteFile { stage, file, force } = self;
+        remover(basis, stage, file.about(), DeleteFile::PURPOSE)?;
+        let index = &basis.stored.index;
+        let batch = remove::file(index, stage, file.directory, &file.filename, *force)?;
+        Ok(Decided::new(batch, ()))
+    }
+}
+
+/// Removes old versions by a rule. The outcome is the rule, and what it removes. Planning looks at the whole index, so the caller
+/// takes a turn for it.
+#[derive(Clone, Debug)]
+pub struct RemoveOldVersions {
+    /// The index.
+    pub stage: StageName,
+    /// `None`: that of the index.
+    pub rule: Option<RetentionRule>,
+    /// Whether nothing is removed, and the outcome only says what would be.
+    pub is_dry: bool,
+}
+
+impl RemoveOldVersions {
+    /// What the right is for, in a refusal.
+    pub const PURPOSE: &'static str = "removing old versions";
+}
+
+impl Operation for RemoveOldVersions {
+    type Outcome = (RetentionRule, Vec<Removal>);
+
+    fn decide(&self, basis: &Basis) -> Result<Decided<Self::Outcome>, Refusal> {
+        let RemoveOldVersions { stage, rule, is_dry } = self;
+        check_keeper(basis, stage, Right::Remove(RemoveOldVersions::PURPOSE))?;
+        let index = &basis.stored.index;
+        let rule = match rule {
+            Some(rule) => *rule,
+            None => RetentionRule::of(index.stage_to_change(stage)?),
+        };
+        if rule.keeps_nothing() {
+            return Err(Rule::KeepsNothing.into());
+        }
+        if rule.is_empty() {
+            return Err(Rule::NoRetention.into());
+        }
+        let RetentionPlan { removals, batch } = retention::plan(index, stage, rule, basis.now)?;
+        Ok(Decided::new(batch.filter(|_| !is_dry), (rule, removals)))
+    }
+}

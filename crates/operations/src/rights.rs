@@ -1,0 +1,263 @@
+//! Who may do what to an index or an article: checked when a request comes, before a body is read, and again, by the same
+//! functions, on the [`Basis`] of each decision. A refusal names its cause if that reveals nothing: what a token lacks, or the
+//! list that a user is not on.
+
+use std::sync::Arc;
+
+use account::{Lack, Object, Portion, Principal, Scope};
+use article::ArticleName;
+use pypi::{
+    ChangeError, Directory, FileLookup, ProjectName, Stage, StageConfig, StageName, may_own,
+};
+
+use crate::{Basis, Denied, Refusal, Right, Rules};
+
+/// The part of an index that a wish is about: a token may be limited to some projects.
+#[derive(Clone, Copy, Debug)]
+pub enum About<'wish> {
+    /// The index itself, its list of projects, all projects together.
+    Whole,
+    /// The project of this name; `None` if no project can be called so.
+    Project(Option<&'wish ProjectName>),
+    /// The project of this file; `None` if no file can be there.
+    File(Option<(Directory, &'wish str)>),
+    /// A project that a body will name.
+    NotYetKnown,
+}
+
+/// The project of an [`About`], as of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OfProject {
+    /// The index as a whole.
+    Whole,
+    /// This project.
+    Project(ProjectName),
+    /// Unknown: the name is not read yet, or not valid, or there is no such file.
+    Unnamed,
+}
+
+impl About<'_> {
+    /// The project, as of this index.
+    pub fn of(self, stage: &Stage) -> OfProject {
+        let project = match self {
+            About::Whole => return OfProject::Whole,
+            About::NotYetKnown => None,
+            About::Project(name) => name.cloned(),
+            About::File(place) => match place.map(|(it, name)| stage.file(it, name)) {
+                Some(FileLookup::Found { project, .. })
+                | Some(FileLookup::CoreMetadata { project, .. })
+                | Some(FileLookup::Provenance { project, .. }) => Some(project),
+                Some(FileLookup::Gone | FileLookup::Absent) | None => None,
+            },
+        };
+        project.map_or(OfProject::Unnamed, OfProject::Project)
+    }
+}
+
+impl OfProject {
+    /// The part of the index that a right is asked for.
+    pub fn portion(&self) -> Portion<'_> {
+        match self {
+            OfProject::Whole => Portion::Whole,
+            OfProject::Project(name) => Portion::Project(name.as_str()),
+            OfProject::Unnamed => Portion::Unnamed,
+        }
+    }
+}
+
+/// The index as a whole.
+fn whole(stage: &StageName) -> Object<'_> {
+    Object::Index(stage.as_str(), Portion::Whole)
+}
+
+/// The refusal of a right that this principal lacks; `otherwise` says who has it.
+fn denied(
+    principal: &Principal,
+    right: Right,
+    (scope, object): (Scope, Object<'_>),
+    otherwise: String,
+) -> Refusal {
+    let (by, lack) = (principal.user_name().cloned(), principal.lack(scope, object));
+    Refusal::Denied(Box::new(Denied { right, by, lack, otherwise }))
+}
+
+/// The refusal of a token that lacks a right which its user has.
+pub(crate) fn lacking(principal: &Principal, right: Right, lack: Lack) -> Refusal {
+    let (by, otherwise) = (principal.user_name().cloned(), String::new());
+    Refusal::Denied(Box::new(Denied { right, by, lack: Some(lack), otherwise }))
+}
+
+/// ```ci` is not in `acl_upload` of team/dev``
+pub fn not_listed(principal: &Principal, list: &str, stage: &StageName) -> String {
+    let name = principal.user_name().map_or("nobody", |name| name.as_str());
+    format!("`{name}` is not in `{list}` of {stage}")
+}
+
+/// The index with this name.
+///
+/// # Errors
+/// [`ChangeError::NoStage`].
+pub fn stage<'basis>(
+    basis: &'basis Basis,
+    name: &StageName,
+) -> Result<&'basis Arc<Stage>, Refusal> {
+    let found = basis.stored.index.stage(name.as_str());
+    Ok(found.ok_or_else(|| ChangeError::NoStage(name.clone()))?)
+}
+
+/// Whether the principal may create, change and remove the index.
+pub fn may_keep(rules: &Rules, principal: &Principal, stage: &StageName) -> bool {
+    match rules.is_restricted() {
+        true => rules.restrict_modify.admits(principal, Scope::PythonAdmin, whole(stage)),
+        false => may_own(stage, principal),
+    }
+}
+
+/// Refuses senders who may not create, change and remove the index; `right` is what the refusal names.
+///
+/// # Errors
+/// [`Refusal::Denied`].
+pub fn check_keeper(basis: &Basis, stage: &StageName, right: Right) -> Result<(), Refusal> {
+    if basis.sender().is_on_the_machine() || may_keep(&basis.rules, basis.principal(), stage) {
+        return Ok(());
+    }
+    let otherwise = match basis.rules.is_restricted() {
+        true => "only whom `python.restrict_modify` names and administrators may".to_owned(),
+        false => format!("only `{}` and administrators may", stage.user()),
+    };
+    let what = (Scope::PythonAdmin, whole(stage));
+    Err(denied(basis.principal(), right, what, otherwise))
+}
+
+/// Refuses a base that a limited token adds, and that is outside of its limits: it would be read through the index. `before`:
+/// how the index is configured, if it is there.
+pub(crate) fn check_bases(
+    principal: &Principal,
+    before: Option<&StageConfig>,
+    after: &StageConfig,
+) -> Result<(), Refusal> {
+    let old = before.map_or(&[][..], |config| config.bases());
+    let mut added = after.bases().iter().filter(|base| !old.contains(base));
+    match added.find_map(|base| principal.lack(Scope::PythonRead, whole(base))) {
+        None => Ok(()),
+        Some(lack) => Err(lacking(principal, Right::AddBase, lack)),
+    }
+}
+
+/// The index, if the sender may remove and change what is in it; `purpose` is for the refusal.
+///
+/// # Errors
+/// [`ChangeError::NoStage`], [`Refusal::Denied`].
+pub fn remover<'basis>(
+    basis: &'basis Basis,
+    name: &StageName,
+    about: About<'_>,
+    purpose: &'static str,
+) -> Result<&'basis Arc<Stage>, Refusal> {
+    let (found, principal) = (stage(basis, name)?, basis.principal());
+    let project = about.of(found);
+    if basis.sender().is_on_the_machine() || found.may_remove(principal, project.portion()) {
+        return Ok(found);
+    }
+    let what = (Scope::PythonAdmin, found.object(project.portion()));
+    let otherwise = not_listed(principal, "acl_upload", found.name());
+    Err(denied(principal, Right::Remove(purpose), what, otherwise))
+}
+
+/// The index, if the sender may read the part that the wish is about. Its bases do not count.
+///
+/// # Errors
+/// [`ChangeError::NoStage`], [`Refusal::Denied`].
+pub fn reader<'basis>(
+    basis: &'basis Basis,
+    name: &StageName,
+    about: About<'_>,
+) -> Result<&'basis Arc<Stage>, Refusal> {
+    let (found, principal) = (stage(basis, name)?, basis.principal());
+    let project = about.of(found);
+    if basis.sender().is_on_the_machine() || found.may_read(principal, project.portion()) {
+        return Ok(found);
+    }
+    let what = (Scope::PythonRead, found.object(project.portion()));
+    let otherwise = not_listed(principal, "acl_read", found.name());
+    Err(denied(principal, Right::ReadIndex(found.name().clone()), what, otherwise))
+}
+
+/// The index, if the sender may read it and add test results to it.
+///
+/// # Errors
+/// As [`reader`].
+pub fn tester<'basis>(
+    basis: &'basis Basis,
+    name: &StageName,
+    about: About<'_>,
+) -> Result<&'basis Arc<Stage>, Refusal> {
+    let (found, principal) = (reader(basis, name, about)?, basis.principal());
+    let project = about.of(found);
+    if found.may_upload_tox_results(principal, project.portion()) {
+        return Ok(found);
+    }
+    let what = (Scope::PythonUpload, found.object(project.portion()));
+    let otherwise = not_listed(principal, "acl_toxresult_upload", found.name());
+    Err(denied(principal, Right::AddToxResult, what, otherwise))
+}
+
+/// Refuses senders who may not upload into the index; `right` says whether by an upload or a push.
+///
+/// # Errors
+/// [`ChangeError::NoStage`], [`Refusal::Denied`].
+pub fn uploader<'basis>(
+    basis: &'basis Basis,
+    name: &StageName,
+    portion: Portion<'_>,
+    right: Right,
+) -> Result<&'basis Arc<Stage>, Refusal> {
+    let (found, principal) = (stage(basis, name)?, basis.principal());
+    if basis.sender().is_on_the_machine() || found.may_upload(principal, portion) {
+        return Ok(found);
+    }
+    let what = (Scope::PythonUpload, found.object(portion));
+    Err(denied(principal, right, what, not_listed(principal, "acl_upload", name)))
+}
+
+/// The refusal of a token that may only add files, if a file with this name has other contents.
+pub(crate) fn no_replacing(principal: &Principal, filename: &str) -> Refusal {
+    let lack = Lack::Scope(Scope::PythonAdmin);
+    lacking(principal, Right::Replace(filename.to_owned()), lack)
+}
+
+/// Refuses senders who may not write the article.
+///
+/// # Errors
+/// [`Refusal::Ended`], [`Refusal::Denied`].
+pub fn check_article_writer(basis: &Basis, name: &ArticleName) -> Result<(), Refusal> {
+    if basis.sender().is_on_the_machine() {
+        return Ok(());
+    }
+    let principal = basis.valid_principal()?;
+    let what = (Scope::ArticleWrite, Object::Article(name.as_str()));
+    if basis.rules.article_writers.admits(principal, what.0, what.1) {
+        return Ok(());
+    }
+    let otherwise = not_in(principal, "article.acl_write");
+    Err(denied(principal, Right::WriteArticle(name.clone()), what, otherwise))
+}
+
+/// Refuses senders who may not read the article.
+///
+/// # Errors
+/// [`Refusal::Ended`], [`Refusal::Denied`].
+pub fn check_article_reader(basis: &Basis, name: &ArticleName) -> Result<(), Refusal> {
+    let principal = basis.valid_principal()?;
+    let what = (Scope::ArticleRead, Object::Article(name.as_str()));
+    if basis.rules.article_readers.admits(principal, what.0, what.1) {
+        return Ok(());
+    }
+    let otherwise = not_in(principal, "article.acl_read");
+    Err(denied(principal, Right::ReadArticle(name.clone()), what, otherwise))
+}
+
+fn not_in(principal: &Principal, list: &str) -> String {
+    let name = principal.user_name().map_or("nobody", |name| name.as_str());
+    format!("`{name}` is not in `{list}`")
+}

@@ -1,0 +1,73 @@
+//! API tokens: made and revoked.
+
+use account::change::{self, NewToken, NoToken, NoUser};
+use account::{Token, TokenId, TokenText, UserName, UserPolicy};
+
+use crate::users::forbidden;
+use crate::{Basis, Decided, Operation, Refusal};
+
+/// Who manages tokens: no setting moves whose tokens are whose business.
+fn policy() -> UserPolicy {
+    UserPolicy::default()
+}
+
+/// Refuses senders who may not list and revoke the tokens of that user.
+///
+/// # Errors
+/// [`Refusal::Ended`], [`Refusal::Denied`].
+pub fn admit(basis: &Basis, owner: &UserName) -> Result<(), Refusal> {
+    let may = policy().manage_tokens(basis.valid_principal()?, owner);
+    may.map_err(|error| forbidden(basis, error))
+}
+
+/// Makes a token. The outcome is its text, which nobody gets to know again.
+#[derive(Clone, Debug)]
+pub struct CreateToken {
+    /// Its properties.
+    pub token: NewToken,
+    /// Random bytes.
+    pub secret: [u8; 32],
+}
+
+impl Operation for CreateToken {
+    type Outcome = (TokenText, Token);
+
+    fn decide(&self, basis: &Basis) -> Result<Decided<Self::Outcome>, Refusal> {
+        let (accounts, token) = (&basis.stored.accounts, self.token.clone());
+        if !basis.sender().is_on_the_machine() {
+            let principal = basis.valid_principal()?;
+            let may = policy().create_token(principal, &token.user, token.scopes);
+            may.map_err(|error| forbidden(basis, error))?;
+        }
+        if accounts.user(&token.user).is_none() {
+            return Err(NoUser(token.user).into());
+        }
+        let (text, token, batch) =
+            change::create_token(accounts, token, self.secret, basis.now, basis.forget_before)?;
+        Ok(Decided::new(batch, (text, token)))
+    }
+}
+
+/// Revokes a token. Senders who may manage only their own tokens do not learn which others there are.
+#[derive(Clone, Debug)]
+pub struct RevokeToken {
+    /// Which.
+    pub id: TokenId,
+}
+
+impl Operation for RevokeToken {
+    type Outcome = ();
+
+    fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
+        let (accounts, none) = (&basis.stored.accounts, NoToken(self.id));
+        if !basis.sender().is_on_the_machine() {
+            let principal = basis.valid_principal()?;
+            if let Some(own) = principal.user_name() {
+                admit(basis, own)?;
+            }
+            let token = accounts.token(self.id).ok_or_else(|| none.clone())?;
+            policy().manage_tokens(principal, &token.user).map_err(|_| none)?;
+        }
+        Ok(Decided::new(change::revoke_token(accounts, self.id)?, ()))
+    }
+}
