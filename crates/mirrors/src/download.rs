@@ -336,9 +336,6 @@ impl Mirrors {
             first,
             move |progress| async move {
                 let outcome = mirrors.run(&of, &order, held, &progress).await;
-                if let Ok(head) = &outcome {
-                    mirrors.note_size(&of, &order, head.size_bytes);
-                }
                 if let Err(trouble) = &outcome
                     && !trouble.is_absent
                     && !trouble.is_offline

@@ -11,7 +11,6 @@ mod prefetch;
 mod prefetch_by_server;
 mod replaced;
 mod serials;
-mod sizes;
 mod spelling;
 mod transfer;
 
