@@ -182,8 +182,7 @@ impl DatabaseWatch {
     }
 
     /// Asks whether anything has changed, and reads it if so. If that was not checked for as long as the interval, compares all
-    /// tables; the first time, and with `force`, reads everything. `None` if the last accepted state is current. For each question, the
-    /// thread sleeps for two milliseconds.
+    /// tables; the first time, and with `force`, reads everything. `None` if the last accepted state is current.
     pub(crate) async fn poll(&mut self, force: bool) -> Result<Option<News>, SourceError> {
         // A poll that is dropped on its way leaves no connection in an unknown state.
         let mut connection = match self.connection.take() {
@@ -402,34 +401,28 @@ impl DatabaseWatch {
         let stall = self.options.body_stall_timeout.min(ROW_TIME_MAX);
         let started_at = Instant::now();
         let reading = async {
-            let mut traces = true;
-            loop {
-                let mut transaction = Transaction::new(connection, stall, pushes.state());
-                let comparing = held.compare(&mut transaction, tables, &recent, is_due, traces);
-                let mut difference = comparing.await?;
-                let begun = transaction.begin().await?;
-                let have_ended = pushes.have_ended(&begun.pushed);
-                let looked = begun.looked.clone();
-                let known = |base: &i64| self.recent.get(base).and_then(|recent| recent.parts);
-                let has_other_parts = |base: &i64| known(base) != Some(difference.parts_of(*base));
-                let others: Vec<i64> = recent.iter().copied().filter(has_other_parts).collect();
-                difference.bases.extend(others);
-                if !have_ended || difference.bases.len() > DIFFERENT_MAX {
-                    transaction.end(&[], |_, _| Ok(())).await?;
-                    return Ok((None, have_ended, looked));
-                }
-                // What has changed in more than its popularity is read first.
-                let room = self.part_bases.saturating_sub(difference.bases.len());
-                let later = self.postponed.union(&difference.postponed);
-                let later = later.filter(|base| !difference.bases.contains(base)).take(room);
-                let later: Vec<i64> = later.copied().collect();
-                difference.bases.extend(later);
-                let part = difference.read(transaction, tables).await?;
-                if difference.is_traced_right() {
-                    return Ok((Some((difference, part)), have_ended, looked));
-                }
-                traces = false;
+            let mut transaction = Transaction::new(connection, stall, pushes.state());
+            let comparing = held.compare(&mut transaction, tables, &recent, is_due);
+            let mut difference = comparing.await?;
+            let begun = transaction.begin().await?;
+            let have_ended = pushes.have_ended(&begun.pushed);
+            let looked = begun.looked.clone();
+            let known = |base: &i64| self.recent.get(base).and_then(|recent| recent.parts);
+            let has_other_parts = |base: &i64| known(base) != Some(difference.parts_of(*base));
+            let others: Vec<i64> = recent.iter().copied().filter(has_other_parts).collect();
+            difference.bases.extend(others);
+            if !have_ended || difference.bases.len() > DIFFERENT_MAX {
+                transaction.end(&[], |_, _| Ok(())).await?;
+                return Ok((None, have_ended, looked));
             }
+            // What has changed in more than its popularity is read first.
+            let room = self.part_bases.saturating_sub(difference.bases.len());
+            let later = self.postponed.union(&difference.postponed);
+            let later = later.filter(|base| !difference.bases.contains(base)).take(room);
+            let later: Vec<i64> = later.copied().collect();
+            difference.bases.extend(later);
+            let part = difference.read(transaction, tables).await?;
+            Ok((Some((difference, part)), have_ended, looked))
         };
         let bound = self.options.transfer_time_max;
         let read = self.within(bound, "reading what has changed", reading).await?;
