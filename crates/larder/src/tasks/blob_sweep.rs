@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use resources::turns::blocking;
 use source::schedule::Jitter;
 use state::maintenance::{self, Known, SweepPlan};
 use state::stored::WriteFailure;
@@ -49,20 +50,17 @@ pub async fn sweep(app: &App) {
     if let Err(error) = app.clocks.check().await {
         app.metrics.blob_sweep_failures.inc();
         let error = format!("{error:#}");
-        tracing::warn!(%error, "the store is not swept of unnamed blobs");
+        tracing::warn!(%error, "unnamed blobs are not swept");
         return;
     }
     let plan =
         SweepPlan { grace: app.config.store.sweep_grace, is_dry_run: false, is_forced: false };
     let Some(stored) = app.live_store.snapshot_full() else { return };
-    let listing = tokio::task::spawn_blocking(move || Known {
+    let known = blocking(move || Known {
         serial: stored.serial,
         digests: stored.records().flat_map(|record| record.blobs).collect(),
     });
-    let known = match listing.await {
-        Ok(known) => known,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    };
+    let known = known.await;
     let swept = maintenance::sweep(&app.store, plan, &known).await;
     if let Ok(vanished @ 1..) = swept.as_ref().map(|outcome| outcome.vanished) {
         app.metrics.blob_sweep_failures.inc();
@@ -93,7 +91,7 @@ pub async fn sweep(app: &App) {
         }
         Err(error) => {
             app.metrics.blob_sweep_failures.inc();
-            tracing::warn!(%error, "the store cannot be swept of unnamed blobs");
+            tracing::warn!(%error, "unnamed blobs cannot be swept");
         }
     }
 }
@@ -104,13 +102,8 @@ async fn sweep_leftovers(app: &App) {
     // Without a snapshot of the whole store there is nothing to decide on.
     let Some(stored) = app.live_store.snapshot_full() else { return };
     // Planning looks at every stage that ever existed.
-    let looking =
-        tokio::task::spawn_blocking(move || pypi::change::stage::sweep_leftovers(&stored.index));
-    let batch = match looking.await {
-        Ok(Some(batch)) => batch,
-        Ok(None) => return,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    };
+    let planning = blocking(move || pypi::change::stage::sweep_leftovers(&stored.index));
+    let Some(batch) = planning.await else { return };
     let records = batch.writes.len();
     match app.live_store.commit_as_system(batch).await {
         // Kept as well, and shown as soon as the store can be read again.
@@ -121,7 +114,7 @@ async fn sweep_leftovers(app: &App) {
         Err(WriteFailure::Commit(CommitError::Mismatch(_))) => {}
         Err(error) => {
             app.metrics.blob_sweep_failures.inc();
-            tracing::warn!(%error, "the store cannot be swept of what a deleted index left behind");
+            tracing::warn!(%error, "records that a deleted index left behind cannot be deleted");
         }
     }
 }
