@@ -233,7 +233,7 @@ impl Disk {
                 Some((head, EntryFile { file, space, is_use_noted: is_due }))
             }
             Err(error) => {
-                tracing::warn!(path = %self.path(key).display(), %error, "an entry of the mirrors' cache is unusable: removed");
+                tracing::warn!(path = %self.path(key).display(), %error, "removed an unreadable entry of the mirrors' cache");
                 self.remove(key);
                 None
             }
@@ -263,7 +263,7 @@ impl Disk {
             file.space.is_checked.store(true, Relaxed);
             return true;
         }
-        tracing::warn!(name = head.name, "an entry of the mirrors' cache is damaged: removed");
+        tracing::warn!(name = head.name, "removed a damaged entry of the mirrors' cache");
         // It may have been replaced meanwhile; then the new one stays.
         let mut index = self.index();
         if index.entries.get(key).is_some_and(|held| Arc::ptr_eq(&held.space, &file.space)) {
@@ -291,7 +291,7 @@ impl Disk {
         if is_read && Digest::of(&content).to_string() == head.sha256 {
             return Some((head, content, file.is_use_noted));
         }
-        tracing::warn!(name = head.name, "an entry of the mirrors' cache is damaged: removed");
+        tracing::warn!(name = head.name, "removed a damaged entry of the mirrors' cache");
         self.remove(key);
         None
     }
@@ -351,7 +351,7 @@ impl Disk {
         if self.index().entries.contains_key(key)
             && let Err(error) = write()
         {
-            tracing::warn!(%error, "an entry of the mirrors' cache cannot be confirmed");
+            tracing::warn!(%error, "the head of an entry of the mirrors' cache cannot be updated");
         }
     }
 

@@ -340,7 +340,7 @@ impl Mirrors {
                     && !trouble.is_absent
                     && !trouble.is_offline
                 {
-                    tracing::warn!(file = order.name, %trouble, "a file is not mirrored");
+                    tracing::warn!(file = order.name, %trouble, "a file cannot be fetched from its upstream");
                 }
                 move |it: &mut Progress| {
                     it.state = match outcome {
@@ -387,7 +387,7 @@ impl Mirrors {
         let head = brought.head.clone();
         if let Err(error) = self.keep_brought(mirror, order.key, brought).await {
             self.reject_brought(&order.key);
-            tracing::warn!(file = order.name, %error, "a file of the shared cache cannot be kept");
+            tracing::warn!(file = order.name, %error, "a file of the shared cache cannot be written to the disk");
             return None;
         }
         whole_at_once(progress, reader, head.size_bytes);
@@ -566,7 +566,7 @@ impl Mirrors {
         match blocking(move || mirrors.disk.keep(writing, key, &kept)).await {
             Ok(()) => self.share(mirror, key),
             Err(trouble) => {
-                tracing::warn!(file = order.name, %trouble, "a file that was mirrored cannot be kept");
+                tracing::warn!(file = order.name, %trouble, "a fetched file cannot be written to the cache");
             }
         }
         match reader {

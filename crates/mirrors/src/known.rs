@@ -1,8 +1,8 @@
-//! What is known of an upstream: its pages and its list of projects, and how they become known.
+//! Cached pages of an upstream and its list of projects, and how they are fetched and confirmed.
 //!
-//! subject -> memory -> disk -> the upstream, once for all requests that wait. Fresh knowledge is served from memory. Aging
-//! knowledge is served and confirmed in the background. Expired knowledge is confirmed first, and served as stale if upstream
-//! fails or does not answer in time. Only a subject that was never known is an error.
+//! subject -> memory -> disk -> the upstream, once for all requests that wait. A fresh page is served from memory. An aging page is
+//! served, and confirmed in the background. An expired page is confirmed first, and served as stale if upstream fails or does not
+//! answer in time. Only a page that was never fetched is an error.
 
 mod answer;
 mod stored;
@@ -69,7 +69,7 @@ pub struct Known {
     serial: Option<u64>,
 }
 
-/// Something known, and whether upstream has not confirmed it.
+/// A cached page or list, and whether upstream has not confirmed it.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The page or the list.
@@ -80,7 +80,7 @@ pub struct Found {
     pub trouble: Option<UpstreamError>,
 }
 
-/// Why something was not confirmed. Of several, the greatest is told.
+/// Why a page was not confirmed. Of several reasons, the greatest is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stale {
     /// Upstream could not confirm it in time.
@@ -89,8 +89,7 @@ pub enum Stale {
     Offline,
 }
 
-/// Something known, as it is kept by what waits: a page of many files is let go meanwhile, since the cache in memory may have to
-/// drive it out.
+/// A cached page, as a waiting request holds it: a page of many files is held weakly, so that the cache can evict it.
 #[derive(Clone, Debug)]
 pub enum Kept {
     /// It is small, or the list, which stays in memory anyway.
@@ -99,7 +98,7 @@ pub enum Kept {
     LetGo(Weak<Known>),
 }
 
-/// A page with more files is let go by what waits.
+/// A waiting request holds a page with more files weakly.
 const HELD_FILES_MAX: usize = 256;
 
 impl Kept {
@@ -518,9 +517,9 @@ impl Mirrors {
         };
         let mut theirs = None;
         let outcome = match (outcome, subject) {
-            (Ok(Answer::NotModified { .. }), _) if old.is_none() => Err(UpstreamError::busy(
-                "the cached page was evicted while upstream confirmed it",
-            )),
+            (Ok(Answer::NotModified { .. }), _) if old.is_none() => {
+                Err(UpstreamError::busy("the cached page was evicted while upstream confirmed it"))
+            }
             (Ok(Answer::NotModified { serial }), _) => {
                 Ok((UpstreamAnswer::Confirmed { serial }, None))
             }

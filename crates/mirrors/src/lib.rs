@@ -152,7 +152,7 @@ pub struct Counts {
     pub shared: u64,
     /// Bytes of the cache on disk.
     pub disk_bytes: u64,
-    /// Mirrors whose upstream fails, at its list or not at one page alone.
+    /// Mirrors whose upstream fails for its list or for more than one page.
     pub failing: u64,
 }
 
@@ -597,7 +597,7 @@ impl Mirror {
             tracing::warn!(
                 mirror = self.stage,
                 trouble = text,
-                "{subject} of an upstream has failed; what is known stays"
+                "{subject} of an upstream cannot be fetched; the cached one is served, if there is one"
             );
         }
         match trouble.blame {

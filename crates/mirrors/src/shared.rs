@@ -124,7 +124,7 @@ impl Pause {
     fn begin(&self, error: &dyn std::fmt::Display) {
         let pause = u64::try_from(PAUSE.as_millis()).unwrap_or(u64::MAX);
         self.until.store(self.milliseconds().saturating_add(pause), Relaxed);
-        tracing::warn!(%error, "the shared cache of the mirrors cannot be used; this process is on its own for some seconds");
+        tracing::warn!(%error, "the mirrors' shared cache does not answer; this process does not use it for 30 seconds");
     }
 }
 

@@ -222,9 +222,7 @@ impl Upstream {
     ) -> Result<(Response, Url), UpstreamError> {
         let mut url = url;
         for _ in 0..=REDIRECTS_MAX {
-            self.egress
-                .check(&url)
-                .map_err(|error| UpstreamError::new(error.to_string()))?;
+            self.egress.check(&url).map_err(|error| UpstreamError::new(error.to_string()))?;
             let mut headers = headers.clone();
             if let Some(authorization) = origin.authorization_for(&url) {
                 headers.insert(AUTHORIZATION, authorization.clone());
@@ -257,10 +255,7 @@ impl Upstream {
                 _ => Err(UpstreamError::of_status(&host_of(&url), &response)),
             };
         }
-        Err(UpstreamError::new(format!(
-            "{}: more than {REDIRECTS_MAX} redirects",
-            host_of(&url)
-        )))
+        Err(UpstreamError::new(format!("{}: more than {REDIRECTS_MAX} redirects", host_of(&url))))
     }
 }
 

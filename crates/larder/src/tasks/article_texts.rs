@@ -183,7 +183,7 @@ impl Indexing {
         // One log line, however many failed.
         if let Some((name, error)) = failed {
             let count = self.unread.len();
-            tracing::warn!(count, %name, error, "texts of articles cannot be read, and are not searched; the first of them");
+            tracing::warn!(count, %name, error, "the texts of some articles cannot be read, so searches do not find them; `name` is one of them");
         }
     }
 }

@@ -186,7 +186,7 @@ impl Refresh {
                     Some(_) => {}
                     None => {
                         if self.app.set_aur_trouble(None) {
-                            tracing::info!(source = %source.spec(), "the source of the AUR's dump is well again");
+                            tracing::info!(source = %source.spec(), "the source of the AUR's dump can be read again");
                         }
                         if matches!(source.spec(), SourceSpec::Url(_)) || is_wished {
                             self.app.metrics.refreshed(RefreshResult::Unchanged);
@@ -499,7 +499,9 @@ impl Refresh {
         self.keeping = None;
         let Kept { kept, dump: (unkept, published), outcome } = match kept {
             Ok(kept) => kept,
-            Err(error) => return tracing::error!(%error, "dumps are kept no more"),
+            Err(error) => {
+                return tracing::error!(%error, "dumps are no longer written to the data directory");
+            }
         };
         self.kept = Some(kept);
         match outcome {
@@ -518,7 +520,7 @@ impl Refresh {
                 self.app.metrics.aur_keep_failures.inc();
                 self.app.deltas.keep_none();
                 if !self.kept_failed {
-                    tracing::error!(%error, "the dump cannot be kept; it is served, but a restart would not have it");
+                    tracing::error!(%error, "the dump cannot be written to the data directory; it is served, but lost with a restart");
                 }
                 self.kept_failed = true;
             }

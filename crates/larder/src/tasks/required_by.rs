@@ -138,7 +138,7 @@ impl Indexing {
         // One log line, however many failed.
         if let Some((project, error)) = failed {
             let count = self.unread.len();
-            tracing::warn!(count, %project, %error, "the metadata of projects cannot be read, so what requires others is not known of them; the first of them");
+            tracing::warn!(count, %project, %error, "the metadata of some projects cannot be read, so pages do not list what they require; `project` is one of them");
         }
     }
 
@@ -161,7 +161,7 @@ impl Indexing {
         if !std::mem::replace(&mut self.is_full, true) {
             tracing::warn!(
                 bytes = BYTES_MAX,
-                "pages no longer say of every project what requires it: there are too many"
+                "there are too many projects: pages no longer list everything that requires a project"
             );
         }
         RequiredNames::default()

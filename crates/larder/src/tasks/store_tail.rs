@@ -128,10 +128,10 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                 if is_rewound && !was_rewound {
                     tracing::error!(
                         %error,
-                        "the store is not as it was read; what was read before is served{until}"
+                        "the store lacks commits that were read from it, or is damaged; the last state is served{until}"
                     );
                 } else if is_news {
-                    tracing::error!(%error, "the store cannot be read; what was read before is served");
+                    tracing::error!(%error, "the store cannot be read; the last state is served");
                 }
                 if shutdown.run_until_cancelled(tokio::time::sleep(retry)).await.is_none() {
                     return;

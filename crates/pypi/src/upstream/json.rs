@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::{
-    CoreMetadata, Files, Locations, PageError, UpstreamFile, UpstreamPage, absolute,
-    digest, is_hexadecimal, one_line, specifiers, time,
+    CoreMetadata, Files, Locations, PageError, UpstreamFile, UpstreamPage, absolute, digest,
+    is_hexadecimal, one_line, specifiers, time,
 };
 use crate::{StatusMarker, check_segment};
 
