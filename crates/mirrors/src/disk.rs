@@ -88,7 +88,7 @@ pub(super) struct Writing {
     space: Arc<Space>,
 }
 
-/// There is no room for something. The cache of pages goes on in memory, files are asked for again.
+/// The error of a full cache: pages are then cached in memory only, and files are downloaded again.
 pub(super) fn no_room(text: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::StorageFull, text.into())
 }
@@ -414,7 +414,7 @@ impl Disk {
 }
 
 impl Writing {
-    /// Sees to it that the content may have this many bytes. Blocks.
+    /// Reserves space for this many bytes of content. Blocks.
     ///
     /// # Errors
     /// [`no_room`].

@@ -38,7 +38,7 @@ use self::written::Written;
 /// A file of at most this many bytes is checked before it is answered, if it comes in time: its first piece is all of it.
 const TIME_TO_CHECK: Duration = PATIENCE;
 
-/// How far a download is.
+/// The progress of a download.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
     /// The file with the bytes, as soon as there are any.
@@ -54,7 +54,7 @@ enum State {
     Asking,
     /// Bytes arrive.
     Arriving,
-    /// All bytes are there, and right.
+    /// All bytes have arrived and been checked.
     Whole(Arc<Head>),
     Failed(UpstreamError),
 }
@@ -64,14 +64,14 @@ impl Progress {
         matches!(self.state, State::Whole(_) | State::Failed(_))
     }
 
-    /// Whether there is an answer, which says more than that bytes will come.
+    /// Whether bytes have arrived, or the download has ended.
     fn is_seen(&self) -> bool {
         self.is_over() || (matches!(self.state, State::Arriving) && self.written > 0)
     }
 }
 
 /// A file on disk, which upstream may have replaced.
-type Held = Option<(Head, MirroredFile)>;
+type CachedFile = Option<(Head, MirroredFile)>;
 
 impl Mirrors {
     /// The file at this place. With `is_head`, a file whose size is known is not downloaded.
@@ -239,7 +239,7 @@ impl Mirrors {
 
     /// The file with this key on disk. Before one is served for the first time in this process, it is compared with its
     /// digest: a disk may have changed it.
-    pub(super) async fn held(self: &Arc<Mirrors>, mirror: &Mirror, key: Key) -> Held {
+    pub(super) async fn held(self: &Arc<Mirrors>, mirror: &Mirror, key: Key) -> CachedFile {
         let disk = self.disk.clone();
         let opening = tokio::task::spawn_blocking(move || disk.open_entry(&key));
         let (head, file) = opening.await.ok().flatten()?;

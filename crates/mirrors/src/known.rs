@@ -21,7 +21,7 @@ use resources::turns::Turn;
 use self::answer::{Answer, UpstreamAnswer};
 use super::disk::Head;
 use super::flights::{FetchResult, Flight, landed};
-use super::shared::{Brought, Kind, page_of};
+use super::shared::{FetchedEntry, Kind, page_of};
 use super::upstream::{SMALL_PAGE_BYTES_MAX, UpstreamError};
 use super::{LARGE_PAGE_COUNTS, MANY_FILES, Mirror, Mirrors, turn};
 
@@ -530,7 +530,7 @@ impl Mirrors {
                     theirs = self.bring_known(mirror, subject).await;
                 }
                 // Upstream's answer is complete: the rest depends only on this machine.
-                self.understand(mirror, subject, page).await
+                self.understand(mirror, subject, *page).await
             }
             // For a project, its absence is an answer.
             (Err(trouble), Subject::Project(_)) if trouble.is_absent => {
@@ -577,7 +577,7 @@ impl Mirrors {
     }
 
     /// Brings another process's page, in a file of the disk that is not visible yet.
-    async fn bring_known(&self, mirror: &Mirror, subject: &Subject) -> Option<Brought> {
+    async fn bring_known(&self, mirror: &Mirror, subject: &Subject) -> Option<FetchedEntry> {
         let key = mirror.key(&subject.name());
         let (name, bytes_max) = (name_of(mirror, subject), subject.bytes_max() as u64);
         let is_wanted = |head: &Head| head.name == name && head.size_bytes <= bytes_max;
@@ -591,7 +591,7 @@ impl Mirrors {
         subject: &Subject,
         answer: UpstreamAnswer,
         old: Option<Arc<Known>>,
-        theirs: Option<Brought>,
+        theirs: Option<FetchedEntry>,
     ) -> Arc<Known> {
         let known = match answer {
             UpstreamAnswer::Confirmed { serial } => {
@@ -664,7 +664,7 @@ async fn note_first_seen(
     mirror: &Mirror,
     page: &mut UpstreamPage,
     before: Option<&Arc<UpstreamPage>>,
-    theirs: Option<Brought>,
+    theirs: Option<FetchedEntry>,
 ) {
     page.note_first_seen(before.map(|page| &**page), Timestamp::now());
     let is_told = before.is_none_or(|before| **before != *page)

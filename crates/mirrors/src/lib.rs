@@ -174,7 +174,7 @@ pub struct Mirror {
     is_shared: bool,
     /// Whether its own setting says now that upstream is not asked.
     is_offline: AtomicBool,
-    /// The list is never driven out by pages.
+    /// The list of projects, which is never evicted.
     names: Mutex<Option<Arc<Known>>>,
     health: Mutex<Health>,
     // Separate for each mirror: an upstream that hangs delays no other.
@@ -188,13 +188,13 @@ pub struct Mirror {
 #[derive(Default)]
 struct Health {
     outage: Outage<Subject>,
-    /// Why the upstream fails, as far as that is not only a page.
+    /// Why the upstream as a whole fails.
     trouble: Option<UpstreamError>,
     /// The pages whose last request failed.
     pages: HashMap<Subject, Failing>,
 }
 
-/// A page that upstream does not give.
+/// A page whose requests fail.
 struct Failing {
     breaker: Breaker,
     trouble: UpstreamError,
@@ -403,7 +403,7 @@ impl Mirrors {
         }
     }
 
-    /// The mirrors whose upstream fails, at its list or not at one page alone, and why.
+    /// The mirrors whose upstream fails for its list or for more than one page, and why.
     pub fn troubles(&self) -> Vec<(String, String)> {
         let mirrors = lock(&self.mirrors);
         let mut troubles: Vec<(String, String)> = mirrors

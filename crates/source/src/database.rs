@@ -4,7 +4,7 @@
 //!
 //! - the first time, and from time to time, [`Catalogue`] after [`Catalogue`], a thousand packages each, until all tables are
 //!   read -> a dump in a spool file -> [`News::Dump`]
-//! - else [`Held`]: which package bases differ? -> [`Catalogue`] of these alone -> [`News::Changes`]
+//! - else [`LastRead`]: which package bases differ? -> [`Catalogue`] of these alone -> [`News::Changes`]
 //!
 //! The database is only read. After an error the next poll connects again, and the served snapshot stays.
 //! `docs/aur-database.md` says what was tried on a real MariaDB.
@@ -34,7 +34,7 @@ mod url;
 pub use url::DatabaseUrl;
 
 use catalogue::Catalogue;
-use digests::Held;
+use digests::LastRead;
 use gate::{Gate, Tables};
 use pushes::Pushes;
 use questions::each;
@@ -90,7 +90,7 @@ pub(crate) struct DatabaseWatch {
     connection: Option<MySqlConnection>,
     gate: Gate,
     /// What the last read saw.
-    held: Option<Held>,
+    held: Option<LastRead>,
     /// `held` may lack some commits: the next poll reads all tables.
     is_all_wanted: bool,
     /// The highest number of a package at the last read.
@@ -346,7 +346,7 @@ impl DatabaseWatch {
         &mut self,
         connection: &mut MySqlConnection,
         pushes: &mut Pushes,
-    ) -> Result<Option<(ReadEverything, Held)>, SourceError> {
+    ) -> Result<Option<(ReadEverything, LastRead)>, SourceError> {
         let stall = self.options.body_stall_timeout.min(ROW_TIME_MAX);
         let mut transaction = Transaction::new(connection, stall, pushes.state());
         let begun = transaction.begin().await.map_err(|error| self.failed(&error))?;
@@ -358,7 +358,7 @@ impl DatabaseWatch {
         }
         self.gate.reading(Tables::ALL, begun.looked.clone());
         let failed = |error| self.failed(&error);
-        let mut held = Held::see(&mut transaction).await.map_err(failed)?;
+        let mut held = LastRead::see(&mut transaction).await.map_err(failed)?;
         let known_package = pushes.last_package();
         let mut dump = DumpWriter::create(&self.spool_dir, self.options.dump_bytes_max)?;
         let (mut last_package, mut recent) = (0, Vec::new());
@@ -388,7 +388,7 @@ impl DatabaseWatch {
     async fn read_changes(
         &mut self,
         connection: &mut MySqlConnection,
-        mut held: Held,
+        mut held: LastRead,
         pushes: &mut Pushes,
         tables: Tables,
         is_due: bool,

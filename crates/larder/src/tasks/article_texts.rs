@@ -27,7 +27,7 @@ const CHUNK: usize = 128;
 /// Texts that are read at the same time.
 const READ_AT_ONCE: usize = 4;
 
-/// After how long a text is tried again that could not be read.
+/// The pause before an unreadable text is read again.
 const RETRY: Duration = Duration::from_secs(30);
 
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! Notes beside the blobs how far the records have come, so that a start recognises an older copy of them.
+//! Writes the last serial beside the blobs, so that a start recognises an older copy of the records.
 //!
 //! the serial that is published -> [`BlobStore::note_serial`](store::BlobStore::note_serial): every few minutes if it has
 //! grown, at the end of a server, and when the database is found to lack something. No write waits for it.
@@ -28,7 +28,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     }
 }
 
-/// Notes the serial that is published, unless the store is in trouble.
+/// Writes the published serial beside the blobs, unless the store is in trouble.
 pub async fn note(app: &App) {
     if app.live_store.trouble().is_some() {
         return;

@@ -31,7 +31,7 @@ const METADATA_BYTES_MAX: u64 = 4 << 20;
 /// Memory for the index. Beyond it, what projects require is left out. For a moment there are two: [`Indexing::compact`].
 const BYTES_MAX: usize = 128 << 20;
 
-/// After how long metadata is tried again that could not be read.
+/// The pause before unreadable metadata is read again.
 const RETRY: Duration = Duration::from_secs(30);
 
 /// A project of a stage.
@@ -142,7 +142,7 @@ impl Indexing {
         }
     }
 
-    /// Takes less memory for the same. No request waits for it.
+    /// Compacts the index. No request waits for it.
     async fn compact(&mut self) {
         let index = self.index.clone();
         if let Ok(index) = tokio::task::spawn_blocking(move || index.compacted()).await {

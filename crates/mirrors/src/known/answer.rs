@@ -62,7 +62,7 @@ impl Mirrors {
         let content_type = text(http::header::CONTENT_TYPE).unwrap_or_default();
         let body = read_body(response, subject.bytes_max(), &self.disk).await?;
         let page = UnreadPage { body, url, content_type, etag, last_modified, serial };
-        Ok(Answer::Page(page))
+        Ok(Answer::Page(page.into()))
     }
 
     /// Parses a page. It goes on when its clients leave. The turn lasts until the page is written to disk, since a page takes a
@@ -109,7 +109,7 @@ pub(super) enum Answer {
     /// 304: the cached page is still right.
     NotModified { serial: Option<u64> },
     /// A page or a list.
-    Page(UnreadPage),
+    Page(Box<UnreadPage>),
 }
 
 pub(super) struct UnreadPage {

@@ -1,4 +1,4 @@
-//! [`Held`]: digests of what the last read saw of each package base, which tell the bases that differ now.
+//! [`LastRead`]: digests of what the last read saw of each package base, which tell the bases that differ now.
 //!
 //! MariaDB does not tell which rows a commit has changed. So it makes a checksum of each row, adds up those of 512 bases, and sends
 //! some hundred sums. Where one differs, Larder asks for the sums of 32 bases each, then of single bases, and reads only the rows of
@@ -49,7 +49,7 @@ struct Rows {
     condition: &'static str,
 }
 
-/// Popularity decays without a change of a row: [`Held::compare`] looks at it by the clock.
+/// Popularity decays without a change of a row: [`LastRead::compare`] looks at it by the clock.
 const ROWS: [Rows; 7] = [
     Rows {
         table: "PackageBases",
@@ -137,7 +137,7 @@ impl Rows {
 
 /// A question for rows of two numbers: the place of the list that they belong to, and a statement without its `SELECT`, so that
 /// several can be asked [`together`].
-type Asked = (usize, String);
+type SumQuery = (usize, String);
 
 /// A comparison of rows that is under way.
 struct Comparing {
@@ -176,7 +176,7 @@ impl Names {
 
 /// What the last read saw.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct LastRead {
     sums: [Sums; ROWS.len()],
     names: Names,
     /// Numbers of rows of tables when all were read.
@@ -185,7 +185,7 @@ pub(super) struct Held {
     decayed_at: i64,
 }
 
-/// The differences from [`Held`].
+/// The differences from [`LastRead`].
 #[derive(Debug, Default)]
 pub(super) struct Difference {
     /// The numbers of bases that may differ.
@@ -241,9 +241,9 @@ impl Difference {
     /// The bases are read with their rows in all tables. Such a table may change after the tables to compare were chosen, and
     /// change back before it is compared. Without these sums it would then never differ, and the state in between would be
     /// served on.
-    fn beside(&mut self, compared: Tables) -> Vec<Asked> {
+    fn beside(&mut self, compared: Tables) -> Vec<SumQuery> {
         let bases: Vec<i64> = self.bases.iter().copied().collect();
-        let mut asked: Vec<Asked> = Vec::new();
+        let mut asked: Vec<SumQuery> = Vec::new();
         for (at, rows) in ROWS.iter().enumerate() {
             let is_compared = at != BESIDE_POPULARITY && compared.has(rows.table);
             if is_compared {
@@ -275,9 +275,9 @@ impl Difference {
     }
 }
 
-impl Held {
+impl LastRead {
     /// Sees everything, in the transaction in which all tables are read.
-    pub(super) async fn see(transaction: &mut Transaction<'_>) -> Result<Held, sqlx::Error> {
+    pub(super) async fn see(transaction: &mut Transaction<'_>) -> Result<LastRead, sqlx::Error> {
         let now = transaction.begin().await?.now;
         // They are many: one by one, the server sends them as it finds them.
         let statements = ROWS.iter().map(|rows| format!("SELECT {}", rows.sums(1, None)));
@@ -298,7 +298,7 @@ impl Held {
             .await?;
         names.text.shrink_to_fit();
         names.ends.shrink_to_fit();
-        Ok(Held { sums, names, rows: [0; ROW_COUNTS], decayed_at: now })
+        Ok(LastRead { sums, names, rows: [0; ROW_COUNTS], decayed_at: now })
     }
 
     /// Counts the rows of `part`, which is one part of all that was read.
@@ -387,7 +387,7 @@ impl Held {
         let mut comparing: Vec<Comparing> = compared.map(new).collect();
         let mut parts = BTreeMap::new();
         for size in GROUPS {
-            let mut asked: Vec<Asked> = Vec::new();
+            let mut asked: Vec<SumQuery> = Vec::new();
             for Comparing { at, ranges, .. } in &comparing {
                 match ranges {
                     None => asked.push((*at, ROWS[*at].sums(size, None))),
@@ -426,7 +426,7 @@ impl Held {
 
     /// Whether `now`, which was seen later of all tables, lacks what cannot go in the daily course of things without a push or a migration
     /// that is under way: all packages of a base that is there, or all rows of a table.
-    pub(super) fn has_lost(&self, now: &Held) -> bool {
+    pub(super) fn has_lost(&self, now: &LastRead) -> bool {
         let mut bases = now.names.ends.iter().map(|(base, _)| *base);
         self.rows.iter().zip(now.rows).any(|(before, now)| *before > 0 && now == 0)
             || bases.any(|base| !now.had_packages(base) && self.had_packages(base))
@@ -469,7 +469,7 @@ impl Held {
 }
 
 /// Asks for the sums of what belongs to the packages of these bases, with places after those of [`ROWS`].
-fn sums_of_parts(bases: &[i64]) -> impl Iterator<Item = Asked> {
+fn sums_of_parts(bases: &[i64]) -> impl Iterator<Item = SumQuery> {
     PARTS.into_iter().enumerate().flat_map(move |(at, (table, row))| {
         let sum = sum_of(row);
         bases.chunks(NUMBERS_MAX).map(move |bases| {
@@ -548,7 +548,7 @@ async fn pairs(
 /// Asks for all of these together, and adds their rows to the lists in their places.
 async fn pairs_of(
     transaction: &mut Transaction<'_>,
-    asked: Vec<Asked>,
+    asked: Vec<SumQuery>,
     lists: &mut [Vec<(i64, i64)>],
 ) -> Result<(), sqlx::Error> {
     let take = |_: usize, row: &MySqlRow| {
@@ -560,7 +560,7 @@ async fn pairs_of(
 }
 
 /// One statement for all of these; none if there are none.
-fn together(asked: Vec<Asked>) -> Option<String> {
+fn together(asked: Vec<SumQuery>) -> Option<String> {
     let all = asked.into_iter().map(|(at, rows)| format!("(SELECT {at}, {rows})"));
     all.reduce(|all, rows| all + " UNION ALL " + &rows)
 }
@@ -575,10 +575,10 @@ fn place_and_pair(row: &MySqlRow) -> Result<(usize, i64, i64), sqlx::Error> {
 mod tests {
     use super::*;
 
-    fn held(owners: &[(i64, i64)]) -> Held {
+    fn held(owners: &[(i64, i64)]) -> LastRead {
         let mut sums: [Sums; ROWS.len()] = Default::default();
         sums[0] = Sums::new(owners.to_vec());
-        Held { sums, names: Names::default(), rows: [0; ROW_COUNTS], decayed_at: 0 }
+        LastRead { sums, names: Names::default(), rows: [0; ROW_COUNTS], decayed_at: 0 }
     }
 
     /// Expects these held sums after these changes, with base 70 left for later.

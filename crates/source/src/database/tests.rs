@@ -50,7 +50,7 @@ fn transaction(connection: &mut MySqlConnection) -> Transaction<'_> {
 /// Compares these tables, and reads what differs.
 async fn compare(
     connection: &mut MySqlConnection,
-    held: &Held,
+    held: &LastRead,
     compared: Tables,
     is_due: bool,
 ) -> (Difference, Catalogue) {
@@ -78,7 +78,7 @@ async fn what_was_there_for_a_moment_is_read_again() {
     let mut watch = watch(&database, directory.path(), SourceOptions::default());
     let mut connection = watch.connect().await.expect("a connection");
     let mut all = transaction(&mut connection);
-    let mut held = Held::see(&mut all).await.expect("sums");
+    let mut held = LastRead::see(&mut all).await.expect("sums");
     all.end(&[], |_, _| Ok(())).await.expect("the end");
     let only = |name: &str| Tables::default().and(name);
     for (committed, compared, meanwhile, table, taken_back) in [
@@ -217,7 +217,7 @@ async fn popularities_of_another_day_are_read_again() {
     let mut watch = watch(&database, directory.path(), SourceOptions::default());
     let mut connection = watch.connect().await.expect("a connection");
     let mut all = transaction(&mut connection);
-    let held = Held::see(&mut all).await.expect("sums");
+    let held = LastRead::see(&mut all).await.expect("sums");
     let now = all.begin().await.expect("a time").now;
     let catalogue = Catalogue::read_after(&mut all, 0).await.expect("rows");
     all.end(&[], |_, _| Ok(())).await.expect("the end");
@@ -268,7 +268,7 @@ async fn many_groups_of_all_tables_are_compared_together() {
     let mut watch = watch(&database, directory.path(), SourceOptions::default());
     let mut connection = watch.connect().await.expect("a connection");
     let mut all = transaction(&mut connection);
-    let held = Held::see(&mut all).await.expect("sums");
+    let held = LastRead::see(&mut all).await.expect("sums");
     all.end(&[], |_, _| Ok(())).await.expect("the end");
     // One in each of 64 groups of 4096.
     for (table, row) in [

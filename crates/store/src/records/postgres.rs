@@ -46,7 +46,7 @@ const POLL_INTERVAL_UNHEARD: Duration = Duration::from_millis(50);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a connection may take over something that a database answers at once. A firewall may have forgotten the connection
-/// without a word. Together with the poll's interval this bounds how far a process is behind: docs/store.md promises it.
+/// silently. Together with the poll's interval this bounds how far a process is behind: docs/store.md promises it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long it may take to connect and be let in, for who asks again anyway.
