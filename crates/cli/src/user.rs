@@ -338,7 +338,7 @@ async fn remove_user(
     let stages = directory.index().stages_of(name.as_str()).count();
     let deleting = DeleteUser { name: name.clone(), force: is_forced };
     directory.carry_out(&deleting).await.map_err(|refusal| match refusal {
-        Refusal::Rule(Rule::Index(error)) => {
+        Refusal::Rule(Rule::IndexOfUser(error)) => {
             Exit::failure(format!("{error}; --force deletes it with everything in it"))
         }
         refusal => refusal.into(),

@@ -6,6 +6,7 @@ use audit::Audit;
 use jiff::Timestamp;
 use operations::{Basis, Done, Keeper, Operation, Refusal, Rules, Sender, decided};
 use record::{Batch, Digest, Serial};
+use resources::turns::blocking;
 use state::stored::{Stored, WriteFailure};
 use store::{BlobError, CommitError};
 
@@ -51,12 +52,7 @@ where
     let mut keeper = app.keeper();
     let deciding = decided(&mut keeper, sender, |basis| {
         let wish = wish.clone();
-        async move {
-            match tokio::task::spawn_blocking(move || wish.decide(&basis)).await {
-                Ok(decision) => decision,
-                Err(error) => std::panic::resume_unwind(error.into_panic()),
-            }
-        }
+        blocking(move || wish.decide(&basis))
     });
     deciding.await
 }

@@ -258,7 +258,7 @@ impl Running {
             match setting.set(&self.app, setting.configured(&next.config)).await {
                 Ok(()) => tracing::info!(key, "this setting has changed"),
                 Err(reason) => {
-                    tracing::warn!(key, reason, "this setting has changed, to no effect")
+                    tracing::warn!(key, reason, "this setting has changed, without effect")
                 }
             }
         }
@@ -319,7 +319,10 @@ pub async fn run(mut loaded: Loaded, handed_over: Vec<Listener>) -> anyhow::Resu
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             if let Err(error) = demo::fill(&app).await {
-                tracing::warn!(error = format!("{error:#}"), "the demonstration cannot be written");
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "the data of the demonstration cannot be written"
+                );
             }
             println!("{text}");
         });
@@ -381,7 +384,7 @@ fn compare_settings(app: &App, loaded: &Loaded) {
                         key,
                         here,
                         there,
-                        "this setting should be the same for all processes of a store, but another one has it otherwise"
+                        "this setting should be the same for all processes of a store, but another process has a different value"
                     );
                 }
             }
@@ -396,7 +399,7 @@ fn compare_settings(app: &App, loaded: &Loaded) {
 /// Tells systemd, where it listens.
 fn notify(state: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        tracing::warn!(%error, "systemd cannot be told");
+        tracing::warn!(%error, "systemd cannot be notified");
     }
 }
 

@@ -34,7 +34,7 @@ const METHODS: [&str; 3] = ["GET", "HEAD", "POST"];
 /// The number of values of `type` in a request: all [`Kind`]s, and the older name of the first one.
 const TYPES_COUNT: usize = Kind::ALL.len() + 1;
 
-/// How a look at the source ended.
+/// The result of a poll of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefreshResult {
     /// A new snapshot is served.
@@ -60,7 +60,7 @@ metrics! {
     pub struct Metrics, made by make {
         /// The registry of all metrics.
         registry: Registry => make.0.clone();
-        /// Questions with nothing wrong in them, by method, type and field.
+        /// Valid questions, by method, type and field.
         rpc_requests: IntCounterVec = "rpc_requests" ["method", "type", "by"];
         /// Of [`Metrics::rpc_requests`]: by method, type and field.
         rpc_requests_known: Vec<OnceLock<IntCounter>>
@@ -97,49 +97,47 @@ metrics! {
         pub aur_packages: IntGauge = "larder_aur_packages";
         /// Package bases in the served snapshot.
         pub aur_package_bases: IntGauge = "larder_aur_package_bases";
-        /// As rpc_data_last_refresh, under a name of Larder's own and with fractions of a second.
+        /// The same time as rpc_data_last_refresh, with fractions of a second.
         aur_snapshot_timestamp: Gauge = "larder_aur_snapshot_timestamp_seconds";
         /// Time to read a dump and build its snapshot.
         pub aur_refresh_seconds: Histogram = "larder_aur_refresh_seconds"
             [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0, 10.0, 30.0];
-        /// Looks at the source by result.
+        /// Polls of the source by result.
         aur_refresh_total: IntCounterVec = "larder_aur_refresh_total" ["result"];
-        /// 1 while the last look at the source failed.
+        /// 1 while the last poll of the source failed.
         pub aur_refresh_failing: IntGauge = "larder_aur_refresh_failing";
-        /// Dumps that could not be kept in the data directory; they are served all the same.
+        /// Dumps that could not be written to the data directory; they are served nevertheless.
         pub aur_keep_failures: IntCounter = "larder_aur_keep_failures_total";
-        /// Memory that the index of all words in articles takes.
+        /// Memory of the index of all words in articles, in bytes.
         pub article_text_bytes: IntGauge = "larder_article_search_bytes";
         /// The last commit that is served.
         pub store_serial: IntGauge = "larder_store_serial";
         /// Writes, as they are committed.
         pub commits: stored::Commits => counters::commits(make);
-        /// Time since a look at the store whose outcome is served: what was written before it is seen, what was written
-        /// since may not be.
+        /// Time since the last read of the store whose result is served: older commits are served, newer ones may not be.
         pub store_lag_seconds: Gauge = "larder_store_lag_seconds";
-        /// Failures to read the store; what was read before is served.
+        /// Failures to read the store; the last state is served.
         pub store_read_failures: IntCounter = "larder_store_read_failures_total";
-        /// 1 while the store lacks commits that were read from it, or is damaged; nothing is written then. 0 again once it has
-        /// them.
+        /// 1 while the store lacks commits that were read from it, or is damaged; Larder does not write meanwhile.
         pub store_is_rewound: IntGauge = "larder_store_is_rewound";
-        /// By how much this machine's clock is ahead of the store's; negative if it is behind. Beyond a minute nothing is
-        /// deleted by time.
+        /// Seconds by which this machine's clock is ahead of the store's; negative if it is behind. If it is more than a minute
+        /// off, Larder deletes nothing by age.
         pub clock_ahead_seconds: Gauge = "larder_clock_ahead_seconds";
         /// Blobs that no record named, deleted by this process.
         pub blobs_swept: IntCounter = "larder_blobs_swept_total";
         /// Bytes of the blobs that this process deleted.
         pub blobs_swept_bytes: IntCounter = "larder_blobs_swept_bytes_total";
-        /// Sweeps of unnamed blobs that failed, or were refused because too much would have gone.
+        /// Sweeps of unnamed blobs that failed, or were refused because they would have deleted most blobs.
         pub blob_sweep_failures: IntCounter = "larder_blob_sweep_failures_total";
         /// Blobs that were read in the background and compared with their digest.
         pub blobs_verified: IntCounter = "larder_blobs_verified_total";
         /// Blobs that records name and that were found missing or damaged.
         pub blobs_damaged: IntGauge = "larder_blobs_damaged";
-        /// Bytes free on the disk of the database or the blobs that has fewer.
+        /// Free bytes on the disk of the database or of the blobs, whichever has fewer.
         pub store_free_bytes: IntGauge = "larder_store_free_bytes";
-        /// Bytes of free space below which only administrators write; 0 where there is no such bound.
+        /// Free bytes below which only administrators may write; 0 without such a bound.
         pub store_free_bytes_min: IntGauge = "larder_store_free_bytes_min";
-        /// Memory that the bodies of requests take now.
+        /// Memory of request bodies now, in bytes.
         pub body_memory_bytes: IntGauge = "larder_http_body_memory_bytes";
         /// Requests refused because the memory for bodies was taken.
         pub bodies_refused: IntCounter = "larder_http_bodies_refused_total";
@@ -152,15 +150,15 @@ metrics! {
         login_failures: IntCounterVec = "larder_login_failures_total" ["reason"];
         /// Passwords, as they are checked.
         pub passwords: passwords::Counters => counters::passwords(make, &login_failures);
-        /// Who follows a feed of changes.
+        /// Clients that follow a feed of changes.
         pub subscribers: changes::Counters => counters::subscribers(make);
         /// Deliveries to webhooks, by their name and result: ok, failed.
         webhook_deliveries: IntCounterVec = "larder_webhook_deliveries_total" ["webhook", "result"];
-        /// Webhooks that nothing can be delivered to now.
+        /// Webhooks whose deliveries fail now.
         pub webhooks_failing: IntGauge = "larder_webhooks_failing";
         /// Actions by name and outcome: ok, refused, unavailable, failed.
         actions: IntCounterVec = "larder_actions_total" ["action", "outcome"];
-        /// Pages for people that were rendered for somebody before.
+        /// Pages for people that were served from the cache of rendered pages.
         pub pages_from_memory: IntCounter = "larder_pages_from_memory_total";
         /// Computations, as their threads count them.
         pub cpu_pool: cpu_pool::Counters => counters::computations(make);
@@ -176,15 +174,15 @@ metrics! {
         lists_rendered: IntCounter = "larder_python_lists_rendered_total";
         /// Finished simple pages in memory.
         pages: IntGauge = "larder_python_pages";
-        /// What finished simple pages take, in bytes, with room for their encodings.
+        /// Memory of finished simple pages and their encodings, in bytes.
         page_bytes: IntGauge = "larder_python_page_bytes";
         /// Finished lists of projects in memory.
         lists: IntGauge = "larder_python_lists";
-        /// What finished lists of projects take, in bytes, with room for their encodings.
+        /// Memory of finished lists of projects and their encodings, in bytes.
         list_bytes: IntGauge = "larder_python_list_bytes";
         /// Uploads by outcome: stored, refused.
         uploads: IntCounterVec = "larder_python_uploads_total" ["outcome"];
-        /// Bytes of uploaded files that have come, stored or not.
+        /// Bytes of uploaded files that arrived, stored or not.
         upload_bytes: IntCounter = "larder_python_upload_bytes_total";
         /// Old versions that this process removed by the rules of indexes.
         retention_versions: IntCounter = "larder_python_retention_versions_total";
@@ -194,31 +192,31 @@ metrics! {
         retention_failures: IntCounter = "larder_python_retention_failures_total";
         /// Requests of mirrors to their upstreams.
         mirror_requests: IntCounter = "larder_mirror_requests_total";
-        /// Requests of mirrors for pages and lists that their upstreams did not answer as they should.
+        /// Failed requests of mirrors for pages and lists of their upstreams.
         mirror_failures: IntCounter = "larder_mirror_failures_total";
         /// Pages and lists that were served although their upstream had not confirmed them in time.
         mirror_stale: IntCounter = "larder_mirror_stale_total";
         /// Pages, lists and files of mirrors that were taken from the cache that processes share.
         mirror_shared: IntCounter = "larder_mirror_shared_total";
-        /// Disk that the cache of the mirrors takes, in bytes.
+        /// Disk space of the mirrors' cache, in bytes.
         mirror_disk_bytes: IntGauge = "larder_mirror_disk_bytes";
-        /// Mirrors whose upstream fails, at its list or not at one page alone.
+        /// Mirrors whose upstream fails for its list or for more than one page.
         mirrors_failing: IntGauge = "larder_mirrors_failing";
         /// Files that policies left out of pages when they were made.
         policy_hidden: IntCounter = "larder_policy_hidden_files_total";
         /// Requests for files that a policy refused, by rule.
         policy_refused: IntCounterVec = "larder_policy_refused_total" ["rule"];
-        /// OSV records that count, by what they are about: malware, vulnerability; withdrawn ones are not about malware.
+        /// OSV records in use, by kind: malware, vulnerability; withdrawn records do not count as malware.
         osv_records: IntGaugeVec = "larder_osv_records" ["kind"];
-        /// Files of the bundle of OSV records that cannot be read as one.
+        /// Files in the bundle that are not valid OSV records.
         osv_unreadable: IntGauge = "larder_osv_unreadable_records";
-        /// When the OSV records that count were last modified at their source.
+        /// When the OSV records in use were last modified at their source, in Unix seconds.
         osv_timestamp: Gauge = "larder_osv_bundle_timestamp_seconds";
-        /// Looks at the source of OSV records by result.
+        /// Polls of the source of OSV records by result.
         osv_refreshes: IntCounterVec = "larder_osv_refresh_total" ["result"];
-        /// 1 while the last look at the source of OSV records failed.
+        /// 1 while the last poll of the source of OSV records failed.
         osv_refresh_failing: IntGauge = "larder_osv_refresh_failing";
-        /// Entries that the audit log has left out, because more came than could be written.
+        /// Entries that the audit log has lost, because they arrived faster than they could be written.
         pub audit_lost: IntCounter = "larder_audit_lost_total";
         /// Held while the counters are brought up to date.
         updating: Mutex<()> => Mutex::new(());

@@ -17,4 +17,4 @@ pub mod store_tail;
 pub mod throttling;
 pub mod webhooks;
 
-pub(crate) use own_thread::{on_own_thread, unhurried};
+pub(crate) use own_thread::on_own_thread;

@@ -122,6 +122,61 @@ fn only_two_crates_serve() {
     }
 }
 
+/// The text of every Rust file below a directory of the workspace, without its tests, by path.
+fn sources(directory: &str) -> Vec<(PathBuf, String)> {
+    let files = rust_files(&root().join(directory)).into_iter();
+    let texts = files.map(|path| {
+        let text = fs::read_to_string(&path).expect("text");
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
+        (path, code)
+    });
+    texts.collect()
+}
+
+/// An operation knows no protocol, and nothing is committed but by the loop that carries operations out.
+#[test]
+fn operations_have_one_home() {
+    let used = dependencies("operations", false);
+    for other in IMPURE {
+        assert!(!used.contains(other), "`operations` uses `{other}`");
+    }
+    // The places that operations are committed to, and what is written before there is a sender.
+    let keepers = ["larder/src/keeper.rs", "cli/src/directory.rs", "import/src/writer.rs"];
+    for directory in ["crates/larder/src", "crates/cli/src", "crates/import/src"] {
+        for (path, text) in sources(directory) {
+            let is_keeper = keepers.iter().any(|keeper| path.ends_with(keeper));
+            for call in ["records().commit(", "live_store.commit("] {
+                assert!(is_keeper || !text.contains(call), "{} commits", path.display());
+            }
+        }
+    }
+    let forms = ["crates/larder/src/http/manage", "crates/larder/src/http/account"];
+    for (path, text) in forms.into_iter().flat_map(sources) {
+        for call in ["python::answer", "to_bytes(", "serde_json::from_slice"] {
+            assert!(!text.contains(call), "{} has `{call}`", path.display());
+        }
+    }
+}
+
+/// Whoever adds an operation also opens a door to it.
+#[test]
+fn every_operation_has_a_door() {
+    let list = fs::read_to_string(root().join("crates/operations/src/name.rs")).expect("text");
+    let list = list.split("pub enum Name {").nth(1).and_then(|rest| rest.split('}').next());
+    let names: Vec<&str> = list.expect("the list").split(',').map(str::trim).collect();
+    let doors: Vec<_> =
+        ["crates/larder/src", "crates/cli/src"].into_iter().flat_map(sources).collect();
+    let is_made = |name: &str| {
+        let made = [format!("{name} {{"), format!("{name}("), format!("&{name})")];
+        doors.iter().any(|(_, text)| made.iter().any(|made| text.contains(made)))
+    };
+    let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    assert!(names.len() > 30, "{names:?}");
+    for name in names {
+        assert!(is_made(name), "nothing makes `{name}`");
+    }
+}
+
 /// The names of metrics among the texts between these quotation marks: letters, figures and `_` after a prefix of ours.
 fn metric_names(text: &str, quotation_mark: char) -> BTreeSet<String> {
     let is_name = |text: &&str| {

@@ -89,7 +89,7 @@ pub(super) struct Writing {
     space: Arc<Space>,
 }
 
-/// There is no room for something. The cache of pages goes on in memory, files are asked for again.
+/// The error of a full cache: pages are then cached in memory only, and files are downloaded again.
 pub(super) fn no_room(text: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::StorageFull, text.into())
 }
@@ -234,7 +234,7 @@ impl Disk {
                 Some((head, EntryFile { file, space, is_use_noted: is_due }))
             }
             Err(error) => {
-                tracing::warn!(path = %self.path(key).display(), %error, "an entry of the mirrors' cache is unusable: removed");
+                tracing::warn!(path = %self.path(key).display(), %error, "removed an unreadable entry of the mirrors' cache");
                 self.remove(key);
                 None
             }
@@ -264,7 +264,7 @@ impl Disk {
             file.space.is_checked.store(true, Relaxed);
             return true;
         }
-        tracing::warn!(name = head.name, "an entry of the mirrors' cache is damaged: removed");
+        tracing::warn!(name = head.name, "removed a damaged entry of the mirrors' cache");
         // It may have been replaced meanwhile; then the new one stays.
         let mut index = self.index();
         if index.entries.get(key).is_some_and(|held| Arc::ptr_eq(&held.space, &file.space)) {
@@ -292,7 +292,7 @@ impl Disk {
         if is_read && Digest::of(&content).to_string() == head.sha256 {
             return Some((head, content, file.is_use_noted));
         }
-        tracing::warn!(name = head.name, "an entry of the mirrors' cache is damaged: removed");
+        tracing::warn!(name = head.name, "removed a damaged entry of the mirrors' cache");
         self.remove(key);
         None
     }
@@ -352,7 +352,7 @@ impl Disk {
         if self.index().entries.contains_key(key)
             && let Err(error) = write()
         {
-            tracing::warn!(%error, "an entry of the mirrors' cache cannot be confirmed");
+            tracing::warn!(%error, "the head of an entry of the mirrors' cache cannot be updated");
         }
     }
 
@@ -415,7 +415,7 @@ impl Disk {
 }
 
 impl Writing {
-    /// Sees to it that the content may have this many bytes. Blocks.
+    /// Reserves space for this many bytes of content. Blocks.
     ///
     /// # Errors
     /// [`no_room`].

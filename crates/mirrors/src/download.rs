@@ -38,7 +38,7 @@ use self::written::Written;
 /// A file of at most this many bytes is checked before it is answered, if it comes in time: its first piece is all of it.
 const TIME_TO_CHECK: Duration = PATIENCE;
 
-/// How far a download is.
+/// The progress of a download.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
     /// The file with the bytes, as soon as there are any.
@@ -54,7 +54,7 @@ enum State {
     Asking,
     /// Bytes arrive.
     Arriving,
-    /// All bytes are there, and right.
+    /// All bytes have arrived and been checked.
     Whole(Arc<Head>),
     Failed(UpstreamError),
 }
@@ -64,14 +64,14 @@ impl Progress {
         matches!(self.state, State::Whole(_) | State::Failed(_))
     }
 
-    /// Whether there is an answer, which says more than that bytes will come.
+    /// Whether bytes have arrived, or the download has ended.
     fn is_seen(&self) -> bool {
         self.is_over() || (matches!(self.state, State::Arriving) && self.written > 0)
     }
 }
 
 /// A file on disk, which upstream may have replaced.
-type Held = Option<(Head, MirroredFile)>;
+type CachedFile = Option<(Head, MirroredFile)>;
 
 impl Mirrors {
     /// The file at this place. With `is_head`, a file whose size is known is not downloaded.
@@ -239,7 +239,7 @@ impl Mirrors {
 
     /// The file with this key on disk. Before one is served for the first time in this process, it is compared with its
     /// digest: a disk may have changed it.
-    pub(super) async fn held(self: &Arc<Mirrors>, mirror: &Mirror, key: Key) -> Held {
+    pub(super) async fn held(self: &Arc<Mirrors>, mirror: &Mirror, key: Key) -> CachedFile {
         let disk = self.disk.clone();
         let opening = tokio::task::spawn_blocking(move || disk.open_entry(&key));
         let (head, file) = opening.await.ok().flatten()?;
@@ -336,14 +336,11 @@ impl Mirrors {
             first,
             move |progress| async move {
                 let outcome = mirrors.run(&of, &order, held, &progress).await;
-                if let Ok(head) = &outcome {
-                    mirrors.note_size(&of, &order, head.size_bytes);
-                }
                 if let Err(trouble) = &outcome
                     && !trouble.is_absent
                     && !trouble.is_offline
                 {
-                    tracing::warn!(file = order.name, %trouble, "a file is not mirrored");
+                    tracing::warn!(file = order.name, %trouble, "a file cannot be fetched from its upstream");
                 }
                 move |it: &mut Progress| {
                     it.state = match outcome {
@@ -390,7 +387,7 @@ impl Mirrors {
         let head = brought.head.clone();
         if let Err(error) = self.keep_brought(mirror, order.key, brought).await {
             self.reject_brought(&order.key);
-            tracing::warn!(file = order.name, %error, "a file of the shared cache cannot be kept");
+            tracing::warn!(file = order.name, %error, "a file of the shared cache cannot be written to the disk");
             return None;
         }
         whole_at_once(progress, reader, head.size_bytes);
@@ -569,7 +566,7 @@ impl Mirrors {
         match blocking(move || mirrors.disk.keep(writing, key, &kept)).await {
             Ok(()) => self.share(mirror, key),
             Err(trouble) => {
-                tracing::warn!(file = order.name, %trouble, "a file that was mirrored cannot be kept");
+                tracing::warn!(file = order.name, %trouble, "a fetched file cannot be written to the cache");
             }
         }
         match reader {

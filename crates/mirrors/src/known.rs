@@ -1,8 +1,8 @@
-//! What is known of an upstream: its pages and its list of projects, and how they become known.
+//! Cached pages of an upstream and its list of projects, and how they are fetched and confirmed.
 //!
-//! subject -> memory -> disk -> the upstream, once for all requests that wait. Fresh knowledge is served from memory. Aging
-//! knowledge is served and confirmed in the background. Expired knowledge is confirmed first, and served as stale if upstream
-//! fails or does not answer in time. Only a subject that was never known is an error.
+//! subject -> memory -> disk -> the upstream, once for all requests that wait. A fresh page is served from memory. An aging page is
+//! served, and confirmed in the background. An expired page is confirmed first, and served as stale if upstream fails or does not
+//! answer in time. Only a page that was never fetched is an error.
 
 mod answer;
 mod stored;
@@ -17,12 +17,11 @@ use jiff::Timestamp;
 use pypi::ProjectName;
 use pypi::upstream::{Standing, UpstreamNames, UpstreamPage, standing};
 use resources::turns::Turn;
-use tokio::sync::MutexGuard;
 
-use self::answer::Fetched;
+use self::answer::{Answer, UpstreamAnswer};
 use super::disk::Head;
 use super::flights::{FetchResult, Flight, landed};
-use super::shared::{Brought, Kind, page_of};
+use super::shared::{FetchedEntry, Kind, page_of};
 use super::upstream::{SMALL_PAGE_BYTES_MAX, UpstreamError};
 use super::{LARGE_PAGE_COUNTS, MANY_FILES, Mirror, Mirrors, turn};
 
@@ -49,7 +48,7 @@ pub(super) enum Subject {
 }
 
 /// What upstream said.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// The list of projects.
     Names(Arc<UpstreamNames>),
@@ -70,7 +69,7 @@ pub struct Known {
     serial: Option<u64>,
 }
 
-/// Something known, and whether upstream has not confirmed it.
+/// A cached page or list, and whether upstream has not confirmed it.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The page or the list.
@@ -81,7 +80,7 @@ pub struct Found {
     pub trouble: Option<UpstreamError>,
 }
 
-/// Why something was not confirmed. Of several, the greatest is told.
+/// Why a page was not confirmed. Of several reasons, the greatest is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stale {
     /// Upstream could not confirm it in time.
@@ -90,8 +89,7 @@ pub enum Stale {
     Offline,
 }
 
-/// Something known, as it is kept by what waits: a page of many files is let go meanwhile, since the cache in memory may have to
-/// drive it out.
+/// A cached page, as a waiting request holds it: a page of many files is held weakly, so that the cache can evict it.
 #[derive(Clone, Debug)]
 pub enum Kept {
     /// It is small, or the list, which stays in memory anyway.
@@ -100,7 +98,7 @@ pub enum Kept {
     LetGo(Weak<Known>),
 }
 
-/// A page with more files is let go by what waits.
+/// A waiting request holds a page with more files weakly.
 const HELD_FILES_MAX: usize = 256;
 
 impl Kept {
@@ -190,11 +188,6 @@ impl Known {
             last_modified: self.last_modified.clone(),
             ..*self
         }
-    }
-
-    /// This answer of upstream, with `page` in place of its own.
-    pub(super) fn with_page(&self, page: UpstreamPage, version: u64) -> Known {
-        Known { content: Content::Page(Some(page.into())), version, ..self.clone() }
     }
 
     /// When upstream last confirmed it.
@@ -523,35 +516,36 @@ impl Mirrors {
             old => old,
         };
         let mut theirs = None;
-        let outcome = match outcome {
-            Ok(answer) if answer.page.is_none() && old.is_none() => Err(UpstreamError::busy(
-                "the page was driven out of the cache while upstream confirmed it",
-            )),
-            Ok(answer) => {
+        let outcome = match (outcome, subject) {
+            (Ok(Answer::NotModified { .. }), _) if old.is_none() => {
+                Err(UpstreamError::busy("the cached page was evicted while upstream confirmed it"))
+            }
+            (Ok(Answer::NotModified { serial }), _) => {
+                Ok((UpstreamAnswer::Confirmed { serial }, None))
+            }
+            (Ok(Answer::Page(page)), _) => {
                 // The object store may be slow, so it is asked before the turn to read pages is taken: requests for pages on
                 // the disk wait for these turns.
-                if answer.page.is_some() && may_be_undated(subject, old.as_deref()) {
+                if may_be_undated(subject, old.as_deref()) {
                     theirs = self.bring_known(mirror, subject).await;
                 }
                 // Upstream's answer is complete: the rest depends only on this machine.
-                self.understand(mirror, subject, answer).await
+                self.understand(mirror, subject, *page).await
             }
-            Err(trouble) => Err(trouble),
-        };
-        let outcome = match (outcome, subject) {
             // For a project, its absence is an answer.
             (Err(trouble), Subject::Project(_)) if trouble.is_absent => {
-                Ok((Fetched::absent(), None))
+                Ok((UpstreamAnswer::Absent, None))
             }
             (Err(trouble), Subject::List) if trouble.is_absent => {
                 Err(UpstreamError::no_list(&trouble))
             }
-            (outcome, _) => outcome,
+            (Err(trouble), _) => Err(trouble),
         };
         match outcome {
-            Ok((fetched, working)) => {
+            // The turn to read pages ends when the page is on the disk.
+            Ok((answer, _turn)) => {
                 mirror.succeeded(subject);
-                Ok(self.take(mirror, subject, fetched, working, old, theirs).await)
+                Ok(self.take(mirror, subject, answer, old, theirs).await)
             }
             // Upstream is not to blame for that.
             Err(trouble) if trouble.is_busy => Err(trouble),
@@ -583,146 +577,104 @@ impl Mirrors {
     }
 
     /// Brings another process's page, in a file of the disk that is not visible yet.
-    async fn bring_known(&self, mirror: &Mirror, subject: &Subject) -> Option<Brought> {
+    async fn bring_known(&self, mirror: &Mirror, subject: &Subject) -> Option<FetchedEntry> {
         let key = mirror.key(&subject.name());
         let (name, bytes_max) = (name_of(mirror, subject), subject.bytes_max() as u64);
         let is_wanted = |head: &Head| head.name == name && head.size_bytes <= bytes_max;
         self.bring(mirror, &key, Kind::Page, None, is_wanted).await
     }
 
-    /// The lock to replace what is known, and what is known then: sizes may have been added to the page since the request.
-    /// Upstream was asked with `old`, and may have confirmed it. `working` is the turn to read pages, if there is one.
-    async fn before_writing<'mirrors>(
-        self: &'mirrors Arc<Mirrors>,
-        mirror: &Arc<Mirror>,
-        subject: &Subject,
-        (old, is_confirmed): (Option<Arc<Known>>, bool),
-        working: &mut Option<Turn>,
-    ) -> (Option<MutexGuard<'mirrors, ()>>, Option<Arc<Known>>) {
-        if !mirror.fills_sizes || *subject == Subject::List {
-            return (None, old);
-        }
-        let mut writing = self.writing(mirror, subject).lock().await;
-        let mut now = self.in_memory(mirror, subject);
-        if now.is_none() {
-            // It was evicted from memory, or is too large for it. The turn comes before the lock, as everywhere.
-            if working.is_none() {
-                drop(writing);
-                *working = self.turn_to_load(mirror, subject).await;
-                writing = self.writing(mirror, subject).lock().await;
-            }
-            let (mirrors, of, subject) = (self.clone(), mirror.clone(), subject.clone());
-            let loading = tokio::task::spawn_blocking(move || mirrors.load(&of, &subject));
-            now = loading.await.ok().flatten();
-        }
-        let is_same_answer = |now: &Known, old: &Known| {
-            now.etag == old.etag && now.last_modified == old.last_modified
-        };
-        let old = match (old, now) {
-            // Upstream has confirmed something else than what is known now.
-            (Some(old), Some(now)) if is_confirmed && !is_same_answer(&now, &old) => Some(old),
-            (old, now) => now.or(old),
-        };
-        (Some(writing), old)
-    }
-
-    /// What upstream has confirmed, with its serial now.
-    fn with_serial(&self, known: Arc<Known>, serial: Option<u64>) -> Arc<Known> {
-        match known.page() {
-            Some(page) if page.last_serial < serial => {
-                let page = UpstreamPage { last_serial: serial, ..(**page).clone() };
-                known.with_page(page, self.next_version()).into()
-            }
-            _ => known,
-        }
-    }
-
-    /// Notes what upstream said, in memory and on disk. `theirs` is another process's page.
+    /// Puts upstream's answer in the place of the `old` page, in memory and on disk. `theirs` is another process's page.
     async fn take(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         subject: &Subject,
-        mut fetched: Fetched,
-        mut working: Option<Turn>,
+        answer: UpstreamAnswer,
         old: Option<Arc<Known>>,
-        theirs: Option<Brought>,
+        theirs: Option<FetchedEntry>,
     ) -> Arc<Known> {
-        if let Some(Content::Page(Some(page))) = &mut fetched.content {
-            let before = old.as_ref().and_then(|old| old.page());
-            let page = Arc::make_mut(page);
-            page.note_first_seen(before.map(|page| &**page), Timestamp::now());
-            // Another process may have seen a file before this one did. Its earlier time in the shared page is kept.
-            let is_told = before.is_none_or(|before| **before != *page)
-                && page.files.iter().any(|file| file.first_seen.is_some());
-            let bytes_max = page.memory_bytes().max(SMALL_PAGE_BYTES_MAX as u64);
-            let theirs = theirs.filter(|it| is_told && it.head.size_bytes <= bytes_max);
-            if let Some(theirs) = theirs
-                && let Some(theirs) = page_of(mirror, theirs).await
-            {
-                page.take_older_first_seen(&theirs);
+        let known = match answer {
+            UpstreamAnswer::Confirmed { serial } => {
+                let old = old.as_deref().cloned().unwrap_or_else(Known::absent);
+                let content = with_serial(&old.content, serial);
+                self.next(Some(&old), Known { content, serial, ..old.clone() })
             }
-        }
-        let asked_with = (old, fetched.content.is_none());
-        let (_writing, old) = self.before_writing(mirror, subject, asked_with, &mut working).await;
-        if let Some(Content::Page(Some(page))) = &mut fetched.content {
-            let before = old.as_ref().filter(|_| mirror.fills_sizes).and_then(|old| old.page());
-            Arc::make_mut(page).keep_found_sizes(before.map(|page| &**page));
-        }
-        let old = old.map(|old| match fetched.content {
-            None => self.with_serial(old, fetched.serial),
-            Some(_) => old,
-        });
-        let is_same = match (&fetched.content, old.as_ref().map(|old| &old.content)) {
-            (None, _) => true,
-            (Some(Content::Names(new)), Some(Content::Names(old))) => new == old,
-            (Some(Content::Page(new)), Some(Content::Page(old))) => new == old,
-            _ => false,
-        };
-        let had_page = old.as_ref().is_some_and(|old| old.page().is_some());
-        let is_confirmed = fetched.content.is_none();
-        let known = match old.filter(|_| is_same) {
-            Some(old) => Known {
-                confirmed_at: SystemTime::now(),
-                etag: if is_confirmed { old.etag.clone() } else { fetched.etag },
-                last_modified: if is_confirmed {
-                    old.last_modified.clone()
-                } else {
-                    fetched.last_modified
-                },
-                serial: fetched.serial.or(old.serial),
-                ..(*old).clone()
-            },
-            None => Known {
-                content: fetched.content.unwrap_or(Content::Page(None)),
-                version: self.next_version(),
-                confirmed_at: SystemTime::now(),
-                etag: fetched.etag,
-                last_modified: fetched.last_modified,
-                serial: fetched.serial,
-            },
+            UpstreamAnswer::Changed { mut content, etag, last_modified, serial } => {
+                if let Content::Page(Some(page)) = &mut content {
+                    let before = old.as_ref().and_then(|old| old.page());
+                    note_first_seen(mirror, Arc::make_mut(page), before, theirs).await;
+                }
+                let new = Known { content, etag, last_modified, serial, ..Known::absent() };
+                self.next(old.as_deref(), new)
+            }
+            UpstreamAnswer::Absent => self.next(old.as_deref(), Known::absent()),
         };
         let known = Arc::new(known);
         self.remember(mirror, subject, known.clone());
-        if let Subject::Project(project) = subject {
-            self.fill_sizes(mirror, project, &known);
-        }
+        let is_same = old.as_ref().is_some_and(|old| old.version == known.version);
+        let had_page = old.is_some_and(|old| old.page().is_some());
         let key = mirror.key(&subject.name());
-        let of = mirror.clone();
-        let (mirrors, mirror, subject) = (self.clone(), mirror.clone(), subject.clone());
-        let stored = known.clone();
+        let (mirrors, of, subject, stored) =
+            (self.clone(), mirror.clone(), subject.clone(), known.clone());
         let storing =
-            tokio::task::spawn_blocking(move || mirrors.store(&mirror, &subject, &stored, is_same));
+            tokio::task::spawn_blocking(move || mirrors.store(&of, &subject, &stored, is_same));
         let is_absent = matches!(known.content, Content::Page(None));
         match storing.await {
-            Ok(Ok(_)) if is_absent && had_page => self.unshare(&of, key),
-            Ok(Ok(_)) if !is_absent && !is_same => self.share(&of, key),
-            Ok(Ok(true)) if !is_absent => self.note_shared_use(&of, key),
+            Ok(Ok(_)) if is_absent && had_page => self.unshare(mirror, key),
+            Ok(Ok(_)) if !is_absent && !is_same => self.share(mirror, key),
+            Ok(Ok(true)) if !is_absent => self.note_shared_use(mirror, key),
             Ok(Err(error)) => {
-                tracing::warn!(%error, "what an upstream says cannot be kept on disk; it is served from memory");
+                tracing::warn!(%error, "a page of an upstream cannot be written to the cache on disk; it is served from memory");
             }
             _ => {}
         }
         known
+    }
+
+    /// The cached page after `old`, confirmed now: with the same content, it has the same version.
+    fn next(&self, old: Option<&Known>, new: Known) -> Known {
+        let confirmed_at = SystemTime::now();
+        match old {
+            Some(old) if old.content == new.content => Known {
+                content: old.content.clone(),
+                version: old.version,
+                serial: new.serial.or(old.serial),
+                confirmed_at,
+                ..new
+            },
+            _ => Known { version: self.next_version(), confirmed_at, ..new },
+        }
+    }
+}
+
+/// A confirmed content, with the serial that upstream sent with its confirmation.
+fn with_serial(content: &Content, serial: Option<u64>) -> Content {
+    match content {
+        Content::Page(Some(page)) if page.last_serial < serial => {
+            let page = UpstreamPage { last_serial: serial, ..(**page).clone() };
+            Content::Page(Some(page.into()))
+        }
+        content => content.clone(),
+    }
+}
+
+/// Notes when files without a time of upload were first seen: now, or at the time in the page `before` or in another process's
+/// page, whichever is earlier.
+async fn note_first_seen(
+    mirror: &Mirror,
+    page: &mut UpstreamPage,
+    before: Option<&Arc<UpstreamPage>>,
+    theirs: Option<FetchedEntry>,
+) {
+    page.note_first_seen(before.map(|page| &**page), Timestamp::now());
+    let is_told = before.is_none_or(|before| **before != *page)
+        && page.files.iter().any(|file| file.first_seen.is_some());
+    let bytes_max = page.memory_bytes().max(SMALL_PAGE_BYTES_MAX as u64);
+    let theirs = theirs.filter(|it| is_told && it.head.size_bytes <= bytes_max);
+    if let Some(theirs) = theirs
+        && let Some(theirs) = page_of(mirror, theirs).await
+    {
+        page.take_older_first_seen(&theirs);
     }
 }
 

@@ -4,7 +4,6 @@
 //! stage of the type `mirror` ─► Mirror ─► known:    pages and lists ─► memory ─► disk ─► upstream, once
 //!                                    └──► download: files           ─► disk ─► upstream, once, streamed meanwhile
 //!                                                                          └─► shared: what other processes have
-//!                                    └──► sizes: what pages do not say, asked in the background
 //! ```
 //!
 //! Mirrored content is a cache and not a record: it has no serials, and can be fetched again if it is lost. `pypi::upstream`
@@ -18,7 +17,6 @@ mod plans;
 pub mod prefetch;
 mod shared;
 mod sink;
-mod sizes;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -45,7 +43,6 @@ use self::flights::{FetchResult, Flights};
 use self::known::Subject;
 use self::plans::Plans;
 use self::shared::Shared;
-use self::sizes::Sizes;
 use self::upstream::{Origin, Upstream};
 use net::Egress;
 
@@ -76,9 +73,6 @@ const LARGE_PAGE_COUNTS: u32 = 12;
 
 /// Requests that wait to render pages.
 const USING_MAX: usize = 512;
-
-/// Locks for pages, which share them by their keys.
-const WRITING: usize = 256;
 
 /// A page with more files is large.
 const MANY_FILES: usize = 5_000;
@@ -126,8 +120,6 @@ pub struct Mirrors {
     /// Bounds for the JSON of projects.
     pub plans: Plans,
     checks: Turns,
-    /// A page is replaced by one at a time, where sizes are added to pages.
-    writing: Box<[tokio::sync::Mutex<()>]>,
     versions: AtomicU64,
     /// Whether no upstream is asked, whatever a mirror's own setting says.
     is_offline: AtomicBool,
@@ -160,7 +152,7 @@ pub struct Counts {
     pub shared: u64,
     /// Bytes of the cache on disk.
     pub disk_bytes: u64,
-    /// Mirrors whose upstream fails, at its list or not at one page alone.
+    /// Mirrors whose upstream fails for its list or for more than one page.
     pub failing: u64,
 }
 
@@ -178,21 +170,16 @@ pub struct Mirror {
     has_no_list: bool,
     ignores_serials: bool,
     provides_metadata: Option<bool>,
-    /// Whether sizes that pages do not say are asked for.
-    fills_sizes: bool,
-    /// Whether the mirror was deleted or has other settings now: its background work ends.
-    is_retired: AtomicBool,
     /// Whether processes may share it: not with credentials in its URL, which its keys are digests of.
     is_shared: bool,
     /// Whether its own setting says now that upstream is not asked.
     is_offline: AtomicBool,
-    /// The list is never driven out by pages.
+    /// The list of projects, which is never evicted.
     names: Mutex<Option<Arc<Known>>>,
     health: Mutex<Health>,
     // Separate for each mirror: an upstream that hangs delays no other.
     flights: Flights<Option<FetchResult<Arc<Known>>>>,
     downloads: Flights<Progress>,
-    sizes: Sizes,
     asking: Semaphore,
     downloading: Semaphore,
 }
@@ -201,13 +188,13 @@ pub struct Mirror {
 #[derive(Default)]
 struct Health {
     outage: Outage<Subject>,
-    /// Why the upstream fails, as far as that is not only a page.
+    /// Why the upstream as a whole fails.
     trouble: Option<UpstreamError>,
     /// The pages whose last request failed.
     pages: HashMap<Subject, Failing>,
 }
 
-/// A page that upstream does not give.
+/// A page whose requests fail.
 struct Failing {
     breaker: Breaker,
     trouble: UpstreamError,
@@ -316,7 +303,6 @@ impl Mirrors {
             using: Turns::new(USING_MAX),
             plans: Plans::new(),
             checks: Turns::new(CHECKS_MAX),
-            writing: (0..WRITING).map(|_| tokio::sync::Mutex::default()).collect(),
             versions: AtomicU64::new(0),
             is_offline: AtomicBool::new(budget.is_offline),
             started_at: Instant::now(),
@@ -344,16 +330,13 @@ impl Mirrors {
             && mirror.has_no_list == settings.mirror_no_project_list.unwrap_or_default()
             && mirror.ignores_serials == settings.mirror_ignore_serial_header.unwrap_or_default()
             && mirror.redirects_files == settings.mirror_use_external_urls.unwrap_or_default()
-            && mirror.fills_sizes == settings.mirror_fill_sizes.unwrap_or_default()
         {
             // This only switches: what is known stays, and so do waiting requests.
             mirror.is_offline.store(settings.mirror_offline.unwrap_or_default(), Relaxed);
             return Some(mirror.clone());
         }
         let mirror = Arc::new(Mirror::new(stage, self.budget.expiry)?);
-        if let Some(before) = mirrors.insert(name.to_owned(), mirror.clone()) {
-            before.is_retired.store(true, Relaxed);
-        }
+        mirrors.insert(name.to_owned(), mirror.clone());
         Some(mirror)
     }
 
@@ -401,28 +384,26 @@ impl Mirrors {
     pub fn keep_those_of(&self, index: &Snapshot) {
         lock(&self.mirrors).retain(|name, mirror| {
             let settings = index.stage(name).and_then(|stage| stage.config().mirror());
-            let stays = settings.is_some_and(|settings| {
+            settings.is_some_and(|settings| {
                 let url = settings.mirror_url.as_deref();
                 url.is_some_and(|url| mirror.is_of(url, settings))
-            });
-            mirror.is_retired.fetch_or(!stays, Relaxed);
-            stays
+            })
         });
     }
 
-    /// Follows a change of the index: background work ends for mirrors that are deleted, offline now, or have other settings.
+    /// Follows a change of the index, so that a mirror that is set offline sends no request that waits for its turn.
     pub fn follow(&self, index: &Snapshot) {
         let names: Vec<String> = lock(&self.mirrors).keys().cloned().collect();
         for name in names {
             // `of` takes over the settings, or makes another mirror with them.
             let is_there = index.stage(&name).is_some_and(|stage| self.of(stage).is_some());
-            if !is_there && let Some(gone) = lock(&self.mirrors).remove(&name) {
-                gone.is_retired.store(true, Relaxed);
+            if !is_there {
+                lock(&self.mirrors).remove(&name);
             }
         }
     }
 
-    /// The mirrors whose upstream fails, at its list or not at one page alone, and why.
+    /// The mirrors whose upstream fails for its list or for more than one page, and why.
     pub fn troubles(&self) -> Vec<(String, String)> {
         let mirrors = lock(&self.mirrors);
         let mut troubles: Vec<(String, String)> = mirrors
@@ -474,12 +455,6 @@ impl Mirrors {
             Subject::List => lock(&mirror.names).clone(),
             Subject::Project(name) => self.pages.get(&mirror.key(&format!("page/{name}"))),
         }
-    }
-
-    /// The lock of this page, for a task that replaces it by a changed copy.
-    fn writing(&self, mirror: &Mirror, subject: &Subject) -> &tokio::sync::Mutex<()> {
-        let key = mirror.key(&subject.name());
-        &self.writing[usize::from(key.as_bytes()[0]) % WRITING]
     }
 
     fn remember(&self, mirror: &Mirror, subject: &Subject, known: Arc<Known>) {
@@ -553,15 +528,12 @@ impl Mirror {
             has_no_list: settings.mirror_no_project_list.unwrap_or_default(),
             ignores_serials: settings.mirror_ignore_serial_header.unwrap_or_default(),
             provides_metadata: settings.mirror_provides_core_metadata,
-            fills_sizes: settings.mirror_fill_sizes.unwrap_or_default(),
-            is_retired: AtomicBool::new(false),
             is_shared: !Origin::is_secret(url),
             is_offline: AtomicBool::new(settings.mirror_offline.unwrap_or_default()),
             names: Mutex::default(),
             health: Mutex::default(),
             flights: Flights::new(PAGES_WAITING_MAX, "too many requests wait for upstreams"),
             downloads: Flights::new(FILES_WAITING_MAX, "too many files wait for their upstreams"),
-            sizes: Sizes::default(),
             asking: Semaphore::new(ASKING_MAX),
             downloading: Semaphore::new(DOWNLOADS_MAX),
         })
@@ -625,7 +597,7 @@ impl Mirror {
             tracing::warn!(
                 mirror = self.stage,
                 trouble = text,
-                "{subject} of an upstream has failed; what is known stays"
+                "{subject} of an upstream cannot be fetched; the cached one is served, if there is one"
             );
         }
         match trouble.blame {

@@ -124,7 +124,7 @@ impl Pause {
     fn begin(&self, error: &dyn std::fmt::Display) {
         let pause = u64::try_from(PAUSE.as_millis()).unwrap_or(u64::MAX);
         self.until.store(self.milliseconds().saturating_add(pause), Relaxed);
-        tracing::warn!(%error, "the shared cache of the mirrors cannot be used; this process is on its own for some seconds");
+        tracing::warn!(%error, "the mirrors' shared cache does not answer; this process does not use it for 30 seconds");
     }
 }
 
@@ -184,7 +184,7 @@ impl Heads {
 }
 
 /// An entry whose head is here.
-struct Coming<'shared> {
+struct IncomingEntry<'shared> {
     head: Head,
     /// The content that came together with the head.
     first: Bytes,
@@ -194,7 +194,7 @@ struct Coming<'shared> {
 }
 
 /// An entry that is on the disk, but not visible yet.
-pub(super) struct Brought {
+pub(super) struct FetchedEntry {
     pub(super) head: Head,
     pub(super) writing: Writing,
     /// The digest that was asked for, if one was.
@@ -229,7 +229,7 @@ impl Shared {
     }
 
     /// The entry's head, and its content to come; `None` if it does not exist, or does not come in time.
-    async fn find(&self, key: &Key, kind: Kind, bytes_max: u64) -> Option<Coming<'_>> {
+    async fn find(&self, key: &Key, kind: Kind, bytes_max: u64) -> Option<IncomingEntry<'_>> {
         if !self.admits(key) {
             return None;
         }
@@ -244,7 +244,7 @@ impl Shared {
         }
         let failed = match timeout(HEAD_PATIENCE, self.begin(key, bytes_max)).await {
             Ok(Ok(Some((head, first, chunks)))) => {
-                return Some(Coming { head, first, chunks, kind, _turn: turn });
+                return Some(IncomingEntry { head, first, chunks, kind, _turn: turn });
             }
             Ok(Ok(None)) => {
                 self.miss(key);
@@ -302,10 +302,10 @@ impl Shared {
         &self,
         disk: &Arc<Disk>,
         key: &Key,
-        coming: Coming<'_>,
+        coming: IncomingEntry<'_>,
         extra: Option<Box<dyn DynDigest + Send>>,
-    ) -> Option<Brought> {
-        let Coming { head, first, mut chunks, kind, _turn } = coming;
+    ) -> Option<FetchedEntry> {
+        let IncomingEntry { head, first, mut chunks, kind, _turn } = coming;
         let until = tokio::time::Instant::now() + ENTRY_PATIENCE;
         let (begun, content_bytes) = (disk.clone(), head.size_bytes);
         let writing = blocking(move || begun.begin(content_bytes)).await.ok()?;
@@ -348,7 +348,7 @@ impl Shared {
             not_whole(key, &"its bytes are not those of its head");
             return None;
         }
-        Some(Brought { head, writing, extra })
+        Some(FetchedEntry { head, writing, extra })
     }
 
     /// Writes an entry of the disk, as it is now.
@@ -451,7 +451,7 @@ impl Mirrors {
         kind: Kind,
         extra: Option<Box<dyn DynDigest + Send>>,
         is_wanted: impl FnOnce(&Head) -> bool + Send,
-    ) -> Option<Brought> {
+    ) -> Option<FetchedEntry> {
         let shared = self.shared_by(mirror)?;
         let coming = shared.find(key, kind, CONTENT_BYTES_MAX).await?;
         if !is_wanted(&coming.head) {
@@ -481,9 +481,9 @@ impl Mirrors {
         &self,
         mirror: &Mirror,
         key: Key,
-        brought: Brought,
+        brought: FetchedEntry,
     ) -> io::Result<()> {
-        let (disk, Brought { head, writing, .. }) = (self.disk.clone(), brought);
+        let (disk, FetchedEntry { head, writing, .. }) = (self.disk.clone(), brought);
         let keeping = tokio::task::spawn_blocking(move || disk.keep(writing, key, &head));
         keeping.await.map_err(io::Error::other)??;
         self.counters.shared.fetch_add(1, Relaxed);
@@ -539,7 +539,7 @@ impl Mirrors {
 }
 
 /// The page in an entry that was brought; `None` if it is no page.
-pub(super) async fn page_of(mirror: &Mirror, brought: Brought) -> Option<UpstreamPage> {
+pub(super) async fn page_of(mirror: &Mirror, brought: FetchedEntry) -> Option<UpstreamPage> {
     let (writing, url) = (brought.writing, mirror.origin.url.clone());
     let reading = blocking(move || {
         let mut content = Vec::new();

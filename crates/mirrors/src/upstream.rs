@@ -1,6 +1,6 @@
 //! [`Upstream`]: the client for a mirror's upstream: where it may connect, with which credentials, and how much it reads.
 //!
-//! URL -> [`Upstream::get`] or [`Upstream::head`] (up to five redirects, each checked) -> status and headers -> [`read_body`], on disk if it is
+//! URL -> [`Upstream::get`] (up to five redirects, each checked) -> status and headers -> [`read_body`], on disk if it is
 //! large -> [`PageBody::inflated`], within a bound.
 //! Connections go only where [`Egress`] admits them. Credentials go to the host of the mirror's URL alone. Errors name the
 //! host and the reason, never a URL with credentials.
@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::MultiGzDecoder;
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, LOCATION, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use percent_encoding::percent_decode_str;
 use pypi::upstream::Blame;
 use reqwest::{Client, Response, Url};
@@ -53,8 +53,6 @@ pub struct UpstreamError {
     pub has_no_list: bool,
     /// After how many seconds upstream wants to be asked again, if it says.
     pub retry_after_seconds: Option<u32>,
-    /// Whether upstream has answered, and points to where nothing is asked.
-    pub(super) is_unfollowed: bool,
     /// What fails: the upstream, or only what was asked for.
     pub(super) blame: Blame,
 }
@@ -68,7 +66,6 @@ impl UpstreamError {
             is_offline: false,
             has_no_list: false,
             retry_after_seconds: None,
-            is_unfollowed: false,
             blame: Blame::Page,
         }
     }
@@ -110,10 +107,6 @@ impl UpstreamError {
             blame,
             ..UpstreamError::new(format!("{host}: it answered {status}"))
         }
-    }
-
-    fn unfollowed(text: impl Into<String>) -> UpstreamError {
-        UpstreamError { is_unfollowed: true, ..UpstreamError::new(text) }
     }
 
     pub(super) fn busy(text: impl Into<String>) -> UpstreamError {
@@ -227,53 +220,14 @@ impl Upstream {
         url: Url,
         headers: HeaderMap,
     ) -> Result<(Response, Url), UpstreamError> {
-        let (response, url) = self.send(Method::GET, origin, url, headers).await?;
-        match response.status() {
-            StatusCode::OK | StatusCode::NOT_MODIFIED => Ok((response, url)),
-            _ => Err(UpstreamError::of_status(&host_of(&url), &response)),
-        }
-    }
-
-    /// The status and the headers of a file, with a request like that of [`Upstream::get`].
-    ///
-    /// # Errors
-    /// [`UpstreamError`] if upstream does not answer, or says that it cannot now: 429, or 5xx except that it does not support
-    /// HEAD.
-    pub(super) async fn head(
-        &self,
-        origin: &Origin,
-        url: Url,
-        headers: HeaderMap,
-    ) -> Result<(StatusCode, HeaderMap), UpstreamError> {
-        let (response, url) = self.send(Method::HEAD, origin, url, headers).await?;
-        let status = response.status();
-        let is_failure = status == StatusCode::TOO_MANY_REQUESTS
-            || (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED);
-        if is_failure {
-            return Err(UpstreamError::of_status(&host_of(&url), &response));
-        }
-        Ok((status, response.headers().clone()))
-    }
-
-    /// Asks for `url`, and follows redirects: the last answer, and the URL that it came from.
-    async fn send(
-        &self,
-        method: Method,
-        origin: &Origin,
-        url: Url,
-        headers: HeaderMap,
-    ) -> Result<(Response, Url), UpstreamError> {
         let mut url = url;
         for _ in 0..=REDIRECTS_MAX {
-            self.egress
-                .check(&url)
-                .map_err(|error| UpstreamError::unfollowed(error.to_string()))?;
+            self.egress.check(&url).map_err(|error| UpstreamError::new(error.to_string()))?;
             let mut headers = headers.clone();
             if let Some(authorization) = origin.authorization_for(&url) {
                 headers.insert(AUTHORIZATION, authorization.clone());
             }
-            let sent =
-                self.client.request(method.clone(), url.clone()).headers(headers).send().await;
+            let sent = self.client.get(url.clone()).headers(headers).send().await;
             let response = sent.map_err(|error| told(&url, error))?;
             let status = response.status();
             if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
@@ -285,7 +239,7 @@ impl Upstream {
                     next.scheme() == "https" || (next.scheme() == "http" && url.scheme() == "http")
                 });
                 let nowhere = || {
-                    UpstreamError::unfollowed(format!(
+                    UpstreamError::new(format!(
                         "{}: it redirects to no URL that is followed",
                         host_of(&url)
                     ))
@@ -296,12 +250,12 @@ impl Upstream {
                 url = next;
                 continue;
             }
-            return Ok((response, url));
+            return match status {
+                StatusCode::OK | StatusCode::NOT_MODIFIED => Ok((response, url)),
+                _ => Err(UpstreamError::of_status(&host_of(&url), &response)),
+            };
         }
-        Err(UpstreamError::unfollowed(format!(
-            "{}: more than {REDIRECTS_MAX} redirects",
-            host_of(&url)
-        )))
+        Err(UpstreamError::new(format!("{}: more than {REDIRECTS_MAX} redirects", host_of(&url))))
     }
 }
 

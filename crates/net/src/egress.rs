@@ -118,7 +118,7 @@ impl Egress {
         let found: Vec<SocketAddr> = match tokio::net::lookup_host((host.as_str(), 0)).await {
             Ok(found) => found.collect(),
             Err(error) => {
-                tracing::info!(host, %error, "a name is not resolved");
+                tracing::info!(host, %error, "a host name cannot be resolved");
                 Vec::new()
             }
         };
@@ -127,7 +127,7 @@ impl Egress {
             .partition(|address| self.is_named(&host) || self.admits(address.ip()));
         if let (true, Some(refused)) = (admitted.is_empty(), refused.first()) {
             let address = refused.ip();
-            tracing::warn!(host, %address, "a name that others gave leads to no public address");
+            tracing::warn!(host, %address, "a host name that a user gave has no public address");
         }
         if admitted.is_empty() { Err(NotPublic { host }) } else { Ok(admitted) }
     }

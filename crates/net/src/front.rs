@@ -12,7 +12,6 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 
-use super::client::ClientAddress;
 use super::disk_file::{FileBody, FileRange};
 use super::pieces::{Pieces, Reading, keep};
 use super::progress::{Counted, Handling, Progress, Responding, Waits};
@@ -69,7 +68,7 @@ pub trait Door: Send + Sync {
 pub enum Answered {
     /// The response is ready.
     Now(Response<Body>),
-    /// The response is ready, and its body is a finished one: these bytes, at this place in memory, will be sent again.
+    /// The response is ready, and other responses have the same body: its memory is not counted for each.
     Finished(Response<Body>),
     /// The response is being made.
     Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
@@ -110,14 +109,14 @@ impl Front {
     }
 
     /// An answer that is there.
-    fn ready(&self, made: Made, is_finished: bool, held: Option<Held>) -> Answer {
+    fn ready(&self, made: Made, held: Option<Held>) -> Answer {
         let responding = Responding::new(&self.progress);
-        Answer(Source::Ready(Some(made.outgoing(is_finished, held, responding))))
+        Answer(Source::Ready(Some(made.outgoing(held, responding))))
     }
 
     /// Refuses a request before its path is looked at.
     fn refused(&self, status: StatusCode, text: String, held: Option<Held>) -> Answer {
-        self.ready(Made::shared(at_once(status, text)), false, held)
+        self.ready(Made::shared(at_once(status, text)), held)
     }
 }
 
@@ -132,7 +131,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             Ok(held) => held,
             Err(NoRoom) => {
                 self.leave_body_unread(request.body());
-                return self.ready(Made::shared(no_room(&self.progress)), false, None);
+                return self.ready(Made::shared(no_room(&self.progress)), None);
             }
         };
         let url_bytes = request.uri().path_and_query().map_or(0, |url| url.as_str().len());
@@ -158,7 +157,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             // A proxy in front of this server may see the end of such a body elsewhere (RFC 9112, 6.1).
             let close = header::HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
-            return self.ready(Made::shared(response), false, held);
+            return self.ready(Made::shared(response), held);
         } else {
             Some(Body::new(Inbound {
                 body,
@@ -169,19 +168,16 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             }))
         };
         match self.door.answer(head, body, &self.peer) {
-            Answered::Finished(response) => {
-                let sends_files = !self.peer.tls && self.peer.address != ClientAddress::Unix;
-                self.ready(Made::shared(response), sends_files, held)
-            }
+            Answered::Finished(response) => self.ready(Made::shared(response), held),
             // Counted at once: over HTTP/2 many are made before the first one is taken.
             Answered::Now(response) => {
                 let mut context = Context::from_waker(Waker::noop());
-                self.ready(counted(response, &self.progress, &mut context), false, held)
+                self.ready(counted(response, &self.progress, &mut context), held)
             }
             Answered::Later(making) => {
                 let bytes = if self.progress.is_http2() { HANDLER_BYTES } else { 0 };
                 let Ok(at_work) = self.share.hold(bytes) else {
-                    return self.ready(Made::shared(no_room(&self.progress)), false, held);
+                    return self.ready(Made::shared(no_room(&self.progress)), held);
                 };
                 let (handling, at_work) = (Some(Handling::new(&self.progress)), Some(at_work));
                 Answer(Source::Later { making, handling, at_work, held })
@@ -262,13 +258,8 @@ impl Made {
         Self { response, first: Bytes::new() }
     }
 
-    /// The response as it is sent, with what its request holds. `is_finished`: it may be sent as a file.
-    fn outgoing(
-        self,
-        is_finished: bool,
-        held: Option<Held>,
-        responding: Responding,
-    ) -> Response<Outgoing> {
+    /// The response as it is sent, with what its request holds.
+    fn outgoing(self, held: Option<Held>, responding: Responding) -> Response<Outgoing> {
         let Made { mut response, first: rest } = self;
         let progress = responding.progress();
         let file = FileRange::of(&mut response);
@@ -288,7 +279,7 @@ impl Made {
         }
         // The library may keep the end of an answer, and its stream, when the body is gone.
         let held = if progress.is_http2() { held.map(Held::until_written) } else { held };
-        response.map(|body| Outgoing { body, file, reading, is_finished, rest, held, responding })
+        response.map(|body| Outgoing { body, file, reading, rest, held, responding })
     }
 }
 
@@ -304,7 +295,7 @@ impl Future for Answer {
                 *at_work = None;
                 let responding = handling.take().expect(POLLED_AGAIN).responds();
                 let made = counted(response, responding.progress(), cx);
-                made.outgoing(false, held.take(), responding)
+                made.outgoing(held.take(), responding)
             }
         }))
     }
@@ -322,7 +313,7 @@ fn counted(mut response: Response<Body>, progress: &Arc<Progress>, cx: &mut Cont
     let first = match Pin::new(response.body_mut()).poll_frame(cx) {
         Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
         Poll::Ready(Some(Err(error))) => {
-            tracing::error!(%error, "an answer ended before it began");
+            tracing::error!(%error, "the body of a response failed before its first byte");
             let text = "the answer could not be made\n".to_owned();
             return Made::shared(at_once(StatusCode::INTERNAL_SERVER_ERROR, text));
         }
@@ -393,8 +384,6 @@ pub(super) struct Outgoing {
     body: Body,
     /// Sent rather than the body, which has the same bytes.
     file: Option<Box<FileBody>>,
-    /// It may be sent as a file.
-    is_finished: bool,
     /// Present if the body is read in pieces.
     reading: Option<Box<Reading>>,
     /// The rest of a frame that is sent in pieces.
@@ -433,10 +422,6 @@ impl Outgoing {
             {
                 bytes = keep(bytes, held);
             }
-        } else if self.is_finished
-            && let Some(file) = sendfile::file_of(&bytes)
-        {
-            progress.announce_file(file);
         }
         progress.record_body_sent(bytes.len());
         bytes

@@ -4,9 +4,8 @@ use std::io;
 
 use rlimit::Resource;
 
-/// File descriptors besides the connections: listeners, data files, logs, upstream connections, the runtime's own, and up to
-/// 1,024 bodies as files in memory.
-const OTHER_FILES: u64 = 1_280;
+/// File descriptors besides the connections: listeners, data files, logs, upstream connections, and the runtime's own.
+const OTHER_FILES: u64 = 256;
 
 /// Limits on open files after [`raise_open_files_limit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,6 @@ use std::task::{Poll, Waker};
 
 use super::disk_file::Piece;
 use super::room::Share;
-use super::sendfile::BodyFile;
 
 /// The progress of one connection. Its tasks write it, the sweep reads it; no field depends on another.
 #[derive(Debug, Default)]
@@ -69,9 +68,6 @@ pub(super) struct Progress {
     /// The connection's share of the process's memory; set once, when it begins.
     pub(super) share: OnceLock<Arc<Share>>,
     waker: OnceLock<Waker>,
-    /// The file of the body that is written next, if it has one.
-    file: Mutex<Option<Arc<BodyFile>>>,
-    has_file: AtomicBool,
     /// Pieces of files whose stand-ins hyper has, in their order. Only the connection's own task uses it.
     pieces: Mutex<VecDeque<Piece>>,
     has_pieces: AtomicBool,
@@ -177,22 +173,6 @@ impl Progress {
     /// The status with which hyper refused a head, if it did.
     pub(super) fn refusal(&self) -> Option<u16> {
         Some(self.refusal_status.load(Relaxed)).filter(|&status| status != 0)
-    }
-
-    /// Notes that this file has the body that is written next.
-    pub(super) fn announce_file(&self, file: Arc<BodyFile>) {
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
-        self.has_file.store(true, Relaxed);
-    }
-
-    /// Takes the file that was announced last.
-    pub(super) fn take_file(&self) -> Option<Arc<BodyFile>> {
-        // Asked at each write; both are done by the connection's own task.
-        if !self.has_file.load(Relaxed) {
-            return None;
-        }
-        self.has_file.store(false, Relaxed);
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Whether bodies may be sent as files.

@@ -156,7 +156,7 @@ impl TlsReloader {
         while shutdown.run_until_cancelled(tokio::time::sleep(interval)).await.is_some() {
             let reloader = self.clone();
             if let Err(error) = tokio::task::spawn_blocking(move || reloader.reload()).await {
-                tracing::error!(%error, "looking at the TLS certificate failed");
+                tracing::error!(%error, "the check for a renewed TLS certificate failed");
             }
         }
     }

@@ -18,7 +18,6 @@ use super::frames::{Frames, PIECE_BYTES, PREFACE};
 use super::progress::Progress;
 use super::request_line::{RequestLine, Taken};
 use super::room::{self, Held, NoRoom, Share};
-use super::sendfile::BodyFile;
 use super::socket::{Layer, READ_BYTES};
 
 /// Read at once while hyper keeps nothing for the connection.
@@ -78,8 +77,6 @@ pub(super) struct Wire {
     is_flush_blocked: bool,
     /// [`Progress::body_bytes_sent`] when everything was written that hyper had.
     body_bytes_flushed: u64,
-    /// The body that is being written, if it has a file.
-    file: Option<Arc<BodyFile>>,
 }
 
 impl Wire {
@@ -107,7 +104,6 @@ impl Wire {
             lost_data: (0, 0),
             is_flush_blocked: false,
             body_bytes_flushed: 0,
-            file: None,
         }
     }
 
@@ -146,7 +142,6 @@ impl Wire {
         self.unread.splice(..0, unread.iter().copied());
         (self.head_bytes, self.last_bytes) = (0, 0);
         self.large_reads = None;
-        self.file = None;
     }
 
     /// Whether HTTP/2 is spoken.
@@ -241,26 +236,6 @@ impl Wire {
         ready!(self.layer().poll_read(cx, &mut piece))?;
         buffer.put_slice(piece.filled());
         Poll::Ready(Ok(()))
-    }
-
-    /// Writes from the body's file; `None` if it has none, or these slices have nothing of that body.
-    fn poll_send_file(
-        &mut self,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Option<Poll<io::Result<usize>>> {
-        let announced = self.progress.take_file();
-        let stream = self.layer.as_ref()?.plain_tcp()?;
-        if announced.is_some() {
-            self.file = announced;
-        }
-        let written = self.file.as_ref()?.poll_write(stream, cx, slices)?;
-        Some(written.map_ok(|(bytes, is_at_end)| {
-            if is_at_end {
-                self.file = None;
-            }
-            bytes
-        }))
     }
 
     /// Writes from a file on disk, in place of its stand-in.
@@ -409,13 +384,9 @@ impl AsyncWrite for Wire {
         {
             return Poll::Ready(Ok(only.len()));
         }
-        let written = if this.progress.has_pieces() {
-            this.poll_send_piece(cx, slices)
-        } else {
-            match this.poll_send_file(cx, slices) {
-                Some(written) => written,
-                None => this.layer().poll_write_vectored(cx, slices),
-            }
+        let written = match this.progress.has_pieces() {
+            true => this.poll_send_piece(cx, slices),
+            false => this.layer().poll_write_vectored(cx, slices),
         };
         this.wrote(written)
     }

@@ -8,7 +8,7 @@ use record::Digest;
 
 use crate::carry_out::OldBlobs;
 use crate::rights::{check_article_reader, check_article_writer};
-use crate::{Basis, Decided, Operation, Refusal};
+use crate::{Basis, Decided, Name, Operation, Refusal};
 
 /// The version that a write was made from, as its request says.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +80,8 @@ pub struct Expected {
 }
 
 impl Operation for AnnounceText {
+    const NAME: Name = Name::AnnounceText;
+
     type Outcome = Expected;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Expected>, Refusal> {
@@ -109,6 +111,8 @@ pub struct WriteArticle {
 }
 
 impl Operation for WriteArticle {
+    const NAME: Name = Name::WriteArticle;
+
     type Outcome = Written;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
@@ -135,6 +139,8 @@ pub struct DeleteArticle {
 }
 
 impl Operation for DeleteArticle {
+    const NAME: Name = Name::DeleteArticle;
+
     type Outcome = Written;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
@@ -162,6 +168,8 @@ pub struct RestoreArticle {
 }
 
 impl Operation for RestoreArticle {
+    const NAME: Name = Name::RestoreArticle;
+
     type Outcome = Written;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
@@ -191,6 +199,8 @@ pub struct RenameArticle {
 }
 
 impl Operation for RenameArticle {
+    const NAME: Name = Name::RenameArticle;
+
     type Outcome = Written;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {

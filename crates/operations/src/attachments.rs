@@ -7,7 +7,7 @@ use record::Digest;
 
 use crate::articles::author;
 use crate::rights::check_article_writer;
-use crate::{Basis, Decided, Operation, Refusal};
+use crate::{Basis, Decided, Name, Operation, Refusal};
 
 /// Which file, and the condition on the one that has the name now.
 #[derive(Clone, Debug)]
@@ -53,6 +53,8 @@ pub struct AnnounceAttachment {
 }
 
 impl Operation for AnnounceAttachment {
+    const NAME: Name = Name::AnnounceAttachment;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
@@ -74,6 +76,8 @@ pub struct PutAttachment {
 }
 
 impl Operation for PutAttachment {
+    const NAME: Name = Name::PutAttachment;
+
     type Outcome = Changed;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Changed>, Refusal> {
@@ -88,6 +92,8 @@ impl Operation for PutAttachment {
 pub struct RemoveAttachment(pub FileOfArticle);
 
 impl Operation for RemoveAttachment {
+    const NAME: Name = Name::RemoveAttachment;
+
     type Outcome = Changed;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Changed>, Refusal> {

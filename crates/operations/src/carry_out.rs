@@ -11,7 +11,7 @@ use state::security;
 use state::stored::{Stored, WriteFailure};
 use store::{BlobError, CommitError};
 
-use crate::{Basis, Refusal, Rules, Sender};
+use crate::{Basis, Name, Refusal, Rules, Sender};
 
 /// How often a wish is decided again because another write came first, before it fails. Each time, one of the competing writes
 /// is committed, so this many files of one version can be uploaded at once.
@@ -22,6 +22,9 @@ const TOUCHED_AT_ONCE: usize = 16;
 
 /// Something that may be asked for.
 pub trait Operation {
+    /// What it is called.
+    const NAME: Name;
+
     /// What the sender gets to know of it.
     type Outcome;
 
@@ -164,6 +167,8 @@ where
 pub struct Foreseen<'wish, O>(pub &'wish O);
 
 impl<O: Operation> Operation for Foreseen<'_, O> {
+    const NAME: Name = O::NAME;
+
     /// Whether there would be something to write, and the outcome.
     type Outcome = (bool, O::Outcome);
 

@@ -5,7 +5,7 @@ use pypi::{ConfigEdit, StageConfig, StageName};
 
 use crate::noted::entries_of_change;
 use crate::rights::{check_bases, check_keeper};
-use crate::{Basis, Decided, Operation, Refusal, Right, Rule};
+use crate::{Basis, Decided, Name, Operation, Refusal, Right, Rule};
 
 /// Refuses senders who may not do this to the index.
 fn check(basis: &Basis, stage: &StageName, verb: &'static str) -> Result<(), Refusal> {
@@ -32,6 +32,8 @@ impl CreateIndex {
 }
 
 impl Operation for CreateIndex {
+    const NAME: Name = Name::CreateIndex;
+
     type Outcome = StageConfig;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<StageConfig>, Refusal> {
@@ -73,6 +75,8 @@ impl ChangeIndex {
 }
 
 impl Operation for ChangeIndex {
+    const NAME: Name = Name::ChangeIndex;
+
     type Outcome = StageConfig;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<StageConfig>, Refusal> {
@@ -112,6 +116,8 @@ impl DeleteIndex {
 }
 
 impl Operation for DeleteIndex {
+    const NAME: Name = Name::DeleteIndex;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
@@ -130,9 +136,14 @@ impl Operation for DeleteIndex {
 pub struct SweepLeftovers;
 
 impl Operation for SweepLeftovers {
+    const NAME: Name = Name::SweepLeftovers;
+
     type Outcome = usize;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<usize>, Refusal> {
+        if !basis.sender().is_on_the_machine() {
+            return Err(Rule::OnlyTheServer.into());
+        }
         let batch = change::sweep_leftovers(&basis.stored.index);
         let records = batch.as_ref().map_or(0, |batch| batch.writes.len());
         Ok(Decided::new(batch, records))

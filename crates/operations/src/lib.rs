@@ -15,6 +15,7 @@ pub mod attachments;
 mod basis;
 mod carry_out;
 pub mod indexes;
+mod name;
 mod noted;
 pub mod pushes;
 mod refusal;
@@ -31,6 +32,7 @@ pub use carry_out::{
     ATTEMPTS_MAX, Decided, Done, Foreseen, Keeper, OldBlobs, Operation, carry_out, carry_out_with,
     decided,
 };
+pub use name::Name;
 pub use noted::{Given, Noter};
 pub use refusal::{Denied, Kind, Refusal, Right, Rule};
 pub use rules::Rules;

@@ -14,7 +14,7 @@ use record::Digest;
 use crate::carry_out::OldBlobs;
 use crate::noted::{Given, entries_of_approved};
 use crate::rights::{About, no_replacing, reader, uploader};
-use crate::{Basis, Decided, Operation, Refusal, Right};
+use crate::{Basis, Decided, Name, Operation, Refusal, Right};
 
 /// Which release is pushed where.
 #[derive(Clone, Debug)]
@@ -102,6 +102,8 @@ fn withheld(filename: &str, refused: pypi::Refused) -> Refusal {
 pub struct PushRelease(pub Order);
 
 impl Operation for PushRelease {
+    const NAME: Name = Name::PushRelease;
+
     type Outcome = Vec<PushAction>;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Self::Outcome>, Refusal> {
@@ -149,6 +151,8 @@ impl ApproveRelease {
 }
 
 impl Operation for ApproveRelease {
+    const NAME: Name = Name::ApproveRelease;
+
     type Outcome = Vec<PushAction>;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Self::Outcome>, Refusal> {

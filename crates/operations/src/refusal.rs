@@ -123,6 +123,9 @@ pub enum Rule {
         "somebody else changed the settings at this moment: look at them, and change yours again"
     )]
     SettingsChanged,
+    /// Nobody may ask for it but the server itself.
+    #[error("only the server itself does this")]
+    OnlyTheServer,
     /// The rule would remove every version.
     #[error("'versions' was expected to be 1 or more: 0 would remove all")]
     KeepsNothing,
@@ -140,6 +143,9 @@ pub enum Rule {
     /// Of users.
     #[error(transparent)]
     DeleteUser(#[from] DeleteUserError),
+    /// An index of the user keeps the user from being deleted.
+    #[error(transparent)]
+    IndexOfUser(ChangeError),
     /// The user does not exist.
     #[error(transparent)]
     NoUser(#[from] NoUser),
@@ -195,7 +201,10 @@ impl Rule {
             Rule::NoUser(_) | Rule::NoToken(_) | Rule::DeleteUser(DeleteUserError::NoUser(_)) => {
                 Kind::NotFound
             }
-            Rule::DeleteUser(DeleteUserError::Root) | Rule::RootStays => Kind::Forbidden,
+            Rule::DeleteUser(DeleteUserError::Root)
+            | Rule::IndexOfUser(_)
+            | Rule::RootStays
+            | Rule::OnlyTheServer => Kind::Forbidden,
             Rule::CreateToken(CreateTokenError::NoUser(_)) => Kind::NotFound,
             Rule::CreateToken(_) => Kind::Invalid,
             Rule::Article(error) if error.is_about_state() => Kind::Conflict,

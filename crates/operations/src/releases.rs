@@ -6,7 +6,7 @@ use pypi::change::yank;
 use pypi::{ChangeError, Directory, FileLookup, ProjectName, ProjectStatus, StageName};
 
 use crate::rights::{About, check_keeper, remover};
-use crate::{Basis, Decided, Operation, Refusal, Right, Rule};
+use crate::{Basis, Decided, Name, Operation, Refusal, Right, Rule};
 
 /// A release file, as its URL below `+f` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ impl YankRelease {
 }
 
 impl Operation for YankRelease {
+    const NAME: Name = Name::YankRelease;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
@@ -74,6 +76,8 @@ impl YankFile {
 }
 
 impl Operation for YankFile {
+    const NAME: Name = Name::YankFile;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
@@ -110,6 +114,8 @@ impl SetProjectStatus {
 }
 
 impl Operation for SetProjectStatus {
+    const NAME: Name = Name::SetProjectStatus;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
@@ -140,6 +146,8 @@ impl DeleteProject {
 }
 
 impl Operation for DeleteProject {
+    const NAME: Name = Name::DeleteProject;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
@@ -169,6 +177,8 @@ impl DeleteRelease {
 }
 
 impl Operation for DeleteRelease {
+    const NAME: Name = Name::DeleteRelease;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
@@ -196,6 +206,8 @@ impl DeleteFile {
 }
 
 impl Operation for DeleteFile {
+    const NAME: Name = Name::DeleteFile;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
@@ -225,6 +237,8 @@ impl RemoveOldVersions {
 }
 
 impl Operation for RemoveOldVersions {
+    const NAME: Name = Name::RemoveOldVersions;
+
     type Outcome = (RetentionRule, Vec<Removal>);
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Self::Outcome>, Refusal> {

@@ -5,7 +5,7 @@ use account::{Forbidden, SessionText, UserName};
 use record::Digest;
 
 use crate::users::forbidden;
-use crate::{Basis, Decided, Operation, Refusal};
+use crate::{Basis, Decided, Name, Operation, Refusal};
 
 /// Opens a session for a sender who just gave the password, and ends the one that the browser sent: an attacker who planted or
 /// saw that one cannot use the new one.
@@ -20,6 +20,8 @@ pub struct OpenSession {
 }
 
 impl Operation for OpenSession {
+    const NAME: Name = Name::OpenSession;
+
     type Outcome = SessionText;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<SessionText>, Refusal> {
@@ -50,6 +52,8 @@ pub struct CloseSession {
 }
 
 impl Operation for CloseSession {
+    const NAME: Name = Name::CloseSession;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {

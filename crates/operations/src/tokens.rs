@@ -4,7 +4,7 @@ use account::change::{self, NewToken, NoToken, NoUser};
 use account::{Token, TokenId, TokenText, UserName, UserPolicy};
 
 use crate::users::forbidden;
-use crate::{Basis, Decided, Operation, Refusal};
+use crate::{Basis, Decided, Name, Operation, Refusal};
 
 /// Who manages tokens: no setting moves whose tokens are whose business.
 fn policy() -> UserPolicy {
@@ -30,6 +30,8 @@ pub struct CreateToken {
 }
 
 impl Operation for CreateToken {
+    const NAME: Name = Name::CreateToken;
+
     type Outcome = (TokenText, Token);
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Self::Outcome>, Refusal> {
@@ -56,6 +58,8 @@ pub struct RevokeToken {
 }
 
 impl Operation for RevokeToken {
+    const NAME: Name = Name::RevokeToken;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {

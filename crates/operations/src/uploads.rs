@@ -6,7 +6,7 @@ use record::Digest;
 
 use crate::releases::FilePlace;
 use crate::rights::{About, no_replacing, tester, uploader};
-use crate::{Basis, Decided, Operation, Refusal, Right};
+use crate::{Basis, Decided, Name, Operation, Refusal, Right};
 
 /// Registers a release, or replaces its metadata.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct RegisterRelease {
 }
 
 impl Operation for RegisterRelease {
+    const NAME: Name = Name::RegisterRelease;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
@@ -128,6 +130,8 @@ impl UploadFile {
 }
 
 impl Operation for UploadFile {
+    const NAME: Name = Name::UploadFile;
+
     type Outcome = Uploaded;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Uploaded>, Refusal> {
@@ -157,6 +161,8 @@ pub struct AddToxResult {
 }
 
 impl Operation for AddToxResult {
+    const NAME: Name = Name::AddToxResult;
+
     type Outcome = String;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<String>, Refusal> {

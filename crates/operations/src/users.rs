@@ -10,7 +10,7 @@ use account::{
 use pypi::change::stage;
 
 use crate::noted::entries_of_change;
-use crate::{Basis, Decided, Denied, Operation, Refusal, Right, Rule};
+use crate::{Basis, Decided, Denied, Name, Operation, Refusal, Right, Rule};
 
 /// The refusal of a change of users or tokens, with its cause: what the token lacks, or who may.
 pub fn forbidden(basis: &Basis, error: Forbidden) -> Refusal {
@@ -73,6 +73,8 @@ impl CreateUser {
 }
 
 impl Operation for CreateUser {
+    const NAME: Name = Name::CreateUser;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
@@ -139,6 +141,8 @@ impl ChangeUser {
 }
 
 impl Operation for ChangeUser {
+    const NAME: Name = Name::ChangeUser;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
@@ -160,6 +164,8 @@ pub struct SetPassword {
 }
 
 impl Operation for SetPassword {
+    const NAME: Name = Name::SetPassword;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
@@ -185,6 +191,8 @@ pub struct SetGroups {
 }
 
 impl Operation for SetGroups {
+    const NAME: Name = Name::SetGroups;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
@@ -204,6 +212,8 @@ pub struct SetDisabled {
 }
 
 impl Operation for SetDisabled {
+    const NAME: Name = Name::SetDisabled;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
@@ -252,13 +262,16 @@ impl DeleteUser {
 }
 
 impl Operation for DeleteUser {
+    const NAME: Name = Name::DeleteUser;
+
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         DeleteUser::admit(basis, &self.name)?;
         let index = &basis.stored.index;
         let mut batch = change::delete_user(&basis.stored.accounts, &self.name)?;
-        let stages = stage::delete_of_user(index, &self.name, self.force)?;
+        let stages = stage::delete_of_user(index, &self.name, self.force);
+        let stages = stages.map_err(Rule::IndexOfUser)?;
         batch.writes.extend(stages.writes);
         batch.checks.extend(stages.checks);
         let noted = index.stages_of(self.name.as_str()).flat_map(|stage| {

@@ -120,8 +120,6 @@ pub struct MirrorSettings {
     pub mirror_provides_core_metadata: Option<bool>,
     /// Whether the upstream is never asked: what is known of it is served. Larder's own setting.
     pub mirror_offline: Option<bool>,
-    /// Whether sizes that the upstream's pages do not say are asked for by HEAD. Larder's own setting.
-    pub mirror_fill_sizes: Option<bool>,
     /// URL of a project's page for people, with `{name}`.
     pub mirror_web_url_fmt: Option<String>,
     /// The serial of the commit that removed the mirror's last namesake, whose content is not its own. Not a setting.
@@ -322,7 +320,6 @@ impl StageConfig {
                     ("mirror_use_external_urls", settings.mirror_use_external_urls),
                     ("mirror_provides_core_metadata", settings.mirror_provides_core_metadata),
                     ("mirror_offline", settings.mirror_offline),
-                    ("mirror_fill_sizes", settings.mirror_fill_sizes),
                 ] {
                     own(key, value.map(Value::from));
                 }

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use url::Url;
 
-use crate::{Filename, ProjectName, StatusMarker};
+use crate::{ProjectName, StatusMarker};
 
 pub use self::freshness::{Blame, Breaker, Outage, Standing, standing};
 pub use self::names::UpstreamNames;
@@ -61,10 +61,8 @@ pub struct UpstreamFile {
     pub url: Box<str>,
     /// Its digests: the algorithm's name and the digits.
     pub hashes: Vec<(Box<str>, Box<str>)>,
-    /// Its size in bytes, as upstream's page says it. A download is compared with that.
+    /// Its size in bytes, if upstream's page says it. A download is compared with it.
     pub size_bytes: Option<u64>,
-    /// The size as it was found here, if the page does not say it. It is never used for comparisons.
-    pub found_size: Option<FoundSize>,
     /// When it was uploaded, as upstream writes it: a time that every installer reads.
     pub upload_time: Option<Box<str>>,
     /// When it was first seen here, if upstream does not say when it was uploaded.
@@ -77,17 +75,6 @@ pub struct UpstreamFile {
     pub core_metadata: Option<CoreMetadata>,
     /// The URL of its provenance (PEP 740).
     pub provenance: Option<Box<str>>,
-}
-
-/// The found size of a file whose page does not say it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FoundSize {
-    /// So many bytes, as a server answered to HEAD.
-    Claimed(u64),
-    /// So many bytes, as a download had that was right.
-    Proved(u64),
-    /// A server was asked, and has not said.
-    Unknown,
 }
 
 /// Metadata that upstream serves beside a file.
@@ -185,52 +172,6 @@ impl UpstreamPage {
         for file in self.files.iter_mut().filter(|file| !file.is_dated()) {
             file.first_seen.get_or_insert(seen_at);
         }
-    }
-
-    /// Keeps found sizes for files whose size this page does not say either. Found sizes in upstream's own page are ignored. A
-    /// file with other digests under the same URL is a different one.
-    pub fn keep_found_sizes(&mut self, before: Option<&UpstreamPage>) {
-        let files = before.iter().flat_map(|page| &page.files);
-        let known: HashMap<&str, &UpstreamFile> =
-            files.filter(|it| it.found_size.is_some()).map(|it| (&*it.url, it)).collect();
-        for file in &mut self.files {
-            let same =
-                known.get(&*file.url).filter(|it| file.size_bytes.is_none() && it.may_be(file));
-            file.found_size = same.and_then(|it| it.found_size);
-        }
-    }
-
-    /// The page with these found sizes, by [`UpstreamFile::identity`], for files whose size it does not say. A size that a
-    /// download has proved stays until another download proves a different one. `None` if nothing changes.
-    pub fn with_sizes(&self, found: &HashMap<Box<str>, FoundSize>) -> Option<UpstreamPage> {
-        let sizes: Vec<_> = self.files.iter().map(|file| file.size_among(found)).collect();
-        if sizes.iter().all(Option::is_none) {
-            return None;
-        }
-        let mut page = self.clone();
-        for (file, size) in page.files.iter_mut().zip(sizes) {
-            file.found_size = size.or(file.found_size);
-        }
-        Some(page)
-    }
-
-    /// At most `files_max` of the wanted files whose size is not known and was not looked for, newest versions first.
-    pub fn newest_lacking_size(
-        &self,
-        project: &ProjectName,
-        files_max: usize,
-        is_wanted: impl Fn(&UpstreamFile) -> bool,
-    ) -> Vec<&UpstreamFile> {
-        let version = |file: &UpstreamFile| {
-            Filename::of_upstream(&file.filename)
-                .ok()
-                .and_then(|it| it.split(Some(project))?.version)
-        };
-        let lacking = self.files.iter().filter(|file| file.lacks_size());
-        let mut lacking: Vec<_> = lacking.map(|file| (version(file), file)).collect();
-        lacking.sort_by(|(one, _), (other, _)| other.cmp(one));
-        let wanted = lacking.into_iter().map(|(_, file)| file).filter(|file| is_wanted(file));
-        wanted.take(files_max).collect()
     }
 
     /// The page as JSON, with absolute URLs; [`UpstreamPage::parse`] reads it back.
@@ -412,30 +353,6 @@ impl UpstreamFile {
         is_size_same
             && first.map_or(has_none, |(one, other)| one == other)
             && both.all(|(one, other)| one == other)
-    }
-
-    /// Whether its size is not known, and was not looked for.
-    pub fn lacks_size(&self) -> bool {
-        self.size_bytes.is_none() && self.found_size.is_none()
-    }
-
-    /// Its URL and its digests: a different file, or different bytes under the same URL, has a different identity.
-    pub fn identity(&self) -> Box<str> {
-        format!("{} {:?}", self.url, self.hashes).into()
-    }
-
-    /// Its size in `found`, if it changes something.
-    fn size_among(&self, found: &HashMap<Box<str>, FoundSize>) -> Option<FoundSize> {
-        if self.size_bytes.is_some() {
-            return None;
-        }
-        let size = *found.get(&self.identity())?;
-        let is_better = match (self.found_size, size) {
-            (Some(known), size) if known == size => false,
-            (Some(FoundSize::Proved(_)), FoundSize::Claimed(_) | FoundSize::Unknown) => false,
-            _ => true,
-        };
-        is_better.then_some(size)
     }
 
     /// Whether upstream says when it was uploaded.

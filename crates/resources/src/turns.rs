@@ -131,14 +131,11 @@ impl Share {
 impl Turn {
     /// Does `work` on a thread that may take long, and ends the turn with it. Its panic is the caller's.
     pub async fn run<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let running = tokio::task::spawn_blocking(move || {
+        blocking(move || {
             let _turn = self;
             work()
-        });
-        match running.await {
-            Ok(done) => done,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        }
+        })
+        .await
     }
 
     /// Does `work` on a thread of low priority, and gives the turn back when it is done.
@@ -154,6 +151,16 @@ impl Turn {
             Ok(done) => done,
             Err(error) => std::panic::resume_unwind(error),
         }
+    }
+}
+
+/// Does `work`, which may wait for a disk or a network or compute for long, on a thread that serves no requests. Its panic is the
+/// caller's.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        // A running task is not cancelled, so its own panic is the only way here.
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 

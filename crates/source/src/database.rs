@@ -4,7 +4,7 @@
 //!
 //! - the first time, and from time to time, [`Catalogue`] after [`Catalogue`], a thousand packages each, until all tables are
 //!   read -> a dump in a spool file -> [`News::Dump`]
-//! - else [`Held`]: which package bases differ? -> [`Catalogue`] of these alone -> [`News::Changes`]
+//! - else [`LastRead`]: which package bases differ? -> [`Catalogue`] of these alone -> [`News::Changes`]
 //!
 //! The database is only read. After an error the next poll connects again, and the served snapshot stays.
 //! `docs/aur-database.md` says what was tried on a real MariaDB.
@@ -34,7 +34,7 @@ mod url;
 pub use url::DatabaseUrl;
 
 use catalogue::Catalogue;
-use digests::Held;
+use digests::LastRead;
 use gate::{Gate, Tables};
 use pushes::Pushes;
 use questions::each;
@@ -90,7 +90,7 @@ pub(crate) struct DatabaseWatch {
     connection: Option<MySqlConnection>,
     gate: Gate,
     /// What the last read saw.
-    held: Option<Held>,
+    held: Option<LastRead>,
     /// `held` may lack some commits: the next poll reads all tables.
     is_all_wanted: bool,
     /// The highest number of a package at the last read.
@@ -182,8 +182,7 @@ impl DatabaseWatch {
     }
 
     /// Asks whether anything has changed, and reads it if so. If that was not checked for as long as the interval, compares all
-    /// tables; the first time, and with `force`, reads everything. `None` if the last accepted state is current. For each question, the
-    /// thread sleeps for two milliseconds.
+    /// tables; the first time, and with `force`, reads everything. `None` if the last accepted state is current.
     pub(crate) async fn poll(&mut self, force: bool) -> Result<Option<News>, SourceError> {
         // A poll that is dropped on its way leaves no connection in an unknown state.
         let mut connection = match self.connection.take() {
@@ -347,7 +346,7 @@ impl DatabaseWatch {
         &mut self,
         connection: &mut MySqlConnection,
         pushes: &mut Pushes,
-    ) -> Result<Option<(ReadEverything, Held)>, SourceError> {
+    ) -> Result<Option<(ReadEverything, LastRead)>, SourceError> {
         let stall = self.options.body_stall_timeout.min(ROW_TIME_MAX);
         let mut transaction = Transaction::new(connection, stall, pushes.state());
         let begun = transaction.begin().await.map_err(|error| self.failed(&error))?;
@@ -359,7 +358,7 @@ impl DatabaseWatch {
         }
         self.gate.reading(Tables::ALL, begun.looked.clone());
         let failed = |error| self.failed(&error);
-        let mut held = Held::see(&mut transaction).await.map_err(failed)?;
+        let mut held = LastRead::see(&mut transaction).await.map_err(failed)?;
         let mut users = String::new();
         let names = [catalogue::USER_NAMES.to_owned()];
         let asking = transaction.ask(&names, |_, row| catalogue::add_user_name(&mut users, row));
@@ -393,7 +392,7 @@ impl DatabaseWatch {
     async fn read_changes(
         &mut self,
         connection: &mut MySqlConnection,
-        mut held: Held,
+        mut held: LastRead,
         pushes: &mut Pushes,
         tables: Tables,
         is_due: bool,
@@ -406,34 +405,28 @@ impl DatabaseWatch {
         let stall = self.options.body_stall_timeout.min(ROW_TIME_MAX);
         let started_at = Instant::now();
         let reading = async {
-            let mut traces = true;
-            loop {
-                let mut transaction = Transaction::new(connection, stall, pushes.state());
-                let comparing = held.compare(&mut transaction, tables, &recent, is_due, traces);
-                let mut difference = comparing.await?;
-                let begun = transaction.begin().await?;
-                let have_ended = pushes.have_ended(&begun.pushed);
-                let looked = begun.looked.clone();
-                let known = |base: &i64| self.recent.get(base).and_then(|recent| recent.parts);
-                let has_other_parts = |base: &i64| known(base) != Some(difference.parts_of(*base));
-                let others: Vec<i64> = recent.iter().copied().filter(has_other_parts).collect();
-                difference.bases.extend(others);
-                if !have_ended || difference.bases.len() > DIFFERENT_MAX {
-                    transaction.end(&[], |_, _| Ok(())).await?;
-                    return Ok((None, have_ended, looked));
-                }
-                // What has changed in more than its popularity is read first.
-                let room = self.part_bases.saturating_sub(difference.bases.len());
-                let later = self.postponed.union(&difference.postponed);
-                let later = later.filter(|base| !difference.bases.contains(base)).take(room);
-                let later: Vec<i64> = later.copied().collect();
-                difference.bases.extend(later);
-                let part = difference.read(transaction, tables).await?;
-                if difference.is_traced_right() {
-                    return Ok((Some((difference, part)), have_ended, looked));
-                }
-                traces = false;
+            let mut transaction = Transaction::new(connection, stall, pushes.state());
+            let comparing = held.compare(&mut transaction, tables, &recent, is_due);
+            let mut difference = comparing.await?;
+            let begun = transaction.begin().await?;
+            let have_ended = pushes.have_ended(&begun.pushed);
+            let looked = begun.looked.clone();
+            let known = |base: &i64| self.recent.get(base).and_then(|recent| recent.parts);
+            let has_other_parts = |base: &i64| known(base) != Some(difference.parts_of(*base));
+            let others: Vec<i64> = recent.iter().copied().filter(has_other_parts).collect();
+            difference.bases.extend(others);
+            if !have_ended || difference.bases.len() > DIFFERENT_MAX {
+                transaction.end(&[], |_, _| Ok(())).await?;
+                return Ok((None, have_ended, looked));
             }
+            // What has changed in more than its popularity is read first.
+            let room = self.part_bases.saturating_sub(difference.bases.len());
+            let later = self.postponed.union(&difference.postponed);
+            let later = later.filter(|base| !difference.bases.contains(base)).take(room);
+            let later: Vec<i64> = later.copied().collect();
+            difference.bases.extend(later);
+            let part = difference.read(transaction, tables).await?;
+            Ok((Some((difference, part)), have_ended, looked))
         };
         let bound = self.options.transfer_time_max;
         let read = self.within(bound, "reading what has changed", reading).await?;

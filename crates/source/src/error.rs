@@ -36,7 +36,9 @@ pub enum SourceError {
         path: PathBuf,
     },
     /// The file was rewritten in place during reading, so the bytes that were read may be a mixture.
-    #[error("the dump `{origin}` was rewritten while it was read; it is read again once it rests")]
+    #[error(
+        "the dump `{origin}` changed while it was read; it is read again when it no longer changes"
+    )]
     ChangedWhileRead {
         /// The path as configured.
         origin: String,

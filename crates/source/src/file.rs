@@ -8,6 +8,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use resources::turns::blocking;
 use tokio::time::sleep;
 
 use super::SourceError;
@@ -156,16 +157,6 @@ impl FileWatch {
             Err(cause) => Err(SourceError::File { path, cause }),
         })
         .await
-    }
-}
-
-/// File calls may wait for a disk or a network, so they run on a blocking thread and not on those that answer
-/// requests.
-async fn blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(call).await {
-        Ok(value) => value,
-        // A running task is not cancelled, so its own panic is the only way here.
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 

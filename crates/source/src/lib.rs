@@ -214,8 +214,6 @@ impl Source {
     /// file is reported even if the last poll reported it. (Otherwise an error is reported once, when it begins;
     /// meanwhile [`Source::error`] has it.)
     ///
-    /// A database is best asked on a thread of its own: that sleeps for two milliseconds after each question.
-    ///
     /// Dropping the future aborts a download and leaves nothing behind.
     ///
     /// # Errors

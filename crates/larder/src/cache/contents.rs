@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use record::{Digest, Serial};
 use reply::{EncodedBody, Encoding, PerEncoding};
+use resources::turns::blocking;
 use store::{BlobError, BlobStore};
 
 /// The cache is divided into parts, so that requests for different contents do not wait for each other's lock. A part
@@ -138,11 +139,7 @@ impl Contents {
         let reading = async {
             let bytes =
                 blobs.bytes(*digest, self.content_bytes_max).await.map_err(Some)?.ok_or(None)?;
-            let making = tokio::task::spawn_blocking(move || Arc::new(Content::new(bytes)));
-            match making.await {
-                Ok(content) => Ok(content),
-                Err(error) => std::panic::resume_unwind(error.into_panic()),
-            }
+            Ok(blocking(move || Arc::new(Content::new(bytes))).await)
         };
         match self.cache.get_or_insert_async(digest, reading).await {
             Ok(content) => Ok(Some(content)),

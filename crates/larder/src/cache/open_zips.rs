@@ -13,7 +13,7 @@ use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip};
 use quick_cache::sync::Cache;
 use rawzip::FileReader;
 use record::Digest;
-use resources::turns::{Turn, Turns};
+use resources::turns::{Turn, Turns, blocking};
 use store::BlobStore;
 
 /// Memory for the directories of open zips; each counts for at least 1/32 of it, so that at most 32 are open.
@@ -154,15 +154,8 @@ pub(crate) async fn copied(
     let mut file = tempfile::tempfile_in(directory).map_err(|error| failed(&error))?;
     while let Some(piece) = pieces.try_next().await.map_err(|error| failed(&error))? {
         // The copying keeps its turn even if the caller no longer waits.
-        let writing =
-            tokio::task::spawn_blocking(move || (file.write_all(&piece).map(|()| file), turn));
-        let written = match writing.await {
-            Ok((written, its)) => {
-                turn = its;
-                written
-            }
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        };
+        let written;
+        (written, turn) = blocking(move || (file.write_all(&piece).map(|()| file), turn)).await;
         file = written.map_err(|error| failed(&error))?;
     }
     file.rewind().map_err(|error| failed(&error))?;

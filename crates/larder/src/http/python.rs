@@ -15,6 +15,7 @@ mod project;
 mod public_json;
 mod push;
 mod refusals;
+mod refused;
 mod reply;
 mod rights;
 mod route;
@@ -54,9 +55,9 @@ pub(super) use self::prefetch::{
 };
 pub(super) use self::push::push;
 pub(super) use self::refusals::error_of;
+pub(super) use self::refused::Refused;
 pub(super) use self::simple::mirrored::refresh;
 pub(super) use self::simple::{show_simple_page_now, simple_page};
-pub(super) use self::write::Refused;
 pub(super) use self::yank::remove_old_versions;
 
 /// The version of devpi's protocol; devpi's client refuses any other.

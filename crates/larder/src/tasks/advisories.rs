@@ -97,7 +97,7 @@ impl Refresh {
             Ok(_) => {
                 let is_url = matches!(source.spec(), SourceSpec::Url(_));
                 if self.app.advisories.confirm() {
-                    tracing::info!(source = %source.spec(), "the source of OSV records is well again");
+                    tracing::info!(source = %source.spec(), "the source of OSV records can be read again");
                 }
                 if is_url || is_wished {
                     self.app.metrics.osv_refreshed(RefreshResult::Unchanged);
@@ -168,7 +168,10 @@ impl Refresh {
             Ok(()) => self.has_failed_to_keep = false,
             Err(problem) if !self.has_failed_to_keep => {
                 self.has_failed_to_keep = true;
-                tracing::error!(problem, "OSV records are served, but not kept for the next start");
+                tracing::error!(
+                    problem,
+                    "OSV records are in use, but cannot be written to the data directory for the next start"
+                );
             }
             Err(_) => {}
         }
@@ -212,7 +215,7 @@ impl Refresh {
     async fn publish(&self, bundle: Bundle, arrival: &Arrival) {
         let advisories = bundle.advisories.clone();
         for named in &bundle.unreadable_named {
-            tracing::warn!(record = named, "an OSV record cannot be read, and does not count");
+            tracing::warn!(record = named, "an OSV record cannot be read and is skipped");
         }
         let modified_at = arrival.modified_at.unwrap_or_else(SystemTime::now);
         self.app.metrics.osv_published(&advisories, bundle.unreadable, modified_at);
@@ -221,7 +224,7 @@ impl Refresh {
             malware = advisories.malware(),
             unreadable = bundle.unreadable,
             origin = arrival.origin,
-            "OSV records count from now on"
+            "new OSV records are in use"
         );
         let served = Arc::new(Served {
             bundle,
@@ -242,7 +245,7 @@ impl Refresh {
             match self.app.advisories.served() {
                 Some(_) => tracing::error!(
                     problem,
-                    "OSV records are not refreshed; the earlier ones count on"
+                    "OSV records cannot be refreshed; the earlier ones stay in use"
                 ),
                 None => tracing::error!(problem, "there are no OSV records yet"),
             }

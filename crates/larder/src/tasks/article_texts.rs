@@ -27,7 +27,7 @@ const CHUNK: usize = 128;
 /// Texts that are read at the same time.
 const READ_AT_ONCE: usize = 4;
 
-/// After how long a text is tried again that could not be read.
+/// The pause before an unreadable text is read again.
 const RETRY: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
@@ -183,7 +183,7 @@ impl Indexing {
         // One log line, however many failed.
         if let Some((name, error)) = failed {
             let count = self.unread.len();
-            tracing::warn!(count, %name, error, "texts of articles cannot be read, and are not searched; the first of them");
+            tracing::warn!(count, %name, error, "the texts of some articles cannot be read, so searches do not find them; `name` is one of them");
         }
     }
 }

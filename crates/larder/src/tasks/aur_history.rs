@@ -3,7 +3,6 @@
 //! a published snapshot -> [`AurHistory::take`] -> the next one that was published meanwhile, if any. A refresh does not
 //! wait for it. A history that cannot be written changes nothing but a log line and the answers about it.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,14 +32,8 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
         if let Some(next) = next {
             // All packages are looked at, or those of a large segment that is let go of.
             let is_large = history.is_none() || next.snapshot.changed_count() == 0;
-            let noted = {
-                let noting = pin!(note(&app, &mut history, next));
-                match is_large {
-                    true => shutdown.run_until_cancelled(noting).await,
-                    false => shutdown.run_until_cancelled(super::unhurried(noting)).await,
-                }
-            };
-            let Some(outcome) = noted else { break };
+            let noting = note(&app, &mut history, next);
+            let Some(outcome) = shutdown.run_until_cancelled(noting).await else { break };
             if is_large {
                 memory::give_back();
             }

@@ -187,7 +187,7 @@ impl Refresh {
                     None => {
                         let was_failing = self.app.set_aur_trouble(None);
                         if was_failing {
-                            tracing::info!(source = %source.spec(), "the source of the AUR's dump is well again");
+                            tracing::info!(source = %source.spec(), "the source of the AUR's dump can be read again");
                         }
                         let is_url = matches!(source.spec(), SourceSpec::Url(_));
                         if was_failing || is_url || is_wished {
@@ -506,7 +506,9 @@ impl Refresh {
         self.keeping = None;
         let Kept { kept, dump: (unkept, published), outcome } = match kept {
             Ok(kept) => kept,
-            Err(error) => return tracing::error!(%error, "dumps are kept no more"),
+            Err(error) => {
+                return tracing::error!(%error, "dumps are no longer written to the data directory");
+            }
         };
         self.kept = Some(kept);
         match outcome {
@@ -525,7 +527,7 @@ impl Refresh {
                 self.app.metrics.aur_keep_failures.inc();
                 self.app.deltas.keep_none();
                 if !self.kept_failed {
-                    tracing::error!(%error, "the dump cannot be kept; it is served, but a restart would not have it");
+                    tracing::error!(%error, "the dump cannot be written to the data directory; it is served, but lost with a restart");
                 }
                 self.kept_failed = true;
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use operations::indexes::SweepLeftovers;
 use operations::{Refusal, Sender};
+use resources::turns::blocking;
 use source::schedule::Jitter;
 use state::maintenance::{self, Known, SweepPlan};
 use state::stored::WriteFailure;
@@ -51,20 +52,17 @@ pub async fn sweep(app: &App) {
     if let Err(error) = app.clocks.check().await {
         app.metrics.blob_sweep_failures.inc();
         let error = format!("{error:#}");
-        tracing::warn!(%error, "the store is not swept of unnamed blobs");
+        tracing::warn!(%error, "unnamed blobs are not swept");
         return;
     }
     let plan =
         SweepPlan { grace: app.config.store.sweep_grace, is_dry_run: false, is_forced: false };
     let Some(stored) = app.live_store.snapshot_full() else { return };
-    let listing = tokio::task::spawn_blocking(move || Known {
+    let known = blocking(move || Known {
         serial: stored.serial,
         digests: stored.records().flat_map(|record| record.blobs).collect(),
     });
-    let known = match listing.await {
-        Ok(known) => known,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    };
+    let known = known.await;
     let swept = maintenance::sweep(&app.store, plan, &known).await;
     if let Ok(vanished @ 1..) = swept.as_ref().map(|outcome| outcome.vanished) {
         app.metrics.blob_sweep_failures.inc();
@@ -95,7 +93,7 @@ pub async fn sweep(app: &App) {
         }
         Err(error) => {
             app.metrics.blob_sweep_failures.inc();
-            tracing::warn!(%error, "the store cannot be swept of unnamed blobs");
+            tracing::warn!(%error, "unnamed blobs cannot be swept");
         }
     }
 }
@@ -114,7 +112,7 @@ async fn sweep_leftovers(app: &App) {
         Ok(_) => {}
         Err(error) => {
             app.metrics.blob_sweep_failures.inc();
-            tracing::warn!(%error, "the store cannot be swept of what a deleted index left behind");
+            tracing::warn!(%error, "records that a deleted index left behind cannot be deleted");
         }
     }
 }

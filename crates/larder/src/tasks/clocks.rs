@@ -22,7 +22,10 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
             let pause = match app.clocks.check().await {
                 Ok(()) => INTERVAL,
                 Err(error) => {
-                    tracing::debug!(error = format!("{error:#}"), "the clocks do not agree");
+                    tracing::debug!(
+                        error = format!("{error:#}"),
+                        "this machine's clock and the store's differ or cannot be compared"
+                    );
                     RETRY
                 }
             };

@@ -1,4 +1,4 @@
-//! Notes beside the blobs how far the records have come, so that a start recognises an older copy of them.
+//! Writes the last serial beside the blobs, so that a start recognises an older copy of the records.
 //!
 //! the serial that is published -> [`BlobStore::note_serial`](store::BlobStore::note_serial): every few minutes if it has
 //! grown, at the end of a server, and when the database is found to lack something. No write waits for it.
@@ -28,7 +28,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     }
 }
 
-/// Notes the serial that is published, unless the store is in trouble.
+/// Writes the published serial beside the blobs, unless the store is in trouble.
 pub async fn note(app: &App) {
     if app.live_store.trouble().is_some() {
         return;
@@ -38,7 +38,7 @@ pub async fn note(app: &App) {
     }
 }
 
-/// Notes that the records had come to `serial`.
+/// Writes `serial`, that of the last commit, beside the blobs.
 pub async fn note_up_to(app: &App, serial: Serial) {
     if serial == Serial::ZERO {
         return;
@@ -46,8 +46,8 @@ pub async fn note_up_to(app: &App, serial: Serial) {
     match tokio::time::timeout(TIMEOUT, app.store.blobs.note_serial(serial)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            tracing::warn!(%error, "it cannot be noted beside the blobs how far the records have come");
+            tracing::warn!(%error, "the last serial cannot be written beside the blobs");
         }
-        Err(_) => tracing::warn!("it was not noted in time how far the records have come"),
+        Err(_) => tracing::warn!("the last serial was not written beside the blobs in time"),
     }
 }

@@ -1,38 +1,9 @@
 //! [`on_own_thread`]: a task that follows something beside the requests.
 
-use std::cell::Cell;
 use std::future::Future;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-
-/// How long a thread sleeps before it waits for an answer. Most answers take less.
-const ARRIVAL: Duration = Duration::from_millis(2);
-/// How often it does so for one piece of work, which may need more answers than are expected.
-const SLEEPS_MAX: u32 = 8;
-
-thread_local! {
-    /// How often this thread still sleeps before it waits.
-    static SLEEPS: Cell<u32> = const { Cell::new(0) };
-}
-
-/// The output of `work`, which asks another thread for something a few times, such as a database. On a thread of [`on_own_thread`] each
-/// wait begins with a sleep of two milliseconds: what arrives meanwhile then wakes the thread once, and not for each part of it.
-pub(crate) async fn unhurried<T>(work: impl Future<Output = T>) -> T {
-    SLEEPS.set(SLEEPS_MAX);
-    let output = work.await;
-    SLEEPS.set(0);
-    output
-}
-
-fn before_waiting() {
-    let left = SLEEPS.get();
-    if left > 0 {
-        SLEEPS.set(left - 1);
-        std::thread::sleep(ARRIVAL);
-    }
-}
 
 /// Runs `work` on a thread of its own, named `name`, and returns when it has ended. If this future is dropped, `work` is dropped at
 /// its next await.
@@ -50,8 +21,7 @@ pub(crate) async fn on_own_thread(
     let run = move || {
         // Dropped last, also in a panic.
         let _ended = ended;
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        match runtime.enable_all().on_thread_park(before_waiting).build() {
+        match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => {
                 // A task of its own: the runtime wakes one for less than the future that it blocks on.
                 let task = runtime.spawn(stop.run_until_cancelled_owned(work));
@@ -61,7 +31,7 @@ pub(crate) async fn on_own_thread(
                     std::panic::resume_unwind(error.into_panic());
                 }
             }
-            Err(error) => tracing::error!(%error, name, "a thread cannot wait for events"),
+            Err(error) => tracing::error!(%error, name, "the runtime of a thread cannot be made"),
         }
     };
     match std::thread::Builder::new().name(name.to_owned()).spawn(run) {
@@ -112,31 +82,6 @@ mod tests {
         })
         .await;
         assert_eq!(ended.load(Ordering::SeqCst), 2);
-    }
-
-    #[tokio::test]
-    async fn unhurried_work_waits_with_few_sleeps() {
-        let (slept, found) = std::sync::mpsc::channel();
-        on_own_thread("test", async move {
-            for waits in [3, 20] {
-                let began = std::time::Instant::now();
-                let work = async {
-                    for _ in 0..waits {
-                        // Longer than the sleep, so that it has to wait.
-                        tokio::time::sleep(ARRIVAL * 2).await;
-                    }
-                    SLEEPS.get()
-                };
-                let left = unhurried(work).await;
-                let _ = slept.send((SLEEPS_MAX - left, SLEEPS.get(), began.elapsed()));
-            }
-        })
-        .await;
-        let found: Vec<_> = found.iter().collect();
-        // One wait may have several sleeps.
-        assert!((3..=SLEEPS_MAX).contains(&found[0].0) && found[1].0 == SLEEPS_MAX, "{found:?}");
-        assert!(found.iter().all(|(_, left, _)| *left == 0), "{found:?}");
-        assert!(found.iter().all(|(sleeps, _, took)| *took >= ARRIVAL * *sleeps), "{found:?}");
     }
 
     #[tokio::test]

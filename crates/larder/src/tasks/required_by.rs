@@ -31,7 +31,7 @@ const METADATA_BYTES_MAX: u64 = 4 << 20;
 /// Memory for the index. Beyond it, what projects require is left out. For a moment there are two: [`Indexing::compact`].
 const BYTES_MAX: usize = 128 << 20;
 
-/// After how long metadata is tried again that could not be read.
+/// The pause before unreadable metadata is read again.
 const RETRY: Duration = Duration::from_secs(30);
 
 /// A project of a stage.
@@ -138,11 +138,11 @@ impl Indexing {
         // One log line, however many failed.
         if let Some((project, error)) = failed {
             let count = self.unread.len();
-            tracing::warn!(count, %project, %error, "the metadata of projects cannot be read, so what requires others is not known of them; the first of them");
+            tracing::warn!(count, %project, %error, "the metadata of some projects cannot be read, so pages do not list what they require; `project` is one of them");
         }
     }
 
-    /// Takes less memory for the same. No request waits for it.
+    /// Compacts the index. No request waits for it.
     async fn compact(&mut self) {
         let index = self.index.clone();
         if let Ok(index) = tokio::task::spawn_blocking(move || index.compacted()).await {
@@ -161,7 +161,7 @@ impl Indexing {
         if !std::mem::replace(&mut self.is_full, true) {
             tracing::warn!(
                 bytes = BYTES_MAX,
-                "pages no longer say of every project what requires it: there are too many"
+                "there are too many projects: pages no longer list everything that requires a project"
             );
         }
         RequiredNames::default()

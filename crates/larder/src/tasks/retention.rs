@@ -56,7 +56,7 @@ pub async fn apply(app: &App) {
     let is_clock_wrong = checked.is_err();
     if let Err(error) = checked {
         let error = format!("{error:#}");
-        tracing::warn!(%error, "no version is removed for its age");
+        tracing::warn!(%error, "old versions are not removed by age");
     }
     for (stage, rule) in stages {
         if rule.days.is_some() && is_clock_wrong {

@@ -77,7 +77,7 @@ async fn scrub(app: &App, part: u8, period: Duration) {
     let digests = match named_blobs::named_in_part(&app.store.records, part).await {
         Ok(digests) => digests,
         Err(error) => {
-            tracing::debug!(%error, "the blobs that are named cannot be told");
+            tracing::debug!(%error, "the digests of named blobs cannot be read");
             return tokio::time::sleep(period).await;
         }
     };
@@ -91,7 +91,7 @@ async fn scrub(app: &App, part: u8, period: Duration) {
     }
 }
 
-/// Compares one blob with its digest; returns its size in bytes, zero if it cannot be told.
+/// Compares one blob with its digest; returns its size in bytes, zero if that is unknown.
 async fn verify(app: &App, digest: Digest) -> u64 {
     let blobs = &app.store.blobs;
     match blobs.verify(digest).await {
@@ -101,7 +101,9 @@ async fn verify(app: &App, digest: Digest) -> u64 {
                 Ok(true) => blobs.note(digest, Verdict::Missing),
                 // Nobody misses it any more.
                 Ok(false) => blobs.note(digest, Verdict::Whole),
-                Err(error) => tracing::debug!(%error, "it cannot be told whether a blob is named"),
+                Err(error) => {
+                    tracing::debug!(%error, "whether a record names a blob cannot be read")
+                }
             }
         }
         Ok(Verdict::Whole | Verdict::Damaged { .. }) => app.metrics.blobs_verified.inc(),

@@ -1,6 +1,6 @@
 //! Follows the store: serials -> records -> the next state of every surface -> publish.
 //!
-//! The first look loads everything; each later one takes what was committed since, by this process or by another. If the store
+//! The first read loads everything; each later one applies the commits since then, of this process or another. If the store
 //! cannot be read, the published state stays; a log line, a metric and [`LiveStore::trouble`](stored::LiveStore::trouble) tell
 //! of it. If the store lacks commits that this process has read, this lasts until it has them again, or until a restart.
 
@@ -128,10 +128,10 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                 if is_rewound && !was_rewound {
                     tracing::error!(
                         %error,
-                        "the store is not as it was read; what was read before is served{until}"
+                        "the store lacks commits that were read from it, or is damaged; the last state is served{until}"
                     );
                 } else if is_news {
-                    tracing::error!(%error, "the store cannot be read; what was read before is served");
+                    tracing::error!(%error, "the store cannot be read; the last state is served");
                 }
                 if shutdown.run_until_cancelled(tokio::time::sleep(retry)).await.is_none() {
                     return;

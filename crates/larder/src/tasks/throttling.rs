@@ -7,10 +7,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 
-/// How often it is looked.
+/// How often the throttled clients are checked.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Looks until `shutdown`.
+/// Runs until `shutdown`.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let say = |ended: Vec<_>| ended.iter().for_each(|it| app.security.throttling_ended(it));
     while shutdown.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_some() {

@@ -16,7 +16,7 @@ use crate::upstream::UpstreamError;
 
 /// The answer for a place.
 pub enum FileAnswer {
-    /// Nothing.
+    /// There is no such file.
     Absent,
     /// Only upstream has the file, at this URL.
     Elsewhere(String),
@@ -57,7 +57,7 @@ impl Arriving {
     /// Waits until all bytes are there; their number, and their SHA-256.
     ///
     /// # Errors
-    /// Why they never will be.
+    /// Why the download failed.
     pub async fn whole(&mut self) -> Result<(u64, String), UpstreamError> {
         let is_over = |it: &Progress| matches!(it.state, State::Whole(_) | State::Failed(_));
         let progress = self.progress.wait_for(is_over).await.map_err(|_| lost())?;

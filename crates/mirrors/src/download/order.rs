@@ -17,9 +17,7 @@ pub(crate) struct Order {
     pub(crate) size_bytes: Option<u64>,
     hashes: Vec<(Box<str>, Box<str>)>,
     pub(super) upload_time: Option<Box<str>>,
-    /// The name and the identity of a file whose size upstream's page does not say.
-    pub(crate) unsized_file: Option<(Box<str>, Box<str>)>,
-    /// What tells this content from others if there is no SHA-256: [`Head::stamp`].
+    /// Identifies this content if upstream names no SHA-256: [`Head::stamp`].
     stamp: Option<String>,
     /// When upstream last confirmed the page, in milliseconds since 1970. A file without any digest is not older than that.
     pub(super) since: i64,
@@ -30,11 +28,11 @@ pub(crate) struct Order {
 /// Whether an entry of the cache is the file that upstream's page names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Match {
-    /// It is.
+    /// The entry is that file.
     Right,
-    /// Nothing tells whether it still is.
+    /// Nothing on the page shows whether the entry is still that file.
     Unconfirmed,
-    /// It is not.
+    /// The entry is another file.
     Wrong,
 }
 
@@ -47,8 +45,6 @@ impl Order {
             let key = mirror.key(&format!("file/{}", file.canonical_link()));
             let name = name_of(mirror, &url);
             let (size_bytes, hashes) = (file.size_bytes, file.hashes.clone());
-            let is_unsized = mirror.fills_sizes && size_bytes.is_none();
-            let unsized_file = is_unsized.then(|| (file.filename.clone(), file.identity()));
             let stamp = stamp_of(&hashes);
             return Some(Order {
                 key,
@@ -57,7 +53,6 @@ impl Order {
                 size_bytes,
                 hashes,
                 upload_time,
-                unsized_file,
                 stamp,
                 since: 0,
                 may_redirect: true,
@@ -70,7 +65,7 @@ impl Order {
             CoreMetadata::Sha256(digits) => vec![("sha256".into(), digits.clone())],
             CoreMetadata::Unhashed => Vec::new(),
         };
-        let (name, size_bytes, unsized_file) = (name_of(mirror, &url), None, None);
+        let (name, size_bytes) = (name_of(mirror, &url), None);
         // It is replaced with its file.
         let stamp = stamp_of(&file.hashes);
         Some(Order {
@@ -80,7 +75,6 @@ impl Order {
             size_bytes,
             hashes,
             upload_time,
-            unsized_file,
             stamp,
             since: 0,
             may_redirect: true,
@@ -124,12 +118,12 @@ impl Order {
         }
     }
 
-    /// Whether nothing on upstream's page changes with its content.
+    /// Whether upstream's page names no digest of the file.
     pub(super) fn has_no_digest(&self) -> bool {
         self.stamp.is_none()
     }
 
-    /// Whether the page says nothing that its bytes can be compared with.
+    /// Whether the page names neither a size nor a digest that can be checked.
     pub(super) fn is_uncompared(&self) -> bool {
         self.size_bytes.is_none() && self.sha256().is_none() && self.check().is_none()
     }

@@ -46,7 +46,7 @@ impl Mirrors {
         let serial = serial.filter(|serial: &u64| *serial > 0);
         if response.status() == StatusCode::NOT_MODIFIED {
             return match old {
-                Some(_) => Ok(Answer { page: None, etag: None, last_modified: None, serial }),
+                Some(_) => Ok(Answer::NotModified { serial }),
                 None => Err(UpstreamError::new("it answered 304 to an unconditional request")),
             };
         }
@@ -61,22 +61,19 @@ impl Mirrors {
         let (etag, last_modified) = (text(ETAG), text(LAST_MODIFIED));
         let content_type = text(http::header::CONTENT_TYPE).unwrap_or_default();
         let body = read_body(response, subject.bytes_max(), &self.disk).await?;
-        let page = Some(UnreadPage { body, url, content_type });
-        Ok(Answer { page, etag, last_modified, serial })
+        let page = UnreadPage { body, url, content_type, etag, last_modified, serial };
+        Ok(Answer::Page(page.into()))
     }
 
-    /// Reads an answer in a flight, which goes on when its clients leave. A large page has a turn until it is written to disk, since
-    /// it takes a multiple of its bytes on the wire in memory.
+    /// Parses a page. It goes on when its clients leave. The turn lasts until the page is written to disk, since a page takes a
+    /// multiple of its bytes on the wire in memory.
     pub(super) async fn understand(
         &self,
         mirror: &Mirror,
         subject: &Subject,
-        answer: Answer,
-    ) -> Result<(Fetched, Option<Turn>), UpstreamError> {
-        let Answer { page, etag, last_modified, serial } = answer;
-        let Some(UnreadPage { body, url, content_type }) = page else {
-            return Ok((Fetched { content: None, etag, last_modified, serial }, None));
-        };
+        page: UnreadPage,
+    ) -> Result<(UpstreamAnswer, Option<Turn>), UpstreamError> {
+        let UnreadPage { body, url, content_type, etag, last_modified, serial } = page;
         let mut working = self.pages_work.take().await;
         let looking = tokio::task::spawn_blocking(move || (body.is_small(), body)).await;
         let (is_small, body) = looking.map_err(|error| UpstreamError::new(error.to_string()))?;
@@ -103,42 +100,40 @@ impl Mirrors {
             parsed.map_err(|error| UpstreamError::new(error.to_string()))
         });
         let content = parsing.await.map_err(|error| UpstreamError::new(error.to_string()))??;
-        Ok((Fetched { content: Some(content), etag, last_modified, serial }, Some(working)))
+        Ok((UpstreamAnswer::Changed { content, etag, last_modified, serial }, Some(working)))
     }
 }
 
-/// What upstream answered.
-pub(super) struct Answer {
-    /// `None` if what is known is still right.
-    pub(super) page: Option<UnreadPage>,
-    etag: Option<String>,
-    last_modified: Option<String>,
-    serial: Option<u64>,
+/// What upstream answered, before its page is parsed.
+pub(super) enum Answer {
+    /// 304: the cached page is still right.
+    NotModified { serial: Option<u64> },
+    /// A page or a list.
+    Page(Box<UnreadPage>),
 }
 
 pub(super) struct UnreadPage {
     body: PageBody,
     url: Url,
     content_type: String,
+    etag: Option<String>,
+    last_modified: Option<String>,
+    serial: Option<u64>,
 }
 
-/// An [`Answer`] that was read; without content, upstream confirmed what is known.
-pub(super) struct Fetched {
-    pub(super) content: Option<Content>,
-    pub(super) etag: Option<String>,
-    pub(super) last_modified: Option<String>,
-    pub(super) serial: Option<u64>,
-}
-
-impl Fetched {
-    pub(super) fn absent() -> Fetched {
-        Fetched {
-            content: Some(Content::Page(None)),
-            etag: None,
-            last_modified: None,
-            serial: None,
-        }
-    }
+/// What upstream answered.
+pub(super) enum UpstreamAnswer {
+    /// The cached page is still right.
+    Confirmed { serial: Option<u64> },
+    /// A page or a list; its content may be the cached one.
+    Changed {
+        content: Content,
+        etag: Option<String>,
+        last_modified: Option<String>,
+        serial: Option<u64>,
+    },
+    /// Upstream has no such project.
+    Absent,
 }
 
 /// Applies the setting that overrides the page about metadata beside the wheels.

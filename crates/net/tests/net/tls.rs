@@ -81,14 +81,6 @@ async fn tls_speaks_http2_and_http1() {
         let answer = client.get(&url).send().await.unwrap().text().await.unwrap();
         assert_eq!(answer, format!("127.0.0.1 true {version}"));
     }
-    // Never as a file, which would bypass the encryption.
-    for _ in 0..5 {
-        for (number, body) in sendfile::FINISHED.iter().enumerate() {
-            let client = certificate.client(&server, true);
-            let url = format!("https://localhost:{}/finished/{number}", server.tcp().port());
-            assert!(client.get(url).send().await.unwrap().bytes().await.unwrap() == body);
-        }
-    }
     let client = certificate.client(&server, true);
     let large = client
         .get(format!("https://localhost:{}/large", server.tcp().port()))

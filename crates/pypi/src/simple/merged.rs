@@ -17,7 +17,7 @@ use super::{
 };
 use crate::inherit::{ProjectView, ResolutionOrder};
 use crate::policy::{Hidden, Judge, Listed, NameRules, Refused, Warnings};
-use crate::upstream::{CoreMetadata, FoundSize, Locations, UpstreamNames};
+use crate::upstream::{CoreMetadata, Locations, UpstreamNames};
 use crate::version::ReleaseKey;
 use crate::{Filename, ProjectName, StageName, StatusMarker, Version};
 
@@ -72,8 +72,6 @@ struct Link<'page> {
     hashes: Vec<(&'page str, Cow<'page, str>)>,
     requires_python: Option<&'page str>,
     size_bytes: Option<u64>,
-    /// How the size was found here, if upstream does not say it.
-    size_from: Option<&'static str>,
     upload_time: Option<Cow<'page, str>>,
     /// Whether that is when it was first seen here.
     is_first_seen: bool,
@@ -174,7 +172,6 @@ fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) ->
                 hashes: vec![("sha256", file.digest().to_string().into())],
                 requires_python: file.requires_python(),
                 size_bytes: Some(file.size_bytes()),
-                size_from: None,
                 upload_time: Some(time.into()),
                 is_first_seen: false,
                 yanked: view.part.project.yanked(file),
@@ -188,8 +185,6 @@ fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) ->
             page.status.as_ref().is_some_and(|(it, _)| *it == StatusMarker::Quarantined);
         let prefix = links.to_stage(linked(mirror.name(), stage, judge), stage);
         let is_version_named = page.versions.iter().any(|named| is_comparable(named));
-        let fills_sizes =
-            mirror.config().mirror().and_then(|it| it.mirror_fill_sizes) == Some(true);
         for file in &page.files {
             if !seen.insert(&*file.filename) || is_quarantined {
                 continue;
@@ -209,12 +204,6 @@ fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) ->
                 push_time(&mut time, seen.as_microsecond());
                 time.into()
             });
-            let (size_bytes, size_from) =
-                match (file.size_bytes, file.found_size.filter(|_| fills_sizes)) {
-                    (None, Some(FoundSize::Claimed(bytes))) => (Some(bytes), Some("head")),
-                    (None, Some(FoundSize::Proved(bytes))) => (Some(bytes), Some("download")),
-                    (said, _) => (said, None),
-                };
             files.push(Link {
                 stage: mirror.name(),
                 href: format!("{prefix}{}", file.link()),
@@ -223,8 +212,7 @@ fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) ->
                 is_version_named,
                 hashes: file.hashes.iter().map(|(name, hex)| (&**name, (&**hex).into())).collect(),
                 requires_python: file.requires_python.as_deref(),
-                size_bytes,
-                size_from,
+                size_bytes: file.size_bytes,
                 upload_time: said.or(seen),
                 is_first_seen,
                 yanked: file.yanked.as_deref(),
@@ -388,7 +376,6 @@ fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
         if let Some(size_bytes) = file.size_bytes {
             _ = write!(page, ",\"size\":{size_bytes}");
         }
-        push_member(&mut page, "_size-from", file.size_from);
         push_member(&mut page, "upload-time", file.upload_time.as_deref());
         if file.is_first_seen {
             page.push_str(",\"_upload-time-from\":\"first-seen\"");

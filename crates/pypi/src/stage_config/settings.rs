@@ -357,7 +357,6 @@ impl Settings {
                 mirror_use_external_urls: self.boolean("mirror_use_external_urls"),
                 mirror_provides_core_metadata: self.boolean("mirror_provides_core_metadata"),
                 mirror_offline: self.boolean("mirror_offline"),
-                mirror_fill_sizes: self.boolean("mirror_fill_sizes"),
                 mirror_web_url_fmt: self.text("mirror_web_url_fmt"),
             })
         } else {

@@ -107,7 +107,7 @@ const STAGE: [(&str, ValueType); 11] = [
     ("retention_days", ValueType::Number),
 ];
 
-const MIRROR: [(&str, ValueType); 9] = [
+const MIRROR: [(&str, ValueType); 8] = [
     ("mirror_url", ValueType::Url),
     ("mirror_cache_expiry", ValueType::Number),
     ("mirror_ignore_serial_header", ValueType::Boolean),
@@ -115,7 +115,6 @@ const MIRROR: [(&str, ValueType); 9] = [
     ("mirror_use_external_urls", ValueType::Boolean),
     ("mirror_provides_core_metadata", ValueType::Boolean),
     ("mirror_offline", ValueType::Boolean),
-    ("mirror_fill_sizes", ValueType::Boolean),
     ("mirror_web_url_fmt", ValueType::Text),
 ];
 

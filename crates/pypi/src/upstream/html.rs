@@ -349,7 +349,6 @@ fn file(anchor: &Anchor, base: &Url) -> Option<UpstreamFile> {
         filename: filename.into(),
         hashes: hashes.collect(),
         size_bytes: said("data-size").and_then(|text| text.parse().ok()),
-        found_size: None,
         upload_time: said("data-upload-time").as_deref().and_then(time),
         first_seen: None,
         requires_python: said("data-requires-python").as_deref().map(specifiers),

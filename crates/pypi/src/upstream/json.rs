@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::{
-    CoreMetadata, FILES_MAX, Files, FoundSize, Locations, PageError, UpstreamFile, UpstreamPage,
-    absolute, digest, is_hexadecimal, one_line, specifiers, time,
+    CoreMetadata, FILES_MAX, Files, Locations, PageError, UpstreamFile, UpstreamPage, absolute,
+    digest, is_hexadecimal, one_line, specifiers, time,
 };
 use crate::{StatusMarker, check_segment};
 
@@ -154,9 +154,6 @@ struct WireFile<'text> {
     size: Flat<0>,
     #[serde(rename = "upload-time", default, skip_serializing_if = "Flat::is_null")]
     upload_time: Flat<0>,
-    /// Ours: how another Larder found the size, if its upstream does not say it.
-    #[serde(rename = "_size-from", default, skip_serializing)]
-    size_from: Flat<0>,
     /// Ours: `first-seen` if the upload time is when another Larder first saw the file.
     #[serde(rename = "_upload-time-from", default, skip_serializing)]
     upload_time_from: Flat<0>,
@@ -173,9 +170,6 @@ struct WireFile<'text> {
     /// Our own member, in pages of the cache.
     #[serde(rename = "_first-seen", default, skip_serializing_if = "Flat::is_null")]
     first_seen: Flat<0>,
-    /// Our own member, too: `head BYTES`, `download BYTES`, or `head` if a HEAD did not tell.
-    #[serde(rename = "_found-size", default, skip_serializing_if = "Flat::is_null")]
-    found_size: Flat<0>,
 }
 
 /// A value without lists and nested objects, or an object of at most `MEMBERS` members. The rest is dropped while it is read, so
@@ -368,8 +362,7 @@ fn file(file: WireFile<'_>, base: &Url) -> Option<UpstreamFile> {
         filename: file.filename.into(),
         url: String::from(url).into(),
         hashes: hashes.collect(),
-        size_bytes: file.size.0.as_u64().filter(|_| file.size_from.is_null()),
-        found_size: file.found_size.0.as_str().and_then(found_size),
+        size_bytes: file.size.0.as_u64(),
         upload_time: file.upload_time.0.as_str().filter(|_| !is_first_seen).and_then(time),
         first_seen: file.first_seen.0.as_str().and_then(|text| text.parse().ok()),
         requires_python: file.requires_python.0.as_str().map(specifiers),
@@ -386,15 +379,6 @@ fn file(file: WireFile<'_>, base: &Url) -> Option<UpstreamFile> {
             .and_then(|text| absolute(base, text))
             .map(|(url, _)| String::from(url).into()),
     })
-}
-
-fn found_size(text: &str) -> Option<FoundSize> {
-    match text.split_once(' ') {
-        Some(("head", bytes)) => bytes.parse().ok().map(FoundSize::Claimed),
-        Some(("download", bytes)) => bytes.parse().ok().map(FoundSize::Proved),
-        Some(_) => None,
-        None => (text == "head").then_some(FoundSize::Unknown),
-    }
 }
 
 pub(super) fn written(page: &UpstreamPage) -> Vec<u8> {
@@ -451,7 +435,6 @@ fn wire(file: &UpstreamFile) -> WireFile<'_> {
         requires_python: text(&file.requires_python),
         size: Flat(file.size_bytes.map_or(Value::Null, Value::from)),
         upload_time: text(&file.upload_time),
-        size_from: Flat::default(),
         upload_time_from: Flat::default(),
         yanked: text(&file.yanked),
         core_metadata: Flat(match &file.core_metadata {
@@ -465,11 +448,5 @@ fn wire(file: &UpstreamFile) -> WireFile<'_> {
         oldest_metadata: Flat::default(),
         provenance: text(&file.provenance),
         first_seen: Flat(file.first_seen.map_or(Value::Null, |time| time.to_string().into())),
-        found_size: Flat(match file.found_size {
-            None => Value::Null,
-            Some(FoundSize::Claimed(bytes)) => format!("head {bytes}").into(),
-            Some(FoundSize::Proved(bytes)) => format!("download {bytes}").into(),
-            Some(FoundSize::Unknown) => "head".into(),
-        }),
     }
 }

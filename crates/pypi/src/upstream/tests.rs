@@ -49,7 +49,6 @@ fn json_with_everything() {
         url: "https://files.example/a/foo-1.0-py3-none-any.whl".into(),
         hashes: vec![("blake2b".into(), "00ff".into()), ("sha256".into(), SHA256.into())],
         size_bytes: Some(12),
-        found_size: None,
         upload_time: Some("2026-01-31T12:00:00.000001Z".into()),
         first_seen: None,
         requires_python: Some(">=3.9".into()),
@@ -138,7 +137,6 @@ fn what_is_of_another_kind_counts_as_not_said() {
         url: "https://index.example/simple/foo/foo-1.0.tar.gz".into(),
         hashes: vec![("sha256".into(), SHA256.into())],
         size_bytes: None,
-        found_size: None,
         upload_time: None,
         first_seen: None,
         requires_python: None,
@@ -340,7 +338,6 @@ fn a_file_that_is_replaced_under_its_url_is_seen_for_the_first_time() {
             url: "https://files.example/foo-1.0.tar.gz".into(),
             hashes: hashes.collect(),
             size_bytes,
-            found_size: None,
             upload_time: None,
             first_seen: None,
             requires_python: None,
@@ -390,7 +387,6 @@ proptest! {
             url: format!("https://files.example/{name}").into(),
             hashes: vec![("sha256".into(), SHA256.into())],
             size_bytes: *size_bytes,
-            found_size: None,
             upload_time: text.is_some().then(|| "2026-01-31T12:00:00.5Z".into()),
             first_seen: text.is_none().then_some(jiff::Timestamp::UNIX_EPOCH),
             requires_python: text.is_some().then(|| ">=3.9, <4".into()),
@@ -418,77 +414,4 @@ proptest! {
         _ = UpstreamPage::parse("", &body, &base());
         _ = UpstreamNames::parse("", &body);
     }
-}
-
-/// A page of `foo` with files of these versions, each with its digest, and with its size if it says one.
-fn sized_page(files: &[(&str, &str, Option<u64>)]) -> UpstreamPage {
-    let files = files.iter().map(|(version, digest, size)| {
-        json!({"filename": format!("foo-{version}.tar.gz"), "url": format!("foo-{version}.tar.gz"),
-            "hashes": {"sha256": digest.repeat(32)}, "size": size})
-    });
-    let files: Vec<_> = files.collect();
-    let page = json!({"meta": {"api-version": "1.1"}, "name": "foo", "files": files});
-    let base = Url::parse("https://index.example/simple/foo/").expect("a URL");
-    UpstreamPage::parse("application/json", page.to_string().as_bytes(), &base).expect("a page")
-}
-
-fn found_sizes(page: &UpstreamPage) -> Vec<Option<FoundSize>> {
-    page.files.iter().map(|file| file.found_size).collect()
-}
-
-#[test]
-fn a_size_that_was_found_stays_with_the_same_file_until_something_better_is_known() {
-    use FoundSize::{Claimed, Proved, Unknown};
-    let page = sized_page(&[("1.0", "aa", None), ("2.0", "bb", None), ("3.0", "cc", Some(3))]);
-    let found = |sizes: &[(usize, FoundSize)]| {
-        sizes.iter().map(|(at, size)| (page.files[*at].identity(), *size)).collect()
-    };
-    let claimed = page.with_sizes(&found(&[(0, Claimed(7)), (1, Unknown), (2, Claimed(9))]));
-    let claimed = claimed.expect("news");
-    assert_eq!(found_sizes(&claimed), [Some(Claimed(7)), Some(Unknown), None]);
-    assert_eq!(claimed.with_sizes(&found(&[(0, Claimed(7))])), None, "it is no news");
-    let proved = claimed.with_sizes(&found(&[(0, Proved(8))])).expect("news");
-    assert_eq!(found_sizes(&proved)[0], Some(Proved(8)));
-    assert_eq!(proved.with_sizes(&found(&[(0, Claimed(7))])), None, "it is proved");
-    assert!(proved.with_sizes(&found(&[(0, Proved(9))])).is_some());
-    // The cache keeps it.
-    let base = Url::parse("https://index.example/simple/foo/").expect("a URL");
-    let read = UpstreamPage::parse("application/json", &proved.to_json(), &base);
-    assert_eq!(read.as_ref(), Ok(&proved));
-    // Upstream's next page: another file under the URL, and a size that is said.
-    let mut next = sized_page(&[("1.0", "aa", None), ("2.0", "dd", None)]);
-    next.keep_found_sizes(Some(&proved));
-    assert_eq!(found_sizes(&next), [Some(Proved(8)), None]);
-    let mut next = sized_page(&[("1.0", "aa", Some(8)), ("2.0", "bb", None)]);
-    next.keep_found_sizes(Some(&proved));
-    assert_eq!(found_sizes(&next), [None, Some(Unknown)]);
-    next.keep_found_sizes(None);
-    assert_eq!(found_sizes(&next), [None, None]);
-}
-
-#[test]
-fn a_size_that_another_server_has_found_is_not_upstreams() {
-    let page = json!({"meta": {"api-version": "1.1"}, "name": "foo", "files": [
-        {"filename": "foo-1.0.tar.gz", "url": "x", "hashes": {}, "size": 7, "_size-from": "head"}]});
-    let base = Url::parse("https://index.example/simple/foo/").expect("a URL");
-    let page = UpstreamPage::parse("application/json", page.to_string().as_bytes(), &base);
-    assert!(page.expect("a page").files[0].lacks_size());
-}
-
-#[test]
-fn files_of_the_newest_versions_are_first() {
-    let page = sized_page(&[
-        ("1.9", "aa", None),
-        ("1.10", "bb", None),
-        ("1.11", "cc", Some(3)),
-        ("2.0rc1", "dd", None),
-    ]);
-    let project: crate::ProjectName = "foo".parse().expect("a name");
-    let names = |unwanted: &str| -> Vec<&str> {
-        let is_wanted = |file: &UpstreamFile| *file.filename != *unwanted;
-        let lacking = page.newest_lacking_size(&project, 2, is_wanted);
-        lacking.iter().map(|file| &*file.filename).collect()
-    };
-    assert_eq!(names(""), ["foo-2.0rc1.tar.gz", "foo-1.10.tar.gz"]);
-    assert_eq!(names("foo-2.0rc1.tar.gz"), ["foo-1.10.tar.gz", "foo-1.9.tar.gz"]);
 }

@@ -1,9 +1,8 @@
-//! [`Held`]: digests of what the last read saw of each package base, which tell the bases that differ now.
+//! [`LastRead`]: digests of what the last read saw of each package base, which tell the bases that differ now.
 //!
-//! MariaDB does not tell which rows a commit has changed. So it makes a checksum of each row, joins those of 512 bases to a sum, and
-//! sends some hundred sums. Where one differs, mostly one base has changed, and the difference tells which ([`Join::Traced`]).
-//! Otherwise Larder asks for the sums of 32 bases each, then of single bases. It reads only the rows of differing bases, with the
-//! sums of each, which show whether the right one was traced. A table is compared only if the gate says that it may have changed.
+//! MariaDB does not tell which rows a commit has changed. So it makes a checksum of each row, adds up those of 512 bases, and sends
+//! some hundred sums. Where one differs, Larder asks for the sums of 32 bases each, then of single bases, and reads only the rows of
+//! differing bases. A table is compared only if the gate says that it may have changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
@@ -19,7 +18,7 @@ use super::transaction::Transaction;
 
 mod sums;
 
-use sums::{Changed, GROUPS, Join, Sums};
+use sums::{Changed, GROUPS, Sums, sum_of};
 
 /// If more sums differ than this, the more exact ones are asked for of all numbers at once.
 const RANGES_MAX: usize = 64;
@@ -50,10 +49,9 @@ struct Rows {
     /// All columns that answers depend on, with a mark for NULL where a column may have it.
     row: &'static str,
     condition: &'static str,
-    join: Join,
 }
 
-/// Popularity decays without a change of a row: [`Held::compare`] looks at it by the clock.
+/// Popularity decays without a change of a row: [`LastRead::compare`] looks at it by the clock.
 const ROWS: [Rows; 7] = [
     Rows {
         table: "PackageBases",
@@ -61,44 +59,38 @@ const ROWS: [Rows; 7] = [
         row: "ID, Name, NumVotes, Popularity, UNIX_TIMESTAMP(PopularityUpdated), COALESCE(OutOfDateTS, '-'), SubmittedTS, ModifiedTS, \
               COALESCE(SubmitterUID, '-'), COALESCE(MaintainerUID, '-'), COALESCE(PackagerUID, '-')",
         condition: "TRUE",
-        join: Join::Traced,
     },
     Rows {
         table: "Packages",
         owner: "PackageBaseID",
         row: "ID, Name, Version, COALESCE(CONCAT('+', Description), '-'), COALESCE(CONCAT('+', URL), '-')",
         condition: "TRUE",
-        join: Join::Traced,
     },
     Rows {
         table: "PackageKeywords",
         owner: "PackageBaseID",
         row: "PackageBaseID, Keyword",
         condition: "TRUE",
-        join: Join::Traced,
     },
     Rows {
         table: "PackageComaintainers",
         owner: "PackageBaseID",
         row: "PackageBaseID, UsersID, Priority",
         condition: "TRUE",
-        join: Join::Added,
     },
     Rows {
         table: "PackageRequests",
         owner: "PackageBaseID",
         row: "ID",
         condition: "Status = 0 AND ClosedTS IS NULL AND PackageBaseID IS NOT NULL",
-        join: Join::Traced,
     },
-    Rows { table: "Users", owner: "ID", row: "ID, Username", condition: "TRUE", join: Join::Added },
+    Rows { table: "Users", owner: "ID", row: "ID, Username", condition: "TRUE" },
     Rows {
         table: "PackageBases",
         owner: "ID",
         row: "ID, Name, NumVotes, COALESCE(OutOfDateTS, '-'), SubmittedTS, ModifiedTS, COALESCE(SubmitterUID, '-'), \
               COALESCE(MaintainerUID, '-'), COALESCE(PackagerUID, '-')",
         condition: "TRUE",
-        join: Join::Traced,
     },
 ];
 const BASES: usize = 0;
@@ -121,10 +113,6 @@ const NAMED_USERS: [(&str, &str, &str); 4] = [
 ];
 
 impl Rows {
-    fn sum(&self) -> String {
-        self.join.expression(self.row, self.owner)
-    }
-
     /// The sums of each `size` neighbours, only those in `range`, if it is given, without the `SELECT`.
     fn sums(&self, size: i64, range: Option<&Range<i64>>) -> String {
         let Rows { table, owner, condition, .. } = self;
@@ -134,14 +122,14 @@ impl Rows {
         });
         format!(
             "CAST({group} AS SIGNED) AS k, {} AS s FROM {table} WHERE {condition}{range} GROUP BY {group} ORDER BY NULL",
-            self.sum()
+            sum_of(self.row)
         )
     }
 
     /// The sums of these owners, without the `SELECT`.
     fn some_sums(&self, owners: &[i64]) -> String {
         let Rows { table, owner, condition, .. } = self;
-        let (sum, numbers) = (self.sum(), in_numbers(owners));
+        let (sum, numbers) = (sum_of(self.row), in_numbers(owners));
         format!(
             "CAST({owner} AS SIGNED), {sum} FROM {table} WHERE {condition} AND {owner}{numbers} \
              GROUP BY {owner} ORDER BY NULL"
@@ -151,7 +139,7 @@ impl Rows {
 
 /// A question for rows of two numbers: the place of the list that they belong to, and a statement without its `SELECT`, so that
 /// several can be asked [`together`].
-type Asked = (usize, String);
+type SumQuery = (usize, String);
 
 /// A comparison of rows that is under way.
 struct Comparing {
@@ -161,8 +149,6 @@ struct Comparing {
     ranges: Option<Vec<Range<i64>>>,
     /// Owners, or groups of them, that have other sums than those that are held.
     differ: Vec<(i64, Option<i64>)>,
-    /// Owners that were traced, with the sums that they should have now.
-    traced: Vec<(i64, i64)>,
 }
 
 /// The names of bases: those of the first read, together in one text, and what has become of some since.
@@ -192,7 +178,7 @@ impl Names {
 
 /// What the last read saw.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct LastRead {
     sums: [Sums; ROWS.len()],
     names: Names,
     /// Numbers of rows of tables when all were read.
@@ -201,7 +187,7 @@ pub(super) struct Held {
     decayed_at: i64,
 }
 
-/// The differences from [`Held`].
+/// The differences from [`LastRead`].
 #[derive(Debug, Default)]
 pub(super) struct Difference {
     /// The numbers of bases that may differ.
@@ -210,9 +196,7 @@ pub(super) struct Difference {
     pub(super) postponed: BTreeSet<i64>,
     /// New sums, by the place of their rows in [`ROWS`].
     sums: Vec<(usize, Changed)>,
-    /// Bases that were traced, with the sums that they should have now, by the place of their rows in [`ROWS`].
-    traced: BTreeMap<usize, Vec<(i64, i64)>>,
-    /// The sums of all bases that are read, in tables that were not compared, or in which bases were traced.
+    /// The sums of all bases that are read, in tables that were not compared.
     beside: BTreeMap<usize, Changed>,
     /// The sums of the users that these bases name, if their table was not compared.
     users: BTreeMap<i64, i64>,
@@ -227,15 +211,6 @@ impl Difference {
     /// The sum of what belongs to the packages of a base that was asked about.
     pub(super) fn parts_of(&self, base: i64) -> i64 {
         self.parts.get(&base).copied().unwrap_or_default()
-    }
-
-    /// Whether the bases that were traced have the sums that they should have, once they were read.
-    pub(super) fn is_traced_right(&self) -> bool {
-        self.traced.iter().all(|(at, traced)| {
-            let beside = self.beside.get(at);
-            let sum = |base| beside.and_then(|sums| *sums.get(base)?).unwrap_or_default();
-            traced.iter().all(|(base, expected)| sum(base) == *expected)
-        })
     }
 
     /// Reads the differing bases, and the sums of their rows in the tables that were not `compared`; where a push may have changed
@@ -274,17 +249,17 @@ impl Difference {
         Ok(part)
     }
 
-    /// Asks for the sums of the differing bases in the tables that were not `compared`, and in those in which bases were traced.
+    /// Asks for the sums of the differing bases in the tables that were not `compared`.
     ///
     /// The bases are read with their rows in all tables. Such a table may change after the tables to compare were chosen, and
     /// change back before it is compared. Without these sums it would then never differ, and the state in between would be
     /// served on.
-    fn beside(&mut self, compared: Tables) -> Vec<Asked> {
+    fn beside(&mut self, compared: Tables) -> Vec<SumQuery> {
         let bases: Vec<i64> = self.bases.iter().copied().collect();
-        let mut asked: Vec<Asked> = Vec::new();
+        let mut asked: Vec<SumQuery> = Vec::new();
         for (at, rows) in ROWS.iter().enumerate() {
             let is_compared = at != BESIDE_POPULARITY && compared.has(rows.table);
-            if is_compared && !self.traced.contains_key(&at) {
+            if is_compared {
                 continue;
             }
             for bases in bases.chunks(NUMBERS_MAX) {
@@ -313,9 +288,9 @@ impl Difference {
     }
 }
 
-impl Held {
+impl LastRead {
     /// Sees everything, in the transaction in which all tables are read.
-    pub(super) async fn see(transaction: &mut Transaction<'_>) -> Result<Held, sqlx::Error> {
+    pub(super) async fn see(transaction: &mut Transaction<'_>) -> Result<LastRead, sqlx::Error> {
         let now = transaction.begin().await?.now;
         // They are many: one by one, the server sends them as it finds them.
         let statements = ROWS.iter().map(|rows| format!("SELECT {}", rows.sums(1, None)));
@@ -325,9 +300,7 @@ impl Held {
             Ok(())
         };
         transaction.ask(&statements.collect::<Vec<_>>(), take).await?;
-        let mut sums = sums.into_iter();
-        let sums =
-            ROWS.each_ref().map(|rows| Sums::new(rows.join, sums.next().unwrap_or_default()));
+        let sums = sums.map(Sums::new);
         let mut names = Names::default();
         let query = "SELECT CAST(ID AS SIGNED), Name FROM PackageBases ORDER BY ID".to_owned();
         transaction
@@ -338,7 +311,7 @@ impl Held {
             .await?;
         names.text.shrink_to_fit();
         names.ends.shrink_to_fit();
-        Ok(Held { sums, names, rows: [0; ROW_COUNTS], decayed_at: now })
+        Ok(LastRead { sums, names, rows: [0; ROW_COUNTS], decayed_at: now })
     }
 
     /// Counts the rows of `part`, which is one part of all that was read.
@@ -355,25 +328,20 @@ impl Held {
     }
 
     /// The bases that differ in these tables; if `is_due`, also those whose popularity has decayed since it was looked at. Also
-    /// asks what belongs to the packages of the `recent` bases. `traces`: bases may be traced.
+    /// asks what belongs to the packages of the `recent` bases.
     pub(super) async fn compare(
         &self,
         transaction: &mut Transaction<'_>,
         tables: Tables,
         recent: &[i64],
         is_due: bool,
-        traces: bool,
     ) -> Result<Difference, sqlx::Error> {
         let is_compared = |&at: &usize| at != BESIDE_POPULARITY && tables.has(ROWS[at].table);
         let compared = (0..ROWS.len()).filter(is_compared);
-        let (changed, parts) = self.changed(transaction, compared, recent, traces).await?;
+        let (changed, parts) = self.changed(transaction, compared, recent).await?;
         let mut difference = Difference { parts, ..Difference::default() };
         let mut own = BTreeSet::new();
-        for Comparing { at, differ, traced, .. } in changed {
-            if !traced.is_empty() {
-                difference.bases.extend(traced.iter().map(|(base, _)| *base));
-                difference.traced.insert(at, traced);
-            }
+        for Comparing { at, differ, .. } in changed {
             let changed: Changed = differ.into_iter().collect();
             let owners: Vec<i64> = changed.keys().copied().collect();
             match at {
@@ -407,7 +375,7 @@ impl Held {
             difference.bases.extend(own);
             return Ok(difference);
         }
-        let (changed, _) = self.changed(transaction, [BESIDE_POPULARITY], &[], false).await?;
+        let (changed, _) = self.changed(transaction, [BESIDE_POPULARITY], &[]).await?;
         for Comparing { at, differ, .. } in changed {
             let changed: Changed = differ.into_iter().collect();
             difference.bases.extend(changed.keys().copied());
@@ -419,21 +387,20 @@ impl Held {
     }
 
     /// Which owners have other sums in these places of [`ROWS`] than those that are held, and which: none, if they have no rows. They are
-    /// asked together, so that the server is asked three times at most, or once if all can be traced; the first time also for the
-    /// sums of what belongs to the packages of the `recent` bases.
+    /// asked together, so that the server is asked three times at most; the first time also for the sums of what belongs to the
+    /// packages of the `recent` bases.
     async fn changed(
         &self,
         transaction: &mut Transaction<'_>,
         compared: impl IntoIterator<Item = usize>,
         recent: &[i64],
-        traces: bool,
     ) -> Result<(Vec<Comparing>, BTreeMap<i64, i64>), sqlx::Error> {
         let compared = compared.into_iter();
-        let new = |at| Comparing { at, ranges: None, differ: Vec::new(), traced: Vec::new() };
+        let new = |at| Comparing { at, ranges: None, differ: Vec::new() };
         let mut comparing: Vec<Comparing> = compared.map(new).collect();
         let mut parts = BTreeMap::new();
         for size in GROUPS {
-            let mut asked: Vec<Asked> = Vec::new();
+            let mut asked: Vec<SumQuery> = Vec::new();
             for Comparing { at, ranges, .. } in &comparing {
                 match ranges {
                     None => asked.push((*at, ROWS[*at].sums(size, None))),
@@ -445,35 +412,20 @@ impl Held {
             let mut found: [Vec<(i64, i64)>; ROWS.len() + PARTS.len()] = Default::default();
             if size == GROUPS[0] {
                 asked.extend(sums_of_parts(recent));
-                texts_of(transaction, asked, &mut found).await?;
-            } else {
-                pairs_of(transaction, asked, &mut found).await?;
             }
+            pairs_of(transaction, asked, &mut found).await?;
             for (at, found) in found.iter().enumerate().skip(ROWS.len()) {
                 found.iter().for_each(|(base, sum)| add_parts(&mut parts, at, *base, *sum));
             }
-            for Comparing { at, ranges, differ, traced } in &mut comparing {
-                let (sums, found) = (&self.sums[*at], &mut found[*at]);
+            for Comparing { at, ranges, differ } in &mut comparing {
+                let found = &mut found[*at];
                 found.sort_unstable();
-                *differ = match ranges {
-                    None if size == GROUPS[0] => different(&sums.groups, found),
-                    _ => different(&sums.grouped(size, ranges.as_deref()), found),
-                };
-                if traces && size == GROUPS[0] {
-                    differ.retain(|(group, now)| match sums.traced(*group, *now) {
-                        Some(owner) => {
-                            traced.push(owner);
-                            false
-                        }
-                        None => true,
-                    });
-                }
+                *differ = different(&self.sums[*at].grouped(size, ranges.as_deref()), found);
                 let range = |(group, _): &(i64, Option<i64>)| group * size..(group + 1) * size;
                 *ranges = (differ.len() <= RANGES_MAX).then(|| differ.iter().map(range).collect());
             }
-            comparing
-                .retain(|comparing| !comparing.differ.is_empty() || !comparing.traced.is_empty());
-            if comparing.iter().all(|comparing| comparing.differ.is_empty()) {
+            comparing.retain(|comparing| !comparing.differ.is_empty());
+            if comparing.is_empty() {
                 break;
             }
         }
@@ -487,7 +439,7 @@ impl Held {
 
     /// Whether `now`, which was seen later of all tables, lacks what cannot go in the daily course of things without a push or a migration
     /// that is under way: all packages of a base that is there, or all rows of a table.
-    pub(super) fn has_lost(&self, now: &Held) -> bool {
+    pub(super) fn has_lost(&self, now: &LastRead) -> bool {
         let mut bases = now.names.ends.iter().map(|(base, _)| *base);
         self.rows.iter().zip(now.rows).any(|(before, now)| *before > 0 && now == 0)
             || bases.any(|base| !now.had_packages(base) && self.had_packages(base))
@@ -529,18 +481,10 @@ impl Held {
     }
 }
 
-#[cfg(test)]
-impl Held {
-    /// Makes two bases differ, so that it looks as if `other` did.
-    pub(super) fn mislead(&mut self, bases: [i64; 2], other: i64) {
-        self.sums[0].mislead(bases, other);
-    }
-}
-
 /// Asks for the sums of what belongs to the packages of these bases, with places after those of [`ROWS`].
-fn sums_of_parts(bases: &[i64]) -> impl Iterator<Item = Asked> {
+fn sums_of_parts(bases: &[i64]) -> impl Iterator<Item = SumQuery> {
     PARTS.into_iter().enumerate().flat_map(move |(at, (table, row))| {
-        let sum = Join::Added.expression(row, "p.PackageBaseID");
+        let sum = sum_of(row);
         bases.chunks(NUMBERS_MAX).map(move |bases| {
             let numbers = in_numbers(bases);
             let query = format!(
@@ -593,9 +537,8 @@ fn bases_naming(users: &[i64]) -> impl Iterator<Item = String> {
 
 /// Users that these bases name, with the sums of their rows.
 fn named_users(bases: &[i64]) -> impl Iterator<Item = String> {
-    let users = &ROWS[USERS];
     NAMED_USERS.into_iter().map(move |(base, table, user)| {
-        let (sum, numbers) = (users.join.expression("u.ID, u.Username", "u.ID"), in_numbers(bases));
+        let (sum, numbers) = (sum_of("u.ID, u.Username"), in_numbers(bases));
         format!(
             "CAST(u.ID AS SIGNED), {sum} FROM (SELECT DISTINCT {user} AS ID FROM {table} WHERE {base}{numbers}) n \
              JOIN Users u ON u.ID = n.ID GROUP BY u.ID ORDER BY NULL"
@@ -618,7 +561,7 @@ async fn pairs(
 /// Asks for all of these together, and adds their rows to the lists in their places.
 async fn pairs_of(
     transaction: &mut Transaction<'_>,
-    asked: Vec<Asked>,
+    asked: Vec<SumQuery>,
     lists: &mut [Vec<(i64, i64)>],
 ) -> Result<(), sqlx::Error> {
     let take = |_: usize, row: &MySqlRow| {
@@ -629,38 +572,8 @@ async fn pairs_of(
     transaction.ask(together(asked).as_slice(), take).await
 }
 
-/// [`pairs_of`], for lists that are not long: each comes as one text, which costs less than rows.
-async fn texts_of(
-    transaction: &mut Transaction<'_>,
-    asked: Vec<Asked>,
-    lists: &mut [Vec<(i64, i64)>],
-) -> Result<(), sqlx::Error> {
-    let text = |(at, rows): Asked| {
-        (at, format!("GROUP_CONCAT(k, ' ', s SEPARATOR ';') FROM (SELECT {rows}) t"))
-    };
-    let take = |_: usize, row: &MySqlRow| {
-        let at: i64 = row.try_get(0)?;
-        let text: Option<String> = row.try_get(1)?;
-        let pairs = text.as_deref().map_or_else(|| Some(Vec::new()), pairs_in);
-        let pairs = pairs.ok_or_else(|| sqlx::Error::Decode("sums that are no numbers".into()))?;
-        lists[at.unsigned_abs() as usize].extend(pairs);
-        Ok(())
-    };
-    let asked = asked.into_iter().map(text).collect();
-    transaction.ask(together(asked).as_slice(), take).await
-}
-
-/// The pairs in a text such as `1 20;2 30`.
-fn pairs_in(text: &str) -> Option<Vec<(i64, i64)>> {
-    let pair = |pair: &str| {
-        let (first, second) = pair.split_once(' ')?;
-        Some((first.parse().ok()?, second.parse().ok()?))
-    };
-    text.split(';').map(pair).collect()
-}
-
 /// One statement for all of these; none if there are none.
-fn together(asked: Vec<Asked>) -> Option<String> {
+fn together(asked: Vec<SumQuery>) -> Option<String> {
     let all = asked.into_iter().map(|(at, rows)| format!("(SELECT {at}, {rows})"));
     all.reduce(|all, rows| all + " UNION ALL " + &rows)
 }
@@ -675,10 +588,10 @@ fn place_and_pair(row: &MySqlRow) -> Result<(usize, i64, i64), sqlx::Error> {
 mod tests {
     use super::*;
 
-    fn held(owners: &[(i64, i64)]) -> Held {
+    fn held(owners: &[(i64, i64)]) -> LastRead {
         let mut sums: [Sums; ROWS.len()] = Default::default();
-        sums[0] = Sums::new(Join::Added, owners.to_vec());
-        Held { sums, names: Names::default(), rows: [0; ROW_COUNTS], decayed_at: 0 }
+        sums[0] = Sums::new(owners.to_vec());
+        LastRead { sums, names: Names::default(), rows: [0; ROW_COUNTS], decayed_at: 0 }
     }
 
     /// Expects these held sums after these changes, with base 70 left for later.
@@ -708,12 +621,6 @@ mod tests {
         assert_eq!(different(&before, &now), found);
         assert_eq!(different(&now, &now), []);
         assert_eq!(different(&[], &[(1, 2)]), [(1, Some(2))]);
-    }
-
-    #[test]
-    fn pairs_come_as_text() {
-        assert_eq!(pairs_in("1 20;-2 9223372036854775807"), Some(vec![(1, 20), (-2, i64::MAX)]));
-        assert_eq!(["", "1", "1 2;", "1 x"].map(pairs_in), [None, None, None, None]);
     }
 
     #[test]

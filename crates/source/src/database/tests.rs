@@ -50,12 +50,12 @@ fn transaction(connection: &mut MySqlConnection) -> Transaction<'_> {
 /// Compares these tables, and reads what differs.
 async fn compare(
     connection: &mut MySqlConnection,
-    held: &Held,
+    held: &LastRead,
     compared: Tables,
     is_due: bool,
 ) -> (Difference, Catalogue) {
     let mut transaction = transaction(connection);
-    let comparing = held.compare(&mut transaction, compared, &[], is_due, true);
+    let comparing = held.compare(&mut transaction, compared, &[], is_due);
     let mut difference = comparing.await.expect("a difference");
     let part = difference.read(transaction, compared).await.expect("rows");
     (difference, part)
@@ -78,7 +78,7 @@ async fn what_was_there_for_a_moment_is_read_again() {
     let mut watch = watch(&database, directory.path(), SourceOptions::default());
     let mut connection = watch.connect().await.expect("a connection");
     let mut all = transaction(&mut connection);
-    let mut held = Held::see(&mut all).await.expect("sums");
+    let mut held = LastRead::see(&mut all).await.expect("sums");
     all.end(&[], |_, _| Ok(())).await.expect("the end");
     let only = |name: &str| Tables::default().and(name);
     for (committed, compared, meanwhile, table, taken_back) in [
@@ -217,7 +217,7 @@ async fn popularities_of_another_day_are_read_again() {
     let mut watch = watch(&database, directory.path(), SourceOptions::default());
     let mut connection = watch.connect().await.expect("a connection");
     let mut all = transaction(&mut connection);
-    let held = Held::see(&mut all).await.expect("sums");
+    let held = LastRead::see(&mut all).await.expect("sums");
     let now = all.begin().await.expect("a time").now;
     let catalogue = Catalogue::read_after(&mut all, 0).await.expect("rows");
     all.end(&[], |_, _| Ok(())).await.expect("the end");
@@ -268,7 +268,7 @@ async fn many_groups_of_all_tables_are_compared_together() {
     let mut watch = watch(&database, directory.path(), SourceOptions::default());
     let mut connection = watch.connect().await.expect("a connection");
     let mut all = transaction(&mut connection);
-    let held = Held::see(&mut all).await.expect("sums");
+    let held = LastRead::see(&mut all).await.expect("sums");
     all.end(&[], |_, _| Ok(())).await.expect("the end");
     // One in each of 64 groups of 4096.
     for (table, row) in [
@@ -360,32 +360,6 @@ async fn a_recent_push_is_read_again_only_if_it_differs() {
         poll_after("INSERT INTO PackageDepends VALUES (1001, 1, 'wood', NULL, NULL, NULL)").await;
     assert!(paused.contains("wood"), "{paused}");
     assert!(read() > reads);
-}
-
-/// The sum of a group tells which base has changed. If two have, so that it tells another one, the sums of the bases show it.
-#[tokio::test]
-async fn sums_that_tell_another_base_are_not_believed() {
-    let Some(database) = database() else { return };
-    let directory = tempfile::tempdir().expect("a directory");
-    let mut watch = watch(&database, directory.path(), SourceOptions::default());
-    watch.poll(false).await.expect("an answer");
-    watch.accepted();
-    let mut held = watch.held.take().expect("sums");
-    held.mislead([1, 2], 300);
-    let mut connection = watch.connection.take().expect("a connection");
-    let (misled, _) = compare(&mut connection, &held, Tables::ALL, false).await;
-    assert_eq!(misled.bases.iter().copied().collect::<Vec<_>>(), [300]);
-    assert!(!misled.is_traced_right());
-    let finding = Pushes::after(&mut connection, watch.last_package);
-    let mut pushes = finding.await.expect("a number");
-    let reading = watch.read_changes(&mut connection, held, &mut pushes, Tables::ALL, false);
-    let Read::Break(Some(News::Changes(update))) = reading.await.expect("an answer") else {
-        panic!("no changes")
-    };
-    assert_eq!(update.changes.bases.len(), 4, "each with both names: {:?}", update.changes.bases);
-    let held = watch.held.take().expect("sums");
-    let (difference, _) = compare(&mut connection, &held, Tables::ALL, false).await;
-    assert!(difference.bases.is_empty());
 }
 
 /// While changes go on, each look also reads the state of new packages, which the server counts as a commit. It is known to be our own:

@@ -182,7 +182,7 @@ fn replacing_mixes_nothing_and_rewriting_is_reported() {
     assert_eq!(
         arrival.check_unchanged().unwrap_err().to_string(),
         format!(
-            "the dump `{}` was rewritten while it was read; it is read again once it rests",
+            "the dump `{}` changed while it was read; it is read again when it no longer changes",
             path.display()
         )
     );

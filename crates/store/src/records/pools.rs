@@ -1,6 +1,6 @@
 //! The connections that read: a pool that can be thrown away.
 //!
-//! A firewall may forget a connection without a word to either end. Then whoever asks over it waits, and so does a pool that tests
+//! A firewall may forget a connection without telling either end. Then whoever asks over it waits, and so does a pool that tests
 //! it. What is true of one connection is true of all that are as old, so after one question without an answer the whole pool
 //! is replaced by an empty one.
 

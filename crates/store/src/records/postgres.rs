@@ -46,7 +46,7 @@ const POLL_INTERVAL_UNHEARD: Duration = Duration::from_millis(50);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a connection may take over something that a database answers at once. A firewall may have forgotten the connection
-/// without a word. Together with the poll's interval this bounds how far a process is behind: docs/store.md promises it.
+/// silently. Together with the poll's interval this bounds how far a process is behind: docs/store.md promises it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long it may take to connect and be let in, for who asks again anyway.
@@ -233,7 +233,7 @@ async fn migrate(connection: &mut PgConnection, location: &str) -> Result<(), Op
     let found = layout(&mut transaction).await.map_err(unavailable)?;
     let found = super::known_layout(found, LAYOUT, location)?;
     for (number, step) in STEPS.iter().enumerate().skip(found) {
-        tracing::info!(location, layout = number + 1, "records are brought forward");
+        tracing::info!(location, layout = number + 1, "migrating the records to a newer layout");
         sqlx::raw_sql(*step).execute(&mut *transaction).await.map_err(unavailable)?;
     }
     sqlx::query("UPDATE larder_layout SET layout = $1")
@@ -286,7 +286,7 @@ impl Writer {
                     Settled::Not(error) => return Err(CommitError::Unavailable(Cause::new(error))),
                 },
             };
-            tracing::info!(%error, "the connection that writes was lost, a new one is made");
+            tracing::info!(%error, "the connection for writes was lost; connecting again");
         }
     }
 
@@ -317,7 +317,9 @@ impl Writer {
         let end = sqlx::raw_sql(end).execute(&mut connection);
         match within(statement_deadline(self.timeout, 0), end).await {
             Ok(_) => self.connection = Some((connection, Instant::now())),
-            Err(error) if is_empty => tracing::debug!(%error, "an empty transaction did not end"),
+            Err(error) if is_empty => {
+                tracing::debug!(%error, "an empty transaction cannot be rolled back")
+            }
             Err(error) => return Err(Failure::During(error, written)),
         }
         Ok(written)
@@ -325,7 +327,7 @@ impl Writer {
 
     /// Finds out what became of a COMMIT that was not answered.
     async fn settle(&self, error: sqlx::Error, written: Written) -> Result<Settled, CommitError> {
-        tracing::warn!(%error, serial = %written.1, "a commit was not answered; asking what it came to");
+        tracing::warn!(%error, serial = %written.1, "a commit was not answered; asking the database whether it was made");
         // Twice the timeout: after one the server has ended the session that was cut off.
         let deadline = Instant::now() + self.timeout * 2;
         loop {
@@ -358,7 +360,7 @@ impl Writer {
         if let Some((connection, _)) = self.connection.take()
             && let Err(error) = within(Instant::now() + CLOSE_TIMEOUT, connection.close()).await
         {
-            tracing::debug!(%error, "the database was not left cleanly");
+            tracing::debug!(%error, "the connection to the database was not closed cleanly");
         }
     }
 }
@@ -533,10 +535,12 @@ impl Reader {
         Ok(SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds.max(0).cast_unsigned()))
     }
 
-    /// Leaves the database; connections that wait for it are dropped after a moment.
+    /// Closes the connections; those that still wait for an answer are dropped after a moment.
     pub(super) async fn close(&self) {
         if tokio::time::timeout(CLOSE_TIMEOUT, self.pools.close()).await.is_err() {
-            tracing::warn!("the database was left without a word: it does not answer");
+            tracing::warn!(
+                "the database does not answer, so its connections are closed without a goodbye"
+            );
         }
     }
 }
@@ -561,7 +565,7 @@ pub(super) async fn follow(
                 let error = match listen(options, timeout).await {
                     Ok(listener) => {
                         if is_lost {
-                            tracing::info!("the database wakes us again");
+                            tracing::info!("the database announces commits again");
                         }
                         is_lost = false;
                         attempt_pause = POLL_INTERVAL_UNHEARD;
@@ -574,7 +578,7 @@ pub(super) async fn follow(
                     Err(error) => error,
                 };
                 if !is_lost {
-                    tracing::warn!(%error, "the database does not wake us; asking it often instead");
+                    tracing::warn!(%error, "the connection on which the database announces commits has failed; polling more often");
                 }
                 is_lost = true;
                 attempt_at = Instant::now() + attempt_pause;

@@ -20,7 +20,7 @@ pub(super) struct Reader<DB: Database> {
     pub(super) pools: Pools<DB>,
     /// How long the database may take over one answer.
     pub(super) timeout: Duration,
-    /// How long a connection may take to answer before it may have been cut off without a word, and all others with it.
+    /// How long a connection may take to answer before it counts as lost, and all others with it.
     /// `None`: no network lies in between.
     pub(super) patience: Option<Duration>,
     /// The statement for [`rows::checked_serial_of`].

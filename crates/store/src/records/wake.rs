@@ -185,7 +185,7 @@ fn glance(watch: Watch, pause: Duration, changed: Weak<Notify>) {
     // Without the thread, the store is asked every interval.
     if let Err(error) = std::thread::Builder::new().name("larder-glance".to_owned()).spawn(looking)
     {
-        tracing::warn!(%error, "no thread looks at the log of the database");
+        tracing::warn!(%error, "the thread that watches the database's log cannot be started");
     }
 }
 

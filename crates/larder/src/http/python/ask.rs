@@ -15,7 +15,7 @@ use state::security;
 use state::stored::Stored;
 use tokio::sync::OnceCell;
 
-use super::write::Refused;
+use super::refused::Refused;
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::negotiation::{media_ranges, named_weight, weight};

@@ -9,9 +9,9 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::ask::Ask;
+use super::refused::Refused;
 use super::reply;
 use super::rights::unreadable;
-use super::write::Refused;
 use crate::http::error::HttpError;
 
 /// `GET /+audit`, and `GET /{user}/{index}/+audit` for a `stage`.

@@ -24,10 +24,10 @@ use resources::turns::Turns;
 
 use super::ask::Ask;
 use super::project::{in_one_spelling, readable};
+use super::refused::Refused;
 use super::reply;
 use super::rights::About;
 use super::route::Route;
-use super::write::Refused;
 use crate::app::App;
 use crate::cache::open_zips::{COPY_BYTES_MAX, Unopened, Zip};
 use crate::http::conditional::{is_current, last_modified};

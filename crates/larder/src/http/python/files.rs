@@ -28,10 +28,11 @@ use store::{BlobError, BlobReader};
 
 use super::ask::Ask;
 use super::policy::{self, Given};
+use super::refused::Refused;
 use super::reply;
 use super::rights::{About, admit, admit_to_file};
 use super::route::FilePath;
-use super::write::{Refused, whole_body};
+use super::write::whole_body;
 use crate::http::auth;
 use crate::http::body::{BodyError, Shape, parsed};
 use crate::http::conditional::{

@@ -9,10 +9,10 @@ use http::{HeaderValue, StatusCode};
 use pypi::{Filename, ResolutionOrder, Version};
 
 use super::ask::Ask;
+use super::refused::Refused;
 use super::rights::{About, admit};
 use super::route::{FilePath, Route};
 use super::simple::mirrored::{failed, mirrors_of_one_project};
-use super::write::Refused;
 use super::{files, policy, reply};
 
 /// `/{user}/{index}/integrity/{project}/{version}/{filename}/provenance`

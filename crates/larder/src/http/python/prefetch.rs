@@ -25,8 +25,9 @@ use pypi::{ProjectName, Stage, StageName};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
+use super::refused::Refused;
 use super::route::Route;
-use super::write::{Refused, whole_body};
+use super::write::whole_body;
 use super::{files, refusals, reply};
 use crate::app::App;
 use crate::endpoint::Endpoint;

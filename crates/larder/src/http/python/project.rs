@@ -29,9 +29,9 @@ use tokio::sync::mpsc;
 use self::metadata::Opened;
 
 use super::ask::Ask;
+use super::refused::Refused;
 use super::rights::{admit, no_stage};
 use super::route::Project;
-use super::write::Refused;
 use super::{in_turn, policy, reply};
 use crate::endpoint::Surface;
 use crate::http::body::client;

@@ -16,9 +16,9 @@ use serde_json::{Map, Value};
 
 use super::ask::Ask;
 use super::project::metadata;
+use super::refused::Refused;
 use super::route::Project;
 use super::simple;
-use super::write::Refused;
 use super::{in_turn, reply};
 use crate::http::error::HttpError;
 use crate::http::respond::{Conditions, respond};

@@ -17,9 +17,10 @@ use pypi::{ProjectName, StageName};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
+use super::refused::Refused;
 use super::reply;
 use super::rights::About;
-use super::write::{Refused, json_body};
+use super::write::json_body;
 use crate::http::auth;
 use crate::http::body::JsonBound;
 

@@ -8,7 +8,7 @@ use operations::{Denied, Kind, Refusal, Right, Rule};
 use pypi::ChangeError;
 
 use super::ask::Ask;
-use super::write::Refused;
+use super::refused::Refused;
 use super::{policy, reply};
 use crate::http::error::HttpError;
 use crate::http::refusals::status;

@@ -7,7 +7,7 @@ use pypi::{ResolutionOrder, Stage};
 use state::stored::Stored;
 
 use super::ask::Ask;
-use super::write::Refused;
+use super::refused::Refused;
 use crate::http::auth;
 use crate::http::error::HttpError;
 

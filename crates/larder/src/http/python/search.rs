@@ -26,9 +26,10 @@ use store::BlobError;
 
 use super::ask::Ask;
 use super::project::readable;
+use super::refused::Refused;
 use super::reply;
 use super::rights::{About, check_reader, no_stage};
-use super::write::{Refused, whole_body};
+use super::write::whole_body;
 use crate::app::App;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};

@@ -18,9 +18,9 @@ use pypi::{Links, NoPage, Page, PageForm, PageRequest, ProjectName, ResolutionOr
 use resources::turns::Share;
 
 use super::ask::{Ask, is_installer};
+use super::refused::Refused;
 use super::rights::{About, admit, refused_reader};
 use super::route::Project;
-use super::write::Refused;
 use super::{insert_headers, reply};
 use crate::app::App;
 use crate::http::conditional::check_expected;

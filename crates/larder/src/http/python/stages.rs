@@ -10,9 +10,10 @@ use pypi::devpi::{self, IndexConfig};
 use pypi::{ChangeError, ConfigEdit, StageConfig, StageName};
 
 use super::ask::Ask;
+use super::refused::Refused;
 use super::reply;
 use super::rights::unreadable;
-use super::write::{Refused, json_body};
+use super::write::json_body;
 use crate::http::auth;
 use crate::http::body::{Json, JsonBound};
 use crate::http::error::HttpError;

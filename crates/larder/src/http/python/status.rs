@@ -10,9 +10,9 @@ use pypi::ResolutionOrder;
 use serde_json::json;
 
 use super::ask::Ask;
+use super::refused::Refused;
 use super::rights::{About, admit, admit_to_file};
 use super::route::Route;
-use super::write::Refused;
 use super::{SERVER_VERSION_TEXT, reply, settled};
 use crate::endpoint::Endpoint;
 use crate::http::error::HttpError;

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use super::ask::Ask;
 use super::project::{in_one_spelling, readable};
+use super::refused::Refused;
 use super::reply;
 use super::rights::About;
 use super::route::Route;
-use super::write::Refused;
 use crate::app::App;
 use crate::http::body::Shape;
 use crate::http::error::HttpError;

@@ -104,7 +104,7 @@ pub(super) async fn upload_file(
     ask: &Ask,
     stage: &str,
     body: Body,
-) -> Result<Response, super::write::Refused> {
+) -> Result<Response, super::refused::Refused> {
     let metrics = &ask.app.metrics.python;
     match take(ask, stage, body).await {
         Ok(response) => {

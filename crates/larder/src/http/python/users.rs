@@ -12,8 +12,9 @@ use pypi::devpi::{UserConfig, View, user_list};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
+use super::refused::Refused;
 use super::reply;
-use super::write::{Refused, json_body};
+use super::write::json_body;
 use crate::app::App;
 use crate::http::auth;
 use crate::http::body::{Json, JsonBound};

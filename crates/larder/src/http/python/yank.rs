@@ -17,9 +17,10 @@ use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
 use super::project::readable;
+use super::refused::Refused;
 use super::reply;
 use super::route::{FilePath, Project};
-use super::write::{Refused, optional_json_body};
+use super::write::optional_json_body;
 use crate::endpoint::Surface;
 use crate::http::auth;
 use crate::http::body::JsonBound;

@@ -11,7 +11,6 @@ mod prefetch;
 mod prefetch_by_server;
 mod replaced;
 mod serials;
-mod sizes;
 mod spelling;
 mod transfer;
 
@@ -267,7 +266,7 @@ fn large_pages_are_served_whole() {
     upstream.offer("/simple/bar/", Offer::json(bomb).with("Content-Encoding: gzip"));
     let refused = json_page(index.client(), "alice/up", "bar");
     assert_eq!(refused.status, 502);
-    assert!(refused.text().contains("more than 67108864 bytes"), "{}", refused.text());
+    assert!(refused.text().contains("more than 33554432 bytes"), "{}", refused.text());
 }
 
 /// A server on this directory that may ask this machine.

@@ -86,7 +86,10 @@ fn a_lagging_copy_takes_over() {
     assert_eq!(metric(&process), "1");
     postgres.resume();
     wait_until("the trouble", || client.get("/readyz?verbose").text().contains("diverged"));
-    let told = process.log().matches("the store is not as it was read").count();
+    let told = process
+        .log()
+        .matches("the store lacks commits that were read from it, or is damaged")
+        .count();
     assert_eq!(told, 1, "{}", process.log());
 
     drop(process);

@@ -20,11 +20,11 @@ use crate::http::conditional::{
 use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
 use crate::http::python::policy::{self, Given};
+use crate::http::python::refused::Refused;
 use crate::http::python::reply;
 use crate::http::python::rights::{About, admit, admit_to_file};
 use crate::http::python::route::FilePath;
 use crate::http::python::simple::mirrored::{failed, mirrors_of_one_project};
-use crate::http::python::write;
 
 /// For a file without a digest from upstream: it may change under its URL.
 const CHANGING: HeaderValue = HeaderValue::from_static("max-age=0, must-revalidate");
@@ -37,7 +37,7 @@ pub(in crate::http::python) async fn find(
     stage: &str,
     path: &FilePath,
     place: Option<Place<'_>>,
-) -> Result<Response, write::Refused> {
+) -> Result<Response, Refused> {
     let Some(stage) = ask.stored.index.stage(stage) else { return Ok(none(ask)) };
     admit_to_file(ask, stage, About::File(path.place())).await?;
     match place {

@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 
 use super::super::ask::Ask;
 use super::super::project::metadata;
+use super::super::refused::Refused;
 use super::super::route::Route;
-use super::super::write::Refused;
 use super::contents::number;
 use super::given::{Readable, archive_of, text_of, unread};
 use crate::cache::archives::Archives;

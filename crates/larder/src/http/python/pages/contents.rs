@@ -7,8 +7,8 @@ use askama::Template;
 use axum::response::Response;
 
 use super::super::ask::Ask;
+use super::super::refused::Refused;
 use super::super::route::Route;
-use super::super::write::Refused;
 use super::given::{Readable, archive_of, text_of, unread};
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};

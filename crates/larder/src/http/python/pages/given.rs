@@ -9,9 +9,9 @@ use pypi::{
 use super::super::ask::Ask;
 use super::super::policy::{self, Given};
 use super::super::project::{in_one_spelling, readable};
+use super::super::refused::Refused;
 use super::super::rights::About;
 use super::super::route::Project;
-use super::super::write::Refused;
 use crate::cache::archives::{ArchiveFile, Unread};
 use crate::http::error::HttpError;
 

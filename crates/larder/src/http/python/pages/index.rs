@@ -15,8 +15,8 @@ use record::Serial;
 
 use super::super::ask::Ask;
 use super::super::policy;
+use super::super::refused::Refused;
 use super::super::rights::unreadable;
-use super::super::write::Refused;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
 use crate::http::words::{self, Time, in_path};
@@ -326,9 +326,6 @@ fn facts(config: &StageConfig) -> Vec<Fact> {
         }
         if mirror.mirror_offline == Some(true) {
             add("Upstream", "is not asked: what is known of it is served".to_owned());
-        }
-        if mirror.mirror_fill_sizes == Some(true) {
-            add("Sizes", "that upstream does not say are asked for".to_owned());
         }
         if mirror.mirror_use_external_urls == Some(true) {
             add("Files", "are not kept here: clients are sent to their own place".to_owned());

@@ -18,10 +18,10 @@ use pypi::{
 
 use super::super::ask::Ask;
 use super::super::project::{in_one_spelling, metadata, readable};
+use super::super::refused::Refused;
 use super::super::reply;
 use super::super::rights::About;
 use super::super::route::Project;
-use super::super::write::Refused;
 use super::super::{in_turn, policy};
 use super::described::Described;
 use crate::cache::finished_pages::MadeOf;

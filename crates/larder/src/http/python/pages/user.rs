@@ -5,7 +5,7 @@ use askama::Template;
 use axum::response::Response;
 
 use super::super::ask::Ask;
-use super::super::write::Refused;
+use super::super::refused::Refused;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Audience, Site};
 use crate::http::words::{self, Time, in_path};

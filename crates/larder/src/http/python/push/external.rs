@@ -27,8 +27,8 @@ use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
 use crate::http::python::policy::{self, Given};
 use crate::http::python::refusals::challenged;
+use crate::http::python::refused::Refused;
 use crate::http::python::reply;
-use crate::http::python::write::Refused;
 
 /// Largest provenance that is read: attestations and their envelope.
 const PROVENANCE_BYTES_MAX: u64 = 1 << 20;

@@ -26,8 +26,8 @@ use crate::http::auth;
 use crate::http::body::client;
 use crate::http::error::HttpError;
 use crate::http::python::ask::Ask;
+use crate::http::python::refused::Refused;
 use crate::http::python::simple::mirrored::failed;
-use crate::http::python::write::Refused;
 
 /// Most files of a pushed release.
 const FILES_MAX: usize = 1_000;

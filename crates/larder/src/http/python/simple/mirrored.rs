@@ -161,12 +161,6 @@ pub(super) async fn page(
     let finished = match at_hand {
         Some(finished) => finished,
         None => {
-            // The first rendering after a start or a change of the settings may lack sizes.
-            for (stage, known) in &heard {
-                if let (Some(project), Some(mirror)) = (project, mirrors.of(stage)) {
-                    mirrors.fill_sizes(&mirror, project, known);
-                }
-            }
             let made = tokio::task::block_in_place(|| {
                 let root_url = ask.app.config.public_url.as_deref();
                 let rendered = render(Links::within(request.depth, root_url))?;

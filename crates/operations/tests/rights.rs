@@ -1,0 +1,463 @@
+//! Every operation, as each kind of sender: who may is as the table says, and nobody whose credentials have ended. A new
+//! operation has no case here, so this does not compile until it gets one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use account::change::NewToken;
+use account::{Identity, Means, Principal, ProfileEdit, Scope, Scopes, User, UserName};
+use article::{Condition, Content, Revision};
+use config::Config;
+use jiff::Timestamp;
+use net::ClientAddress;
+use operations::articles::{
+    AnnounceText, Base, DeleteArticle, RenameArticle, RestoreArticle, WriteArticle,
+};
+use operations::attachments::{AnnounceAttachment, FileOfArticle, PutAttachment, RemoveAttachment};
+use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex, SweepLeftovers};
+use operations::pushes::{ApproveRelease, Order, PushRelease};
+use operations::releases::{
+    DeleteFile, DeleteProject, DeleteRelease, FilePlace, RemoveOldVersions, SetProjectStatus,
+    YankFile, YankRelease,
+};
+use operations::sessions::{CloseSession, OpenSession};
+use operations::tokens::{CreateToken, RevokeToken};
+use operations::uploads::{AddToxResult, RegisterRelease, UploadFile};
+use operations::users::{ChangeUser, CreateUser, DeleteUser, SetDisabled, SetGroups, SetPassword};
+use operations::{Basis, Name, Operation, Refusal, Rules, Sender};
+use pypi::change::push::PushContent;
+use pypi::change::remove::Extent;
+use pypi::change::retention::RetentionRule;
+use pypi::upstream::UpstreamPage;
+use pypi::{ConfigEdit, FileRole, Filename, ProjectName, StageName, Version};
+use record::{Digest, Record, Serial};
+use serde_json::{Value, json};
+use state::stored::Stored;
+use store::State as _;
+
+const FILENAME: &str = "p-1.0.tar.gz";
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Who {
+    /// Without credentials.
+    Anonymous,
+    /// A user without any right.
+    Stranger,
+    /// In the group that the lists of the index and of articles name.
+    Listed,
+    /// Who owns the index, and is the user that operations are about.
+    Owner,
+    Administrator,
+}
+
+use Who::{Administrator, Anonymous, Listed, Owner, Stranger};
+
+impl Who {
+    const ALL: [Who; 5] = [Anonymous, Stranger, Listed, Owner, Administrator];
+
+    fn name(self) -> Option<UserName> {
+        let name = match self {
+            Anonymous => return None,
+            Stranger => "stranger",
+            Listed => "listed",
+            Owner => "owner",
+            Administrator => "chief",
+        };
+        Some(name.parse().expect("a name"))
+    }
+}
+
+/// A state, and the rules.
+struct World {
+    stored: Arc<Stored>,
+    rules: Arc<Rules>,
+}
+
+fn owner() -> UserName {
+    Owner.name().expect("a name")
+}
+
+fn stage(text: &str) -> StageName {
+    text.parse().expect("a name")
+}
+
+fn project() -> ProjectName {
+    ProjectName::normalize("p").expect("a name")
+}
+
+fn edit(json: Value) -> ConfigEdit {
+    ConfigEdit::parse(&json).expect("an edit")
+}
+
+impl World {
+    fn new() -> World {
+        let mut config = Config::default();
+        config.article.acl_write = ":listed".parse().expect("a list");
+        let stored = Arc::new(Stored::of_server(&config));
+        let mut world = World { stored, rules: Arc::new(Rules::of(&config)) };
+        for who in Who::ALL {
+            let Some(name) = who.name() else { continue };
+            let mut user = User::new(name, Timestamp::now());
+            user.groups = match who {
+                Listed => BTreeSet::from(["listed".parse().expect("a name")]),
+                Administrator => BTreeSet::from(["admin".parse().expect("a name")]),
+                _ => BTreeSet::new(),
+            };
+            world.carry_out(&CreateUser { user });
+        }
+        let lists = json!({"acl_upload": [":listed"], "acl_toxresult_upload": [":listed"]});
+        for (name, edited) in [
+            ("owner/dev", lists.clone()),
+            ("owner/prod", lists),
+            ("owner/up", json!({"type": "mirror", "mirror_url": "https://up.example/simple/"})),
+        ] {
+            world.carry_out(&CreateIndex { stage: stage(name), edit: edit(edited) });
+        }
+        world.carry_out(&upload());
+        world.carry_out(&DeleteRelease {
+            stage: stage("owner/prod"),
+            project: project(),
+            version: "1.0".to_owned(),
+            force: true,
+        });
+        world.carry_out(&write(Revision::NONE));
+        world.carry_out(&PutAttachment {
+            file: file_of(),
+            digest: Digest::of(b"notes"),
+            size_bytes: 5,
+        });
+        world
+    }
+
+    /// Carries an operation out as the machine; one that is refused changes nothing.
+    fn carry_out<O: Operation>(&mut self, wish: &O) -> Option<O::Outcome> {
+        let decided = wish.decide(&self.basis(Sender::Command)).ok()?;
+        let serial = Serial(self.stored.serial.0 + 1);
+        let writes = decided.batch.into_iter().flat_map(|batch| batch.writes);
+        let records: Vec<Record> = writes
+            .map(|it| Record { key: it.key, serial, body: it.body, blobs: it.blobs })
+            .collect();
+        let (next, troubles) = self.stored.apply(&records, serial);
+        assert!(troubles.is_empty(), "{troubles:?}");
+        self.stored = Arc::new(next);
+        Some(decided.outcome)
+    }
+
+    fn basis(&self, sender: Sender) -> Basis {
+        Basis::new(self.stored.clone(), self.rules.clone(), sender, Timestamp::now(), None)
+    }
+
+    /// The sender, proved in this state.
+    fn sender(&self, who: Who) -> Sender {
+        self.proved(who, Means::Machine, Scopes::ALL)
+    }
+
+    /// The same, by a token with these scopes.
+    fn with_scopes(&mut self, who: Who, scopes: Scopes) -> Sender {
+        let user = who.name().expect("a user");
+        let secret = [self.stored.serial.0 as u8; 32];
+        let made = self.carry_out(&CreateToken { token: token(user, scopes), secret });
+        let (_, token) = made.expect("a token");
+        self.proved(who, Means::Token(token.id), scopes)
+    }
+
+    fn proved(&self, who: Who, means: Means, scopes: Scopes) -> Sender {
+        let proved = match who.name() {
+            None => Principal::Anonymous,
+            Some(name) => {
+                let user = self.stored.accounts.user(&name).expect("a user").clone();
+                Principal::User(Identity { user, means, scopes, limits: None })
+            }
+        };
+        Sender::Client { proved, address: ClientAddress::Unix, path: String::new() }
+    }
+}
+
+fn token(user: UserName, scopes: Scopes) -> NewToken {
+    NewToken { user, comment: String::new(), scopes, limits: None, expires_at: None }
+}
+
+fn upload() -> UploadFile {
+    UploadFile {
+        stage: stage("owner/dev"),
+        project: project(),
+        version: Version::parse("1.0").expect("a version"),
+        filename: Filename::parse(FILENAME).expect("a name"),
+        role: FileRole::Release,
+        digest: Digest::of(b"sdist"),
+        size_bytes: 5,
+        requires_python: None,
+        core_metadata: None,
+        provenance: None,
+        metadata: Some(Digest::of(b"{}")),
+    }
+}
+
+fn place(world: &World) -> FilePlace {
+    let found = world.stored.index.stage("owner/dev").and_then(|stage| stage.project("p"));
+    let file = found.and_then(|project| project.file(FILENAME)).expect("a file").clone();
+    FilePlace { directory: file.directory(), filename: FILENAME.to_owned() }
+}
+
+fn write(base: Revision) -> WriteArticle {
+    WriteArticle {
+        name: "notes".parse().expect("a name"),
+        base: Base::of(base),
+        content: Content::of(format!("after {base}").as_bytes(), None).expect("a content"),
+        comment: String::new(),
+    }
+}
+
+fn file_of() -> FileOfArticle {
+    FileOfArticle {
+        article: "notes".parse().expect("a name"),
+        name: "notes.txt".parse().expect("a name"),
+        condition: Condition::Anything,
+    }
+}
+
+fn order(source: &str) -> Order {
+    Order {
+        source: stage(source),
+        target: stage("owner/prod"),
+        name: "p".to_owned(),
+        version: "1.0".to_owned(),
+        content: PushContent::Everything,
+    }
+}
+
+fn page() -> Arc<UpstreamPage> {
+    Arc::new(UpstreamPage::default())
+}
+
+/// Whether the sender of this basis may.
+type Case = Box<dyn Fn(&Basis) -> Result<(), Refusal>>;
+
+fn case<O: Operation + 'static>(name: Name, wish: O) -> Case {
+    assert_eq!(O::NAME, name);
+    Box::new(move |basis| wish.decide(basis).map(drop))
+}
+
+/// An example of the operation, the scope that a token needs, and who may.
+fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
+    const OWN: &[Who] = &[Owner, Administrator];
+    const LISTED: &[Who] = &[Listed, Administrator];
+    const OWN_OR_LISTED: &[Who] = &[Listed, Owner, Administrator];
+    const ADMINISTRATOR: &[Who] = &[Administrator];
+    use Scope::{ArticleWrite, PythonAdmin, PythonUpload, UserAdmin};
+    let (dev, file) = (stage("owner/dev"), place(world));
+    let version = "1.0".to_owned();
+    macro_rules! of {
+        ($scope:expr, $who:expr, $wish:expr) => {
+            (case(name, $wish), Some($scope), $who)
+        };
+    }
+    match name {
+        Name::CreateUser => {
+            let user = User::new("new".parse().expect("a name"), Timestamp::now());
+            of!(UserAdmin, ADMINISTRATOR, CreateUser { user })
+        }
+        Name::ChangeUser => {
+            let (name, profile) = (owner(), ProfileEdit::default());
+            let wish = ChangeUser { name, profile, password: None, is_password_only: false };
+            of!(UserAdmin, OWN, wish)
+        }
+        Name::SetPassword => of!(UserAdmin, OWN, SetPassword { name: owner(), password: None }),
+        Name::SetGroups => {
+            let wish = SetGroups { name: owner(), groups: BTreeSet::new() };
+            of!(UserAdmin, ADMINISTRATOR, wish)
+        }
+        Name::SetDisabled => {
+            let wish = SetDisabled { name: owner(), is_disabled: true };
+            of!(UserAdmin, ADMINISTRATOR, wish)
+        }
+        Name::DeleteUser => of!(UserAdmin, OWN, DeleteUser { name: owner(), force: true }),
+        Name::CreateToken => {
+            let token = token(owner(), "user:admin".parse().expect("a scope"));
+            of!(UserAdmin, OWN, CreateToken { token, secret: [7; 32] })
+        }
+        Name::RevokeToken => {
+            let id = world.stored.accounts.tokens_of(&owner())[0].id;
+            of!(UserAdmin, OWN, RevokeToken { id })
+        }
+        // A password proved who opens it; no right is needed to end one that is shown.
+        Name::OpenSession => {
+            let wish = OpenSession { name: owner(), secret: [1; 32], replaced: None };
+            (case(name, wish), None, &[Owner])
+        }
+        Name::CloseSession => {
+            (case(name, CloseSession { name: owner(), session: None }), None, &Who::ALL)
+        }
+        Name::CreateIndex => {
+            let wish = CreateIndex { stage: stage("owner/new"), edit: ConfigEdit::nothing() };
+            of!(PythonAdmin, OWN, wish)
+        }
+        Name::ChangeIndex => {
+            let edit = edit(json!({"title": "Development"}));
+            let wish = ChangeIndex { stage: dev, edit, is_noop_an_error: false, seen: None };
+            of!(PythonAdmin, OWN, wish)
+        }
+        Name::DeleteIndex => of!(PythonAdmin, OWN, DeleteIndex { stage: dev, force: true }),
+        Name::SweepLeftovers => (case(name, SweepLeftovers), None, &[]),
+        Name::YankRelease => {
+            let wish = YankRelease { stage: dev, project: project(), version, reason: None };
+            of!(PythonAdmin, OWN_OR_LISTED, wish)
+        }
+        Name::YankFile => {
+            of!(PythonAdmin, OWN_OR_LISTED, YankFile { stage: dev, file, reason: None })
+        }
+        Name::SetProjectStatus => {
+            let wish = SetProjectStatus { stage: dev, project: project(), status: None };
+            of!(PythonAdmin, OWN_OR_LISTED, wish)
+        }
+        Name::DeleteProject => {
+            let (project, extent) = (project(), Extent::Contents);
+            let wish = DeleteProject { stage: dev, project, extent, force: false };
+            of!(PythonAdmin, OWN_OR_LISTED, wish)
+        }
+        Name::DeleteRelease => {
+            let wish = DeleteRelease { stage: dev, project: project(), version, force: false };
+            of!(PythonAdmin, OWN_OR_LISTED, wish)
+        }
+        Name::DeleteFile => {
+            of!(PythonAdmin, OWN_OR_LISTED, DeleteFile { stage: dev, file, force: false })
+        }
+        Name::RemoveOldVersions => {
+            let rule = Some(RetentionRule { versions: Some(1), days: None });
+            of!(PythonAdmin, OWN, RemoveOldVersions { stage: dev, rule, is_dry: false })
+        }
+        Name::RegisterRelease => {
+            let version = Version::parse("2.0").expect("a version");
+            let metadata = Digest::of(b"{}");
+            let wish = RegisterRelease { stage: dev, project: project(), version, metadata };
+            of!(PythonUpload, LISTED, wish)
+        }
+        Name::UploadFile => {
+            let filename = Filename::parse("p-2.0.tar.gz").expect("a name");
+            let version = Version::parse("2.0").expect("a version");
+            of!(PythonUpload, LISTED, UploadFile { filename, version, ..upload() })
+        }
+        Name::AddToxResult => {
+            let (digest, size_bytes) = (Digest::of(b"{}"), 2);
+            of!(PythonUpload, LISTED, AddToxResult { stage: dev, file, digest, size_bytes })
+        }
+        Name::PushRelease => of!(PythonUpload, LISTED, PushRelease(order("owner/dev"))),
+        Name::ApproveRelease => {
+            let wish = ApproveRelease {
+                order: order("owner/up"),
+                project: project(),
+                metadata: Digest::of(b"{}"),
+                page: page(),
+                files: Vec::new(),
+            };
+            of!(PythonUpload, LISTED, wish)
+        }
+        Name::AnnounceText => {
+            let WriteArticle { name: article, base, comment, .. } = write(Revision(1));
+            of!(ArticleWrite, LISTED, AnnounceText { name: article, base, comment })
+        }
+        Name::WriteArticle => of!(ArticleWrite, LISTED, write(Revision(1))),
+        Name::DeleteArticle => {
+            let WriteArticle { name: article, base, comment, .. } = write(Revision(1));
+            of!(ArticleWrite, LISTED, DeleteArticle { name: article, base, comment })
+        }
+        Name::RestoreArticle => {
+            let WriteArticle { name: article, base, comment, .. } = write(Revision(1));
+            let wish = RestoreArticle { name: article, base, from: Revision(1), comment };
+            of!(ArticleWrite, LISTED, wish)
+        }
+        Name::RenameArticle => {
+            let WriteArticle { name: article, base, comment, .. } = write(Revision(1));
+            let to = "other".parse().expect("a name");
+            of!(ArticleWrite, LISTED, RenameArticle { name: article, base, to, comment })
+        }
+        Name::AnnounceAttachment => {
+            let wish = AnnounceAttachment { file: file_of(), size_bytes: Some(1) };
+            of!(ArticleWrite, LISTED, wish)
+        }
+        Name::PutAttachment => {
+            let wish = PutAttachment { file: file_of(), digest: Digest::of(b"x"), size_bytes: 1 };
+            of!(ArticleWrite, LISTED, wish)
+        }
+        Name::RemoveAttachment => of!(ArticleWrite, LISTED, RemoveAttachment(file_of())),
+    }
+}
+
+/// Whether a sender was refused for lack of a right, and not by a rule.
+fn may(outcome: Result<(), Refusal>) -> bool {
+    match outcome {
+        Ok(()) => true,
+        Err(Refusal::Ended(_) | Refusal::Denied(_)) => false,
+        // What is another user's business is said not to be there.
+        Err(Refusal::Rule(operations::Rule::NoToken(_) | operations::Rule::OnlyTheServer)) => false,
+        Err(_) => true,
+    }
+}
+
+fn with_token() -> World {
+    let mut world = World::new();
+    let token = token(owner(), "python:read".parse().expect("a scope"));
+    world.carry_out(&CreateToken { token, secret: [9; 32] });
+    world
+}
+
+#[test]
+fn who_may_do_what() {
+    let world = with_token();
+    for name in Name::ALL {
+        let (decide, _, allowed) = example(*name, &world);
+        for who in Who::ALL {
+            let basis = world.basis(world.sender(who));
+            let outcome = decide(&basis);
+            let shown = format!("{name:?} as {who:?}: {outcome:?}");
+            assert_eq!(may(outcome), allowed.contains(&who), "{shown}");
+        }
+        assert!(
+            *name == Name::ApproveRelease
+                || decide(&world.basis(Sender::Command)).is_ok()
+                || allowed == [Owner],
+            "{name:?}"
+        );
+    }
+}
+
+#[test]
+fn a_token_needs_the_scope() {
+    let mut world = with_token();
+    for name in Name::ALL {
+        let (decide, scope, allowed) = example(*name, &world);
+        let Some(scope) = scope else { continue };
+        for who in allowed {
+            let reading = [Scope::PythonRead, Scope::ArticleRead];
+            let enough = world.with_scopes(*who, reading.into_iter().chain([scope]).collect());
+            let outcome = decide(&world.basis(enough));
+            let shown = format!("{name:?} as {who:?} with {scope:?}: {outcome:?}");
+            assert!(may(outcome), "{shown}");
+            let others = reading.into_iter().chain([Scope::ServerAdmin]).collect();
+            let other = world.with_scopes(*who, others);
+            let outcome = decide(&world.basis(other));
+            let shown = format!("{name:?} as {who:?} without {scope:?}: {outcome:?}");
+            assert!(!may(outcome), "{shown}");
+        }
+    }
+}
+
+/// The credentials held when the request came. On the state that is decided on, their user is disabled.
+#[test]
+fn ended_credentials_may_no_more_than_none() {
+    for name in Name::ALL {
+        let mut world = with_token();
+        let (decide, _, allowed) = example(*name, &world);
+        let senders: Vec<_> = allowed.iter().map(|who| (*who, world.sender(*who))).collect();
+        for who in Who::ALL {
+            if let Some(name) = who.name() {
+                world.carry_out(&SetDisabled { name, is_disabled: true });
+            }
+        }
+        for (who, sender) in senders {
+            let outcome = decide(&world.basis(sender));
+            assert_eq!(may(outcome), allowed.contains(&Anonymous), "{name:?} as {who:?}");
+        }
+    }
+}
