@@ -201,7 +201,8 @@ async fn answer_later(
     let has_origin = head.headers.contains_key(ORIGIN);
     let site = if tree == Tree::Main { site_of_browser(&app, &head) } else { None };
     // Before anything is taken from the store, the session among it. The Python index waits by itself.
-    let awaited = match place(&app, head.uri.path()).map(Place::first) {
+    let place = place(&app, head.uri.path());
+    let awaited = match place.map(Place::first) {
         Some(endpoint) if tree == Tree::Main && serial::is_awaited_by(endpoint) => {
             serial::wait_for_seen(&app, &head.headers).await.map_err(|error| (endpoint, error))
         }
@@ -213,7 +214,8 @@ async fn answer_later(
     };
     let is_head = head.method == Method::HEAD;
     let mut endpoint = Endpoint::FindNothingForAdmins;
-    let answering = async {
+    // Boxed: it would be moved from one future into the next, and it is the largest.
+    let answering = Box::pin(async {
         if tree == Tree::Admin {
             auth::refuse_foreign_pages(&app, &head, None)?;
             return admin::answer(&app, &head, &mut endpoint).await;
@@ -222,12 +224,11 @@ async fn answer_later(
             endpoint = waiting;
             return Err(error);
         }
-        let place = place(&app, head.uri.path());
         endpoint = place.map_or(Endpoint::FindNothing, Place::first);
         let found = place.and_then(|place| place.endpoint(&head.method));
         auth::refuse_foreign_pages(&app, &head, found)?;
         answer(&app, place, head, body, &mut endpoint).await
-    };
+    });
     let mut response = security::of_request(client, survived(answering)).await;
     if let Some(session) = session {
         session.finish(response.headers_mut());
@@ -310,7 +311,7 @@ async fn answer(
     }
     if found.looks_through_all() {
         let share = &app.making_answers[found.surface() as usize];
-        return turns::in_turn(share, answer_found(app, head, body, endpoint)).await?;
+        return Box::pin(turns::in_turn(share, answer_found(app, head, body, endpoint))).await?;
     }
     answer_found(app, head, body, endpoint).await
 }

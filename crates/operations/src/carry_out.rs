@@ -226,7 +226,8 @@ where
         if let Some(pending) = &mut pending {
             pending.set(entries);
         }
-        let committed = keeper.commit(batch).await;
+        // Boxed: it is by far the largest future of a write.
+        let committed = Box::pin(keeper.commit(batch)).await;
         changes.settle(&committed);
         match (pending, &committed) {
             (Some(pending), Ok(_)) => pending.committed(),

@@ -177,7 +177,9 @@ async fn dispatch(
 ) -> Result<Response, Refused> {
     let Route { user, stage, project, version, file, .. } = route;
     match endpoint {
-        Endpoint::ListUsers if ask.wants_json() => in_turn(ask, users::list_users(ask)).await,
+        Endpoint::ListUsers if ask.wants_json() => {
+            Box::pin(in_turn(ask, users::list_users(ask))).await
+        }
         Endpoint::ListUsers => Err(HttpError::nothing_at(ask.head.uri.path()).into()),
         Endpoint::ShowServerStatus => Box::pin(status::show_server_status(ask)).await,
         Endpoint::ShowApi => Box::pin(stages::show_api(ask, stage)).await,
@@ -187,9 +189,9 @@ async fn dispatch(
         Endpoint::ShowAudit => Box::pin(audit::show_audit(ask, stage)).await,
         Endpoint::SearchByXmlRpc => Box::pin(search::search_by_xml_rpc(ask, stage, body)).await,
         Endpoint::ShowUser if pages::is_wanted(ask) => {
-            in_turn(ask, pages::show_user(ask, user)).await
+            Box::pin(in_turn(ask, pages::show_user(ask, user))).await
         }
-        Endpoint::ShowUser => in_turn(ask, users::show_user(ask, user)).await,
+        Endpoint::ShowUser => Box::pin(in_turn(ask, users::show_user(ask, user))).await,
         Endpoint::CreateUser => Box::pin(users::create_user(ask, user, body)).await,
         Endpoint::ModifyUser => Box::pin(users::modify_user(ask, user, body)).await,
         Endpoint::DeleteUser => Box::pin(users::delete_user(ask, user)).await,
@@ -197,9 +199,9 @@ async fn dispatch(
             Box::pin(simple::list_projects(ask, stage)).await
         }
         Endpoint::ShowIndex if pages::is_wanted(ask) => {
-            in_turn(ask, pages::show_index(ask, stage)).await
+            Box::pin(in_turn(ask, pages::show_index(ask, stage))).await
         }
-        Endpoint::ShowIndex => in_turn(ask, stages::show_index(ask, stage)).await,
+        Endpoint::ShowIndex => Box::pin(in_turn(ask, stages::show_index(ask, stage))).await,
         Endpoint::CreateIndex => Box::pin(stages::create_index(ask, stage, body)).await,
         Endpoint::ModifyIndex => Box::pin(stages::modify_index(ask, stage, body)).await,
         Endpoint::DeleteIndex => Box::pin(stages::delete_index(ask, stage)).await,
@@ -238,7 +240,7 @@ async fn dispatch(
         Endpoint::ShowProject => Box::pin(project::show_project(ask, stage, project)).await,
         Endpoint::DeleteProject => Box::pin(project::delete_project(ask, stage, project)).await,
         Endpoint::ShowProjectStatus => {
-            in_turn(ask, yank::show_project_status(ask, stage, project)).await
+            Box::pin(in_turn(ask, yank::show_project_status(ask, stage, project))).await
         }
         Endpoint::ChangeProjectStatus => {
             Box::pin(yank::change_project_status(ask, stage, project, body)).await
