@@ -556,7 +556,8 @@ struct Finish {
 }
 
 impl Finish {
-    /// Gives the answer what its endpoint has in each, and the form for who asked, and counts it. `site`: that of a browser.
+    /// Adds the headers that all answers of the endpoint have, turns an error into a page for a browser (`site`), and counts the
+    /// request.
     fn apply(self, app: &App, response: &mut Response, site: impl FnOnce() -> Option<Site>) {
         let headers = response.headers_mut();
         match self.endpoint {

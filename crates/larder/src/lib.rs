@@ -1,6 +1,6 @@
 //! The server: everything that knows requests, handlers and tasks.
 //!
-//! [`cli`] -> [`config`] -> [`run`]: open the data directory, bind, load, serve, drain.
+//! [`config`] -> [`run`]: open the data directory, bind, load, serve, drain.
 
 pub mod app;
 mod cache;

@@ -9,6 +9,8 @@ use mirrors::prefetch::Fetched;
 use pypi::StageName;
 use tokio_util::sync::CancellationToken;
 
+use crate::text::shortened;
+
 /// Locks that are fetched at once, of all mirrors together.
 const RUNNING_MAX: usize = 4;
 
@@ -153,7 +155,7 @@ impl Prefetch {
             if progress.problems.len() == PROBLEMS_MAX {
                 progress.problems_left_out += 1;
             } else {
-                progress.problems.push(shortened(&problem, PROBLEM_CHARS_MAX));
+                progress.problems.push(shortened(&problem, PROBLEM_CHARS_MAX).into_owned());
             }
         }
     }
@@ -162,14 +164,6 @@ impl Prefetch {
     pub(crate) fn end(&self, stopped: Option<String>) {
         let end = End { at: Timestamp::now(), stopped };
         lock(&self.progress).end.get_or_insert(end);
-    }
-}
-
-/// The first `chars_max` characters of a text.
-pub(crate) fn shortened(text: &str, chars_max: usize) -> String {
-    match text.char_indices().nth(chars_max) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }
 

@@ -1,4 +1,14 @@
-//! The words of a search.
+//! Texts of clients: the words of a search, and the beginning of a long one.
+
+use std::borrow::Cow;
+
+/// A text, cut after so many characters.
+pub(crate) fn shortened(text: &str, chars_max: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
 
 /// The first `count_max` different words of a search, longest first. A word that is part of another one is left out, as it
 /// excludes nothing.

@@ -281,7 +281,7 @@ async fn adopt(store: &Store, location: &BlobLocation) -> anyhow::Result<()> {
                 Some(FailureKind::ReadOnly | FailureKind::Denied | FailureKind::NoSpace)
             ) =>
         {
-            tracing::warn!(%error, "the blobs in `{location}` cannot be told whose they are now");
+            tracing::warn!(%error, "the store that the blobs in `{location}` belong to cannot be noted beside them now");
             Ok(())
         }
         Err(error) => Err(error.into()),

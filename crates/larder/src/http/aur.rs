@@ -82,7 +82,7 @@ pub(super) fn is_question(path: &str) -> bool {
     path == "/rpc" || path.starts_with("/rpc/v") || path == "/rpc/" || path == "/rpc.php"
 }
 
-/// Answers a question by GET; None for a path that is none.
+/// Answers a question by GET; `None` if the path is no question.
 pub(super) fn answer_question_now(
     app: &Arc<App>,
     head: &Parts,
@@ -304,9 +304,12 @@ fn computed() -> Duration {
 
 /// The published state of the AUR.
 pub(super) fn loaded(app: &App) -> Result<Arc<AurPublished>, HttpError> {
-    let published = app.aur.snapshot_full();
-    published
-        .ok_or_else(|| HttpError::unavailable("the catalogue of packages is not loaded yet", 2))
+    app.aur.snapshot_full().ok_or_else(not_loaded)
+}
+
+/// 503, until the first snapshot is published.
+fn not_loaded() -> HttpError {
+    HttpError::unavailable("the catalogue of packages is not loaded yet", 2)
 }
 
 /// Who sent a request that is not answered at once.
@@ -399,10 +402,7 @@ fn admit(
 
 /// Answers the question from the current snapshot.
 fn finish(app: &App, head: &Parts, asked: Standing, params: Params) -> Result<Finished, HttpError> {
-    let published = app
-        .aur
-        .snapshot()
-        .ok_or_else(|| HttpError::unavailable("the catalogue of packages is not loaded yet", 2))?;
+    let published = app.aur.snapshot().ok_or_else(not_loaded)?;
     let conditions = Conditions::of(&head.method, &head.headers);
     let params = if conditions.wants_gzip() { params.outlined() } else { params };
     let answer =
@@ -548,7 +548,7 @@ fn check_count(count: usize) -> Result<(), HttpError> {
 /// The parameters that are texts, and no files.
 const TEXTS: [&str; 6] = ["v", "type", "by", "arg", "arg[]", "callback"];
 
-/// The text fields of a multipart form. As in aurweb, a field that does not end is none, and a file is no text.
+/// The text fields of a multipart form. As in aurweb, a field without its end and a file are left out.
 async fn multipart_fields(
     body: Bytes,
     boundary: String,

@@ -1,8 +1,8 @@
-//! Request bodies: every one is read here, within a bound and the budget of [`resources::bodies`].
+//! Request bodies that are read whole, within a bound and the budget of [`resources::bodies`]. Bodies that are streamed to the
+//! store are read by their handlers, where only the bytes in memory count.
 //!
-//! headers -> refused by what they announce (at the door by [`check_coding`], for every endpoint), before a byte is read -> pieces, each counted as it comes -> [`Received`] -> its
-//! [`Shape`], counted before any value is built -> JSON. Of a body that is streamed to the store, only the bytes in memory
-//! count.
+//! headers -> refused by what they announce (at the door by [`check_coding`], for every endpoint), before a byte is read ->
+//! pieces, each counted as it comes -> [`Received`] -> its [`Shape`], counted before any value is built -> JSON.
 
 mod shape;
 

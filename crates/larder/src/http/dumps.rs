@@ -7,7 +7,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use aur::{Compressed, List};
+use ::aur::{Compressed, List};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use net::{MadeForOne, Pieces};
 use source::{FileReader, KEPT_FILE_NAME, ZSTD_RETRY_AFTER};
 
+use super::aur;
 use super::conditional::{Wanted, content_range, is_current, last_modified, unsatisfiable, wanted};
 use super::error::HttpError;
 use crate::app::App;
@@ -41,10 +42,7 @@ struct Found {
 }
 
 async fn find(app: &App, name: &str) -> Result<Found, HttpError> {
-    let published = app
-        .aur
-        .snapshot_full()
-        .ok_or_else(|| HttpError::unavailable("the catalogue of packages is not loaded yet", 2))?;
+    let published = aur::loaded(app)?;
     let modified_at = published.modified_at;
     let unknown = || HttpError::not_found(format!("`{name}` is not one of the files"));
     let (stem, compressed) = Compressed::ALL

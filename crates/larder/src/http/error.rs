@@ -1,5 +1,5 @@
-//! Errors outside the surfaces' own envelopes: `application/problem+json` (RFC 9457). This module alone gives statuses to
-//! errors.
+//! [`HttpError`]: a status and what the client should know, as `application/problem+json` (RFC 9457). Surfaces that word errors
+//! as another server does make their own answers of it.
 
 use std::fmt::Display;
 

@@ -15,7 +15,7 @@ use crate::endpoint::Endpoint;
 /// The header, in both directions.
 pub(super) const X_LARDER_SERIAL: HeaderName = HeaderName::from_static("x-larder-serial");
 
-/// The same, as devpi names it.
+/// devpi's name for [`X_LARDER_SERIAL`].
 pub(super) const X_DEVPI_SERIAL: HeaderName = HeaderName::from_static("x-devpi-serial");
 
 /// Whether every request to `endpoint` waits for what its client has seen. A feed of the AUR is not of the store, which only the

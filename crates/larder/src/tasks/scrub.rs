@@ -28,7 +28,7 @@ const FIRST_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How often blobs that were found missing or damaged are looked at again: the fault may have been an outage's.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// So many of them at a time.
+/// Blobs that are compared at a time.
 const AGAIN_MAX: usize = 64;
 
 /// Runs until `shutdown`.
@@ -67,7 +67,7 @@ async fn scrub_all(app: &App) {
     }
 }
 
-/// How long reading so many bytes takes at least.
+/// The time that reading this many bytes takes at least, so that the disk is left to others.
 fn least(size_bytes: u64) -> Duration {
     Duration::from_millis(size_bytes.saturating_mul(1000) / BYTES_PER_SECOND_MAX)
 }

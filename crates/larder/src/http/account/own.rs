@@ -257,8 +257,7 @@ pub(in crate::http) async fn change_password(
     let new = fields.one("new")?;
     let refused = |status, text: &str| HttpError::refused(status, text);
     if new != fields.one("again")? {
-        let error =
-            refused(StatusCode::UNPROCESSABLE_ENTITY, "The new password is not the same twice.");
+        let error = refused(StatusCode::UNPROCESSABLE_ENTITY, "The two new passwords differ.");
         return again(app, head, &posted, Said::default(), error).await;
     }
     let password = match Password::new(new) {

@@ -10,6 +10,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::text;
+
 /// How deep arrays and objects may be nested; no action needs more than four levels.
 pub(crate) const DEPTH_MAX: usize = 32;
 
@@ -106,11 +108,8 @@ fn depth(text: &str) -> usize {
 }
 
 /// A client's text, shortened to what an error repeats.
-pub(super) fn shortened(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(SHOWN_MAX) {
-        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
-        None => Cow::Borrowed(text),
-    }
+pub(super) fn shortened(said: &str) -> Cow<'_, str> {
+    text::shortened(said, SHOWN_MAX)
 }
 
 /// Why a JSON text is refused, and where: ` at line 1 column 7`. A cause quotes whatever is in the wrong place, which

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use operations::Sender;
 use operations::articles::{Base, RenameArticle};
 use record::Serial;
+use resources::turns::blocking;
 use serde_json::{Value, json};
 use state::stored::Stored;
 
@@ -114,11 +115,7 @@ pub(crate) async fn revision(
         return Ok(with_content(&render::revision(&name, facts, &names), &bytes));
     }
     let rendered = render::revision(&name, facts, &names);
-    let making = tokio::task::spawn_blocking(move || with_content(&rendered, &bytes));
-    match making.await {
-        Ok(answer) => Ok(answer),
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
+    Ok(blocking(move || with_content(&rendered, &bytes)).await)
 }
 
 /// The facts of a revision as JSON, with its content as one member more.

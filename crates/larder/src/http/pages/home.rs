@@ -10,13 +10,14 @@ use askama::Template;
 use axum::response::Response;
 use http::request::Parts;
 use jiff::Timestamp;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pypi::ResolutionOrder;
 use pypi::policy::shown_versions;
 use state::stored::Stored;
 
 use crate::app::App;
 use crate::http::people::{self, Audience, Site};
+use crate::http::words::in_path;
+use crate::text;
 
 /// Indexes and articles in a list.
 const SHOWN: usize = 8;
@@ -32,10 +33,6 @@ const FIRST_ARTICLES: [&str; 5] = ["welcome", "home", "index", "start", "readme"
 
 /// The smallest action, as a request has it.
 const HELLO: &str = r#"{"example.hello_world":{}}"#;
-
-/// Names of a path are encoded, except these characters.
-const SEGMENTS: AsciiSet =
-    NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'@').remove(b'/');
 
 #[derive(Template)]
 #[template(path = "home.html")]
@@ -216,20 +213,10 @@ impl Article {
     }
 }
 
-fn in_path(name: &str) -> String {
-    utf8_percent_encode(name, &SEGMENTS).to_string()
-}
-
 /// The beginning of a text that fits on a line; `None` if it is empty.
-fn shortened(text: &str) -> Option<String> {
-    let text = text.trim();
-    if text.is_empty() {
-        return None;
-    }
-    Some(match text.char_indices().nth(TITLE_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    })
+fn shortened(title: &str) -> Option<String> {
+    let title = Some(title.trim()).filter(|title| !title.is_empty())?;
+    Some(text::shortened(title, TITLE_CHARS_MAX).into_owned())
 }
 
 #[cfg(test)]

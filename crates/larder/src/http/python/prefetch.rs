@@ -33,7 +33,8 @@ use crate::app::App;
 use crate::endpoint::Endpoint;
 use crate::http::body::{BodyError, Received, parsed};
 use crate::http::error::HttpError;
-use crate::prefetches::{Busy, Prefetch, shortened};
+use crate::prefetches::{Busy, Prefetch};
+use crate::text::shortened;
 
 /// The purpose, as a refusal names it.
 const PURPOSE: &str = "fetching files ahead";

@@ -97,7 +97,7 @@ async fn made(
     let (head, body) = page.into_parts();
     let Ok(page) = axum::body::to_bytes(body, PAGE_BYTES_MAX as usize).await else {
         let text = format!(
-            "the page of {name} has more than {PAGE_BYTES_MAX} bytes: there is no JSON of so many files, but \
+            "the page of {name} has more than {PAGE_BYTES_MAX} bytes: that is too much for its JSON, but \
              /{stage}/+simple/{name}/ lists them"
         );
         return Err(HttpError::refused(StatusCode::NOT_IMPLEMENTED, text).into());

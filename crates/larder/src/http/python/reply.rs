@@ -1,7 +1,5 @@
 //! devpi's three ways to answer: the envelope of its API, and two forms of refusal.
 
-use std::borrow::Cow;
-
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, VARY};
@@ -14,6 +12,7 @@ use serde_json::json;
 use super::ask::Ask;
 use crate::http::error::HttpError;
 use crate::http::people::{self, Site};
+use crate::text::shortened;
 
 /// Without a parameter: devpi's client compares the whole value.
 pub(super) const JSON: &str = "application/json";
@@ -37,15 +36,7 @@ pub(super) fn result(
 
 /// A message of the API, without a result: success or refusal.
 pub(super) fn message(status: StatusCode, message: &str) -> Response {
-    typed(status, devpi::message(&shortened(message)), JSON)
-}
-
-/// Cuts a message to a bounded length: it repeats input, which may be long.
-fn shortened(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(MESSAGE_CHARS_MAX) {
-        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
-        None => Cow::Borrowed(text),
-    }
+    typed(status, devpi::message(&shortened(message, MESSAGE_CHARS_MAX)), JSON)
 }
 
 /// A refusal at a URL that people may open: an envelope for clients that accept JSON, a short page for those that ask for
@@ -54,7 +45,7 @@ pub(super) fn refusal(ask: &Ask, status: StatusCode, text: &str) -> Response {
     if ask.wants_json() {
         return message(status, text);
     }
-    page(ask, status, &shortened(text))
+    page(ask, status, &shortened(text, MESSAGE_CHARS_MAX))
 }
 
 /// Refuses with the status and the text of `error`.
@@ -88,7 +79,7 @@ pub(super) fn failure(ask: &Ask, error: HttpError) -> Response {
 
 /// A refusal of an upload: its text is the reason phrase as well, which is all that older clients show.
 pub(super) fn upload_refusal(ask: &Ask, status: StatusCode, text: &str) -> Response {
-    let text: &str = &shortened(text);
+    let text: &str = &shortened(text, MESSAGE_CHARS_MAX);
     let mut response = if ask.wants_json() {
         let code = format!("{} {text}", status.as_u16());
         let body = json!({"message": text, "code": code, "title": text}).to_string();

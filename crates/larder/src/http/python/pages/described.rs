@@ -11,6 +11,7 @@ use url::Url;
 
 use crate::http::rendered::{Key, rendered};
 use crate::http::words::in_path;
+use crate::text::shortened;
 
 /// Lines of a list on the page, and characters of one.
 const LINES_MAX: usize = 200;
@@ -44,11 +45,7 @@ pub(super) struct Requirement {
 }
 
 fn line(text: &str) -> String {
-    let text = text.trim();
-    match text.char_indices().nth(LINE_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    shortened(text.trim(), LINE_CHARS_MAX).into_owned()
 }
 
 /// A URL that a page may link to.
