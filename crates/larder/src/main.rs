@@ -10,6 +10,10 @@ use tikv_jemallocator::Jemalloc;
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
+/// Threads for work that blocks, besides the workers. Further work waits in a queue. Most of it reads a piece of a file, and clients
+/// can ask for thousands of pieces at once. Such work must not wait for other work that blocks.
+const BLOCKING_THREADS_MAX: usize = 64;
+
 fn main() -> ExitCode {
     let environment = Environment::of_process();
     let invocation = cli::parse(std::env::args_os(), &environment);
@@ -34,6 +38,7 @@ fn serve(loaded: Loaded, environment: &Environment) -> Result<(), Exit> {
     let runtime = runtime
         .enable_all()
         .thread_name("larder")
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
         .build()
         .map_err(|error| Exit::failure(format!("cannot start threads: {error}")))?;
     runtime

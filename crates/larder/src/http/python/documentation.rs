@@ -21,6 +21,7 @@ use net::Pieces;
 use pypi::{FileRole, ReleaseFile, VersionView};
 use record::Digest;
 use resources::turns::Turns;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::ask::Ask;
 use super::project::{in_one_spelling, readable};
@@ -226,7 +227,9 @@ fn pieces(
                 let left = left - piece.len() as u64;
                 Ok(Some((Bytes::from(piece), (reader, left))))
             };
-            threads.run(unpacking).await
+            // A task takes the turn: the body may not be polled again for long, and would keep a turn that it got meanwhile.
+            let unpacking = tokio::spawn(async move { threads.run(unpacking).await });
+            AbortOnDropHandle::new(unpacking).await.map_err(io::Error::other)?
         }
     })
 }
@@ -268,6 +271,14 @@ mod tests {
             let rest: Vec<Bytes> = page.try_collect().await.expect("it is whole");
             assert!(rest.concat() == bytes[Pieces::default().next_bytes()..]);
         }
+        // Nor does a body that waits for a turn when its client stops reading.
+        let taken = threads.take_many(2).await;
+        let mut stopped = page();
+        assert!(futures_util::poll!(stopped.next()).is_pending());
+        tokio::task::yield_now().await;
+        drop(taken);
+        let both = tokio::time::timeout(Duration::from_secs(20), threads.take_many(2)).await;
+        drop(both.expect("no turn is kept"));
         let short: io::Result<Vec<Bytes>> =
             pieces(Box::new(io::empty()), 1, threads.clone(), Pieces::default())
                 .try_collect()

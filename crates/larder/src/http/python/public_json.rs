@@ -3,6 +3,8 @@
 //! the simple page that the sender gets -> its files, by version -> with the metadata of one's own release -> JSON. So rights,
 //! policies, bases and mirrors count as for the page.
 
+use std::sync::LazyLock;
+
 use ::reply::Reply;
 use axum::response::Response;
 use http::header::{ACCEPT, CACHE_CONTROL, WARNING};
@@ -12,6 +14,7 @@ use hyper::body::Body as _;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pypi::public_json::{PublicFiles, PublicUrls};
 use pypi::{PageForm, ProjectName, ResolutionOrder, Version};
+use resources::turns::Share;
 use serde_json::{Map, Value};
 
 use super::ask::Ask;
@@ -22,12 +25,18 @@ use super::simple;
 use super::{in_turn, reply};
 use crate::http::error::HttpError;
 use crate::http::respond::{Conditions, respond};
+use crate::http::turns;
 
 /// A page of more bytes, with some twenty thousand files, has no JSON.
 const PAGE_BYTES_MAX: u64 = 8 << 20;
 
 /// A page of more bytes is let go while the request waits for its turn.
 const WAITING_BYTES_MAX: u64 = 64 << 10;
+
+/// Such pages are read one at a time: each takes several times its bytes. This many further requests wait for that.
+const LARGE_WAITING_MAX: usize = 64;
+
+static LARGE: LazyLock<Share> = LazyLock::new(|| Share::one(LARGE_WAITING_MAX));
 
 /// The names of an index in a URL are encoded, except these characters.
 const STAGE: AsciiSet =
@@ -46,15 +55,16 @@ pub(super) async fn show_public_json(
     }
     let page = page(ask, stage, name).await?;
     let bytes = page.body().size_hint().exact().unwrap_or(u64::MAX);
-    let held = (bytes <= WAITING_BYTES_MAX).then_some(page);
-    let making = async {
-        let page = match held {
-            Some(page) => page,
-            None => self::page(ask, stage, name).await?,
+    let (head, json) = if bytes <= WAITING_BYTES_MAX {
+        in_turn(ask, made(ask, stage, name, version, page)).await?
+    } else {
+        drop(page);
+        let making = async {
+            let page = self::page(ask, stage, name).await?;
+            made(ask, stage, name, version, page).await
         };
-        made(ask, stage, name, version, page).await
+        turns::in_turn(&LARGE, Box::pin(making)).await??
     };
-    let (head, json) = in_turn(ask, making).await?;
     let conditions = Conditions::of(&ask.head.method, &ask.head.headers);
     let mut response = respond(json, StatusCode::OK, conditions).await;
     for name in [CACHE_CONTROL, WARNING] {
