@@ -1,9 +1,9 @@
 //! Operations: everything that anybody may ask this server to change, each as a value with a pure decision.
 //!
-//! a protocol's words -> an [`Operation`] -> [`carry_out`] -> [`Done`], or a [`Refusal`] -> the protocol's words
+//! a protocol's words -> an [`Operation`] -> [`carry_out()`] -> [`Done`], or a [`Refusal`] -> the protocol's words
 //!
 //! An operation says what is wished for. [`Operation::decide`] looks at one state, without waiting and without knowing a
-//! protocol, and gives the batch to commit, what the audit log notes, and the outcome. [`carry_out`] is the only loop that
+//! protocol, and gives the batch to commit, what the audit log notes, and the outcome. [`carry_out()`] is the only loop that
 //! commits: it decides again if another write came first, checks the sender's rights each time, and writes the security log and
 //! the audit log. A [`Keeper`] is where it commits to: the server's live store, the data directory of a command, an import.
 //!
