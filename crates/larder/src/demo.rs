@@ -58,7 +58,7 @@ pub(crate) async fn fill(app: &App) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The sender of what the demonstration is made of: `root`.
+/// `root`, who makes everything in the demonstration.
 fn root(app: &App) -> anyhow::Result<Sender> {
     let stored = app.live_store.snapshot_full().context("the store is not loaded")?;
     let root = stored.accounts.user(&UserName::root()).context("there is no `root`")?;

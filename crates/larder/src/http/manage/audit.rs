@@ -1,7 +1,6 @@
 //! `/+manage/audit`: the audit log of policies, for administrators, and of one index for those who may change it.
 //!
-//! query -> the entries that programs get at `/+audit`, or at `/{user}/{index}/+audit` -> a page. The rights and the filters are
-//! the same.
+//! query -> the entries that programs get at `/+audit`, or at `/{user}/{index}/+audit` -> a page, with the same rights and filters.
 
 use ::audit::Query;
 

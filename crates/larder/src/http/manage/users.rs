@@ -67,7 +67,7 @@ pub(in crate::http) async fn create_user(
     super::page(app, head, (&posted.session, &posted.principal), said, status).await
 }
 
-/// The user whom a form describes. Whoever may not make one need not wait for a password to be hashed.
+/// The user whom a form describes. The right to make one is checked before the password is hashed.
 async fn new_user(
     app: &App,
     head: &Parts,
@@ -302,7 +302,7 @@ pub(in crate::http) async fn change_user(
     Ok(response)
 }
 
-/// The new password of another user. Whoever may not set it need not wait for it to be hashed.
+/// The new password of another user. The right to set it is checked before it is hashed.
 async fn new_password(
     app: &App,
     head: &Parts,
