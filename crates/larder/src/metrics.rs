@@ -20,8 +20,8 @@ use resources::cpu_pool;
 use state::stored;
 
 use self::maker::{Maker, metrics, value};
-use crate::changes;
-use crate::endpoint::{Endpoint, Surface};
+use crate::published::changes;
+use crate::routes::{Endpoint, Surface};
 
 pub(crate) use self::times::{SAMPLED_OF, Stopwatch};
 

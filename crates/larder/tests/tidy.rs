@@ -141,7 +141,7 @@ fn operations_have_one_home() {
         assert!(!used.contains(other), "`operations` uses `{other}`");
     }
     // The places that operations are committed to, and what is written before there is a sender.
-    let keepers = ["larder/src/keeper.rs", "cli/src/directory.rs", "import/src/writer.rs"];
+    let keepers = ["larder/src/app/keeper.rs", "cli/src/directory.rs", "import/src/writer.rs"];
     for directory in ["crates/larder/src", "crates/cli/src", "crates/import/src"] {
         for (path, text) in sources(directory) {
             let is_keeper = keepers.iter().any(|keeper| path.ends_with(keeper));
@@ -150,9 +150,9 @@ fn operations_have_one_home() {
             }
         }
     }
-    let forms = ["crates/larder/src/http/manage", "crates/larder/src/http/account"];
+    let forms = ["crates/larder/src/people/manage", "crates/larder/src/people/account"];
     for (path, text) in forms.into_iter().flat_map(sources) {
-        for call in ["python::answer", "to_bytes(", "serde_json::from_slice"] {
+        for call in ["door::", "to_bytes(", "serde_json::from_slice"] {
             assert!(!text.contains(call), "{} has `{call}`", path.display());
         }
     }
@@ -421,6 +421,33 @@ fn modules_use_each_other_in_one_direction() {
         }
     }
     assert!(levels > 40, "{levels} modules have modules that use each other");
+}
+
+/// The rooms of the server, lowest first: each uses only those below it.
+const ROOMS: [&[&str]; 8] = [
+    &["routes"],
+    &["metrics", "published"],
+    &["app"],
+    &["front", "tasks"],
+    &["protocols"],
+    &["people"],
+    &["door"],
+    &["start"],
+];
+
+#[test]
+fn rooms_use_those_below() {
+    let source = root().join("crates/larder/src");
+    let used = used_modules(&source).remove(&Module::new()).expect("rooms");
+    let listed: BTreeSet<&str> = ROOMS.concat().into_iter().collect();
+    assert_eq!(used.keys().map(String::as_str).collect::<BTreeSet<_>>(), listed);
+    let floor = |room: &str| ROOMS.iter().position(|rooms| rooms.contains(&room));
+    for (room, others) in &used {
+        for other in others {
+            let is_beside = [room.as_str(), other] == ["metrics", "published"];
+            assert!(is_beside || floor(other) < floor(room), "`{room}` uses `{other}`");
+        }
+    }
 }
 
 #[test]

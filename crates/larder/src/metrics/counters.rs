@@ -5,7 +5,7 @@ use resources::cpu_pool;
 use state::stored;
 
 use super::maker::Maker;
-use crate::changes;
+use crate::published::changes;
 
 pub(super) fn subscribers(make: &Maker) -> changes::Counters {
     changes::Counters {

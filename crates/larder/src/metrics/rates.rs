@@ -1,13 +1,13 @@
 //! [`Rates`]: how many requests a second each surface answered in the last hour, for people who look at the status page.
 //!
-//! the counters of [`crate::metrics`] -> a look every [`INTERVAL`] -> a ring of the last [`LOOKS_MAX`] looks -> [`Rates::of`]. A request
+//! the counters of [`super`] -> a look every [`INTERVAL`] -> a ring of the last [`LOOKS_MAX`] looks -> [`Rates::of`]. A request
 //! costs nothing more: it is counted anyway.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::endpoint::Surface;
+use crate::routes::Surface;
 
 /// How often it is looked.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(15);

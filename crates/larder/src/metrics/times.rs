@@ -14,7 +14,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::{self, LabelPair, MetricFamily, MetricType};
 use prometheus::{Opts, core::Describer as _};
 
-use crate::endpoint::Endpoint;
+use crate::routes::Endpoint;
 
 /// One in this many ready answers is timed.
 pub(crate) const SAMPLED_OF: u32 = 16;

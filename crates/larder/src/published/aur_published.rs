@@ -7,8 +7,8 @@ use arc_swap::ArcSwapOption;
 use aur::{Filter, Order, Part, Snapshot, Summary, Wanted};
 use source::KeptDumpFile;
 
-use crate::example::Example;
-use crate::published::lists::Lists;
+use super::example::Example;
+use super::lists::Lists;
 
 /// Packages that a feed names.
 const LATEST_MAX: usize = 100;

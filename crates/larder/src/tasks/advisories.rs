@@ -75,7 +75,7 @@ impl Refresh {
         loop {
             let is_wished = tokio::select! {
                 () = shutdown.cancelled() => return,
-                () = app.advisories.wish.notified() => true,
+                () = app.python.advisories.wish.notified() => true,
                 () = self.source.wait() => false,
             };
             if shutdown.run_until_cancelled(self.look(is_wished)).await.is_none() {
@@ -96,7 +96,7 @@ impl Refresh {
             Ok(_) if source.error().is_some() => return,
             Ok(_) => {
                 let is_url = matches!(source.spec(), SourceSpec::Url(_));
-                if self.app.advisories.confirm() {
+                if self.app.python.advisories.confirm() {
                     tracing::info!(source = %source.spec(), "the source of OSV records can be read again");
                 }
                 if is_url || is_wished {
@@ -109,7 +109,7 @@ impl Refresh {
         match self.take(arrival).await {
             Ok(arrival) => {
                 self.source.accepted(&arrival);
-                self.app.advisories.confirm();
+                self.app.python.advisories.confirm();
                 self.app.metrics.osv_refreshed(RefreshResult::Published);
             }
             Err(problem) => {
@@ -197,7 +197,7 @@ impl Refresh {
         if self.imported.is_some() {
             return Ok(());
         }
-        let Some(served) = self.app.advisories.served() else { return Ok(()) };
+        let Some(served) = self.app.python.advisories.served() else { return Ok(()) };
         let (before, after) = (served.bundle.advisories.len(), bundle.advisories.len());
         if *arrival.source_fingerprint() == served.source_fingerprint
             && after < before / BUNDLE_SHRINK_MAX
@@ -235,14 +235,14 @@ impl Refresh {
         });
         let app = self.app.clone();
         // The earlier ones are freed there, which takes long.
-        let publishing = tokio::task::spawn_blocking(move || app.advisories.publish(served));
+        let publishing = tokio::task::spawn_blocking(move || app.python.advisories.publish(served));
         publishing.await.expect("nothing in it panics");
     }
 
     fn fail(&self, problem: &str) {
         self.app.metrics.osv_refreshed(RefreshResult::Failed);
-        if self.app.advisories.fail(problem) {
-            match self.app.advisories.served() {
+        if self.app.python.advisories.fail(problem) {
+            match self.app.python.advisories.served() {
                 Some(_) => tracing::error!(
                     problem,
                     "OSV records cannot be refreshed; the earlier ones stay in use"

@@ -129,7 +129,7 @@ impl Indexing {
 
     fn publish(&self, app: &App) {
         app.metrics.article_text_bytes.set(self.index.memory_bytes() as i64);
-        app.article_texts.publish(Texts {
+        app.articles.texts.publish(Texts {
             index: self.index.clone(),
             serial: self.serial,
             left_out: self.unread.len() + self.without_room.len(),
@@ -213,7 +213,7 @@ async fn read(
 /// The first bytes of a content; `None` if it is missing.
 async fn beginning(app: &App, content: &Content) -> Result<Option<Bytes>, BlobError> {
     let end = content.size_bytes.min(TEXT_BYTES_MAX as u64);
-    if let Some(content) = app.contents.at_hand(&content.digest) {
+    if let Some(content) = app.articles.contents.at_hand(&content.digest) {
         return Ok(Some(content.body().identity().slice(..end as usize)));
     }
     let Some(blob) = app.store.blobs.open_blob(content.digest).await? else { return Ok(None) };
@@ -248,7 +248,7 @@ async fn indexed(
         });
         index.replaced(changes.collect())
     };
-    if is_bulk && let Ok(index) = app.cpu_pool.run(work.clone()).await {
+    if is_bulk && let Ok(index) = app.limits.cpu_pool.run(work.clone()).await {
         return Some(index);
     }
     // The other threads have too much to do.

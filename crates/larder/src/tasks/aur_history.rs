@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::memory;
 use crate::app::App;
-use crate::changes::Followed;
-use crate::changes::aur_history::{self, AurHistory};
-use crate::memory;
-use crate::side_files;
+use crate::app::side_files;
+use crate::published::changes::Followed;
+use crate::published::changes::aur_history::{self, AurHistory};
 
 /// The pause after a failure, unless another snapshot is published earlier.
 const RETRY: Duration = Duration::from_secs(30);

@@ -16,8 +16,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
+use super::memory;
 use crate::app::{App, RefreshRequest, ReloadOutcome};
-use crate::memory;
 use crate::metrics::RefreshResult;
 use crate::published::aur_published::{AurPublished, KeptCell, Latest};
 use crate::published::lists::Lists;
@@ -34,7 +34,7 @@ pub async fn run(
     mut requests: mpsc::Receiver<RefreshRequest>,
     shutdown: CancellationToken,
 ) {
-    let _ended = app.deltas.ended.clone().drop_guard();
+    let _ended = app.aur.deltas.ended.clone().drop_guard();
     let mut refresh = Refresh {
         app,
         kept: Some(kept),
@@ -185,7 +185,7 @@ impl Refresh {
                     Some(error) if is_wished => return Err(error),
                     Some(_) => {}
                     None => {
-                        let was_failing = self.app.set_aur_trouble(None);
+                        let was_failing = self.app.aur.set_trouble(None);
                         if was_failing {
                             tracing::info!(source = %source.spec(), "the source of the AUR's dump can be read again");
                         }
@@ -205,7 +205,7 @@ impl Refresh {
         match self.take(arrival).await {
             Ok((published, arrival)) => {
                 source.accepted(&arrival);
-                self.app.set_aur_trouble(None);
+                self.app.aur.set_trouble(None);
                 self.app.metrics.refreshed(RefreshResult::Published);
                 let is_later = self.is_kept_later(source);
                 let unkept = match source.spec() {
@@ -244,7 +244,7 @@ impl Refresh {
                 if source.is_none() {
                     let problem =
                         "no source is configured, and the data directory keeps no earlier dump";
-                    self.app.set_aur_trouble(Some(problem.to_owned()));
+                    self.app.aur.set_trouble(Some(problem.to_owned()));
                     tracing::error!("{problem}: set aur.source, or start with --demo");
                 }
                 return;
@@ -255,7 +255,7 @@ impl Refresh {
             Ok((published, arrival)) => {
                 if let Some(file) = self.kept.as_ref().and_then(KeptDump::current) {
                     published.kept.set(file.clone());
-                    self.app.deltas.keep(file.clone());
+                    self.app.aur.deltas.keep(file.clone());
                 }
                 if let Some(source) = source {
                     source.accepted(&arrival);
@@ -305,7 +305,7 @@ impl Refresh {
             latest: Latest::default(),
             snapshot,
         });
-        self.app.aur.publish(published.clone());
+        self.app.aur.published.publish(published.clone());
         self.app.changes.aur.send_replace(Some(published.clone()));
         if published.snapshot.is_overgrown() {
             self.merge(&published);
@@ -352,7 +352,7 @@ impl Refresh {
             }
         };
         source.accepted_changes();
-        let was_failing = self.app.set_aur_trouble(None);
+        let was_failing = self.app.aur.set_trouble(None);
         let Some(snapshot) = next else {
             if was_failing {
                 self.app.metrics.refreshed(RefreshResult::Unchanged);
@@ -374,7 +374,7 @@ impl Refresh {
         if let Some(file) = before.kept.get() {
             published.kept.set(file);
         }
-        self.app.aur.publish(published.clone());
+        self.app.aur.published.publish(published.clone());
         self.app.changes.aur.send_replace(Some(published.clone()));
         if let Some(merging) = &mut self.merging
             && Arc::ptr_eq(&merging.published, &before)
@@ -452,7 +452,7 @@ impl Refresh {
         {
             *unkept = published.clone();
         }
-        self.app.aur.publish(published.clone());
+        self.app.aur.published.publish(published.clone());
         self.app.changes.aur.send_replace(Some(published));
         tracing::debug!("merged the AUR's snapshot");
     }
@@ -460,7 +460,7 @@ impl Refresh {
     /// Refuses a dump that has lost most of its packages: more likely an accident than the truth.
     fn check_size(&self, next: &Snapshot) -> Result<(), String> {
         let Some(current) = self.app.aur.snapshot() else { return Ok(()) };
-        let percent_max = self.app.shrink_percent_max.load(Relaxed);
+        let percent_max = self.app.aur.shrink_percent_max.load(Relaxed);
         let (before, after) =
             (u64::from(current.snapshot.package_count()), u64::from(next.package_count()));
         let least = before * u64::from(100 - percent_max.min(100));
@@ -518,14 +518,14 @@ impl Refresh {
                 if let Some(current) = self.app.aur.snapshot_full() {
                     current.kept.set(file.clone());
                 }
-                self.app.deltas.keep(file);
+                self.app.aur.deltas.keep(file);
                 self.kept_failed = false;
             }
             Err(error) => {
                 // Changes that came since are kept with it.
                 self.unkept.get_or_insert((unkept, published));
                 self.app.metrics.aur_keep_failures.inc();
-                self.app.deltas.keep_none();
+                self.app.aur.deltas.keep_none();
                 if !self.kept_failed {
                     tracing::error!(%error, "the dump cannot be written to the data directory; it is served, but lost with a restart");
                 }
@@ -536,14 +536,14 @@ impl Refresh {
 
     /// Whether to keep a dump of this source later, because the last one was kept a short time ago.
     fn is_kept_later(&self, source: &Source) -> bool {
-        let interval = Duration::from_secs(self.app.refresh_seconds.load(Relaxed));
+        let interval = Duration::from_secs(self.app.aur.refresh_seconds.load(Relaxed));
         matches!(source.spec(), SourceSpec::Database(_))
             && self.kept_at.is_some_and(|at| at.elapsed() < interval)
     }
 
     /// Keeps a dump that had to wait or failed to be kept, if its time has come; with `at_once` in any case.
     fn keep_late(&mut self, at_once: bool) {
-        let interval = Duration::from_secs(self.app.refresh_seconds.load(Relaxed));
+        let interval = Duration::from_secs(self.app.aur.refresh_seconds.load(Relaxed));
         let interval = if self.kept_failed { interval.min(KEEP_RETRY_INTERVAL) } else { interval };
         let is_due = at_once || self.kept_at.is_none_or(|at| at.elapsed() >= interval);
         if is_due
@@ -556,7 +556,7 @@ impl Refresh {
 
     fn fail(&self, problem: &str) {
         self.app.metrics.refreshed(RefreshResult::Failed);
-        if self.app.set_aur_trouble(Some(problem.to_owned())) {
+        if self.app.aur.set_trouble(Some(problem.to_owned())) {
             let is_serving = self.app.aur.snapshot().is_some();
             tracing::error!(problem, is_serving, "the AUR's dump cannot be refreshed");
         }

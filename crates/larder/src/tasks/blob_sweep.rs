@@ -16,7 +16,7 @@ use state::stored::WriteFailure;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::keeper::carry_out_long;
+use crate::app::keeper::carry_out_long;
 
 /// The longest pause before the first sweep: a process that is restarted daily sweeps as well.
 const FIRST_PAUSE_MAX: Duration = Duration::from_secs(3_600);

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
+use super::memory;
 use crate::app::App;
-use crate::changes::deltas::Comparing;
-use crate::memory;
+use crate::published::changes::deltas::Comparing;
 
 /// Runs until no other dump will be kept. It compares the last dump before it ends, because the next process cannot tell how
 /// this process's dumps lead to it.
 pub async fn run(app: Arc<App>) {
-    let mut kept = app.deltas.kept();
+    let mut kept = app.aur.deltas.kept();
     let mut comparing = Comparing::default();
     let mut has_failed = false;
     loop {
@@ -23,7 +23,7 @@ pub async fn run(app: Arc<App>) {
             let app = app.clone();
             let mut taken = std::mem::take(&mut comparing);
             let work = tokio::task::spawn_blocking(move || {
-                let outcome = taken.take(next, &app.deltas);
+                let outcome = taken.take(next, &app.aur.deltas);
                 memory::give_back();
                 (taken, outcome)
             });
@@ -45,7 +45,7 @@ pub async fn run(app: Arc<App>) {
         tokio::select! {
             biased;
             changed = kept.changed() => if changed.is_err() { return },
-            () = app.deltas.ended.cancelled() => return,
+            () = app.aur.deltas.ended.cancelled() => return,
         }
     }
 }

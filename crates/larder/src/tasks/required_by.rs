@@ -99,7 +99,7 @@ async fn work(app: &Arc<App>) {
 impl Indexing {
     fn publish(&self, app: &App) {
         let (index, is_complete, is_full) = (self.index.clone(), self.is_complete, self.is_full);
-        app.required_by.publish(Arc::new(RequiredBy { index, is_complete, is_full }));
+        app.python.required_by.publish(Arc::new(RequiredBy { index, is_complete, is_full }));
     }
 
     async fn take(&mut self, app: &App, changed: Vec<(StageName, ProjectName, Option<Digest>)>) {

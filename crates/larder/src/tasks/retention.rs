@@ -15,7 +15,7 @@ use pypi::{ChangeError, StageName};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::keeper::carry_out_long;
+use crate::app::keeper::carry_out_long;
 
 /// The longest pause before the first run: a process that is restarted daily applies rules as well.
 const FIRST_PAUSE_MAX: Duration = Duration::from_secs(600);

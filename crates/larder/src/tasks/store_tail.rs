@@ -13,9 +13,9 @@ use store::{Follower, ReadError};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
+use super::highest_serial;
 use crate::app::App;
-use crate::changes::of_store::Following;
-use crate::tasks::highest_serial;
+use crate::published::changes::of_store::Following;
 
 /// Shortest and longest wait after a failure.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -27,7 +27,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let live_store = &app.live_store;
     let mut first = Stored::of_server(&app.config);
-    first.index = first.index.with_advisories(app.advisories.live.clone());
+    first.index = first.index.with_advisories(app.python.advisories.live.clone());
     let first = Following::new(first, app.config.changes.history_max);
     let mut follower = Follower::new(app.store.records.clone(), first);
     let mut is_first = true;
@@ -59,9 +59,9 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                     app.metrics.store_serial.set(i64::try_from(serial.0).unwrap_or(i64::MAX));
                     // Called before publishing, so that a client that learns of a change finds it in force; and after it,
                     // because requests may have read the old state in between.
-                    app.mirrors.follow(&follower.state().stored.index);
+                    app.python.mirrors.follow(&follower.state().stored.index);
                     live_store.publish(follower.state().stored.clone());
-                    app.mirrors.follow(&follower.state().stored.index);
+                    app.python.mirrors.follow(&follower.state().stored.index);
                     follower.state_mut().tell(&app.changes);
                 }
                 live_store.looked(started_at);

@@ -14,7 +14,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let say = |ended: Vec<_>| ended.iter().for_each(|it| app.security.throttling_ended(it));
     while shutdown.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_some() {
-        say(app.passwords.ended());
+        say(app.limits.passwords.ended());
     }
-    say(app.passwords.end());
+    say(app.limits.passwords.end());
 }

@@ -15,8 +15,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::changes::webhooks::{Failure, Webhook};
-use crate::changes::{Feed, Lost, Position};
+use crate::published::changes::webhooks::{Failure, Webhook};
+use crate::published::changes::{Feed, Lost, Position};
 
 /// Entries that are looked at for one delivery; a commit is never split.
 const ENTRIES_AT_ONCE: usize = 200;

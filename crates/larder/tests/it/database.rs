@@ -456,7 +456,7 @@ fn a_database_in_trouble_changes_nothing_and_recovers() {
     let server = following(&database);
     let check_trouble = |trouble: &str| {
         wait_until("the trouble to show", || {
-            server.app.aur_trouble().is_some_and(|text| text.contains(trouble))
+            server.app.aur.trouble().is_some_and(|text| text.contains(trouble))
         });
         assert_eq!(server.metric("larder_aur_refresh_failing"), 1.0);
         assert_eq!(info(&server, "yogurt")["Name"], json!("yogurt"));
@@ -466,7 +466,7 @@ fn a_database_in_trouble_changes_nothing_and_recovers() {
         let statement = format!("UPDATE Packages SET Version = '{version}' WHERE ID = 11");
         database.execute("aur", &statement);
         check(&server, "yogurt", "Version", json!(version));
-        wait_until("the trouble to be over", || server.app.aur_trouble().is_none());
+        wait_until("the trouble to be over", || server.app.aur.trouble().is_none());
     };
     database.crash();
     check_trouble("cannot read the database `mysql://***@localhost/aur?socket=");
@@ -534,7 +534,7 @@ fn a_push_goes_on_after_all_tables_were_read() {
     // A push of a new package that waits between its statements.
     database.execute("aur", "INSERT INTO Packages VALUES (21, 2, 'split-c', '1-1', NULL, NULL)");
     check(&server, "split-c", "Version", json!("1-1"));
-    let reloaded = runtime().block_on(server.app.reload());
+    let reloaded = runtime().block_on(server.app.aur.reload());
     assert!(reloaded.is_ok(), "{reloaded:?}");
     database.execute("aur", "INSERT INTO PackageGroups VALUES (21, 1)");
     check(&server, "split-c", "Groups", json!(["dairy"]));
@@ -555,16 +555,16 @@ fn what_was_refused_is_not_read_again_until_something_moves() {
     let server = following(&database);
     database.execute("aur", "CREATE TABLE Away AS SELECT * FROM Packages");
     database.execute("aur", "SET FOREIGN_KEY_CHECKS = 0; DELETE FROM Packages");
-    wait_until("the trouble to show", || server.app.aur_trouble().is_some());
+    wait_until("the trouble to show", || server.app.aur.trouble().is_some());
     database.execute("mysql", LOGGING);
     let (polls, reads) = ("%FROM information_schema.TABLE_STATISTICS%", "%URL FROM Packages%");
     wait_until("some polls", || statements(&database, polls) > 12);
     let (read, polled) = (statements(&database, reads), statements(&database, polls));
     assert!(read * 2 < polled, "{read} reads in {polled} polls");
-    let trouble = server.app.aur_trouble().expect("still the trouble");
+    let trouble = server.app.aur.trouble().expect("still the trouble");
     assert!(trouble.contains("has no packages"), "{trouble}");
     database.execute("aur", "INSERT INTO Packages SELECT * FROM Away");
-    wait_until("the trouble to be over", || server.app.aur_trouble().is_none());
+    wait_until("the trouble to be over", || server.app.aur.trouble().is_none());
     assert!(statements(&database, reads) > read);
     database.execute("aur", "UPDATE Packages SET Version = '2-1' WHERE ID = 11");
     check(&server, "yogurt", "Version", json!("2-1"));

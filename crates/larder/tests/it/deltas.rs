@@ -89,7 +89,7 @@ fn a_client_keeps_its_dump_up_to_date() {
     for (day, later) in days.into_iter().enumerate() {
         let next = later(dumps.last().expect("the first"));
         server.replace_source(&next);
-        wait_for(server.app.reload()).expect("a good dump");
+        wait_for(server.app.aur.reload()).expect("a good dump");
         for base in &dumps {
             check(&server, base, &next);
         }
@@ -117,7 +117,7 @@ fn a_delta_is_small() {
     check(&server, &first, &first);
     let next = a_day_later(&first);
     server.replace_source(&next);
-    wait_for(server.app.reload()).expect("a good dump");
+    wait_for(server.app.aur.reload()).expect("a good dump");
     let size = check(&server, &first, &next);
     assert!(size * 50 < next.len(), "{size} bytes for a dump of {}", next.len());
 }

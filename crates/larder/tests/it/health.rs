@@ -70,7 +70,7 @@ fn a_surface_that_is_switched_off() {
     assert!(verbose.starts_with("[+] aur: switched off\n[+] store: serial "), "{verbose}");
     assert_eq!(server.get("/readyz").status, 200);
     check_off(&server, "its operator has switched them off (`aur.enabled = false`");
-    let reload = wait_for(server.app.reload());
+    let reload = wait_for(server.app.aur.reload());
     assert!(reload.is_err(), "{reload:?}");
 }
 
@@ -115,7 +115,7 @@ fn without_a_source_there_is_no_aur() {
     assert_eq!(server.get("/articles").status, 200);
     assert_eq!(server.get("/+api").status, 200);
     assert_eq!(server.get("/").status, 200);
-    assert!(wait_for(server.app.reload()).is_err());
+    assert!(wait_for(server.app.aur.reload()).is_err());
 
     let directory = server.stop();
     let kept = directory.path().join("data/aur/packages-meta-ext-v1.json.gz");

@@ -44,12 +44,12 @@ fn a_replaced_file_is_noticed() {
 fn a_file_that_comes_later_is_noticed() {
     let server = TestServer::serving(&catalogue::generation(1, 20));
     fs::remove_file(server.source_path()).expect("it is there");
-    wait_until("the trouble to show", || server.app.aur_trouble().is_some());
+    wait_until("the trouble to show", || server.app.aur.trouble().is_some());
     assert_eq!(version(&server), "1-1");
     assert_eq!(server.get("/readyz").status, 200);
     server.replace_source(&catalogue::generation(2, 20));
     wait_for_version(&server, "2-1");
-    assert_eq!(server.app.aur_trouble(), None);
+    assert_eq!(server.app.aur.trouble(), None);
 }
 
 /// A bad dump changes nothing but what operators see, and the next good one mends it.
@@ -71,7 +71,7 @@ fn check_bad(dump: &[u8], trouble: &str) {
     assert!(text.contains(trouble), "expected `{trouble}` in: {text}");
     assert_eq!(version(&server), "1-1");
     assert_eq!(server.get("/packages-meta-ext-v1.json.gz").body, kept);
-    assert!(wait_for(server.app.reload()).is_err(), "asked for by hand, it fails as well");
+    assert!(wait_for(server.app.aur.reload()).is_err(), "asked for by hand, it fails as well");
 
     server.replace_source(&catalogue::generation(2, 20));
     wait_for_version(&server, "2-1");
@@ -163,7 +163,7 @@ fn a_restart_serves_the_kept_dump() {
         (dump.header("etag"), dump.header("last-modified"))
     );
     assert_eq!(again.body, dump.body);
-    assert!(wait_for(server.app.reload()).is_err(), "there is nothing to look at");
+    assert!(wait_for(server.app.aur.reload()).is_err(), "there is nothing to look at");
     let directory = server.stop();
 
     // With a source that is broken by now.

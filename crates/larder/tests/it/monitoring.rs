@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use larder::endpoint::Endpoint;
+use larder::routes::Endpoint;
 use serde_json::{Value, json};
 
 use crate::process::Process;

@@ -83,7 +83,7 @@ fn reloads_under_load() {
         let before: Vec<u64> = answered.iter().map(|count| count.load(Relaxed)).collect();
         server.replace_source(&catalogue::generation(reload, PACKAGES));
         // By hand or by the watch, whichever is first.
-        wait_for(server.app.reload()).expect("a good dump");
+        wait_for(server.app.aur.reload()).expect("a good dump");
         wait_until("every client to have asked meanwhile", || {
             has_failed()
                 || answered.iter().zip(&before).all(|(count, before)| count.load(Relaxed) > *before)

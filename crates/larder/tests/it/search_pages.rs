@@ -157,7 +157,7 @@ fn searches_by_people_are_never_in_the_way_of_programs() {
     server.wait_until_ready();
     let (release, released) = mpsc::channel::<()>();
     let app = server.app.clone();
-    runtime().spawn(async move { app.cpu_pool.run(move || released.recv().is_err()).await });
+    runtime().spawn(async move { app.limits.cpu_pool.run(move || released.recv().is_err()).await });
     wait_until("the thread to be busy", || server.metric("larder_cpu_pool_busy_threads") == 1.0);
     let client = server.client;
     let waiting = thread::spawn(move || client.get("/packages/?K=attest"));

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use larder::endpoint::{Place, Tree};
+use larder::routes::{Place, Tree};
 use serde_json::{Value, json};
 
 use crate::catalogue;

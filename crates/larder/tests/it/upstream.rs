@@ -122,7 +122,7 @@ fn a_url_is_asked_conditionally() {
     let modified = server.get("/packages-meta-ext-v1.json.gz").header("last-modified").to_owned();
     assert_eq!(modified, "Sat, 01 Feb 2020 10:00:00 GMT");
 
-    assert_eq!(wait_for(server.app.reload()), Ok(false));
+    assert_eq!(wait_for(server.app.aur.reload()), Ok(false));
     let second = upstream.requests()[1].clone();
     assert!(second.contains(&"if-none-match: \"one\"".to_owned()), "{second:?}");
     assert!(
@@ -132,9 +132,9 @@ fn a_url_is_asked_conditionally() {
     assert_eq!(server.metric(r#"larder_aur_refresh_total{result="unchanged"}"#), 1.0);
 
     upstream.offer(Offer::of("\"two\"", catalogue::generation(2, 20)));
-    assert_eq!(wait_for(server.app.reload()), Ok(true));
+    assert_eq!(wait_for(server.app.aur.reload()), Ok(true));
     assert_eq!(version(&server), "2-1");
-    assert_eq!(wait_for(server.app.reload()), Ok(false));
+    assert_eq!(wait_for(server.app.aur.reload()), Ok(false));
     assert_eq!(server.metric(r#"larder_aur_refresh_total{result="published"}"#), 2.0);
 }
 
@@ -145,7 +145,7 @@ fn a_url_in_trouble_changes_nothing() {
     server.wait_until_ready();
     let check = |offer: Offer, trouble: &str| {
         upstream.offer(offer);
-        let error = wait_for(server.app.reload()).expect_err("it is bad");
+        let error = wait_for(server.app.aur.reload()).expect_err("it is bad");
         assert!(error.contains(trouble), "expected `{trouble}` in: {error}");
         assert_eq!(version(&server), "1-1");
         assert_eq!(server.metric("larder_aur_refresh_failing"), 1.0);
@@ -161,7 +161,7 @@ fn a_url_in_trouble_changes_nothing() {
     check(Offer::of("\"few\"", catalogue::generation(2, 3)), "3 packages after 20");
     // A bad dump is not remembered, so the same tag may be good later.
     upstream.offer(Offer::of("\"bad\"", catalogue::generation(3, 20)));
-    assert_eq!(wait_for(server.app.reload()), Ok(true));
+    assert_eq!(wait_for(server.app.aur.reload()), Ok(true));
     assert_eq!(version(&server), "3-1");
     assert_eq!(server.metric("larder_aur_refresh_failing"), 0.0);
 }

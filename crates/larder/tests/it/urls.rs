@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use larder::endpoint::{Place, Tree};
+use larder::routes::{Place, Tree};
 use serde_json::Value;
 
 use crate::catalogue;

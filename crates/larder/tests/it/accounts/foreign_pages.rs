@@ -1,6 +1,6 @@
 //! Requests that a page of another origin makes a browser send, with its remembered password: every surface refuses them.
 
-use larder::endpoint::{Place, Tree};
+use larder::routes::{Place, Tree};
 
 use crate::catalogue;
 use crate::client::Client;

@@ -133,7 +133,7 @@ fn a_right_password_is_hashed_once() {
         config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
     });
     server.wait_until_ready();
-    let hashed = || server.app.passwords.hashed();
+    let hashed = || server.app.limits.passwords.hashed();
     let status = |password: &str| read(&server.client, &basic("alice", password)).status;
     let before = hashed();
     for _ in 0..20 {

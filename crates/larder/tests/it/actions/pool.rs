@@ -17,7 +17,7 @@ fn busy() -> (TestServer, mpsc::Sender<()>) {
     });
     let (release, released) = mpsc::channel::<()>();
     let app = server.app.clone();
-    runtime().spawn(async move { app.cpu_pool.run(move || released.recv().is_err()).await });
+    runtime().spawn(async move { app.limits.cpu_pool.run(move || released.recv().is_err()).await });
     wait_until("the thread to be busy", || server.metric("larder_cpu_pool_busy_threads") == 1.0);
     (server, release)
 }

@@ -156,7 +156,7 @@ fn the_memory_of_a_form_is_counted() {
         root.cookie()
     );
     stream.write_all(request.as_bytes()).expect("the server reads");
-    wait_until("the form to be counted", || server.app.bodies.held_bytes() >= 64 << 10);
+    wait_until("the form to be counted", || server.app.limits.bodies.held_bytes() >= 64 << 10);
     drop(stream);
-    wait_until("the memory to be given back", || server.app.bodies.held_bytes() == 0);
+    wait_until("the memory to be given back", || server.app.limits.bodies.held_bytes() == 0);
 }

@@ -311,7 +311,7 @@ fn nothing_is_something() {
 fn a_content_that_memory_does_not_keep_is_streamed() {
     let server = wiki_with(|config| config.article.memory_bytes_max = 1 << 20);
     let body = noise(3 << 20);
-    assert!(!server.app.contents.keeps(body.len() as u64));
+    assert!(!server.app.articles.contents.keeps(body.len() as u64));
     store(&server, "a/0", &body);
     for _ in 0..2 {
         let response = get(&server, "/article/a", &[("Accept-Encoding", "gzip")]);
@@ -321,5 +321,5 @@ fn a_content_that_memory_does_not_keep_is_streamed() {
     }
     let response = get(&server, "/article/a", &[("Range", "bytes=2000000-2999999")]);
     assert!(response.body == body[2_000_000..3_000_000]);
-    assert_eq!(server.app.contents.memory_bytes(), 0);
+    assert_eq!(server.app.articles.contents.memory_bytes(), 0);
 }

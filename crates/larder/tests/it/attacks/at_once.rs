@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use http::Method;
-use larder::endpoint::{Place, Tree};
+use larder::routes::{Place, Tree};
 use serde_json::{Value, json};
 use testbed::{Offer, Upstream};
 

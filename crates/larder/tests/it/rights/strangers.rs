@@ -129,12 +129,12 @@ fn a_disabled_users_password_is_a_wrong_one() {
     let world = World::start();
     world.make_known("alice", &[]);
     let ask = |user: &str, password: &str| {
-        let before = world.server.app.passwords.hashed();
+        let before = world.server.app.limits.passwords.hashed();
         let tokens = world.send(&Sent::new("GET", "/+tokens"), &basic(user, password));
-        let between = world.server.app.passwords.hashed();
+        let between = world.server.app.limits.passwords.hashed();
         let login = Sent::new("POST", "/+login").json(&json!({"user": user, "password": password}));
         let login = world.send(&login, "");
-        let after = world.server.app.passwords.hashed();
+        let after = world.server.app.limits.passwords.hashed();
         let texts = [tokens.text(), login.text()].map(|text| text.replace(user, "…"));
         (tokens.status, login.status, texts, (between - before, after - between))
     };

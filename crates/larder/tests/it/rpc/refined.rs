@@ -73,7 +73,7 @@ fn such_questions_wait_in_turn_and_others_do_not() {
     });
     let (release, released) = mpsc::channel::<()>();
     let app = server.app.clone();
-    runtime().spawn(async move { app.cpu_pool.run(move || released.recv().is_err()).await });
+    runtime().spawn(async move { app.limits.cpu_pool.run(move || released.recv().is_err()).await });
     wait_until("the thread to be busy", || server.metric("larder_cpu_pool_busy_threads") == 1.0);
     let client = server.client;
     let target = "/rpc/v5/search/split?mode=regex";
@@ -94,7 +94,7 @@ fn such_questions_leave_room_for_other_computations() {
     });
     let (release, released) = mpsc::channel::<()>();
     let app = server.app.clone();
-    runtime().spawn(async move { app.cpu_pool.run(move || released.recv().is_err()).await });
+    runtime().spawn(async move { app.limits.cpu_pool.run(move || released.recv().is_err()).await });
     wait_until("the thread to be busy", || server.metric("larder_cpu_pool_busy_threads") == 1.0);
     let client = server.client;
     let target = "/rpc/v5/search/split?mode=regex";

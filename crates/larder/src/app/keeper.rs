@@ -1,0 +1,98 @@
+//! [`LiveKeeper`]: the running server as a place that operations are committed to.
+
+use std::sync::Arc;
+
+use audit::Audit;
+use jiff::Timestamp;
+use operations::{Basis, Done, Keeper, Operation, Refusal, Rules, Sender, decided};
+use record::{Batch, Digest, Serial};
+use resources::turns::blocking;
+use state::stored::{Stored, WriteFailure};
+use store::{BlobError, CommitError};
+
+use super::App;
+
+/// The server's published state, and the store behind it.
+pub struct LiveKeeper<'app>(&'app App);
+
+impl App {
+    /// Where operations are committed to.
+    pub fn keeper(&self) -> LiveKeeper<'_> {
+        LiveKeeper(self)
+    }
+
+    /// The newest state, for a decision about a wish of `sender`.
+    ///
+    /// # Errors
+    /// [`WriteFailure::NotLoaded`].
+    pub(crate) fn basis(&self, sender: Sender) -> Result<Basis, WriteFailure> {
+        Ok(self.basis_on(self.keeper().stored()?, sender))
+    }
+
+    /// This state, for a decision about a wish of `sender`.
+    pub(crate) fn basis_on(&self, stored: Arc<Stored>, sender: Sender) -> Basis {
+        let now = Timestamp::now();
+        Basis::new(stored, self.rules.clone(), sender, now, self.clocks.forget_before(now))
+    }
+}
+
+/// [`carry_out`](operations::carry_out), where deciding takes long: each decision is made on a thread for such work.
+///
+/// # Errors
+/// Why it is not carried out.
+pub(crate) async fn carry_out_long<O>(
+    app: &App,
+    sender: &Sender,
+    wish: &O,
+) -> Result<Done<O::Outcome>, Refusal>
+where
+    O: Operation + Clone + Send + 'static,
+    O::Outcome: Send + 'static,
+{
+    let mut keeper = app.keeper();
+    let deciding = decided(&mut keeper, sender, |basis| {
+        let wish = wish.clone();
+        blocking(move || wish.decide(&basis))
+    });
+    deciding.await
+}
+
+impl Keeper for LiveKeeper<'_> {
+    fn stored(&self) -> Result<Arc<Stored>, WriteFailure> {
+        self.0.live_store.snapshot_full().ok_or(WriteFailure::NotLoaded)
+    }
+
+    fn rules(&self) -> &Arc<Rules> {
+        &self.0.rules
+    }
+
+    fn forget_before(&self, now: Timestamp) -> Option<Timestamp> {
+        self.0.clocks.forget_before(now)
+    }
+
+    fn audit(&self) -> Option<Arc<Audit>> {
+        Some(self.0.python.audit.clone())
+    }
+
+    async fn touch(&self, blob: Digest) -> Result<bool, BlobError> {
+        self.0.store.blobs.touch(blob).await
+    }
+
+    async fn commit(&mut self, batch: Batch) -> Result<Serial, CommitError> {
+        self.0.live_store.commit(batch).await
+    }
+
+    async fn shows(&mut self, serial: Serial) -> bool {
+        self.0.live_store.shows(serial).await
+    }
+
+    async fn catch_up_with(&mut self, serial: Serial) -> bool {
+        let patience = self.0.config.store.wait_for_serial;
+        self.0.live_store.catch_up_with(serial, patience).await
+    }
+
+    async fn is_further(&mut self, serial: Serial) -> Result<bool, WriteFailure> {
+        let patience = self.0.config.store.wait_for_serial;
+        self.0.live_store.catch_up(serial, patience).await
+    }
+}

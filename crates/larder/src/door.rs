@@ -1,0 +1,346 @@
+//! The one door to everything that is answered: from a request to its handler, and back.
+//!
+//! What is in memory is answered at once ([`Quick`]). Every other request is looked up in the table ([`Asked`]), and the handler
+//! of its endpoint is called. [`Finish`] ends both. The paths are in [`crate::routes`]; `docs/urls.md` is the same table for
+//! users.
+
+mod asked;
+mod handlers;
+mod python;
+
+use std::any::Any;
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use axum::body::{Body, HttpBody as _};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, LOCATION, ORIGIN};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use net::{Answered, ClientAddress, Peer};
+use state::security;
+
+use crate::app::App;
+use crate::front::error::HttpError;
+use crate::front::page::{self, Site};
+use crate::front::{auth, body, respond, serial, target};
+use crate::metrics::Stopwatch;
+use crate::people;
+use crate::protocols::python::simple;
+use crate::protocols::{self, admin, articles, aur};
+use crate::routes::{Endpoint, Tree};
+
+use self::asked::{Asked, Way};
+
+/// The door of a listener.
+pub(crate) struct Door {
+    app: Arc<App>,
+    tree: Tree,
+}
+
+impl Door {
+    /// The door of the main listeners.
+    pub(crate) fn main(app: Arc<App>) -> Arc<Door> {
+        Arc::new(Door { app, tree: Tree::Main })
+    }
+
+    /// The door of the admin listener.
+    pub(crate) fn admin(app: Arc<App>) -> Arc<Door> {
+        Arc::new(Door { app, tree: Tree::Admin })
+    }
+}
+
+impl net::Door for Door {
+    fn answer(&self, mut head: Parts, body: Option<Body>, peer: &Peer) -> Answered {
+        if let Some(answered) = self.answer_at_once(&mut head, body.is_none(), peer) {
+            return answered;
+        }
+        head.extensions.insert(*peer);
+        let root_path = match self.tree {
+            Tree::Main => target::settle(&self.app, &mut head),
+            _ => String::new(),
+        };
+        let body = body.unwrap_or_default();
+        let answering = answer_later(self.app.clone(), self.tree, root_path, head, body);
+        Answered::Later(Box::pin(answering))
+    }
+}
+
+impl Door {
+    /// The answer to one of nearly all requests, if it is in memory.
+    fn answer_at_once(&self, head: &mut Parts, is_bodiless: bool, peer: &Peer) -> Option<Answered> {
+        if !is_bodiless || head.method != Method::GET || self.tree != Tree::Main {
+            return None;
+        }
+        let app = &self.app;
+        // Links of its page begin as the browser's URL does.
+        if head.uri.path().starts_with("/article/") && page::wants_page(&head.headers) {
+            head.extensions.insert(*peer);
+        }
+        let quick = Quick::of(app, head.uri.path())?;
+        let endpoint = quick.endpoint();
+        let stopwatch = Stopwatch::start_sampled();
+        // The compiler does not see that no answer is given by halves: a panic loses it whole.
+        let found = catch_unwind(AssertUnwindSafe(|| quick.answer(app, head, peer)));
+        let answered = found.unwrap_or_else(|cause| Some(Answered::Now(panicked(cause))))?;
+        let has_origin = endpoint == Endpoint::AnswerQuestion && head.headers.contains_key(ORIGIN);
+        let finish = Finish { endpoint, stopwatch, has_origin };
+        let mut site = || {
+            head.extensions.insert(*peer);
+            site_of_browser(app, head)
+        };
+        let mut answered = match answered {
+            Answered::Later(answering) => {
+                let (app, site) = (app.clone(), site());
+                return Some(Answered::Later(Box::pin(async move {
+                    let mut response = survived(answering.map(Ok)).await;
+                    finish.apply(&app, &mut response, || site);
+                    response
+                })));
+            }
+            answered => answered,
+        };
+        if let Answered::Now(response) | Answered::Finished(response) = &mut answered {
+            finish.apply(app, response, site);
+        }
+        Some(answered)
+    }
+}
+
+/// The three kinds of paths that nearly all requests ask for. They are recognised before the table is searched.
+enum Quick<'path> {
+    Question,
+    Article(&'path str),
+    SimplePage { stage: &'path str, project: &'path str },
+}
+
+impl<'path> Quick<'path> {
+    fn of(app: &App, path: &'path str) -> Option<Quick<'path>> {
+        let config = &app.config;
+        if aur::is_question(path) {
+            return config.aur.enabled.then_some(Quick::Question);
+        }
+        if let Some(rest) = path.strip_prefix("/article/") {
+            return config.article.enabled.then_some(Quick::Article(rest));
+        }
+        let (stage, project) = simple::simple_page(path).filter(|_| config.python.enabled)?;
+        Some(Quick::SimplePage { stage, project })
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        match self {
+            Quick::Question => Endpoint::AnswerQuestion,
+            Quick::Article(_) => Endpoint::ReadArticle,
+            Quick::SimplePage { .. } => Endpoint::ShowSimplePage,
+        }
+    }
+
+    /// The answer to this GET; None if it is not in memory, or needs a closer look at the request.
+    fn answer(&self, app: &Arc<App>, head: &Parts, peer: &Peer) -> Option<Answered> {
+        match *self {
+            Quick::Question => aur::answer_question_now(app, head, peer.address),
+            Quick::Article(rest) if page::wants_page(&head.headers) => {
+                people::articles::read_article_now(app, head, rest)
+            }
+            Quick::Article(rest) => articles::read_article_now(app, head, rest),
+            Quick::SimplePage { stage, project } => {
+                simple::show_simple_page_now(app, head, stage, project)
+            }
+        }
+    }
+}
+
+/// This server as a browser sees it, and the page that the browser shows, so that it returns there after logging in.
+fn site_of_browser(app: &App, head: &Parts) -> Option<Site> {
+    let site = Site::of_browser(app, head)?;
+    let is_safe = matches!(head.method, Method::GET | Method::HEAD);
+    // A browser that remembers a password sends it, even if it is no longer valid, until the server asks for another one.
+    let has_password = head.headers.contains_key(AUTHORIZATION);
+    let comes_back = is_safe && !has_password && !protocols::python::is_installer(&head.headers);
+    Some(if comes_back { site.at_place(&head.uri) } else { site })
+}
+
+/// Answers what is not in memory, even if the handler panics. Paths of this server begin with `root_path` for the client.
+async fn answer_later(
+    app: Arc<App>,
+    tree: Tree,
+    root_path: String,
+    mut head: Parts,
+    body: Body,
+) -> Response {
+    let stopwatch = Stopwatch::start();
+    let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
+    let client = ClientAddress::resolve(peer, &head.headers, &app.limits.trusted);
+    let has_origin = head.headers.contains_key(ORIGIN);
+    let is_head = head.method == Method::HEAD;
+    let (endpoint, mut response, site) = match tree {
+        Tree::Admin => {
+            let answering = admin::answer(&app, &head);
+            let (endpoint, answer) = security::of_request(client, answering).await;
+            (endpoint, answer.unwrap_or_else(HttpError::into_response), None)
+        }
+        _ => {
+            let site = site_of_browser(&app, &head);
+            let asked = Asked::of(&app, &head);
+            // Before anything is taken from the store, the session among it.
+            let seen = match asked.waits() {
+                true => serial::wait_for_seen(&app, &head.headers).await,
+                false => Ok(()),
+            };
+            let session = auth::session::note(&app, &mut head, site.is_some()).await;
+            // Boxed: it would be moved from one future into the next, and it is the largest.
+            let answering = Box::pin(answer(&app, asked, seen, head, body));
+            let (endpoint, mut response) = security::of_request(client, answering).await;
+            if let Some(session) = session {
+                session.finish(response.headers_mut());
+            }
+            (endpoint, response, site)
+        }
+    };
+    lead_outside(response.headers_mut(), &root_path);
+    Finish { endpoint, stopwatch, has_origin }.apply(&app, &mut response, || site);
+    respond::guard(response.headers_mut());
+    serial::complete(&app, endpoint, response.headers_mut());
+    let length = response.body().size_hint().exact();
+    if let Some(length) = length.filter(|_| !response.headers().contains_key(CONTENT_LENGTH)) {
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
+    }
+    if is_head {
+        // A body of unknown length stays one: no other length may be named (RFC 9110, 8.6).
+        *response.body_mut() = match length {
+            Some(_) => Body::empty(),
+            None => Body::from_stream(futures_util::stream::empty::<Result<Bytes, Infallible>>()),
+        };
+    }
+    response
+}
+
+/// The answer to a request to the main listener, and the endpoint that gave it. `seen`: whether the state is as new as the client
+/// has seen.
+async fn answer(
+    app: &Arc<App>,
+    asked: Asked,
+    seen: Result<(), HttpError>,
+    head: Parts,
+    body: Body,
+) -> (Endpoint, Response) {
+    let endpoint = asked.endpoint;
+    let admitted = seen
+        .and_then(|()| auth::refuse_foreign_pages(app, &head, endpoint))
+        .and_then(|()| body::check_coding(&head.headers, &body));
+    if let Err(refused) = admitted {
+        return (endpoint, refused.into_response());
+    }
+    match asked.way {
+        // Boxed, so that the futures of other requests stay small.
+        Way::Handler(route) => {
+            (endpoint, survived(handlers::call(app, endpoint, route, head, body)).await)
+        }
+        Way::Python => Box::pin(python::answer(app, head, body)).await,
+        Way::Nowhere(answer) => (endpoint, answer),
+    }
+}
+
+/// Makes a `Location` that is a path of this server one that the client reaches: handlers do not know what is in front of it.
+fn lead_outside(headers: &mut HeaderMap, root_path: &str) {
+    if root_path.is_empty() {
+        return;
+    }
+    let Some(location) = headers.get_mut(LOCATION) else { return };
+    let is_path = |bytes: &[u8]| bytes.starts_with(b"/") && !bytes.starts_with(b"//");
+    if is_path(location.as_bytes())
+        && let Ok(below) =
+            HeaderValue::from_bytes(&[root_path.as_bytes(), location.as_bytes()].concat())
+    {
+        *location = below;
+    }
+}
+
+/// The response of a handler, also if it fails or panics.
+async fn survived(answering: impl Future<Output = Result<Response, HttpError>>) -> Response {
+    match AssertUnwindSafe(answering).catch_unwind().await {
+        Ok(outcome) => outcome.unwrap_or_else(HttpError::into_response),
+        Err(cause) => panicked(cause),
+    }
+}
+
+/// The last step of every request: headers, the error page for a browser, and the metrics.
+struct Finish {
+    endpoint: Endpoint,
+    stopwatch: Stopwatch,
+    /// Whether a page of some site sent the request.
+    has_origin: bool,
+}
+
+impl Finish {
+    /// Adds the headers that all answers of the endpoint have, turns an error into a page for a browser (`site`), and counts the
+    /// request.
+    fn apply(self, app: &App, response: &mut Response, site: impl FnOnce() -> Option<Site>) {
+        let headers = response.headers_mut();
+        match self.endpoint {
+            Endpoint::AnswerQuestion => aur::open_to_all(self.has_origin, headers),
+            Endpoint::ListTokens | Endpoint::CreateToken | Endpoint::RevokeToken => {
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            }
+            _ => {}
+        }
+        if response.status().as_u16() >= 400 {
+            let is_problem = page::is_problem(response);
+            if is_problem {
+                page::insert_vary(response.headers_mut());
+            }
+            let is_for_page = is_problem || response.status() == StatusCode::UNAUTHORIZED;
+            if is_for_page && let Some(site) = site() {
+                // A proxy that asks on behalf of a browser passes the question for a password on.
+                if self.endpoint != Endpoint::CheckAccess {
+                    page::ask_by_form(&site, response);
+                }
+                if is_problem {
+                    *response = page::for_browser(&site, std::mem::take(response));
+                }
+            }
+        }
+        app.metrics.responded(self.endpoint, response.status(), self.stopwatch);
+    }
+}
+
+fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response {
+    let cause = cause
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| cause.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown");
+    tracing::error!(cause, "a request handler panicked");
+    HttpError::internal("an internal error; it has been logged").into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::Config;
+
+    async fn app() -> (Arc<App>, tempfile::TempDir) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
+        let store = state::setup::open(&config).await.expect("a store");
+        let (app, _requests) = App::new(config, store).expect("an app");
+        (Arc::new(app), directory)
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_500_and_counted_as_one() {
+        let (app, _directory) = app().await;
+        let mut response = survived(async { panic!("a handler that panics") }).await;
+        let endpoint = Endpoint::ShowDocs;
+        let finish = Finish { endpoint, stopwatch: Stopwatch::start(), has_origin: false };
+        finish.apply(&app, &mut response, || None);
+        assert_eq!(response.status(), 500);
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
+        let metrics = String::from_utf8(app.metrics.render()).expect("text");
+        let line = "larder_http_requests_total{status=\"500\",surface=\"server\"} 1\n";
+        assert!(metrics.contains(line), "{metrics}");
+    }
+}

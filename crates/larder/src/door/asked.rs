@@ -1,0 +1,127 @@
+//! [`Asked`]: what a request to the main listener asks for, as the table, the configuration and the request itself say.
+
+use article::Target;
+use axum::response::{IntoResponse, Response};
+use http::header::ALLOW;
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode};
+
+use crate::app::App;
+use crate::front::error::HttpError;
+use crate::front::router::{options, route, without_slash};
+use crate::front::serial;
+use crate::protocols::{actions, articles, aur, python};
+use crate::routes::{Endpoint, Place, Route, Surface, Tree};
+
+/// The endpoint of a request, and the way to its answer.
+pub(super) struct Asked {
+    pub(super) endpoint: Endpoint,
+    pub(super) way: Way,
+}
+
+/// How a request is answered.
+pub(super) enum Way {
+    /// By the handler of its endpoint.
+    Handler(Route),
+    /// By the Python index, which finds the endpoint by itself.
+    Python,
+    /// By no handler: this is the answer.
+    Nowhere(Response),
+}
+
+impl Asked {
+    /// What a request asks for.
+    pub(super) fn of(app: &App, head: &Parts) -> Asked {
+        let (method, path) = (&head.method, head.uri.path());
+        if path == "*" {
+            return Asked::nowhere(Endpoint::FindNothing, about_server(method));
+        }
+        let Some(mut route) = route(app, path) else {
+            return match without_slash(app, path) {
+                Some(found) => {
+                    let path = path.trim_end_matches('/');
+                    let answer = aur::redirect(path, head.uri.query());
+                    Asked::nowhere(found.first(), Ok(answer))
+                }
+                None => Asked::elsewhere(app, head),
+            };
+        };
+        let first = route.place.first();
+        if first.surface() == Surface::Aur && !app.config.aur.enabled {
+            return Asked::nowhere(first, Ok(aur::is_off(app, head)));
+        }
+        if first == Endpoint::ReadArticle {
+            match place_of_article(path) {
+                Ok(place) => route.place = place,
+                Err(error) => return Asked::nowhere(first, Err(error)),
+            }
+        }
+        let place = route.place;
+        let Some(endpoint) = place.endpoint(method) else {
+            // An upload that lacks the index in its URL is told so.
+            if path == "/" && method == Method::POST && app.config.python.enabled {
+                return Asked::elsewhere(app, head);
+            }
+            let answer = match *method {
+                Method::OPTIONS => Ok(options(place)),
+                _ => Err(HttpError::method_not_allowed(method, path, place.allow())),
+            };
+            return Asked::nowhere(place.first(), answer);
+        };
+        let says_more = matches!(
+            endpoint,
+            Endpoint::AnswerQuestion | Endpoint::MissArticleName | Endpoint::MissAttachmentName
+        );
+        match endpoint {
+            _ if method == Method::OPTIONS && !says_more => {
+                Asked::nowhere(endpoint, Ok(options(place)))
+            }
+            Endpoint::ShowHome if actions::endpoint::is_in_query(app, head) => {
+                Asked { endpoint: Endpoint::RunActions, way: Way::Handler(route) }
+            }
+            Endpoint::ShowHome if python::wants_users(app, &head.headers) => {
+                Asked::elsewhere(app, head)
+            }
+            _ => Asked { endpoint, way: Way::Handler(route) },
+        }
+    }
+
+    /// Paths that are not in the main tree are of the Python index, if it is served.
+    fn elsewhere(app: &App, head: &Parts) -> Asked {
+        if app.config.python.enabled {
+            return Asked { endpoint: Endpoint::FindNoRoute, way: Way::Python };
+        }
+        Asked::nowhere(Endpoint::FindNothing, Err(HttpError::nothing_at(head.uri.path())))
+    }
+
+    fn nowhere(endpoint: Endpoint, answer: Result<Response, HttpError>) -> Asked {
+        let answer = answer.unwrap_or_else(HttpError::into_response);
+        Asked { endpoint, way: Way::Nowhere(answer) }
+    }
+
+    /// Whether the answer waits for the state that the client has seen. The Python index waits by itself.
+    pub(super) fn waits(&self) -> bool {
+        matches!(self.way, Way::Handler(_)) && serial::is_awaited_by(self.endpoint)
+    }
+}
+
+/// The place of a path below `/article/`: where the name of an article ends is not for the table to say.
+fn place_of_article(path: &str) -> Result<&'static Place, HttpError> {
+    let pattern = match articles::parse_path(path)?.target {
+        Target::Latest => "/article/{article}",
+        Target::Version(_) => "/article/{article}/{version}",
+        Target::History => "/article/{article}/history",
+        Target::Diff => "/article/{article}/diff",
+    };
+    Ok(Place::named(Tree::Main, pattern).expect("the table has these paths"))
+}
+
+/// The answer to the target `*`, which is the server as a whole and not a path (RFC 9110, 9.3.7).
+fn about_server(method: &Method) -> Result<Response, HttpError> {
+    const ALL: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+    if *method == Method::OPTIONS {
+        let allow = [(ALLOW, HeaderValue::from_static(ALL))];
+        return Ok((StatusCode::NO_CONTENT, allow).into_response());
+    }
+    Err(HttpError::bad_request(format!("`*` is a target of OPTIONS alone, and not of `{method}`")))
+}

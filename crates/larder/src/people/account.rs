@@ -1,0 +1,15 @@
+//! `/+account`: logging in with a browser, and a user's own tokens, password and sessions.
+//!
+//! form -> [`forms`](super::forms), who sent it -> the call that a program would make -> a page, or a redirect to one. Each
+//! answer is for the browser that asked alone, so none may be cached.
+
+mod log_in;
+mod own;
+
+pub(crate) use log_in::{log_in, log_out, show_log_in};
+pub(crate) use own::{
+    SCOPES, change_password, create_token, revoke_token, show_account, token_wish,
+};
+
+/// Size of a form of these pages.
+const FORM_BYTES_MAX: usize = 32 << 10;

@@ -1,0 +1,125 @@
+//! Logging in with a name and a password, and out again.
+
+use account::{Credentials, Principal, SessionText};
+use askama::Template;
+use axum::body::Body;
+use axum::response::Response;
+use http::StatusCode;
+use http::header::SET_COOKIE;
+use http::request::Parts;
+use operations::carry_out;
+use operations::sessions::{CloseSession, OpenSession};
+use record::Serial;
+
+use super::FORM_BYTES_MAX;
+use crate::app::App;
+use crate::front::auth::{self, Cookie, session};
+use crate::front::error::HttpError;
+use crate::front::page::{self, Site};
+use crate::people::forms;
+
+/// Where a browser goes after logging in, unless it was on its way to another page.
+const HOME: &str = "/+account";
+
+#[derive(Template)]
+#[template(path = "login.html")]
+struct LogInPage<'a> {
+    site: Site,
+    token: String,
+    /// A path to go on to.
+    next: &'a str,
+    name: &'a str,
+    /// Why the last attempt failed.
+    problem: &'a str,
+}
+
+/// `/+account/login`
+pub(crate) async fn show_log_in(app: &App, head: &Parts) -> Result<Response, HttpError> {
+    let query = head.uri.query().unwrap_or_default();
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let next = pairs.find_map(|(name, value)| (name == "next").then_some(value));
+    let next = next.as_deref().and_then(forms::next).unwrap_or(HOME);
+    page(app, head, (next, ""), "", StatusCode::OK).await
+}
+
+/// The form for logging in.
+pub(super) async fn page(
+    app: &App,
+    head: &Parts,
+    (next, name): (&str, &str),
+    problem: &str,
+    status: StatusCode,
+) -> Result<Response, HttpError> {
+    let (token, cookie) = forms::nobodys_token(app, head)?;
+    let page = LogInPage { site: Site::of(app, head), token, next, name, problem };
+    let mut response = page::send_once(&page, head, status).await;
+    if let Some(cookie) = cookie {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
+
+/// `POST /+account/login`
+pub(crate) async fn log_in(app: &App, head: &Parts, body: Body) -> Result<Response, HttpError> {
+    let fields = forms::posted_by_nobody(app, head, body, FORM_BYTES_MAX).await?;
+    let next = fields.maybe("next")?.and_then(forms::next).unwrap_or(HOME);
+    let (name, password) = (fields.one("name")?, fields.one("password")?);
+    let wrong = "The name or the password is wrong.";
+    let again = |problem| page(app, head, (next, name), problem, StatusCode::UNAUTHORIZED);
+    let Ok(credentials) = Credentials::from_user_and_password(name, password) else {
+        auth::failed(app, Some(name), "malformed");
+        return again(wrong).await;
+    };
+    // As for devpi's clients: neither a login nor a token opens a session; only a password does.
+    let Credentials::Password { .. } = credentials else {
+        auth::no_password(app, &credentials);
+        return again("A token is no password: a browser logs in with the password of its user.")
+            .await;
+    };
+    let Ok(principal) = auth::proved(app, &credentials).await? else { return again(wrong).await };
+    let replaced = session::shown(app, head);
+    let (session, serial) = open(app, head, principal, replaced).await?;
+    app.security.logged_in(session.user().as_str());
+    let mut response = forms::see_other(app, head, next);
+    forms::keep_session(app, head, &mut response, &session, serial);
+    response.headers_mut().append(SET_COOKIE, Cookie::Form.set(app, head, "", 0));
+    Ok(response)
+}
+
+/// Opens a session for a user who just gave their password, and ends the one that the browser sent: an attacker who planted or
+/// saw that one cannot use the new one.
+pub(super) async fn open(
+    app: &App,
+    head: &Parts,
+    principal: Principal,
+    replaced: Option<SessionText>,
+) -> Result<(SessionText, Serial), HttpError> {
+    auth::admit_to_disk(app, &principal).await?;
+    let nobody = || HttpError::unauthorized("to log in, a user and a password are needed");
+    let name = principal.user_name().cloned().ok_or_else(nobody)?;
+    let opening = OpenSession { name, secret: auth::random()?, replaced };
+    let done = carry_out(&mut app.keeper(), &auth::sender(principal, head), &opening).await?;
+    Ok((done.outcome, done.seen))
+}
+
+/// `POST /+account/logout`; with the field `everywhere`, out of all browsers.
+pub(crate) async fn log_out(app: &App, head: &Parts, body: Body) -> Result<Response, HttpError> {
+    let (fields, sender) = forms::received(app, head, body, FORM_BYTES_MAX).await?;
+    // Logging out without being logged in is no error.
+    let sender = match sender {
+        Err(forms::Undue::LoggedOut) => None,
+        sender => Some(sender?),
+    };
+    if let Some((session, principal)) = sender {
+        let is_everywhere = fields.maybe("everywhere")?.is_some();
+        let name = session.user().clone();
+        let closing = match is_everywhere {
+            true => CloseSession { name, session: None },
+            false => CloseSession { name, session: Some(session.secret_digest()) },
+        };
+        carry_out(&mut app.keeper(), &auth::sender(principal, head), &closing).await?;
+    }
+    let mut response = forms::see_other(app, head, "/+account/login");
+    response.headers_mut().append(SET_COOKIE, Cookie::Session.set(app, head, "", 0));
+    Ok(response)
+}

@@ -1,0 +1,288 @@
+//! The page of a user's own tokens, password and sessions.
+
+use account::{Credentials, Password, Principal, Scope, SessionText};
+use askama::Template;
+use axum::body::Body;
+use axum::response::Response;
+use http::StatusCode;
+use http::request::Parts;
+use jiff::Timestamp;
+use operations::carry_out;
+use operations::tokens::RevokeToken;
+use operations::users::SetPassword;
+
+use super::{FORM_BYTES_MAX, log_in};
+use crate::app::App;
+use crate::front::auth::{self, session};
+use crate::front::display::Time;
+use crate::front::error::HttpError;
+use crate::front::page::{self, Site};
+use crate::people::forms::{self, Fields, Posted};
+use crate::protocols::tokens::{self, Wish};
+
+/// The scopes that users choose from, with what they are for.
+pub(crate) const SCOPES: [(Scope, &str); 8] = [
+    (Scope::ArticleRead, "read articles"),
+    (Scope::ArticleWrite, "read and write articles"),
+    (Scope::PythonRead, "install from indexes"),
+    (Scope::PythonUpload, "install from indexes and upload to them"),
+    (Scope::PythonAdmin, "change and delete indexes and what is in them"),
+    (Scope::UserAdmin, "change users and tokens"),
+    (Scope::ServerAdmin, "administer the server"),
+    (Scope::All, "everything that you may"),
+];
+
+#[derive(Template)]
+#[template(path = "account.html")]
+struct AccountPage {
+    site: Site,
+    form: String,
+    name: String,
+    /// The path of the user's page.
+    path: String,
+    groups: Vec<String>,
+    is_administrator: bool,
+    tokens: Vec<TokenLine>,
+    sessions: Vec<SessionLine>,
+    scopes: Vec<Choice>,
+    said: Said,
+}
+
+struct TokenLine {
+    id: String,
+    comment: String,
+    scopes: String,
+    limits: Option<String>,
+    created_at: Time,
+    expires_at: Option<Time>,
+    is_expired: bool,
+    used_at: Option<Time>,
+}
+
+struct SessionLine {
+    created_at: Time,
+    expires_at: Time,
+    is_this: bool,
+}
+
+struct Choice {
+    scope: &'static str,
+    about: &'static str,
+    is_chosen: bool,
+}
+
+/// How a form was answered, and its fields, so that it can be sent again.
+#[derive(Default)]
+struct Said {
+    done: String,
+    problem: String,
+    /// The text of a new token, which is shown only once.
+    new_token: String,
+    comment: String,
+    expires: String,
+    indexes: String,
+    projects: String,
+    prefixes: String,
+    chosen: Vec<String>,
+}
+
+impl Said {
+    fn done(text: &str) -> Said {
+        Said { done: text.to_owned(), ..Said::default() }
+    }
+
+    fn of(fields: &Fields) -> Result<Said, HttpError> {
+        let text =
+            |name: &str| Ok::<_, HttpError>(fields.maybe(name)?.unwrap_or_default().to_owned());
+        Ok(Said {
+            comment: text("comment")?,
+            expires: text("expires")?,
+            indexes: text("indexes")?,
+            projects: text("projects")?,
+            prefixes: text("prefixes")?,
+            chosen: fields.all("scope").map(str::to_owned).collect(),
+            ..Said::default()
+        })
+    }
+}
+
+/// `/+account`: the page of a user who is logged in, else the form for logging in.
+pub(crate) async fn show_account(app: &App, head: &Parts) -> Result<Response, HttpError> {
+    let session = session::shown(app, head);
+    if let Some(session) = session
+        && let Some(principal) = session::known(app, &session)?
+    {
+        return page(app, head, &session, &principal, Said::default(), StatusCode::OK).await;
+    }
+    log_in::page(app, head, ("/+account", ""), "", StatusCode::OK).await
+}
+
+async fn page(
+    app: &App,
+    head: &Parts,
+    session: &SessionText,
+    principal: &Principal,
+    said: Said,
+    status: StatusCode,
+) -> Result<Response, HttpError> {
+    let stored = auth::stored(app)?;
+    let nobody = || HttpError::from(forms::Undue::LoggedOut);
+    let user = &principal.identity().ok_or_else(nobody)?.user;
+    let (now, digest) = (Timestamp::now(), session.secret_digest());
+    let tokens = stored.accounts.tokens_of(&user.name).into_iter().rev();
+    let tokens = tokens.filter(|token| token.belongs_to(user)).map(|token| TokenLine {
+        id: token.id.to_string(),
+        comment: token.comment.clone(),
+        scopes: token.scopes.to_string().replace(',', ", "),
+        limits: token.limits.as_ref().map(|limits| limits.to_string()),
+        created_at: Time(token.created_at),
+        expires_at: token.expires_at.map(Time),
+        is_expired: token.is_expired(now),
+        used_at: app.token_uses.last(token.id).map(Time),
+    });
+    let sessions = stored.accounts.sessions_of(&user.name).into_iter().flat_map(|it| &it.sessions);
+    let sessions = sessions.filter(|it| it.holds(user, now)).map(|it| SessionLine {
+        created_at: Time(it.created_at),
+        expires_at: Time(it.expires_at),
+        is_this: it.secret_digest == digest,
+    });
+    let scopes = SCOPES.iter().map(|(scope, about)| Choice {
+        scope: scope.as_str(),
+        about,
+        is_chosen: said.chosen.iter().any(|chosen| chosen == scope.as_str()),
+    });
+    let page = AccountPage {
+        site: Site::of(app, head),
+        form: forms::token(app, session)?,
+        name: user.name.to_string(),
+        path: page::in_path(user.name.as_str()),
+        groups: user.groups.iter().map(ToString::to_string).collect(),
+        is_administrator: user.is_administrator(),
+        tokens: tokens.collect(),
+        sessions: sessions.collect(),
+        scopes: scopes.collect(),
+        said,
+    };
+    Ok(page::send_once(&page, head, status).await)
+}
+
+/// The page again after what did not succeed, with what went wrong.
+async fn again(
+    app: &App,
+    head: &Parts,
+    posted: &Posted,
+    said: Said,
+    error: HttpError,
+) -> Result<Response, HttpError> {
+    let status = error.status();
+    // The answer says how long to wait.
+    if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        return Err(error);
+    }
+    let said = Said { problem: error.detail().to_owned(), ..said };
+    page(app, head, &posted.session, &posted.principal, said, status).await
+}
+
+/// The token that a form asks for.
+///
+/// # Errors
+/// 400 for a field that is there twice.
+pub(crate) fn token_wish(fields: &Fields) -> Result<Wish, HttpError> {
+    let text = |name: &str| Ok::<_, HttpError>(fields.maybe(name)?.unwrap_or_default().trim());
+    let words =
+        |name: &str| Ok::<_, HttpError>(Some(fields.words(name)?).filter(|it| !it.is_empty()));
+    Ok(Wish {
+        scopes: fields.all("scope").map(str::to_owned).collect(),
+        comment: text("comment")?.to_owned(),
+        expires: Some(text("expires")?.to_owned()).filter(|text| !text.is_empty()),
+        indexes: words("indexes")?,
+        projects: words("projects")?,
+        prefixes: words("prefixes")?,
+    })
+}
+
+/// `POST /+account/tokens`
+pub(crate) async fn create_token(
+    app: &App,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
+    let fields = &posted.fields;
+    let said = Said::of(fields)?;
+    let wish = token_wish(fields)?;
+    // A token outlives the session, and can do what a session cannot.
+    if let Err(error) = forms::proved_again(app, &posted, "own").await {
+        return again(app, head, &posted, said, error).await;
+    }
+    if let Err(error) = auth::admit_to_disk(app, &posted.principal).await {
+        return again(app, head, &posted, said, error).await;
+    }
+    let owner = posted.session.user().clone();
+    let done = match tokens::create(app, &posted.sender(head), owner, wish).await {
+        Ok(done) => done,
+        Err(error) => return again(app, head, &posted, said, error).await,
+    };
+    let new_token = done.outcome.0.reveal().to_owned();
+    let said = Said { new_token, ..Said::default() };
+    page(app, head, &posted.session, &posted.principal, said, StatusCode::CREATED).await
+}
+
+/// `POST /+account/tokens/revoke`
+pub(crate) async fn revoke_token(
+    app: &App,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
+    let id = tokens::id(posted.fields.one("id")?)?;
+    let revoking = RevokeToken { id };
+    match carry_out(&mut app.keeper(), &posted.sender(head), &revoking).await {
+        Ok(_) => {
+            let said = Said::done(&format!("The token {id} is revoked."));
+            page(app, head, &posted.session, &posted.principal, said, StatusCode::OK).await
+        }
+        Err(refusal) => again(app, head, &posted, Said::default(), refusal.into()).await,
+    }
+}
+
+/// `POST /+account/password`: every session ends, and this browser gets a new one.
+pub(crate) async fn change_password(
+    app: &App,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
+    let fields = &posted.fields;
+    let new = fields.one("new")?;
+    let refused = |status, text: &str| HttpError::refused(status, text);
+    if new != fields.one("again")? {
+        let error = refused(StatusCode::UNPROCESSABLE_ENTITY, "The two new passwords differ.");
+        return again(app, head, &posted, Said::default(), error).await;
+    }
+    let password = match Password::new(new) {
+        Ok(password) => password,
+        Err(error) => {
+            let error = HttpError::unusable(error.to_string());
+            return again(app, head, &posted, Said::default(), error).await;
+        }
+    };
+    let name = posted.session.user().clone();
+    let proved = match forms::proved_again(app, &posted, "old").await {
+        Ok(proved) => proved,
+        Err(error) => return again(app, head, &posted, Said::default(), error).await,
+    };
+    auth::admit_to_disk(app, &posted.principal).await?;
+    let hash = Some(auth::hashed(app, password.clone()).await?);
+    let setting = SetPassword { name: name.clone(), password: hash };
+    carry_out(&mut app.keeper(), &auth::sender(proved, head), &setting).await?;
+    let shown = Credentials::Password { user: name, password };
+    let principal = auth::proved(app, &shown).await?.map_err(HttpError::unauthorized)?;
+    let (session, serial) =
+        log_in::open(app, head, principal.clone(), Some(posted.session)).await?;
+    let said =
+        Said::done("The password is changed. Every other browser is logged out; tokens stay.");
+    let mut response = page(app, head, &session, &principal, said, StatusCode::OK).await?;
+    forms::keep_session(app, head, &mut response, &session, serial);
+    Ok(response)
+}

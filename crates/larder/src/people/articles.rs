@@ -1,0 +1,385 @@
+//! Articles for people, where programs get bytes and JSON: an article rendered, its history, what changed, and lists.
+//!
+//! The bytes stay where they were: at the number of a version for everybody, and with `?raw` at the name.
+
+mod attachments;
+mod difference;
+mod edit;
+mod link;
+mod list;
+mod rename;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use account::{Object, Principal};
+use article::{
+    Article, ArticleName, ArticlePath, Content as Facts, Kind, Revision, RevisionFacts, Target,
+};
+use askama::Template;
+use axum::response::Response;
+use http::request::Parts;
+use markup::{Format, Options, Rendered};
+use net::Answered;
+use state::stored::Stored;
+
+use super::forms::see_other;
+use super::rendered::{Key, rendered, rendered_once};
+use crate::app::App;
+use crate::front::auth::session;
+use crate::front::display::{self, Time, in_path};
+use crate::front::error::HttpError;
+use crate::front::page::{self, Audience, Keeping, Site};
+use crate::front::parameters::{parameters, parsed};
+use crate::protocols::articles::read::{in_bytes, is_raw, latest_now};
+use crate::protocols::articles::reader::{
+    PAGE, Reading, admitted, bytes, check_reader, content_of, revision,
+};
+use crate::protocols::articles::write;
+use crate::protocols::articles::{parse_path, redirect};
+use crate::published::finished_pages::MadeOf;
+
+pub(crate) use attachments::{change_attachments, list_attachments};
+pub(crate) use edit::{edit, show_edit};
+pub(crate) use list::list_articles;
+pub(crate) use rename::{rename, show_rename};
+
+/// Bytes of a content that is shown as a page; a longer one is sent unrendered.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// Articles that link to one, as its page names them.
+const LINKING_MAX: usize = 50;
+
+/// Old names of an article for which links are looked for.
+const OLD_NAMES_MAX: usize = 20;
+
+/// Refuses senders who may not both read and write an article: its forms show its text.
+///
+/// # Errors
+/// 401 and 403.
+fn admit_editor(app: &App, principal: &Principal, name: &ArticleName) -> Result<(), HttpError> {
+    write::admit_user(app, principal, name)?;
+    check_reader(app, principal, Object::Article(name.as_str()))
+}
+
+impl Reading<'_> {
+    fn audience(&self) -> Audience {
+        if self.app.articles_are_open() { Audience::Everybody } else { Audience::Reader }
+    }
+
+    fn site(&self) -> Site {
+        Site::of(self.app, self.head)
+    }
+
+    async fn send(&self, page: &impl Template) -> Response {
+        page::send(page, self.head, self.audience()).await
+    }
+
+    /// The article, for somebody who may read it.
+    fn article(&self, name: &ArticleName) -> Result<&Arc<Article>, HttpError> {
+        let found = self.stored.articles.article(name);
+        found.ok_or_else(|| HttpError::unknown_article(name))
+    }
+}
+
+/// A name in the hierarchy: the lists of names above it, and its last part.
+struct Place {
+    above: Vec<(String, String)>,
+}
+
+impl Place {
+    fn of(name: &str) -> Place {
+        let ends = name.match_indices('/').map(|(at, _)| at);
+        let query = |prefix: &str| {
+            let mut query = form_urlencoded::Serializer::new(String::new());
+            query.append_pair("prefix", prefix).finish()
+        };
+        let mut start = 0;
+        let above = ends.map(|end| {
+            let part = (name[start..end].to_owned(), query(&name[..=end]));
+            start = end + 1;
+            part
+        });
+        Place { above: above.collect() }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "article.html")]
+struct ArticlePage<'a> {
+    site: Site,
+    place: Place,
+    name: &'a str,
+    path: String,
+    title: String,
+    facts: Line<'a>,
+    is_latest: bool,
+    latest: Revision,
+    previous: Option<Revision>,
+    text: Arc<Rendered>,
+    size: String,
+    files: Vec<attachments::File>,
+    /// Whether this version of Larder cannot read which there are.
+    has_unreadable_files: bool,
+    /// Articles that link here, with their paths.
+    linking: Vec<(String, String)>,
+    /// Whether there are more.
+    is_linked_more: bool,
+}
+
+/// What is said of a revision.
+struct Line<'a> {
+    version: Revision,
+    at: Time,
+    author: &'a str,
+    comment: &'a str,
+    what: String,
+    size: Option<String>,
+    previous: Option<Revision>,
+}
+
+impl<'a> Line<'a> {
+    fn of(shown: &Reading<'_>, article: &Article, facts: &'a RevisionFacts) -> Line<'a> {
+        let other = |what: &str, name: &ArticleName| match may_read(shown, name.as_str()) {
+            true => format!("renamed {what} {name}"),
+            false => "renamed".to_owned(),
+        };
+        let before = Revision(facts.revision.0.saturating_sub(1));
+        Line {
+            version: facts.revision,
+            at: Time(facts.at),
+            author: &facts.author,
+            comment: &facts.comment,
+            what: match &facts.kind {
+                Kind::Put(_) => String::new(),
+                Kind::Deleted => "deleted".to_owned(),
+                Kind::Restored { from, .. } => format!("version {from} again"),
+                Kind::Renamed { from, .. } => other("from", from),
+                Kind::Redirect { to } => other("to", to),
+            },
+            size: facts.content().map(|content| display::size(content.size_bytes)),
+            previous: article.revision(before).map(|facts| facts.revision),
+        }
+    }
+}
+
+/// GET and HEAD of a path below `/article/`, for a browser: a page, or the bytes where there is none.
+pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
+    let path = parse_path(head.uri.path())?;
+    let object = Object::Article(path.name.as_str());
+    let (app, stored, principal) = admitted(app.clone(), head, object).await?;
+    let shown = Reading { app: &app, stored: &stored, head, principal: &principal };
+    if let Some(moved) = redirect::answer(&shown, &path) {
+        return Ok(shown.answered(moved));
+    }
+    Ok(match Box::pin(page_of(&shown, &path)).await.transpose() {
+        Some(page) => shown.answered(page),
+        None => in_bytes(&shown, &path).await,
+    })
+}
+
+/// The page of a path, if there is one. `…/{version}` has none: everybody gets its bytes.
+async fn page_of(shown: &Reading<'_>, path: &ArticlePath) -> Result<Option<Response>, HttpError> {
+    let &Reading { stored, head, .. } = shown;
+    let name = &path.name;
+    Ok(match path.target {
+        Target::Version(_) => None,
+        Target::History => Some(show_history(shown, name).await?),
+        Target::Diff => Some(difference::show_difference(shown, name).await?),
+        Target::Latest if is_raw(head) => None,
+        Target::Latest => {
+            let facts = match named_version(stored, name, head.uri.query())? {
+                Some(facts) => facts,
+                None => revision(stored, name, None)?,
+            };
+            match format(content_of(name, facts)?) {
+                Some(format) => Some(show_article(shown, name, facts, format).await?),
+                None => None,
+            }
+        }
+    })
+}
+
+/// `/+edit?name=…`: redirects to the form for the article of that name.
+pub(crate) fn choose_article(app: &App, head: &Parts) -> Result<Response, HttpError> {
+    let [name] = parameters(head.uri.query(), ["name"])?;
+    let name = name.unwrap_or_default();
+    if name.trim().is_empty() {
+        return Ok(see_other(app, head, "/articles"));
+    }
+    let name = ArticleName::parse(name.trim())
+        .map_err(|error| HttpError::bad_request(error.to_string()))?;
+    Ok(see_other(app, head, &format!("/+edit/{}", in_path(name.as_str()))))
+}
+
+/// The format of a content that is shown as a page; `None` if it is sent unrendered.
+fn format(content: &Facts) -> Option<Format> {
+    let format = Format::of_media_type(content.content_type.as_str())?;
+    (content.size_bytes <= BYTES_MAX).then_some(format)
+}
+
+/// The place in the cache of the page that everybody sees; `None` if articles are not open to everybody.
+fn keeping(app: &App, head: &Parts, stored: &Stored, site: &Site) -> Option<Keeping> {
+    let index = Arc::downgrade(&app.articles.texts.snapshot().index);
+    let made_of = MadeOf::Articles(stored.articles.changed_at(), index);
+    Keeping::of(head, site.root_url(), made_of).filter(|_| app.articles_are_open())
+}
+
+/// The cached page of the article that follows `/article/` in a path, if it is up to date. Not for users who are logged in: this process may not have read yet what
+/// they have just written in another.
+pub(crate) fn read_article_now(app: &App, head: &Parts, rest: &str) -> Option<Answered> {
+    let stored = latest_now(app, head, rest)?;
+    if session::shown(app, head).is_some() {
+        return None;
+    }
+    let keeping = keeping(app, head, &stored, &Site::of(app, head))?;
+    keeping.find(app, head, Audience::Everybody).map(Answered::Now)
+}
+
+/// An article as a page: the latest version, or with `?version=` another one.
+async fn show_article(
+    shown: &Reading<'_>,
+    name: &ArticleName,
+    facts: &Arc<RevisionFacts>,
+    format: Format,
+) -> Result<Response, HttpError> {
+    let article = shown.article(name)?;
+    let content = content_of(name, facts)?;
+    let site = shown.site();
+    let keeping = keeping(shown.app, shown.head, shown.stored, &site);
+    let kept = keeping.as_ref().and_then(|it| it.find(shown.app, shown.head, shown.audience()));
+    if let Some(kept) = kept {
+        return Ok(kept);
+    }
+    let bytes = bytes(shown.app, content).await?;
+    let render = || {
+        let text = content.content_type.text(&bytes);
+        let resolve = |link: &str| link::resolve(shown, name, site.prefix(), link);
+        let options =
+            Options { heading_level: 2, resolve: &resolve, wiki_links: true, takes_title: true };
+        markup::render(&text, format, &options)
+    };
+    // If everybody may read all articles, everybody sees the same links; else the page is rendered for each reader.
+    let text = if shown.app.articles_are_open() {
+        let place = format!("{} {}/{name}", content.content_type, site.prefix());
+        // A link to a file depends on the files of this article alone.
+        let articles = &shown.stored.articles;
+        let attached_at = articles.attachments(name).map(|all| all.serial).unwrap_or_default();
+        let place = (place, articles.linked_at().max(attached_at).0);
+        let key = Key { digest: content.digest, place: Some(place) };
+        rendered(key, render).await
+    } else {
+        rendered_once(render).await
+    };
+    // Only HTML names its title in a head; the first line of another text need not be a title.
+    let own = content.title.as_deref().filter(|_| format == Format::Html);
+    let title = text.title.as_deref().or(own).unwrap_or(name.as_str()).to_owned();
+    let (linking, is_linked_more) = linking(shown, name);
+    let page = ArticlePage {
+        place: Place::of(name.as_str()),
+        name: name.as_str(),
+        path: in_path(name.as_str()),
+        title,
+        facts: Line::of(shown, article, facts),
+        is_latest: facts.revision == article.highest(),
+        latest: article.highest(),
+        previous: Line::of(shown, article, facts).previous,
+        text,
+        size: display::size(content.size_bytes),
+        files: attachments::files(shown.stored, name),
+        has_unreadable_files: shown
+            .stored
+            .articles
+            .attachments(name)
+            .is_some_and(|all| all.is_unreadable()),
+        linking,
+        is_linked_more,
+        site,
+    };
+    Ok(match keeping {
+        Some(keeping) => keeping.send(shown.app, &page, shown.head, shown.audience()).await,
+        None => shown.send(&page).await,
+    })
+}
+
+/// The articles that link to this one and that the principal may read, and whether there are more than are shown.
+fn linking(shown: &Reading<'_>, name: &ArticleName) -> (Vec<(String, String)>, bool) {
+    let articles = &shown.stored.articles;
+    // A link leads to the nearer article even if the reader may not read it.
+    let is_there = |near: &str| {
+        let article = articles.article_named(near);
+        let is_something = |it: &Arc<Article>| !it.is_deleted() || it.redirect().is_some();
+        !may_read(shown, near) || article.is_some_and(is_something)
+    };
+    let is_shown = |from: &ArticleName| {
+        articles.article(from).is_some_and(|it| !it.is_deleted()) && may_read(shown, from.as_str())
+    };
+    let texts = shown.app.articles.texts.snapshot();
+    let (found, mut is_more) = texts.index.linking_to(name, LINKING_MAX, is_there, is_shown);
+    let mut found: BTreeSet<ArticleName> = found.into_iter().collect();
+    // Links to an old name are redirected here.
+    let old = articles.redirects_to(name).map(|(old, _)| old);
+    let mut old =
+        old.filter(|old| articles.article(old).is_some_and(|it| it.redirect() == Some(name)));
+    for old in old.by_ref().take(OLD_NAMES_MAX) {
+        let (more, is_some_left) = texts
+            .index
+            .linking_to(old, LINKING_MAX, is_there, |from| from != name && is_shown(from));
+        is_more |= is_some_left;
+        found.extend(more);
+    }
+    is_more |= found.len() > LINKING_MAX || old.next().is_some();
+    let found = found.iter().take(LINKING_MAX);
+    (found.map(|from| (from.to_string(), in_path(from.as_str()))).collect(), is_more)
+}
+
+#[derive(Template)]
+#[template(path = "history.html")]
+struct HistoryPage<'a> {
+    site: Site,
+    place: Place,
+    name: &'a str,
+    path: String,
+    lines: Vec<Line<'a>>,
+    latest: Revision,
+    /// The query of the next page.
+    next: Option<String>,
+}
+
+/// `/article/{name}/history`, as a page.
+async fn show_history(shown: &Reading<'_>, name: &ArticleName) -> Result<Response, HttpError> {
+    let [before, limit] = parameters(shown.head.uri.query(), ["before", "limit"])?;
+    let before = parsed("before", before, "a version")?;
+    let limit = parsed::<usize>("limit", limit, "a whole number")?.unwrap_or(PAGE.0);
+    let article = shown.article(name)?;
+    let versions = shown.stored.articles.history(name, before, limit.clamp(1, PAGE.1));
+    let first = article.revisions().next().map(|facts| facts.revision);
+    let next = versions.last().filter(|last| Some(last.revision) != first);
+    let page = HistoryPage {
+        site: shown.site(),
+        place: Place::of(name.as_str()),
+        name: name.as_str(),
+        path: in_path(name.as_str()),
+        next: next.map(|last| format!("before={}", last.revision)),
+        lines: versions.iter().map(|facts| Line::of(shown, article, facts)).collect(),
+        latest: article.highest(),
+    };
+    Ok(shown.send(&page).await)
+}
+
+/// The revision that the query names, for a page; `None` if it names none.
+fn named_version<'stored>(
+    stored: &'stored Stored,
+    name: &ArticleName,
+    query: Option<&str>,
+) -> Result<Option<&'stored Arc<RevisionFacts>>, HttpError> {
+    let [version, _raw] = parameters(query, ["version", "raw"])?;
+    let version: Option<Revision> = parsed("version", version, "a version")?;
+    version.map(|version| revision(stored, name, Some(version))).transpose()
+}
+
+/// Whether the principal may read this article, too.
+fn may_read(shown: &Reading<'_>, name: &str) -> bool {
+    let readers = &shown.app.config.article.acl_read;
+    readers.admits(shown.principal, account::Scope::ArticleRead, Object::Article(name))
+}

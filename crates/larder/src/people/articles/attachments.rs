@@ -1,0 +1,347 @@
+//! `/+attachments/{article}/`: the files of an article for people, with forms to add, replace and remove them.
+//!
+//! multipart form -> session and form token, checked before the first byte of a file -> [`attachments`], as for programs ->
+//! redirect to the page, or the page with what is wrong.
+
+use std::sync::Arc;
+
+use account::{Object, Principal, SessionText};
+use article::{ArticleName, Attachment, AttachmentError, AttachmentName, Condition};
+use askama::Template;
+use axum::body::Body;
+use axum::response::Response;
+use futures_util::stream;
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use operations::Done;
+use operations::attachments::{Changed, FileOfArticle};
+use state::stored::Stored;
+use store::SpooledBlob;
+
+use super::{Place, admit_editor};
+use crate::app::App;
+use crate::front::display::{self, Time, in_path};
+use crate::front::error::HttpError;
+use crate::front::multipart::{FormReader, HEAD_BYTES_MAX, file_name};
+use crate::front::page::{self, Site};
+use crate::front::{auth, body};
+use crate::people::forms::{self, TOKEN_FIELD, Undue};
+use crate::protocols::articles::attachment_changes::{self, Failed};
+use crate::protocols::articles::attachments::{Listed, listed};
+use crate::protocols::articles::reader::{Reading, admitted};
+use crate::routes::Route;
+
+/// The number of fields of a form besides its file, and their bytes together.
+const FIELDS_MAX: usize = 8;
+const FIELD_BYTES_MAX: usize = 16 << 10;
+
+/// Changes that the page shows.
+const CHANGES_MAX: usize = 20;
+
+#[derive(Template)]
+#[template(path = "attachments.html")]
+struct AttachmentsPage<'a> {
+    site: Site,
+    place: Place,
+    /// The token of the forms; empty if the reader may not change anything.
+    form: String,
+    name: &'a str,
+    path: String,
+    files: Vec<File>,
+    size: String,
+    changes: Vec<Past>,
+    problem: String,
+    is_logged_out: bool,
+    file_max: String,
+}
+
+/// A file, as pages show it.
+pub(crate) struct File {
+    pub(crate) name: String,
+    pub(crate) path: String,
+    pub(crate) size: String,
+    pub(crate) at: Time,
+    pub(crate) author: String,
+    /// Its tag, which the forms for it name.
+    tag: String,
+    /// Markdown that shows the file, or links to it.
+    pub(crate) markdown: String,
+}
+
+/// An earlier change of a file.
+struct Past {
+    at: Time,
+    author: String,
+    what: &'static str,
+    file: String,
+}
+
+/// The files of an article, as pages show them.
+pub(crate) fn files(stored: &Stored, name: &ArticleName) -> Vec<File> {
+    let attachments = stored.articles.attachments(name);
+    let files = attachments.map(|all| all.files()).unwrap_or_default();
+    files.iter().map(|file| File::of(name, file)).collect()
+}
+
+impl File {
+    fn of(article: &ArticleName, file: &Attachment) -> File {
+        let name = file.name.as_str();
+        let mark = if file.name.is_picture() { "!" } else { "" };
+        let text = name.replace(['[', ']', '`', '*', '_', '<', '>'], " ");
+        File {
+            name: name.to_owned(),
+            path: attachment_changes::path(article, name),
+            size: display::size(file.size_bytes),
+            at: Time(file.at),
+            author: file.author.to_string(),
+            tag: file.tag(),
+            markdown: format!("{mark}[{}]({})", text.trim(), in_path(name)),
+        }
+    }
+}
+
+/// `GET /+attachments/{article}/`, for a browser.
+pub(crate) async fn list_attachments(
+    app: &Arc<App>,
+    head: &Parts,
+    route: &Route,
+) -> Result<Response, HttpError> {
+    let article = route.article()?;
+    let object = Object::Article(article.as_str());
+    let (app, stored, principal) = admitted(app.clone(), head, object).await?;
+    let reading = Reading { app: &app, stored: &stored, head, principal: &principal };
+    Ok(reading.answered(match listed(&reading, &article) {
+        Ok(Listed::Files(_)) => show_attachments(&reading, &article).await,
+        Ok(Listed::Moved(response)) => Ok(response),
+        Err(error) => Err(error),
+    }))
+}
+
+/// The article exists, and the sender may read it.
+async fn show_attachments(shown: &Reading<'_>, name: &ArticleName) -> Result<Response, HttpError> {
+    let &Reading { app, head, .. } = shown;
+    let sender = forms::logged_in(app, head).await.ok();
+    let sender = sender.filter(|(_, principal)| may_change(app, principal, name));
+    let Some((session, _)) = sender else {
+        let page = page(shown, name, String::new(), String::new(), false);
+        return Ok(shown.send(&page).await);
+    };
+    let form = forms::token(app, &session)?;
+    let page = page(shown, name, form, String::new(), false);
+    Ok(page::send_once(&page, head, StatusCode::OK).await)
+}
+
+/// Whether the sender may see and change the files.
+fn may_change(app: &App, principal: &Principal, name: &ArticleName) -> bool {
+    admit_editor(app, principal, name).is_ok()
+}
+
+fn page<'a>(
+    shown: &Reading<'_>,
+    name: &'a ArticleName,
+    form: String,
+    problem: String,
+    is_logged_out: bool,
+) -> AttachmentsPage<'a> {
+    let attachments = shown.stored.articles.attachments(name);
+    let changes = attachments.map(|all| all.changes()).unwrap_or_default();
+    let past = |change: &article::AttachmentChange| Past {
+        at: Time(change.at),
+        author: change.author.to_string(),
+        what: change.act.as_str(),
+        file: change.name.as_ref().map_or("all files", AttachmentName::as_str).to_owned(),
+    };
+    AttachmentsPage {
+        site: shown.site(),
+        place: Place::of(name.as_str()),
+        form,
+        name: name.as_str(),
+        path: in_path(name.as_str()),
+        files: files(shown.stored, name),
+        size: display::size(attachments.map_or(0, |all| all.size_bytes())),
+        changes: changes.iter().rev().take(CHANGES_MAX).map(past).collect(),
+        problem,
+        is_logged_out,
+        file_max: display::size(shown.app.config.article.attachment_bytes_max),
+    }
+}
+
+/// The fields of a form, and its file.
+#[derive(Default)]
+struct Arrived {
+    act: String,
+    name: String,
+    /// The tag of the file that was seen; empty for a new one.
+    seen: String,
+    file: Option<(SpooledBlob, u64)>,
+}
+
+/// Why a form is not carried out.
+enum Refused {
+    Undue(Undue),
+    Failed(Failed),
+}
+
+impl<E: Into<Failed>> From<E> for Refused {
+    fn from(error: E) -> Refused {
+        Refused::Failed(error.into())
+    }
+}
+
+/// `POST /+attachments/{article}/`: adds, replaces or removes a file.
+pub(crate) async fn change_attachments(
+    app: &Arc<App>,
+    head: &Parts,
+    route: &Route,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let name = &route.article()?;
+    let sender = forms::sender(app, head)?;
+    let outcome = match &sender {
+        Some((session, principal)) => carry_out(app, head, name, (session, principal), body).await,
+        None => Err(Refused::Undue(Undue::LoggedOut)),
+    };
+    let (problem, status, is_logged_out) = match (outcome, &sender) {
+        (Ok(done), Some((session, _))) => {
+            let mut response = forms::see_other(app, head, &attachment_changes::path(name, ""));
+            forms::keep_session(app, head, &mut response, session, done.seen);
+            return Ok(response);
+        }
+        (Ok(_), None) | (Err(Refused::Undue(Undue::LoggedOut)), _) => {
+            let problem = "You are not logged in any more. Log in in another tab, and then load this page again.";
+            (problem.to_owned(), StatusCode::UNAUTHORIZED, true)
+        }
+        (Err(Refused::Undue(Undue::Token)), _) => {
+            let problem = "You have logged in anew since this form was loaded. Send it again.";
+            (problem.to_owned(), StatusCode::FORBIDDEN, false)
+        }
+        (Err(Refused::Failed(failed)), _) => {
+            let problem = match &failed {
+                Failed::Refused(AttachmentError::ConditionMissing { name, .. }) => format!(
+                    "There is a file `{name}` already. Replace it in the list, or give yours another name."
+                ),
+                Failed::Refused(AttachmentError::Precondition { name, .. }) => format!(
+                    "Somebody added, replaced or removed `{name}` since you loaded this page. Look at it, and send it again."
+                ),
+                _ => String::new(),
+            };
+            let error = HttpError::from(failed);
+            let problem = if problem.is_empty() { error.detail().to_owned() } else { problem };
+            (problem, error.status(), false)
+        }
+    };
+    let stored = auth::stored(app)?;
+    let principal = sender.as_ref().map(|(_, principal)| principal.clone()).unwrap_or_default();
+    // Others must not learn whether the article exists.
+    let is_there = stored.articles.latest(name).is_some_and(|latest| !latest.is_deleted());
+    let Some((session, _)) = sender.filter(|_| is_there && may_change(app, &principal, name))
+    else {
+        return Err(HttpError::refused(status, problem));
+    };
+    let shown = Reading { app, stored: &stored, head, principal: &principal };
+    let page = page(&shown, name, forms::token(app, &session)?, problem, is_logged_out);
+    Ok(page::send_once(&page, head, status).await)
+}
+
+fn bad(detail: impl std::fmt::Display) -> HttpError {
+    HttpError::bad_request(detail.to_string())
+}
+
+async fn carry_out(
+    app: &App,
+    head: &Parts,
+    article: &ArticleName,
+    (session, principal): (&SessionText, &Principal),
+    body: Body,
+) -> Result<Done<Changed>, Refused> {
+    let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let Ok(boundary) = multer::parse_boundary(content_type.unwrap_or_default()) else {
+        let detail = "the body is not the form of this page: `multipart/form-data` was expected";
+        return Err(HttpError::unsupported(detail).into());
+    };
+    let (limits, sender) = (app.rules.attachment_limits, auth::sender(principal.clone(), head));
+    let announced = body::announced(&head.headers);
+    let most = limits.file_bytes_max.saturating_add(4 * FIELD_BYTES_MAX as u64);
+    if let Some(size) = announced.filter(|&announced| announced > most) {
+        return Err(AttachmentError::too_large(size, &limits).into());
+    }
+    let broken = |error: multer::Error| bad(format_args!("the form did not arrive whole: {error}"));
+    let mut held =
+        app.limits.bodies.begin(body::holder(app, head, principal)).map_err(HttpError::from)?;
+    held.hold(HEAD_BYTES_MAX + FIELD_BYTES_MAX).map_err(HttpError::from)?;
+    let mut form = FormReader::new(body.into_data_stream(), boundary);
+    let (mut arrived, mut is_due, mut fields, mut field_bytes) = (Arrived::default(), false, 0, 0);
+    while let Some(mut field) = form.next_field().await.map_err(bad)? {
+        fields += 1;
+        if fields > FIELDS_MAX {
+            return Err(bad(format_args!("the form has more than {FIELDS_MAX} fields")).into());
+        }
+        let called = field.name().unwrap_or_default().to_owned();
+        if let Some(filename) = file_name(&field) {
+            if !is_due {
+                return Err(Refused::Undue(Undue::Token));
+            }
+            if called != "file" || arrived.file.is_some() || filename.is_empty() {
+                continue;
+            }
+            if arrived.name.is_empty() {
+                arrived.name = name_of(&filename)?.to_string();
+            }
+            let file = arrived.file_of(article)?;
+            admit_editor(app, principal, article)?;
+            attachment_changes::admit(app, &sender, &file, None).await?;
+            let holder = body::holder(app, head, principal);
+            let pieces = stream::try_unfold(&mut field, |field| async move {
+                let piece = field.chunk().await.map_err(broken)?;
+                Ok::<_, HttpError>(piece.map(|piece| (piece, field)))
+            });
+            arrived.file = Some(attachment_changes::spooled(app, holder, pieces).await?);
+            continue;
+        }
+        let mut text = Vec::new();
+        while let Some(piece) = field.chunk().await.map_err(broken)? {
+            field_bytes += piece.len();
+            if field_bytes > FIELD_BYTES_MAX {
+                let detail =
+                    format!("the fields of the form have more than {FIELD_BYTES_MAX} bytes");
+                return Err(bad(detail).into());
+            }
+            text.extend_from_slice(&piece);
+        }
+        let text = String::from_utf8(text);
+        let text = text.map_err(|_| bad(format_args!("the field `{called}` is not UTF-8")))?;
+        match called.as_str() {
+            TOKEN_FIELD => is_due = forms::is_token(app, &text, session.reveal().as_bytes())?,
+            "do" => arrived.act = text,
+            "name" => arrived.name = text.trim().to_owned(),
+            "seen" => arrived.seen = text,
+            _ => {}
+        }
+    }
+    if !is_due {
+        return Err(Refused::Undue(Undue::Token));
+    }
+    if arrived.act == "remove" {
+        return Ok(attachment_changes::remove(app, &sender, arrived.file_of(article)?).await?);
+    }
+    let Some(file) = arrived.file.take() else {
+        return Err(bad("Choose a file first.").into());
+    };
+    Ok(attachment_changes::store(app, &sender, arrived.file_of(article)?, file).await?)
+}
+
+/// The attachment's name for a file name that a browser sent. In file names, browsers encode only quotes and ends of lines.
+fn name_of(filename: &str) -> Result<AttachmentName, HttpError> {
+    let filename = filename.replace("%22", "\"").replace("%0D", " ").replace("%0A", " ");
+    AttachmentName::of_file(&filename).map_err(bad)
+}
+
+impl Arrived {
+    fn file_of(&self, article: &ArticleName) -> Result<FileOfArticle, HttpError> {
+        let name = AttachmentName::parse(&self.name).map_err(bad)?;
+        let if_match = (!self.seen.is_empty()).then(|| format!("\"{}\"", self.seen));
+        let condition = Condition::Headers { if_match, if_none_match: None };
+        Ok(FileOfArticle { article: article.clone(), name, condition })
+    }
+}

@@ -1,0 +1,169 @@
+//! `/+rename/{article}`: another name for an article, in a browser.
+//!
+//! form -> the new name, with the version that was seen -> [`mod@rename`], as for programs -> the article at its new name; or
+//! the form again, with what was sent and what is wrong.
+
+use std::sync::Arc;
+
+use account::{Principal, SessionText};
+use article::{ArticleName, Revision};
+use askama::Template;
+use axum::body::Body;
+use axum::response::Response;
+use http::StatusCode;
+use http::request::Parts;
+use operations::articles::{Base, RenameArticle};
+
+use super::{Place, admit_editor};
+use crate::app::App;
+use crate::front::auth;
+use crate::front::display::in_path;
+use crate::front::error::HttpError;
+use crate::front::page::{self, Site};
+use crate::people::forms::{self, Fields, Undue};
+use crate::protocols::articles::rename;
+use crate::protocols::articles::write::{self, FailedWrite};
+use crate::routes::Route;
+
+/// Size of the form: each byte of a name and of a comment takes three there at most.
+const FORM_BYTES_MAX: usize = 64 << 10;
+
+#[derive(Template)]
+#[template(path = "rename.html")]
+struct RenamePage<'a> {
+    site: Site,
+    place: Place,
+    form: String,
+    name: &'a str,
+    path: String,
+    /// The version that was seen.
+    base: Revision,
+    to: &'a str,
+    comment: &'a str,
+    problem: String,
+}
+
+/// The fields of the form.
+struct Draft {
+    base: Revision,
+    to: String,
+    comment: String,
+}
+
+impl Draft {
+    fn of(fields: &Fields) -> Result<Draft, HttpError> {
+        let base = fields.one("base")?.parse::<Revision>();
+        Ok(Draft {
+            base: base.map_err(|error| HttpError::bad_request(error.to_string()))?,
+            to: fields.one("to")?.trim().to_owned(),
+            comment: fields.maybe("comment")?.unwrap_or_default().trim().to_owned(),
+        })
+    }
+}
+
+/// A request about the name of an article.
+struct Renaming<'a> {
+    app: &'a Arc<App>,
+    head: &'a Parts,
+    name: &'a ArticleName,
+}
+
+/// `GET /+rename/{article}`
+pub(crate) async fn show_rename(
+    app: &Arc<App>,
+    head: &Parts,
+    route: &Route,
+) -> Result<Response, HttpError> {
+    let name = &route.article()?;
+    let (session, principal) = forms::logged_in(app, head).await?;
+    admit_editor(app, &principal, name)?;
+    let stored = auth::stored(app)?;
+    let article = stored.articles.article(name).filter(|article| !article.is_deleted());
+    let article = article.ok_or_else(|| HttpError::unknown_article(name))?;
+    let draft = Draft { base: article.highest(), to: name.to_string(), comment: String::new() };
+    let renaming = Renaming { app, head, name };
+    renaming.page(Some(&session), &draft, String::new(), StatusCode::OK).await
+}
+
+/// `POST /+rename/{article}`
+pub(crate) async fn rename(
+    app: &Arc<App>,
+    head: &Parts,
+    route: &Route,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let name = &route.article()?;
+    let renaming = Renaming { app, head, name };
+    let (fields, sender) = forms::received(app, head, body, FORM_BYTES_MAX).await?;
+    let draft = Draft::of(&fields)?;
+    let (session, principal) = match sender {
+        Ok(sender) => sender,
+        Err(undue) => return renaming.undue(&draft, undue).await,
+    };
+    let error = match renaming.carry_out(&principal, &draft).await {
+        Ok(written) => {
+            let path = format!("/article/{}", in_path(written.name.as_str()));
+            let mut response = forms::see_other(app, head, &path);
+            forms::keep_session(app, head, &mut response, &session, written.serial);
+            return Ok(response);
+        }
+        Err(FailedWrite::Refused(refused)) => {
+            HttpError::refused(refused.status(), refused.detail())
+        }
+        Err(FailedWrite::Failed(error)) => error,
+    };
+    renaming.page(Some(&session), &draft, error.detail().to_owned(), error.status()).await
+}
+
+impl Renaming<'_> {
+    async fn carry_out(
+        &self,
+        principal: &Principal,
+        draft: &Draft,
+    ) -> Result<write::Written, FailedWrite> {
+        let to = ArticleName::parse(&draft.to);
+        let to = to.map_err(|error| HttpError::bad_request(error.to_string()))?;
+        let (name, base) = (self.name.clone(), Base::of(draft.base));
+        let renaming = RenameArticle { name, base, to, comment: draft.comment.clone() };
+        let sender = auth::sender(principal.clone(), self.head);
+        rename::rename(self.app, &sender, renaming).await
+    }
+
+    /// The form again, because the session has ended, or the form belongs to another one.
+    async fn undue(&self, draft: &Draft, undue: Undue) -> Result<Response, HttpError> {
+        let problem = match undue {
+            Undue::LoggedOut => {
+                "You are not logged in any more. Log in in another tab, and then rename it here."
+            }
+            Undue::Token => {
+                "You have logged in anew since this form was loaded. Look at it, and send it again."
+            }
+        };
+        let sender = forms::logged_in(self.app, self.head).await.ok();
+        let session = sender.as_ref().map(|(session, _)| session);
+        self.page(session, draft, problem.to_owned(), HttpError::from(undue).status()).await
+    }
+
+    /// The form; nothing in it is of the article but its name, which was asked for.
+    async fn page(
+        &self,
+        session: Option<&SessionText>,
+        draft: &Draft,
+        problem: String,
+        status: StatusCode,
+    ) -> Result<Response, HttpError> {
+        let form = session.map(|session| forms::token(self.app, session)).transpose()?;
+        let page = RenamePage {
+            site: Site::of(self.app, self.head),
+            place: Place::of(self.name.as_str()),
+            form: form.unwrap_or_default(),
+            name: self.name.as_str(),
+            path: in_path(self.name.as_str()),
+            base: draft.base,
+            to: &draft.to,
+            comment: &draft.comment,
+            problem,
+        };
+        Ok(page::send_once(&page, self.head, status).await)
+    }
+}

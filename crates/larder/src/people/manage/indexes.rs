@@ -1,0 +1,452 @@
+//! Making, changing and deleting indexes and mirrors: settings, quarantine, old versions.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex};
+use operations::rights::may_keep;
+use pypi::change::retention::{Removal, RetentionRule};
+use pypi::devpi::{IndexConfig, View};
+use pypi::{ConfigEdit, ProjectName, StageConfig};
+use serde_json::Map;
+
+use super::*;
+use crate::front::display;
+use crate::routes::Route;
+
+/// Most versions that a page about old ones lists.
+const REMOVALS_MAX: usize = 500;
+
+#[derive(Template)]
+#[template(path = "manage_index.html")]
+struct IndexPage {
+    site: Site,
+    form: String,
+    name: String,
+    path: String,
+    is_mirror: bool,
+    is_volatile: bool,
+    /// Whether the index is no mirror and the reader may see its releases: the owner of an index may lack the right to read it.
+    has_releases: bool,
+    settings: Vec<Setting>,
+    quarantine: Vec<String>,
+    retention: Option<Retention>,
+    said: Said,
+}
+
+/// A setting that the index has, as a field of the form.
+struct Setting {
+    key: String,
+    text: String,
+    kind: Kind,
+}
+
+/// How a setting is edited, by what its JSON is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Yes or no.
+    Flag,
+    /// An item a line.
+    List,
+    /// A text of some lines.
+    Long,
+    /// A line.
+    Line,
+    /// JSON, for what may be anything.
+    Json,
+}
+
+impl Setting {
+    fn of(key: &str, value: &Value) -> Setting {
+        let (text, kind) = match value {
+            value if key == "custom_data" => (value.to_string(), Kind::Json),
+            Value::Bool(is_on) => ((if *is_on { "yes" } else { "no" }).to_owned(), Kind::Flag),
+            Value::Array(items) => {
+                let items = items
+                    .iter()
+                    .map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned));
+                (items.collect::<Vec<_>>().join("\n"), Kind::List)
+            }
+            Value::String(text) => {
+                // A field of one line would take the ends of lines out.
+                let is_long = key == "description" || text.contains(['\r', '\n']);
+                let kind = if is_long { Kind::Long } else { Kind::Line };
+                (text.clone(), kind)
+            }
+            other => (other.to_string(), Kind::Line),
+        };
+        Setting { key: key.to_owned(), text, kind }
+    }
+
+    /// The value of a field, as the API takes it.
+    fn value(&self, text: &str) -> Result<Value, HttpError> {
+        Ok(match self.kind {
+            Kind::Flag => json!(text == "yes"),
+            Kind::List => {
+                let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+                json!(lines.collect::<Vec<_>>())
+            }
+            Kind::Long | Kind::Line => json!(text),
+            Kind::Json => serde_json::from_str(text).map_err(|error| {
+                HttpError::unusable(format!("the value of `{}` is not JSON: {error}", self.key))
+            })?,
+        })
+    }
+}
+
+/// The changes of a form to these settings.
+///
+/// # Errors
+/// 409 if somebody else has changed the same settings since the page was loaded; 422 for a value that has to be JSON and is
+/// not.
+fn edit_of(fields: &forms::Fields, current: &Map<String, Value>) -> Result<Value, HttpError> {
+    // A browser sends ends of lines in its own way.
+    let plain = |text: &str| text.replace("\r\n", "\n").replace('\r', "\n");
+    let mut edit = Map::new();
+    for key in fields.names().filter_map(|name| name.strip_prefix("was.")) {
+        // Only changed fields are sent. So changes by others in the meantime stay, and values that a page does not show, such
+        // as credentials in a URL.
+        let was = fields.maybe(&format!("was.{key}"))?.map(plain);
+        let is = fields.maybe(&format!("is.{key}"))?.map(plain);
+        let Some((was, is)) = was.zip(is).filter(|(was, is)| was != is) else { continue };
+        let setting = current.get(key).map(|value| Setting::of(key, value));
+        let Some(setting) = setting.filter(|setting| plain(&setting.text) == was) else {
+            let key: String = key.chars().take(80).collect();
+            let detail = format!(
+                "Somebody else changed `{}` since you loaded the page. This is how the settings are now: look at them, and change yours again.",
+                key.escape_debug()
+            );
+            return Err(HttpError::refused(StatusCode::CONFLICT, detail));
+        };
+        edit.insert(key.to_owned(), setting.value(&is)?);
+    }
+    Ok(Value::Object(edit))
+}
+
+/// What a retention rule removes, or removed.
+struct Retention {
+    is_dry: bool,
+    versions: String,
+    days: String,
+    size: String,
+    removals: Vec<String>,
+    is_more: bool,
+}
+
+impl Retention {
+    fn of(removals: &[Removal], is_dry: bool, versions: &str, days: &str) -> Retention {
+        let lines = removals.iter().take(REMOVALS_MAX).map(|removal| {
+            let files = display::count(removal.filenames.len(), "file", "files");
+            let size = display::size(removal.size_bytes);
+            format!("{} {} ({files}, {size})", removal.project, removal.version)
+        });
+        Retention {
+            is_dry,
+            versions: versions.to_owned(),
+            days: days.to_owned(),
+            size: display::size(removals.iter().map(|removal| removal.size_bytes).sum()),
+            removals: lines.collect(),
+            is_more: removals.len() > REMOVALS_MAX,
+        }
+    }
+}
+
+/// `POST /+manage/indexes`
+pub(crate) async fn create_index(
+    app: &Arc<App>,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    check_on(app, head)?;
+    let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
+    let fields = &posted.fields;
+    let name = fields.one("name")?.trim();
+    let mut config = json!({});
+    for key in ["bases", "acl_read", "acl_upload"] {
+        let words = fields.words(key)?;
+        if !words.is_empty() {
+            config[key] = json!(words);
+        }
+    }
+    let title = fields.maybe("title")?.unwrap_or_default().trim();
+    if !title.is_empty() {
+        config["title"] = json!(title);
+    }
+    let mirror_url = fields.maybe("mirror_url")?.unwrap_or_default().trim();
+    if !mirror_url.is_empty() {
+        config["type"] = json!("mirror");
+        config["mirror_url"] = json!(mirror_url);
+    }
+    let unproved = match config.as_object().is_some_and(|it| it.keys().any(is_list_of_rights)) {
+        true => forms::proved_again(app, &posted, "own").await.err(),
+        false => None,
+    };
+    let wish = match (name.split('/').count(), unproved) {
+        (_, Some(error)) => Err(error),
+        (2, None) => new_index(name, &config),
+        _ => {
+            let detail =
+                "The name of an index is that of a user and one of its own, such as team/dev.";
+            Err(HttpError::unusable(detail))
+        }
+    };
+    let path = wish.as_ref().map(|wish| stage_in_path(&wish.stage)).unwrap_or_default();
+    let answer = carry_out(app, head, &posted, wish).await;
+    if answer.is_done() {
+        let mut response = forms::see_other(app, head, &format!("/+manage/indexes/{path}"));
+        seen(app, head, &mut response, &posted, answer.serial);
+        return Ok(response);
+    }
+    let (said, status) = Said::of(&answer, "");
+    super::page(app, head, (&posted.session, &posted.principal), said, status).await
+}
+
+/// Whether a setting is a list of rights: a right that is given this way outlasts the session.
+fn is_list_of_rights(key: impl AsRef<str>) -> bool {
+    key.as_ref().starts_with("acl_")
+}
+
+/// The index that a form describes.
+fn new_index(name: &str, config: &Value) -> Result<CreateIndex, HttpError> {
+    let bad = |error: &dyn std::fmt::Display| HttpError::bad_request(error.to_string());
+    let stage = name.parse().map_err(|error: pypi::StageNameError| bad(&error))?;
+    let edit = ConfigEdit::parse(config).map_err(|error| bad(&error))?;
+    Ok(CreateIndex { stage, edit })
+}
+
+/// A change of the settings of an index.
+fn edited(
+    stage: &StageName,
+    edit: &Value,
+    seen: Option<StageConfig>,
+) -> Result<ChangeIndex, HttpError> {
+    let edit = ConfigEdit::parse(edit);
+    let edit = edit.map_err(|error| HttpError::bad_request(error.to_string()))?;
+    Ok(ChangeIndex { stage: stage.clone(), edit, is_noop_an_error: false, seen })
+}
+
+/// `GET /+manage/indexes/{user}/{index}`
+pub(crate) async fn show_index(
+    app: &Arc<App>,
+    head: &Parts,
+    route: &Route,
+) -> Result<Response, HttpError> {
+    check_on(app, head)?;
+    let (session, principal) = forms::logged_in(app, head).await?;
+    let sender = (&session, &principal);
+    page(app, head, route.stage()?, sender, (Said::default(), None), StatusCode::OK).await
+}
+
+/// The settings of an index, for somebody who may change them: as they are stored, and as the page shows them.
+fn settings(
+    app: &App,
+    principal: &Principal,
+    name: &StageName,
+) -> Result<(StageConfig, Map<String, Value>), HttpError> {
+    let stored = auth::stored(app)?;
+    let missing = || HttpError::unknown_stage(name.as_str());
+    let stage = stored.index.stage(name.as_str()).ok_or_else(missing)?;
+    if !may_keep(&app.rules, principal, name) {
+        let who = match app.rules.is_restricted() {
+            false => format!("the user who owns `{name}`"),
+            true => "whom `python.restrict_modify` names".to_owned(),
+        };
+        let detail = format!("only {who} and administrators may change this index");
+        let may_know = stage.may_read(principal, account::Portion::Whole);
+        return Err(if may_know { HttpError::forbidden(detail) } else { missing() });
+    }
+    let shows_all = app.rules.devpi_defaults;
+    let view = View { snapshot: &stored.index, principal, shows_all };
+    let shown = IndexConfig { stage, has_projects: false, now: Timestamp::now(), view };
+    let mut settings = json!(shown).as_object().cloned().unwrap_or_default();
+    // Settings that every index has are shown as empty fields.
+    for key in ["title", "description"] {
+        settings.entry(key).or_insert_with(|| json!(""));
+    }
+    Ok((stage.config().clone(), settings))
+}
+
+async fn page(
+    app: &Arc<App>,
+    head: &Parts,
+    name: StageName,
+    (session, principal): (&SessionText, &Principal),
+    (said, retention): (Said, Option<Retention>),
+    status: StatusCode,
+) -> Result<Response, HttpError> {
+    let (config, settings) = settings(app, principal, &name)?;
+    let may_read = auth::stored(app)?
+        .index
+        .stage(name.as_str())
+        .is_some_and(|stage| stage.may_read(principal, account::Portion::Unnamed));
+    let is_own = |key: &str| !matches!(key, "type" | "projects" | "policy_quarantine");
+    let quarantine = settings.get("policy_quarantine").and_then(Value::as_array);
+    let quarantine = quarantine.into_iter().flatten().filter_map(Value::as_str);
+    let page = IndexPage {
+        site: Site::of(app, head),
+        form: forms::token(app, session)?,
+        is_mirror: config.is_mirror(),
+        has_releases: may_read && !config.is_mirror(),
+        is_volatile: settings.get("volatile").is_none_or(|it| it == true),
+        quarantine: quarantine.map(str::to_owned).collect(),
+        settings: settings
+            .iter()
+            .filter(|(key, _)| is_own(key))
+            .map(|(key, value)| Setting::of(key, value))
+            .collect(),
+        path: stage_in_path(&name),
+        name: name.to_string(),
+        retention,
+        said,
+    };
+    Ok(page::send_once(&page, head, status).await)
+}
+
+/// `POST /+manage/indexes/{user}/{index}`, by what its field `do` names.
+pub(crate) async fn change_index(
+    app: &Arc<App>,
+    head: &Parts,
+    route: &Route,
+    body: Body,
+) -> Result<Response, HttpError> {
+    check_on(app, head)?;
+    let stage = route.stage()?;
+    let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
+    let (fields, principal) = (&posted.fields, &posted.principal);
+    // The right to see the page is checked first: without it, nothing is changed.
+    let (seen_config, current) = settings(app, principal, &stage)?;
+    let url = format!("/{}", stage_in_path(&stage));
+    let mut retention = None;
+    let what = fields.one("do")?;
+    let (answer, done) = match what {
+        "settings" | "set" | "quarantine" | "release" => {
+            let (edit, seen, done) = match what {
+                "settings" => {
+                    (edit_of(fields, &current), Some(seen_config), "The settings are changed.")
+                }
+                _ => {
+                    let (operation, done) = operation(fields, what)?;
+                    (Ok(json!([operation])), None, done)
+                }
+            };
+            let unproved = match edit.as_ref().is_ok_and(changes_rights) {
+                true => forms::proved_again(app, &posted, "own").await.err(),
+                false => None,
+            };
+            let wish = match unproved {
+                Some(error) => Err(error),
+                None => edit.and_then(|edit| edited(&stage, &edit, seen)),
+            };
+            (carry_out(app, head, &posted, wish).await, done)
+        }
+        "refresh" => {
+            let project: Result<ProjectName, _> = fields.one("project")?.trim().parse();
+            let refreshing = async {
+                let project = project.map_err(|error| HttpError::unusable(error.to_string()))?;
+                let ask = ask(app, head, principal, &format!("{url}/+simple/{project}/refresh"))?;
+                python::refresh(&ask, stage.as_str(), &project).await
+            };
+            (Answer::of(refreshing.await).0, "Upstream was asked again.")
+        }
+        "look" | "remove" => {
+            let (versions, days) = (fields.one("versions")?.trim(), fields.one("days")?.trim());
+            let is_dry = what == "look";
+            let removing = async {
+                let rule = RetentionRule {
+                    versions: number("versions", versions)?,
+                    days: number("days", days)?,
+                };
+                let own = (!rule.is_empty()).then_some(rule);
+                let ask = ask(app, head, principal, &format!("{url}/+retention"))?;
+                let removed = python::remove_old_versions(&ask, stage.clone(), own, is_dry).await;
+                Ok((removed.map_err(python::error_of)?.1, ask.written()))
+            };
+            let (mut answer, removed) = Answer::of(removing.await);
+            if let Some((removals, serial)) = removed {
+                answer.serial = serial;
+                retention = Some(Retention::of(&removals, is_dry, versions, days));
+            }
+            (answer, if is_dry { "" } else { "The old versions are removed." })
+        }
+        "delete" => {
+            let force = fields.maybe("force")?.is_some();
+            let typed = "To delete the index, type its name";
+            let answer = match check_typed(&posted, stage.as_str(), typed) {
+                Ok(()) => {
+                    let deleting = DeleteIndex { stage: stage.clone(), force };
+                    remove(app, head, &posted, &deleting).await
+                }
+                Err(error) => Answer::refused(error),
+            };
+            if answer.is_done() {
+                app.python.prefetches.forget(&stage);
+                let mut response = forms::see_other(app, head, "/+manage");
+                seen(app, head, &mut response, &posted, answer.serial);
+                return Ok(response);
+            }
+            (answer, "")
+        }
+        _ => return Err(HttpError::bad_request("the form does not say what to do")),
+    };
+    let (said, status) = Said::of(&answer, done);
+    let sender = (&posted.session, &posted.principal);
+    let mut response =
+        match page(app, head, route.stage()?, sender, (said, retention), status).await {
+            // The sender gave up the right to see the page.
+            Err(_) if answer.is_done() => forms::see_other(app, head, "/+manage"),
+            shown => shown?,
+        };
+    seen(app, head, &mut response, &posted, answer.serial);
+    Ok(response)
+}
+
+/// What the fields of a form say that changes one setting, as the API writes it, and the message afterwards.
+fn operation(fields: &forms::Fields, what: &str) -> Result<(String, &'static str), HttpError> {
+    let field = |name: &str| Ok::<_, HttpError>(fields.one(name)?.trim());
+    Ok(match what {
+        "quarantine" => {
+            let (project, version) = (field("project")?, field("version")?);
+            let what = match version {
+                "" => project.to_owned(),
+                version => format!("{project}=={version}"),
+            };
+            let operation = format!("policy_quarantine+={what} {}", field("reason")?);
+            (operation, "It is in quarantine: nobody gets it from here.")
+        }
+        "release" => {
+            let item = fields.one("item")?.split(' ').next().unwrap_or_default();
+            (format!("policy_quarantine-={item}"), "It is no longer in quarantine.")
+        }
+        _ => {
+            let (key, value) = (field("key")?, field("value")?);
+            let operation = match fields.one("how")? {
+                "add" => format!("{key}+={value}"),
+                "remove" => format!("{key}-={value}"),
+                "drop" => format!("{key}-="),
+                _ => format!("{key}={value}"),
+            };
+            (operation, "The setting is changed.")
+        }
+    })
+}
+
+/// Whether an edit changes a list of rights.
+fn changes_rights(edit: &Value) -> bool {
+    match edit {
+        Value::Object(settings) => settings.keys().any(is_list_of_rights),
+        Value::Array(operations) => {
+            operations.iter().filter_map(Value::as_str).any(is_list_of_rights)
+        }
+        _ => false,
+    }
+}
+
+/// A whole number in a field; None if the field is empty.
+fn number(name: &str, text: &str) -> Result<Option<u32>, HttpError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let text: String = text.chars().take(80).collect();
+    let wrong = format!("'{name}' was expected to be a whole number, not {}", text.escape_debug());
+    text.parse().map(Some).map_err(|_| HttpError::bad_request(wrong))
+}

@@ -1,0 +1,194 @@
+//! `/+manage/prefetch/{user}/{index}`: a lock, uploaded or pasted, whose files a mirror fetches ahead, and how far it is.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::CONTENT_TYPE;
+
+use super::*;
+use crate::app::prefetches::Prefetch;
+use crate::front::multipart::{FormReader, file_name};
+use crate::front::{body, display};
+use crate::people::forms::TOKEN_FIELD;
+use crate::routes::Route;
+
+/// Bytes of a form: a lock, and the rest of the form.
+const BYTES_MAX: usize = python::LOCK_BYTES_MAX + (64 << 10);
+
+/// Fields of a form.
+const FIELDS_MAX: usize = 8;
+
+#[derive(Template)]
+#[template(path = "manage_prefetch.html")]
+struct PrefetchPage {
+    site: Site,
+    form: String,
+    name: String,
+    path: String,
+    lock_max: String,
+    last: Option<Last>,
+    said: Said,
+}
+
+/// The last lock.
+struct Last {
+    is_running: bool,
+    /// Why it was stopped, if it was.
+    reason: String,
+    by: String,
+    begun: String,
+    releases: usize,
+    releases_done: usize,
+    fetched: String,
+    uncompared: u64,
+    others: usize,
+    problems: Vec<String>,
+    problems_left_out: usize,
+}
+
+impl Last {
+    fn of(prefetch: &Prefetch) -> Last {
+        let progress = prefetch.progress();
+        let (end, fetched) = (progress.end.as_ref(), &progress.fetched);
+        let files = usize::try_from(fetched.files).unwrap_or(usize::MAX);
+        let files = display::count(files, "file", "files");
+        Last {
+            is_running: end.is_none(),
+            reason: end.and_then(|end| end.stopped.clone()).unwrap_or_default(),
+            by: prefetch.by.clone(),
+            begun: display::Time(prefetch.begun_at).to_string(),
+            releases: prefetch.releases,
+            releases_done: progress.releases,
+            fetched: format!("{files}, {}", display::size(fetched.bytes)),
+            uncompared: fetched.uncompared,
+            others: prefetch.others,
+            problems: progress.problems.clone(),
+            problems_left_out: progress.problems_left_out,
+        }
+    }
+}
+
+/// `GET /+manage/prefetch/{user}/{index}`
+pub(crate) async fn show_prefetch(
+    app: &Arc<App>,
+    head: &Parts,
+    route: &Route,
+) -> Result<Response, HttpError> {
+    check_on(app, head)?;
+    let (session, principal) = forms::logged_in(app, head).await?;
+    page(app, head, route.stage()?, (&session, &principal), Said::default(), StatusCode::OK).await
+}
+
+async fn page(
+    app: &Arc<App>,
+    head: &Parts,
+    stage: StageName,
+    (session, principal): (&SessionText, &Principal),
+    said: Said,
+    status: StatusCode,
+) -> Result<Response, HttpError> {
+    let path = stage_in_path(&stage);
+    let ask = ask(app, head, principal, &format!("/{path}/+prefetch"))?;
+    let last = python::last_prefetch(&ask, &stage).await.map_err(python::error_of)?;
+    let page = PrefetchPage {
+        site: Site::of(app, head),
+        form: forms::token(app, session)?,
+        name: stage.to_string(),
+        path,
+        lock_max: display::size(python::LOCK_BYTES_MAX as u64),
+        last: last.as_deref().map(Last::of),
+        said,
+    };
+    Ok(page::send_once(&page, head, status).await)
+}
+
+/// The fields of a form.
+#[derive(Default)]
+struct Arrived {
+    act: String,
+    token: String,
+    filename: String,
+    lock: Bytes,
+}
+
+/// `POST /+manage/prefetch/{user}/{index}`, by what its field `do` names.
+pub(crate) async fn change_prefetch(
+    app: &Arc<App>,
+    head: &Parts,
+    route: &Route,
+    body: Body,
+) -> Result<Response, HttpError> {
+    check_on(app, head)?;
+    let stage = route.stage()?;
+    let sender = forms::sender(app, head)?;
+    let (session, principal) = sender.ok_or(forms::Undue::LoggedOut)?;
+    let arrived = arrived(app, head, &principal, body).await?;
+    if !forms::is_token(app, &arrived.token, session.reveal().as_bytes())? {
+        return Err(forms::Undue::Token.into());
+    }
+    let path = stage_in_path(&stage);
+    let ask = ask(app, head, &principal, &format!("/{path}/+prefetch"))?;
+    let outcome = match arrived.act.as_str() {
+        "fetch" if arrived.lock.iter().all(u8::is_ascii_whitespace) => {
+            Err(HttpError::unusable("Choose a lock file, or paste the text of one."))
+        }
+        "fetch" => {
+            let (lock, name) = (Body::from(arrived.lock), Some(arrived.filename));
+            let received = body::whole(app, head, &principal, lock, BYTES_MAX).await?;
+            let begun = python::start_prefetch(&ask, &stage, name, received).await;
+            begun.map(drop).map_err(python::error_of)
+        }
+        "stop" => python::stop_prefetch(&ask, &stage).await.map(drop).map_err(python::error_of),
+        _ => return Err(HttpError::bad_request("the form does not say what to do")),
+    };
+    let Err(error) = outcome else {
+        // After a redirect, reloading the page does not send the form again.
+        return Ok(forms::see_other(app, head, &format!("/+manage/prefetch/{path}")));
+    };
+    let (said, status) = Said::of(&Answer::refused(error), "");
+    page(app, head, route.stage()?, (&session, &principal), said, status).await
+}
+
+/// Reads the form. An uploaded lock wins over a pasted one.
+async fn arrived(
+    app: &App,
+    head: &Parts,
+    principal: &Principal,
+    body: Body,
+) -> Result<Arrived, HttpError> {
+    let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let Ok(boundary) = multer::parse_boundary(content_type.unwrap_or_default()) else {
+        let detail = "the body is not the form of this page: `multipart/form-data` was expected";
+        return Err(HttpError::unsupported(detail));
+    };
+    let bad = |detail: String| HttpError::bad_request(detail);
+    let mut received = body::whole(app, head, principal, body, BYTES_MAX).await?;
+    // The fields are a copy.
+    received.hold(received.len() * 2)?;
+    let (whole, _held) = received.into_parts();
+    let mut form = FormReader::new(stream::iter([Ok::<_, std::io::Error>(whole)]), boundary);
+    let (mut arrived, mut fields) = (Arrived::default(), 0);
+    while let Some(field) = form.next_field().await.map_err(|error| bad(error.to_string()))? {
+        fields += 1;
+        if fields > FIELDS_MAX {
+            return Err(bad(format!("the form has more than {FIELDS_MAX} fields")));
+        }
+        let called = field.name().unwrap_or_default().to_owned();
+        let filename = file_name(&field).unwrap_or_default();
+        let broken = |error| bad(format!("the form did not arrive whole: {error}"));
+        let content = field.bytes().await.map_err(broken)?;
+        let text = || String::from_utf8_lossy(&content).into_owned();
+        match called.as_str() {
+            TOKEN_FIELD => arrived.token = text(),
+            "do" => arrived.act = text(),
+            // If no file was chosen, browsers send the field empty.
+            "file" if !filename.is_empty() => {
+                (arrived.filename, arrived.lock) = (filename, content);
+            }
+            "lock" if arrived.filename.is_empty() => arrived.lock = content,
+            _ => {}
+        }
+    }
+    Ok(arrived)
+}

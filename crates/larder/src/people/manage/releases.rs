@@ -1,0 +1,514 @@
+//! `/+manage/releases/{user}/{index}` and `…/{project}`: yanking, pushing and removing releases and their files.
+//!
+//! form -> an operation -> the page again. A user who may read an index may push from it. Versions that a
+//! policy hides, and names of files, are shown only to users who may remove them.
+
+use std::sync::Arc;
+
+use account::{Portion, Principal};
+use jiff::Timestamp;
+use operations::releases::{
+    DeleteFile, DeleteProject, DeleteRelease, FilePlace, SetProjectStatus, YankFile, YankRelease,
+};
+use pypi::change::push::PushOrder;
+use pypi::change::remove::Extent;
+use pypi::change::yank;
+use pypi::policy::shown_versions;
+use pypi::{
+    FileRole, Project, ProjectName, ProjectStatus, ReleaseFile, Stage, StageName, StatusMarker,
+    Version,
+};
+use state::stored::Stored;
+
+use super::*;
+use crate::front::display::{self, Time};
+use crate::routes::Route;
+
+/// Most versions, and most files of one, on a page.
+const VERSIONS_MAX: usize = 200;
+const FILES_MAX: usize = 200;
+
+#[derive(Template)]
+#[template(path = "manage_releases.html")]
+struct ReleasesPage {
+    site: Site,
+    stage: String,
+    stage_path: String,
+    query: String,
+    projects: Vec<String>,
+    is_more: bool,
+    form: String,
+    /// Names that the index keeps without any release, which the reader may release.
+    held: Vec<String>,
+}
+
+#[derive(Template)]
+#[template(path = "manage_release.html")]
+struct ReleasePage {
+    site: Site,
+    form: String,
+    stage: String,
+    stage_path: String,
+    name: String,
+    versions: Vec<VersionLine>,
+    is_more: bool,
+    chosen: Option<Chosen>,
+    status: Vec<(&'static str, bool)>,
+    reason: String,
+    may_remove: bool,
+    is_volatile: bool,
+    said: Said,
+}
+
+/// A version of the project.
+struct VersionLine {
+    version: String,
+    query: String,
+    files: String,
+    yanked: &'static str,
+    is_chosen: bool,
+}
+
+/// The version whose forms are on the page.
+struct Chosen {
+    version: String,
+    is_yanked: bool,
+    reason: String,
+    files: Vec<FileLine>,
+    more_files: usize,
+}
+
+struct FileLine {
+    name: String,
+    about: String,
+    at: Time,
+    is_yanked: bool,
+    reason: String,
+}
+
+/// The names in a path below this page's.
+struct Named {
+    stage: StageName,
+    project: Option<ProjectName>,
+}
+
+impl Named {
+    fn of(route: &Route) -> Result<Named, HttpError> {
+        let project = route.raw("{project}");
+        let project = (!project.is_empty()).then(|| route.project()).transpose()?;
+        Ok(Named { stage: route.stage()?, project })
+    }
+
+    fn stage_path(&self) -> String {
+        stage_in_path(&self.stage)
+    }
+
+    /// The stage, for a user who may read it; for others it does not exist.
+    fn stage<'stored>(
+        &self,
+        stored: &'stored Stored,
+        principal: &Principal,
+    ) -> Result<&'stored Arc<Stage>, HttpError> {
+        let portion = match &self.project {
+            Some(project) => Portion::Project(project.as_str()),
+            None => Portion::Unnamed,
+        };
+        let missing = || HttpError::unknown_stage(self.stage.as_str());
+        let stage = stored.index.stage(self.stage.as_str()).ok_or_else(missing)?;
+        if !stage.may_read(principal, portion) {
+            return Err(missing());
+        }
+        match stage.config().is_mirror() {
+            true => Err(HttpError::not_found(format!(
+                "{} is a mirror: what it has is its upstream’s",
+                self.stage
+            ))),
+            false => Ok(stage),
+        }
+    }
+
+    /// The project of the stage itself, as far as the asker may see it.
+    fn project<'stored>(
+        &self,
+        stage: &'stored Arc<Stage>,
+        principal: &Principal,
+    ) -> Result<Seen<'stored>, HttpError> {
+        let name = self.project.as_ref().map_or("", |name| name.as_str());
+        let missing =
+            || HttpError::not_found(format!("{} has no project `{name}` of its own", self.stage));
+        let named = self.project.as_ref().ok_or_else(missing)?;
+        let project = stage.project(name).ok_or_else(missing)?;
+        let may_remove = stage.may_remove(principal, Portion::Project(name));
+        let versions = match may_remove {
+            true => project.versions(),
+            false => shown_versions(stage, named, project, Timestamp::now()).ok_or_else(missing)?,
+        };
+        Ok(Seen { project, versions, may_remove })
+    }
+}
+
+/// A project, and the part of it that the reader may see.
+struct Seen<'stored> {
+    project: &'stored Arc<Project>,
+    versions: Vec<&'stored str>,
+    may_remove: bool,
+}
+
+/// `GET /+manage/releases/{user}/{index}`
+pub(crate) async fn list_releases(
+    app: &Arc<App>,
+    head: &Parts,
+    route: &Route,
+) -> Result<Response, HttpError> {
+    check_on(app, head)?;
+    let named = Named::of(route)?;
+    let (session, principal) = forms::logged_in(app, head).await?;
+    let stored = auth::stored(app)?;
+    let stage = named.stage(&stored, &principal)?;
+    let query = head.uri.query().unwrap_or_default();
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let query = pairs.find_map(|(name, value)| (name == "q").then_some(value));
+    let query: String = query.unwrap_or_default().trim().chars().take(200).collect();
+    let wanted = query.to_lowercase().replace(['_', '.'], "-");
+    let now = Timestamp::now();
+    let found = stage.projects().filter(|(name, project)| {
+        let portion = Portion::Project(name.as_str());
+        name.as_str().contains(&wanted)
+            && stage.may_read(&principal, portion)
+            && (stage.may_remove(&principal, portion)
+                || shown_versions(stage, name, project, now).is_some())
+    });
+    let mut found = found.map(|(name, _)| name.to_string());
+    let held = stage.held_names().filter(|name| {
+        name.as_str().contains(&wanted)
+            && stage.may_remove(&principal, Portion::Project(name.as_str()))
+    });
+    let page = ReleasesPage {
+        site: Site::of(app, head),
+        stage: named.stage.to_string(),
+        stage_path: named.stage_path(),
+        query,
+        projects: found.by_ref().take(LINES_MAX).collect(),
+        is_more: found.next().is_some(),
+        form: forms::token(app, &session)?,
+        held: held.take(LINES_MAX).map(ToString::to_string).collect(),
+    };
+    Ok(page::send_once(&page, head, StatusCode::OK).await)
+}
+
+/// `GET /+manage/releases/{user}/{index}/{project}`, with `?version=` for the forms of one.
+pub(crate) async fn show_release(
+    app: &Arc<App>,
+    head: &Parts,
+    route: &Route,
+) -> Result<Response, HttpError> {
+    check_on(app, head)?;
+    let named = Named::of(route)?;
+    let (session, principal) = forms::logged_in(app, head).await?;
+    let query = head.uri.query().unwrap_or_default();
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let version = pairs.find_map(|(name, value)| (name == "version").then_some(value));
+    let sender = (&session, &principal);
+    page(app, head, &named, sender, version.as_deref(), Said::default(), StatusCode::OK).await
+}
+
+async fn page(
+    app: &Arc<App>,
+    head: &Parts,
+    named: &Named,
+    (session, principal): (&SessionText, &Principal),
+    version: Option<&str>,
+    said: Said,
+    status: StatusCode,
+) -> Result<Response, HttpError> {
+    let stored = auth::stored(app)?;
+    let stage = named.stage(&stored, principal)?;
+    let Seen { project, versions, may_remove } = named.project(stage, principal)?;
+    let name = named.project.as_ref().map(ToString::to_string).unwrap_or_default();
+    let chosen = match version.filter(|version| versions.contains(version)) {
+        Some(version) => Some(Chosen::of(project, version, may_remove)),
+        None if version.is_some() && said.done.is_empty() && said.problem.is_empty() => {
+            let version: String = version.unwrap_or_default().chars().take(80).collect();
+            let detail = format!("{} has no version `{version}` of {name}", named.stage);
+            return Err(HttpError::not_found(detail));
+        }
+        None => None,
+    };
+    let mut sorted: Vec<(Option<Version>, &str)> =
+        versions.iter().map(|text| (Version::parse(text).ok(), *text)).collect();
+    sorted.sort_by(|one, other| other.cmp(one));
+    let lines = sorted.iter().take(VERSIONS_MAX).map(|(_, text)| VersionLine {
+        query: form_urlencoded::Serializer::new(String::new())
+            .append_pair("version", text)
+            .finish(),
+        // A number would tell of files that a policy hides.
+        files: match may_remove {
+            true => display::count(files_of(project, text).count(), "file", "files"),
+            false => String::new(),
+        },
+        yanked: match files_of(project, text)
+            .filter(|it| may_remove && project.yanked(it).is_some())
+            .count()
+        {
+            0 if project.release(text).is_some_and(|it| it.yanked.is_some()) => "yanked",
+            0 => "",
+            some if some == files_of(project, text).count() => "yanked",
+            _ => "some files yanked",
+        },
+        is_chosen: chosen.as_ref().is_some_and(|chosen| chosen.version == *text),
+        version: (*text).to_owned(),
+    });
+    let (marker, reason) = match project.status() {
+        Some(status) => (status.marker.as_str(), status.reason.as_deref().unwrap_or_default()),
+        None => ("active", ""),
+    };
+    let markers = ["active", "archived", "deprecated", "quarantined"];
+    let page = ReleasePage {
+        site: Site::of(app, head),
+        form: forms::token(app, session)?,
+        stage: named.stage.to_string(),
+        stage_path: named.stage_path(),
+        is_more: versions.len() > VERSIONS_MAX,
+        versions: lines.collect(),
+        chosen,
+        status: markers.map(|name| (name, name == marker)).to_vec(),
+        reason: reason.to_owned(),
+        may_remove,
+        is_volatile: stage.config().volatile,
+        name,
+        said,
+    };
+    Ok(page::send_once(&page, head, status).await)
+}
+
+fn files_of<'project>(
+    project: &'project Project,
+    version: &'project str,
+) -> impl Iterator<Item = &'project Arc<ReleaseFile>> {
+    project.files_of(version).filter(|file| file.role() == FileRole::Release)
+}
+
+impl Chosen {
+    fn of(project: &Project, version: &str, may_remove: bool) -> Chosen {
+        let yanked = project.release(version).and_then(|release| release.yanked.as_deref());
+        let files: Vec<_> = files_of(project, version).filter(|_| may_remove).collect();
+        let lines = files.iter().take(FILES_MAX).map(|file| FileLine {
+            name: file.filename().to_owned(),
+            about: display::size(file.size_bytes()),
+            at: Time(file.uploaded_at()),
+            is_yanked: file.yanked().is_some(),
+            reason: file.yanked().unwrap_or_default().to_owned(),
+        });
+        Chosen {
+            version: version.to_owned(),
+            is_yanked: yanked.is_some(),
+            reason: yanked.unwrap_or_default().to_owned(),
+            files: lines.collect(),
+            more_files: files.len().saturating_sub(FILES_MAX),
+        }
+    }
+}
+
+/// `POST /+manage/releases/{user}/{index}/{project}`, by what its field `do` names.
+pub(crate) async fn change_release(
+    app: &Arc<App>,
+    head: &Parts,
+    route: &Route,
+    body: Body,
+) -> Result<Response, HttpError> {
+    check_on(app, head)?;
+    let named = Named::of(route)?;
+    let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
+    let (Changed { answer, is_partial }, done) = change(app, head, &named, &posted).await?;
+    let (said, status) = Said::of(&answer, done);
+    let said = Said { is_partial, ..said };
+    let sender = (&posted.session, &posted.principal);
+    let version = posted.fields.maybe("version")?;
+    let mut response = match page(app, head, &named, sender, version, said, status).await {
+        // Its last release is gone, or the user may not see it any more.
+        Err(_) if answer.is_done() => {
+            forms::see_other(app, head, &format!("/+manage/releases/{}", named.stage_path()))
+        }
+        shown => shown?,
+    };
+    seen(app, head, &mut response, &posted, answer.serial);
+    Ok(response)
+}
+
+/// What came of a form.
+struct Changed {
+    answer: Answer,
+    /// Whether another server took some files of a push, and not all.
+    is_partial: bool,
+}
+
+impl From<Answer> for Changed {
+    fn from(answer: Answer) -> Changed {
+        Changed { answer, is_partial: false }
+    }
+}
+
+/// Carries out what a form asks for; returns the message afterwards, too.
+async fn change(
+    app: &Arc<App>,
+    head: &Parts,
+    named: &Named,
+    posted: &Posted,
+) -> Result<(Changed, &'static str), HttpError> {
+    let (fields, principal) = (&posted.fields, &posted.principal);
+    let stored = auth::stored(app)?;
+    let stage = named.stage.clone();
+    let missing = || HttpError::bad_request("the path names no project");
+    let project = named.project.clone().ok_or_else(missing)?;
+    let force = fields.maybe("force")?.is_some();
+    // Nothing else is left of the project.
+    if fields.one("do")? == "release-name" {
+        named.stage(&stored, principal)?;
+        let releasing = DeleteProject { stage, project, extent: Extent::Name, force: true };
+        return Ok((remove(app, head, posted, &releasing).await.into(), "The name is released."));
+    }
+    // The right to see the page is checked first: without it, nothing is changed, and nothing of the project is told.
+    let seen = named.project(named.stage(&stored, principal)?, principal)?;
+    let version = || match fields.maybe("version")?.unwrap_or_default() {
+        "" => Err(HttpError::bad_request("the form lacks the field `version`")),
+        version => Ok(version.to_owned()),
+    };
+    let file = || {
+        let file = seen.project.file(fields.one("file")?).filter(|_| seen.may_remove);
+        let file = file.ok_or_else(|| HttpError::not_found("this file is no longer there"))?;
+        let (directory, filename) = (file.directory(), file.filename().to_owned());
+        Ok::<_, HttpError>(FilePlace { directory, filename })
+    };
+    let reason = || {
+        let reason = fields.maybe("reason")?.unwrap_or_default().trim();
+        yank::check_reason(reason).map_err(|error| HttpError::bad_request(error.to_string()))?;
+        Ok::<_, HttpError>(reason.to_owned())
+    };
+    let typed = |name: &str, typed: &str| check_typed(posted, name, typed).err();
+    Ok(match fields.one("do")? {
+        "yank" => {
+            let (version, reason) = (version()?, Some(reason()?));
+            let yanking = YankRelease { stage, project, version, reason };
+            let answer = carry_out(app, head, posted, Ok(yanking)).await;
+            (answer.into(), "The release is yanked.")
+        }
+        "unyank" => {
+            let yanking = YankRelease { stage, project, version: version()?, reason: None };
+            let answer = remove(app, head, posted, &yanking).await;
+            (answer.into(), "The release is no longer yanked.")
+        }
+        "yank-file" => {
+            let yanking = YankFile { stage, file: file()?, reason: Some(reason()?) };
+            let answer = carry_out(app, head, posted, Ok(yanking)).await;
+            (answer.into(), "The file is yanked.")
+        }
+        "unyank-file" => {
+            let yanking = YankFile { stage, file: file()?, reason: None };
+            let answer = remove(app, head, posted, &yanking).await;
+            (answer.into(), "The file is no longer yanked.")
+        }
+        "remove-file" => {
+            let deleting = DeleteFile { stage, file: file()?, force };
+            let answer = match typed(fields.one("file")?, "To remove the file, type its name") {
+                Some(error) => Answer::refused(error),
+                None => remove(app, head, posted, &deleting).await,
+            };
+            (answer.into(), "The file is removed.")
+        }
+        "remove" => {
+            let version = version()?;
+            let untyped = typed(&version, "To remove the release, type its version");
+            let answer = match untyped {
+                Some(error) => Answer::refused(error),
+                None => {
+                    let deleting = DeleteRelease { stage, project, version, force };
+                    remove(app, head, posted, &deleting).await
+                }
+            };
+            (answer.into(), "The release is removed.")
+        }
+        "remove-project" => {
+            let extent = match fields.maybe("release_name")? {
+                Some(_) => Extent::ContentsAndName,
+                None => Extent::Contents,
+            };
+            let untyped = typed(project.as_str(), "To remove the project, type its name");
+            let answer = match untyped {
+                Some(error) => Answer::refused(error),
+                None => {
+                    let deleting = DeleteProject { stage, project, extent, force };
+                    remove(app, head, posted, &deleting).await
+                }
+            };
+            (answer.into(), "The project is removed.")
+        }
+        "status" => {
+            let marker = fields.one("status")?;
+            let (status, done) = match StatusMarker::parse(marker) {
+                _ if marker == "active" => (None, "The project has no status any more."),
+                Some(marker) => {
+                    let reason = Some(reason()?.into());
+                    (Some(ProjectStatus { marker, reason }), "The status is set.")
+                }
+                None => {
+                    let expected =
+                        "'status' was expected to be active, archived, quarantined or deprecated";
+                    return Err(HttpError::bad_request(expected));
+                }
+            };
+            let setting = SetProjectStatus { stage, project, status };
+            (carry_out(app, head, posted, Ok(setting)).await.into(), done)
+        }
+        "push" => {
+            let order = pushed(fields, project.as_str(), &version()?)?;
+            let order = PushOrder::parse(order, &stage);
+            let order = order.map_err(|error| HttpError::bad_request(error.to_string()))?;
+            let ask = ask(app, head, principal, &format!("/{}", named.stage_path()))?;
+            let changed = match python::push(&ask, &stage, &order).await {
+                Ok((status, actions)) => told(status, &actions, ask.written()),
+                Err(refused) => Answer::refused(python::error_of(refused)).into(),
+            };
+            (changed, "The release is pushed.")
+        }
+        _ => return Err(HttpError::bad_request("the form does not say what to do")),
+    })
+}
+
+/// The order of a push: to an index of this server, or to an upload API elsewhere.
+fn pushed(fields: &forms::Fields, name: &str, version: &str) -> Result<Value, HttpError> {
+    let text = |field: &str| Ok::<_, HttpError>(fields.maybe(field)?.unwrap_or_default());
+    let target = text("target")?.trim();
+    let mut order = json!({"name": name, "version": version});
+    match target.contains("://") {
+        true => {
+            order["posturl"] = json!(target);
+            order["username"] = json!(text("user")?.trim());
+            order["password"] = json!(text("password")?);
+        }
+        false => order["targetindex"] = json!(target),
+    }
+    match text("content")? {
+        "no_docs" => order["no_docs"] = json!(true),
+        "only_docs" => order["only_docs"] = json!(true),
+        _ => {}
+    }
+    Ok(order)
+}
+
+/// What came of a push, with what another server said of each file that it did not take.
+fn told(status: StatusCode, actions: &Value, serial: Serial) -> Changed {
+    if status.is_success() {
+        return Answer::done(serial).into();
+    }
+    let log = actions.as_array().map(Vec::as_slice).unwrap_or_default();
+    let (taken, failed): (Vec<_>, Vec<_>) =
+        log.iter().partition(|entry| matches!(entry[0].as_u64(), Some(200 | 201)));
+    let texts = failed.into_iter().take(20).map(|entry| {
+        let parts = entry.as_array().map(Vec::as_slice).unwrap_or_default().iter();
+        let parts = parts.map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned));
+        parts.collect::<Vec<_>>().join(" ")
+    });
+    let texts = texts.collect::<Vec<_>>().join("; ");
+    let message = format!("The other server did not take all of it: {texts}");
+    Changed { answer: Answer { status, message, serial }, is_partial: !taken.is_empty() }
+}

@@ -1,0 +1,140 @@
+//! `/+manage/webhooks`: the webhooks of the configuration and how each fares, for administrators, who can have one tried again
+//! now and a test posted to it. Which webhooks there are, the file says: no secret passes through a page.
+
+use jiff::Timestamp;
+
+use super::*;
+use crate::front::display;
+use crate::published::changes::webhooks::{DeliveryTrouble, Webhook};
+use crate::tasks::webhooks::test;
+
+/// Size of a form of this page.
+const BYTES_MAX: usize = 4 << 10;
+
+#[derive(Template)]
+#[template(path = "manage_webhooks.html")]
+struct WebhooksPage {
+    site: Site,
+    form: String,
+    webhooks: Vec<Line>,
+    said: Said,
+}
+
+struct Line {
+    name: String,
+    surface: &'static str,
+    origin: String,
+    user: String,
+    /// Empty until its task has begun.
+    position: String,
+    /// Empty if nothing was, since the start.
+    delivered_at: String,
+    trouble: Option<Trouble>,
+}
+
+struct Trouble {
+    since: String,
+    attempts: String,
+    detail: String,
+    next_at: String,
+}
+
+impl From<DeliveryTrouble> for Trouble {
+    fn from(trouble: DeliveryTrouble) -> Trouble {
+        let attempts = usize::try_from(trouble.attempts).unwrap_or(usize::MAX);
+        Trouble {
+            since: second(trouble.since),
+            attempts: display::count(attempts, "attempt", "attempts"),
+            detail: trouble.failure.detail,
+            next_at: second(trouble.next_at),
+        }
+    }
+}
+
+impl Line {
+    fn of(webhook: &Webhook) -> Line {
+        let state = webhook.state();
+        Line {
+            name: webhook.name.clone(),
+            surface: webhook.surface.name(),
+            origin: webhook.origin(),
+            user: webhook.user.as_ref().map(ToString::to_string).unwrap_or_default(),
+            position: state.position.unwrap_or_default(),
+            delivered_at: state.delivered_at.map(second).unwrap_or_default(),
+            trouble: state.trouble.map(Trouble::from),
+        }
+    }
+}
+
+/// A time to the second: the first attempts are no further apart.
+fn second(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// Lets administrators pass.
+///
+/// # Errors
+/// 403.
+fn admit(principal: &Principal) -> Result<(), HttpError> {
+    match principal.is_administrator(Scope::ServerAdmin, Object::Server) {
+        true => Ok(()),
+        false => Err(HttpError::forbidden("only administrators see webhooks")),
+    }
+}
+
+/// `GET /+manage/webhooks`
+pub(crate) async fn show_webhooks(app: &App, head: &Parts) -> Result<Response, HttpError> {
+    let (session, principal) = forms::logged_in(app, head).await?;
+    admit(&principal)?;
+    page(app, head, &session, Said::default(), StatusCode::OK).await
+}
+
+async fn page(
+    app: &App,
+    head: &Parts,
+    session: &SessionText,
+    said: Said,
+    status: StatusCode,
+) -> Result<Response, HttpError> {
+    let page = WebhooksPage {
+        site: Site::of(app, head),
+        form: forms::token(app, session)?,
+        webhooks: app.webhooks.all().iter().map(|webhook| Line::of(webhook)).collect(),
+        said,
+    };
+    Ok(page::send_once(&page, head, status).await)
+}
+
+/// `POST /+manage/webhooks`, by what its field `do` names.
+pub(crate) async fn change_webhook(
+    app: &App,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let posted = forms::posted(app, head, body, BYTES_MAX).await?;
+    admit(&posted.principal)?;
+    let name = posted.fields.one("webhook")?;
+    let found = app.webhooks.all().iter().find(|webhook| webhook.name == name);
+    let missing = || HttpError::not_found(format!("there is no webhook `{name}`"));
+    let webhook = found.ok_or_else(missing)?;
+    let (said, status) = match posted.fields.one("do")? {
+        "try" => {
+            webhook.try_now();
+            let done =
+                format!("{name} is tried now. Load this page again to see what became of it.");
+            (Said { done, ..Said::default() }, StatusCode::OK)
+        }
+        "test" => match test(app, webhook).await {
+            Ok(()) => {
+                let done = format!("A test was posted to {name}, and taken.");
+                (Said { done, ..Said::default() }, StatusCode::OK)
+            }
+            Err(failure) => {
+                let problem = format!("A test was not taken by {name}: {}", failure.detail);
+                (Said { problem, ..Said::default() }, StatusCode::UNPROCESSABLE_ENTITY)
+            }
+        },
+        _ => return Err(HttpError::bad_request("the form does not say what to do")),
+    };
+    page(app, head, &posted.session, said, status).await
+}

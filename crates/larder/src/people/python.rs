@@ -1,0 +1,26 @@
+//! The Python index for people, where programs get JSON: users, indexes, projects and versions.
+//!
+//! request -> what its sender may read of the published state -> a template -> a page. A page shows nothing that its sender
+//! would not get in another way, and counts nothing else.
+
+mod compare;
+mod contents;
+mod description;
+mod files;
+mod index;
+mod project;
+mod user;
+
+use crate::front::page;
+use crate::protocols::python::ask::Ask;
+
+pub(crate) use compare::compare_releases;
+pub(crate) use contents::show_contents;
+pub(crate) use index::show_index;
+pub(crate) use project::{show_project, show_release};
+pub(crate) use user::show_user;
+
+/// Whether the sender is a browser: installers of old named HTML first, too.
+pub(crate) fn is_wanted(ask: &Ask) -> bool {
+    page::wants_page(&ask.head.headers) && !ask.is_installer()
+}

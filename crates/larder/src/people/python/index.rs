@@ -1,0 +1,335 @@
+//! `/{user}/{index}` for people: its bases, who may do what, its projects, how to point a client at it, and the last uploads.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use account::{Portion, Principal};
+use askama::Template;
+use axum::response::Response;
+use jiff::Timestamp;
+use pypi::devpi::{View, file_url};
+use pypi::policy::shown_versions;
+use pypi::{MirrorMerge, ProjectName, ReleaseFile, ResolutionOrder, Stage, StageConfig, Version};
+use record::Serial;
+
+use crate::front::display::{self, Time, in_path};
+use crate::front::error::HttpError;
+use crate::front::page::{self, Audience, Site};
+use crate::protocols::python::ask::Ask;
+use crate::protocols::python::policy;
+use crate::protocols::python::refused::Refused;
+use crate::protocols::python::rights::unreadable;
+
+/// Projects on one page, and uploads that are shown.
+const PAGE: usize = 100;
+const UPLOADS: usize = 10;
+
+#[derive(Template)]
+#[template(path = "index.html")]
+struct IndexPage<'a> {
+    site: Site,
+    user: &'a str,
+    name: &'a str,
+    path: String,
+    title: &'a str,
+    description: &'a str,
+    mirror_of: Option<String>,
+    is_mirror: bool,
+    may_read: bool,
+    may_modify: bool,
+    bases: Vec<Base<'a>>,
+    /// Whether the reader may read the index itself, but not all of its bases.
+    is_closed_below: bool,
+    facts: Vec<Fact>,
+    query: String,
+    projects: Vec<Line<'a>>,
+    /// The query of the next page.
+    next: Option<String>,
+    is_first: bool,
+    /// How many of its projects a policy hides, in words.
+    hidden: Option<String>,
+    uploads: Vec<Upload<'a>>,
+}
+
+impl IndexPage<'_> {
+    /// Its name without the user's.
+    fn own_name(&self) -> &str {
+        self.name.split_once('/').map_or(self.name, |(_, index)| index)
+    }
+}
+
+/// An index that this one inherits from.
+struct Base<'a> {
+    name: &'a str,
+    path: String,
+    title: &'a str,
+    /// Named by the index itself, by one of its bases, or a mirror.
+    how: &'static str,
+}
+
+/// A setting in words.
+struct Fact {
+    what: &'static str,
+    is: String,
+}
+
+/// A line of the list of projects.
+struct Line<'a> {
+    name: &'a str,
+    version: String,
+    changed_at: Option<Time>,
+}
+
+struct Upload<'a> {
+    project: &'a str,
+    filename: &'a str,
+    url: String,
+    at: Time,
+    who: Option<&'a str>,
+}
+
+/// `GET /{user}/{index}`, as a page.
+pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+    let missing = || HttpError::unknown_stage(stage);
+    let found = ask.stored.index.stage(stage).ok_or_else(missing)?;
+    let principal = ask.principal().await?;
+    // A token may be limited to some of the projects.
+    let may_read = found.may_read(&principal, Portion::Whole);
+    if !may_read && !found.may_modify(&principal) {
+        return Err(unreadable(&principal, found, Portion::Whole).into());
+    }
+    let view = ask.view(&principal);
+    let order = ResolutionOrder::of(&ask.stored.index, stage).ok_or_else(missing)?;
+    let config = view.config(found);
+    let query = ask.parameter("q").unwrap_or_default();
+    let after = ask.parameter("after");
+    let site = Site::below(&ask.app, &*ask.root_url);
+    // Looking at all projects of a large index takes a while: other tasks of this thread move to another.
+    let (projects, next, uploads, hidden) = tokio::task::block_in_place(|| {
+        if !may_read {
+            return (Vec::new(), None, Vec::new(), 0);
+        }
+        let (projects, next) = projects(found, &query, after.as_deref());
+        (projects, next, uploads(found, &principal, site.prefix()), hidden_projects(found))
+    });
+    let page = IndexPage {
+        user: found.name().user(),
+        name: found.name().as_str(),
+        path: in_path(found.name().as_str()),
+        title: config.title.as_deref().unwrap_or_default(),
+        description: config.description.as_deref().unwrap_or_default(),
+        mirror_of: config.mirror().and_then(|mirror| mirror.shown_url()),
+        is_mirror: config.is_mirror(),
+        may_read,
+        may_modify: found.may_modify(&principal),
+        bases: bases(&order, view),
+        is_closed_below: may_read && !order.admits(&principal, Portion::Whole),
+        facts: facts(&config),
+        is_first: after.is_none() && query.is_empty(),
+        query,
+        projects,
+        next,
+        uploads,
+        hidden: (hidden > 0).then(|| display::count(hidden, "project is", "projects are")),
+        site,
+    };
+    Ok(page::send(&page, &ask.head, Audience::Reader).await)
+}
+
+/// The indexes that the order asks after its first, as far as the viewer may see them.
+fn bases<'a>(order: &ResolutionOrder<'a>, view: View<'_>) -> Vec<Base<'a>> {
+    let Some((own, others)) = order.stages().split_first() else { return Vec::new() };
+    let seen = others.iter().filter(|base| view.sees(base));
+    let named = seen.map(|base| Base {
+        name: base.name().as_str(),
+        path: in_path(base.name().as_str()),
+        title: base.config().title.as_deref().unwrap_or_default(),
+        how: match own.config().bases().contains(base.name()) {
+            _ if base.config().is_mirror() => "mirror, asked last",
+            true => "named by this index",
+            false => "through a base",
+        },
+    });
+    named.collect()
+}
+
+/// A page of the index's own projects, and the name that the next page follows.
+fn projects<'a>(
+    stage: &'a Arc<Stage>,
+    query: &str,
+    after: Option<&str>,
+) -> (Vec<Line<'a>>, Option<String>) {
+    let wanted = query.trim().to_lowercase().replace(['_', '.'], "-");
+    let is_wanted = |name: &ProjectName| {
+        after.is_none_or(|after| name.as_str() > after) && name.as_str().contains(&wanted)
+    };
+    let now = Timestamp::now();
+    let wanted = stage.projects().filter(|(name, _)| is_wanted(name));
+    let mut found = wanted.filter_map(|(name, project)| {
+        Some((name, project, shown_versions(stage, name, project, now)?))
+    });
+    let lines = found.by_ref().take(PAGE).map(|(name, project, versions)| {
+        let parsed = versions.iter().filter_map(|text| Version::parse(text).ok());
+        let files = project.release_files().filter(|file| versions.contains(&file.version()));
+        Line {
+            name: name.as_str(),
+            version: Version::latest(parsed).map(String::from).unwrap_or_default(),
+            changed_at: files.map(|file| file.uploaded_at()).max().map(Time),
+        }
+    });
+    let lines: Vec<Line<'_>> = lines.collect();
+    let next = found.next().and_then(|_| {
+        let last = lines.last()?.name;
+        let mut next = form_urlencoded::Serializer::new(String::new());
+        if !query.is_empty() {
+            next.append_pair("q", query);
+        }
+        Some(next.append_pair("after", last).finish())
+    });
+    (lines, next)
+}
+
+/// How many of its projects a policy hides, or their owner.
+fn hidden_projects(stage: &Arc<Stage>) -> usize {
+    let now = Timestamp::now();
+    let is_hidden = |(name, project)| shown_versions(stage, name, project, now).is_none();
+    stage.projects().filter(|it| is_hidden(*it)).count()
+}
+
+/// The files that came last into the projects that changed last.
+fn uploads<'a>(stage: &'a Stage, principal: &Principal, prefix: &str) -> Vec<Upload<'a>> {
+    let mut newest: BinaryHeap<Reverse<(Serial, &ProjectName)>> = BinaryHeap::new();
+    for (name, project) in stage.projects() {
+        let is_newer = newest.peek().is_none_or(|oldest| project.serial() > oldest.0.0);
+        if is_newer || newest.len() < UPLOADS {
+            newest.push(Reverse((project.serial(), name)));
+        }
+        if newest.len() > UPLOADS {
+            newest.pop();
+        }
+    }
+    let names = newest.into_iter().map(|Reverse((_, name))| name);
+    let readable = names.filter(|name| stage.may_read(principal, Portion::Project(name.as_str())));
+    let mut files: Vec<(&ProjectName, &ReleaseFile)> = readable
+        .filter_map(|name| Some((name, stage.project(name.as_str())?)))
+        .flat_map(|(name, project)| {
+            let judge = policy::judge(stage, stage, name);
+            let files = project.release_files().map(move |file| (name, &**file));
+            files.filter(move |(_, file)| {
+                let refused = judge.as_ref().and_then(|it| it.refusal_of_own(stage.name(), file));
+                refused.is_none() && !project.is_quarantined()
+            })
+        })
+        .collect();
+    files.sort_unstable_by_key(|(_, file)| Reverse((file.uploaded_at(), file.serial())));
+    files.truncate(UPLOADS);
+    let shown = files.into_iter().map(|(name, file)| Upload {
+        project: name.as_str(),
+        filename: file.filename(),
+        url: file_url(prefix, stage.name(), file),
+        at: Time(file.uploaded_at()),
+        who: file.uploader().map(|who| who.as_str()),
+    });
+    shown.collect()
+}
+
+/// Rights and settings, in words.
+fn facts(config: &StageConfig) -> Vec<Fact> {
+    let mut facts = vec![Fact { what: "Read by", is: display::people(&config.acl_read) }];
+    let mut add = |what, is: String| facts.push(Fact { what, is });
+    if let Some(upload) = config.upload() {
+        add("Uploads by", display::people(&upload.acl_upload));
+        add("Test results by", display::people(&upload.tox_result_uploaders()));
+        add(
+            "Files",
+            match config.volatile {
+                true => "can be replaced and removed (volatile)".to_owned(),
+                false => "stay as they are: a name is given once (not volatile)".to_owned(),
+            },
+        );
+        if !upload.bases.is_empty() {
+            let listed: Vec<&str> = upload.mirror_whitelist.iter().map(|name| &**name).collect();
+            let is = match listed.as_slice() {
+                [] => "are not asked for a project that this index or a base has".to_owned(),
+                ["*"] => "are asked for every project, also for those that are here".to_owned(),
+                some => format!("are asked, of those that are here, for {} only", some.join(", ")),
+            };
+            add("Mirrors", is);
+        }
+        if !upload.base_pins.is_empty() {
+            let pins = upload.base_pins.iter();
+            let said = pins.map(|pin| format!("{} from {} alone", pin.projects, pin.base));
+            add("Names", said.collect::<Vec<_>>().join("; "));
+        }
+        match upload.mirror_merge {
+            None => {}
+            Some(MirrorMerge::All) => add(
+                "Several mirrors",
+                "count together, whether or not they have the same project".to_owned(),
+            ),
+            Some(MirrorMerge::Connected) => add(
+                "Several mirrors",
+                "count together only if their pages say that they have the same project".to_owned(),
+            ),
+        }
+        for (what, places) in [
+            ("Tracks", &upload.project_tracks),
+            ("Also elsewhere", &upload.project_alternate_locations),
+        ] {
+            let said = places.iter().map(|place| format!("{} at {}", place.project, place.url));
+            if !places.is_empty() {
+                add(what, said.collect::<Vec<_>>().join("; "));
+            }
+        }
+        let kept = match (upload.retention_versions, upload.retention_days) {
+            (None, None) => None,
+            (Some(versions), None) => Some(format!("the newest {versions} versions are kept")),
+            (None, Some(days)) => Some(format!("versions are kept for {days} days")),
+            (Some(versions), Some(days)) => {
+                Some(format!("the newest {versions} versions are kept, and all for {days} days"))
+            }
+        };
+        if let Some(kept) = kept {
+            add("Retention", kept);
+        }
+    }
+    if let Some(policy) = &config.policy {
+        let mut said = Vec::new();
+        if let Some(days) = policy.cooldown_days {
+            said.push(format!("files are held back until they are {days} days old"));
+        }
+        if let Some(cutoff) = policy.cutoff {
+            said.push(format!("files from {} on are held back", Time(cutoff)));
+        }
+        for (count, what) in [
+            (policy.allow.len(), "allowed, and nothing else"),
+            (policy.deny.len(), "refused"),
+            (policy.quarantine.len(), "in quarantine"),
+        ] {
+            if count > 0 {
+                said.push(format!("{} {what}", display::count(count, "entry is", "entries are")));
+            }
+        }
+        if !said.is_empty() {
+            add("Policy", said.join("; "));
+        }
+        let now = Timestamp::now();
+        for exception in policy.exceptions.iter().filter(|exception| now < exception.until) {
+            let until = Time(exception.until);
+            add("Exception", format!("{} until {until}: {}", exception.rule, exception.reason));
+        }
+    }
+    if let Some(mirror) = config.mirror() {
+        if let Some(seconds) = mirror.mirror_cache_expiry {
+            add("Pages", format!("are asked for again after {seconds} s"));
+        }
+        if mirror.mirror_offline == Some(true) {
+            add("Upstream", "is not asked: what is known of it is served".to_owned());
+        }
+        if mirror.mirror_use_external_urls == Some(true) {
+            add("Files", "are not kept here: clients are sent to their own place".to_owned());
+        }
+    }
+    facts
+}

@@ -1,0 +1,551 @@
+//! `/{user}/{index}/{project}` and `…/{version}`, for people: its description, how to install it, its files, where they come
+//! from, and which files hide others.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
+
+use account::{Portion, Principal};
+use askama::Template;
+use axum::response::Response;
+use jiff::Timestamp;
+use pypi::archive::is_archive;
+use pypi::devpi::{View, file_url};
+use pypi::upstream::Locations;
+use pypi::{
+    FileRole, Filename, Judge, Project as Contents, ProjectName, ProjectView, ReleaseFile,
+    ResolutionOrder, Shown, Stage, VersionView, Warnings,
+};
+
+use super::description::Described;
+use crate::front::display::{self, Time, in_path};
+use crate::front::error::HttpError;
+use crate::front::page::{self, Audience, Keeping, Site};
+use crate::protocols::python::ask::Ask;
+use crate::protocols::python::policy;
+use crate::protocols::python::project::{in_one_spelling, metadata, readable};
+use crate::protocols::python::refused::Refused;
+use crate::protocols::python::reply;
+use crate::protocols::python::rights::About;
+use crate::protocols::python::route::Project;
+use crate::published::finished_pages::MadeOf;
+use crate::published::required_by::Requirers;
+
+/// Versions in the list, unless all are asked for; and files on a page.
+const VERSIONS: usize = 50;
+const FILES: usize = 500;
+
+#[derive(Template)]
+#[template(path = "project.html")]
+struct ProjectPage<'a> {
+    site: Site,
+    /// The index that was asked, and its path.
+    stage: &'a str,
+    path: String,
+    name: &'a str,
+    version: &'a str,
+    /// Whether a version was asked for, rather than the project.
+    is_release: bool,
+    is_prerelease: bool,
+    /// The version that is shown by default, if this is another one.
+    newest: Option<String>,
+    yanked: Option<String>,
+    status: Option<Status<'a>>,
+    described: Described,
+    files: Vec<File<'a>>,
+    more_files: usize,
+    hidden: Vec<Hidden<'a>>,
+    quarantined_in: Vec<&'a str>,
+    /// What a policy withholds, in words.
+    held_back: Vec<String>,
+    /// The files that a policy warns of, in words.
+    warned: Vec<String>,
+    documentation: Option<String>,
+    /// The versions that the shown one can be compared with, and the path for that.
+    others: Vec<String>,
+    version_path: String,
+    versions: Vec<Version<'a>>,
+    /// How many there are, if not all are shown.
+    all_versions: Option<usize>,
+    origins: Vec<Origin<'a>>,
+    required_by: RequiredBy,
+    /// Whether the reader may yank and remove releases of it in this index.
+    is_managed: bool,
+    asked_mirrors: Vec<&'a str>,
+    blocked_mirrors: Vec<&'a str>,
+    /// The other places of the project.
+    locations: Locations,
+}
+
+/// A state that the owner of the project set.
+struct Status<'a> {
+    marker: &'static str,
+    means: &'static str,
+    reason: &'a str,
+}
+
+/// A file of the version that is shown.
+struct File<'a> {
+    name: &'a str,
+    url: String,
+    kind: &'static str,
+    size: String,
+    at: Time,
+    who: Option<&'a str>,
+    sha256: String,
+    requires_python: &'a str,
+    metadata: Option<String>,
+    /// The page with the file's contents.
+    contents: Option<String>,
+    provenance: Option<String>,
+    yanked: Option<&'a str>,
+    stage: &'a str,
+    tests: Option<(String, String)>,
+}
+
+/// A file that a nearer index hides.
+struct Hidden<'a> {
+    name: &'a str,
+    stage: &'a str,
+    by: &'a str,
+    /// Whether the bytes are the same.
+    is_same: bool,
+}
+
+/// A line of the list of versions.
+struct Version<'a> {
+    version: String,
+    path: String,
+    is_shown: bool,
+    is_prerelease: bool,
+    is_yanked: bool,
+    files: String,
+    at: Option<Time>,
+    stage: &'a str,
+    also_in: Vec<&'a str>,
+}
+
+/// An index that has some of the project.
+struct Origin<'a> {
+    stage: &'a str,
+    path: String,
+    versions: String,
+}
+
+/// The projects of this server that require the one on the page.
+struct RequiredBy {
+    /// Paths, names, and indexes.
+    listed: Vec<(String, String, String)>,
+    /// A remark about those that are not shown.
+    rest: &'static str,
+    more: String,
+    is_judged: bool,
+}
+
+impl RequiredBy {
+    fn of(ask: &Ask, principal: &Principal, name: &ProjectName) -> RequiredBy {
+        let found = ask.app.python.required_by.snapshot();
+        let found = found.map(|it| it.requirers(&ask.stored, principal, name.as_str()));
+        let found = found.unwrap_or_else(|| Requirers { is_partial: true, ..Requirers::default() });
+        let line = |(stage, name): (String, String)| {
+            (format!("{}/{}", in_path(&stage), in_path(&name)), name, stage)
+        };
+        RequiredBy {
+            listed: found.listed.into_iter().map(line).collect(),
+            rest: match (found.is_partial, found.is_full) {
+                (true, _) => {
+                    "The server has just started, and is still reading what projects require."
+                }
+                (_, true) => {
+                    "The list may lack some: there are more requirements on this server than it keeps in memory."
+                }
+                _ => "",
+            },
+            is_judged: found.is_judged,
+            more: match (found.more, found.is_cut) {
+                (0, true) => "There may be others.".to_owned(),
+                (0, false) => String::new(),
+                (more, true) => format!("And more than {more} others."),
+                (more, false) => format!("And {}.", display::count(more, "other", "others")),
+            },
+        }
+    }
+}
+
+impl ProjectPage<'_> {
+    fn user(&self) -> &str {
+        self.stage.split_once('/').map_or(self.stage, |(user, _)| user)
+    }
+
+    /// The argument of `pip install`.
+    fn requirement(&self) -> String {
+        match self.is_release && !self.version.is_empty() {
+            true => format!("{}=={}", self.name, self.version),
+            false => self.name.to_owned(),
+        }
+    }
+}
+
+/// `GET /{user}/{index}/{project}`, as a page.
+pub(crate) async fn show_project(
+    ask: &Ask,
+    stage: &str,
+    project: &Project,
+) -> Result<Response, Refused> {
+    show(ask, stage, project, None).await
+}
+
+/// `GET /{user}/{index}/{project}/{version}`, as a page.
+pub(crate) async fn show_release(
+    ask: &Ask,
+    stage: &str,
+    project: &Project,
+    version: &str,
+) -> Result<Response, Refused> {
+    show(ask, stage, project, Some(version)).await
+}
+
+async fn show(
+    ask: &Ask,
+    stage: &str,
+    project: &Project,
+    wanted: Option<&str>,
+) -> Result<Response, Refused> {
+    let order = readable(ask, stage, false, About::Project(project.name.as_ref())).await?;
+    let missing = || HttpError::not_found(format!("{stage} has no project `{}`", project.as_sent));
+    let name = in_one_spelling(ask, project, || missing().into())?;
+    let principal = ask.principal().await?;
+    // Others may see more, or less.
+    let is_for_everybody = matches!(principal, Principal::Anonymous);
+    let required_by = ask.app.python.required_by.snapshot_full();
+    let required_by = required_by.map_or_else(Weak::new, |index| Arc::downgrade(&index));
+    let made_of = MadeOf::Projects(ask.stored.serial, required_by);
+    let keeping = Keeping::of(&ask.head, &ask.root_url, made_of).filter(|_| is_for_everybody);
+    if let Some(kept) =
+        keeping.as_ref().and_then(|it| it.find(&ask.app, &ask.head, Audience::Reader))
+    {
+        return Ok(kept);
+    }
+    let view = ask.view(&principal);
+    let mirrors = order.mirrors_of(name.as_str());
+    let Some(found) = order.project(name.as_str()) else {
+        // A mirror's projects are not known before it was asked; the page for installers asks.
+        if wanted.is_none() && !mirrors.asked.is_empty() {
+            let names: Vec<&str> = ask.path.split('/').take(3).collect();
+            return Ok(reply::redirect(ask, &format!("{}/+simple/{name}/", names.join("/"))));
+        }
+        return Err(missing().into());
+    };
+    let making = async {
+        // Files that a policy refuses are not listed.
+        let judge = Judge::of(&order, name, Timestamp::now());
+        let judge = judge.as_ref();
+        let mut versions = found.versions();
+        let decided = Shown::of(&found, judge);
+        let refusal_of =
+            |version: &str| decided.as_ref().and_then(|shown| shown.refusal_of(version));
+        let meant = wanted.and_then(|wanted| VersionView::meant(&versions, wanted)).cloned();
+        let wanted = meant.as_ref().map(|view| view.version.as_str()).or(wanted);
+        if let Some(wanted) = wanted
+            && let Some(refused) = refusal_of(wanted)
+        {
+            return Ok(policy::refused(ask, &format!("{name} {wanted}"), refused).await);
+        }
+        versions.retain(|view| refusal_of(view.version.as_str()).is_none());
+        let held_back = decided.as_ref().map(|shown| shown.hidden().sentences().collect());
+        let stable = versions.iter().find(|view| !view.version.is_prerelease());
+        let newest = stable.or(versions.first());
+        let shown = match wanted {
+            None => newest,
+            Some(wanted) => {
+                let same = versions.iter().find(|view| view.version.as_str() == wanted);
+                let missing =
+                    || HttpError::not_found(format!("{stage} has no version `{wanted}` of {name}"));
+                Some(same.ok_or_else(missing)?)
+            }
+        };
+        let described = match shown {
+            Some(shown) => {
+                let metadata = metadata(&ask.app, std::slice::from_ref(shown)).await?;
+                Described::of(shown, &metadata, &order, &principal, stage).await
+            }
+            None => Described::default(),
+        };
+        let site = Site::below(&ask.app, &*ask.root_url);
+        let (files, hidden) = shown.map_or_else(Default::default, |shown| {
+            files(shown, name, judge, own_name(&order), &site)
+        });
+        let warned = shown.map(|shown| warnings(shown, judge).sentences().collect());
+        let more_files = files.len().saturating_sub(FILES);
+        let shows_all = ask.has_flag("versions");
+        let all_versions = Some(versions.len())
+            .filter(|count| wanted.is_none() && !shows_all && *count > VERSIONS);
+        let (nearest, version) = match shown {
+            Some(shown) => (shown.parts.first(), shown.version.as_str()),
+            None => (None, ""),
+        };
+        let release = nearest.and_then(|part| part.project.release(version));
+        let seen = |name: &&str| ask.stored.index.stage(name).is_some_and(|stage| view.sees(stage));
+        let page = ProjectPage {
+            stage: own_name(&order),
+            path: in_path(own_name(&order)),
+            name: name.as_str(),
+            version,
+            is_release: wanted.is_some(),
+            is_prerelease: shown.is_some_and(|shown| shown.version.is_prerelease()),
+            newest: newest
+                .filter(|it| it.version.as_str() != version)
+                .map(|it| it.version.to_string()),
+            yanked: release.and_then(|release| release.yanked.as_deref()).map(str::to_owned),
+            status: status(&found),
+            described,
+            files: files.into_iter().take(FILES).collect(),
+            more_files,
+            hidden,
+            quarantined_in: quarantined(&found),
+            held_back: held_back.unwrap_or_default(),
+            warned: warned.unwrap_or_default(),
+            documentation: shown
+                .and_then(|shown| documentation(shown, name, &site, own_name(&order))),
+            others: versions
+                .iter()
+                .map(|view| view.version.as_str())
+                .filter(|other| *other != version)
+                .take(VERSIONS)
+                .map(str::to_owned)
+                .collect(),
+            version_path: in_path(version),
+            versions: match wanted {
+                Some(_) => Vec::new(),
+                None => {
+                    let most = if shows_all { usize::MAX } else { VERSIONS };
+                    listed(&found, &versions[..versions.len().min(most)], version)
+                }
+            },
+            all_versions,
+            origins: origins(&found, view),
+            required_by: RequiredBy::of(ask, &principal, name),
+            is_managed: order.stages().first().is_some_and(|own| {
+                own.project(name.as_str()).is_some()
+                    && own.may_remove(&principal, Portion::Project(name.as_str()))
+            }),
+            asked_mirrors: mirrors
+                .asked
+                .iter()
+                .map(|stage| stage.name().as_str())
+                .filter(seen)
+                .collect(),
+            blocked_mirrors: mirrors
+                .blocked
+                .iter()
+                .map(|name| name.as_str())
+                .filter(seen)
+                .collect(),
+            locations: found.locations(name.as_str()),
+            site,
+        };
+        // With a policy the page depends on the time.
+        Ok(match keeping.filter(|_| judge.is_none() && !page.required_by.is_judged) {
+            Some(keeping) => keeping.send(&ask.app, &page, &ask.head, Audience::Reader).await,
+            None => page::send(&page, &ask.head, Audience::Reader).await,
+        })
+    };
+    ask.in_turn(making).await
+}
+
+fn own_name<'a>(order: &ResolutionOrder<'a>) -> &'a str {
+    order.stages().first().map_or("", |stage| stage.name().as_str())
+}
+
+fn status<'a>(found: &ProjectView<'a>) -> Option<Status<'a>> {
+    let status = found.parts().iter().find_map(|part| part.project.status())?;
+    let marker = status.marker.as_str();
+    let means = match marker {
+        "archived" => "no more updates are expected",
+        "quarantined" => {
+            "it is not to be used until somebody has examined it; its files are not listed"
+        }
+        "deprecated" => "something else should be used",
+        _ => return None,
+    };
+    Some(Status { marker, means, reason: status.reason.as_deref().unwrap_or_default() })
+}
+
+fn quarantined<'a>(found: &ProjectView<'a>) -> Vec<&'a str> {
+    let parts = found.parts().iter().filter(|part| part.project.is_quarantined());
+    parts.map(|part| part.stage.name().as_str()).collect()
+}
+
+/// The files of a version, nearest first, and those hidden by a nearer file of the same name.
+fn files<'a>(
+    shown: &VersionView<'a>,
+    name: &ProjectName,
+    judge: Option<&Judge<'_>>,
+    asked: &str,
+    site: &Site,
+) -> (Vec<File<'a>>, Vec<Hidden<'a>>) {
+    let (mut files, mut hidden) = (Vec::new(), Vec::new());
+    let mut nearest: HashMap<&str, (&'a Stage, &'a ReleaseFile)> = HashMap::new();
+    for part in &shown.parts {
+        let (stage, project): (&'a Stage, &'a Contents) = (part.stage, part.project);
+        let stage_name = stage.name().as_str();
+        let of_version = project.files_of(shown.version.as_str());
+        for file in of_version.filter(|file| file.role() == FileRole::Release) {
+            let file: &'a ReleaseFile = file;
+            if let Some((by, other)) = nearest.get(file.filename()) {
+                hidden.push(Hidden {
+                    name: file.filename(),
+                    stage: stage_name,
+                    by: by.name().as_str(),
+                    is_same: other.digest() == file.digest(),
+                });
+                continue;
+            }
+            nearest.insert(file.filename(), (stage, file));
+            let is_refused =
+                judge.is_some_and(|judge| judge.refusal_of_own(stage.name(), file).is_some());
+            if is_refused || project.is_quarantined() {
+                continue;
+            }
+            // Below the index that was asked, if it has a policy, so that the policy counts for the link.
+            let url = match judge.is_some_and(Judge::is_of_asked) {
+                true => {
+                    let path = in_path(&file.path());
+                    format!(
+                        "{}/{}/{}",
+                        site.prefix(),
+                        in_path(asked),
+                        path.replacen("%2Bf", "+f", 1)
+                    )
+                }
+                false => file_url(site.prefix(), stage.name(), file),
+            };
+            let results = project.tox_results_of(file.filename()).count();
+            let tests = (results > 0).then(|| {
+                let (place, version) = (in_path(stage_name), in_path(shown.version.as_str()));
+                let filename = in_path(file.filename());
+                let prefix = site.prefix();
+                let url = format!("{prefix}/{place}/{name}/{version}/+toxresults/{filename}");
+                (url, display::count(results, "test result", "test results"))
+            });
+            files.push(File {
+                name: file.filename(),
+                kind: kind(file.filename()),
+                size: display::size(file.size_bytes()),
+                at: Time(file.uploaded_at()),
+                who: file.uploader().map(|who| who.as_str()),
+                sha256: file.digest().to_string(),
+                requires_python: file.requires_python().unwrap_or_default(),
+                metadata: file.core_metadata().map(|_| format!("{url}.metadata")),
+                contents: Filename::parse(file.filename())
+                    .is_ok_and(|filename| is_archive(&filename))
+                    .then(|| {
+                        let (version, filename) = (shown.version.as_str(), file.filename());
+                        let (version, filename) = (in_path(version), in_path(filename));
+                        let (prefix, asked) = (site.prefix(), in_path(asked));
+                        format!("{prefix}/{asked}/{name}/{version}/+contents/{filename}")
+                    }),
+                provenance: file.provenance().map(|_| format!("{url}.provenance")),
+                yanked: project.yanked(file),
+                stage: stage_name,
+                tests,
+                url,
+            });
+        }
+    }
+    (files, hidden)
+}
+
+/// The files of a version that policies warn of, each as in its nearest index.
+fn warnings(shown: &VersionView<'_>, judge: Option<&Judge<'_>>) -> Warnings {
+    let mut warnings = Warnings::default();
+    let Some(judge) = judge.filter(|judge| judge.may_note()) else { return warnings };
+    let mut seen = HashSet::new();
+    for part in &shown.parts {
+        let files = part.project.files_of(shown.version.as_str());
+        for file in files.filter(|file| file.role() == FileRole::Release) {
+            let stage = part.stage.name();
+            let is_given = seen.insert(file.filename())
+                && !part.project.is_quarantined()
+                && judge.refusal_of_own(stage, file).is_none();
+            if is_given && let Some(warned) = judge.warning(stage, &judge.own(file)) {
+                warnings.add(file.filename(), warned);
+            }
+        }
+    }
+    warnings
+}
+
+fn kind(filename: &str) -> &'static str {
+    match filename.rsplit('.').next().unwrap_or_default() {
+        "whl" => "wheel",
+        "gz" | "zip" | "bz2" | "xz" | "tgz" => "source",
+        "egg" => "egg",
+        _ => "file",
+    }
+}
+
+fn documentation(
+    shown: &VersionView<'_>,
+    name: &ProjectName,
+    site: &Site,
+    stage: &str,
+) -> Option<String> {
+    let version = shown.version.as_str();
+    let has = shown
+        .parts
+        .iter()
+        .any(|part| part.project.files_of(version).any(|file| file.role() == FileRole::Docs));
+    let (prefix, stage, version) = (site.prefix(), in_path(stage), in_path(version));
+    has.then(|| format!("{prefix}/{stage}/{name}/{version}/+doc/"))
+}
+
+/// The lines for these versions.
+fn listed<'a>(
+    found: &ProjectView<'a>,
+    versions: &[VersionView<'a>],
+    shown: &str,
+) -> Vec<Version<'a>> {
+    // One pass over all files, however many versions there are.
+    let mut counted: HashMap<(&str, &str), (usize, Timestamp)> = HashMap::new();
+    for part in found.parts() {
+        for file in part.project.release_files() {
+            let entry = counted.entry((part.stage.name().as_str(), file.version()));
+            let (count, at) = entry.or_insert((0, file.uploaded_at()));
+            *count += 1;
+            *at = (*at).max(file.uploaded_at());
+        }
+    }
+    let line = |view: &VersionView<'a>| {
+        let version = view.version.as_str();
+        let mut stages = view.parts.iter().map(|part| part.stage.name().as_str());
+        let stage = stages.next().unwrap_or_default();
+        let counted = counted.get(&(stage, version)).copied();
+        let release = view.parts.first().and_then(|part| part.project.release(version));
+        Version {
+            version: version.to_owned(),
+            path: in_path(version),
+            is_shown: version == shown,
+            is_prerelease: view.version.is_prerelease(),
+            is_yanked: release.is_some_and(|release| release.yanked.is_some()),
+            files: display::count(counted.map_or(0, |(count, _)| count), "file", "files"),
+            at: counted.map(|(_, at)| Time(at)),
+            stage,
+            also_in: stages.collect(),
+        }
+    };
+    versions.iter().map(line).collect()
+}
+
+/// The indexes that have parts of the project; empty if it is only the one that was asked.
+fn origins<'a>(found: &ProjectView<'a>, view: View<'_>) -> Vec<Origin<'a>> {
+    let parts = found.parts().iter().filter(|part| view.sees(part.stage));
+    let origins = parts.map(|part| {
+        let versions: HashSet<&str> = part.project.versions().into_iter().collect();
+        Origin {
+            stage: part.stage.name().as_str(),
+            path: in_path(part.stage.name().as_str()),
+            versions: display::count(versions.len(), "version", "versions"),
+        }
+    });
+    origins.collect()
+}

@@ -1,0 +1,201 @@
+//! Shared by all ways to read an article: the right to read, the state that is answered from, revisions and their contents, and
+//! caching.
+
+use std::sync::Arc;
+
+use account::{Object, Principal, Scope};
+use article::{ArticleName, Content as Facts, Revision, RevisionFacts};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::CACHE_CONTROL;
+use http::request::Parts;
+use http::{HeaderValue, StatusCode};
+use reply::Reply;
+use state::stored::Stored;
+
+use crate::app::App;
+use crate::front::auth::Claim;
+use crate::front::error::HttpError;
+use crate::front::respond::{Conditions, respond};
+use crate::front::{auth, page, serial};
+use crate::published::contents::Content;
+
+/// A page of a list or a history, where the request names no other size, and at most.
+pub(crate) const PAGE: (usize, usize) = (100, 1_000);
+
+/// A request that reads articles: the state that answers it, and its sender.
+pub(crate) struct Reading<'a> {
+    pub(crate) app: &'a App,
+    pub(crate) stored: &'a Stored,
+    pub(crate) head: &'a Parts,
+    pub(crate) principal: &'a Principal,
+}
+
+impl Reading<'_> {
+    /// The answer, also if it is a refusal: even a 404 depends on the state of the store, and the next write may add what is missing.
+    pub(crate) fn answered(&self, outcome: Result<Response, HttpError>) -> Response {
+        outcome.unwrap_or_else(|error| from_store(self.app, self.stored, error.into_response()))
+    }
+}
+
+/// The state to answer from, and who reads, for a request that may.
+pub(crate) async fn admitted(
+    app: Arc<App>,
+    head: &Parts,
+    object: Object<'_>,
+) -> Result<(Arc<App>, Arc<Stored>, Principal), HttpError> {
+    // If everybody may read, credentials are not checked.
+    let principal = if app.articles_are_open() {
+        Principal::Anonymous
+    } else {
+        auth::principal_of(&app, head).await?
+    };
+    check_reader(&app, &principal, object)?;
+    let stored = auth::stored(&app)?;
+    Ok((app, stored, principal))
+}
+
+/// The sender, if they may read.
+///
+/// # Errors
+/// 401 and 403.
+pub(crate) async fn reader(
+    app: &App,
+    claim: &Claim,
+    object: Object<'_>,
+) -> Result<Principal, HttpError> {
+    let principal =
+        if app.articles_are_open() { Principal::Anonymous } else { claim.principal(app).await? };
+    check_reader(app, &principal, object)?;
+    Ok(principal)
+}
+
+/// Admits senders who may read.
+///
+/// # Errors
+/// 401 and 403.
+pub(crate) fn check_reader(
+    app: &App,
+    principal: &Principal,
+    object: Object<'_>,
+) -> Result<(), HttpError> {
+    if app.articles_are_open() {
+        return Ok(());
+    }
+    let readers = ("article.acl_read", &app.config.article.acl_read);
+    auth::admit(readers, principal, Scope::ArticleRead, object, "read articles")
+}
+
+/// Whether this writer may read as well.
+pub(crate) fn may_read(app: &App, principal: &Principal, name: &ArticleName) -> bool {
+    let object = Object::Article(name.as_str());
+    app.config.article.acl_read.admits(principal, Scope::ArticleRead, object)
+}
+
+/// How long an answer may be cached, and by whom. If not everybody may read, only the sender's browser may, and it revalidates
+/// each time, so that the right is checked again.
+pub(crate) fn caching(is_open: bool, is_immutable: bool) -> HeaderValue {
+    HeaderValue::from_static(match (is_open, is_immutable) {
+        (true, true) => "max-age=31536000, immutable",
+        (true, false) => "no-cache",
+        (false, _) => "private, no-cache",
+    })
+}
+
+/// An answer that caches must revalidate, with the serial that it was made from.
+pub(crate) fn from_store(app: &App, stored: &Stored, mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, caching(app.articles_are_open(), false));
+    page::insert_vary(headers);
+    serial::insert(headers, stored.serial);
+    response
+}
+
+/// A list as JSON, with its tag and the serial of the state.
+pub(crate) async fn json(
+    app: &App,
+    head: &Parts,
+    stored: &Stored,
+    body: Bytes,
+) -> Result<Response, HttpError> {
+    let reply = Reply::tagged("application/json", body);
+    let conditions = Conditions::of(&head.method, &head.headers);
+    Ok(from_store(app, stored, respond(reply, StatusCode::OK, conditions).await))
+}
+
+/// The revision with this number, or the latest one.
+///
+/// # Errors
+/// 404.
+pub(crate) fn revision<'stored>(
+    stored: &'stored Stored,
+    name: &ArticleName,
+    revision: Option<Revision>,
+) -> Result<&'stored Arc<RevisionFacts>, HttpError> {
+    let article = stored.articles.article(name).ok_or_else(|| HttpError::unknown_article(name))?;
+    let latest = article.highest();
+    let found = match revision {
+        None => article.latest(),
+        Some(revision) => article.revision(revision),
+    };
+    found.ok_or_else(|| {
+        let wanted = revision.unwrap_or(latest);
+        HttpError::not_found(format!("`{name}` has no version {wanted}: its latest is {latest}"))
+    })
+}
+
+/// The content of a revision.
+///
+/// # Errors
+/// 410 for a revision that deleted or renamed the article.
+pub(crate) fn content_of<'facts>(
+    name: &ArticleName,
+    facts: &'facts RevisionFacts,
+) -> Result<&'facts Facts, HttpError> {
+    facts.content().ok_or_else(|| {
+        let (version, author, at) = (facts.revision, &facts.author, facts.at);
+        if facts.redirect().is_some() {
+            return HttpError::gone(format!(
+                "what was `{name}` before was renamed as version {version}, by {author} at {at}"
+            ));
+        }
+        HttpError::gone(format!(
+            "`{name}` was deleted as version {version}, by {author} at {at}; earlier versions are \
+                 at `/article/{name}/history`"
+        ))
+    })
+}
+
+/// The content, from memory or from the store.
+pub(crate) async fn load(app: &App, facts: &Facts) -> Result<Arc<Content>, HttpError> {
+    if let Some(content) = app.articles.contents.at_hand(&facts.digest) {
+        return Ok(content);
+    }
+    let content =
+        app.articles.contents.load(&app.store.blobs, &facts.digest).await.map_err(unreadable)?;
+    content.ok_or_else(|| lost(app, facts))
+}
+
+/// All bytes of a content, which the caller knows to be few enough.
+pub(crate) async fn bytes(app: &App, facts: &Facts) -> Result<Bytes, HttpError> {
+    if app.articles.contents.keeps(facts.size_bytes) {
+        return Ok(load(app, facts).await?.body().identity().clone());
+    }
+    let bytes = app.store.blobs.bytes(facts.digest, facts.size_bytes).await.map_err(unreadable)?;
+    bytes.ok_or_else(|| lost(app, facts))
+}
+
+pub(crate) fn unreadable(error: store::BlobError) -> HttpError {
+    tracing::error!(%error, "a content cannot be read");
+    if matches!(error, store::BlobError::Damaged { .. }) {
+        return HttpError::damaged("content");
+    }
+    HttpError::unavailable("the content cannot be read from the store now; it has been logged", 5)
+}
+
+/// The answer where a content that a record names is not in the store, which is counted.
+pub(crate) fn lost(app: &App, facts: &Facts) -> HttpError {
+    app.store.blobs.note(facts.digest, store::blobs::Verdict::Missing);
+    tracing::error!(digest = %facts.digest, "a content is missing from the store");
+    HttpError::lost("content")
+}

@@ -1,0 +1,49 @@
+//! Renaming articles by a request with `?rename=NAME`.
+
+use std::sync::Arc;
+
+use article::{ArticleName, Revision};
+use axum::response::Response;
+use http::request::Parts;
+use operations::Sender;
+use operations::articles::RenameArticle;
+
+use super::write::{self, FailedWrite, Written};
+use crate::app::App;
+use crate::front::auth;
+use crate::front::error::HttpError;
+use crate::front::parameters::parameters;
+
+/// Whether the query asks for another name.
+pub(crate) fn is_asked(query: Option<&str>) -> bool {
+    form_urlencoded::parse(query.unwrap_or_default().as_bytes()).any(|(name, _)| name == "rename")
+}
+
+/// PUT and POST with `?rename=NAME`; `version` is that in the path, where there is one.
+pub(crate) async fn put(
+    app: &Arc<App>,
+    head: &Parts,
+    name: ArticleName,
+    version: Option<Revision>,
+) -> Result<Response, HttpError> {
+    let writer = write::writer(app, head, &name).await?;
+    let [comment, to] = parameters(head.uri.query(), ["comment", "rename"])?;
+    let to = ArticleName::parse(&to.unwrap_or_default());
+    let to = to.map_err(|error| HttpError::bad_request(error.to_string()))?;
+    let base = write::base_of(&head.headers, version);
+    let comment = comment.unwrap_or_default();
+    write::answered(rename(app, &writer, RenameArticle { name, base, to, comment }).await)
+}
+
+/// Renames an article.
+///
+/// # Errors
+/// What refuses or prevents it. 401 and 403 also if the sender may not read or write under one of the names.
+pub(crate) async fn rename(
+    app: &App,
+    sender: &Sender,
+    renaming: RenameArticle,
+) -> Result<Written, FailedWrite> {
+    auth::admit_to_disk(app, sender.proved()).await?;
+    write::change(app, sender, &renaming.name.clone(), &renaming).await
+}

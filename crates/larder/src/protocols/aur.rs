@@ -1,0 +1,585 @@
+//! `/rpc` and its aliases: questions about packages.
+//!
+//! The path, the query and the body become [`aur::Params`] by aurweb's rules; the `aur` crate knows what they mean.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use account::Principal;
+use aur::{Answer, Body, Outcome, Outside, Params, PathParams, QueryError, Version};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CONTENT_TYPE, LOCATION, ORIGIN,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use net::{Answered, ClientAddress, MadeForOne, Peer};
+use resources::cpu_pool::PoolError;
+
+use super::changes::Histories;
+use crate::app::App;
+use crate::app::rate_limit::Decision;
+use crate::front::body::{self, Shape};
+use crate::front::error::HttpError;
+use crate::front::respond::{Conditions, respond, respond_now, takes_long};
+use crate::published::aur_published::AurPublished;
+use crate::routes::path::{decoded_lossily, segments};
+
+/// A question with parameters that upstream does not have is cancelled after this much CPU time of its thread; time in which
+/// other threads run does not count.
+const COMPUTING_MAX: Duration = Duration::from_millis(500);
+
+const METHODS: &str = "GET, HEAD, POST, OPTIONS";
+
+/// Answers of at least this size are made in memory that later ones reuse.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// Most fields of a multipart form: the names of the largest batch, and some.
+const FORM_FIELDS_MAX: usize = 10_000;
+
+/// Values in JSON at most, counted by commas and brackets; texts of other forms may have some of these, too.
+const VALUES_MAX: usize = 20_000;
+
+/// How deep the JSON of a question may be nested: two levels have a meaning.
+const DEPTH_MAX: usize = 32;
+
+/// Answers all paths under `/rpc`, `/rpc.php` and `/api` without an endpoint of their own.
+pub(crate) async fn answer_question(
+    app: &Arc<App>,
+    head: &Parts,
+    body: axum::body::Body,
+) -> Result<Response, HttpError> {
+    if head.method == Method::OPTIONS {
+        return Ok(preflight());
+    }
+    let path = head.uri.path();
+    let asked = match Path::parse(path) {
+        Path::Question(asked) => asked,
+        Path::Redirect(target) => return Ok(redirect(target, head.uri.query())),
+        Path::Unknown => return Err(HttpError::nothing_at(path)),
+    };
+    if head.method == Method::POST {
+        return post(app, head, asked, body).await;
+    }
+    Ok(match read(app, head, asked, sender(head)) {
+        Reading::Done(response) => response,
+        Reading::Long(finished) => finished.respond(app).await,
+        Reading::Refined(question) => question.respond(app, head).await,
+    })
+}
+
+/// Whether a GET asks nothing: then people read how to ask.
+pub(crate) fn is_without_question(head: &Parts) -> bool {
+    let is_read = matches!(head.method, Method::GET | Method::HEAD);
+    is_read
+        && matches!(Path::parse(head.uri.path()), Path::Question(asked) if asked.is_without_question(head))
+}
+
+/// Whether a path is that of a question by GET, as nearly all are: the same as with the table.
+pub(crate) fn is_question(path: &str) -> bool {
+    path == "/rpc" || path.starts_with("/rpc/v") || path == "/rpc/" || path == "/rpc.php"
+}
+
+/// Answers a question by GET; `None` if the path is no question.
+pub(crate) fn answer_question_now(
+    app: &Arc<App>,
+    head: &Parts,
+    peer: ClientAddress,
+) -> Option<Answered> {
+    let Path::Question(asked) = Path::parse(head.uri.path()) else { return None };
+    if asked.is_without_question(head) {
+        return None;
+    }
+    Some(match read(app, head, asked, peer) {
+        Reading::Done(response) => Answered::Now(response),
+        Reading::Long(finished) => {
+            let app = app.clone();
+            Answered::Later(Box::pin(async move { finished.respond(&app).await }))
+        }
+        Reading::Refined(question) => {
+            let (app, head) = (app.clone(), head.clone());
+            Answered::Later(Box::pin(async move { question.respond(&app, &head).await }))
+        }
+    })
+}
+
+/// Answers all questions to the AUR if its packages are not served: it says so, so that clients take the AUR neither for empty
+/// nor for down.
+pub(crate) fn is_off(app: &App, head: &Parts) -> Response {
+    let detail = match app.aur.lacks_source {
+        true => {
+            "this server has no packages of the AUR: it was started without a source for them, and keeps no earlier \
+             dump; its operator can name one with `--aur-source FILE|URL` (`aur.source` in the configuration)"
+        }
+        false => {
+            "this server has no packages of the AUR: its operator has switched them off (`aur.enabled = false` in the \
+             configuration)"
+        }
+    };
+    let mut response = HttpError::not_found(detail).into_response();
+    open_to_all(head.headers.contains_key(ORIGIN), response.headers_mut());
+    response
+}
+
+/// Lets pages of other sites see the answer.
+pub(crate) fn open_to_all(has_origin: bool, response: &mut HeaderMap) {
+    response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    if has_origin {
+        response.insert(
+            ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static(
+                "ETag, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset",
+            ),
+        );
+    }
+}
+
+/// The answer to a CORS preflight: everything is allowed, as all is public.
+fn preflight() -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    headers.insert(ALLOW, HeaderValue::from_static(METHODS));
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*, Content-Type"));
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
+    response
+}
+
+/// What is known of a question beside its parameters.
+struct Standing {
+    speaks_6: bool,
+    decision: Decision,
+    asked_at: Instant,
+}
+
+/// An answer that only has to be sent.
+struct Finished {
+    answer: Answer,
+    status: StatusCode,
+    conditions: Conditions,
+    decision: Decision,
+}
+
+/// Marks the body of a large answer as not shared with other answers.
+fn mark(response: &mut Response, is_large: bool) {
+    if is_large {
+        response.extensions_mut().insert(MadeForOne);
+    }
+}
+
+impl Finished {
+    /// Whether the answer is in memory that is used again when it has been sent.
+    fn is_large(&self) -> bool {
+        self.answer.reply.body.len() >= LARGE_BYTES
+    }
+
+    fn takes_long(&self) -> bool {
+        takes_long(&self.answer.reply, &self.conditions)
+    }
+
+    fn respond_now(self, app: &App) -> Response {
+        let is_large = self.is_large();
+        let mut response = respond_now(self.answer.reply, self.status, &self.conditions);
+        mark(&mut response, is_large);
+        app.aur.rate_limiter.insert_headers(&self.decision, response.headers_mut());
+        response
+    }
+
+    async fn respond(self, app: &App) -> Response {
+        let is_large = self.is_large();
+        let mut response = respond(self.answer.reply, self.status, self.conditions).await;
+        mark(&mut response, is_large);
+        app.aur.rate_limiter.insert_headers(&self.decision, response.headers_mut());
+        response
+    }
+}
+
+/// The outcome of a GET.
+enum Reading {
+    Done(Response),
+    /// Encoding the answer takes so long that another thread does it.
+    Long(Finished),
+    /// Finding the answer may take long.
+    Refined(Box<Refined>),
+}
+
+/// Facts about packages that a snapshot does not have, by the packages' names.
+type Known = BTreeMap<String, serde_json::Map<String, serde_json::Value>>;
+
+/// A question with parameters that upstream does not have.
+struct Refined {
+    params: Params,
+    standing: Standing,
+}
+
+impl Refined {
+    /// Answers it on a thread for computations.
+    async fn respond(self, app: &Arc<App>, head: &Parts) -> Response {
+        match self.finish(app, head).await {
+            Ok(finished) => finished.respond(app).await,
+            Err(error) => error.into_response(),
+        }
+    }
+
+    async fn finish(self, app: &Arc<App>, head: &Parts) -> Result<Finished, HttpError> {
+        let Refined { params, standing } = self;
+        let conditions = Conditions::of(&head.method, &head.headers);
+        if !params.may_add() {
+            let snapshot = loaded(app)?.snapshot.clone();
+            let known = Arc::default();
+            let (answer, _) = Refined::answer(app, params, &standing, snapshot, known).await?;
+            return Ok(told(app, head, standing, answer, conditions));
+        }
+        // First finds the names of the packages, then the facts about them.
+        let histories = Histories::open(app).await?;
+        let snapshot = histories.published().snapshot.clone();
+        let known = Arc::default();
+        let asking = Refined::answer(app, params.clone(), &standing, snapshot.clone(), known);
+        let (answer, names) = asking.await?;
+        if names.is_empty() {
+            return Ok(told(app, head, standing, answer, conditions));
+        }
+        let mut known = Known::new();
+        for name in names {
+            let members = histories.members(&name).await?;
+            known.insert(name, members);
+        }
+        let (answer, _) =
+            Refined::answer(app, params, &standing, snapshot, Arc::new(known)).await?;
+        Ok(told(app, head, standing, answer, conditions))
+    }
+
+    /// Computes an answer with the facts in `known`, and the names of packages whose facts are needed.
+    async fn answer(
+        app: &Arc<App>,
+        params: Params,
+        standing: &Standing,
+        snapshot: aur::Snapshot,
+        known: Arc<Known>,
+    ) -> Result<(Answer, BTreeSet<String>), HttpError> {
+        let (speaks_6, results_max) = (standing.speaks_6, app.aur.results_max.load(Relaxed));
+        let search = move |is_over: &dyn Fn() -> bool| {
+            let wanted = RefCell::new(BTreeSet::new());
+            let added = |name: &str, field: &'static str| {
+                let member = known.get(name).map(|members| members.get(field));
+                if member.is_none() {
+                    wanted.borrow_mut().insert(name.to_owned());
+                }
+                member.flatten().map(serde_json::Value::to_string)
+            };
+            let outside = Outside { is_over, added: &added };
+            let answer = Answer::to_refined(params, &snapshot, speaks_6, results_max, &outside);
+            (answer, wanted.into_inner())
+        };
+        search_in_turn(app, search).await
+    }
+}
+
+/// Runs a search that may take long on a thread for computations, when it is its turn. `search` is given a function that says
+/// whether it has computed for longer than [`COMPUTING_MAX`].
+pub(crate) async fn search_in_turn<T: Send + 'static>(
+    app: &App,
+    search: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'static,
+) -> Result<T, HttpError> {
+    let place = app.aur.refined.enter().map_err(|waiting| {
+        app.metrics.cpu_pool.refused.inc();
+        HttpError::uncomputed(PoolError::Full { waiting })
+    })?;
+    let turn = app.aur.refined.turns.take().await;
+    let searching = app.limits.cpu_pool.run(move || {
+        let _taken = (place, turn);
+        let started_at = computed();
+        search(&|| computed().saturating_sub(started_at) > COMPUTING_MAX)
+    });
+    searching.await.map_err(HttpError::uncomputed)
+}
+
+/// How long this thread has computed.
+fn computed() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+/// The published state of the AUR.
+pub(crate) fn loaded(app: &App) -> Result<Arc<AurPublished>, HttpError> {
+    app.aur.snapshot_full().ok_or_else(not_loaded)
+}
+
+/// 503, until the first snapshot is published.
+fn not_loaded() -> HttpError {
+    HttpError::unavailable("the catalogue of packages is not loaded yet", 2)
+}
+
+/// Who sent a request that is not answered at once.
+fn sender(head: &Parts) -> ClientAddress {
+    head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address)
+}
+
+/// Answers a GET that `peer` sent; never waits.
+fn read(app: &App, head: &Parts, asked: AskedByPath, peer: ClientAddress) -> Reading {
+    let standing = match admit(app, head, &asked, peer) {
+        Ok(standing) => standing,
+        Err(response) => return Reading::Done(*response),
+    };
+    let from_path = asked.params;
+    let params = Params::from_query(from_path, head.uri.query());
+    if params.are_refined() {
+        return Reading::Refined(Box::new(Refined { params, standing }));
+    }
+    match finish(app, head, standing, params) {
+        Ok(finished) if finished.takes_long() => Reading::Long(finished),
+        Ok(finished) => Reading::Done(finished.respond_now(app)),
+        Err(error) => Reading::Done(error.into_response()),
+    }
+}
+
+async fn post(
+    app: &Arc<App>,
+    head: &Parts,
+    asked: AskedByPath,
+    body: axum::body::Body,
+) -> Result<Response, HttpError> {
+    let standing = match admit(app, head, &asked, sender(head)) {
+        Ok(standing) => standing,
+        Err(response) => return Ok(*response),
+    };
+    let from_path = asked.params;
+    let query = head.uri.query();
+    let content_type =
+        head.headers.get(CONTENT_TYPE).map_or("", |value| value.to_str().unwrap_or(""));
+    let bytes_max = app.config.limits.body_bytes_max;
+    let mut body = body::whole(app, head, &Principal::Anonymous, body, bytes_max).await?;
+    check_count(body.iter().filter(|byte| **byte == b'&').count())?;
+    // A form may be JSON that does not say so. A body that is nested too deep is not read as JSON.
+    let may_be_json = is_json(content_type) || matches!(body.first(), Some(b'{' | b'['));
+    let is_too_deep = may_be_json && Shape::of(&body).depth > DEPTH_MAX;
+    if !is_too_deep {
+        body.measured(VALUES_MAX)?;
+    }
+    let (body, _held) = body.into_parts();
+    let body = if is_too_deep { Bytes::from_static(b"[") } else { body };
+    let params = if is_multipart(content_type) {
+        let boundary = multer::parse_boundary(content_type).map_err(|error| {
+            HttpError::bad_request(format!("the multipart form could not be read: {error}"))
+        })?;
+        let fields = multipart_fields(body, boundary).await?;
+        Params::from_body(from_path, query, Body::Fields(&fields))
+    } else if is_json(content_type) {
+        Params::from_body(from_path, query, Body::Json(&body))
+    } else {
+        Params::from_body(from_path, query, Body::Form(&body))
+    };
+    if params.are_refined() {
+        return Ok(Refined { params, standing }.respond(app, head).await);
+    }
+    Ok(finish(app, head, standing, params)?.respond(app).await)
+}
+
+/// The standing of a question whose client may ask it; otherwise the refusal.
+fn admit(
+    app: &App,
+    head: &Parts,
+    asked: &AskedByPath,
+    peer: ClientAddress,
+) -> Result<Standing, Box<Response>> {
+    let asked_at = Instant::now();
+    let client = ClientAddress::resolve(peer, &head.headers, &app.limits.trusted);
+    let decision = app.aur.rate_limiter.check(client.key(), asked_at);
+    if !decision.allowed {
+        app.metrics.rpc_rate_limited.inc();
+        app.metrics.refused(QueryError::RateLimited);
+        // A body stays unread, so a version in a form is unknown.
+        let answer = Answer::rate_limited(given_version(&asked.params, head.uri.query()));
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        let conditions = Conditions::of(&head.method, &head.headers);
+        let finished = Finished { answer, status, conditions, decision };
+        return Err(Box::new(finished.respond_now(app)));
+    }
+    Ok(Standing { speaks_6: asked.speaks_6, decision, asked_at })
+}
+
+/// Answers the question from the current snapshot.
+fn finish(app: &App, head: &Parts, asked: Standing, params: Params) -> Result<Finished, HttpError> {
+    let published = app.aur.snapshot().ok_or_else(not_loaded)?;
+    let conditions = Conditions::of(&head.method, &head.headers);
+    let params = if conditions.wants_gzip() { params.outlined() } else { params };
+    let answer =
+        Answer::to(params, &published.snapshot, asked.speaks_6, app.aur.results_max.load(Relaxed));
+    drop(published);
+    Ok(told(app, head, asked, answer, conditions))
+}
+
+/// Counts an answer, and gives it its status.
+fn told(
+    app: &App,
+    head: &Parts,
+    asked: Standing,
+    answer: Answer,
+    conditions: Conditions,
+) -> Finished {
+    let status = match answer.outcome {
+        Outcome::Answered(question) => {
+            app.metrics.answered(&head.method, question, answer.reply.body.len());
+            StatusCode::OK
+        }
+        Outcome::Refused { error, version, asked: question } => {
+            app.metrics.refused(error);
+            if let Some(question) = question {
+                app.metrics.found_too_many(&head.method, question, answer.reply.body.len());
+            }
+            let is_bad = error.is_malformed() || (version == Version::V6 && asked.speaks_6);
+            if is_bad { StatusCode::BAD_REQUEST } else { StatusCode::OK }
+        }
+    };
+    app.metrics.rpc_duration.observe(asked.asked_at.elapsed().as_secs_f64());
+    Finished { answer, status, conditions, decision: asked.decision }
+}
+
+/// The parts of a question that are in its path.
+struct AskedByPath {
+    params: PathParams,
+    speaks_6: bool,
+}
+
+impl AskedByPath {
+    /// Whether neither the path nor the query asks anything.
+    fn is_without_question(&self, head: &Parts) -> bool {
+        self.params.version.is_none() && head.uri.query().is_none_or(str::is_empty)
+    }
+}
+
+/// What a path asks.
+enum Path<'a> {
+    Question(AskedByPath),
+    /// A redirect to this path without its trailing slashes.
+    Redirect(&'a str),
+    Unknown,
+}
+
+impl Path<'_> {
+    fn parse(path: &str) -> Path<'_> {
+        let trimmed = path.trim_end_matches('/');
+        let mut segments = segments(trimmed).skip(1);
+        let first = segments.next().unwrap_or_default();
+        let is_api = first == "api";
+        let Some(version) = segments.next() else {
+            // One trailing slash is ignored; more are a mistake.
+            return if path.len() > trimmed.len() + 1 {
+                Path::Redirect(trimmed)
+            } else {
+                let params = PathParams::default();
+                Path::Question(AskedByPath { params, speaks_6: is_api })
+            };
+        };
+        let Some(version) = version.strip_prefix('v').filter(|_| first != "rpc.php") else {
+            return Path::Unknown;
+        };
+        let mut parts = [""; 5];
+        let mut count = 0;
+        for segment in segments {
+            let Some(part) = parts.get_mut(count) else { return Path::Unknown };
+            *part = segment;
+            count += 1;
+        }
+        let decode = |text| Some(decoded_lossily(text).into_owned());
+        let mut params = PathParams { version: decode(version), ..PathParams::default() };
+        match (&parts[..count], version) {
+            (&[type_], _) => params.type_ = decode(type_),
+            (&[type_, arg], _) => {
+                (params.type_, params.arg) = (decode(type_), decode(arg));
+            }
+            (&[type_, by, arg], "6") => {
+                (params.type_, params.by, params.arg) = (decode(type_), decode(by), decode(arg));
+            }
+            (&[type_, by, mode, arg], "6") => {
+                (params.type_, params.by) = (decode(type_), decode(by));
+                (params.mode, params.arg) = (decode(mode), decode(arg));
+            }
+            _ => return Path::Unknown,
+        }
+        if path.len() > trimmed.len() {
+            return Path::Redirect(trimmed);
+        }
+        Path::Question(AskedByPath { params, speaks_6: is_api || version == "6" })
+    }
+}
+
+/// 307 to a path on this server.
+pub(crate) fn redirect(path: &str, query: Option<&str>) -> Response {
+    let target = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+    match HeaderValue::from_str(&target) {
+        Ok(target) => (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, target)]).into_response(),
+        Err(_) => HttpError::not_found(format!("nothing is at `{path}/`")).into_response(),
+    }
+}
+
+/// The version in path or query, for an error that names it.
+fn given_version(path: &PathParams, query: Option<&str>) -> Option<i64> {
+    let text = path.version.clone().or_else(|| {
+        let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+        pairs.filter(|(key, _)| key == "v").last().map(|(_, value)| value.into_owned())
+    });
+    text.and_then(|text| text.trim().parse().ok())
+}
+
+fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+        || essence.rsplit_once('+').is_some_and(|(_, suffix)| suffix.eq_ignore_ascii_case("json"))
+}
+
+fn is_multipart(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("multipart/form-data")
+}
+
+/// Whether a form or JSON has more parts than are taken, counted before any is built.
+fn check_count(count: usize) -> Result<(), HttpError> {
+    if count > FORM_FIELDS_MAX {
+        let detail =
+            format!("the body has more than {FORM_FIELDS_MAX} fields, the most that is accepted");
+        return Err(HttpError::too_large(detail));
+    }
+    Ok(())
+}
+
+/// The parameters that are texts, and no files.
+const TEXTS: [&str; 6] = ["v", "type", "by", "arg", "arg[]", "callback"];
+
+/// The text fields of a multipart form. As in aurweb, a field without its end and a file are left out.
+async fn multipart_fields(
+    body: Bytes,
+    boundary: String,
+) -> Result<Vec<(String, String)>, HttpError> {
+    use multer::Error::{IncompleteFieldData, IncompleteHeaders, IncompleteStream};
+    let bad = |error: multer::Error| {
+        HttpError::bad_request(format!("the multipart form could not be read: {error}"))
+    };
+    let stream = futures_util::stream::once(async move { Ok::<_, std::convert::Infallible>(body) });
+    let mut form = multer::Multipart::new(stream, boundary);
+    let mut fields = Vec::new();
+    loop {
+        let field = match form.next_field().await {
+            Ok(Some(field)) => field,
+            Ok(None) | Err(IncompleteHeaders | IncompleteStream) => break,
+            Err(error) => return Err(bad(error)),
+        };
+        check_count(fields.len() + 1)?;
+        let name = field.name().unwrap_or_default().to_owned();
+        if field.file_name().is_some() && TEXTS.contains(&name.as_str()) {
+            let detail = format!("`{name}` is a file: expected a text");
+            return Err(HttpError::unusable(detail));
+        }
+        match field.bytes().await {
+            Ok(value) => fields.push((name, String::from_utf8_lossy(&value).into_owned())),
+            Err(IncompleteFieldData { .. } | IncompleteStream) => break,
+            Err(error) => return Err(bad(error)),
+        }
+    }
+    Ok(fields)
+}

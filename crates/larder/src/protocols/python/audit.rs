@@ -1,0 +1,66 @@
+//! The audit log of policies, for administrators, and of one index for those who may change it.
+
+use std::borrow::Cow;
+
+use account::{Object, Portion, Scope};
+use audit::{Found, Query, anonymise};
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::ask::Ask;
+use super::refused::Refused;
+use super::reply;
+use super::rights::unreadable;
+use crate::front::error::HttpError;
+
+/// `GET /+audit`, and `GET /{user}/{index}/+audit` for a `stage`.
+pub(crate) async fn show_audit(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+    let pairs = form_urlencoded::parse(ask.head.uri.query().unwrap_or_default().as_bytes());
+    let found = entries(ask, stage, pairs).await?;
+    let lost = ask.app.python.audit.lost();
+    let result = json!({"items": found.entries, "next": found.next, "lost": lost});
+    Ok(reply::result(StatusCode::OK, "audit", result, None))
+}
+
+/// The entries that this query asks for; of one index, if `stage` is not empty.
+pub(crate) async fn entries<'query>(
+    ask: &Ask,
+    stage: &str,
+    query: impl Iterator<Item = (Cow<'query, str>, Cow<'query, str>)>,
+) -> Result<Found, Refused> {
+    const PURPOSE: &str = "reading the audit log";
+    let principal = ask.principal().await?;
+    if stage.is_empty() {
+        if !principal.is_administrator(Scope::ServerAdmin, Object::Server) {
+            return Err(reply::forbidden(ask, PURPOSE, ": it is for administrators").into());
+        }
+    } else {
+        let found = ask.stored.index.stage(stage).ok_or_else(|| HttpError::unknown_stage(stage))?;
+        if !found.may_modify(&principal) {
+            if !found.may_read(&principal, Portion::Whole) {
+                return Err(unreadable(&principal, found, Portion::Whole).into());
+            }
+            let cause = ": it is for those who may change the index";
+            return Err(reply::forbidden(ask, PURPOSE, cause).into());
+        }
+    }
+    let query = Query::of(query).map_err(Refused::bad_request)?;
+    let query = if stage.is_empty() { query } else { query.about(stage) };
+    let (app, stored) = (ask.app.clone(), ask.stored.clone());
+    let turns = app.python.audit.queries().clone();
+    // A user who may change a base sees that its files were requested through an index that they may not read, but not by whom.
+    let (is_everything, asked) = (stage.is_empty(), stage.to_owned());
+    let may_read = move |name: &str| {
+        let found = stored.index.stage(name);
+        is_everything
+            || name == asked
+            || found.is_some_and(|found| found.may_read(&principal, Portion::Whole))
+    };
+    let shown = move |entry: &mut Value| anonymise(entry, &may_read);
+    let found = turns.run(move || app.python.audit.query(&query, shown)).await;
+    Ok(found.map_err(|error| {
+        tracing::error!(%error, "the audit log cannot be read");
+        HttpError::unavailable("the audit log cannot be read now; it has been logged", 5)
+    })?)
+}

@@ -1,0 +1,118 @@
+//! Refused operations in devpi's words: the status, the text and the form of each, in one place.
+
+use account::change::{DeleteUserError, NoUser};
+use axum::response::Response;
+use http::header::WWW_AUTHENTICATE;
+use http::{HeaderValue, StatusCode};
+use operations::{Denied, Kind, Refusal, Right, Rule};
+use pypi::ChangeError;
+
+use super::ask::Ask;
+use super::refused::Refused;
+use super::{policy, reply};
+use crate::front::error::HttpError;
+use crate::front::refusals::status;
+
+/// The answer to a request without success.
+pub(crate) async fn answer(ask: &Ask, refused: Refused) -> Response {
+    let refusal = match refused {
+        Refused::Answer(response) => return *response,
+        Refused::Said(status, text) => return reply::message(status, &text),
+        Refused::Failure(error) => return reply::failure(ask, error),
+        Refused::Operation(refusal) => refusal,
+    };
+    match refusal {
+        Refusal::Withheld { what, refused } => policy::refused(ask, &what, &refused).await,
+        Refusal::Denied(denied) => {
+            let cause = cause(ask, &denied);
+            match &denied.right {
+                Right::Remove(purpose) => reply::forbidden(ask, purpose, &cause),
+                // devpi's answer to everybody who may not push.
+                Right::Push(_) => challenged(reply::message(
+                    StatusCode::UNAUTHORIZED,
+                    &text_of_denied(ask, &denied),
+                )),
+                Right::ReadIndex(_) => reply::failure(ask, Refusal::Denied(denied).into()),
+                _ => reply::message(StatusCode::FORBIDDEN, &text_of_denied(ask, &denied)),
+            }
+        }
+        Refusal::Rule(rule) => {
+            let (status, text) = words_of_rule(&rule);
+            let mut response = match &rule {
+                Rule::Index(ChangeError::NoStage(stage)) => {
+                    return reply::failure(ask, HttpError::unknown_stage(stage.as_str()));
+                }
+                _ => reply::message(status, &text),
+            };
+            // The file that is in the way of a push or an upload.
+            if matches!(rule, Rule::Index(ChangeError::FileExists { .. })) {
+                reply::set_reason(&mut response, &text);
+            }
+            response
+        }
+        refusal => reply::failure(ask, refusal.into()),
+    }
+}
+
+/// Why a form of this surface is refused: a page says it.
+pub(crate) fn error_of(refused: Refused) -> HttpError {
+    match refused {
+        Refused::Failure(error) => error,
+        Refused::Said(status, text) => HttpError::refused(status, text),
+        Refused::Operation(refusal) => refusal.into(),
+        Refused::Answer(response) => {
+            let status = response.status();
+            HttpError::refused(status, status.canonical_reason().unwrap_or_default())
+        }
+    }
+}
+
+/// Asks for a user and a password.
+pub(crate) fn challenged(mut response: Response) -> Response {
+    let challenge = HeaderValue::from_static("Basic realm=\"pypi\"");
+    response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    response
+}
+
+/// The status and the text of a rule.
+pub(crate) fn words_of_rule(rule: &Rule) -> (StatusCode, String) {
+    match rule {
+        Rule::NoUser(NoUser(user)) | Rule::DeleteUser(DeleteUserError::NoUser(NoUser(user))) => {
+            (status(Kind::NotFound), format!("no user '{user}'"))
+        }
+        rule => (status(rule.kind()), rule.to_string()),
+    }
+}
+
+/// `: ` and why a right is lacking. Where the server answers as devpi does, devpi's messages are unchanged; devpi has no tokens.
+fn cause(ask: &Ask, denied: &Denied) -> String {
+    match &denied.lack {
+        None if ask.app.config.python.devpi_defaults => String::new(),
+        _ => denied.cause(),
+    }
+}
+
+/// The text for a sender who lacks a right.
+pub(crate) fn text_of_denied(ask: &Ask, denied: &Denied) -> String {
+    let cause = cause(ask, denied);
+    match (&denied.right, &denied.by) {
+        (Right::Push(target), Some(name)) => {
+            format!("user '{name}' cannot upload to '{target}'{cause}")
+        }
+        (Right::Push(target), None) => format!("user None cannot upload to '{target}'"),
+        (Right::Replace(filename), _) => {
+            let lack = denied.lack.as_ref().map(ToString::to_string).unwrap_or_default();
+            format!(
+                "no permission to replace {filename}: it is there with other contents, and {lack}"
+            )
+        }
+        (Right::AddToxResult, _) => format!(
+            "{}{cause}. You can use the devpi test --no-upload option to skip the upload.",
+            denied.right
+        ),
+        (Right::User(error), None) if !ask.app.config.python.devpi_defaults => {
+            format!("{error}: a user and a password, or a token, are needed")
+        }
+        (right, _) => format!("{right}{cause}"),
+    }
+}

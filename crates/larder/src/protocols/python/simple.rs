@@ -1,0 +1,354 @@
+//! The simple pages: from memory where they are finished, and made once where they are not.
+
+pub(crate) mod mirrored;
+
+use ::reply::Encoding;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    HeaderName, IF_MATCH, USER_AGENT, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use jiff::Timestamp;
+use memchr::memchr;
+use net::Answered;
+use pypi::{Links, NoPage, Page, PageForm, PageRequest, ProjectName, ResolutionOrder};
+use resources::turns::Share;
+
+use super::ask::{Ask, is_installer};
+use super::refused::Refused;
+use super::rights::{About, admit, refused_reader};
+use super::route::Project;
+use super::{insert_headers, reply};
+use crate::app::App;
+use crate::front::conditional::check_expected;
+use crate::front::error::HttpError;
+use crate::front::negotiation::{
+    accepted_encoding, has_any, has_known_tag, media_ranges, named_weight,
+};
+use crate::front::respond::{Conditions, LINKS_ALONE, respond_now};
+use crate::front::serial;
+use crate::front::turns::turn;
+
+/// With this header, whatever its value, links are absolute.
+pub(crate) const X_DEVPI_ABSOLUTE_URLS: HeaderName =
+    HeaderName::from_static("x-devpi-absolute-urls");
+
+/// For pages whose form `Accept` names. Most installers name it, and can share a cache.
+const VARIES_BY_ACCEPT: HeaderValue = HeaderValue::from_static("Accept, Accept-Encoding");
+
+/// How the media types of pages begin.
+const SIMPLE: &str = "application/vnd.pypi.simple.";
+const HTML: &str = "text/html";
+const XHTML: &str = "application/xhtml+xml";
+
+/// Room for the headers of a page and those of devpi, so that their map grows once.
+const HEADERS_MAX: usize = 13;
+
+/// An upload must be visible at once, so caches revalidate each time; the answer is mostly 304.
+const PUBLIC: HeaderValue = HeaderValue::from_static("max-age=0, must-revalidate");
+const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=0, must-revalidate");
+
+/// The stage and the project of a path that needs no closer look, as nearly all pages are asked for.
+pub(crate) fn simple_page(path: &str) -> Option<(&str, &str)> {
+    let plus = memchr(b'+', path.as_bytes())?;
+    let project = path[plus..].strip_prefix("+simple/")?.strip_suffix('/')?;
+    let stage = path[..plus].strip_prefix('/')?.strip_suffix('/')?;
+    let is_plain = ProjectName::is_normalized(project)
+        && stage.bytes().filter(|byte| *byte == b'/').count() == 1
+        && !stage.contains('%');
+    is_plain.then_some((stage, project))
+}
+
+/// Answers with a finished page of a project that everybody may read.
+pub(crate) fn show_simple_page_now(
+    app: &App,
+    head: &Parts,
+    stage: &str,
+    project: &str,
+) -> Option<Answered> {
+    let closer =
+        [&serial::X_LARDER_SERIAL, &serial::X_DEVPI_SERIAL, &X_DEVPI_ABSOLUTE_URLS, &IF_MATCH];
+    if has_any(&head.headers, closer) {
+        return None;
+    }
+    let stored = app.live_store.snapshot()?;
+    let wanted = Wanted::of(&head.headers).ok()?;
+    let request = PageRequest { stage, project, form: wanted.form, depth: 4 };
+    let mut response = match app.python.pages.ready(&stored.index, request) {
+        Some(page) => respond_if_open(&head.headers, &page, &wanted)?,
+        None => mirrored::page_now(app, &head.headers, &stored, request, &wanted)?,
+    };
+    insert_headers(response.headers_mut(), &stored);
+    Some(Answered::Finished(response))
+}
+
+/// The response with a page that everybody may read, if it is there in the client's encoding.
+fn respond_if_open(request: &HeaderMap, page: &Page, wanted: &Wanted) -> Option<Response> {
+    let encoding = accepted_encoding(request);
+    let is_at_hand = page.is_public() && page.body().has(encoding);
+    is_at_hand.then(|| respond(request, page, wanted, encoding))
+}
+
+/// The form of a page that a client wants.
+struct Wanted {
+    form: PageForm,
+    content_type: &'static str,
+    /// `Accept` leaves the form to us, and it depends on the `User-Agent`.
+    varies_by_agent: bool,
+}
+
+impl Wanted {
+    /// HTML in the form that suits the client.
+    fn html(form: PageForm) -> Wanted {
+        Wanted { form, content_type: PageForm::Html.content_type(), varies_by_agent: true }
+    }
+
+    fn json() -> Wanted {
+        let content_type = PageForm::Json.content_type();
+        Wanted { form: PageForm::Json, content_type, varies_by_agent: false }
+    }
+
+    fn varies(&self) -> HeaderValue {
+        if self.varies_by_agent { reply::VARIES } else { VARIES_BY_ACCEPT }
+    }
+
+    /// The form with the highest weight in `Accept`; HTML by default. An error if `Accept` names only versions of the API that
+    /// do not exist here.
+    fn of(headers: &HeaderMap) -> Result<Wanted, ()> {
+        let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let accept = text(ACCEPT).unwrap_or("*/*");
+        let html = || {
+            let is_installer = text(USER_AGENT).is_some_and(is_installer);
+            if is_installer { PageForm::Html } else { PageForm::Human }
+        };
+        let mut best: Option<(f32, Wanted)> = None;
+        let mut has_other = false;
+        for (media_type, weight) in media_ranges(accept) {
+            let is_one_of = |text: &str, names: &[&str]| {
+                names.iter().any(|name| text.eq_ignore_ascii_case(name))
+            };
+            let start = media_type.get(..SIMPLE.len());
+            let is_simple = start.is_some_and(|start| start.eq_ignore_ascii_case(SIMPLE));
+            let wanted = match is_simple.then(|| &media_type[SIMPLE.len()..]) {
+                Some(version) if is_one_of(version, &["v1+json", "latest+json"]) => Wanted::json(),
+                Some(version) if is_one_of(version, &["v1+html", "latest+html"]) => Wanted {
+                    form: PageForm::Html,
+                    content_type: "application/vnd.pypi.simple.v1+html",
+                    varies_by_agent: false,
+                },
+                Some(_) => continue,
+                // Who takes anything but HTML gets JSON.
+                None if media_type == "*/*" && named_weight(accept, HTML) == Some(0.0) => {
+                    Wanted::json()
+                }
+                None if is_one_of(media_type, &[HTML, "text/*", "*/*", XHTML]) => {
+                    Wanted::html(html())
+                }
+                None => {
+                    has_other = true;
+                    continue;
+                }
+            };
+            if weight > 0.0 && best.as_ref().is_none_or(|(other, _)| weight > *other) {
+                best = Some((weight, wanted));
+            }
+        }
+        match best {
+            Some((_, wanted)) => Ok(wanted),
+            None if has_other => Ok(Wanted::html(html())),
+            None => Err(()),
+        }
+    }
+}
+
+/// `/{user}/{index}/+simple/{project}/`
+pub(crate) async fn show_simple_page(
+    ask: &Ask,
+    stage: &str,
+    project: &Project,
+) -> Result<Response, Refused> {
+    if !project.as_sent.is_ascii() {
+        return Ok(reply::refusal(
+            ask,
+            StatusCode::BAD_REQUEST,
+            "unicode project names not allowed",
+        ));
+    }
+    let Some(name) = &project.name else { return Ok(no_project(ask, project)) };
+    let has_slash = ask.path.ends_with('/');
+    if !project.is_normalized() {
+        let start = ask.path.trim_end_matches('/');
+        let start = start.rfind('/').map_or("", |at| &start[..at]);
+        let slash = if has_slash { "/" } else { "" };
+        return Ok(reply::redirect(ask, &format!("{start}/{name}{slash}")));
+    }
+    // People are sent to where the page's links are right by themselves.
+    let is_simple =
+        ["/+simple/", "/%2Bsimple/", "/simple/"].iter().any(|word| ask.path.contains(word));
+    let Ok(wanted) = Wanted::of(&ask.head.headers) else { return Ok(not_acceptable(ask)) };
+    if is_simple && !has_slash && wanted.form == PageForm::Human {
+        return Ok(reply::redirect(ask, &format!("{}/", ask.path)));
+    }
+    page(ask, stage, Some(name), wanted).await
+}
+
+fn no_project(ask: &Ask, project: &Project) -> Response {
+    let text = format!("The project {} does not exist.", project.as_sent);
+    reply::refusal(ask, StatusCode::NOT_FOUND, &text)
+}
+
+/// `POST` of `…/refresh`: redirects to the page. A stage is always fresh; upstreams of mirrors are asked again.
+pub(crate) async fn refresh_page(
+    ask: &Ask,
+    stage: &str,
+    project: &Project,
+) -> Result<Response, Refused> {
+    if ask.stored.index.stage(stage).is_none() {
+        return Ok(reply::refused(ask, &HttpError::unknown_stage(stage)));
+    }
+    let Some(name) = &project.name else { return Ok(no_project(ask, project)) };
+    mirrored::refresh(ask, stage, name).await?;
+    let names: Vec<&str> = ask.path.split('/').take(3).collect();
+    Ok(reply::redirect(ask, &format!("{}/+simple/{name}/", names.join("/"))))
+}
+
+/// `POST` where only pages are: some upload to the URL that they install from.
+pub(crate) fn no_uploads(ask: &Ask, stage: &str) -> Response {
+    let names: Vec<&str> = ask.path.split('/').take(3).collect();
+    let url = format!("{}{}/", ask.root_url, names.join("/"));
+    let text = format!("nothing can be uploaded to the pages of {stage}: its uploads go to {url}");
+    reply::upload_refusal(ask, StatusCode::NOT_FOUND, &text)
+}
+
+/// `/{user}/{index}/+simple/`
+pub(crate) async fn list_projects(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+    let Ok(wanted) = Wanted::of(&ask.head.headers) else { return Ok(not_acceptable(ask)) };
+    page(ask, stage, None, wanted).await
+}
+
+async fn page(
+    ask: &Ask,
+    stage: &str,
+    project: Option<&ProjectName>,
+    wanted: Wanted,
+) -> Result<Response, Refused> {
+    let depth = ask.path.matches('/').count().saturating_sub(1);
+    let depth = u8::try_from(depth).unwrap_or(u8::MAX);
+    let name = project.map_or("", ProjectName::as_str);
+    let request = PageRequest { stage, project: name, form: wanted.form, depth };
+    let (pages, index) = (&ask.app.python.pages, &ask.stored.index);
+    let encoding = accepted_encoding(&ask.head.headers);
+    let page = match pages.ready(index, request).filter(|page| page.body().has(encoding)) {
+        Some(page) => Ok(page),
+        None => {
+            // These pages have no mirror among their stages.
+            if let Some(order) = ResolutionOrder::of(index, stage).filter(|it| it.has_mirror()) {
+                return Ok(mirrored::page(ask, &order, project, request, &wanted).await?);
+            }
+            let _turn = turn(making(&ask.app, project)).await?;
+            // Making a page may take long: other tasks of this thread move to another.
+            tokio::task::block_in_place(|| {
+                pages.page(index, request).inspect(|page| {
+                    page.body().form(encoding);
+                })
+            })
+        }
+    };
+    let page = match page {
+        Ok(page) => page,
+        // Senders who may not read the stage do not learn whether the project exists.
+        Err(none @ NoPage::NoProject(_)) => {
+            if let Some(order) = ResolutionOrder::of(index, stage) {
+                admit(ask, &order, About::Project(project)).await?;
+            }
+            return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &none.to_string()));
+        }
+        Err(none) => return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &none.to_string())),
+    };
+    if !page.is_public() {
+        let principal = ask.principal().await?;
+        if !page.admits(&principal, request) {
+            let own = index.stage(stage).map(|own| &**own);
+            return Err(refused_reader(&principal, own, request.portion()).into());
+        }
+    }
+    if ask.head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS) {
+        let _turn = turn(making(&ask.app, project)).await?;
+        return Ok(tokio::task::block_in_place(|| absolute(ask, &page, request, &wanted)));
+    }
+    Ok(checked(&ask.head.headers, &page, &wanted, encoding)?)
+}
+
+/// The turns to make the page of a project, or the list.
+fn making<'app>(app: &'app App, project: Option<&ProjectName>) -> &'app Share {
+    if project.is_some() { &app.python.making_pages } else { &app.python.making_lists }
+}
+
+/// The page with absolute links, made for this request. Takes long.
+fn absolute(ask: &Ask, page: &Page, request: PageRequest<'_>, wanted: &Wanted) -> Response {
+    let links = Links::Absolute(&ask.root_url);
+    let PageRequest { stage, project, form, .. } = request;
+    let now = Timestamp::now();
+    let rendering = || pypi::render(&ask.stored.index, stage, project, form, links, now);
+    let reply = match rendering() {
+        Ok(rendered) => rendered.reply,
+        Err(none) => return reply::refusal(ask, StatusCode::NOT_FOUND, &none.to_string()),
+    };
+    let conditions = Conditions::of(&ask.head.method, &ask.head.headers);
+    let mut response = respond_now(reply, StatusCode::OK, &conditions);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(wanted.content_type));
+    headers.insert(VARY, wanted.varies());
+    headers.insert(CACHE_CONTROL, if page.is_public() { PUBLIC } else { PRIVATE });
+    response
+}
+
+/// [`respond`], for a request that may expect another page.
+fn checked(
+    request: &HeaderMap,
+    page: &Page,
+    wanted: &Wanted,
+    encoding: Encoding,
+) -> Result<Response, HttpError> {
+    check_expected(request, |tags| page.reply().is_matched_by(tags), None)?;
+    Ok(respond(request, page, wanted, encoding))
+}
+
+fn respond(request: &HeaderMap, page: &Page, wanted: &Wanted, encoding: Encoding) -> Response {
+    let mut response = if has_known_tag(request, |tags| page.reply().is_known_by(tags)) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let mut response = Response::new(Body::from(page.body().form(encoding).clone()));
+        let headers = response.headers_mut();
+        headers.reserve(HEADERS_MAX);
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if wanted.form != PageForm::Json {
+            headers.insert(CONTENT_SECURITY_POLICY, LINKS_ALONE);
+        }
+        if let Some(name) = encoding.header_value() {
+            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(name));
+        }
+        response
+    };
+    let headers = response.headers_mut();
+    headers.reserve(HEADERS_MAX);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(wanted.content_type));
+    if let Ok(tag) = HeaderValue::from_str(page.tag(encoding)) {
+        headers.insert(ETAG, tag);
+    }
+    headers.insert(VARY, wanted.varies());
+    headers.insert(CACHE_CONTROL, if page.is_public() { PUBLIC } else { PRIVATE });
+    response
+}
+
+fn not_acceptable(ask: &Ask) -> Response {
+    let text = format!(
+        "`{}` is not served: application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html and \
+         text/html are",
+        ask.accept()
+    );
+    reply::refusal(ask, StatusCode::NOT_ACCEPTABLE, &text)
+}

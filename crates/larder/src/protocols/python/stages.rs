@@ -1,0 +1,107 @@
+//! Stages ("indexes" to devpi's clients): made, shown, changed and removed.
+
+use account::Portion;
+use axum::body::Body;
+use axum::response::Response;
+use http::StatusCode;
+use jiff::Timestamp;
+use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex};
+use pypi::devpi::{self, IndexConfig};
+use pypi::{ChangeError, ConfigEdit, StageConfig, StageName};
+
+use super::ask::Ask;
+use super::refused::Refused;
+use super::reply;
+use super::rights::unreadable;
+use super::write::json_body;
+use crate::front::auth;
+use crate::front::body::{Json, JsonBound};
+use crate::front::error::HttpError;
+
+/// A configuration: two texts of 64 KiB and lists of a thousand items, with the projects that old clients send back.
+const BOUND: JsonBound = JsonBound { bytes_max: 512 << 10, values_max: 20_000 };
+
+/// `/+api`, `/{user}/+api`, and `/{user}/{index}/+api` for a `stage`.
+pub(crate) async fn show_api(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+    let principal = ask.principal().await?;
+    let found = ask.stored.index.stage(stage);
+    if found.is_none() && !stage.is_empty() {
+        return Ok(reply::refused(ask, &HttpError::unknown_stage(stage)));
+    }
+    let config = devpi::api_config(&ask.root_url, &principal, found.map(|stage| &**stage));
+    Ok(reply::result(StatusCode::OK, "apiconfig", config, None))
+}
+
+pub(crate) fn named(stage: &str) -> Result<StageName, Refused> {
+    stage.parse().map_err(|error: pypi::StageNameError| Refused::bad_request(error))
+}
+
+/// `GET /{user}/{index}`, as JSON.
+pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+    let missing = || HttpError::unknown_stage(stage);
+    let found = ask.stored.index.stage(stage).ok_or_else(missing)?;
+    let principal = ask.principal().await?;
+    if !found.may_read(&principal, Portion::Whole) && !found.may_modify(&principal) {
+        return Err(unreadable(&principal, found, Portion::Whole).into());
+    }
+    let has_projects = !ask.has_flag("no_projects");
+    let config = IndexConfig {
+        stage: found,
+        has_projects,
+        now: Timestamp::now(),
+        view: ask.view(&principal),
+    };
+    Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
+}
+
+async fn parsed_edit(ask: &Ask, body: Body) -> Result<(ConfigEdit, Json), Refused> {
+    let principal = ask.principal().await?;
+    auth::admit_to_disk(&ask.app, &principal).await?;
+    let json = json_body(ask, &principal, body, BOUND).await?;
+    let edit = ConfigEdit::parse(&json.value).map_err(Refused::bad_request);
+    Ok((edit?, json))
+}
+
+fn configuration(config: StageConfig) -> Response {
+    reply::result(StatusCode::OK, "indexconfig", config, None)
+}
+
+/// `PUT /{user}/{index}`
+pub(crate) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+    let (stage, asked) = (named(stage)?, ask.asked().await?);
+    let user = stage.user_name();
+    if ask.stored.accounts.user(&user).is_none() {
+        return Err(ChangeError::NoUser(user).into());
+    }
+    // As with devpi, the first refusal says that the index exists already, if the sender may know.
+    let (there, principal) = (ask.stored.index.stage(stage.as_str()), asked.principal());
+    let sees =
+        |it: &pypi::Stage| it.may_read(principal, Portion::Whole) || it.may_modify(principal);
+    if there.is_some_and(|it| sees(it)) {
+        return Err(ChangeError::StageExists(stage).into());
+    }
+    CreateIndex::admit(&asked, &stage)?;
+    let (edit, _json) = parsed_edit(ask, body).await?;
+    Ok(configuration(ask.carry_out(&CreateIndex { stage, edit }).await?))
+}
+
+/// `PATCH /{user}/{index}`
+pub(crate) async fn modify_index(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+    let stage = named(stage)?;
+    ChangeIndex::admit(&ask.asked().await?, &stage)?;
+    let (edit, _json) = parsed_edit(ask, body).await?;
+    let is_noop_an_error = ask.has_flag("error_on_noop");
+    let changing = ChangeIndex { stage, edit, is_noop_an_error, seen: None };
+    Ok(configuration(ask.carry_out(&changing).await?))
+}
+
+/// `DELETE /{user}/{index}`
+pub(crate) async fn delete_index(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+    let (stage, force) = (named(stage)?, ask.has_flag("force"));
+    DeleteIndex::admit(&ask.asked().await?, &stage)?;
+    let deleting = DeleteIndex { stage, force };
+    ask.carry_out(&deleting).await?;
+    ask.app.python.prefetches.forget(&deleting.stage);
+    let text = format!("index {} deleted", deleting.stage);
+    Ok(reply::message(StatusCode::CREATED, &text))
+}

@@ -1,0 +1,215 @@
+//! The test results of a release file, as devpi-web shows them: a list, and a single result with the output of its commands.
+//!
+//! path -> the nearest stage that has the file -> the bytes of its results, newest first -> [`ToxReport`]s -> a page, or JSON.
+//! A result that is not tox's, or is too long for a page, is shown as a link to its file.
+
+use askama::Template;
+use axum::response::Response;
+use bytes::Bytes;
+use http::StatusCode;
+use pypi::devpi::{ToxCommand, ToxEnvironment, ToxReport, ToxStatus, file_url};
+use pypi::{FileRole, Part, ReleaseFile, VersionView};
+use serde_json::{Value, json};
+
+use super::ask::Ask;
+use super::project::{in_one_spelling, readable};
+use super::refused::Refused;
+use super::reply;
+use super::rights::About;
+use super::route::Route;
+use crate::app::App;
+use crate::front::body::Shape;
+use crate::front::error::HttpError;
+use crate::front::page::{self, Audience, Site};
+
+/// Results in one list: the newest.
+const RESULTS_MAX: usize = 100;
+
+/// Bytes and JSON values that are read for one page; further results are links.
+const BYTES_MAX: u64 = 8 << 20;
+const VALUES_MAX: usize = 50_000;
+
+/// A result, with its report if it could be read.
+struct Shown<'snapshot> {
+    file: &'snapshot ReleaseFile,
+    url: String,
+    report: Option<ToxReport>,
+}
+
+/// `/{user}/{index}/{project}/{version}/+toxresults/{filename}`, and that with a result's name after it.
+pub(crate) async fn show_tox_results(ask: &Ask, route: &Route) -> Result<Response, Refused> {
+    let Route { stage, project, version, file: path, .. } = route;
+    let about = About::Project(project.name.as_ref());
+    let order = readable(ask, stage, false, about).await?;
+    let missing = |text: String| Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
+    let no_project = || missing(format!("The project {} does not exist.", project.as_sent));
+    let name = in_one_spelling(ask, project, no_project)?;
+    let (filename, wanted) = match path.names.as_slice() {
+        [filename] => (filename, None),
+        [filename, result] => (filename, Some(result.as_str())),
+        _ => return Err(missing("The name of a release file was expected.".to_owned())),
+    };
+    let view = order.project(name.as_str()).ok_or_else(no_project)?;
+    let versions = view.versions();
+    let wanted_view = match version.as_str() {
+        "latest" => versions.first(),
+        "stable" => versions.iter().find(|view| !view.version.is_prerelease()),
+        version => VersionView::meant(&versions, version),
+    };
+    let tested = wanted_view.into_iter().flat_map(|view| &view.parts).find(|part| {
+        let file = part.project.file(filename);
+        file.is_some_and(|file| file.role() == FileRole::Release)
+    });
+    let no_file = || missing(format!("There is no file {filename} of {name} {version}."));
+    let part = tested.ok_or_else(no_file)?;
+    let shown = read(ask, part, filename, wanted).await?;
+    if let Some(wanted) = wanted
+        && shown.is_empty()
+    {
+        return Err(missing(format!("There is no test result {wanted}.")));
+    }
+    if ask.wants_json() {
+        let items: Vec<Value> =
+            shown.iter().flat_map(|result| items(result, wanted.is_some())).collect();
+        return Ok(reply::result(StatusCode::OK, "toxresults", items, None));
+    }
+    let title = match wanted {
+        Some(wanted) => format!("{}: {name} {version}, test result {wanted}", part.stage.name()),
+        None => format!("{}: {name} {version}, test results of {filename}", part.stage.name()),
+    };
+    let site = Site::below(&ask.app, &*ask.root_url);
+    let page = match wanted {
+        Some(_) => ToxPage { site, title: &title, lines: Vec::new(), details: Some(&shown) },
+        None => ToxPage { site, title: &title, lines: lines(ask, &shown), details: None },
+    };
+    Ok(page::send(&page, &ask.head, Audience::Reader).await)
+}
+
+#[derive(Template)]
+#[template(path = "tox_results.html")]
+struct ToxPage<'a> {
+    site: Site,
+    title: &'a str,
+    /// The list: one line for each environment of a result.
+    lines: Vec<Line<'a>>,
+    /// The result that is shown alone.
+    details: Option<&'a [Shown<'a>]>,
+}
+
+impl ToxPage<'_> {
+    /// The commands of an environment by phase, with the phase's label and a text for a phase without commands.
+    fn phases<'run>(
+        &self,
+        run: &'run ToxEnvironment,
+    ) -> [(&'static str, &'static str, &'run [ToxCommand]); 2] {
+        [("Setup", "No setup performed", &run.setup), ("Test", "No test run", &run.test)]
+    }
+}
+
+/// A line of the list.
+struct Line<'a> {
+    url: String,
+    name: &'a str,
+    host: &'a str,
+    platform: &'a str,
+    environment: &'a str,
+    python: &'a str,
+    status: &'a str,
+}
+
+/// The results of a file, newest first; of one name, if one is wanted.
+async fn read<'snapshot>(
+    ask: &Ask,
+    part: &Part<'snapshot>,
+    filename: &str,
+    wanted: Option<&str>,
+) -> Result<Vec<Shown<'snapshot>>, HttpError> {
+    let results = part.project.tox_results_of(filename).map(|file| &**file);
+    let mut results: Vec<&ReleaseFile> =
+        results.filter(|file| wanted.is_none_or(|name| file.filename() == name)).collect();
+    results.sort_by_key(|file| std::cmp::Reverse((file.uploaded_at(), file.serial())));
+    results.truncate(RESULTS_MAX);
+    let mut shown = Vec::with_capacity(results.len());
+    let (mut left, mut values_left) = (BYTES_MAX, VALUES_MAX);
+    // Few pages are made at a time, as each may hold as much as this.
+    let _turn = ask.app.limits.bodies.parsing.take().await;
+    for file in results {
+        let bytes = match left.checked_sub(file.size_bytes()) {
+            Some(rest) => {
+                left = rest;
+                stored(&ask.app, file).await?
+            }
+            None => None,
+        };
+        // Some megabytes of JSON: other tasks of this thread move to another.
+        let report = bytes.and_then(|bytes| {
+            tokio::task::block_in_place(|| {
+                values_left = values_left.checked_sub(Shape::of(&bytes).values())?;
+                ToxReport::parse(&bytes)
+            })
+        });
+        let url = file_url(&ask.root_url, part.stage.name(), file);
+        shown.push(Shown { file, url, report });
+    }
+    Ok(shown)
+}
+
+async fn stored(app: &App, file: &ReleaseFile) -> Result<Option<Bytes>, HttpError> {
+    app.store.blobs.bytes(*file.digest(), BYTES_MAX).await.map_err(|error| {
+        tracing::error!(%error, "a test result cannot be read");
+        HttpError::unavailable("the test result cannot be read now; it has been logged", 5)
+    })
+}
+
+/// One object for each environment of a result, with its commands if it is shown alone.
+fn items(result: &Shown<'_>, is_alone: bool) -> Vec<Value> {
+    let mut base = json!({"basename": result.file.filename(), "href": result.url});
+    let Some(report) = &result.report else {
+        base["status"] = "unknown".into();
+        return vec![base];
+    };
+    base["host"] = report.host.as_str().into();
+    base["platform"] = report.platform.as_str().into();
+    let environments = report.environments.iter().map(|environment| {
+        let mut item = base.clone();
+        if let (Some(item), Ok(Value::Object(more))) =
+            (item.as_object_mut(), serde_json::to_value(environment))
+        {
+            let commands = |key: &str| matches!(key, "setup" | "test");
+            item.extend(more.into_iter().filter(|(key, _)| is_alone || !commands(key)));
+        }
+        item
+    });
+    environments.collect()
+}
+
+fn lines<'a>(ask: &Ask, shown: &'a [Shown<'_>]) -> Vec<Line<'a>> {
+    let mut lines = Vec::new();
+    for result in shown {
+        let name = result.file.filename();
+        let url = format!("{}{}/{name}", ask.root_url, ask.path.trim_end_matches('/'));
+        let unknown = Line {
+            url,
+            name,
+            host: "",
+            platform: "",
+            environment: "",
+            python: "",
+            status: ToxStatus::Unknown.as_str(),
+        };
+        let Some(report) = &result.report else {
+            lines.push(unknown);
+            continue;
+        };
+        lines.extend(report.environments.iter().map(|environment| Line {
+            url: unknown.url.clone(),
+            host: &report.host,
+            platform: &report.platform,
+            environment: &environment.envname,
+            python: environment.python_version.as_deref().unwrap_or_default(),
+            status: environment.status.as_str(),
+            ..unknown
+        }));
+    }
+    lines
+}
