@@ -1,7 +1,7 @@
 //! Conditional requests by tag and date, and ranges (RFC 9110, 13 and 14): which part of a body a client gets, if any.
 //!
 //! `If-Match` and `If-Unmodified-Since` -> 412; `If-None-Match` and `If-Modified-Since` -> 304; `Range` and `If-Range` ->
-//! [`Wanted`]. For bodies with a strong tag that are sent as they are: files, and the contents of articles. The tags of finished
+//! [`RangeAnswer`]. For bodies with a strong tag that are sent as they are: files, and the contents of articles. The tags of finished
 //! replies are compared in [`super::respond`]. Conditions are for GET and HEAD; `net` leaves a `Range` only to GET.
 
 use std::time::SystemTime;
@@ -76,7 +76,7 @@ fn whole_seconds(time: SystemTime) -> SystemTime {
 
 /// The part of a body that a client wants.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum RangeAnswer {
     Whole,
     /// From `start` up to, not including, `end`.
     Part {
@@ -110,22 +110,22 @@ pub(crate) fn wanted(
     etag: &str,
     modified_at: Option<SystemTime>,
     size_bytes: u64,
-) -> Wanted {
-    let Some(ranges) = listed(request, RANGE) else { return Wanted::Whole };
+) -> RangeAnswer {
+    let Some(ranges) = listed(request, RANGE) else { return RangeAnswer::Whole };
     if let Some(condition) = request.get(IF_RANGE) {
         let is_same = condition.as_bytes() == etag.as_bytes()
             || header_date(request, IF_RANGE)
                 .zip(modified_at)
                 .is_some_and(|(date, at)| date == whole_seconds(at));
         if !is_same {
-            return Wanted::Whole;
+            return RangeAnswer::Whole;
         }
     }
-    only_range(&ranges, size_bytes).unwrap_or(Wanted::Whole)
+    only_range(&ranges, size_bytes).unwrap_or(RangeAnswer::Whole)
 }
 
 /// The one range in the value of `Range`, within `size_bytes` (14.1.2). None for several, and for none that can be read.
-fn only_range(ranges: &str, size_bytes: u64) -> Option<Wanted> {
+fn only_range(ranges: &str, size_bytes: u64) -> Option<RangeAnswer> {
     let (unit, ranges) = ranges.split_once('=')?;
     let mut ranges = ranges.split(',').map(str::trim).filter(|range| !range.is_empty());
     let (range, None) = (ranges.next()?, ranges.next()) else { return None };
@@ -140,11 +140,11 @@ fn only_range(ranges: &str, size_bytes: u64) -> Option<Wanted> {
     };
     Some(match (first, last) {
         ("", last) => match (number(last)?, size_bytes) {
-            (0, _) => Wanted::Unsatisfiable,
+            (0, _) => RangeAnswer::Unsatisfiable,
             // No part of an empty body can be named.
-            (_, 0) => Wanted::Whole,
+            (_, 0) => RangeAnswer::Whole,
             (length, _) => {
-                Wanted::Part { start: size_bytes.saturating_sub(length), end: size_bytes }
+                RangeAnswer::Part { start: size_bytes.saturating_sub(length), end: size_bytes }
             }
         },
         (first, last) => {
@@ -154,9 +154,9 @@ fn only_range(ranges: &str, size_bytes: u64) -> Option<Wanted> {
                 return None;
             }
             if start >= size_bytes {
-                return Some(Wanted::Unsatisfiable);
+                return Some(RangeAnswer::Unsatisfiable);
             }
-            Wanted::Part { start, end: last.saturating_add(1).min(size_bytes) }
+            RangeAnswer::Part { start, end: last.saturating_add(1).min(size_bytes) }
         }
     })
 }
@@ -179,15 +179,15 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(headers: &[(HeaderName, &'static str)], expected: Wanted) {
+    fn check(headers: &[(HeaderName, &'static str)], expected: RangeAnswer) {
         let day = Some(SystemTime::UNIX_EPOCH);
         assert_eq!(wanted(&map(headers), "\"tag\"", day, 100), expected, "{headers:?}");
     }
 
     #[test]
     fn ranges() {
-        let part = |start, end| Wanted::Part { start, end };
-        check(&[], Wanted::Whole);
+        let part = |start, end| RangeAnswer::Part { start, end };
+        check(&[], RangeAnswer::Whole);
         for (range, expected) in [
             ("bytes=0-3", part(0, 4)),
             ("Bytes = 0-3", part(0, 4)),
@@ -197,34 +197,34 @@ mod tests {
             ("bytes=-100", part(0, 100)),
             ("bytes=-99999", part(0, 100)),
             ("bytes=-99999999999999999999999999", part(0, 100)),
-            ("bytes=-0", Wanted::Unsatisfiable),
+            ("bytes=-0", RangeAnswer::Unsatisfiable),
             ("bytes=99-99", part(99, 100)),
             ("bytes=50-1000", part(50, 100)),
             ("bytes=50-99999999999999999999999999", part(50, 100)),
-            ("bytes=100-", Wanted::Unsatisfiable),
-            ("bytes=99999999999999999999999999-", Wanted::Unsatisfiable),
-            ("bytes=0-1,5-6", Wanted::Whole),
-            ("lines=1-2", Wanted::Whole),
-            ("bytes=5-2", Wanted::Whole),
-            ("bytes=-", Wanted::Whole),
-            ("bytes=--1", Wanted::Whole),
-            ("bytes=+1-2", Wanted::Whole),
-            ("bytes=1", Wanted::Whole),
-            ("bytes", Wanted::Whole),
-            ("", Wanted::Whole),
+            ("bytes=100-", RangeAnswer::Unsatisfiable),
+            ("bytes=99999999999999999999999999-", RangeAnswer::Unsatisfiable),
+            ("bytes=0-1,5-6", RangeAnswer::Whole),
+            ("lines=1-2", RangeAnswer::Whole),
+            ("bytes=5-2", RangeAnswer::Whole),
+            ("bytes=-", RangeAnswer::Whole),
+            ("bytes=--1", RangeAnswer::Whole),
+            ("bytes=+1-2", RangeAnswer::Whole),
+            ("bytes=1", RangeAnswer::Whole),
+            ("bytes", RangeAnswer::Whole),
+            ("", RangeAnswer::Whole),
         ] {
             check(&[(RANGE, range)], expected);
         }
-        check(&[(RANGE, "bytes=0-3"), (RANGE, "bytes=5-6")], Wanted::Whole);
+        check(&[(RANGE, "bytes=0-3"), (RANGE, "bytes=5-6")], RangeAnswer::Whole);
         check(&[(RANGE, "bytes=0-3"), (IF_RANGE, "\"tag\"")], part(0, 4));
-        check(&[(RANGE, "bytes=0-3"), (IF_RANGE, "\"old\"")], Wanted::Whole);
-        check(&[(RANGE, "bytes=0-3"), (IF_RANGE, "W/\"tag\"")], Wanted::Whole);
+        check(&[(RANGE, "bytes=0-3"), (IF_RANGE, "\"old\"")], RangeAnswer::Whole);
+        check(&[(RANGE, "bytes=0-3"), (IF_RANGE, "W/\"tag\"")], RangeAnswer::Whole);
         check(&[(RANGE, "bytes=0-3"), (IF_RANGE, DAY)], part(0, 4));
-        check(&[(RANGE, "bytes=0-3"), (IF_RANGE, NEXT_DAY)], Wanted::Whole);
+        check(&[(RANGE, "bytes=0-3"), (IF_RANGE, NEXT_DAY)], RangeAnswer::Whole);
         for (range, expected) in [
-            ("bytes=0-", Wanted::Unsatisfiable),
-            ("bytes=-1", Wanted::Whole),
-            ("bytes=-0", Wanted::Unsatisfiable),
+            ("bytes=0-", RangeAnswer::Unsatisfiable),
+            ("bytes=-1", RangeAnswer::Whole),
+            ("bytes=-0", RangeAnswer::Unsatisfiable),
         ] {
             assert_eq!(wanted(&map(&[(RANGE, range)]), "", None, 0), expected, "{range}");
         }

@@ -33,7 +33,7 @@ use crate::front::page::{self, Audience, Keeping, Site};
 use crate::front::parameters::{parameters, parsed};
 use crate::protocols::articles::read::{in_bytes, is_raw, latest_now};
 use crate::protocols::articles::reader::{
-    PAGE, Reading, admitted, bytes, check_reader, content_of, revision,
+    PAGE, Reading, admitted, bytes, check_reader, content_of, from_store, revision,
 };
 use crate::protocols::articles::write;
 use crate::protocols::articles::{parse_path, redirect};
@@ -83,12 +83,12 @@ impl Reading<'_> {
 }
 
 /// A name in the hierarchy: the lists of names above it, and its last part.
-struct Place {
+struct Breadcrumbs {
     above: Vec<(String, String)>,
 }
 
-impl Place {
-    fn of(name: &str) -> Place {
+impl Breadcrumbs {
+    fn of(name: &str) -> Breadcrumbs {
         let ends = name.match_indices('/').map(|(at, _)| at);
         let query = |prefix: &str| {
             let mut query = form_urlencoded::Serializer::new(String::new());
@@ -100,7 +100,7 @@ impl Place {
             start = end + 1;
             part
         });
-        Place { above: above.collect() }
+        Breadcrumbs { above: above.collect() }
     }
 }
 
@@ -108,7 +108,7 @@ impl Place {
 #[template(path = "article.html")]
 struct ArticlePage<'a> {
     site: Site,
-    place: Place,
+    place: Breadcrumbs,
     name: &'a str,
     path: String,
     title: String,
@@ -170,7 +170,7 @@ pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Respons
     let (app, stored, principal) = admitted(app.clone(), head, object).await?;
     let shown = Reading { app: &app, stored: &stored, head, principal: &principal };
     if let Some(moved) = redirect::answer(&shown, &path) {
-        return Ok(shown.answered(moved));
+        return Ok(from_store(&app, &stored, shown.answered(moved)));
     }
     Ok(match Box::pin(page_of(&shown, &path)).await.transpose() {
         Some(page) => shown.answered(page),
@@ -276,7 +276,7 @@ async fn show_article(
     let title = text.title.as_deref().or(own).unwrap_or(name.as_str()).to_owned();
     let (linking, is_linked_more) = linking(shown, name);
     let page = ArticlePage {
-        place: Place::of(name.as_str()),
+        place: Breadcrumbs::of(name.as_str()),
         name: name.as_str(),
         path: in_path(name.as_str()),
         title,
@@ -337,7 +337,7 @@ fn linking(shown: &Reading<'_>, name: &ArticleName) -> (Vec<(String, String)>, b
 #[template(path = "history.html")]
 struct HistoryPage<'a> {
     site: Site,
-    place: Place,
+    place: Breadcrumbs,
     name: &'a str,
     path: String,
     lines: Vec<Line<'a>>,
@@ -357,7 +357,7 @@ async fn show_history(shown: &Reading<'_>, name: &ArticleName) -> Result<Respons
     let next = versions.last().filter(|last| Some(last.revision) != first);
     let page = HistoryPage {
         site: shown.site(),
-        place: Place::of(name.as_str()),
+        place: Breadcrumbs::of(name.as_str()),
         name: name.as_str(),
         path: in_path(name.as_str()),
         next: next.map(|last| format!("before={}", last.revision)),

@@ -36,14 +36,14 @@ impl Day {
 
 /// Something with a page.
 #[derive(Clone, Debug)]
-pub(crate) struct Named {
+pub(crate) struct PageLink {
     pub(crate) name: String,
     /// Its name in a path.
     pub(crate) path: String,
 }
 
-impl From<String> for Named {
-    fn from(name: String) -> Named {
-        Named { path: page::in_path(&name), name }
+impl From<String> for PageLink {
+    fn from(name: String) -> PageLink {
+        PageLink { path: page::in_path(&name), name }
     }
 }

@@ -74,13 +74,13 @@ struct Item {
 
 #[derive(Template)]
 #[template(path = "find.html")]
-struct Found {
+struct SearchPage {
     site: Site,
     query: String,
     groups: Vec<Group>,
 }
 
-impl Found {
+impl SearchPage {
     fn is_nothing(&self) -> bool {
         self.groups.iter().all(|group| group.items.is_empty())
     }
@@ -287,7 +287,7 @@ fn pair(name: &str, value: &str) -> String {
 /// 429 and 503 for credentials that are not looked at now; 503 if too much is being computed.
 pub(crate) async fn show_search(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
     let (query, groups) = Question::of(app, head, SHOWN).await?.answer().await?;
-    let page = Found { site: Site::of(app, head), query, groups };
+    let page = SearchPage { site: Site::of(app, head), query, groups };
     Ok(page::send(&page, head, Audience::Reader).await)
 }
 

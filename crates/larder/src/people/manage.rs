@@ -116,7 +116,7 @@ fn check_on(app: &App, head: &Parts) -> Result<(), HttpError> {
 
 /// The user's last form, and how it was answered.
 #[derive(Default)]
-struct Said {
+struct FormNotice {
     done: String,
     problem: String,
     /// Whether the call failed, but did a part.
@@ -125,14 +125,14 @@ struct Said {
     new_token: String,
 }
 
-impl Said {
+impl FormNotice {
     /// The status of the page that says it.
-    fn of(answer: &Answer, done: &str) -> (Said, StatusCode) {
+    fn of(answer: &Answer, done: &str) -> (FormNotice, StatusCode) {
         match answer.is_done() {
-            true => (Said { done: done.to_owned(), ..Said::default() }, StatusCode::OK),
+            true => (FormNotice { done: done.to_owned(), ..FormNotice::default() }, StatusCode::OK),
             false => {
                 let problem = answer.message.clone();
-                (Said { problem, ..Said::default() }, answer.status)
+                (FormNotice { problem, ..FormNotice::default() }, answer.status)
             }
         }
     }
@@ -162,7 +162,7 @@ struct ManagePage {
     users: Vec<UserLine>,
     indexes: Vec<IndexLine>,
     is_more: bool,
-    said: Said,
+    said: FormNotice,
 }
 
 struct UserLine {
@@ -184,14 +184,14 @@ struct IndexLine {
 /// `/+manage`
 pub(crate) async fn show_management(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
     let (session, principal) = forms::logged_in(app, head).await?;
-    page(app, head, (&session, &principal), Said::default(), StatusCode::OK).await
+    page(app, head, (&session, &principal), FormNotice::default(), StatusCode::OK).await
 }
 
 async fn page(
     app: &App,
     head: &Parts,
     (session, principal): (&SessionText, &Principal),
-    said: Said,
+    said: FormNotice,
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     let stored = auth::stored(app)?;

@@ -12,7 +12,7 @@ use http::request::Parts;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::days::{Day, Named};
+use super::days::{Day, PageLink};
 use super::package_past::Past;
 use crate::app::App;
 use crate::front::error::HttpError;
@@ -50,10 +50,10 @@ pub(crate) fn published(app: &App) -> Result<Arc<AurPublished>, HttpError> {
 
 /// A package in a list.
 pub(crate) struct Row {
-    pub(crate) package: Named,
+    pub(crate) package: PageLink,
     pub(crate) version: String,
     pub(crate) description: Option<String>,
-    pub(crate) maintainer: Option<Named>,
+    pub(crate) maintainer: Option<PageLink>,
     pub(crate) votes: String,
     pub(crate) popularity: String,
     pub(crate) modified: Option<Day>,
@@ -66,7 +66,7 @@ impl From<Summary> for Row {
             package: package.name.into(),
             version: package.version,
             description: package.description.filter(|text| !text.is_empty()),
-            maintainer: package.maintainer.map(Named::from),
+            maintainer: package.maintainer.map(PageLink::from),
             votes: page::separated(usize::try_from(package.votes).unwrap_or(usize::MAX)),
             popularity: rounded(&package.popularity),
             modified: Day::of(package.last_modified),
@@ -108,14 +108,14 @@ fn harmless(url: &str) -> Option<&str> {
 
 /// A dependency, and what of the AUR it may be.
 struct Dependency {
-    name: Named,
+    name: PageLink,
     /// Whether a package with this name exists.
     is_here: bool,
     /// The condition on its version.
     condition: String,
     /// The stated purpose of an optional dependency.
     purpose: String,
-    providers: Vec<Named>,
+    providers: Vec<PageLink>,
     providers_more: usize,
 }
 
@@ -157,7 +157,7 @@ fn popular(limit: usize) -> Part {
     Part { order: Order::Popularity, is_descending: true, offset: 0, limit }
 }
 
-fn names(packages: Vec<Summary>) -> Vec<Named> {
+fn names(packages: Vec<Summary>) -> Vec<PageLink> {
     packages.into_iter().map(|package| package.name.into()).collect()
 }
 
@@ -184,7 +184,7 @@ impl Dependencies {
 struct Dependents {
     title: &'static str,
     count: String,
-    shown: Vec<Named>,
+    shown: Vec<PageLink>,
     /// The query of the list of all, if not all are shown.
     all: Option<String>,
 }
@@ -199,14 +199,14 @@ struct Other {
 #[template(path = "package.html")]
 struct PackagePage {
     site: Site,
-    name: Named,
-    base: Named,
+    name: PageLink,
+    base: PageLink,
     version: String,
     description: Option<String>,
     url: Option<String>,
-    maintainer: Option<Named>,
-    co_maintainers: Vec<Named>,
-    submitter: Option<Named>,
+    maintainer: Option<PageLink>,
+    co_maintainers: Vec<PageLink>,
+    submitter: Option<PageLink>,
     votes: String,
     popularity: String,
     first_submitted: Option<Day>,
@@ -225,7 +225,7 @@ struct PackagePage {
     dependents: Vec<Dependents>,
     dependents_count: usize,
     /// Packages of the same base.
-    siblings: Vec<Named>,
+    siblings: Vec<PageLink>,
     aur_url: Option<String>,
     snapshot_path: String,
     /// Whether the name stands for itself in a shell.
@@ -362,9 +362,9 @@ fn package_page(app: &App, site: Site, snapshot: &Snapshot, details: Details) ->
         version: summary.version,
         description: summary.description.filter(|text| !text.is_empty()),
         url: details.url.filter(|url| !url.is_empty()),
-        maintainer: summary.maintainer.map(Named::from),
-        co_maintainers: details.co_maintainers.into_iter().map(Named::from).collect(),
-        submitter: details.submitter.map(Named::from),
+        maintainer: summary.maintainer.map(PageLink::from),
+        co_maintainers: details.co_maintainers.into_iter().map(PageLink::from).collect(),
+        submitter: details.submitter.map(PageLink::from),
         votes: page::separated(usize::try_from(summary.votes).unwrap_or(usize::MAX)),
         popularity: rounded(&summary.popularity),
         first_submitted: Day::of(summary.first_submitted),
@@ -405,7 +405,7 @@ fn is_plain(name: &str) -> bool {
 #[template(path = "pkgbase.html")]
 struct BasePage {
     site: Site,
-    name: Named,
+    name: PageLink,
     packages: Vec<Row>,
     about: Option<About>,
     aur_url: Option<String>,
@@ -413,9 +413,9 @@ struct BasePage {
 
 /// The facts that all packages of a base share.
 struct About {
-    maintainer: Option<Named>,
-    co_maintainers: Vec<Named>,
-    submitter: Option<Named>,
+    maintainer: Option<PageLink>,
+    co_maintainers: Vec<PageLink>,
+    submitter: Option<PageLink>,
     votes: String,
     popularity: String,
     first_submitted: Option<Day>,
@@ -445,9 +445,9 @@ pub(crate) async fn show_package_base(
     })?;
     let first = base.packages.first().and_then(|package| snapshot.details(&package.name));
     let about = first.map(|details| About {
-        maintainer: details.summary.maintainer.map(Named::from),
-        co_maintainers: details.co_maintainers.into_iter().map(Named::from).collect(),
-        submitter: details.submitter.map(Named::from),
+        maintainer: details.summary.maintainer.map(PageLink::from),
+        co_maintainers: details.co_maintainers.into_iter().map(PageLink::from).collect(),
+        submitter: details.submitter.map(PageLink::from),
         votes: page::separated(usize::try_from(details.summary.votes).unwrap_or(usize::MAX)),
         popularity: rounded(&details.summary.popularity),
         first_submitted: Day::of(details.summary.first_submitted),

@@ -5,7 +5,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 
-use super::days::{Day, Named};
+use super::days::{Day, PageLink};
 
 /// Days after which new hands are no news.
 const LATELY_DAYS: i64 = 30;
@@ -39,7 +39,7 @@ pub(crate) struct Warning {
 
 pub(crate) struct Maintained {
     /// `None` while it was an orphan.
-    pub(crate) who: Option<Named>,
+    pub(crate) who: Option<PageLink>,
     pub(crate) from: Option<Day>,
     /// Until now, if it is missing.
     pub(crate) until: Option<Day>,

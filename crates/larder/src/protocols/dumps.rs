@@ -24,7 +24,7 @@ use source::{FileReader, KEPT_FILE_NAME, ZSTD_RETRY_AFTER};
 use super::aur;
 use crate::app::App;
 use crate::front::conditional::{
-    Wanted, content_range, is_current, last_modified, unsatisfiable, wanted,
+    RangeAnswer, content_range, is_current, last_modified, unsatisfiable, wanted,
 };
 use crate::front::error::HttpError;
 use crate::published::changes::deltas::Offer;
@@ -36,14 +36,14 @@ enum Download {
     File { reader: FileReader, size_bytes: u64 },
 }
 
-struct Found {
+struct DumpFile {
     download: Download,
     compressed: Compressed,
     sha256: String,
     modified_at: SystemTime,
 }
 
-async fn find(app: &App, name: &str) -> Result<Found, HttpError> {
+async fn find(app: &App, name: &str) -> Result<DumpFile, HttpError> {
     let published = aur::loaded(app)?;
     let modified_at = published.modified_at;
     let unknown = || HttpError::not_found(format!("`{name}` is not one of the files"));
@@ -82,12 +82,12 @@ async fn find(app: &App, name: &str) -> Result<Found, HttpError> {
             }
         };
         let download = Download::File { reader, size_bytes };
-        return Ok(Found { download, compressed, sha256, modified_at });
+        return Ok(DumpFile { download, compressed, sha256, modified_at });
     }
     let list = List::ALL.into_iter().find(|list| list.stem() == stem).ok_or_else(unknown)?;
     let found = move |made: &MadeList| {
         let download = Download::Memory(made.body.clone());
-        Found { download, compressed, sha256: made.sha256.clone(), modified_at }
+        DumpFile { download, compressed, sha256: made.sha256.clone(), modified_at }
     };
     let making = published.clone();
     app.limits
@@ -206,11 +206,11 @@ fn insert_validators(headers: &mut HeaderMap, etag: &str, modified_at: SystemTim
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
 }
 
-fn etag(found: &Found, suffix: &str) -> String {
+fn etag(found: &DumpFile, suffix: &str) -> String {
     format!("\"{}{suffix}\"", &found.sha256[..found.sha256.len().min(32)])
 }
 
-fn send(found: Found, request: &HeaderMap) -> Result<Response, HttpError> {
+fn send(found: DumpFile, request: &HeaderMap) -> Result<Response, HttpError> {
     let size_bytes = match &found.download {
         Download::Memory(body) => body.len() as u64,
         Download::File { size_bytes, .. } => *size_bytes,
@@ -220,13 +220,13 @@ fn send(found: Found, request: &HeaderMap) -> Result<Response, HttpError> {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         match wanted(request, &etag, Some(modified_at), size_bytes) {
-            Wanted::Whole => part(&found.download, 0, size_bytes, StatusCode::OK),
-            Wanted::Part { start, end } => {
+            RangeAnswer::Whole => part(&found.download, 0, size_bytes, StatusCode::OK),
+            RangeAnswer::Part { start, end } => {
                 let mut response = part(&found.download, start, end, StatusCode::PARTIAL_CONTENT);
                 content_range(response.headers_mut(), start, end, size_bytes);
                 response
             }
-            Wanted::Unsatisfiable => return Ok(unsatisfiable(size_bytes)),
+            RangeAnswer::Unsatisfiable => return Ok(unsatisfiable(size_bytes)),
         }
     };
     let headers = response.headers_mut();

@@ -19,13 +19,13 @@ pub struct Example {
 }
 
 #[derive(Deserialize)]
-struct Found {
-    results: Vec<FoundPackage>,
+struct ExampleAnswer {
+    results: Vec<ExamplePackage>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct FoundPackage {
+struct ExamplePackage {
     name: String,
     num_votes: i64,
 }
@@ -48,7 +48,7 @@ impl Example {
             .finish();
         let params = Params::from_query(PathParams::default(), Some(&query));
         let answer = Answer::to(params, snapshot, false, results_max.min(FOUND_MAX));
-        let found: Found = serde_json::from_slice(&answer.reply.body).ok()?;
+        let found: ExampleAnswer = serde_json::from_slice(&answer.reply.body).ok()?;
         let best = found.results.into_iter().max_by_key(|package| package.num_votes)?;
         Some(Example { word: word.to_owned(), package: best.name })
     }

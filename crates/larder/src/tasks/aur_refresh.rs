@@ -54,7 +54,7 @@ struct Refresh {
     app: Arc<App>,
     /// `None` while a dump is being kept.
     kept: Option<KeptDump>,
-    keeping: Option<JoinHandle<Kept>>,
+    keeping: Option<JoinHandle<KeepingOutcome>>,
     /// Whether the last dump could not be kept: only the first failure in a row is logged.
     kept_failed: bool,
     /// When a dump was last kept.
@@ -73,15 +73,17 @@ enum Unkept {
 }
 
 /// A dump that was kept, or could not be.
-struct Kept {
+struct KeepingOutcome {
     kept: KeptDump,
     dump: (Unkept, Arc<AurPublished>),
     outcome: Result<KeptDumpFile, SourceError>,
 }
 
-impl Kept {
+impl KeepingOutcome {
     /// Waits for the end of keeping; without end if nothing is being kept.
-    async fn ended(keeping: &mut Option<JoinHandle<Kept>>) -> Result<Kept, JoinError> {
+    async fn ended(
+        keeping: &mut Option<JoinHandle<KeepingOutcome>>,
+    ) -> Result<KeepingOutcome, JoinError> {
         match keeping {
             Some(keeping) => keeping.await,
             None => std::future::pending().await,
@@ -138,7 +140,7 @@ impl Refresh {
                     self.take_merged(merged);
                     continue;
                 }
-                kept = Kept::ended(&mut self.keeping) => {
+                kept = KeepingOutcome::ended(&mut self.keeping) => {
                     self.take_kept(kept);
                     continue;
                 }
@@ -489,7 +491,7 @@ impl Refresh {
                     spooled.and_then(|spooled| kept.keep(&spooled))
                 }
             };
-            Kept { kept, dump: (unkept, published), outcome }
+            KeepingOutcome { kept, dump: (unkept, published), outcome }
         }));
     }
 
@@ -502,9 +504,9 @@ impl Refresh {
     }
 
     /// Offers the dump that was kept, or notes that it could not be.
-    fn take_kept(&mut self, kept: Result<Kept, JoinError>) {
+    fn take_kept(&mut self, kept: Result<KeepingOutcome, JoinError>) {
         self.keeping = None;
-        let Kept { kept, dump: (unkept, published), outcome } = match kept {
+        let KeepingOutcome { kept, dump: (unkept, published), outcome } = match kept {
             Ok(kept) => kept,
             Err(error) => {
                 return tracing::error!(%error, "dumps are no longer written to the data directory");

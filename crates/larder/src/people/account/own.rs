@@ -45,7 +45,7 @@ struct AccountPage {
     tokens: Vec<TokenLine>,
     sessions: Vec<SessionLine>,
     scopes: Vec<Choice>,
-    said: Said,
+    said: TokenForm,
 }
 
 struct TokenLine {
@@ -73,7 +73,7 @@ struct Choice {
 
 /// How a form was answered, and its fields, so that it can be sent again.
 #[derive(Default)]
-struct Said {
+struct TokenForm {
     done: String,
     problem: String,
     /// The text of a new token, which is shown only once.
@@ -86,22 +86,22 @@ struct Said {
     chosen: Vec<String>,
 }
 
-impl Said {
-    fn done(text: &str) -> Said {
-        Said { done: text.to_owned(), ..Said::default() }
+impl TokenForm {
+    fn done(text: &str) -> TokenForm {
+        TokenForm { done: text.to_owned(), ..TokenForm::default() }
     }
 
-    fn of(fields: &Fields) -> Result<Said, HttpError> {
+    fn of(fields: &Fields) -> Result<TokenForm, HttpError> {
         let text =
             |name: &str| Ok::<_, HttpError>(fields.maybe(name)?.unwrap_or_default().to_owned());
-        Ok(Said {
+        Ok(TokenForm {
             comment: text("comment")?,
             expires: text("expires")?,
             indexes: text("indexes")?,
             projects: text("projects")?,
             prefixes: text("prefixes")?,
             chosen: fields.all("scope").map(str::to_owned).collect(),
-            ..Said::default()
+            ..TokenForm::default()
         })
     }
 }
@@ -112,7 +112,7 @@ pub(crate) async fn show_account(app: &App, head: &Parts) -> Result<Response, Ht
     if let Some(session) = session
         && let Some(principal) = session::known(app, &session)?
     {
-        return page(app, head, &session, &principal, Said::default(), StatusCode::OK).await;
+        return page(app, head, &session, &principal, TokenForm::default(), StatusCode::OK).await;
     }
     log_in::page(app, head, ("/+account", ""), "", StatusCode::OK).await
 }
@@ -122,7 +122,7 @@ async fn page(
     head: &Parts,
     session: &SessionText,
     principal: &Principal,
-    said: Said,
+    said: TokenForm,
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     let stored = auth::stored(app)?;
@@ -171,7 +171,7 @@ async fn again(
     app: &App,
     head: &Parts,
     posted: &Posted,
-    said: Said,
+    said: TokenForm,
     error: HttpError,
 ) -> Result<Response, HttpError> {
     let status = error.status();
@@ -179,7 +179,7 @@ async fn again(
     if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
         return Err(error);
     }
-    let said = Said { problem: error.detail().to_owned(), ..said };
+    let said = TokenForm { problem: error.detail().to_owned(), ..said };
     page(app, head, &posted.session, &posted.principal, said, status).await
 }
 
@@ -209,7 +209,7 @@ pub(crate) async fn create_token(
 ) -> Result<Response, HttpError> {
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
     let fields = &posted.fields;
-    let said = Said::of(fields)?;
+    let said = TokenForm::of(fields)?;
     let wish = token_wish(fields)?;
     // A token outlives the session, and can do what a session cannot.
     if let Err(error) = forms::proved_again(app, &posted, "own").await {
@@ -224,7 +224,7 @@ pub(crate) async fn create_token(
         Err(error) => return again(app, head, &posted, said, error).await,
     };
     let new_token = done.outcome.0.reveal().to_owned();
-    let said = Said { new_token, ..Said::default() };
+    let said = TokenForm { new_token, ..TokenForm::default() };
     page(app, head, &posted.session, &posted.principal, said, StatusCode::CREATED).await
 }
 
@@ -239,10 +239,10 @@ pub(crate) async fn revoke_token(
     let revoking = RevokeToken { id };
     match carry_out(&mut app.keeper(), &posted.sender(head), &revoking).await {
         Ok(_) => {
-            let said = Said::done(&format!("The token {id} is revoked."));
+            let said = TokenForm::done(&format!("The token {id} is revoked."));
             page(app, head, &posted.session, &posted.principal, said, StatusCode::OK).await
         }
-        Err(refusal) => again(app, head, &posted, Said::default(), refusal.into()).await,
+        Err(refusal) => again(app, head, &posted, TokenForm::default(), refusal.into()).await,
     }
 }
 
@@ -258,19 +258,19 @@ pub(crate) async fn change_password(
     let refused = |status, text: &str| HttpError::refused(status, text);
     if new != fields.one("again")? {
         let error = refused(StatusCode::UNPROCESSABLE_ENTITY, "The two new passwords differ.");
-        return again(app, head, &posted, Said::default(), error).await;
+        return again(app, head, &posted, TokenForm::default(), error).await;
     }
     let password = match Password::new(new) {
         Ok(password) => password,
         Err(error) => {
             let error = HttpError::unusable(error.to_string());
-            return again(app, head, &posted, Said::default(), error).await;
+            return again(app, head, &posted, TokenForm::default(), error).await;
         }
     };
     let name = posted.session.user().clone();
     let proved = match forms::proved_again(app, &posted, "old").await {
         Ok(proved) => proved,
-        Err(error) => return again(app, head, &posted, Said::default(), error).await,
+        Err(error) => return again(app, head, &posted, TokenForm::default(), error).await,
     };
     auth::admit_to_disk(app, &posted.principal).await?;
     let hash = Some(auth::hashed(app, password.clone()).await?);
@@ -281,7 +281,7 @@ pub(crate) async fn change_password(
     let (session, serial) =
         log_in::open(app, head, principal.clone(), Some(posted.session)).await?;
     let said =
-        Said::done("The password is changed. Every other browser is logged out; tokens stay.");
+        TokenForm::done("The password is changed. Every other browser is logged out; tokens stay.");
     let mut response = page(app, head, &session, &principal, said, StatusCode::OK).await?;
     forms::keep_session(app, head, &mut response, &session, serial);
     Ok(response)

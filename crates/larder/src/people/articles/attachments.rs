@@ -19,7 +19,7 @@ use operations::attachments::{Changed, FileOfArticle};
 use state::stored::Stored;
 use store::SpooledBlob;
 
-use super::{Place, admit_editor};
+use super::{Breadcrumbs, admit_editor};
 use crate::app::App;
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
@@ -28,7 +28,7 @@ use crate::front::page::{self, Site};
 use crate::front::{auth, body};
 use crate::people::forms::{self, TOKEN_FIELD, Undue};
 use crate::protocols::articles::attachment_changes::{self, Failed};
-use crate::protocols::articles::attachments::{Listed, listed};
+use crate::protocols::articles::attachments::{FileList, listed};
 use crate::protocols::articles::reader::{Reading, admitted};
 use crate::routes::Route;
 
@@ -43,7 +43,7 @@ const CHANGES_MAX: usize = 20;
 #[template(path = "attachments.html")]
 struct AttachmentsPage<'a> {
     site: Site,
-    place: Place,
+    place: Breadcrumbs,
     /// The token of the forms; empty if the reader may not change anything.
     form: String,
     name: &'a str,
@@ -112,8 +112,8 @@ pub(crate) async fn list_attachments(
     let (app, stored, principal) = admitted(app.clone(), head, object).await?;
     let reading = Reading { app: &app, stored: &stored, head, principal: &principal };
     Ok(reading.answered(match listed(&reading, &article) {
-        Ok(Listed::Files(_)) => show_attachments(&reading, &article).await,
-        Ok(Listed::Moved(response)) => Ok(response),
+        Ok(FileList::Files(_)) => show_attachments(&reading, &article).await,
+        Ok(FileList::Moved(response)) => Ok(response),
         Err(error) => Err(error),
     }))
 }
@@ -154,7 +154,7 @@ fn page<'a>(
     };
     AttachmentsPage {
         site: shown.site(),
-        place: Place::of(name.as_str()),
+        place: Breadcrumbs::of(name.as_str()),
         form,
         name: name.as_str(),
         path: in_path(name.as_str()),

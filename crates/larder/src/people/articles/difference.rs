@@ -7,7 +7,7 @@ use askama::Template;
 use axum::response::Response;
 use markup::{Block, Cell, Comparison};
 
-use super::Place;
+use super::Breadcrumbs;
 use crate::front::display::{self, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::Site;
@@ -23,7 +23,7 @@ const BYTES_MAX: u64 = 1 << 20;
 #[template(path = "difference.html")]
 struct DifferencePage<'a> {
     site: Site,
-    place: Place,
+    place: Breadcrumbs,
     name: &'a str,
     path: String,
     from: Revision,
@@ -78,7 +78,7 @@ pub(crate) async fn show_difference(
     };
     let page = DifferencePage {
         site: shown.site(),
-        place: Place::of(name.as_str()),
+        place: Breadcrumbs::of(name.as_str()),
         name: name.as_str(),
         path: in_path(name.as_str()),
         from,

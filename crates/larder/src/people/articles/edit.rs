@@ -16,7 +16,7 @@ use markup::{Format, Options, Rendered};
 use operations::articles::{Base, DeleteArticle};
 use record::{Digest, Serial};
 
-use super::{BYTES_MAX, Place, admit_editor, attachments, link};
+use super::{BYTES_MAX, Breadcrumbs, admit_editor, attachments, link};
 use crate::app::App;
 use crate::front::auth;
 use crate::front::display::{Time, in_path};
@@ -43,7 +43,7 @@ const TYPES: [(&str, &str); 4] = [
 #[template(path = "edit.html")]
 struct EditPage<'a> {
     site: Site,
-    place: Place,
+    place: Breadcrumbs,
     form: String,
     name: &'a str,
     path: String,
@@ -474,7 +474,7 @@ impl Editing<'_> {
         let page = EditPage {
             renamed: renamed.map(|to| (to.to_string(), in_path(to.as_str()))),
             site: Site::of(self.app, self.head),
-            place: Place::of(self.name.as_str()),
+            place: Breadcrumbs::of(self.name.as_str()),
             form: form.unwrap_or_default(),
             name: self.name.as_str(),
             path: in_path(self.name.as_str()),

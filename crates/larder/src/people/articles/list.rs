@@ -8,12 +8,12 @@ use askama::Template;
 use axum::response::Response;
 use http::request::Parts;
 
-use super::Place;
+use super::Breadcrumbs;
 use crate::app::App;
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::Site;
-use crate::protocols::articles::read::{Listed, Listing, listing};
+use crate::protocols::articles::read::{ListResult, Listing, listing};
 use crate::protocols::articles::reader::Reading;
 use crate::published::article_texts::Hits;
 
@@ -21,7 +21,7 @@ use crate::published::article_texts::Hits;
 #[template(path = "articles.html")]
 struct ListPage<'a> {
     site: Site,
-    place: Place,
+    place: Breadcrumbs,
     prefix: &'a str,
     query: &'a str,
     text: &'a str,
@@ -68,8 +68,8 @@ pub(crate) async fn list_articles(app: &Arc<App>, head: &Parts) -> Result<Respon
     let (stored, principal, listing) = listing(app, head).await?;
     let shown = Reading { app, stored: &stored, head, principal: &principal };
     Ok(match &listing.found {
-        Listed::Page(page) => show_page(&shown, &listing, page).await,
-        Listed::Hits(hits) => show_hits(&shown, &listing.prefix, &listing.text, hits).await,
+        ListResult::Page(page) => show_page(&shown, &listing, page).await,
+        ListResult::Hits(hits) => show_hits(&shown, &listing.prefix, &listing.text, hits).await,
     })
 }
 
@@ -87,7 +87,7 @@ async fn show_page(shown: &Reading<'_>, query: &Listing, page: &Page) -> Respons
     });
     let page = ListPage {
         site: shown.site(),
-        place: Place::of(&query.prefix),
+        place: Breadcrumbs::of(&query.prefix),
         prefix: &query.prefix,
         query: &query.q,
         text: "",
@@ -112,7 +112,7 @@ async fn show_hits(shown: &Reading<'_>, prefix: &str, text: &str, hits: &Hits) -
     });
     let page = ListPage {
         site: shown.site(),
-        place: Place::of(prefix),
+        place: Breadcrumbs::of(prefix),
         prefix,
         query: "",
         text,

@@ -14,7 +14,7 @@ use http::StatusCode;
 use http::request::Parts;
 use operations::articles::{Base, RenameArticle};
 
-use super::{Place, admit_editor};
+use super::{Breadcrumbs, admit_editor};
 use crate::app::App;
 use crate::front::auth;
 use crate::front::display::in_path;
@@ -32,7 +32,7 @@ const FORM_BYTES_MAX: usize = 64 << 10;
 #[template(path = "rename.html")]
 struct RenamePage<'a> {
     site: Site,
-    place: Place,
+    place: Breadcrumbs,
     form: String,
     name: &'a str,
     path: String,
@@ -155,7 +155,7 @@ impl Renaming<'_> {
         let form = session.map(|session| forms::token(self.app, session)).transpose()?;
         let page = RenamePage {
             site: Site::of(self.app, self.head),
-            place: Place::of(self.name.as_str()),
+            place: Breadcrumbs::of(self.name.as_str()),
             form: form.unwrap_or_default(),
             name: self.name.as_str(),
             path: in_path(self.name.as_str()),

@@ -31,7 +31,7 @@ struct IndexPage {
     settings: Vec<Setting>,
     quarantine: Vec<String>,
     retention: Option<Retention>,
-    said: Said,
+    said: FormNotice,
 }
 
 /// A setting that the index has, as a field of the form.
@@ -197,7 +197,7 @@ pub(crate) async fn create_index(
         seen(app, head, &mut response, &posted, answer.serial);
         return Ok(response);
     }
-    let (said, status) = Said::of(&answer, "");
+    let (said, status) = FormNotice::of(&answer, "");
     super::page(app, head, (&posted.session, &posted.principal), said, status).await
 }
 
@@ -234,7 +234,7 @@ pub(crate) async fn show_index(
     check_on(app, head)?;
     let (session, principal) = forms::logged_in(app, head).await?;
     let sender = (&session, &principal);
-    page(app, head, route.stage()?, sender, (Said::default(), None), StatusCode::OK).await
+    page(app, head, route.stage()?, sender, (FormNotice::default(), None), StatusCode::OK).await
 }
 
 /// The settings of an index, for somebody who may change them: as they are stored, and as the page shows them.
@@ -271,7 +271,7 @@ async fn page(
     head: &Parts,
     name: StageName,
     (session, principal): (&SessionText, &Principal),
-    (said, retention): (Said, Option<Retention>),
+    (said, retention): (FormNotice, Option<Retention>),
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     let (config, settings) = settings(app, principal, &name)?;
@@ -388,7 +388,7 @@ pub(crate) async fn change_index(
         }
         _ => return Err(HttpError::bad_request("the form does not say what to do")),
     };
-    let (said, status) = Said::of(&answer, done);
+    let (said, status) = FormNotice::of(&answer, done);
     let sender = (&posted.session, &posted.principal);
     let mut response =
         match page(app, head, route.stage()?, sender, (said, retention), status).await {

@@ -28,7 +28,7 @@ struct PrefetchPage {
     path: String,
     lock_max: String,
     last: Option<Last>,
-    said: Said,
+    said: FormNotice,
 }
 
 /// The last lock.
@@ -77,7 +77,8 @@ pub(crate) async fn show_prefetch(
 ) -> Result<Response, HttpError> {
     check_on(app, head)?;
     let (session, principal) = forms::logged_in(app, head).await?;
-    page(app, head, route.stage()?, (&session, &principal), Said::default(), StatusCode::OK).await
+    page(app, head, route.stage()?, (&session, &principal), FormNotice::default(), StatusCode::OK)
+        .await
 }
 
 async fn page(
@@ -85,7 +86,7 @@ async fn page(
     head: &Parts,
     stage: StageName,
     (session, principal): (&SessionText, &Principal),
-    said: Said,
+    said: FormNotice,
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     let path = stage_in_path(&stage);
@@ -146,7 +147,7 @@ pub(crate) async fn change_prefetch(
         // After a redirect, reloading the page does not send the form again.
         return Ok(forms::see_other(app, head, &format!("/+manage/prefetch/{path}")));
     };
-    let (said, status) = Said::of(&Answer::refused(error), "");
+    let (said, status) = FormNotice::of(&Answer::refused(error), "");
     page(app, head, route.stage()?, (&session, &principal), said, status).await
 }
 

@@ -57,7 +57,7 @@ struct ReleasePage {
     reason: String,
     may_remove: bool,
     is_volatile: bool,
-    said: Said,
+    said: FormNotice,
 }
 
 /// A version of the project.
@@ -87,16 +87,16 @@ struct FileLine {
 }
 
 /// The names in a path below this page's.
-struct Named {
+struct ReleasePath {
     stage: StageName,
     project: Option<ProjectName>,
 }
 
-impl Named {
-    fn of(route: &Route) -> Result<Named, HttpError> {
+impl ReleasePath {
+    fn of(route: &Route) -> Result<ReleasePath, HttpError> {
         let project = route.raw("{project}");
         let project = (!project.is_empty()).then(|| route.project()).transpose()?;
-        Ok(Named { stage: route.stage()?, project })
+        Ok(ReleasePath { stage: route.stage()?, project })
     }
 
     fn stage_path(&self) -> String {
@@ -161,7 +161,7 @@ pub(crate) async fn list_releases(
     route: &Route,
 ) -> Result<Response, HttpError> {
     check_on(app, head)?;
-    let named = Named::of(route)?;
+    let named = ReleasePath::of(route)?;
     let (session, principal) = forms::logged_in(app, head).await?;
     let stored = auth::stored(app)?;
     let stage = named.stage(&stored, &principal)?;
@@ -203,22 +203,22 @@ pub(crate) async fn show_release(
     route: &Route,
 ) -> Result<Response, HttpError> {
     check_on(app, head)?;
-    let named = Named::of(route)?;
+    let named = ReleasePath::of(route)?;
     let (session, principal) = forms::logged_in(app, head).await?;
     let query = head.uri.query().unwrap_or_default();
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     let version = pairs.find_map(|(name, value)| (name == "version").then_some(value));
     let sender = (&session, &principal);
-    page(app, head, &named, sender, version.as_deref(), Said::default(), StatusCode::OK).await
+    page(app, head, &named, sender, version.as_deref(), FormNotice::default(), StatusCode::OK).await
 }
 
 async fn page(
     app: &Arc<App>,
     head: &Parts,
-    named: &Named,
+    named: &ReleasePath,
     (session, principal): (&SessionText, &Principal),
     version: Option<&str>,
-    said: Said,
+    said: FormNotice,
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     let stored = auth::stored(app)?;
@@ -317,11 +317,11 @@ pub(crate) async fn change_release(
     body: Body,
 ) -> Result<Response, HttpError> {
     check_on(app, head)?;
-    let named = Named::of(route)?;
+    let named = ReleasePath::of(route)?;
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
     let (Changed { answer, is_partial }, done) = change(app, head, &named, &posted).await?;
-    let (said, status) = Said::of(&answer, done);
-    let said = Said { is_partial, ..said };
+    let (said, status) = FormNotice::of(&answer, done);
+    let said = FormNotice { is_partial, ..said };
     let sender = (&posted.session, &posted.principal);
     let version = posted.fields.maybe("version")?;
     let mut response = match page(app, head, &named, sender, version, said, status).await {
@@ -352,7 +352,7 @@ impl From<Answer> for Changed {
 async fn change(
     app: &Arc<App>,
     head: &Parts,
-    named: &Named,
+    named: &ReleasePath,
     posted: &Posted,
 ) -> Result<(Changed, &'static str), HttpError> {
     let (fields, principal) = (&posted.fields, &posted.principal);

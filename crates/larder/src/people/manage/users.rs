@@ -40,7 +40,7 @@ struct UserPage {
     is_administrator: bool,
     /// The scopes for a new token, with what they are for; empty if the reader may not make one.
     scopes: Vec<(&'static str, &'static str)>,
-    said: Said,
+    said: FormNotice,
 }
 
 /// `POST /+manage/users`
@@ -64,7 +64,7 @@ pub(crate) async fn create_user(
         seen(app, head, &mut response, &posted, answer.serial);
         return Ok(response);
     }
-    let (said, status) = Said::of(&answer, "");
+    let (said, status) = FormNotice::of(&answer, "");
     super::page(app, head, (&posted.session, &posted.principal), said, status).await
 }
 
@@ -120,7 +120,7 @@ pub(crate) async fn show_user(
 ) -> Result<Response, HttpError> {
     let name = route.user()?;
     let (session, principal) = forms::logged_in(app, head).await?;
-    page(app, head, &name, (&session, &principal), Said::default(), StatusCode::OK).await
+    page(app, head, &name, (&session, &principal), FormNotice::default(), StatusCode::OK).await
 }
 
 /// Who may look at this page: the user, administrators, and those whom the configuration lets change users.
@@ -137,7 +137,7 @@ async fn page(
     head: &Parts,
     name: &UserName,
     (session, principal): (&SessionText, &Principal),
-    said: Said,
+    said: FormNotice,
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     check_keeper(app, principal, name)?;
@@ -287,8 +287,8 @@ pub(crate) async fn change_user(
         }
         _ => return Err(HttpError::bad_request("the form does not say what to do")),
     };
-    let (said, status) = Said::of(&answer, done);
-    let said = Said { new_token, ..said };
+    let (said, status) = FormNotice::of(&answer, done);
+    let said = FormNotice { new_token, ..said };
     let sender = (&posted.session, &posted.principal);
     // Users who disable themselves are logged out.
     if auth::session::known(app, &posted.session)?.is_none() {

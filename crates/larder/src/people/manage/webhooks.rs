@@ -17,7 +17,7 @@ struct WebhooksPage {
     site: Site,
     form: String,
     webhooks: Vec<Line>,
-    said: Said,
+    said: FormNotice,
 }
 
 struct Line {
@@ -86,14 +86,14 @@ fn admit(principal: &Principal) -> Result<(), HttpError> {
 pub(crate) async fn show_webhooks(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let (session, principal) = forms::logged_in(app, head).await?;
     admit(&principal)?;
-    page(app, head, &session, Said::default(), StatusCode::OK).await
+    page(app, head, &session, FormNotice::default(), StatusCode::OK).await
 }
 
 async fn page(
     app: &App,
     head: &Parts,
     session: &SessionText,
-    said: Said,
+    said: FormNotice,
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     let page = WebhooksPage {
@@ -122,16 +122,16 @@ pub(crate) async fn change_webhook(
             webhook.try_now();
             let done =
                 format!("{name} is tried now. Load this page again to see what became of it.");
-            (Said { done, ..Said::default() }, StatusCode::OK)
+            (FormNotice { done, ..FormNotice::default() }, StatusCode::OK)
         }
         "test" => match test(app, webhook).await {
             Ok(()) => {
                 let done = format!("A test was posted to {name}, and taken.");
-                (Said { done, ..Said::default() }, StatusCode::OK)
+                (FormNotice { done, ..FormNotice::default() }, StatusCode::OK)
             }
             Err(failure) => {
                 let problem = format!("A test was not taken by {name}: {}", failure.detail);
-                (Said { problem, ..Said::default() }, StatusCode::UNPROCESSABLE_ENTITY)
+                (FormNotice { problem, ..FormNotice::default() }, StatusCode::UNPROCESSABLE_ENTITY)
             }
         },
         _ => return Err(HttpError::bad_request("the form does not say what to do")),

@@ -321,7 +321,7 @@ async fn compared_files(
 
 /// Where a member is: in a directory that is named after the release, or elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Place {
+enum MemberFolder {
     /// `foo-1.0/` of a source archive.
     Top,
     /// `foo-1.0.dist-info/`
@@ -332,13 +332,13 @@ enum Place {
 }
 
 /// A member's name below the directory that is named after the release `own`; any other name is unchanged.
-fn canonical<'a>(name: &'a str, own: &str, is_source: bool) -> (&'a str, Place) {
-    let (is_own, elsewhere) = (|name: &str| folded(name) == own, (name, Place::Elsewhere));
+fn canonical<'a>(name: &'a str, own: &str, is_source: bool) -> (&'a str, MemberFolder) {
+    let (is_own, elsewhere) = (|name: &str| folded(name) == own, (name, MemberFolder::Elsewhere));
     let Some((top, rest)) = name.split_once('/') else { return elsewhere };
     if is_source {
-        return if is_own(top) { (rest, Place::Top) } else { elsewhere };
+        return if is_own(top) { (rest, MemberFolder::Top) } else { elsewhere };
     }
-    for (ending, place) in [(".dist-info", Place::Info), (".data", Place::Data)] {
+    for (ending, place) in [(".dist-info", MemberFolder::Info), (".data", MemberFolder::Data)] {
         if top.strip_suffix(ending).is_some_and(is_own) {
             return (rest, place);
         }
@@ -355,7 +355,7 @@ fn folded(name: &str) -> String {
 fn named<'a>(
     contents: &'a Contents,
     file: &str,
-) -> HashMap<(&'a str, Place), (usize, &'a ContentsMember)> {
+) -> HashMap<(&'a str, MemberFolder), (usize, &'a ContentsMember)> {
     let is_source = !file.ends_with(".whl") && !file.ends_with(".egg");
     let stem = Filename::parse(file).map_or_else(|_| file.to_owned(), |it| it.stem().to_owned());
     // A wheel's name goes on with its tags.
@@ -375,7 +375,7 @@ fn named<'a>(
     let one_of = |name: &'a str| {
         let canonical = canonical(name, &own, is_source);
         // If two members would get one name, both keep their full names, so that neither hides the other.
-        if met[&canonical] == 1 { canonical } else { (name, Place::Elsewhere) }
+        if met[&canonical] == 1 { canonical } else { (name, MemberFolder::Elsewhere) }
     };
     last.into_iter().map(|(name, member)| (one_of(name), member)).collect()
 }

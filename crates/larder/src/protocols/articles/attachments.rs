@@ -23,7 +23,7 @@ use store::blobs::Verdict;
 use super::reader::{self, Reading};
 use super::{attachment_changes, redirect};
 use crate::app::App;
-use crate::front::conditional::{Wanted, content_range, is_current, unsatisfiable, wanted};
+use crate::front::conditional::{RangeAnswer, content_range, is_current, unsatisfiable, wanted};
 use crate::front::error::HttpError;
 use crate::front::parameters::parameters;
 use crate::front::respond::blob_range;
@@ -128,15 +128,15 @@ fn readable<'stored>(
 
 async fn list(reading: &Reading<'_>, name: &ArticleName) -> Result<Response, HttpError> {
     let attachments = match listed(reading, name)? {
-        Listed::Files(attachments) => attachments,
-        Listed::Moved(response) => return Ok(response),
+        FileList::Files(attachments) => attachments,
+        FileList::Moved(response) => return Ok(response),
     };
     let body = render::attachments(name, attachments);
     reader::json(reading.app, reading.head, reading.stored, body).await
 }
 
 /// The files of an article, or the redirect to those of its new name.
-pub(crate) enum Listed<'stored> {
+pub(crate) enum FileList<'stored> {
     Files(Option<&'stored Attachments>),
     Moved(Response),
 }
@@ -148,11 +148,11 @@ pub(crate) enum Listed<'stored> {
 pub(crate) fn listed<'stored>(
     reading: &Reading<'stored>,
     name: &ArticleName,
-) -> Result<Listed<'stored>, HttpError> {
+) -> Result<FileList<'stored>, HttpError> {
     parameters::<0>(reading.head.uri.query(), [])?;
     Ok(match moved(reading, name, "")? {
-        Some(moved) => Listed::Moved(reader::from_store(reading.app, reading.stored, moved)),
-        None => Listed::Files(readable(reading.stored, name)?),
+        Some(moved) => FileList::Moved(reader::from_store(reading.app, reading.stored, moved)),
+        None => FileList::Files(readable(reading.stored, name)?),
     })
 }
 
@@ -179,9 +179,9 @@ async fn send(
     } else {
         let size_bytes = found.size_bytes;
         let (start, end, status) = match wanted(request, &etag, None, size_bytes) {
-            Wanted::Whole => (0, size_bytes, StatusCode::OK),
-            Wanted::Part { start, end } => (start, end, StatusCode::PARTIAL_CONTENT),
-            Wanted::Unsatisfiable => {
+            RangeAnswer::Whole => (0, size_bytes, StatusCode::OK),
+            RangeAnswer::Part { start, end } => (start, end, StatusCode::PARTIAL_CONTENT),
+            RangeAnswer::Unsatisfiable => {
                 return Ok(reader::from_store(app, stored, unsatisfiable(size_bytes)));
             }
         };

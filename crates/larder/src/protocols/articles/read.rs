@@ -31,7 +31,7 @@ use super::search::{HITS, rendered, search};
 use super::{diff, redirect};
 use crate::app::App;
 use crate::front::conditional::{
-    Wanted, check_expected, content_range, is_unmodified, last_modified, unsatisfiable, wanted,
+    RangeAnswer, check_expected, content_range, is_unmodified, last_modified, unsatisfiable, wanted,
 };
 use crate::front::error::HttpError;
 use crate::front::negotiation::{accepted_encoding, has_any, has_known_tag, listed};
@@ -73,7 +73,7 @@ pub(crate) fn read_article_now(app: &App, head: &Parts, rest: &str) -> Option<An
     let (facts, is_latest) = found(&stored, &rest)?;
     let content_facts = facts.content()?;
     let content = app.articles.contents.at_hand(&content_facts.digest)?;
-    let revision = Shown { facts, content: content_facts, is_latest, is_open: true };
+    let revision = RevisionResponse { facts, content: content_facts, is_latest, is_open: true };
     Some(Answered::Finished(revision.whole(&head.headers, &content, stored.serial)))
 }
 
@@ -119,7 +119,7 @@ pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Respons
     let (app, stored, principal) = admitted(app.clone(), head, object).await?;
     let reading = Reading { app: &app, stored: &stored, head, principal: &principal };
     Ok(match redirect::answer(&reading, &path) {
-        Some(moved) => reading.answered(moved),
+        Some(moved) => from_store(&app, &stored, reading.answered(moved)),
         None => in_bytes(&reading, &path).await,
     })
 }
@@ -155,8 +155,12 @@ async fn body(
     };
     let facts = revision(stored, &path.name, asked)?;
     let content_facts = content_of(&path.name, facts)?;
-    let shown =
-        Shown { facts, content: content_facts, is_latest, is_open: app.articles_are_open() };
+    let shown = RevisionResponse {
+        facts,
+        content: content_facts,
+        is_latest,
+        is_open: app.articles_are_open(),
+    };
     let etag = facts.tag.header_value(Encoding::Identity);
     let request = &head.headers;
     let is_told = || !is_latest || is_newest(stored, &path.name, facts);
@@ -180,9 +184,9 @@ async fn body(
     }
     let size_bytes = content_facts.size_bytes;
     let part = match wanted(request, &etag, modified_at, size_bytes) {
-        Wanted::Whole => None,
-        Wanted::Part { start, end } => Some((start, end)),
-        Wanted::Unsatisfiable => {
+        RangeAnswer::Whole => None,
+        RangeAnswer::Part { start, end } => Some((start, end)),
+        RangeAnswer::Unsatisfiable => {
             return Ok(from_store(app, stored, unsatisfiable(size_bytes)));
         }
     };
@@ -225,7 +229,7 @@ fn is_newest(stored: &Stored, name: &ArticleName, latest: &RevisionFacts) -> boo
 }
 
 /// A revision that is being shown.
-struct Shown<'stored> {
+struct RevisionResponse<'stored> {
     facts: &'stored Arc<RevisionFacts>,
     content: &'stored Facts,
     /// Whether as the latest, rather than under its number.
@@ -234,7 +238,7 @@ struct Shown<'stored> {
     is_open: bool,
 }
 
-impl Shown<'_> {
+impl RevisionResponse<'_> {
     /// The response with a whole content, in the encoding that suits the client, or 304.
     fn whole(&self, request: &HeaderMap, content: &Content, serial: Serial) -> Response {
         if has_known_tag(request, |tags| self.facts.tag.is_known_by(tags)) {
@@ -365,11 +369,11 @@ pub(crate) struct Listing {
     pub(crate) text: String,
     pub(crate) limit: usize,
     pub(crate) with_deleted: bool,
-    pub(crate) found: Listed,
+    pub(crate) found: ListResult,
 }
 
 /// One page of a list, or what a search for words finds.
-pub(crate) enum Listed {
+pub(crate) enum ListResult {
     Page(Page),
     Hits(Hits),
 }
@@ -379,8 +383,8 @@ pub(crate) async fn list_articles(app: &Arc<App>, head: &Parts) -> Result<Respon
     let (stored, principal, listing) = listing(app, head).await?;
     let names = |other: &ArticleName| may_read(app, &principal, other);
     let listed = match &listing.found {
-        Listed::Page(page) => render::list(page, &names),
-        Listed::Hits(hits) => rendered(hits, &names),
+        ListResult::Page(page) => render::list(page, &names),
+        ListResult::Hits(hits) => rendered(hits, &names),
     };
     json(app, head, &stored, listed).await
 }
@@ -406,7 +410,7 @@ pub(crate) async fn listing(
         }
         let limit = size(limit, HITS)?;
         let state = (&stored.articles, stored.serial);
-        let found = Listed::Hits(search(app, state, &text, limit, prefix.clone()).await?);
+        let found = ListResult::Hits(search(app, state, &text, limit, prefix.clone()).await?);
         let listing = Listing { prefix, q: String::new(), text, limit, with_deleted: false, found };
         return Ok((stored, principal, listing));
     }
@@ -414,7 +418,7 @@ pub(crate) async fn listing(
     let limit = page_size(limit)?;
     let with_deleted = parsed("deleted", deleted, "`true` or `false`")?.unwrap_or(false);
     let query = ListQuery { prefix: &prefix, q: &q, after: after.as_deref(), limit, with_deleted };
-    let found = Listed::Page(stored.articles.list(&query));
+    let found = ListResult::Page(stored.articles.list(&query));
     let listing = Listing { prefix, q, text: String::new(), limit, with_deleted, found };
     Ok((stored, principal, listing))
 }

@@ -36,7 +36,7 @@ use super::write::whole_body;
 use crate::front::auth;
 use crate::front::body::{BodyError, Shape, parsed};
 use crate::front::conditional::{
-    Wanted, content_range, is_current, last_modified, unsatisfiable, wanted,
+    RangeAnswer, content_range, is_current, last_modified, unsatisfiable, wanted,
 };
 use crate::front::error::HttpError;
 use crate::front::respond::blob_range;
@@ -370,9 +370,9 @@ async fn send(
             return Err(HttpError::damaged("file"));
         }
         let (start, end, status) = match wanted(request, &etag, Some(modified_at), size_bytes) {
-            Wanted::Whole => (0, size_bytes, StatusCode::OK),
-            Wanted::Part { start, end } => (start, end, StatusCode::PARTIAL_CONTENT),
-            Wanted::Unsatisfiable => return Ok(unsatisfiable(size_bytes)),
+            RangeAnswer::Whole => (0, size_bytes, StatusCode::OK),
+            RangeAnswer::Part { start, end } => (start, end, StatusCode::PARTIAL_CONTENT),
+            RangeAnswer::Unsatisfiable => return Ok(unsatisfiable(size_bytes)),
         };
         let mut response = match &source {
             Source::Memory(bytes) => {

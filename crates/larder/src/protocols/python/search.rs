@@ -161,7 +161,7 @@ fn scan(
 
 /// The metadata that is shown: the rest may be long and is not built.
 #[derive(Default, Deserialize)]
-struct Said {
+struct Summary {
     #[serde(default)]
     summary: String,
 }
@@ -182,7 +182,7 @@ async fn summaries(app: &Arc<App>, hits: &[Hit]) -> Result<Vec<String>, HttpErro
                     HttpError::unavailable("the metadata cannot be read now; it has been logged", 5)
                 })?,
             };
-            let said = bytes.and_then(|bytes| serde_json::from_slice::<Said>(&bytes).ok());
+            let said = bytes.and_then(|bytes| serde_json::from_slice::<Summary>(&bytes).ok());
             let mut summary = said.unwrap_or_default().summary;
             if let Some((end, _)) = summary.char_indices().nth(SUMMARY_CHARS_MAX) {
                 summary.truncate(end);

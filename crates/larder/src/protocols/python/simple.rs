@@ -75,7 +75,7 @@ pub(crate) fn show_simple_page_now(
         return None;
     }
     let stored = app.live_store.snapshot()?;
-    let wanted = Wanted::of(&head.headers).ok()?;
+    let wanted = NegotiatedForm::of(&head.headers).ok()?;
     let request = PageRequest { stage, project, form: wanted.form, depth: 4 };
     let mut response = match app.python.pages.ready(&stored.index, request) {
         Some(page) => respond_if_open(&head.headers, &page, &wanted)?,
@@ -86,29 +86,29 @@ pub(crate) fn show_simple_page_now(
 }
 
 /// The response with a page that everybody may read, if it is there in the client's encoding.
-fn respond_if_open(request: &HeaderMap, page: &Page, wanted: &Wanted) -> Option<Response> {
+fn respond_if_open(request: &HeaderMap, page: &Page, wanted: &NegotiatedForm) -> Option<Response> {
     let encoding = accepted_encoding(request);
     let is_at_hand = page.is_public() && page.body().has(encoding);
     is_at_hand.then(|| respond(request, page, wanted, encoding))
 }
 
 /// The form of a page that a client wants.
-struct Wanted {
+struct NegotiatedForm {
     form: PageForm,
     content_type: &'static str,
     /// `Accept` leaves the form to us, and it depends on the `User-Agent`.
     varies_by_agent: bool,
 }
 
-impl Wanted {
+impl NegotiatedForm {
     /// HTML in the form that suits the client.
-    fn html(form: PageForm) -> Wanted {
-        Wanted { form, content_type: PageForm::Html.content_type(), varies_by_agent: true }
+    fn html(form: PageForm) -> NegotiatedForm {
+        NegotiatedForm { form, content_type: PageForm::Html.content_type(), varies_by_agent: true }
     }
 
-    fn json() -> Wanted {
+    fn json() -> NegotiatedForm {
         let content_type = PageForm::Json.content_type();
-        Wanted { form: PageForm::Json, content_type, varies_by_agent: false }
+        NegotiatedForm { form: PageForm::Json, content_type, varies_by_agent: false }
     }
 
     fn varies(&self) -> HeaderValue {
@@ -117,14 +117,14 @@ impl Wanted {
 
     /// The form with the highest weight in `Accept`; HTML by default. An error if `Accept` names only versions of the API that
     /// do not exist here.
-    fn of(headers: &HeaderMap) -> Result<Wanted, ()> {
+    fn of(headers: &HeaderMap) -> Result<NegotiatedForm, ()> {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let accept = text(ACCEPT).unwrap_or("*/*");
         let html = || {
             let is_installer = text(USER_AGENT).is_some_and(is_installer);
             if is_installer { PageForm::Html } else { PageForm::Human }
         };
-        let mut best: Option<(f32, Wanted)> = None;
+        let mut best: Option<(f32, NegotiatedForm)> = None;
         let mut has_other = false;
         for (media_type, weight) in media_ranges(accept) {
             let is_one_of = |text: &str, names: &[&str]| {
@@ -133,19 +133,23 @@ impl Wanted {
             let start = media_type.get(..SIMPLE.len());
             let is_simple = start.is_some_and(|start| start.eq_ignore_ascii_case(SIMPLE));
             let wanted = match is_simple.then(|| &media_type[SIMPLE.len()..]) {
-                Some(version) if is_one_of(version, &["v1+json", "latest+json"]) => Wanted::json(),
-                Some(version) if is_one_of(version, &["v1+html", "latest+html"]) => Wanted {
-                    form: PageForm::Html,
-                    content_type: "application/vnd.pypi.simple.v1+html",
-                    varies_by_agent: false,
-                },
+                Some(version) if is_one_of(version, &["v1+json", "latest+json"]) => {
+                    NegotiatedForm::json()
+                }
+                Some(version) if is_one_of(version, &["v1+html", "latest+html"]) => {
+                    NegotiatedForm {
+                        form: PageForm::Html,
+                        content_type: "application/vnd.pypi.simple.v1+html",
+                        varies_by_agent: false,
+                    }
+                }
                 Some(_) => continue,
                 // Who takes anything but HTML gets JSON.
                 None if media_type == "*/*" && named_weight(accept, HTML) == Some(0.0) => {
-                    Wanted::json()
+                    NegotiatedForm::json()
                 }
                 None if is_one_of(media_type, &[HTML, "text/*", "*/*", XHTML]) => {
-                    Wanted::html(html())
+                    NegotiatedForm::html(html())
                 }
                 None => {
                     has_other = true;
@@ -158,7 +162,7 @@ impl Wanted {
         }
         match best {
             Some((_, wanted)) => Ok(wanted),
-            None if has_other => Ok(Wanted::html(html())),
+            None if has_other => Ok(NegotiatedForm::html(html())),
             None => Err(()),
         }
     }
@@ -188,7 +192,7 @@ pub(crate) async fn show_simple_page(
     // People are sent to where the page's links are right by themselves.
     let is_simple =
         ["/+simple/", "/%2Bsimple/", "/simple/"].iter().any(|word| ask.path.contains(word));
-    let Ok(wanted) = Wanted::of(&ask.head.headers) else { return Ok(not_acceptable(ask)) };
+    let Ok(wanted) = NegotiatedForm::of(&ask.head.headers) else { return Ok(not_acceptable(ask)) };
     if is_simple && !has_slash && wanted.form == PageForm::Human {
         return Ok(reply::redirect(ask, &format!("{}/", ask.path)));
     }
@@ -225,7 +229,7 @@ pub(crate) fn no_uploads(ask: &Ask, stage: &str) -> Response {
 
 /// `/{user}/{index}/+simple/`
 pub(crate) async fn list_projects(ask: &Ask, stage: &str) -> Result<Response, Refused> {
-    let Ok(wanted) = Wanted::of(&ask.head.headers) else { return Ok(not_acceptable(ask)) };
+    let Ok(wanted) = NegotiatedForm::of(&ask.head.headers) else { return Ok(not_acceptable(ask)) };
     page(ask, stage, None, wanted).await
 }
 
@@ -233,7 +237,7 @@ async fn page(
     ask: &Ask,
     stage: &str,
     project: Option<&ProjectName>,
-    wanted: Wanted,
+    wanted: NegotiatedForm,
 ) -> Result<Response, Refused> {
     let depth = ask.path.matches('/').count().saturating_sub(1);
     let depth = u8::try_from(depth).unwrap_or(u8::MAX);
@@ -288,7 +292,7 @@ fn making<'app>(app: &'app App, project: Option<&ProjectName>) -> &'app Share {
 }
 
 /// The page with absolute links, made for this request. Takes long.
-fn absolute(ask: &Ask, page: &Page, request: PageRequest<'_>, wanted: &Wanted) -> Response {
+fn absolute(ask: &Ask, page: &Page, request: PageRequest<'_>, wanted: &NegotiatedForm) -> Response {
     let links = Links::Absolute(&ask.root_url);
     let PageRequest { stage, project, form, .. } = request;
     let now = Timestamp::now();
@@ -310,14 +314,19 @@ fn absolute(ask: &Ask, page: &Page, request: PageRequest<'_>, wanted: &Wanted) -
 fn checked(
     request: &HeaderMap,
     page: &Page,
-    wanted: &Wanted,
+    wanted: &NegotiatedForm,
     encoding: Encoding,
 ) -> Result<Response, HttpError> {
     check_expected(request, |tags| page.reply().is_matched_by(tags), None)?;
     Ok(respond(request, page, wanted, encoding))
 }
 
-fn respond(request: &HeaderMap, page: &Page, wanted: &Wanted, encoding: Encoding) -> Response {
+fn respond(
+    request: &HeaderMap,
+    page: &Page,
+    wanted: &NegotiatedForm,
+    encoding: Encoding,
+) -> Response {
     let mut response = if has_known_tag(request, |tags| page.reply().is_known_by(tags)) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {

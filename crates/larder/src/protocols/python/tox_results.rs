@@ -30,7 +30,7 @@ const BYTES_MAX: u64 = 8 << 20;
 const VALUES_MAX: usize = 50_000;
 
 /// A result, with its report if it could be read.
-struct Shown<'snapshot> {
+struct ToxResult<'snapshot> {
     file: &'snapshot ReleaseFile,
     url: String,
     report: Option<ToxReport>,
@@ -93,7 +93,7 @@ struct ToxPage<'a> {
     /// The list: one line for each environment of a result.
     lines: Vec<Line<'a>>,
     /// The result that is shown alone.
-    details: Option<&'a [Shown<'a>]>,
+    details: Option<&'a [ToxResult<'a>]>,
 }
 
 impl ToxPage<'_> {
@@ -123,7 +123,7 @@ async fn read<'snapshot>(
     part: &Part<'snapshot>,
     filename: &str,
     wanted: Option<&str>,
-) -> Result<Vec<Shown<'snapshot>>, HttpError> {
+) -> Result<Vec<ToxResult<'snapshot>>, HttpError> {
     let results = part.project.tox_results_of(filename).map(|file| &**file);
     let mut results: Vec<&ReleaseFile> =
         results.filter(|file| wanted.is_none_or(|name| file.filename() == name)).collect();
@@ -149,7 +149,7 @@ async fn read<'snapshot>(
             })
         });
         let url = file_url(&ask.root_url, part.stage.name(), file);
-        shown.push(Shown { file, url, report });
+        shown.push(ToxResult { file, url, report });
     }
     Ok(shown)
 }
@@ -162,7 +162,7 @@ async fn stored(app: &App, file: &ReleaseFile) -> Result<Option<Bytes>, HttpErro
 }
 
 /// One object for each environment of a result, with its commands if it is shown alone.
-fn items(result: &Shown<'_>, is_alone: bool) -> Vec<Value> {
+fn items(result: &ToxResult<'_>, is_alone: bool) -> Vec<Value> {
     let mut base = json!({"basename": result.file.filename(), "href": result.url});
     let Some(report) = &result.report else {
         base["status"] = "unknown".into();
@@ -183,7 +183,7 @@ fn items(result: &Shown<'_>, is_alone: bool) -> Vec<Value> {
     environments.collect()
 }
 
-fn lines<'a>(ask: &Ask, shown: &'a [Shown<'_>]) -> Vec<Line<'a>> {
+fn lines<'a>(ask: &Ask, shown: &'a [ToxResult<'_>]) -> Vec<Line<'a>> {
     let mut lines = Vec::new();
     for result in shown {
         let name = result.file.filename();

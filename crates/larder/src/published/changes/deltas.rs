@@ -24,7 +24,7 @@ use source::KeptDumpFile;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use self::chain::{Chain, Dump, Listed};
+use self::chain::{Chain, DeltaList, Dump};
 
 /// Bytes of requested deltas in memory.
 const MADE_BYTES_MAX: usize = 8 << 20;
@@ -39,9 +39,9 @@ const WAITING_MAX: usize = 128;
 pub struct Deltas {
     directory: PathBuf,
     kept: watch::Sender<Option<KeptDumpFile>>,
-    listed: ArcSwap<Listed>,
+    listed: ArcSwap<DeltaList>,
     /// Requested deltas; `None` if there is none to send.
-    made: Mutex<VecDeque<(Wanted, Option<Made>)>>,
+    made: Mutex<VecDeque<(DeltaKey, Option<MadeDelta>)>>,
     /// Whether the last dump could not be kept.
     is_unkept: AtomicBool,
     /// Set when no other dump will be kept.
@@ -52,7 +52,7 @@ pub struct Deltas {
 
 /// A delta that somebody wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Wanted {
+struct DeltaKey {
     from: String,
     to: String,
     compressed: Compressed,
@@ -60,7 +60,7 @@ struct Wanted {
 
 /// A delta, ready to be sent.
 #[derive(Clone)]
-pub(crate) struct Made {
+pub(crate) struct MadeDelta {
     /// SHA-256 of the dump that it makes.
     pub(crate) to: String,
     /// The lines, compressed.
@@ -69,7 +69,7 @@ pub(crate) struct Made {
 
 /// The answer to a request for a delta.
 pub(crate) enum Offer {
-    Delta(Made),
+    Delta(MadeDelta),
     /// The dump is not known any more, or never was.
     StartOver,
     /// The dump that was kept last is still being compared.
@@ -116,7 +116,7 @@ impl Deltas {
                 false => Offer::NotYet,
             });
         }
-        let wanted = Wanted::to(&listed, from, compressed);
+        let wanted = DeltaKey::to(&listed, from, compressed);
         let made = self.made();
         let (_, made) = made.iter().find(|(made, _)| *made == wanted)?;
         Some(made.clone().map_or(Offer::StartOver, Offer::Delta))
@@ -131,7 +131,7 @@ impl Deltas {
         let made = match listed.way_from(from, &self.directory) {
             Ok(Some(delta)) => {
                 let body = compressed.write(Vec::new(), |out| delta.write(out))?;
-                Some(Made { to: delta.head.to, body: body.into() })
+                Some(MadeDelta { to: delta.head.to, body: body.into() })
             }
             Ok(None) | Err(delta::Trouble::TooMuch) => None,
             // Another dump was kept meanwhile.
@@ -141,11 +141,11 @@ impl Deltas {
                 None
             }
         };
-        let wanted = Wanted::to(&listed, from, compressed);
+        let wanted = DeltaKey::to(&listed, from, compressed);
         let mut kept = self.made();
         kept.retain(|(other, _)| other.to == wanted.to);
         kept.push_back((wanted, made.clone()));
-        let bytes = |(_, made): &(Wanted, Option<Made>)| {
+        let bytes = |(_, made): &(DeltaKey, Option<MadeDelta>)| {
             MADE_BYTES + made.as_ref().map_or(0, |made| made.body.len())
         };
         while kept.iter().map(bytes).sum::<usize>() > MADE_BYTES_MAX {
@@ -154,14 +154,14 @@ impl Deltas {
         Ok(made.map_or(Offer::StartOver, Offer::Delta))
     }
 
-    fn made(&self) -> MutexGuard<'_, VecDeque<(Wanted, Option<Made>)>> {
+    fn made(&self) -> MutexGuard<'_, VecDeque<(DeltaKey, Option<MadeDelta>)>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Wanted {
-    fn to(listed: &Listed, from: &str, compressed: Compressed) -> Wanted {
-        Wanted { from: from.to_owned(), to: listed.content().to_owned(), compressed }
+impl DeltaKey {
+    fn to(listed: &DeltaList, from: &str, compressed: Compressed) -> DeltaKey {
+        DeltaKey { from: from.to_owned(), to: listed.content().to_owned(), compressed }
     }
 }
 

@@ -15,7 +15,7 @@ use pypi::{ProjectName, ResolutionOrder, Stage};
 
 use super::{content_type, insert_headers};
 use crate::front::conditional::{
-    Wanted, check_expected, content_range, is_current, unsatisfiable, wanted,
+    RangeAnswer, check_expected, content_range, is_current, unsatisfiable, wanted,
 };
 use crate::front::error::HttpError;
 use crate::protocols::python::ask::Ask;
@@ -59,12 +59,12 @@ pub(super) async fn answered(
         let mut trouble = None;
         for project in projects_of(place.filename()) {
             match listed(ask, stage, stage, &project, &place).await {
-                Ok(Listed::Given(file)) => {
+                Ok(FileVerdict::Given(file)) => {
                     let is_public = stage.config().is_public();
                     return given(ask, stage, &file.into(), is_public).await;
                 }
-                Ok(Listed::Refused(response)) => return Ok(*response),
-                Ok(Listed::Absent | Listed::Hidden) => {}
+                Ok(FileVerdict::Refused(response)) => return Ok(*response),
+                Ok(FileVerdict::Absent | FileVerdict::Hidden) => {}
                 Err(error) => trouble = Some(error),
             }
         }
@@ -108,13 +108,13 @@ async fn inherited(ask: &Ask, stage: &Stage, place: Place<'_>) -> Result<Respons
                 continue;
             }
             match listed(ask, stage, mirror, &project, &place).await {
-                Ok(Listed::Given(file)) => {
+                Ok(FileVerdict::Given(file)) => {
                     let is_public = order.readers().is_empty();
                     return given(ask, mirror, &file.into(), is_public).await;
                 }
-                Ok(Listed::Refused(response)) => return Ok(*response),
-                Ok(Listed::Hidden) => break,
-                Ok(Listed::Absent) => {}
+                Ok(FileVerdict::Refused(response)) => return Ok(*response),
+                Ok(FileVerdict::Hidden) => break,
+                Ok(FileVerdict::Absent) => {}
                 Err(error) => trouble = Some(error),
             }
         }
@@ -123,7 +123,7 @@ async fn inherited(ask: &Ask, stage: &Stage, place: Place<'_>) -> Result<Respons
 }
 
 /// What an upstream's page and the policies say about a place.
-enum Listed {
+enum FileVerdict {
     /// The file is on the page, and the policies let it pass.
     Given(JudgedFile),
     /// The file is on the page, and a policy refuses it.
@@ -161,15 +161,15 @@ async fn listed(
     holder: &Stage,
     project: &ProjectName,
     place: &Place<'_>,
-) -> Result<Listed, HttpError> {
+) -> Result<FileVerdict, HttpError> {
     let mirrors = &ask.app.python.mirrors;
-    let Some(mirror) = mirrors.of(holder) else { return Ok(Listed::Absent) };
+    let Some(mirror) = mirrors.of(holder) else { return Ok(FileVerdict::Absent) };
     let page = mirrors.page_to_judge_by(&mirror, project).await;
     let page = page.map_err(|trouble| failed(holder.name().as_str(), &trouble))?;
-    let Some(page) = page else { return Ok(Listed::Absent) };
+    let Some(page) = page else { return Ok(FileVerdict::Absent) };
     let Some((file, is_metadata)) = page.file_at(place) else {
         let is_named = page.files.iter().any(|file| *file.filename == *place.filename());
-        return Ok(if is_named { Listed::Hidden } else { Listed::Absent });
+        return Ok(if is_named { FileVerdict::Hidden } else { FileVerdict::Absent });
     };
     let refused = policy::refusal_of_upstream(asked, holder, project, &page, file);
     let file = Box::new(file.clone());
@@ -177,13 +177,13 @@ async fn listed(
     drop(page);
     Ok(match refused {
         Some(refused) => {
-            Listed::Refused(policy::refused(ask, &file.filename, &refused).await.into())
+            FileVerdict::Refused(policy::refused(ask, &file.filename, &refused).await.into())
         }
         None => {
             if !is_metadata {
                 policy::note_given(ask, asked, holder, project, Given::Upstreams(&file)).await;
             }
-            Listed::Given(JudgedFile { project: project.clone(), file, is_metadata })
+            FileVerdict::Given(JudgedFile { project: project.clone(), file, is_metadata })
         }
     })
 }
@@ -253,9 +253,9 @@ async fn send(
         _ if is_known => StatusCode::NOT_MODIFIED.into_response(),
         (Some(etag), Some(size_bytes)) => {
             let (start, end, status) = match wanted(request, etag, modified_at, size_bytes) {
-                Wanted::Whole => (0, size_bytes, StatusCode::OK),
-                Wanted::Part { start, end } => (start, end, StatusCode::PARTIAL_CONTENT),
-                Wanted::Unsatisfiable => return Ok(unsatisfiable(size_bytes)),
+                RangeAnswer::Whole => (0, size_bytes, StatusCode::OK),
+                RangeAnswer::Part { start, end } => (start, end, StatusCode::PARTIAL_CONTENT),
+                RangeAnswer::Unsatisfiable => return Ok(unsatisfiable(size_bytes)),
             };
             let mut response = body_of(file.body, start..end);
             *response.status_mut() = status;

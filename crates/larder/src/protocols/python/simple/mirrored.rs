@@ -17,7 +17,7 @@ use pypi::{
 use resources::turns::Turn;
 use state::stored::Stored;
 
-use super::{PRIVATE, PUBLIC, Wanted, X_DEVPI_ABSOLUTE_URLS, checked, respond_if_open};
+use super::{NegotiatedForm, PRIVATE, PUBLIC, X_DEVPI_ABSOLUTE_URLS, checked, respond_if_open};
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::negotiation::accepted_encoding;
@@ -62,7 +62,7 @@ pub(super) fn page_now(
     headers: &HeaderMap,
     stored: &Stored,
     request: PageRequest<'_>,
-    wanted: &Wanted,
+    wanted: &NegotiatedForm,
 ) -> Option<Response> {
     let order = ResolutionOrder::of(&stored.index, request.stage).filter(|it| it.has_mirror())?;
     let project = ProjectName::parse(request.project).ok()?;
@@ -93,7 +93,7 @@ pub(super) async fn page(
     order: &ResolutionOrder<'_>,
     project: Option<&ProjectName>,
     request: PageRequest<'_>,
-    wanted: &Wanted,
+    wanted: &NegotiatedForm,
 ) -> Result<Response, HttpError> {
     let about = project.map_or(About::Whole, |name| About::Project(Some(name)));
     admit(ask, order, about).await?;

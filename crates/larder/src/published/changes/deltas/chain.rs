@@ -38,7 +38,7 @@ pub(super) trait Dump {
 
 /// The list of the deltas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Listed {
+pub(super) struct DeltaList {
     /// SHA-256 of the file of the last dump; empty before the first one.
     pub(super) file: String,
     /// SHA-256 of that dump's content.
@@ -60,7 +60,7 @@ struct Link {
 pub(super) struct Chain {
     directory: PathBuf,
     bytes_max: u64,
-    pub(super) listed: Listed,
+    pub(super) listed: DeltaList,
 }
 
 impl Chain {
@@ -74,7 +74,7 @@ impl Chain {
         }
         let read = files::read(&directory.join(LIST_NAME)).ok();
         // A damaged list counts as missing.
-        let listed: Listed =
+        let listed: DeltaList =
             read.and_then(|read| serde_json::from_slice(&read).ok()).unwrap_or_default();
         let chain = Chain { directory: directory.to_owned(), bytes_max: BYTES_MAX, listed };
         chain.remove_others();
@@ -177,7 +177,7 @@ impl Chain {
     }
 }
 
-impl Listed {
+impl DeltaList {
     /// SHA-256 of the last dump's content.
     pub(super) fn content(&self) -> &str {
         &self.content
@@ -204,9 +204,9 @@ impl Listed {
     }
 
     /// The list after a dump, in this file, to which no delta leads.
-    pub(super) fn without_way_to(&self, file: &str) -> Listed {
+    pub(super) fn without_way_to(&self, file: &str) -> DeltaList {
         let next_number = self.next_number + 1;
-        Listed { file: file.to_owned(), next_number, ..Listed::default() }
+        DeltaList { file: file.to_owned(), next_number, ..DeltaList::default() }
     }
 }
 
