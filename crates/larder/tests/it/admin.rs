@@ -11,8 +11,8 @@ fn server() -> TestServer {
 
 #[track_caller]
 fn check(server: &TestServer, method: &str, target: &str, status: u16, text: &str) {
-    let response = server.admin(method, target);
-    assert_eq!((response.status, response.text().as_str()), (status, text), "{method} {target}");
+    let response = server.admin(method, target).expect(status);
+    response.is(text);
     assert_eq!(response.header("cache-control"), "no-store", "{target}");
 }
 
@@ -20,7 +20,7 @@ fn check(server: &TestServer, method: &str, target: &str, status: u16, text: &st
 fn without_a_key_there_is_no_listener() {
     let server = TestServer::serving(&catalogue::small());
     assert!(server.admin.is_none());
-    assert_eq!(server.get("/admin/settings").status, 404);
+    server.get("/admin/settings").expect(404);
 }
 
 #[test]
@@ -42,16 +42,11 @@ fn without_the_right_key_there_is_nothing() {
             ("GET", "/admin/run-job/reload-data"),
             ("POST", "/admin/settings/max-results?value=1"),
         ] {
-            let response = admin.send(method, target, headers, b"");
-            assert_eq!(
-                (response.status, response.text().as_str()),
-                (401, "Unauthorized"),
-                "{headers:?} {target}"
-            );
+            admin.send(method, target, headers, b"").expect(401).is("Unauthorized");
         }
     }
     assert_eq!(admin.get("/admin/openapi.json").status, 200, "this one needs none");
-    assert_eq!(server.admin("GET", "/admin/settings").status, 200);
+    server.admin("GET", "/admin/settings").expect(200);
     assert_eq!(server.get("/rpc/v5/info/attest").names(), "attest", "nothing was changed");
 }
 
@@ -86,13 +81,10 @@ fn jobs() {
         check(&server, method, "/admin/run-job/nonsense", 400, "Job not found");
     }
     server.replace_source(b"[\n{\"ID\": nonsense");
-    let response = server.admin("POST", "/admin/run-job/reload-data");
-    assert_eq!(response.status, 500);
-    assert!(response.text().contains("line 2 column"), "{}", response.text());
+    server.admin("POST", "/admin/run-job/reload-data").expect(500).says("line 2 column");
     // The watch may have seen the good one before us; then there is nothing left to do.
     server.replace_source(&catalogue::generation(1, 9));
-    let response = server.admin("POST", "/admin/run-job/reload-data");
-    assert_eq!(response.status, 202, "{}", response.text());
+    server.admin("POST", "/admin/run-job/reload-data").expect(202);
     assert_eq!(server.get("/rpc/v5/info/shared-0001").names(), "shared-0001");
 }
 
@@ -100,7 +92,7 @@ fn jobs() {
 fn settings_under_goaurrpcs_names() {
     let server = server();
     let response = server.admin("GET", "/admin/settings");
-    assert_eq!(response.header("content-type"), "application/json");
+    response.has("content-type", "application/json");
     assert!(!response.text().contains(KEY), "the key is masked");
     let settings = response.json();
     assert_eq!(
@@ -147,7 +139,7 @@ fn changes_take_effect() {
         "Changed 'MaxResults' from '5000' to '1'",
     );
     assert_eq!(server.get("/rpc/v5/search/attest").names(), "error: Too many package results.");
-    assert_eq!(set("max-results", "2").status, 202);
+    set("max-results", "2").expect(202);
     assert_eq!(server.get("/rpc/v5/search/attest?by=name").names(), "attest attest-git");
 
     check(
@@ -157,14 +149,14 @@ fn changes_take_effect() {
         202,
         "Changed 'RateLimit' from '4000' to '1'",
     );
-    assert_eq!(server.get("/rpc/v5/info/attest").status, 429);
-    assert_eq!(set("rate-limit", "0").status, 202);
+    server.get("/rpc/v5/info/attest").expect(429);
+    set("rate-limit", "0").expect(202);
     assert_eq!(server.get("/rpc/v5/info/attest").find("ratelimit-limit"), None);
-    assert_eq!(set("rate-limit", "7").status, 202);
-    assert_eq!(set("rate-limit-time-window", "60").status, 202);
-    assert_eq!(server.get("/rpc/v5/info/attest").header("ratelimit-policy"), "7;w=60");
+    set("rate-limit", "7").expect(202);
+    set("rate-limit-time-window", "60").expect(202);
+    server.get("/rpc/v5/info/attest").has("ratelimit-policy", "7;w=60");
 
-    assert_eq!(set("refresh-interval", "17").status, 202);
+    set("refresh-interval", "17").expect(202);
     check(
         &server,
         "GET",
@@ -188,13 +180,7 @@ fn changes_take_effect() {
         ("rate-limit", "4294967296"),
         ("max-results", ""),
     ] {
-        let response = set(name, value);
-        assert_eq!(response.status, 500, "{name} {value}");
-        assert!(
-            response.text().contains(&format!("'{value}' is not a whole number")),
-            "{}",
-            response.text()
-        );
+        set(name, value).expect(500).says(&format!("'{value}' is not a whole number"));
     }
     for name in [
         "aur-file-location",
@@ -203,7 +189,7 @@ fn changes_take_effect() {
         "cache-expiration-time",
         "enable-search-cache",
     ] {
-        assert_eq!(set(name, "1").status, 500, "{name}");
+        set(name, "1").expect(500);
     }
     assert_eq!(server.admin("GET", "/admin/settings").json()["MaxResults"], 2);
 }

@@ -21,32 +21,26 @@ fn before_the_first_snapshot() {
         assert_eq!((server.get(target).status, server.get(target).text()), (200, "ok\n".into()));
     }
     for target in ["/readyz", "/ready", "/readyz?verbose"] {
-        let response = server.get(target);
-        assert_eq!(response.status, 503, "{target}");
-        assert!(
-            response.text().contains("no snapshot has been published yet"),
-            "{}",
-            response.text()
-        );
-        assert_eq!(response.header("retry-after"), "1");
+        server
+            .get(target)
+            .expect(503)
+            .says("no snapshot has been published yet")
+            .has("retry-after", "1");
     }
     wait_until("the reason", || server.get("/readyz").text().contains("no-such-dump.json"));
     for target in ["/rpc/v5/info/attest", "/packages.gz", "/packages-meta-ext-v1.json.gz.sha256"] {
-        let response = server.get(target);
-        assert_eq!(response.status, 503, "{target}");
-        assert_eq!(response.header("content-type"), "application/problem+json");
+        let response = server.get(target).expect(503);
+        response.has("content-type", "application/problem+json");
         assert!(response.header("retry-after").parse::<u32>().is_ok(), "{target}");
     }
     assert_eq!(server.get("/rpc").status, 200, "documentation needs no data");
-    assert_eq!(server.get("/rpc/stats").status, 200);
-    assert_eq!(server.get("/").status, 200);
+    server.get("/rpc/stats").expect(200);
+    server.get("/").expect(200);
 }
 
 #[test]
 fn ready() {
-    let response = small().get("/readyz");
-    assert_eq!((response.status, response.text()), (200, "ok\n".into()));
-    assert_eq!(response.header("cache-control"), "no-store");
+    small().get("/readyz").expect(200).is("ok\n").has("cache-control", "no-store");
     let verbose = small().get("/readyz?verbose").text();
     assert!(verbose.starts_with("[+] aur: 9 packages from "), "{verbose}");
 }
@@ -55,20 +49,17 @@ fn ready() {
 fn stopping_is_not_ready() {
     let server = TestServer::serving(&catalogue::small());
     server.app.begin_shutdown();
-    let response = server.get("/readyz");
-    assert_eq!(response.status, 503);
-    assert!(response.text().contains("shutdown"), "{}", response.text());
-    assert_eq!(server.get("/livez").status, 200);
+    server.get("/readyz").expect(503).says("shutdown");
+    server.get("/livez").expect(200);
     assert_eq!(server.get("/rpc/v5/info/attest").names(), "attest");
 }
 
 #[test]
 fn a_surface_that_is_switched_off() {
-    let server = TestServer::without_source(|config| config.aur.enabled = false);
-    server.wait_until_ready();
+    let server = TestServer::without_aur(|_| ());
     let verbose = server.get("/readyz?verbose").text();
     assert!(verbose.starts_with("[+] aur: switched off\n[+] store: serial "), "{verbose}");
-    assert_eq!(server.get("/readyz").status, 200);
+    server.get("/readyz").expect(200);
     check_off(&server, "its operator has switched them off (`aur.enabled = false`");
     let reload = wait_for(server.app.reload());
     assert!(reload.is_err(), "{reload:?}");
@@ -91,8 +82,7 @@ fn check_off(server: &TestServer, reason: &str) {
         "/packages-meta-ext-v1.json.gz.sha256",
     ] {
         for method in ["GET", "POST"] {
-            let response = server.client.send(method, target, &[], b"");
-            assert_eq!(response.status, 404, "{method} {target}");
+            let response = server.anybody().send(method, target, ()).expect(404);
             assert_eq!(response.header("content-type"), "application/problem+json", "{target}");
             assert_eq!(response.header("access-control-allow-origin"), "*", "{target}");
             let detail = response.json()["detail"].as_str().unwrap_or_default().to_owned();
@@ -109,12 +99,11 @@ fn without_a_source_there_is_no_aur() {
         assert!(config.aur.enabled && config.aur.source.is_none(), "the defaults");
     });
     server.wait_until_ready();
-    let verbose = server.get("/readyz?verbose").text();
-    assert!(verbose.contains("[+] aur: not served, since there is no source"), "{verbose}");
+    server.get("/readyz?verbose").says("[+] aur: not served, since there is no source");
     check_off(&server, "`--aur-source FILE|URL`");
-    assert_eq!(server.get("/articles").status, 200);
-    assert_eq!(server.get("/+api").status, 200);
-    assert_eq!(server.get("/").status, 200);
+    server.get("/articles").expect(200);
+    server.get("/+api").expect(200);
+    server.get("/").expect(200);
     assert!(wait_for(server.app.reload()).is_err());
 
     let directory = server.stop();
@@ -145,8 +134,7 @@ fn the_last_refresh_is_the_time_of_the_data() {
         for name in ["rpc_data_last_refresh", "larder_aur_snapshot_timestamp_seconds"] {
             assert_eq!(server.metric(name), 1.5e9, "{name}");
         }
-        let page = server.get("/rpc/stats").text();
-        assert!(page.contains("Fri, 14 Jul 2017 02:40:00 GMT"), "{page}");
+        server.get("/rpc/stats").says("Fri, 14 Jul 2017 02:40:00 GMT");
     };
     check(&server);
     let server = TestServer::start_in(server.stop(), |_, _| ());
@@ -197,7 +185,7 @@ fn metrics_have_goaurrpcs_names_and_move() {
     ] {
         check(name, &|| get(target)(&server));
     }
-    let form = || drop(server.client.form("/rpc", "v=5&type=msearch&arg=anna"));
+    let form = || drop(server.form("/rpc", "v=5&type=msearch&arg=anna"));
     let name = r#"rpc_response_size_bytes_count{type="msearch"}"#;
     check(name, &form);
     let posts = server.get("/metrics").text();
@@ -206,7 +194,7 @@ fn metrics_have_goaurrpcs_names_and_move() {
     assert_eq!(posts.count(), 1);
 
     check(r#"rpc_requests{by="name",method="HEAD",type="info"}"#, &|| {
-        drop(server.client.send("HEAD", "/rpc/v5/info/attest", &[], b""));
+        drop(server.anybody().send("HEAD", "/rpc/v5/info/attest", ()));
     });
 
     let text = server.get("/rpc/metrics").text();
@@ -266,5 +254,5 @@ fn metrics_can_be_switched_off() {
         config.aur.enabled = false;
     });
     server.wait_until_ready();
-    assert_eq!(server.get("/metrics").status, 404);
+    server.get("/metrics").expect(404);
 }

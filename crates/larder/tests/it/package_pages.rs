@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
+use crate::asking::Says as _;
 use crate::catalogue;
 use crate::client::Response;
-use crate::server::{ROOT, TestServer, small};
+use crate::server::{TestServer, small};
 use crate::wait_until;
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
 #[track_caller]
 fn page(server: &TestServer, target: &str) -> String {
-    let response = server.client.get_with(target, &[("Accept", BROWSER)]);
-    assert_eq!(response.status, 200, "{target}: {}", response.text());
+    let response = server.client.get_with(target, &[("Accept", BROWSER)]).expect(200);
     assert_eq!(response.header("content-type"), "text/html; charset=utf-8", "{target}");
     response.text()
 }
@@ -45,7 +45,7 @@ fn a_page_is_kept_until_its_package_changes() {
     });
     assert_eq!(shown(), shown());
     let dump = String::from_utf8(dump).expect("JSON");
-    assert!(dump.contains("\"1.0-1\""), "{dump}");
+    dump.says("\"1.0-1\"");
     server.replace_source(dump.replace("\"1.0-1\"", "\"1.0-2\"").as_bytes());
     wait_until("the new version is shown", || shown().contains("1.0-2"));
 }
@@ -88,7 +88,7 @@ fn a_package_with_what_is_known_of_it() {
             "href=\"/packages/attest-git\"",
         ],
     );
-    assert!(!attest.contains("Orphan") && !attest.contains("Out of date."), "{attest}");
+    attest.lacks(["Orphan", "Out of date."]);
     let mixed = page(server, "/packages/Mixed-Case");
     has(
         &mixed,
@@ -124,11 +124,10 @@ fn what_is_not_there() {
         ("/account/nobody", "names `nobody`"),
         ("/packages/%ff", "nothing is at"),
     ] {
-        let missing = server.get(target);
-        assert_eq!(missing.status, 404, "{target}");
+        let missing = server.get(target).expect(404);
         assert!(missing.json()["detail"].as_str().is_some_and(|it| it.contains(text)), "{target}");
     }
-    assert_eq!(server.client.send("POST", "/packages/attest", &[], b"").status, 405);
+    server.anybody().post("/packages/attest", ()).expect(405);
 }
 
 #[test]
@@ -177,7 +176,7 @@ fn a_long_list_is_turned_over() {
     distinct.dedup();
     assert_eq!(distinct.len(), 100);
     let last = page(server, "/packages/?SB=n&O=5950");
-    assert!(!last.contains("rel=\"next\""), "{last}");
+    last.lacks("rel=\"next\"");
     // The most popular one is popular.
     let popular = listed(&page(server, "/packages/"));
     let info = server.get(&format!("/rpc/v5/info/{}", popular[0])).json();
@@ -196,16 +195,15 @@ fn feeds_of_the_newest_and_the_latest() {
         ("/atom/", "application/atom+xml; charset=utf-8", "<entry>"),
         ("/atom/modified", "application/atom+xml; charset=utf-8", "<entry>"),
     ] {
-        let feed = server.get(target);
-        assert_eq!((feed.status, feed.header("content-type")), (200, content_type), "{target}");
+        let feed = server.get(target).expect(200);
+        feed.has("content-type", content_type);
         let text = feed.text();
         assert_eq!(text.matches(entry).count(), 9, "{target}");
         has(
             &text,
             &["größer, 大きい &#34;quoted&#34; &#60;b&#62; &#38; more", "/packages/libstdc++5"],
         );
-        let known = server.client.get_with(target, &[("If-None-Match", feed.header("etag"))]);
-        assert_eq!(known.status, 304, "{target}");
+        server.client.get_with(target, &[("If-None-Match", feed.header("etag"))]).expect(304);
     }
     has(&server.get("/rss/").text(), &["Fri, 14 Jul 2017 02:40:00 +0000"]);
     has(&server.get("/atom/modified").text(), &["2020-09-13T12:26:40Z"]);
@@ -236,7 +234,7 @@ fn a_feed_is_kept_until_packages_change() {
     let dump = String::from_utf8(dump).expect("JSON");
     server.replace_source(dump.replace("\"1.0-1\"", "\"1.0-2\"").as_bytes());
     wait_until("the new version is told", || server.get("/atom/").text().contains("1.0-2"));
-    assert!(server.get("/atom/modified").text().contains("1.0-2"));
+    server.get("/atom/modified").says("1.0-2");
 }
 
 /// Everything that strangers write into the AUR: as text, and nothing else.
@@ -289,8 +287,7 @@ fn texts_of_strangers_stay_texts() {
         assert!(!text.contains("<script") && !text.contains('\u{1}'), "{target}: {text}");
     }
     for target in [format!("/packages/no{in_path}"), format!("/account/no{in_path}")] {
-        let missing = server.client.get_with(&target, &[("Accept", BROWSER)]);
-        assert_eq!(missing.status, 404, "{target}");
+        let missing = server.client.get_with(&target, &[("Accept", BROWSER)]).expect(404);
         assert_eq!(missing.text().matches("<script").count(), 1, "{}", missing.text());
     }
 }
@@ -316,16 +313,12 @@ fn without_packages_or_for_other_programs_nothing_is_in_the_way() {
     let server = TestServer::without_source(|_| ());
     server.wait_until_ready();
     let off: Response = server.get("/packages/");
-    assert_eq!(off.status, 404);
-    assert!(off.text().contains("no packages of the AUR"), "{}", off.text());
-    let made = server.client.send(
-        "PUT",
-        "/account",
-        &[ROOT, ("Content-Type", "application/json")],
-        b"{\"password\": \"12345678901\"}",
-    );
+    off.check_status(404);
+    off.says("no packages of the AUR");
+    let made =
+        server.root().typed("application/json").put("/account", "{\"password\": \"12345678901\"}");
     assert!(made.status >= 400, "the name is reserved: {}", made.text());
     // Paths below a package still belong to the Python index.
-    assert_eq!(server.get("/packages/dev/+simple/").status, 404);
+    server.get("/packages/dev/+simple/").expect(404);
     assert!(!server.get("/packages/dev/+simple/").header("x-devpi-api-version").is_empty());
 }

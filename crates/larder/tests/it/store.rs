@@ -113,16 +113,14 @@ impl Place {
 
 /// Sends JSON as `root`.
 fn send(client: &Client, method: &str, target: &str, json: &str) -> Response {
-    client.send(method, target, &[ROOT, ("Content-Type", "application/json")], json.as_bytes())
+    client.root().typed("application/json").send(method, target, json.as_bytes())
 }
 
 /// Makes the user `team` and their index `team/dev`, which `root` may upload to.
 #[track_caller]
 fn make_stage(client: &Client) {
-    let made = send(client, "PUT", "/team", r#"{"password":"team"}"#);
-    assert_eq!(made.status, 201, "{}", made.text());
-    let made = send(client, "PUT", "/team/dev", "{}");
-    assert_eq!(made.status, 200, "{}", made.text());
+    send(client, "PUT", "/team", r#"{"password":"team"}"#).expect(201);
+    send(client, "PUT", "/team/dev", "{}").expect(200);
 }
 
 /// The request that stores the next revision of an article, as `root`.
@@ -291,8 +289,10 @@ impl Wheel {
         let file = client.get_with(&self.path(stage), headers);
         assert_eq!(file.status, 200, "{}: {}", self.filename, file.text());
         assert!(file.body == self.bytes(), "{}", self.filename);
-        let metadata = client.get_with(&format!("{}.metadata", self.path(stage)), headers);
-        assert_eq!((metadata.status, metadata.text()), (200, self.metadata.clone()));
+        client
+            .get_with(&format!("{}.metadata", self.path(stage)), headers)
+            .expect(200)
+            .is(self.metadata.clone());
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::operations::{Row, TABLE};
 use super::{Case, Sent, World, bearer};
+use crate::asking::Says as _;
 use crate::catalogue;
 use crate::client::Response;
 use crate::python::{Upload, path, sdist};
@@ -286,7 +287,7 @@ fn a_limited_token_reads_articles_within_its_limits() {
     };
     assert!(actions("docs/a").contains("\"text\":\"text\""), "{}", actions("docs/a"));
     let refused = actions("news");
-    assert!(refused.contains("limited to articles below `/docs/`"), "{refused}");
+    refused.says("limited to articles below `/docs/`");
 }
 
 /// Lists show objects within the limits, and nothing else that is private.
@@ -337,14 +338,12 @@ fn a_limited_token_adds_no_base_from_outside() {
         ("PATCH", DEV, &[OTHER]),
         ("PUT", "team/new", &[OTHER]),
     ] {
-        let refused = set(method, stage, bases);
-        assert_eq!(refused.status, 403, "{method} {stage} {bases:?}: {}", refused.text());
-        let text = refused.text();
+        let text = set(method, stage, bases).expect(403).text();
         let expected = "this token is limited to team/dev, team/new; it may not read team/other";
-        assert!(text.contains(expected), "{text}");
+        text.says(expected);
     }
-    assert_eq!(set("PUT", "team/new", &[DEV]).status, 200);
+    set("PUT", "team/new", &[DEV]).expect(200);
     assert_eq!(set("PATCH", DEV, &[BASE]).status, 200, "it is there already");
-    assert_eq!(set("PATCH", DEV, &[]).status, 200);
+    set("PATCH", DEV, &[]).expect(200);
     assert_eq!(set("PATCH", DEV, &[BASE]).status, 403, "and now no more");
 }

@@ -1,16 +1,17 @@
 //! CORS: a browser's questions before a page of another site may read an answer.
 
+use crate::asking::Says as _;
 use crate::server::small;
 
 #[track_caller]
 fn check(target: &str) {
-    let asked = [
-        ("Origin", "https://example.org"),
-        ("Access-Control-Request-Method", "POST"),
-        ("Access-Control-Request-Headers", "content-type"),
-    ];
-    let response = small().client.send("OPTIONS", target, &asked, b"");
-    assert_eq!(response.status, 204, "{target}");
+    let response = small()
+        .anybody()
+        .with("Origin", "https://example.org")
+        .with("Access-Control-Request-Method", "POST")
+        .with("Access-Control-Request-Headers", "content-type")
+        .send("OPTIONS", target, ())
+        .expect(204);
     assert_eq!(response.header("access-control-allow-origin"), "*", "{target}");
     for method in ["GET", "HEAD", "POST", "OPTIONS"] {
         assert!(
@@ -52,6 +53,6 @@ fn answers_and_errors_may_be_read_by_any_page() {
         small().client.get_with("/rpc/v5/info/attest", &[("Origin", "https://example.org")]);
     let exposed = response.header("access-control-expose-headers");
     for name in ["ETag", "Retry-After", "RateLimit-Remaining"] {
-        assert!(exposed.contains(name), "{exposed}");
+        exposed.says(name);
     }
 }

@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use super::{Wheel, article_request, make_stage, send, try_exchange};
-use crate::server::{ROOT, TestServer};
+use crate::server::TestServer;
 
 #[test]
 fn every_surface_waits_for_what_was_seen() {
-    let server = TestServer::without_source(|config| {
-        config.aur.enabled = false;
+    let server = TestServer::without_aur(|config| {
         config.store.wait_for_serial = Duration::from_millis(200);
     });
-    server.wait_until_ready();
     let client = server.client;
     make_stage(&client);
     let wheel = Wheel::new("pkg", "1.0", vec![1; 10], 1);
@@ -31,15 +29,15 @@ fn every_surface_waits_for_what_was_seen() {
         &file,
     ];
     for target in targets {
-        let get = |serial: &str| client.get_with(target, &[ROOT, ("X-Larder-Serial", serial)]);
+        let get = |serial: &str| client.root().with("X-Larder-Serial", serial).get(target);
         assert_eq!(get(&seen).status, 200, "{target}");
         for bad in ["x", "-1", "", "1.5", "99999999999999999999999"] {
             let response = get(bad);
             assert_eq!(response.status, 400, "{target} {bad}");
-            assert!(response.text().contains("X-Larder-Serial"), "{}", response.text());
+            response.says("X-Larder-Serial");
         }
         let response = get(&later);
         assert_eq!((response.status, response.header("retry-after")), (503, "1"), "{target}");
-        assert!(response.text().contains(&later), "{}", response.text());
+        response.says(&later);
     }
 }
