@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
+use crate::asking::each;
 use crate::catalogue;
+use crate::client::Response;
 use crate::server::{KEY, TestServer, with_key};
 
 fn server() -> TestServer {
@@ -11,9 +13,7 @@ fn server() -> TestServer {
 
 #[track_caller]
 fn check(server: &TestServer, method: &str, target: &str, status: u16, text: &str) {
-    let response = server.admin(method, target).expect(status);
-    response.is(text);
-    assert_eq!(response.header("cache-control"), "no-store", "{target}");
+    server.admin(method, target).expect(status).is(text).has("cache-control", "no-store");
 }
 
 #[test]
@@ -125,73 +125,76 @@ fn settings_under_goaurrpcs_names() {
     check(&server, "POST", "/admin/settings/nonsense?value=1", 400, "Setting not found");
 }
 
+/// Sets a setting.
+#[track_caller]
+fn set(server: &TestServer, name: &str, value: &str) -> Response {
+    server.admin("POST", &format!("/admin/settings/{name}?value={value}"))
+}
+
 #[test]
-fn changes_take_effect() {
+fn the_bound_on_results_takes_effect() {
     let server = server();
-    let set = |name: &str, value: &str| {
-        server.admin("POST", &format!("/admin/settings/{name}?value={value}"))
-    };
-    check(
-        &server,
-        "POST",
-        "/admin/settings/max-results?value=1",
-        202,
-        "Changed 'MaxResults' from '5000' to '1'",
-    );
+    let target = "/admin/settings/max-results?value=1";
+    check(&server, "POST", target, 202, "Changed 'MaxResults' from '5000' to '1'");
     assert_eq!(server.get("/rpc/v5/search/attest").names(), "error: Too many package results.");
-    set("max-results", "2").expect(202);
+    set(&server, "max-results", "2").expect(202);
     assert_eq!(server.get("/rpc/v5/search/attest?by=name").names(), "attest attest-git");
-
-    check(
-        &server,
-        "POST",
-        "/admin/settings/rate-limit?value=1",
-        202,
-        "Changed 'RateLimit' from '4000' to '1'",
-    );
-    server.get("/rpc/v5/info/attest").expect(429);
-    set("rate-limit", "0").expect(202);
-    assert_eq!(server.get("/rpc/v5/info/attest").find("ratelimit-limit"), None);
-    set("rate-limit", "7").expect(202);
-    set("rate-limit-time-window", "60").expect(202);
-    server.get("/rpc/v5/info/attest").has("ratelimit-policy", "7;w=60");
-
-    set("refresh-interval", "17").expect(202);
-    check(
-        &server,
-        "GET",
-        "/admin/settings/refresh-interval",
-        200,
-        "Current setting for 'RefreshInterval' is '17'",
-    );
-
-    for name in ["max-results", "refresh-interval", "rate-limit-time-window"] {
-        check(
-            &server,
-            "POST",
-            &format!("/admin/settings/{name}?value=0"),
-            500,
-            "Value can not be 0",
-        );
-    }
-    for (name, value) in [
-        ("max-results", "many"),
-        ("rate-limit", "-1"),
-        ("rate-limit", "4294967296"),
-        ("max-results", ""),
-    ] {
-        set(name, value).expect(500).says(&format!("'{value}' is not a whole number"));
-    }
-    for name in [
-        "aur-file-location",
-        "rate-limit-cleanup-interval",
-        "cache-cleanup-interval",
-        "cache-expiration-time",
-        "enable-search-cache",
-    ] {
-        set(name, "1").expect(500);
-    }
     assert_eq!(server.admin("GET", "/admin/settings").json()["MaxResults"], 2);
+}
+
+#[test]
+fn the_rate_limit_takes_effect() {
+    let server = server();
+    let target = "/admin/settings/rate-limit?value=1";
+    check(&server, "POST", target, 202, "Changed 'RateLimit' from '4000' to '1'");
+    server.get("/rpc/v5/info/attest").expect(200);
+    server.get("/rpc/v5/info/attest").expect(429);
+    set(&server, "rate-limit", "0").expect(202);
+    assert_eq!(server.get("/rpc/v5/info/attest").find("ratelimit-limit"), None);
+    set(&server, "rate-limit", "7").expect(202);
+    set(&server, "rate-limit-time-window", "60").expect(202);
+    server.get("/rpc/v5/info/attest").has("ratelimit-policy", "7;w=60");
+}
+
+#[test]
+fn the_interval_of_refreshes_is_kept() {
+    let server = server();
+    set(&server, "refresh-interval", "17").expect(202);
+    let says = "Current setting for 'RefreshInterval' is '17'";
+    check(&server, "GET", "/admin/settings/refresh-interval", 200, says);
+}
+
+#[test]
+fn values_that_are_refused_change_nothing() {
+    let server = server();
+    let before = server.admin("GET", "/admin/settings").json();
+    each(["max-results", "refresh-interval", "rate-limit-time-window"], |name| {
+        let target = format!("/admin/settings/{name}?value=0");
+        check(&server, "POST", &target, 500, "Value can not be 0");
+    });
+    each(
+        [
+            ("max-results", "many"),
+            ("rate-limit", "-1"),
+            ("rate-limit", "4294967296"),
+            ("max-results", ""),
+        ],
+        |(name, value)| {
+            let refused = set(&server, name, value).expect(500);
+            refused.says(&format!("'{value}' is not a whole number"));
+        },
+    );
+    each(
+        [
+            "aur-file-location",
+            "rate-limit-cleanup-interval",
+            "cache-cleanup-interval",
+            "cache-expiration-time",
+            "enable-search-cache",
+        ],
+        |name| _ = set(&server, name, "1").expect(500),
+    );
+    assert_eq!(server.admin("GET", "/admin/settings").json(), before);
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn files_are_sent_as_they_are() {
             true => ("application/gzip", &[0x1f, 0x8b]),
             false => ("application/zstd", &[0x28, 0xb5, 0x2f, 0xfd]),
         };
-        assert_eq!(response.header("content-type"), media_type, "{name}");
+        response.has("content-type", media_type);
         assert_eq!(response.find("content-encoding"), None, "{name}");
         assert!(response.body.starts_with(magic), "{name}");
     }

@@ -159,13 +159,13 @@ fn bodies_in_an_encoding_are_refused_everywhere() {
         ("POST", "/root/dev/+prefetch", json),
     ] {
         for coding in ["gzip", "GZIP", "identity, br"] {
-            let response = server
+            server
                 .root()
                 .typed(content_type)
                 .with("Content-Encoding", coding)
                 .send(method, target, b"\x1f\x8b\x08")
-                .expect(415);
-            assert_eq!(response.header("accept-encoding"), "identity", "{method} {target}");
+                .expect(415)
+                .has("accept-encoding", "identity");
         }
     }
     let response = server
@@ -278,9 +278,7 @@ fn below_a_path_everything_leads_below_it() {
                 "{location}"
             );
             for path in ["/rpc", "/rpc.php", "/docs/aur", "/docs", "/status", "/", "/articles"] {
-                let page = ask("GET", path, &[("Accept", "text/html")], b"");
-                assert_eq!(page.status, 200, "{prefix}{path}");
-                let text = page.text();
+                let text = ask("GET", path, &[("Accept", "text/html")], b"").expect(200).text();
                 assert!(text.contains("href=\"/pkg/+static/larder-"), "{path}: {text}");
                 assert!(!text.contains("href=\"/+static"), "{path}: {text}");
             }
@@ -325,7 +323,7 @@ fn feeds_say_how_old_they_are() {
     crate::wait_until("a second", || !server.get("/rss/").header("last-modified").is_empty());
     for target in ["/rss/", "/rss/modified", "/atom/", "/atom/modified"] {
         let feed = server.get(target);
-        assert_eq!(feed.header("cache-control"), "public, max-age=300", "{target}");
+        feed.has("cache-control", "public, max-age=300");
         assert!(httpdate::parse_http_date(feed.header("last-modified")).is_ok(), "{target}");
     }
 }

@@ -52,9 +52,9 @@ pub(crate) fn check_harmless(page: &str, what: &str) {
 }
 
 #[track_caller]
-fn check_html(response: &Response, target: &str) -> String {
-    assert_eq!(response.status, 200, "{target}");
-    assert_eq!(response.header("content-type"), "text/html; charset=utf-8", "{target}");
+fn check_html(response: &Response) -> String {
+    response.check_status(200);
+    response.has("content-type", "text/html; charset=utf-8");
     response.text()
 }
 
@@ -70,8 +70,7 @@ fn with_surfaces(on: [bool; 5]) -> TestServer {
     if aur {
         return TestServer::serving_with(&catalogue::small(), change);
     }
-    let server = TestServer::without_aur(change);
-    server
+    TestServer::without_aur(change)
 }
 
 #[test]
@@ -81,7 +80,7 @@ fn each_surface_is_there_or_said_to_be_off() {
     let without = (0..5).map(|at| std::array::from_fn(|other| other != at));
     for on in alone.chain(without).chain([all, [false; 5]]) {
         let server = with_surfaces(on);
-        let page = check_html(&server.get("/"), "/");
+        let page = check_html(&server.get("/"));
         let [aur, python, article, actions, metrics] = on;
         for (is_on, heading, action, off) in [
             (aur, "<h2 id=\"aur\">", Some("/rpc"), "aur.enabled = false"),
@@ -103,7 +102,7 @@ fn each_surface_is_there_or_said_to_be_off() {
         }
         // Every link answers, whatever is off.
         for target in ["/", "/docs", "/docs/aur"] {
-            let page = check_html(&server.get(target), target);
+            let page = check_html(&server.get(target));
             for link in page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
                 let link = link.split('#').next().unwrap_or_default();
                 let status = if link.is_empty() { 200 } else { server.get(link).status };
@@ -118,7 +117,7 @@ fn without_a_source_it_says_so() {
     let server = TestServer::without_source(|_| ());
     server.wait_until_ready();
     for target in ["/", "/docs"] {
-        let page = check_html(&server.get(target), target);
+        let page = check_html(&server.get(target));
         assert!(page.contains("no source of packages is named"), "{target}");
         assert!(page.contains("--aur-source FILE|URL"), "{target}");
         assert!(!page.contains("aur.enabled = false"), "{target}");
@@ -128,11 +127,11 @@ fn without_a_source_it_says_so() {
 #[test]
 fn the_forms_find_what_is_there() {
     for server in [crate::server::small(), crate::server::large()] {
-        let word = form_to(&check_html(&server.get("/"), "/"), "/rpc").expect("a form");
+        let word = form_to(&check_html(&server.get("/")), "/rpc").expect("a form");
         let found = server.get(&format!("/rpc?v=5&type=search&arg={}", encoded(&word)));
         let count = found.json()["resultcount"].as_u64().expect("a count");
         assert!((1..=200).contains(&count), "{word}: {count}");
-        let name = form_to(&check_html(&server.get("/docs/aur"), "/docs/aur"), "/rpc");
+        let name = form_to(&check_html(&server.get("/docs/aur")), "/rpc");
         assert_eq!(name, Some(word));
     }
     // Its commands name an existing package.
@@ -162,7 +161,7 @@ fn it_shows_what_everybody_may_read_and_nothing_else() {
         client.root().post(&format!("/article/{name}/0"), "x").expect(201);
     }
     for headers in [&[][..], &[ROOT][..]] {
-        let page = check_html(&client.get_with("/", headers), "/");
+        let page = check_html(&client.get_with("/", headers));
         page.says(["/open/+simple/\">", "&#60;b&#62;for all"]);
         page.lacks("<b>for all");
         for private in ["root/secret", "hidden title", "root/above"] {
@@ -182,7 +181,7 @@ fn it_shows_what_everybody_may_read_and_nothing_else() {
     });
     closed.wait_until_ready();
     closed.client.root().post("/article/inner/0", "x").expect(201);
-    let page = check_html(&closed.client.root().get("/"), "/");
+    let page = check_html(&closed.client.root().get("/"));
     page.says("Reading takes an account here");
     page.lacks(["inner", "href=\"/articles\""]);
 }
@@ -196,7 +195,7 @@ fn lists_are_short() {
         let target = format!("/article/a{number}/0");
         server.root().post(&target, "x").expect(201);
     }
-    let page = check_html(&server.get("/"), "/");
+    let page = check_html(&server.get("/"));
     assert_eq!(page.matches("/+simple/\">").count(), 8);
     assert_eq!(page.matches("href=\"/article/a").count(), 8);
     page.says("And more");
@@ -206,7 +205,7 @@ fn lists_are_short() {
 fn commands_begin_with_the_url_that_is_known_outside() {
     let check = |server: &TestServer, headers: &[(&str, &str)], url: &str, link: &str| {
         for target in ["/", "/docs"] {
-            let page = check_html(&server.client.get_with(target, headers), target);
+            let page = check_html(&server.client.get_with(target, headers));
             assert!(page.contains(&format!("{url}/rpc")), "{target}: {url}");
             assert!(page.contains(&format!("href=\"{link}\"")), "{target}: {link}");
         }
@@ -224,7 +223,7 @@ fn commands_begin_with_the_url_that_is_known_outside() {
 #[test]
 fn the_documentation_has_every_path_of_the_openapi_documents() {
     let server = TestServer::serving_with(&catalogue::small(), crate::server::with_key);
-    let page = check_html(&server.get("/docs"), "/docs");
+    let page = check_html(&server.get("/docs"));
     let documents =
         [server.get("/openapi.json").json(), server.admin("GET", "/admin/openapi.json").json()];
     let mut count = 0;
@@ -256,7 +255,7 @@ fn browsers_get_errors_as_pages() {
         ("/articles?%3Ci%3E=1", 400, "&#60;i&#62;"),
     ] {
         let page = server.client.get_with(target, &[("Accept", BROWSER)]).expect(status);
-        assert_eq!(page.header("content-type"), "text/html; charset=utf-8", "{target}");
+        page.has("content-type", "text/html; charset=utf-8");
         assert!(page.header("content-security-policy").contains("frame-ancestors 'none'"));
         page.has("content-length", page.body.len()).says(text).lacks("<i>");
         // The page says what the reader can do.
@@ -316,10 +315,8 @@ fn pages_load_a_style_sheet_and_a_script_that_never_change() {
 #[test]
 fn pages_say_whom_they_are_for() {
     let server = small();
-    server
-        .get("/packages/")
-        .has("cache-control", "no-cache")
-        .has("vary", "Accept, Accept-Encoding");
+    let answer = server.get("/packages/");
+    answer.has("cache-control", "no-cache").has("vary", "Accept, Accept-Encoding");
     let of_rights = server.client.get_with("/+search?query=a", &[("Accept", BROWSER)]);
     of_rights.has("cache-control", "private, no-cache");
     for name in ["Authorization", "Cookie", "X-Devpi-Auth"] {

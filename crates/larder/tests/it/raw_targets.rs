@@ -33,7 +33,7 @@ fn questions_about_packages() {
     // No server accepts these, and every client is told why.
     for target in ["/rpc?v=5&arg=a b", "/rpc/v5/info/a\tb", "/rpc?\u{7f}"] {
         let response = small().get(target).expect(400);
-        assert_eq!(response.header("content-type"), "text/plain; charset=utf-8", "{target}");
+        response.has("content-type", "text/plain; charset=utf-8");
         assert!(response.text().contains("%20"), "{target}: {}", response.text());
     }
 }

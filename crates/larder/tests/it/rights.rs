@@ -25,6 +25,7 @@ use self::operations::{Row, TABLE};
 use crate::asking::basic;
 use crate::catalogue;
 use crate::client::Response;
+use crate::python::Upload;
 use crate::server::{TestServer, commit};
 
 /// A request.
@@ -41,6 +42,11 @@ impl Sent {
         let content_type = "application/json".to_owned();
         let target = target.into();
         Sent { method, target, content_type, headers: Vec::new(), body: Vec::new() }
+    }
+
+    fn upload(stage: &str, upload: &Upload) -> Sent {
+        let (content_type, body) = upload.form();
+        Sent { content_type, body, ..Sent::new("POST", format!("/{stage}/")) }
     }
 
     fn json(self, body: &Value) -> Sent {

@@ -9,9 +9,9 @@ use regex::Regex;
 use crate::browser::{attribute, unescaped};
 
 /// Elements that stand in a line.
-const INLINE: [&str; 16] = [
+const INLINE: [&str; 21] = [
     "a", "abbr", "b", "bdi", "button", "code", "del", "em", "i", "input", "ins", "kbd", "label",
-    "small", "span", "time",
+    "mark", "option", "select", "small", "span", "strong", "td", "time",
 ];
 
 /// The words of the main part of a page.
@@ -33,10 +33,11 @@ pub(crate) fn shown(page: &str) -> String {
             }
             None => {}
         }
-        if at > 0 && !INLINE.contains(&name) && !["strong", "select", "option"].contains(&name) {
+        if at > 0 && !INLINE.contains(&name) {
             text.push('\n');
         }
         match name {
+            "option" | "td" if !tag.starts_with('/') => text.push_str(" | "),
             "a" if tag.starts_with('/') => {
                 text.push_str(&links.pop().map(|link| format!(" <{link}>")).unwrap_or_default());
             }
@@ -71,11 +72,11 @@ pub(crate) fn redacted(text: &str) -> String {
     static RULES: OnceLock<Vec<(Regex, &str)>> = OnceLock::new();
     let rules = RULES.get_or_init(|| {
         let rules = [
-            (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z| UTC)?", "TIME"),
-            (r"\d{4}-\d\d-\d\d", "DATE"),
-            (r"\b\d+ (seconds?|minutes?) ago\b|\bjust now\b", "A WHILE ago"),
+            (r"(202[4-9]|20[3-9]\d)-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z| UTC)?", "TIME"),
+            (r"(202[4-9]|20[3-9]\d)-\d\d-\d\d", "DATE"),
             (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
             (r"[0-9a-f]{64}", "DIGEST"),
+            (r"\b\d+\.[0-9a-f]{8}\b", "POSITION"),
             (r"larder_[A-Za-z0-9_-]+", "TOKEN"),
         ];
         rules.map(|(rule, word)| (Regex::new(rule).expect("a rule"), word)).to_vec()

@@ -113,7 +113,7 @@ impl Document {
 
 #[track_caller]
 fn check_problem(response: &Response, status: u16, path: &str) {
-    assert_eq!(response.status, status, "{path}");
+    response.check_status(status);
     assert_eq!(response.header("content-type"), "application/problem+json", "{status} for {path}");
     if !response.body.is_empty() {
         let problem = response.json();

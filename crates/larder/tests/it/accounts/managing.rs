@@ -2,6 +2,7 @@
 
 mod releases;
 
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 use testbed::{Offer, Upstream};
 
@@ -9,6 +10,7 @@ use crate::asking::Says as _;
 use crate::browser::{Browser, encoded, form};
 use crate::pages::check_harmless;
 use crate::server::{ROOT_PASSWORD, TestServer};
+use crate::shown::shown;
 
 fn start() -> TestServer {
     TestServer::without_aur(|_| ())
@@ -351,8 +353,7 @@ fn whom_the_configuration_names_manages() {
     server.root().put("/alice/dev", "{}").expect(200);
     let mut keeper = Browser::of(server.client, "keeper", "staple");
     let mut alice = Browser::of(server.client, "alice", "staple");
-    let page = keeper.get("/+manage").text();
-    page.says(["/+manage/indexes/alice/dev", "/+manage/users/alice"]);
+    assert_snapshot!("manage", shown(&keeper.get("/+manage").text()));
     keeper.fill("/+manage/indexes/alice/dev", "Settings", &[("is.title", "Kept")]).expect(200);
     let page = keeper.get("/+manage/users/alice").text();
     keeper.submit(&page, "Profile", &[("title", "Kept")]).expect(200);
@@ -360,9 +361,7 @@ fn whom_the_configuration_names_manages() {
     // The owner may not, and is offered nothing.
     alice.get("/+manage").lacks("/+manage/indexes/alice/dev");
     alice.get("/+manage/indexes/alice/dev").expect(403);
-    let own = alice.get("/+manage/users/alice").text();
-    own.says("/+account#password");
-    own.lacks("aria-label=\"Profile\"");
+    assert_snapshot!("user_for_herself", shown(&alice.get("/+manage/users/alice").text()));
 }
 
 /// Each group is on one of the pages, however many there are.
@@ -407,8 +406,7 @@ fn administrators_see_groups_and_make_tokens_for_others() {
     let page = root.get("/+manage/users/alice").text();
     let own = ("own", ROOT_PASSWORD);
     root.submit(&page, "Groups", &[("groups", "team ci"), own]).expect(200);
-    let groups = root.get("/+manage/groups").text();
-    groups.says(["<dt>ci</dt>", "/+manage/users/alice\""]);
+    assert_snapshot!("groups", shown(&root.get("/+manage/groups").text()));
     // A token outlives the session, so the password is asked for.
     let wish = [("scope", "python:upload"), ("indexes", "alice/dev"), ("comment", "ci <b>"), own];
     for values in [&wish[..3], &[wish[0], ("own", "wrong")]] {
@@ -421,10 +419,8 @@ fn administrators_see_groups_and_make_tokens_for_others() {
     let token = text.split("<pre><code>").nth(1).and_then(|rest| rest.split('<').next());
     let token = token.expect("a token").to_owned();
     text.says("ci &#60;b&#62;");
-    let bearer = format!("Bearer {token}");
-    let tokens = server.authorized(&bearer).get("/+tokens");
     // The token is valid, but lacks the right to manage tokens.
-    tokens.check_status(403);
+    server.bearer(&token).get("/+tokens").expect(403);
     let listed = server.root().get("/+tokens?user=alice").json();
     assert_eq!(listed["tokens"][0]["indexes"], json!(["alice/dev"]), "{listed}");
     assert!(!root.get("/+manage/users/alice").text().contains(&token), "it is shown once");
@@ -575,16 +571,14 @@ fn the_audit_log_is_read_and_searched_by_those_who_may() {
     let mut alice = Browser::of(server.client, "alice", "staple");
     let page = root.get("/+manage/audit").text();
     check_harmless(&page, "the audit log");
-    page.says(["alice/dev", "bob/dev", "its rules were changed: policy_deny"]);
+    assert_snapshot!("audit", shown(&page));
     let page = root.get("/+manage/audit?index=bob/dev&event=changed&what=").text();
-    page.says("<span>bob/dev</span>");
-    page.lacks("<span>alice/dev</span>");
+    assert_snapshot!("audit_of_an_index", shown(&page));
     root.get("/+manage/audit?event=served").says("There are no such entries.");
     root.get("/+manage/audit?event=x").expect(400);
     // Others see that of an index that they may change.
     let page = alice.get("/+manage/audit").text();
-    page.says("Name an index");
-    page.lacks("policy_deny");
+    assert_snapshot!("audit_for_users", shown(&page));
     alice.get("/+manage/audit?index=alice/dev").says("<span>alice/dev</span>");
     alice.get("/+manage/audit?index=bob/dev").expect(403).lacks("policy_deny");
     alice.get("/+manage/audit?index=bob/none").expect(404);

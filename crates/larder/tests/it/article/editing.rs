@@ -51,10 +51,8 @@ fn an_article_is_written_looked_at_changed_and_deleted() {
     assert_eq!(field(&preview, "text"), text.replace("\r\n", "\n"));
     server.get("/article/guide/start").expect(404);
     let values = [("text", text), ("comment", "made"), ("do", "save")];
-    browser
-        .submit(&preview, "Article", &values)
-        .expect(303)
-        .has("location", "/article/guide/start");
+    let moved = browser.submit(&preview, "Article", &values);
+    moved.expect(303).has("location", "/article/guide/start");
     let read = server.get("/article/guide/start");
     assert_eq!(read.text(), text.replace("\r\n", "\n"));
     assert_eq!(read.header("content-type").split(';').next(), Some("text/markdown"));
@@ -66,10 +64,8 @@ fn an_article_is_written_looked_at_changed_and_deleted() {
     assert_eq!(read.text(), "one\r\n2\r\n");
     assert!(read.header("content-type").starts_with("text/plain"), "{read:?}");
     // Deleted with the version that was seen; history stays, and the form brings it back.
-    browser
-        .fill("/+edit/guide/start", "Delete", &[("comment", "no more")])
-        .expect(303)
-        .has("location", "/article/guide/start/history");
+    let moved = browser.fill("/+edit/guide/start", "Delete", &[("comment", "no more")]);
+    moved.expect(303).has("location", "/article/guide/start/history");
     server.get("/article/guide/start").expect(410);
     let page = browser.get("/+edit/guide/start").text();
     assert_eq!(field(&page, "base"), "2");
@@ -84,16 +80,11 @@ fn a_form_that_changes_nothing_or_comes_twice_makes_no_version() {
     // A form has no lone CR, and ends every line in the same way.
     for (at, text) in ["# A\n\ntext\n", "\na\r\nb\r\n", "a\rb\nc\r\n"].into_iter().enumerate() {
         let path = format!("/article/same{at}");
-        server
-            .root()
-            .typed("text/markdown")
-            .post(&format!("{path}/0"), text.as_bytes())
-            .expect(201);
+        let done = server.root().typed("text/markdown").post(&format!("{path}/0"), text.as_bytes());
+        done.expect(201);
         let page = browser.get(&format!("/+edit/same{at}")).text();
-        browser
-            .submit(&page, "Article", &[("comment", "nothing")])
-            .expect(303)
-            .has("location", &path[..]);
+        let moved = browser.submit(&page, "Article", &[("comment", "nothing")]);
+        moved.expect(303).has("location", &path[..]);
         server.get(&format!("{path}/2")).expect(404);
         // Another type is a change.
         browser.submit(&page, "Article", &[("type", "text/plain")]).expect(303);
@@ -101,20 +92,17 @@ fn a_form_that_changes_nothing_or_comes_twice_makes_no_version() {
     }
     let page = browser.get("/+edit/twice").text();
     for _ in 0..2 {
-        browser
-            .submit(&page, "Article", &[("text", "# N\r\n")])
-            .expect(303)
-            .has("location", "/article/twice");
+        let moved = browser.submit(&page, "Article", &[("text", "# N\r\n")]);
+        moved.expect(303).has("location", "/article/twice");
     }
     // Even if somebody has written since.
     server.root().typed("text/markdown").post("/article/twice/1", "more").expect(201);
     browser.submit(&page, "Article", &[("text", "# N\r\n")]).expect(303);
     browser.submit(&page, "Article", &[("text", "# M\r\n")]).expect(409);
+    let page = browser.get("/+edit/twice").text();
     for _ in 0..2 {
-        browser
-            .fill("/+edit/twice", "Delete", &[])
-            .expect(303)
-            .has("location", "/article/twice/history");
+        let moved = browser.submit(&page, "Delete", &[]);
+        moved.expect(303).has("location", "/article/twice/history");
     }
     server.get("/article/twice/4").expect(404);
 }
@@ -329,7 +317,7 @@ fn of_fifty_who_write_at_once_nobody_loses_a_line() {
                 if response.status == 303 {
                     return refused;
                 }
-                assert_eq!(response.status, 409, "{number}: {}", response.text());
+                response.check_status(409);
                 refused += 1;
                 page = response.text();
                 // The screen has all three.

@@ -111,8 +111,7 @@ fn a_round_trip_gives_the_same() {
         ("larder-articles.json", "application/json", b"[]"),
     ] {
         let target = format!("/article/{name}/0");
-        let made = server.root().typed(content_type).post(&target, bytes);
-        assert_eq!(made.status, 201, "{name}: {}", made.text());
+        server.root().typed(content_type).post(&target, bytes).expect(201);
     }
     store(&server, "old/0", b"moves\n");
     server.root().post("/article/old/1?rename=new", ()).expect(201);

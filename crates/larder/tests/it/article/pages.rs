@@ -155,11 +155,8 @@ fn what_changed_between_revisions() {
         store(&server, &format!("a b/{base}").replace(' ', "%20"), body.as_bytes());
     }
     let check = |query: &str, expected: &str| {
-        server
-            .get(&format!("/article/a%20b/diff{query}"))
-            .expect(200)
-            .is(expected)
-            .has("content-type", "text/x-diff; charset=utf-8");
+        let done = server.get(&format!("/article/a%20b/diff{query}"));
+        done.expect(200).is(expected).has("content-type", "text/x-diff; charset=utf-8");
     };
     let last = "--- a b\tversion 2\n+++ a b\tversion 3\n@@ -1,2 +1,3 @@\n one\n 2\n+three\n";
     check("", last);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::words::limited;
 use super::{code, store, wiki, wiki_with};
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
 use crate::browser::{ACCEPT, Browser, form};
 use crate::client::Response;
 use crate::pages::check_harmless;
@@ -27,33 +27,41 @@ fn check_leads(server: &TestServer, target: &str, expected: &str) {
     for headers in [&[][..], &[ACCEPT]] {
         for method in ["GET", "HEAD"] {
             let response = server.client.send(method, target, headers, b"").expect(308);
-            response.has("location", expected);
-            assert_eq!(response.header("cache-control"), "no-cache", "{target}");
+            response.has("location", expected).has("cache-control", "no-cache");
             assert_eq!(response.find("etag"), None, "{target}");
         }
     }
 }
 
-#[test]
-fn an_article_is_found_under_both_names() {
+/// A server with two versions of `a b`.
+fn two_versions() -> TestServer {
     let server = wiki();
     store(&server, "a%20b/0", b"# One\n");
     store(&server, "a%20b/1", b"# Two\n");
+    server
+}
+
+/// The name that `a b` gets, and why.
+const TO: &str = "guide/x%2Cy&comment=better";
+
+/// Earlier versions stay, byte for byte, with the same tag; the latest has its own.
+#[test]
+fn a_renamed_article_keeps_its_versions() {
+    let server = two_versions();
     let before: Vec<Response> =
         ["/1", "/2"].iter().map(|page| server.get(&format!("/article/a%20b{page}"))).collect();
-    let made = renamed(&server, "a%20b/2", "guide/x%2Cy&comment=better");
+    let made = renamed(&server, "a%20b/2", TO);
     made.has("location", "/article/guide/x,y/3");
     let facts = made.json();
     assert_eq!((&facts["kind"], &facts["renamed_from"]), (&json!("renamed"), &json!("a b")));
     assert_eq!((&facts["version"], &facts["comment"]), (&json!(3), &json!("better")));
-    // Earlier versions stay, byte for byte, with the same tag; the latest has its own.
     for (page, before) in ["/1", "/2"].iter().zip(&before) {
         let now = server.get(&format!("/article/guide/x,y{page}"));
         assert_eq!((now.status, &now.body), (200, &before.body), "{page}");
         for header in
             ["etag", "content-type", "last-modified", "cache-control", "x-article-version"]
         {
-            assert_eq!(now.header(header), before.header(header), "{header}");
+            now.has(header, before.header(header));
         }
     }
     let latest = server.get("/article/guide/x,y");
@@ -66,23 +74,27 @@ fn an_article_is_found_under_both_names() {
     let versions = history["versions"].as_array().expect("versions");
     let kinds: Vec<_> = versions.iter().map(|it| it["kind"].as_str().expect("a kind")).collect();
     assert_eq!(kinds, ["renamed", "put", "put"]);
-    // Every page of the old name.
-    check_leads(&server, "/article/a%20b", "/article/guide/x%2Cy");
-    check_leads(&server, "/article/a%20b?raw", "/article/guide/x%2Cy?raw");
-    check_leads(&server, "/article/a%20b/1", "/article/guide/x%2Cy/1");
-    check_leads(&server, "/article/a%20b/3", "/article/guide/x%2Cy/3");
-    check_leads(&server, "/article/a%20b/history?limit=1", "/article/guide/x%2Cy/history?limit=1");
-    check_leads(
-        &server,
-        "/article/a%20b/diff?from=1&to=2",
-        "/article/guide/x%2Cy/diff?from=1&to=2",
-    );
+}
+
+#[test]
+fn every_page_of_the_old_name_leads_to_the_new_one() {
+    let server = two_versions();
+    renamed(&server, "a%20b/2", TO);
+    each(["", "?raw", "/1", "/3", "/history?limit=1", "/diff?from=1&to=2"], |page| {
+        let [old, new] = ["a%20b", "guide/x%2Cy"].map(|name| format!("/article/{name}{page}"));
+        check_leads(&server, &old, &new);
+    });
     for version in [0, 4] {
         server.get(&format!("/article/a%20b/{version}")).expect(404);
     }
     let below = [("X-Outside-URL", "https://e.example/pre")];
     server.client.get_with("/article/a%20b", &below).has("location", "/pre/article/guide/x%2Cy");
-    // Lists have the article once, under its new name.
+}
+
+#[test]
+fn lists_have_a_renamed_article_once_under_its_new_name() {
+    let server = two_versions();
+    renamed(&server, "a%20b/2", TO);
     let names = |target: &str| -> Vec<String> {
         let list = server.get(target).json();
         let names = list["articles"].as_array().expect("articles").iter();
@@ -98,7 +110,12 @@ fn an_article_is_found_under_both_names() {
     let page = server.client.get_with("/articles?deleted=true", &[ACCEPT]).text();
     page.says("<b>renamed</b>");
     page.lacks("deleted</b>");
-    // The feed.
+}
+
+#[test]
+fn the_feed_tells_of_a_removed_and_an_added_name_at_once() {
+    let server = two_versions();
+    renamed(&server, "a%20b/2", TO);
     let feed = server.get("/changes?surface=articles&since=0").text();
     let news: Vec<Value> =
         feed.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -251,7 +268,7 @@ fn a_name_that_one_may_not_read_shows_nowhere() {
             let response = server.client.get_with(target, &[who, accept]);
             // A program that asks for a version of a page is told that the parameter does not exist.
             if !(target.contains("?version") && accept.1 == "*/*") {
-                assert_eq!(response.status, status, "{target}: {}", response.text());
+                response.check_status(status);
             }
             let all = format!("{:?} {}", response.headers, response.text());
             assert!(!all.contains("secret/"), "{target}: {all}");
@@ -307,11 +324,8 @@ fn writing_alone_is_not_enough() {
     });
     store(&server, "docs/a/0", b"a\n");
     let token = limited(&server, Scopes::default().with(Scope::ArticleWrite));
-    server
-        .authorized(token.as_str())
-        .post("/article/docs/a/1?rename=docs/b", ())
-        .expect(403)
-        .says("article.acl_read");
+    let refused = server.authorized(token.as_str()).post("/article/docs/a/1?rename=docs/b", ());
+    refused.expect(403).says("article.acl_read");
     server.root().get("/article/docs/a").expect(200);
 }
 
@@ -349,15 +363,11 @@ fn people_rename_with_a_form() {
     }
     // A draft that is older than the new name is not lost, and leads there.
     let draft = browser.get("/+edit/guide/a").text();
-    browser
-        .submit(&page, "Rename", &[("to", " guide/b c ")])
-        .expect(303)
-        .has("location", "/article/guide/b%20c");
+    let moved = browser.submit(&page, "Rename", &[("to", " guide/b c ")]);
+    moved.expect(303).has("location", "/article/guide/b%20c");
     assert_eq!(server.get("/article/guide/b%20c").text(), "# A\n");
-    browser
-        .submit(&draft, "Article", &[("text", "mine"), ("do", "save")])
-        .expect(409)
-        .says(["href=\"/+edit/guide/b%20c\"", "mine"]);
+    let refused = browser.submit(&draft, "Article", &[("text", "mine"), ("do", "save")]);
+    refused.expect(409).says(["href=\"/+edit/guide/b%20c\"", "mine"]);
     // The form of the old name says what it makes.
     let fresh = browser.get("/+edit/guide/a").text();
     fresh.says("is called <a href=\"/article/guide/b%20c\">guide/b c</a> now");
@@ -374,10 +384,8 @@ fn people_rename_with_a_form() {
     let (_, fields) = form(&page, "Rename");
     let mut foreign = fields.clone();
     foreign.retain(|(name, _)| name != "form");
-    browser
-        .post("/+rename/guide/b%20c", &crate::browser::encoded(&foreign))
-        .expect(403)
-        .says("Not renamed");
+    let refused = browser.post("/+rename/guide/b%20c", &crate::browser::encoded(&foreign));
+    refused.expect(403).says("Not renamed");
     let body = crate::browser::encoded(&fields);
     server
         .root()

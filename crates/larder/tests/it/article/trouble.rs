@@ -57,7 +57,7 @@ fn a_disk_that_takes_nothing() {
     on_a_small_disk(|server, disk| {
         disk.fill();
         for target in ["/article/a/1", "/article/b/0"] {
-            server.root().post(target, &noise(200_000)).expect(503);
+            server.root().post(target, noise(200_000)).expect(503);
         }
         check_reads(server);
         disk.make_room();

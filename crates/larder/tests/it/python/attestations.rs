@@ -88,11 +88,8 @@ fn what_an_upload_attests_is_kept_and_served() {
             client.get(&target).expect(404);
         }
     }
-    index
-        .anybody()
-        .with("Accept", "text/html")
-        .get("/alice/prod/p/1.0")
-        .says("attestations</a> (not verified here)");
+    let answer = index.anybody().with("Accept", "text/html").get("/alice/prod/p/1.0");
+    answer.says("attestations</a> (not verified here)");
     // A user who may not read the index learns nothing.
     index.alice().patch("/alice/prod", json!({"acl_read": ["alice"]})).expect(200);
     for target in [integrity("alice/prod", "1.0", FILE), integrity("alice/prod", "1.0", "no.zip")] {

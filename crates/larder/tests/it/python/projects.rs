@@ -46,12 +46,8 @@ fn a_project_is_shown_with_its_bases_and_what_they_shadow() {
         moved.has("location", root.clone() + found);
         assert!(moved.header("vary").contains("Accept"), "{moved:?}");
     }
-    index
-        .anybody()
-        .with("Accept", "text/html")
-        .get("/alice/dev/p")
-        .expect(200)
-        .has("content-type", "text/html; charset=utf-8");
+    let done = index.anybody().with("Accept", "text/html").get("/alice/dev/p");
+    done.expect(200).has("content-type", "text/html; charset=utf-8");
     index.anybody().with("Accept", "text/plain").get("/alice/dev/p").expect(404);
     let page =
         index.anybody().with("Accept", "application/vnd.pypi.simple.v1+json").get("/alice/dev/p");
@@ -168,11 +164,8 @@ fn who_may_not_remove_and_what_stays() {
             assert_eq!(refused.json()["title"], "Forbidden");
         }
         index.user("bob").delete(target).has("content-type", "application/problem+json");
-        index
-            .user("bob")
-            .with("Accept", "text/html")
-            .delete(target)
-            .has("content-type", "text/html; charset=UTF-8");
+        let answer = index.user("bob").with("Accept", "text/html").delete(target);
+        answer.has("content-type", "text/html; charset=UTF-8");
     }
     let ask = index.alice().json();
     let (project, version) = ("/alice/final/p", "/alice/final/p/1.0");

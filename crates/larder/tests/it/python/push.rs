@@ -329,10 +329,8 @@ fn files_or_documentation_alone_go_elsewhere_too() {
     }
     index.upload("alice/dev", "q-1.0.zip", &sdist("y"));
     let order = json!({"name": "q", "version": "1.0", "posturl": "http://h/", "only_docs": true});
-    index
-        .alice()
-        .send("PUSH", "/alice/dev", order)
-        .message(404, "no release/files found for q 1.0");
+    let refused = index.alice().send("PUSH", "/alice/dev", order);
+    refused.message(404, "no release/files found for q 1.0");
 }
 
 #[test]

@@ -79,11 +79,8 @@ fn paths() {
     }
     let page = index.anybody().get("/alice/dev/%2Bsimple/p/").expect(200);
     assert_eq!(index.anybody().get("//alice/dev/+simple/p/").body, page.body);
-    index
-        .anybody()
-        .send("HEAD", "/alice/dev/+simple/p/", ())
-        .expect(200)
-        .has("content-length", page.header("content-length"));
+    let done = index.anybody().send("HEAD", "/alice/dev/+simple/p/", ());
+    done.expect(200).has("content-length", page.header("content-length"));
     let pip = |target: &str| index.anybody().with("User-Agent", "pip/25.0 {}").get(target);
     pip("/alice/dev/p").expect(200);
     pip("/alice/dev").says("<a href=");
@@ -144,11 +141,8 @@ fn behind_a_prefix() {
         assert!(page.header("content-type").starts_with(accept), "{page:?}");
     }
     outside().get("/pre/alice/dev/P").has("location", "https://h.example/pre/alice/dev/p");
-    index
-        .anybody()
-        .json()
-        .get("/alice/none/+api")
-        .message(404, "The stage alice/none could not be found.");
+    let refused = index.anybody().json().get("/alice/none/+api");
+    refused.message(404, "The stage alice/none could not be found.");
 }
 
 #[test]
@@ -164,7 +158,7 @@ fn negotiation() {
             true => "Accept, User-Agent, Accept-Encoding",
             false => "Accept, Accept-Encoding",
         };
-        assert_eq!(page.header("vary"), varies, "{accept}");
+        page.has("vary", varies);
         assert!(!page.header("etag").is_empty() && !page.header("content-length").is_empty());
         page.has("cache-control", "max-age=0, must-revalidate");
         let known =
@@ -224,10 +218,8 @@ fn configuration_in_every_form() {
     );
     let whole = index.alice().json().get("/alice/dev").json();
     index.alice().patch("/alice/dev", whole.clone()).expect(200);
-    index
-        .alice()
-        .patch("/alice/dev?error_on_noop", whole)
-        .message(400, "The requested modifications resulted in no changes");
+    let refused = index.alice().patch("/alice/dev?error_on_noop", whole);
+    refused.message(400, "The requested modifications resulted in no changes");
     let list =
         index.alice().patch("/alice/dev", json!(["acl_upload-=bob", "volatile=True", "title=T"]));
     let list = result(&list, "indexconfig");

@@ -102,13 +102,8 @@ fn a_refusal_is_no_page_unless_html_is_asked_for() {
         ("text/plain", "text/plain; charset=UTF-8"),
         ("text/html,*/*;q=0.8", "text/html; charset=UTF-8"),
     ] {
-        index
-            .alice()
-            .with("Accept", accept)
-            .upload("alice/dev", &bad)
-            .expect(400)
-            .has("content-type", expected)
-            .says("does not contain version");
+        let refused = index.alice().with("Accept", accept).upload("alice/dev", &bad);
+        refused.expect(400).has("content-type", expected).says("does not contain version");
     }
     let refused = index.alice().with("Accept", "*/*").upload("alice/dev", &bad).json();
     assert_eq!((&refused["detail"], &refused["status"]), (&json!(text), &json!(400)));
@@ -262,7 +257,7 @@ fn an_upload_without_an_index_is_told_where_to_go() {
         let ask = index.alice().json().with("Content-Type", &content_type);
         let refused = ask.post(target, &body);
         let text = refused.json()["message"].as_str().unwrap_or_default().to_owned();
-        assert_eq!((refused.status, refused.header("allow")), (405, allow), "{target}");
+        refused.check_status(405).has("allow", allow);
         assert!(
             text.contains("uploads go to an index, at ") && text.ends_with(&url),
             "{target}: {text}"
@@ -285,13 +280,12 @@ fn names_that_say_little_are_kept_where_devpi_kept_them() {
     let index = Index::start();
     index.stage("alice/dev", json!({}));
     for upload in &uploads {
-        assert_eq!(index.alice().upload("alice/dev", upload).status, 400, "{}", upload.filename);
+        index.alice().upload("alice/dev", upload).expect(400);
     }
     let index = Index::start_with(|config| config.python.devpi_defaults = true);
     index.stage("alice/dev", json!({}));
     for upload in &uploads {
-        let done = index.alice().upload("alice/dev", upload);
-        assert_eq!(done.status, 200, "{}: {}", upload.filename, done.text());
+        index.alice().upload("alice/dev", upload).expect(200);
         let at = path("alice/dev", &upload.filename, &upload.content);
         assert_eq!(index.anybody().get(&at).body, upload.content, "{}", upload.filename);
         assert!(index.page("alice/dev", "pkg").contains(&upload.filename), "{}", upload.filename);
@@ -303,7 +297,7 @@ fn names_that_say_little_are_kept_where_devpi_kept_them() {
         Upload::named("pkg", "1.1", "pkg-1.1.txt", b"no wheel"),
         Upload::named("pkg", "1.1", "../pkg-1.1.whl", b"no wheel"),
     ] {
-        assert_eq!(index.alice().upload("alice/dev", &upload).status, 400, "{}", upload.filename);
+        index.alice().upload("alice/dev", &upload).expect(400);
     }
 }
 

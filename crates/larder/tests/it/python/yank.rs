@@ -169,10 +169,8 @@ fn a_projects_status() {
         json!({"status": "quarantined"})
     );
     assert!(!index.page("alice/dev", "p").contains("p-1.0.zip"));
-    index
-        .alice()
-        .put(target, json!({"status": "gone"}))
-        .message(400, "'status' was expected to be active, archived, quarantined or deprecated");
+    let refused = index.alice().put(target, json!({"status": "gone"}));
+    refused.message(400, "'status' was expected to be active, archived, quarantined or deprecated");
     assert_eq!(
         status(&index.alice().send("DELETE", target, Value::Null)),
         json!({"status": "active"})

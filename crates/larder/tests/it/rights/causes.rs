@@ -43,8 +43,7 @@ fn ask(world: &World, who: &str, scopes: Scopes, sent: &Sent) -> Response {
 }
 
 fn upload(stage: &str, filename: &str, content: &str) -> Sent {
-    let (content_type, body) = Upload::of(filename, &sdist(content)).form();
-    Sent { content_type, body, ..Sent::new("POST", format!("/{stage}/")) }
+    Sent::upload(stage, &Upload::of(filename, &sdist(content)))
 }
 
 #[track_caller]

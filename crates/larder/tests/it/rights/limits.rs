@@ -181,8 +181,7 @@ impl Private {
 
     #[track_caller]
     fn upload(&self, stage: &str, upload: &Upload) {
-        let (content_type, body) = upload.form();
-        self.done(&Sent { content_type, body, ..Sent::new("POST", format!("/{stage}/")) });
+        self.done(&Sent::upload(stage, upload));
     }
 
     fn get(&self, target: &str, authorization: &str) -> Response {
@@ -199,7 +198,7 @@ impl Private {
             assert!(free.status < 300, "{target}: {} {}", free.status, free.text());
             let limited = self.get(target, &token);
             let expected = if within.contains(&at) { free.status } else { 403 };
-            assert_eq!(limited.status, expected, "{at} {target}, {named}: {}", limited.text());
+            limited.check_status(expected);
             let is_told = limited.text().contains("this token is limited to ");
             assert_eq!(is_told, expected == 403, "{target}, {named}: {}", limited.text());
             assert_eq!(self.get(target, "").status, 401, "{target} is private");

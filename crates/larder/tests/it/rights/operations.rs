@@ -141,15 +141,15 @@ pub(super) const TABLE: &[Row] = &[
     }),
     row("POST /{user}/{index}", "a new file", PythonUpload, LISTED, 200, |case| {
         make_stage(case);
-        upload(&case.stage(), &Upload::of("p-2.0.zip", &sdist("new")))
+        Sent::upload(&case.stage(), &Upload::of("p-2.0.zip", &sdist("new")))
     }),
     row("POST /{user}/{index}", "other contents for a file", PythonAdmin, LISTED, 200, |case| {
         make_release(case);
-        upload(&case.stage(), &Upload::of(FILENAME, &sdist("other")))
+        Sent::upload(&case.stage(), &Upload::of(FILENAME, &sdist("other")))
     }),
     row("POST /{user}/{index}", "a push of other contents", PythonAdmin, LISTED, 200, |case| {
         let pushed = push(case, "POST");
-        let other = upload(&case.stage(), &Upload::of("q-1.0.zip", &sdist("other")));
+        let other = Sent::upload(&case.stage(), &Upload::of("q-1.0.zip", &sdist("other")));
         case.as_uploader(&other).expect(200);
         pushed
     })
@@ -165,7 +165,7 @@ pub(super) const TABLE: &[Row] = &[
     }),
     row("POST /{user}/{index}", "documentation", PythonUpload, LISTED, 200, |case| {
         make_release(case);
-        upload(&case.stage(), &Upload::docs("p", "1.0", &sdist("docs")))
+        Sent::upload(&case.stage(), &Upload::docs("p", "1.0", &sdist("docs")))
     }),
     row("POST /{user}/{index}", "a push", PythonUpload, LISTED, 200, |case| push(case, "POST"))
         .refused(401),
@@ -189,7 +189,7 @@ pub(super) const TABLE: &[Row] = &[
     },
     row("POST /{user}/{index}/+retention", "", PythonAdmin, OWN, 200, |case| {
         make_release(case);
-        let second = upload(&case.stage(), &Upload::of("p-2.0.zip", &sdist("second")));
+        let second = Sent::upload(&case.stage(), &Upload::of("p-2.0.zip", &sdist("second")));
         case.as_uploader(&second).expect(200);
         Sent::new("POST", format!("/{}/+retention", case.stage())).json(&json!({"versions": 1}))
     }),
@@ -372,16 +372,11 @@ fn make_mirror(case: &Case<'_>) {
     case.as_owner(&Sent::new("PUT", format!("/{}", case.stage())).json(&config));
 }
 
-fn upload(stage: &str, upload: &Upload) -> Sent {
-    let (content_type, body) = upload.form();
-    Sent { content_type, body, ..Sent::new("POST", format!("/{stage}/")) }
-}
-
 const FILENAME: &str = "p-1.0.zip";
 
 fn make_release(case: &Case<'_>) {
     make_stage(case);
-    case.as_uploader(&upload(&case.stage(), &Upload::of(FILENAME, &sdist("x")))).expect(200);
+    case.as_uploader(&Sent::upload(&case.stage(), &Upload::of(FILENAME, &sdist("x")))).expect(200);
 }
 
 fn file(case: &Case<'_>) -> String {
@@ -404,7 +399,7 @@ fn push(case: &Case<'_>, method: &'static str) -> Sent {
     let token = super::bearer(&case.world.make_token(&source, account::Scopes::ALL, None));
     let made = Sent::new("PUT", format!("/{source}/dev")).json(&json!({"bases": []}));
     case.world.send(&made, &token).expect(200);
-    let uploaded = upload(&format!("{source}/dev"), &Upload::of("q-1.0.zip", &sdist("q")));
+    let uploaded = Sent::upload(&format!("{source}/dev"), &Upload::of("q-1.0.zip", &sdist("q")));
     case.world.send(&uploaded, &token).expect(200);
     let order: Value = json!({"name": "q", "version": "1.0", "targetindex": case.stage()});
     Sent::new(method, format!("/{source}/dev")).json(&order)

@@ -87,9 +87,7 @@ fn a_log_does_not_name_private_indexes() {
     world.make_index(&bob, "bob/secret", private);
     world.make_index(&bob, "bob/open", json!({"bases": []}));
     let upload = crate::python::Upload::of("p-1.0.zip", &crate::python::sdist("x"));
-    let (content_type, body) = upload.form();
-    let sent = Sent { content_type, body, ..Sent::new("POST", "/bob/secret/") };
-    world.send(&sent, &bob).expect(200);
+    world.send(&Sent::upload("bob/secret", &upload), &bob).expect(200);
     let order = json!({"name": "p", "version": "1.0", "targetindex": "bob/open"});
     world.send(&Sent::new("PUSH", "/bob/secret").json(&order), &bob).expect(200);
     for target in ["/bob/open/p", "/bob/open/p/1.0"] {

@@ -12,7 +12,7 @@ fn check(target: &str) {
         .with("Access-Control-Request-Headers", "content-type")
         .send("OPTIONS", target, ())
         .expect(204);
-    assert_eq!(response.header("access-control-allow-origin"), "*", "{target}");
+    response.has("access-control-allow-origin", "*");
     for method in ["GET", "HEAD", "POST", "OPTIONS"] {
         assert!(
             response.header("access-control-allow-methods").contains(method),
@@ -22,7 +22,7 @@ fn check(target: &str) {
     }
     // `*` covers no header in requests with credentials, so the one that matters is named.
     assert!(response.header("access-control-allow-headers").contains("Content-Type"), "{target}");
-    assert_eq!(response.header("access-control-max-age"), "86400", "{target}");
+    response.has("access-control-max-age", "86400");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn answers_and_errors_may_be_read_by_any_page() {
         ["/rpc/v5/info/attest", "/rpc?v=9", "/rpc/x", "/packages.gz", "/packages.gz.sha256"]
     {
         let response = small().client.get_with(target, &[("Origin", "https://example.org")]);
-        assert_eq!(response.header("access-control-allow-origin"), "*", "{target}");
+        response.has("access-control-allow-origin", "*");
         assert_eq!(response.find("access-control-allow-credentials"), None, "{target}");
     }
     let response =

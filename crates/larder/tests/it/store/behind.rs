@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Place, Wheel, article_request, make_stage, send, try_exchange};
+use super::{Place, Wheel, article_request, make_stage, try_exchange};
 use crate::client::{Client, Response};
 use crate::server::ROOT;
 use crate::wait_until;
@@ -56,11 +56,8 @@ fn a_base_that_this_process_does_not_know_yet_is_waited_for() {
         write(first, "DELETE", &format!("/article/c{round}/2"), &[], "");
     }
     // A base that the store does not have is refused as before.
-    one.client
-        .root()
-        .post(&format!("/article/a/{}", version + 1), "x")
-        .expect(409)
-        .says("version_in_future");
+    let refused = one.client.root().post(&format!("/article/a/{}", version + 1), "x");
+    refused.expect(409).says("version_in_future");
 }
 
 /// Each answer of each surface names the serial, and either header waits for it.
@@ -161,7 +158,7 @@ fn connections_are_dropped_without_a_word() {
         let request = article_request(&format!("far{round}"), 0, b"text");
         let (status, text) = try_exchange(&far.client, &request).expect("an answer");
         assert_eq!(status, 201, "{text}");
-        send(&far.client, "PUT", &format!("/user{round}"), r#"{"password":"x"}"#).expect(201);
+        far.add_user(&format!("user{round}"), "x");
     }
     // Promised are 3 s, on a machine that has time; before there was a promise, it took 12 to 22 s.
     assert!(longest < Duration::from_secs(9), "{longest:?}");

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{Place, Wheel, make_stage, send, try_exchange};
+use super::{Place, Wheel, make_stage, try_exchange};
 use crate::asking::Says as _;
 use crate::client::Client;
 use crate::process::Process;
@@ -79,7 +79,7 @@ fn check(place: &Place, (command, shown): (&str, &str), (server, seconds): (&str
     assert_eq!(blobs(place), left, "they are young");
 
     let wish = r#"{"scopes":["article:write"],"expires":"300s"}"#;
-    let token = send(&process.client, "POST", "/+tokens", wish).expect(201);
+    let token = process.root().typed("application/json").post("/+tokens", wish).expect(201);
     let token = token.json()["token"].as_str().expect("a token").to_owned();
     let wrong = place.start_in("wrong", &server);
     wait_until("the trouble", || {
@@ -90,7 +90,7 @@ fn check(place: &Place, (command, shown): (&str, &str), (server, seconds): (&str
     assert!((metric(&wrong) - seconds).abs() < 60.0, "{}", metric(&wrong));
     assert!(wrong.log().contains("nothing is deleted by time until"), "{}", wrong.log());
     assert!(metric(&process).abs() < 60.0, "{}", metric(&process));
-    let made = send(&wrong.client, "POST", "/+tokens", wish).expect(201);
+    let made = wrong.root().typed("application/json").post("/+tokens", wish).expect(201);
     let seen = made.header("x-larder-serial").to_owned();
     let bearer = format!("Bearer {token}");
     process

@@ -1,6 +1,6 @@
 //! A full disk: writers are told that nothing was written, readers go on, and when there is room again, so do writers.
 
-use super::{Place, Wheel, article_request, make_stage, noise, send, try_exchange};
+use super::{Place, Wheel, article_request, make_stage, noise, try_exchange};
 use crate::asking::Says as _;
 use crate::client::Client;
 use testbed::SmallDisk;
@@ -96,7 +96,7 @@ fn no_room_for_records() {
     assert_eq!(status, 503, "{text}");
     text.says("nothing was written");
     check_refused(client, &wheel(1).request("team/dev"));
-    send(client, "PUT", "/alice", r#"{"password":"first"}"#).expect(503);
+    client.root().put("/alice", r#"{"password":"first"}"#).expect(503);
     client.get("/alice").expect(404);
     wheel(0).check(client, "team/dev", &[]);
     client.get("/team/dev/+simple/pkg/").lacks("pkg-1.0");

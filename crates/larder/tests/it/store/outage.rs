@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
-use super::{Place, article_request, send, try_exchange};
+use super::{Place, article_request, try_exchange};
 use crate::asking::Says as _;
 use crate::client::Client;
 use crate::server::TestServer;
@@ -125,10 +125,8 @@ fn check(client: &Client, accounts: &[Account]) {
         let latest = history["latest"].as_u64().expect("a number") as u32;
         assert!((acknowledged..=acknowledged + 1).contains(&latest), "{latest}, {acknowledged}");
         for version in 1..=latest {
-            client
-                .get(&format!("/article/a/{writer}-x/{version}"))
-                .expect(200)
-                .is(body(writer, version));
+            let done = client.get(&format!("/article/a/{writer}-x/{version}"));
+            done.expect(200).is(body(writer, version));
         }
     }
 }
@@ -185,7 +183,7 @@ fn a_database_that_stands_still() {
             assert_eq!(status, 503, "{text}");
             text.says(["nothing was written", "\r\nretry-after: "]);
         }
-        send(&client, "PUT", "/alice", r#"{"password":"first"}"#).expect(503);
+        client.root().put("/alice", r#"{"password":"first"}"#).expect(503);
         wait_until("the trouble", || server.app.live_store.trouble().is_some());
         // Readers do not wait for it.
         wait_until("reads", || reads.load(SeqCst) > 100);

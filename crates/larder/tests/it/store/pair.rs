@@ -6,9 +6,9 @@ use std::process::Stdio;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Place, Wheel, article_request, make_stage, send, try_exchange};
+use super::{Place, Wheel, article_request, make_stage, try_exchange};
 use crate::asking::Says as _;
 use crate::asking::basic;
 use crate::client::{Client, Response};
@@ -125,7 +125,7 @@ fn check_first_start(one: &Process, other: &Process) {
     assert_eq!(identity(one), identity(other));
     // Both processes sign logins with the same secret.
     let json = format!(r#"{{"user":"root","password":"{password}"}}"#);
-    let login = send(&one.client, "POST", "/+login", &json).json();
+    let login = one.root().typed("application/json").post("/+login", &json).json();
     let login = login["result"]["password"].as_str().expect("a login").to_owned();
     let with_login = [("Authorization", basic("root", &login))];
     let headers = with_login.each_ref().map(|(name, value)| (*name, value.as_str()));
@@ -168,7 +168,7 @@ fn check_articles(one: &Client, other: &Client, rounds: u32) {
 }
 
 fn check_users(one: &Client, other: &Client) {
-    let made = send(one, "PUT", "/alice", r#"{"password":"first"}"#).expect(201);
+    let made = one.root().put("/alice", json!({"password": "first"})).expect(201);
     let first = basic("alice", "first");
     put(other, "alice", 0, &first, Some(&made)).expect(201);
 
@@ -185,7 +185,7 @@ fn check_users(one: &Client, other: &Client) {
     put(one, "alice", 2, &bearer, Some(&revoked)).expect(401);
 
     // The other one remembers the password that it has verified, until it hears.
-    let changed = send(one, "PATCH", "/alice", r#"{"password":"second"}"#).expect(200);
+    let changed = one.root().patch("/alice", json!({"password": "second"})).expect(200);
     put(other, "alice", 2, &first, Some(&changed)).expect(401);
     let second = basic("alice", "second");
     put(other, "alice", 2, &second, Some(&changed)).expect(201);

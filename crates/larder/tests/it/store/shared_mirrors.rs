@@ -14,7 +14,7 @@ use record::Digest;
 use serde_json::{Value, json};
 use testbed::{Offer, S3, Upstream};
 
-use super::{Place, make_stage, noise, send};
+use super::{Place, make_stage, noise};
 use crate::asking::Says as _;
 use crate::client::{Client, Response};
 use crate::process::Process;
@@ -70,7 +70,7 @@ fn start_sharing(place: &Place, data: &str, more: &[&str]) -> Process {
 fn make_mirror(client: &Client, upstream: &Upstream) {
     make_stage(client);
     let config = json!({"type": "mirror", "mirror_url": upstream.url("/simple/")});
-    send(client, "PUT", "/team/up", &config.to_string()).expect(200);
+    client.root().put("/team/up", config).expect(200);
 }
 
 fn file(client: &Client, upstream: &Upstream, number: usize) -> Response {
@@ -420,7 +420,7 @@ fn times_of_first_seeing_get_no_younger() {
     // One process sees this many files and shares that page.
     let seen_by = |client: &Client, count: usize| {
         offer(count);
-        let refreshed = send(client, "POST", &format!("{PAGE}refresh"), "");
+        let refreshed = client.root().post(&format!("{PAGE}refresh"), ());
         assert!(refreshed.status < 400, "{} {}", refreshed.status, refreshed.text());
         wait_until("the shared page", || shared_page(&place, s3, count).is_some());
         shared_page(&place, s3, count).expect("nobody writes another one")
@@ -453,11 +453,11 @@ fn a_mirror_with_credentials_is_not_shared() {
     make_stage(&one.client);
     let url = upstream.url("/simple/").replace("http://", "http://me:secret@");
     let config = json!({"type": "mirror", "mirror_url": url});
-    send(&one.client, "PUT", "/team/up", &config.to_string()).expect(200);
+    one.root().put("/team/up", &config).expect(200);
     check_all(&one.client, &upstream);
     // Later entries are shared, so the earlier one was not.
     let config = json!({"type": "mirror", "mirror_url": upstream.url("/simple/")});
-    send(&one.client, "PUT", "/team/open", &config.to_string()).expect(200);
+    one.root().put("/team/open", config).expect(200);
     wait_until("a page", || one.client.get("/team/open/+simple/foo/").status == 200);
     wait_until("what is shared", || entries(&place, s3).len() >= 2);
     for path in entries(&place, s3) {

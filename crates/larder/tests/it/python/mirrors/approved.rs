@@ -29,7 +29,7 @@ fn push(ask: Ask, version: &str, target: &str) -> Response {
 #[track_caller]
 fn check_refused(response: &Response, status: u16, text: &str) {
     let found = response.text();
-    assert_eq!(response.status, status, "{found}");
+    response.check_status(status);
     assert!(found.contains(text), "{text} is not in {found}");
 }
 

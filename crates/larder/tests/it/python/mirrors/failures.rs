@@ -294,15 +294,14 @@ fn an_upstream_without_projects_takes_no_project_of_others() {
         index.stage(&stage, json!({"type": "mirror", "mirror_url": company.url("/simple/")}));
         let dev = format!("alice/dev-{name}");
         index.stage(&dev, json!({"bases": [stage, "alice/up"]}));
-        let found = json_page(index.client(), &dev, "foo");
-        assert_eq!(found.status, 200, "{name}: {}", found.text());
+        let found = json_page(index.client(), &dev, "foo").expect(200);
         assert_eq!(found.json()["files"][0]["filename"], WHEEL, "{name}");
-        assert_eq!(json_page(index.client(), &dev, "nothere").status, 404, "{name}");
+        json_page(index.client(), &dev, "nothere").expect(404);
         let place = place_of(&upstream, WHEEL).replace("alice/up", &dev);
         assert_eq!(index.client().get(&place).text(), "content", "{name}");
         let listed = index.client().get_with(&format!("/{dev}/+simple/"), &[JSON_PAGE]);
         assert_eq!(listed.json()["projects"], json!([{"name": "bar"}, {"name": "foo"}]), "{name}");
-        assert_eq!(json_page(index.client(), &stage, "foo").status, status, "{name}");
+        json_page(index.client(), &stage, "foo").expect(status);
         // A list that fails is another matter: it may have the project.
         company.offer("/simple/", Offer::status(500));
         let failing = Upstream::start();
@@ -333,8 +332,7 @@ fn when_to_ask_again_is_passed_on() {
         (500, "Retry-After: 7", ""),
     ] {
         upstream.offer(&format!("/files/{WHEEL}"), Offer::status(status).with(header));
-        let refused = index.get(&place_of(&upstream, WHEEL));
-        assert_eq!((refused.status, refused.header("retry-after")), (502, expected), "{header}");
+        index.get(&place_of(&upstream, WHEEL)).expect(502).has("retry-after", expected);
     }
     upstream.offer("/simple/bar/", Offer::status(429).with("Retry-After: 120"));
     for _ in 0..5 {

@@ -37,11 +37,8 @@ fn an_offline_mirror_serves_what_is_known() {
     ] {
         answer.check_status(504);
     }
-    index
-        .alice()
-        .post("/alice/up/+simple/foo/refresh", json!({}))
-        .expect(504)
-        .says("it is not asked (mirror_offline=true); the last good page");
+    let refused = index.alice().post("/alice/up/+simple/foo/refresh", json!({}));
+    refused.expect(504).says("it is not asked (mirror_offline=true); the last good page");
     assert_eq!(upstream.requests().len(), asked, "upstream is not asked");
 
     index.alice().patch("/alice/up", json!({"mirror_offline": false})).expect(200);

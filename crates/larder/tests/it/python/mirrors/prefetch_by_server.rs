@@ -137,12 +137,8 @@ fn only_those_who_may_change_the_mirror() {
     }
     let mut bob = Browser::of(index.client(), "bob", PASSWORD);
     bob.get("/+manage/prefetch/alice/up").expect(403);
-    index
-        .alice()
-        .json()
-        .post("/alice/dev/+prefetch", "foo==1.0")
-        .expect(400)
-        .says("alice/dev is no mirror");
+    let refused = index.alice().json().post("/alice/dev/+prefetch", "foo==1.0");
+    refused.expect(400).says("alice/dev is no mirror");
     assert_eq!(last(&index), json!({"state": "none"}));
 }
 
@@ -184,18 +180,14 @@ fn people_upload_or_paste_a_lock() {
     let shown = alice.get(at).text();
     let label = "Fetch ahead";
     // A file that is no lock is refused by name; nothing is accepted without the token.
-    alice
-        .submit_file((&shown, label), &[], Some(("photo<b>.png", b"\x89PNG\xff")))
-        .expect(422)
-        .says("`photo&#60;b&#62;.png`: this is no text");
+    let refused = alice.submit_file((&shown, label), &[], Some(("photo<b>.png", b"\x89PNG\xff")));
+    refused.expect(422).says("`photo&#60;b&#62;.png`: this is no text");
     alice.submit_file((&shown, label), &[], Some(("", b""))).expect(422);
     alice.submit_file((&shown, label), &[("form", "x"), ("lock", "foo==1.0")], None).expect(403);
     assert_eq!(last(&index), json!({"state": "none"}));
     // Pasted.
-    alice
-        .submit_file((&shown, label), &[("lock", "foo==1.0\r\nbar==1")], None)
-        .expect(303)
-        .has("location", at);
+    let moved = alice.submit_file((&shown, label), &[("lock", "foo==1.0\r\nbar==1")], None);
+    moved.expect(303).has("location", at);
     ended(&index);
     let shown = alice.get(at).text();
     for says in ["all 2 releases were looked at", "Fetched: 1 file, 7 B", "bar 1: the index has no"]

@@ -27,8 +27,7 @@ fn check(index: &Index, upstream: &Upstream, content: &str) {
     let place = place_of(upstream, WHEEL);
     for stage in ["alice/up", "alice/judged"] {
         let place = place.replace("alice/up", stage);
-        let answer = index.get(&place);
-        assert_eq!((answer.status, &*answer.text()), (200, content), "{stage}");
+        index.get(&place).expect(200).is(content);
         let metadata = index.get(&format!("{place}.metadata")).text();
         assert!(metadata.contains(&format!("Summary: {content}\n")), "{stage}: {metadata}");
     }
