@@ -100,10 +100,3 @@ pub(crate) fn prepare(directory: &Path) -> Place<'_> {
     place.run("init --root-password horse");
     place
 }
-
-/// The value of `Authorization` for a name and a password.
-pub(crate) fn basic(user: &str, password: &str) -> String {
-    use base64::Engine as _;
-    let text = base64::prelude::BASE64_STANDARD.encode(format!("{user}:{password}"));
-    format!("Basic {text}")
-}

@@ -12,5 +12,5 @@ use crate::server::small;
 /// The answer to a body posted to `/actions`.
 #[track_caller]
 fn post(body: &str) -> Response {
-    small().client.post("/actions", "application/json", body.as_bytes())
+    small().post("/actions", "application/json", body.as_bytes())
 }

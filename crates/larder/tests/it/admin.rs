@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
+use crate::asking::each;
 use crate::catalogue;
+use crate::client::Response;
 use crate::server::{KEY, TestServer, with_key};
 
 fn server() -> TestServer {
@@ -11,16 +13,14 @@ fn server() -> TestServer {
 
 #[track_caller]
 fn check(server: &TestServer, method: &str, target: &str, status: u16, text: &str) {
-    let response = server.admin(method, target);
-    assert_eq!((response.status, response.text().as_str()), (status, text), "{method} {target}");
-    assert_eq!(response.header("cache-control"), "no-store", "{target}");
+    server.admin(method, target).expect(status).is(text).has("cache-control", "no-store");
 }
 
 #[test]
 fn without_a_key_there_is_no_listener() {
     let server = TestServer::serving(&catalogue::small());
     assert!(server.admin.is_none());
-    assert_eq!(server.get("/admin/settings").status, 404);
+    server.get("/admin/settings").expect(404);
 }
 
 #[test]
@@ -42,16 +42,11 @@ fn without_the_right_key_there_is_nothing() {
             ("GET", "/admin/run-job/reload-data"),
             ("POST", "/admin/settings/max-results?value=1"),
         ] {
-            let response = admin.send(method, target, headers, b"");
-            assert_eq!(
-                (response.status, response.text().as_str()),
-                (401, "Unauthorized"),
-                "{headers:?} {target}"
-            );
+            admin.send(method, target, headers, b"").expect(401).is("Unauthorized");
         }
     }
     assert_eq!(admin.get("/admin/openapi.json").status, 200, "this one needs none");
-    assert_eq!(server.admin("GET", "/admin/settings").status, 200);
+    server.admin("GET", "/admin/settings").expect(200);
     assert_eq!(server.get("/rpc/v5/info/attest").names(), "attest", "nothing was changed");
 }
 
@@ -86,13 +81,10 @@ fn jobs() {
         check(&server, method, "/admin/run-job/nonsense", 400, "Job not found");
     }
     server.replace_source(b"[\n{\"ID\": nonsense");
-    let response = server.admin("POST", "/admin/run-job/reload-data");
-    assert_eq!(response.status, 500);
-    assert!(response.text().contains("line 2 column"), "{}", response.text());
+    server.admin("POST", "/admin/run-job/reload-data").expect(500).says("line 2 column");
     // The watch may have seen the good one before us; then there is nothing left to do.
     server.replace_source(&catalogue::generation(1, 9));
-    let response = server.admin("POST", "/admin/run-job/reload-data");
-    assert_eq!(response.status, 202, "{}", response.text());
+    server.admin("POST", "/admin/run-job/reload-data").expect(202);
     assert_eq!(server.get("/rpc/v5/info/shared-0001").names(), "shared-0001");
 }
 
@@ -100,7 +92,7 @@ fn jobs() {
 fn settings_under_goaurrpcs_names() {
     let server = server();
     let response = server.admin("GET", "/admin/settings");
-    assert_eq!(response.header("content-type"), "application/json");
+    response.has("content-type", "application/json");
     assert!(!response.text().contains(KEY), "the key is masked");
     let settings = response.json();
     assert_eq!(
@@ -133,79 +125,76 @@ fn settings_under_goaurrpcs_names() {
     check(&server, "POST", "/admin/settings/nonsense?value=1", 400, "Setting not found");
 }
 
+/// Sets a setting.
+#[track_caller]
+fn set(server: &TestServer, name: &str, value: &str) -> Response {
+    server.admin("POST", &format!("/admin/settings/{name}?value={value}"))
+}
+
 #[test]
-fn changes_take_effect() {
+fn the_bound_on_results_takes_effect() {
     let server = server();
-    let set = |name: &str, value: &str| {
-        server.admin("POST", &format!("/admin/settings/{name}?value={value}"))
-    };
-    check(
-        &server,
-        "POST",
-        "/admin/settings/max-results?value=1",
-        202,
-        "Changed 'MaxResults' from '5000' to '1'",
-    );
+    let target = "/admin/settings/max-results?value=1";
+    check(&server, "POST", target, 202, "Changed 'MaxResults' from '5000' to '1'");
     assert_eq!(server.get("/rpc/v5/search/attest").names(), "error: Too many package results.");
-    assert_eq!(set("max-results", "2").status, 202);
+    set(&server, "max-results", "2").expect(202);
     assert_eq!(server.get("/rpc/v5/search/attest?by=name").names(), "attest attest-git");
-
-    check(
-        &server,
-        "POST",
-        "/admin/settings/rate-limit?value=1",
-        202,
-        "Changed 'RateLimit' from '4000' to '1'",
-    );
-    assert_eq!(server.get("/rpc/v5/info/attest").status, 429);
-    assert_eq!(set("rate-limit", "0").status, 202);
-    assert_eq!(server.get("/rpc/v5/info/attest").find("ratelimit-limit"), None);
-    assert_eq!(set("rate-limit", "7").status, 202);
-    assert_eq!(set("rate-limit-time-window", "60").status, 202);
-    assert_eq!(server.get("/rpc/v5/info/attest").header("ratelimit-policy"), "7;w=60");
-
-    assert_eq!(set("refresh-interval", "17").status, 202);
-    check(
-        &server,
-        "GET",
-        "/admin/settings/refresh-interval",
-        200,
-        "Current setting for 'RefreshInterval' is '17'",
-    );
-
-    for name in ["max-results", "refresh-interval", "rate-limit-time-window"] {
-        check(
-            &server,
-            "POST",
-            &format!("/admin/settings/{name}?value=0"),
-            500,
-            "Value can not be 0",
-        );
-    }
-    for (name, value) in [
-        ("max-results", "many"),
-        ("rate-limit", "-1"),
-        ("rate-limit", "4294967296"),
-        ("max-results", ""),
-    ] {
-        let response = set(name, value);
-        assert_eq!(response.status, 500, "{name} {value}");
-        assert!(
-            response.text().contains(&format!("'{value}' is not a whole number")),
-            "{}",
-            response.text()
-        );
-    }
-    for name in [
-        "aur-file-location",
-        "rate-limit-cleanup-interval",
-        "cache-cleanup-interval",
-        "cache-expiration-time",
-        "enable-search-cache",
-    ] {
-        assert_eq!(set(name, "1").status, 500, "{name}");
-    }
     assert_eq!(server.admin("GET", "/admin/settings").json()["MaxResults"], 2);
+}
+
+#[test]
+fn the_rate_limit_takes_effect() {
+    let server = server();
+    let target = "/admin/settings/rate-limit?value=1";
+    check(&server, "POST", target, 202, "Changed 'RateLimit' from '4000' to '1'");
+    server.get("/rpc/v5/info/attest").expect(200);
+    server.get("/rpc/v5/info/attest").expect(429);
+    set(&server, "rate-limit", "0").expect(202);
+    assert_eq!(server.get("/rpc/v5/info/attest").find("ratelimit-limit"), None);
+    set(&server, "rate-limit", "7").expect(202);
+    set(&server, "rate-limit-time-window", "60").expect(202);
+    server.get("/rpc/v5/info/attest").has("ratelimit-policy", "7;w=60");
+}
+
+#[test]
+fn the_interval_of_refreshes_is_kept() {
+    let server = server();
+    set(&server, "refresh-interval", "17").expect(202);
+    let says = "Current setting for 'RefreshInterval' is '17'";
+    check(&server, "GET", "/admin/settings/refresh-interval", 200, says);
+}
+
+#[test]
+fn values_that_are_refused_change_nothing() {
+    let server = server();
+    let before = server.admin("GET", "/admin/settings").json();
+    each(["max-results", "refresh-interval", "rate-limit-time-window"], |name| {
+        let target = format!("/admin/settings/{name}?value=0");
+        check(&server, "POST", &target, 500, "Value can not be 0");
+    });
+    each(
+        [
+            ("max-results", "many"),
+            ("rate-limit", "-1"),
+            ("rate-limit", "4294967296"),
+            ("max-results", ""),
+        ],
+        |(name, value)| {
+            let refused = set(&server, name, value).expect(500);
+            refused.says(&format!("'{value}' is not a whole number"));
+        },
+    );
+    each(
+        [
+            "aur-file-location",
+            "rate-limit-cleanup-interval",
+            "cache-cleanup-interval",
+            "cache-expiration-time",
+            "enable-search-cache",
+        ],
+        |name| _ = set(&server, name, "1").expect(500),
+    );
+    assert_eq!(server.admin("GET", "/admin/settings").json(), before);
 }
 
 #[test]

@@ -23,7 +23,7 @@ mod writing;
 use config::Config;
 
 use crate::client::Response;
-use crate::server::{ROOT, TestServer};
+use crate::server::TestServer;
 
 /// A server of articles alone, ready.
 fn wiki() -> TestServer {
@@ -32,40 +32,20 @@ fn wiki() -> TestServer {
 
 /// A server of articles alone, with a changed configuration, ready.
 fn wiki_with(change: impl FnOnce(&mut Config)) -> TestServer {
-    let server = TestServer::without_source(|config| {
-        config.aur.enabled = false;
-        change(config);
-    });
-    server.wait_until_ready();
-    server
-}
-
-/// Asks as `root`.
-#[track_caller]
-fn ask(
-    server: &TestServer,
-    method: &str,
-    target: &str,
-    headers: &[(&str, &str)],
-    body: &[u8],
-) -> Response {
-    let headers: Vec<(&str, &str)> = [ROOT].into_iter().chain(headers.iter().copied()).collect();
-    server.client.send(method, target, &headers, body)
+    TestServer::without_aur(change)
 }
 
 /// Stores the next revision at `/article/{name}/{base}`, as Markdown.
 #[track_caller]
 fn store(server: &TestServer, name_and_base: &str, body: &[u8]) -> Response {
     let target = format!("/article/{name_and_base}");
-    let response = ask(server, "POST", &target, &[("Content-Type", "text/markdown")], body);
-    assert_eq!(response.status, 201, "{target}: {}", response.text());
-    response
+    server.root().typed("text/markdown").post(&target, body).expect(201)
 }
 
 /// The code in a refusal.
 #[track_caller]
 fn code(response: &Response) -> String {
-    assert_eq!(response.header("content-type"), "application/problem+json");
+    response.has("content-type", "application/problem+json");
     assert_eq!(response.json()["status"], response.status, "{}", response.text());
     response.json()["code"].as_str().unwrap_or_else(|| panic!("{}", response.text())).to_owned()
 }

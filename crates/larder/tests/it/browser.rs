@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::client::{Client, Response};
+use crate::server::ROOT_PASSWORD;
 
 /// A browser with its cookies.
 #[derive(Clone, Debug)]
@@ -23,13 +24,13 @@ pub(crate) fn encoded(fields: &[(String, String)]) -> String {
     body.extend_pairs(fields).finish()
 }
 
-fn unescaped(text: &str) -> String {
+pub(crate) fn unescaped(text: &str) -> String {
     let text = text.replace("&#34;", "\"").replace("&#39;", "'");
     text.replace("&#60;", "<").replace("&#62;", ">").replace("&#38;", "&").replace("&amp;", "&")
 }
 
 /// The value of an attribute of a tag.
-fn attribute(tag: &str, name: &str) -> Option<String> {
+pub(crate) fn attribute(tag: &str, name: &str) -> Option<String> {
     let start = tag.find(&format!(" {name}=\""))? + name.len() + 3;
     Some(unescaped(tag[start..].split('"').next()?))
 }
@@ -68,9 +69,14 @@ impl Browser {
     #[track_caller]
     pub(crate) fn of(client: Client, name: &str, password: &str) -> Browser {
         let mut browser = Browser::new(client);
-        let response = browser.log_in(name, password);
-        assert_eq!(response.status, 303, "{name}: {}", response.text());
+        browser.log_in(name, password).expect(303);
         browser
+    }
+
+    /// A browser in which `root` has logged in.
+    #[track_caller]
+    pub(crate) fn root(client: Client) -> Browser {
+        Browser::of(client, "root", ROOT_PASSWORD)
     }
 
     #[track_caller]
@@ -139,6 +145,13 @@ impl Browser {
             }
         }
         self.post(&action, &encoded(&fields))
+    }
+
+    /// Gets a page and sends its form with this label, as [`Browser::submit`] does.
+    #[track_caller]
+    pub(crate) fn fill(&mut self, target: &str, label: &str, values: &[(&str, &str)]) -> Response {
+        let page = self.get(target).expect(200).text();
+        self.submit(&page, label, values)
     }
 
     /// Sends the form with this label of a page as one with a file.

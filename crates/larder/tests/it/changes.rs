@@ -7,76 +7,34 @@ mod webhooks;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use config::Config;
 use serde_json::{Value, json};
 
+use crate::asking::Ask;
 use crate::client::{Client, Response};
-use crate::python::{Upload, sdist};
-use crate::server::{ROOT, TestServer};
+use crate::server::TestServer;
 
 /// The password of all users of these tests.
 const PASSWORD: &str = "open-sesame";
 
 /// A server without the AUR, and `alice` and `bob` on it.
 fn start(change: impl FnOnce(&mut Config)) -> TestServer {
-    let server = TestServer::without_source(|config| {
-        config.aur.enabled = false;
-        change(config);
-    });
-    server.wait_until_ready();
+    let server = TestServer::without_aur(change);
     for user in ["alice", "bob"] {
-        send(&server, &[ROOT], "PUT", &format!("/{user}"), &json!({"password": PASSWORD}), 201);
+        server.add_user(user, PASSWORD);
     }
     server
-}
-
-/// The header with which this user asks.
-fn basic(user: &str) -> String {
-    format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{PASSWORD}")))
-}
-
-/// Sends JSON.
-#[track_caller]
-fn send(
-    server: &TestServer,
-    headers: &[(&str, &str)],
-    method: &str,
-    target: &str,
-    body: &Value,
-    status: u16,
-) -> Response {
-    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-    let headers: Vec<(&str, &str)> =
-        headers.iter().copied().chain([("Content-Type", "application/json")]).collect();
-    let response = server.client.send(method, target, &headers, &body);
-    assert_eq!(response.status, status, "{method} {target}: {}", response.text());
-    response
 }
 
 /// Makes or changes an index, as the user whose it is.
 #[track_caller]
 fn index(server: &TestServer, method: &str, name: &str, config: &Value) {
-    let user = basic(name.split('/').next().expect("a user"));
-    send(server, &[("Authorization", &user)], method, &format!("/{name}"), config, 200);
+    owner(server, name).send(method, &format!("/{name}"), config).expect(200);
 }
 
-#[track_caller]
-fn upload(server: &TestServer, index: &str, filename: &str) {
-    let user = basic(index.split('/').next().expect("a user"));
-    let (content_type, body) = Upload::of(filename, &sdist(filename)).form();
-    let headers = [("Authorization", user.as_str()), ("Content-Type", content_type.as_str())];
-    let done = server.client.send("POST", &format!("/{index}/"), &headers, &body);
-    assert_eq!(done.status, 200, "{filename}: {}", done.text());
-}
-
-#[track_caller]
-fn write_article(server: &TestServer, name_and_base: &str, text: &str) {
-    let target = format!("/article/{name_and_base}");
-    let headers = [ROOT, ("Content-Type", "text/plain")];
-    let done = server.client.send("POST", &target, &headers, text.as_bytes());
-    assert_eq!(done.status, 201, "{}", done.text());
+/// Asks as the user whose index this is.
+fn owner(server: &TestServer, index: &str) -> Ask {
+    server.user(index.split('/').next().expect("a user"), PASSWORD)
 }
 
 /// The lines of an answer, the last one apart.
@@ -89,9 +47,8 @@ struct Lines {
 
 #[track_caller]
 fn lines_of(response: &Response) -> Lines {
-    assert_eq!(response.status, 200, "{}", response.text());
-    assert_eq!(response.header("content-type"), "application/x-ndjson");
-    assert_eq!(response.header("cache-control"), "no-store");
+    response.check_status(200);
+    response.has("content-type", "application/x-ndjson").has("cache-control", "no-store");
     let text = response.text();
     let mut lines: Vec<Value> =
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -102,12 +59,12 @@ fn lines_of(response: &Response) -> Lines {
 
 /// The changes after this position; those to come, if it is empty.
 #[track_caller]
-fn changes(server: &TestServer, surface: &str, since: &str, headers: &[(&str, &str)]) -> Lines {
+fn changes(ask: &Ask, surface: &str, since: &str) -> Lines {
     let mut target = format!("/changes?surface={surface}");
     if !since.is_empty() {
         target.push_str(&format!("&since={since}"));
     }
-    lines_of(&server.client.get_with(&target, headers))
+    lines_of(&ask.get(&target))
 }
 
 /// A change in a few words: kind, type, name, what is different.

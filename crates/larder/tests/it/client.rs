@@ -18,6 +18,8 @@ pub(crate) struct Client {
 /// An answer as it came.
 #[derive(Debug)]
 pub(crate) struct Response {
+    /// The request, for those who read of a failure; empty if only its bytes were known.
+    pub(crate) asked: String,
     pub(crate) status: u16,
     /// Names in lower case, in the order of the answer.
     pub(crate) headers: Vec<(String, String)>,
@@ -63,7 +65,9 @@ impl Client {
         request.push_str("\r\n");
         let mut bytes = request.into_bytes();
         bytes.extend_from_slice(body);
-        self.exchange(&bytes, method == "HEAD")
+        let start = String::from_utf8_lossy(&body[..body.len().min(200)]);
+        let asked = format!("{method} {target} {headers:?} {start:?}");
+        Response { asked, ..self.exchange(&bytes, method == "HEAD") }
     }
 
     /// Sends these bytes and reads until the server closes.
@@ -105,7 +109,8 @@ impl Response {
                     .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
             })
             .collect::<Option<_>>()?;
-        let mut response = Response { status, headers, body: bytes[end + 4..].to_vec() };
+        let (asked, body) = (String::new(), bytes[end + 4..].to_vec());
+        let mut response = Response { asked, status, headers, body };
         if is_head {
             assert!(response.body.is_empty(), "a body after HEAD: {:?}", response.text());
         } else if response.header("transfer-encoding") == "chunked" {

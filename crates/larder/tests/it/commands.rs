@@ -10,7 +10,6 @@ use serde_json::Value;
 use crate::accounts::{Done, Place, prepare};
 use crate::client::Response;
 use crate::process::{Process, larder};
-use crate::python::{Upload, sdist};
 use crate::wait_until;
 
 /// A server of the Python index alone, with the users `root` (password `horse`), `team` and `alice` (password `pw`).
@@ -80,12 +79,7 @@ impl Running {
     /// Uploads a source archive as the user `team`.
     #[track_caller]
     fn upload(&self, stage: &str, filename: &str) {
-        let (content_type, body) = Upload::of(filename, &sdist(filename)).form();
-        let authorization = crate::accounts::basic("team", "pw");
-        let headers =
-            [("Content-Type", content_type.as_str()), ("Authorization", authorization.as_str())];
-        let done = self.process.client.send("POST", &format!("/{stage}/"), &headers, &body);
-        assert_eq!(done.status, 200, "{}", done.text());
+        self.process.user("team", "pw").release(stage, filename);
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use source::KeptDump;
 use testbed::MariaDb;
 
+use crate::asking::Says as _;
 use crate::catalogue::gunzip;
 use crate::server::{TestServer, runtime};
 use crate::{catalogue, wait_until};
@@ -99,10 +100,10 @@ fn a_database_is_served_as_aurweb_serves_it() {
     );
     // Keys come in ascending order, this one too.
     let text = server.get("/rpc/v5/info/split-a").text();
-    assert!(text.contains("\"PackageBaseID\":2,\"PendingRequests\":2,\"Popularity\":0,"), "{text}");
+    text.says("\"PackageBaseID\":2,\"PendingRequests\":2,\"Popularity\":0,");
     // A search does not have it.
     let text = server.get("/rpc/v5/search/split").text();
-    assert!(text.contains("\"PackageBaseID\":2,\"Popularity\":0,"), "{text}");
+    text.says("\"PackageBaseID\":2,\"Popularity\":0,");
     assert_eq!(server.get("/rpc/v5/search/split?by=provides").names(), "split-a");
     assert_eq!(
         server.get("/rpc?v=5&type=suggest-pkgbase&arg=").text(),
@@ -112,8 +113,7 @@ fn a_database_is_served_as_aurweb_serves_it() {
         server.get("/rpc?v=5&type=suggest&arg=").text(),
         r#"["split-a","split-b","yogurt"]"#
     );
-    let shown = server.get("/readyz?verbose").text();
-    assert!(!shown.contains("larder@localhost"), "{shown}");
+    server.get("/readyz?verbose").lacks("larder@localhost");
 }
 
 /// Architectures, descriptions and packagers: version 5 does not show them; clients that ask for them see each change.
@@ -155,7 +155,7 @@ fn what_version_5_does_not_show_is_there_for_those_who_ask() {
     );
     let found = |arch: &str| server.get(&format!("/rpc/v5/search/goat?by=depends&arch={arch}"));
     assert_eq!((found("armv7h").names(), found("x86_64").names()), ("yogurt".into(), "".into()));
-    assert!(!server.get("/rpc/v5/info/yogurt?fields=*").text().contains("LastPackager"));
+    server.get("/rpc/v5/info/yogurt?fields=*").lacks("LastPackager");
     // The history notes it, and so does the feed.
     let history = |server: &TestServer| server.get("/aur/history/yogurt").json();
     assert_eq!(history(&server)["LastPackager"], json!("bert"));
@@ -166,7 +166,7 @@ fn what_version_5_does_not_show_is_there_for_those_who_ask() {
     let changes =
         |server: &TestServer| server.get("/changes?surface=aur&limit=10000&since=0").text();
     let told = changes(&server);
-    assert!(told.contains(r#""before":{"LastPackager":"bert"}"#), "{told}");
+    told.says(r#""before":{"LastPackager":"bert"}"#);
     // The kept dump has all of it, and a start with it finds no difference.
     let directory = server.stop();
     database.crash();
@@ -203,7 +203,7 @@ fn the_generated_catalogue_is_the_same_from_a_dump_and_from_a_database() {
             .map(|record| format!("arg[]={}", record["Name"].as_str().unwrap_or_default()))
             .collect();
         let body = names.join("&").replace('+', "%2B");
-        let ask = |server: &TestServer| server.client.form("/rpc/v5/info", &body).json();
+        let ask = |server: &TestServer| server.form("/rpc/v5/info", &body).json();
         let (mut one, mut other) = (ask(&from_dump), ask(&from_database));
         for record in other["results"].as_array_mut().expect("records") {
             pending += record["PendingRequests"].as_u64().expect("a number");
@@ -293,8 +293,7 @@ fn changes_of_a_large_catalogue_are_the_same_as_a_new_start() {
         ]
         .iter()
         .map(|target| {
-            let answer = server.get(target);
-            assert_eq!(answer.status, 200, "{target}");
+            let answer = server.get(target).expect(200);
             answer.body.to_vec()
         })
         .collect();
@@ -304,7 +303,7 @@ fn changes_of_a_large_catalogue_are_the_same_as_a_new_start() {
         for names in text.lines().collect::<Vec<_>>().chunks(200) {
             let names: Vec<String> = names.iter().map(|name| format!("arg[]={name}")).collect();
             let body = names.join("&").replace('+', "%2B");
-            answers.push(server.client.form("/rpc/v5/info", &body).body.to_vec());
+            answers.push(server.form("/rpc/v5/info", &body).body.to_vec());
         }
         answers
     };
@@ -562,7 +561,7 @@ fn what_was_refused_is_not_read_again_until_something_moves() {
     let (read, polled) = (statements(&database, reads), statements(&database, polls));
     assert!(read * 2 < polled, "{read} reads in {polled} polls");
     let trouble = server.app.aur.trouble().expect("still the trouble");
-    assert!(trouble.contains("has no packages"), "{trouble}");
+    trouble.says("has no packages");
     database.execute("aur", "INSERT INTO Packages SELECT * FROM Away");
     wait_until("the trouble to be over", || server.app.aur.trouble().is_none());
     assert!(statements(&database, reads) > read);
@@ -639,7 +638,7 @@ fn a_dump_that_was_not_kept_is_tried_again() {
     });
     wait_until("the packages", || server.app.aur.snapshot().is_some());
     wait_until("a failure", || server.metric("larder_aur_keep_failures_total") >= 1.0);
-    assert_eq!(server.get("/packages-meta-ext-v1.json.gz").status, 503);
+    server.get("/packages-meta-ext-v1.json.gz").expect(503);
     fs::remove_file(server.app.config.data_dir.join("aur")).expect("it is gone");
     wait_until("the dump to be kept", || server.get("/packages-meta-ext-v1.json.gz").status == 200);
 }

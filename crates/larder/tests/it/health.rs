@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use config::AurSource;
 
+use crate::asking::Says as _;
 use crate::catalogue;
 use crate::server::{TestServer, small, wait_for};
 use crate::wait_until;
@@ -21,32 +22,23 @@ fn before_the_first_snapshot() {
         assert_eq!((server.get(target).status, server.get(target).text()), (200, "ok\n".into()));
     }
     for target in ["/readyz", "/ready", "/readyz?verbose"] {
-        let response = server.get(target);
-        assert_eq!(response.status, 503, "{target}");
-        assert!(
-            response.text().contains("no snapshot has been published yet"),
-            "{}",
-            response.text()
-        );
-        assert_eq!(response.header("retry-after"), "1");
+        let refused = server.get(target);
+        refused.expect(503).says("no snapshot has been published yet").has("retry-after", "1");
     }
     wait_until("the reason", || server.get("/readyz").text().contains("no-such-dump.json"));
     for target in ["/rpc/v5/info/attest", "/packages.gz", "/packages-meta-ext-v1.json.gz.sha256"] {
-        let response = server.get(target);
-        assert_eq!(response.status, 503, "{target}");
-        assert_eq!(response.header("content-type"), "application/problem+json");
+        let response = server.get(target).expect(503);
+        response.has("content-type", "application/problem+json");
         assert!(response.header("retry-after").parse::<u32>().is_ok(), "{target}");
     }
     assert_eq!(server.get("/rpc").status, 200, "documentation needs no data");
-    assert_eq!(server.get("/rpc/stats").status, 200);
-    assert_eq!(server.get("/").status, 200);
+    server.get("/rpc/stats").expect(200);
+    server.get("/").expect(200);
 }
 
 #[test]
 fn ready() {
-    let response = small().get("/readyz");
-    assert_eq!((response.status, response.text()), (200, "ok\n".into()));
-    assert_eq!(response.header("cache-control"), "no-store");
+    small().get("/readyz").expect(200).is("ok\n").has("cache-control", "no-store");
     let verbose = small().get("/readyz?verbose").text();
     assert!(verbose.starts_with("[+] aur: 9 packages from "), "{verbose}");
 }
@@ -55,20 +47,17 @@ fn ready() {
 fn stopping_is_not_ready() {
     let server = TestServer::serving(&catalogue::small());
     server.app.begin_shutdown();
-    let response = server.get("/readyz");
-    assert_eq!(response.status, 503);
-    assert!(response.text().contains("shutdown"), "{}", response.text());
-    assert_eq!(server.get("/livez").status, 200);
+    server.get("/readyz").expect(503).says("shutdown");
+    server.get("/livez").expect(200);
     assert_eq!(server.get("/rpc/v5/info/attest").names(), "attest");
 }
 
 #[test]
 fn a_surface_that_is_switched_off() {
-    let server = TestServer::without_source(|config| config.aur.enabled = false);
-    server.wait_until_ready();
+    let server = TestServer::without_aur(|_| ());
     let verbose = server.get("/readyz?verbose").text();
     assert!(verbose.starts_with("[+] aur: switched off\n[+] store: serial "), "{verbose}");
-    assert_eq!(server.get("/readyz").status, 200);
+    server.get("/readyz").expect(200);
     check_off(&server, "its operator has switched them off (`aur.enabled = false`");
     let reload = wait_for(server.app.aur.reload());
     assert!(reload.is_err(), "{reload:?}");
@@ -91,10 +80,10 @@ fn check_off(server: &TestServer, reason: &str) {
         "/packages-meta-ext-v1.json.gz.sha256",
     ] {
         for method in ["GET", "POST"] {
-            let response = server.client.send(method, target, &[], b"");
-            assert_eq!(response.status, 404, "{method} {target}");
-            assert_eq!(response.header("content-type"), "application/problem+json", "{target}");
-            assert_eq!(response.header("access-control-allow-origin"), "*", "{target}");
+            let response = server.anybody().send(method, target, ()).expect(404);
+            response
+                .has("content-type", "application/problem+json")
+                .has("access-control-allow-origin", "*");
             let detail = response.json()["detail"].as_str().unwrap_or_default().to_owned();
             assert!(detail.contains(reason), "{target}: {detail}");
         }
@@ -109,12 +98,11 @@ fn without_a_source_there_is_no_aur() {
         assert!(config.aur.enabled && config.aur.source.is_none(), "the defaults");
     });
     server.wait_until_ready();
-    let verbose = server.get("/readyz?verbose").text();
-    assert!(verbose.contains("[+] aur: not served, since there is no source"), "{verbose}");
+    server.get("/readyz?verbose").says("[+] aur: not served, since there is no source");
     check_off(&server, "`--aur-source FILE|URL`");
-    assert_eq!(server.get("/articles").status, 200);
-    assert_eq!(server.get("/+api").status, 200);
-    assert_eq!(server.get("/").status, 200);
+    server.get("/articles").expect(200);
+    server.get("/+api").expect(200);
+    server.get("/").expect(200);
     assert!(wait_for(server.app.aur.reload()).is_err());
 
     let directory = server.stop();
@@ -145,8 +133,7 @@ fn the_last_refresh_is_the_time_of_the_data() {
         for name in ["rpc_data_last_refresh", "larder_aur_snapshot_timestamp_seconds"] {
             assert_eq!(server.metric(name), 1.5e9, "{name}");
         }
-        let page = server.get("/rpc/stats").text();
-        assert!(page.contains("Fri, 14 Jul 2017 02:40:00 GMT"), "{page}");
+        server.get("/rpc/stats").says("Fri, 14 Jul 2017 02:40:00 GMT");
     };
     check(&server);
     let server = TestServer::start_in(server.stop(), |_, _| ());
@@ -169,7 +156,6 @@ fn metrics_have_goaurrpcs_names_and_move() {
         ask();
         assert_eq!(server.metric(name), before + 1.0, "{name}");
     };
-    let get = |target: &'static str| move |server: &TestServer| drop(server.get(target));
     for (name, target) in [
         (r#"rpc_requests{by="name-desc",method="GET",type="search"}"#, "/rpc/v5/search/attest"),
         (
@@ -195,9 +181,9 @@ fn metrics_have_goaurrpcs_names_and_move() {
         (r#"larder_http_requests_total{status="200",surface="aur"}"#, "/packages.gz"),
         (r#"larder_http_requests_total{status="200",surface="aur"}"#, "/rpc/v5/info/attest"),
     ] {
-        check(name, &|| get(target)(&server));
+        check(name, &|| drop(server.get(target)));
     }
-    let form = || drop(server.client.form("/rpc", "v=5&type=msearch&arg=anna"));
+    let form = || drop(server.form("/rpc", "v=5&type=msearch&arg=anna"));
     let name = r#"rpc_response_size_bytes_count{type="msearch"}"#;
     check(name, &form);
     let posts = server.get("/metrics").text();
@@ -206,9 +192,18 @@ fn metrics_have_goaurrpcs_names_and_move() {
     assert_eq!(posts.count(), 1);
 
     check(r#"rpc_requests{by="name",method="HEAD",type="info"}"#, &|| {
-        drop(server.client.send("HEAD", "/rpc/v5/info/attest", &[], b""));
+        drop(server.anybody().send("HEAD", "/rpc/v5/info/attest", ()));
     });
+}
 
+#[test]
+fn metrics_have_goaurrpcs_labels_and_buckets() {
+    let server = TestServer::serving(&catalogue::small());
+    for target in
+        ["/rpc/v5/search/attest", "/rpc/v5/search/a", "/rpc/v5/info/attest", "/rpc/v5/msearch/a"]
+    {
+        server.get(target);
+    }
     let text = server.get("/rpc/metrics").text();
     let labels = |name: &str| {
         let lines = text.lines().filter_map(|line| line.strip_prefix(name)?.split('"').nth(1));
@@ -217,17 +212,13 @@ fn metrics_have_goaurrpcs_names_and_move() {
     let sizes = labels("rpc_response_size_bytes_count{type=");
     assert_eq!(sizes.into_iter().collect::<Vec<_>>(), ["error", "msearch", "multiinfo", "search"]);
     for le in ["500", "1000", "5000", "10000", "50000", "100000", "1000000", "2000000", "+Inf"] {
-        let bucket = format!("rpc_response_size_bytes_bucket{{type=\"search\",le=\"{le}\"}}");
-        assert!(text.contains(&bucket), "{le}");
+        text.says(&format!("rpc_response_size_bytes_bucket{{type=\"search\",le=\"{le}\"}}"));
     }
     for le in [
         "0.0001", "0.0003", "0.0005", "0.0007", "0.0009", "0.001", "0.003", "0.005", "0.01",
         "0.03", "0.05", "0.07", "0.1", "0.5", "1", "10", "+Inf",
     ] {
-        assert!(
-            text.contains(&format!("rpc_request_duration_seconds_bucket{{le=\"{le}\"}}")),
-            "{le}"
-        );
+        text.says(&format!("rpc_request_duration_seconds_bucket{{le=\"{le}\"}}"));
     }
     for name in [
         "rpc_cache_hits",
@@ -237,6 +228,11 @@ fn metrics_have_goaurrpcs_names_and_move() {
     ] {
         assert!(text.lines().any(|line| line.starts_with(&format!("{name} "))), "{name}");
     }
+}
+
+#[test]
+fn metrics_say_what_is_served() {
+    let server = TestServer::serving(&catalogue::small());
     assert!(server.metric("rpc_data_last_refresh") > 1.7e9);
     assert_eq!(server.metric("larder_aur_packages"), 9.0);
     assert_eq!(server.metric("larder_aur_package_bases"), 7.0);
@@ -266,5 +262,5 @@ fn metrics_can_be_switched_off() {
         config.aur.enabled = false;
     });
     server.wait_until_ready();
-    assert_eq!(server.get("/metrics").status, 404);
+    server.get("/metrics").expect(404);
 }

@@ -37,8 +37,7 @@ const BODIES: [(&str, bool); 20] = [
 fn server() -> (TestServer, String) {
     let server = TestServer::serving(&catalogue::small());
     let send = |method: &str, target: &str, content_type: &str, body: &[u8]| {
-        let headers = [ROOT, ("Content-Type", content_type)];
-        let done = server.client.send(method, target, &headers, body);
+        let done = server.root().typed(content_type).send(method, target, body);
         assert!(done.status < 300, "{method} {target}: {}", done.text());
     };
     send("POST", "/article/note/0", "text/plain", b"twelve bytes");
@@ -57,14 +56,12 @@ fn conditions_hold_for_every_kind_of_body() {
     let (server, file) = server();
     for (target, _) in BODIES {
         let target = if target == "FILE" { &file } else { target };
-        let first = server.get(target);
-        assert_eq!(first.status, 200, "{target}: {}", first.text());
+        let first = server.get(target).expect(200);
         let (etag, date) = (first.header("etag"), first.header("last-modified"));
         assert!(etag.starts_with('"'), "{target}: {etag}");
         for method in ["GET", "HEAD"] {
             let check = |name: &str, value: &str, expected: u16| {
-                let response = server.client.send(method, target, &[(name, value)], b"");
-                assert_eq!(response.status, expected, "{method} {target} {name}: {value}");
+                server.client.send(method, target, &[(name, value)], b"").expect(expected);
             };
             check("If-None-Match", etag, 304);
             check("If-None-Match", &format!("\"x\", W/{etag}"), 304);
@@ -119,13 +116,9 @@ fn a_range_may_be_longer_than_the_body() {
 fn a_part_of_another_version_is_not_sent() {
     let (server, _) = server();
     let old = server.get("/article/note");
-    let headers = [ROOT, ("Content-Type", "text/plain")];
-    let done = server.client.send("POST", "/article/note/1", &headers, b"TWELVE BYTES");
-    assert_eq!(done.status, 201);
+    server.root().typed("text/plain").post("/article/note/1", "TWELVE BYTES").expect(201);
     let ask = [("If-Match", old.header("etag")), ("Range", "bytes=6-")];
-    let response = server.client.get_with("/article/note", &ask);
-    assert_eq!(response.status, 412, "{}", response.text());
-    assert!(response.text().contains("if-match"), "{}", response.text());
+    server.client.get_with("/article/note", &ask).expect(412).says("if-match");
 }
 
 #[test]
@@ -166,14 +159,20 @@ fn bodies_in_an_encoding_are_refused_everywhere() {
         ("POST", "/root/dev/+prefetch", json),
     ] {
         for coding in ["gzip", "GZIP", "identity, br"] {
-            let headers = [ROOT, ("Content-Type", content_type), ("Content-Encoding", coding)];
-            let response = server.client.send(method, target, &headers, b"\x1f\x8b\x08");
-            assert_eq!(response.status, 415, "{method} {target}: {}", response.text());
-            assert_eq!(response.header("accept-encoding"), "identity", "{method} {target}");
+            server
+                .root()
+                .typed(content_type)
+                .with("Content-Encoding", coding)
+                .send(method, target, b"\x1f\x8b\x08")
+                .expect(415)
+                .has("accept-encoding", "identity");
         }
     }
-    let plain = [("Content-Type", form), ("Content-Encoding", "Identity")];
-    let response = server.client.send("POST", "/rpc", &plain, b"v=5&type=info&arg=attest");
+    let response = server
+        .anybody()
+        .typed(form)
+        .with("Content-Encoding", "Identity")
+        .post("/rpc", "v=5&type=info&arg=attest");
     assert_eq!(response.names(), "attest");
 }
 
@@ -202,10 +201,10 @@ fn equal_paths_are_answered_alike() {
         let (plain, spelled) = (server.get(target), server.get(other));
         assert_eq!((spelled.status, spelled.body), (plain.status, plain.body), "{other}");
     }
-    let response = server.client.form("//rpc", "v=5&type=info&arg=attest");
+    let response = server.form("//rpc", "v=5&type=info&arg=attest");
     assert_eq!(response.names(), "attest");
     // In a name a slash is a slash.
-    assert_eq!(server.get("/article/a//b").status, 400);
+    server.get("/article/a//b").expect(400);
 }
 
 #[test]
@@ -222,10 +221,9 @@ fn a_slash_at_the_end_leads_to_the_page() {
         ("/docs/aur/", "/docs/aur"),
     ] {
         for method in ["GET", "HEAD"] {
-            let response = server.client.send(method, target, &[], b"");
-            assert_eq!((response.status, response.header("location")), (307, location), "{target}");
+            server.anybody().send(method, target, ()).expect(307).has("location", location);
         }
-        assert_eq!(server.get(location).status, 200, "{location}");
+        server.get(location).expect(200);
     }
 }
 
@@ -233,15 +231,13 @@ fn a_slash_at_the_end_leads_to_the_page() {
 fn options_are_answered_at_every_path() {
     let (server, _) = server();
     for target in ["*", "/", "/docs", "/packages.gz", "/changes", "/+account/login", "/rpc"] {
-        let response = server.client.send("OPTIONS", target, &[], b"");
-        assert_eq!(response.status, 204, "{target}: {}", response.text());
+        let response = server.anybody().send("OPTIONS", target, ()).expect(204);
         let allow = response.header("allow");
         assert!(allow.starts_with("GET, HEAD") && allow.ends_with("OPTIONS"), "{target}: {allow}");
     }
     // As HAProxy asks.
-    let response = server.client.exchange(b"OPTIONS / HTTP/1.0\r\n\r\n", false);
-    assert_eq!(response.status, 204);
-    assert_eq!(server.client.send("GET", "*", &[], b"").status, 400);
+    server.exchange(b"OPTIONS / HTTP/1.0\r\n\r\n", false).expect(204);
+    server.anybody().get("*").expect(400);
 }
 
 /// A proxy may remove its prefix from the path or not, and may say it in two ways.
@@ -282,9 +278,7 @@ fn below_a_path_everything_leads_below_it() {
                 "{location}"
             );
             for path in ["/rpc", "/rpc.php", "/docs/aur", "/docs", "/status", "/", "/articles"] {
-                let page = ask("GET", path, &[("Accept", "text/html")], b"");
-                assert_eq!(page.status, 200, "{prefix}{path}");
-                let text = page.text();
+                let text = ask("GET", path, &[("Accept", "text/html")], b"").expect(200).text();
                 assert!(text.contains("href=\"/pkg/+static/larder-"), "{path}: {text}");
                 assert!(!text.contains("href=\"/+static"), "{path}: {text}");
             }
@@ -295,11 +289,11 @@ fn below_a_path_everything_leads_below_it() {
         assert_eq!((home.status, home.body), (200, server.client.get_with("/", &[told]).body));
     }
     // What begins like the prefix is not below it, and others are not believed.
-    assert_eq!(server.client.get_with("/pkgx/docs", &[outside]).status, 404);
+    server.client.get_with("/pkgx/docs", &[outside]).expect(404);
     let own = server.get("/openapi.json").json();
     assert_eq!(own["servers"], json!([{"url": "/"}]));
     let evil = [("X-Forwarded-Prefix", "//evil.example")];
-    assert!(!server.client.get_with("/docs", &evil).text().contains("evil"));
+    server.client.get_with("/docs", &evil).lacks("evil");
 }
 
 /// RFC 4287, 4.2.6: a feed reader knows an entry by its identifier, whatever URL it reads.
@@ -329,7 +323,7 @@ fn feeds_say_how_old_they_are() {
     crate::wait_until("a second", || !server.get("/rss/").header("last-modified").is_empty());
     for target in ["/rss/", "/rss/modified", "/atom/", "/atom/modified"] {
         let feed = server.get(target);
-        assert_eq!(feed.header("cache-control"), "public, max-age=300", "{target}");
+        feed.has("cache-control", "public, max-age=300");
         assert!(httpdate::parse_http_date(feed.header("last-modified")).is_ok(), "{target}");
     }
 }

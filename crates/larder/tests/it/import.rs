@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::accounts::{Done, Place};
+use crate::asking::Says as _;
 use crate::client::Client;
 use crate::server::TestServer;
 
@@ -84,8 +85,7 @@ fn answer(name: &str) -> String {
 
 #[track_caller]
 fn get(client: &Client, path: &str) -> Value {
-    let answer = client.get_with(path, &[JSON]);
-    assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    let answer = client.get_with(path, &[JSON]).expect(200);
     let host = format!("http://{}", client.address);
     serde_json::from_str(&answer.text().replace(&host, "http://index.example")).expect("JSON")
 }
@@ -179,11 +179,12 @@ fn an_export_is_taken_over_and_answered_as_by_devpi() {
 
     // The same links in the page, at the same places.
     for project in ["hello-world", "base"] {
-        let page = client.get_with(
-            &format!("/alice/dev/+simple/{project}/"),
-            &[("User-Agent", "pip/24"), ("Accept", "text/html")],
-        );
-        assert_eq!(page.status, 200);
+        let page = client
+            .get_with(
+                &format!("/alice/dev/+simple/{project}/"),
+                &[("User-Agent", "pip/24"), ("Accept", "text/html")],
+            )
+            .expect(200);
         let links = |page: &str| {
             let links: Vec<String> = page
                 .split("href=\"")
@@ -199,8 +200,7 @@ fn an_export_is_taken_over_and_answered_as_by_devpi() {
         for file in expected {
             let stage = if project == "base" { "bob/prod" } else { "alice/dev" };
             let path = file.split('#').next().expect("a path");
-            let answer = client.get(&format!("/{stage}/+f/{path}"));
-            assert_eq!(answer.status, 200, "{path}");
+            let answer = client.get(&format!("/{stage}/+f/{path}")).expect(200);
             let digest = record::Digest::of(&answer.body).to_string();
             assert!(file.ends_with(&digest), "{file}: {digest}");
         }
@@ -218,9 +218,11 @@ fn an_export_is_taken_over_and_answered_as_by_devpi() {
     for (user, password, status) in
         [("alice", "alice-secret", 200), ("root", "rootsecret", 200), ("bob", "wrong", 401)]
     {
-        let body = json!({"user": user, "password": password}).to_string();
-        let answer = client.send("POST", "/+login", &[JSON], body.as_bytes());
-        assert_eq!(answer.status, status, "{user}: {}", answer.text());
+        client
+            .anybody()
+            .with(JSON.0, JSON.1)
+            .post("/+login", json!({"user": user, "password": password}))
+            .expect(status);
     }
 }
 
@@ -235,7 +237,7 @@ fn a_damaged_file_is_named_and_the_others_come() {
     fs::remove_file(export.join("bob/prod/base/1.0/base-1.0-py3-none-any.whl")).expect("a file");
     let done = place.run_with("import-devpi export --json", "");
     assert_eq!(done.code, Some(1), "{done:?}");
-    assert!(done.stderr.contains("4 failures: not everything was imported"), "{done:?}");
+    done.stderr.says("4 failures: not everything was imported");
     let first = report(&done);
     let expected = "users 3/0/0, indexes 3/0/0, releases 4/0/0, files 3/0/2, \
                     documentation 2/0/0, test_results 2/0/2";
@@ -351,7 +353,7 @@ fn users_without_a_place_come_under_another_name() {
         let told = tallies(&report);
         assert!(told.contains(users) && told.contains(files), "{told}: {report}");
         let notes = report["notes"].to_string();
-        assert!(notes.contains("is called `docs-user2` from now on"), "{notes}");
+        notes.says("is called `docs-user2` from now on");
     }
     let server = serve(directory);
     let dev = get(&server.client, "/docs-user2/dev");
@@ -388,7 +390,7 @@ fn names_without_a_version_are_kept() {
     let server = serve(directory);
     let dev = get(&server.client, "/alice/dev");
     assert_eq!(dev["result"]["held_names"], json!(["only-ours"]), "{dev}");
-    assert_eq!(server.client.get("/alice/dev/+simple/only-ours/").status, 404);
+    server.get("/alice/dev/+simple/only-ours/").expect(404);
 }
 
 #[test]
@@ -472,8 +474,10 @@ fn a_root_that_is_there_stays() {
     let place = Place(directory.path());
     place.run("init --root-password horse");
     let said = place.run("import-devpi export");
-    assert!(said.contains("note: user root: was there already, and stays as it is"), "{said}");
-    assert!(said.contains("users: 2 imported, 1 there already, 0 not imported"), "{said}");
+    said.says([
+        "note: user root: was there already, and stays as it is",
+        "users: 2 imported, 1 there already, 0 not imported",
+    ]);
     place.check("init --root-password horse", 0, "initialized already");
 }
 
@@ -498,24 +502,23 @@ fn a_server_shows_what_is_imported_beside_it() {
     let wheel = testdata().join("export/bob/prod/base/1.0").join(name);
     fs::copy(&wheel, wheels.join(name)).expect("a copy");
     let server = serve(directory.clone());
-    let page = |stage: &str| server.client.get(&format!("/{stage}/+simple/base/"));
+    let page = |stage: &str| server.get(&format!("/{stage}/+simple/base/"));
     let place = Place(directory.path());
     for (line, stage) in [
         ("import-wheels wheels --index team/dev --create", "team/dev"),
         ("import-devpi export", "bob/prod"),
     ] {
-        assert_eq!(page(stage).status, 404, "{stage}");
+        page(stage).expect(404);
         place.run(line);
         let deadline = Instant::now() + Duration::from_secs(20);
         while page(stage).status != 200 {
             assert!(Instant::now() < deadline, "{stage} does not show");
             std::thread::sleep(Duration::from_millis(20));
         }
-        assert!(page(stage).text().contains(name), "{}", page(stage).text());
+        page(stage).says(name);
     }
     // The server goes on writing.
-    let body = json!({"password": "open-sesame"}).to_string();
-    let made = server.client.send("PUT", "/carol", &[crate::server::ROOT, JSON], body.as_bytes());
-    assert_eq!(made.status, 201, "{}", made.text());
+    let done = server.root().with(JSON.0, JSON.1).put("/carol", json!({"password": "open-sesame"}));
+    done.expect(201);
     place.check("verify", 0, "no faults");
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
+use crate::asking::Says as _;
 use crate::catalogue::{self, gzip};
 use crate::client::Response;
 use crate::server::{ROOT, TestServer, wait_for};
@@ -46,7 +47,7 @@ fn a_file_that_comes_later_is_noticed() {
     fs::remove_file(server.source_path()).expect("it is there");
     wait_until("the trouble to show", || server.app.aur.trouble().is_some());
     assert_eq!(version(&server), "1-1");
-    assert_eq!(server.get("/readyz").status, 200);
+    server.get("/readyz").expect(200);
     server.replace_source(&catalogue::generation(2, 20));
     wait_for_version(&server, "2-1");
     assert_eq!(server.app.aur.trouble(), None);
@@ -66,8 +67,7 @@ fn check_bad(dump: &[u8], trouble: &str) {
     let ready = server.get("/readyz?verbose");
     let text = ready.text();
     assert_eq!(ready.status, 200, "the old snapshot serves: {text}");
-    assert!(text.contains("[+] aur: 20 packages"), "{text}");
-    assert!(text.contains("[!] aur: the last refresh failed"), "{text}");
+    text.says(["[+] aur: 20 packages", "[!] aur: the last refresh failed"]);
     assert!(text.contains(trouble), "expected `{trouble}` in: {text}");
     assert_eq!(version(&server), "1-1");
     assert_eq!(server.get("/packages-meta-ext-v1.json.gz").body, kept);
@@ -76,8 +76,7 @@ fn check_bad(dump: &[u8], trouble: &str) {
     server.replace_source(&catalogue::generation(2, 20));
     wait_for_version(&server, "2-1");
     wait_until("the trouble to be over", || server.metric("larder_aur_refresh_failing") == 0.0);
-    let text = server.get("/readyz?verbose").text();
-    assert!(!text.contains("[!]"), "{text}");
+    server.get("/readyz?verbose").lacks("[!]");
 }
 
 #[test]
@@ -139,7 +138,7 @@ fn a_bad_dump_at_the_start_waits_for_a_good_one() {
         let ready = server.get("/readyz");
         ready.status == 503 && ready.text().contains("line 1 column 1")
     });
-    assert_eq!(server.get("/rpc/v5/info/shared-0001").status, 503);
+    server.get("/rpc/v5/info/shared-0001").expect(503);
     server.replace_source(&catalogue::generation(1, 20));
     wait_until("the server to be ready", || server.get("/readyz").status == 200);
     assert_eq!(version(&server), "1-1");
@@ -183,14 +182,14 @@ fn a_data_directory_has_one_server() {
     let config = server.app.config.clone();
     let second = wait_for(larder::start(config, Vec::new()));
     let error = second.err().map(|error| format!("{error:#}")).expect("it is taken");
-    assert!(error.contains("data"), "{error}");
+    error.says("data");
 }
 
 /// A request whose body is still coming when the server is told to stop is answered; later ones are not let in.
 #[test]
 fn a_shutdown_finishes_what_has_begun() {
     let mut server = TestServer::serving(&catalogue::generation(1, 20));
-    let mut stream = server.client.connect();
+    let mut stream = server.connect();
     let body = "v=5&type=info&arg=shared-0001";
     let head = format!(
         "POST /rpc HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
@@ -215,9 +214,9 @@ fn a_shutdown_finishes_what_has_begun() {
 /// A write is acknowledged once it can be seen, so what makes it seen ends after the last request.
 #[test]
 fn a_shutdown_finishes_a_write_that_has_begun() {
-    let mut server = TestServer::without_source(|config| config.aur.enabled = false);
+    let mut server = TestServer::without_aur(|_| ());
     server.wait_until_ready();
-    let mut stream = server.client.connect();
+    let mut stream = server.connect();
     let (name, value) = ROOT;
     let head = format!(
         "POST /article/late/0 HTTP/1.1\r\nHost: x\r\n{name}: {value}\r\nExpect: 100-continue\r\n\
@@ -231,16 +230,15 @@ fn a_shutdown_finishes_a_write_that_has_begun() {
         std::net::TcpStream::connect(server.client.address).is_err()
     });
     stream.write_all(b"text").expect("the server reads");
-    let response = Response::read(&mut stream, false);
-    assert_eq!(response.status, 201, "{}", response.text());
+    Response::read(&mut stream, false).expect(201);
     wait_until("the server to end", || server.has_ended());
 }
 
 #[test]
 fn a_shutdown_does_not_wait_for_those_who_ask_nothing() {
     let mut server = TestServer::serving(&catalogue::generation(1, 20));
-    let _idle = server.client.connect();
-    let mut asked = server.client.connect();
+    let _idle = server.connect();
+    let mut asked = server.connect();
     asked.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").expect("the server reads");
     asked.read_exact(&mut [0; 12]).expect("an answer");
     server.begin_stop();

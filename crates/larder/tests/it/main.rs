@@ -1,5 +1,5 @@
 //! The whole server over real sockets. Modules follow the URL tree; `server` starts what they ask,
-//! `client` speaks HTTP to it byte by byte, and `catalogue` writes the dumps that it serves.
+//! `asking` makes requests and checks answers, `client` speaks HTTP byte by byte, and `catalogue` writes the dumps that it serves.
 //!
 //! Nothing is timed: what must happen is waited for, up to [`PATIENCE`].
 
@@ -7,6 +7,7 @@ mod accounts;
 mod actions;
 mod admin;
 mod article;
+mod asking;
 mod attacks;
 mod browser;
 mod catalogue;
@@ -33,6 +34,7 @@ mod rights;
 mod rpc;
 mod search_pages;
 mod server;
+mod shown;
 mod store;
 mod strangers;
 mod upstream;

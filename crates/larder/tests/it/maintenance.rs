@@ -13,6 +13,7 @@ use store::{DatabaseLocation, Records, RecordsOptions};
 use tempfile::TempDir;
 
 use crate::SetAtEnd;
+use crate::asking::Says as _;
 use crate::client::Client;
 use crate::server::{ROOT, TestServer, wait_for};
 use testbed::Postgres;
@@ -97,8 +98,7 @@ impl Place {
 #[track_caller]
 fn put(client: &Client, name: &str, base: u32, body: &str) {
     let target = format!("/article/{name}/{base}");
-    let headers = [ROOT, ("Content-Type", "text/plain")];
-    let response = client.send("POST", &target, &headers, body.as_bytes());
+    let response = client.root().typed("text/plain").post(&target, body.as_bytes());
     assert!(
         matches!(response.status, 200 | 201),
         "{target}: {}: {}",
@@ -115,10 +115,9 @@ fn body_of(name: &str, revision: u32) -> String {
 #[track_caller]
 fn check_article(client: &Client, name: &str, revisions: u32) {
     for revision in 1..=revisions {
-        let response = client.get(&format!("/article/{name}/{revision}"));
-        assert_eq!((response.status, response.text()), (200, body_of(name, revision)));
+        client.get(&format!("/article/{name}/{revision}")).expect(200).is(body_of(name, revision));
     }
-    assert_eq!(client.get(&format!("/article/{name}/{}", revisions + 1)).status, 404);
+    client.get(&format!("/article/{name}/{}", revisions + 1)).expect(404);
 }
 
 fn revisions_of(client: &Client, name: &str) -> u32 {
@@ -242,9 +241,11 @@ fn a_backup_replaces_only_an_earlier_one_of_the_same_store() {
 
 #[track_caller]
 fn put_as_x(client: &Client, name: &str, body: &str) {
-    let headers = [("Authorization", "Basic cm9vdDp4"), ("Content-Type", "text/plain")];
-    let response = client.send("POST", &format!("/article/{name}/0"), &headers, body.as_bytes());
-    assert_eq!(response.status, 201, "{}", response.text());
+    client
+        .authorized("Basic cm9vdDp4")
+        .typed("text/plain")
+        .post(&format!("/article/{name}/0"), body.as_bytes())
+        .expect(201);
 }
 
 #[test]
@@ -266,10 +267,10 @@ fn what_is_lost_is_named() {
         "is missing; named by `article/0000000001/gone`",
     ];
     let quick = place.check("verify --data-dir data --quick", 1, &expected);
-    assert!(quick.contains("2 faults") && quick.contains("0 of them hashed"), "{quick}");
+    quick.says(["2 faults", "0 of them hashed"]);
     let damaged = "is damaged: its bytes have the digest";
     let full = place.check("verify --data-dir data", 1, &expected);
-    assert!(full.contains("3 faults") && full.contains(damaged), "{full}");
+    full.says(["3 faults", damaged]);
     let json = place.check_json("verify --data-dir data --json", 1);
     let faults = json["faults"].as_array().expect("faults");
     let digest = Digest::of(body_of("gone", 1).as_bytes()).to_string();
@@ -281,7 +282,7 @@ fn what_is_lost_is_named() {
 
     // A backup has everything else, and says so; one that has the bytes already is whole.
     let said = place.check("backup --data-dir data bad", 1, &[&expected[..], &[damaged]].concat());
-    assert!(said.contains("1 blob (") && said.contains("3 blobs lost"), "{said}");
+    said.says(["1 blob (", "3 blobs lost"]);
     place.check("backup --data-dir data good", 0, &["4 blobs (", "0 blobs (0 B) copied now"]);
     place.check("restore --data-dir refused bad", 1, &["no record was restored", expected[1]]);
     place.check(
@@ -336,7 +337,7 @@ fn records_that_are_wrong_are_named() {
             ),
         ],
     );
-    assert!(said.contains("4 faults"), "{said}");
+    said.says("4 faults");
 }
 
 #[test]
@@ -459,8 +460,7 @@ fn a_store_moves_to_postgres_and_s3_and_back() {
     }
     let large = "large ".repeat(3_000_000);
     put(&server.client, "large", 0, &large);
-    let deleted = server.client.send("DELETE", "/article/a/7", &[ROOT], b"");
-    assert_eq!(deleted.status, 200, "{}", deleted.text());
+    server.root().delete("/article/a/7").expect(200);
     server.stop();
     place.check("backup --data-dir data first", 0, &["8 blobs"]);
 
@@ -528,10 +528,8 @@ fn the_python_index_comes_along() {
     let place = Place::new();
     let server = place.serve("data", |_| ());
     let headers = [ROOT, ("Content-Type", "application/json")];
-    let made = server.client.send("PUT", "/team", &headers, b"{\"password\":\"team\"}");
-    assert_eq!(made.status, 201, "{}", made.text());
-    let made = server.client.send("PUT", "/team/dev", &headers, b"{\"type\":\"stage\"}");
-    assert_eq!(made.status, 200, "{}", made.text());
+    server.client.send("PUT", "/team", &headers, b"{\"password\":\"team\"}").expect(201);
+    server.client.send("PUT", "/team/dev", &headers, b"{\"type\":\"stage\"}").expect(200);
     let mut form = Vec::new();
     for (name, value) in [
         (":action", "file_upload"),
@@ -551,12 +549,10 @@ fn the_python_index_comes_along() {
     form.extend(format!("--b\r\n{disposition}\r\n\r\n").into_bytes());
     form.extend(wheel());
     form.extend(b"\r\n--b--\r\n");
-    let headers = [ROOT, ("Content-Type", "multipart/form-data; boundary=b")];
-    let uploaded = server.client.send("POST", "/team/dev/", &headers, &form);
-    assert_eq!(uploaded.status, 200, "{}", uploaded.text());
+    server.root().typed("multipart/form-data; boundary=b").post("/team/dev/", &form).expect(200);
     let page = |server: &TestServer| server.get("/team/dev/+simple/p/").text();
     let before = page(&server);
-    assert!(before.contains("p-1.0-py3-none-any.whl"), "{before}");
+    before.says("p-1.0-py3-none-any.whl");
     server.stop();
 
     // Every blob of the bodies is one that the records keep alive, and a file, its metadata and that of its

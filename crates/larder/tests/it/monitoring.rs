@@ -9,9 +9,10 @@ use std::{env, fs};
 use larder::routes::Endpoint;
 use serde_json::{Value, json};
 
+use crate::asking::Says as _;
 use crate::process::Process;
 use crate::python::Upload;
-use crate::server::{ROOT, TestServer, with_key};
+use crate::server::{TestServer, with_key};
 use crate::{catalogue, wait_until};
 
 const RULES: &str = "packaging/prometheus/larder.rules.yml";
@@ -50,11 +51,11 @@ fn ask(server: &TestServer, surface: &str, route: &str, ask: impl Fn(&TestServer
 #[track_caller]
 fn ask_all(server: &TestServer) {
     let get = |surface: &str, route: &str, target: &str| {
-        ask(server, surface, route, |server| server.client.get_with(target, &[ROOT]).status);
+        ask(server, surface, route, |server| server.root().get(target).status);
     };
     let send = |surface: &str, route: &str, method: &str, target: &str, body: &str| {
         ask(server, surface, route, |server| {
-            server.client.send(method, target, &[ROOT], body.as_bytes()).status
+            server.root().send(method, target, body.as_bytes()).status
         });
     };
     get("aur", "rpc", "/rpc/v5/info/attest");
@@ -72,8 +73,7 @@ fn ask_all(server: &TestServer) {
     get("python", "index", &format!("/{INDEX}"));
     let (content_type, form) = Upload::of("demo-1.0.tar.gz", b"content").form();
     ask(server, "python", "upload", |server| {
-        let headers = [ROOT, ("Content-Type", content_type.as_str())];
-        server.client.send("POST", &format!("/{INDEX}/"), &headers, &form).status
+        server.root().typed(content_type.as_str()).post(&format!("/{INDEX}/"), &form).status
     });
     get("python", "simple_page", &format!("/{INDEX}/+simple/demo/"));
     get("python", "simple_list", &format!("/{INDEX}/+simple/"));
@@ -168,7 +168,7 @@ fn no_path_of_a_client_becomes_a_label() {
         ] {
             server.get(&target.replace("-N", &at.to_string()));
         }
-        server.client.send(&format!("EVIL{at}"), "/docs", &[], b"");
+        server.anybody().send(&format!("EVIL{at}"), "/docs", ());
     }
     let text = server.get("/metrics").text();
     assert!(!text.to_lowercase().contains("evil"), "{text}");
@@ -182,7 +182,7 @@ fn writes_are_timed() {
     server.wait_until_ready();
     let commits = "larder_store_commit_seconds_count";
     let before = server.metric(commits);
-    let status = server.client.send("POST", "/article/a/0", &[ROOT], b"text").status;
+    let status = server.root().post("/article/a/0", "text").status;
     assert_eq!(status, 201);
     // The server may have made a commit of its own meanwhile.
     assert!(server.metric(commits) >= before + 1.0);
@@ -242,9 +242,9 @@ fn a_server_without_the_aur_raises_no_alert() {
     let Some(promtool) = promtool() else { return };
     // A separate process: the values of `process_*` of this one are those of all tests together.
     let process = Process::start(&[], |_| ());
-    assert_eq!(process.client.get("/rpc/v5/info/attest").status, 404);
-    let text = process.client.get("/metrics").text();
-    assert!(text.contains("\nlarder_aur_enabled 0\n"), "{text}");
+    process.get("/rpc/v5/info/attest").expect(404);
+    let text = process.get("/metrics").text();
+    text.says("\nlarder_aur_enabled 0\n");
     let mut series = String::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (name, value) = line.rsplit_once(' ').expect("a value");

@@ -5,13 +5,12 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use config::{AurSource, Config};
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 use testbed::Nginx;
 
+use crate::asking::basic;
 use crate::client::Response;
 use crate::server::{ROOT, TestServer};
 use crate::{PATIENCE, catalogue};
@@ -125,12 +124,11 @@ impl Fronted {
     fn make_index(&self, content: &[u8]) -> String {
         let json = [ROOT, ("Content-Type", "application/json")];
         let user = br#"{"password":"open-sesame"}"#;
-        assert_eq!(self.send(9, "PUT", "/alice", &json, user).status, 201);
-        let alice = format!("Basic {}", BASE64_STANDARD.encode("alice:open-sesame"));
+        self.send(9, "PUT", "/alice", &json, user).expect(201);
+        let alice = basic("alice", "open-sesame");
         let alice = ("Authorization", alice.as_str());
         for (name, config) in [("dev", "{}"), ("secret", r#"{"acl_read":["alice"]}"#)] {
-            let made = self.send(9, "PUT", &format!("/alice/{name}"), &[alice], config.as_bytes());
-            assert_eq!(made.status, 200, "{}", made.text());
+            self.send(9, "PUT", &format!("/alice/{name}"), &[alice], config.as_bytes()).expect(200);
         }
         let mut form = Vec::new();
         for (name, value) in [(":action", "file_upload"), ("name", "p"), ("version", "1.0")] {
@@ -142,8 +140,7 @@ impl Fronted {
         form.extend_from_slice(content);
         form.extend_from_slice(b"\r\n--B--\r\n");
         let headers = [alice, ("Content-Type", "multipart/form-data; boundary=B")];
-        let uploaded = self.send(9, "POST", "/alice/dev/", &headers, &form);
-        assert_eq!(uploaded.status, 200, "{}", uploaded.text());
+        self.send(9, "POST", "/alice/dev/", &headers, &form).expect(200);
         let digest = record::Digest::of(content).to_string();
         format!("/alice/dev/+f/{}/{}/p-1.0.zip", &digest[..3], &digest[3..16])
     }
@@ -165,19 +162,18 @@ fn connect_from(client: u8, address: SocketAddr) -> TcpStream {
 fn check_limit(fronted: &Fronted) {
     const QUESTION: &str = "/rpc?v=5&type=info&arg=attest";
     for remaining in ["2", "1", "0"] {
-        let answer = fronted.get(2, QUESTION, &[]);
-        assert_eq!((answer.status, answer.header("ratelimit-remaining")), (200, remaining));
+        fronted.get(2, QUESTION, &[]).expect(200).has("ratelimit-remaining", remaining);
     }
     for (name, value) in LIES {
-        assert_eq!(fronted.get(2, QUESTION, &[(name, value)]).status, 429, "{name}");
+        fronted.get(2, QUESTION, &[(name, value)]).expect(429);
     }
-    assert_eq!(fronted.get(2, QUESTION, &LIES).status, 429);
+    fronted.get(2, QUESTION, &LIES).expect(429);
     for attempt in 0..20 {
         let address = format!("198.51.100.{attempt}");
         let each = [("X-Forwarded-For", &*address), ("X-Real-IP", &address)];
         assert_eq!(fronted.get(2, QUESTION, &each).status, 429, "{address}");
     }
-    assert_eq!(fronted.get(3, QUESTION, &[]).header("ratelimit-remaining"), "2");
+    fronted.get(3, QUESTION, &[]).has("ratelimit-remaining", "2");
     let limiter = fronted.server.metric("larder_rate_limit_clients");
     assert_eq!(limiter, 2.0, "two clients have asked");
 }
@@ -191,13 +187,12 @@ fn check_urls(fronted: &Fronted) {
         let api: Value = fronted.get(4, "/alice/dev/+api", &headers).json();
         assert_eq!(api["result"]["index"], json!(format!("{own}/alice/dev")));
         assert_eq!(api["result"]["login"], json!(format!("{own}/+login")));
-        let moved = fronted.get(4, "/alice/dev/P", &headers);
-        assert_eq!(moved.header("location"), format!("{own}/alice/dev/p"));
-        assert_eq!(fronted.get(4, "/alice/secret/+simple/", lies).status, 401);
+        fronted.get(4, "/alice/dev/P", &headers).has("location", format!("{own}/alice/dev/p"));
+        fronted.get(4, "/alice/secret/+simple/", lies).expect(401);
     }
     let uri = ("X-Original-URI", "/alice/secret/+simple/");
     let outside = ("X-Outside-URL", "http://h/alice");
-    assert_eq!(fronted.get(4, "/+authcheck", &[uri, outside]).status, 401);
+    fronted.get(4, "/+authcheck", &[uri, outside]).expect(401);
 }
 
 #[test]
@@ -230,7 +225,7 @@ fn as_operating_says() {
     let direct = Response::read(&mut stream, false);
     assert_eq!((direct.find("x-accel-redirect"), direct.body == content), (None, true));
     for path in ["/metrics", "/rpc/metrics", "//metrics", "/%6detrics"] {
-        assert_eq!(fronted.get(7, path, &[]).status, 404, "{path}");
+        fronted.get(7, path, &[]).expect(404);
     }
 }
 

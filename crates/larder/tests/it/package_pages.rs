@@ -1,27 +1,22 @@
 //! The pages about the AUR's packages: what they say, what they link to, and that texts of strangers stay texts.
 
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 
+use crate::asking::Says as _;
 use crate::catalogue;
 use crate::client::Response;
-use crate::server::{ROOT, TestServer, small};
+use crate::server::{TestServer, small};
+use crate::shown::shown;
 use crate::wait_until;
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
 #[track_caller]
 fn page(server: &TestServer, target: &str) -> String {
-    let response = server.client.get_with(target, &[("Accept", BROWSER)]);
-    assert_eq!(response.status, 200, "{target}: {}", response.text());
-    assert_eq!(response.header("content-type"), "text/html; charset=utf-8", "{target}");
+    let response = server.client.get_with(target, &[("Accept", BROWSER)]).expect(200);
+    response.has("content-type", "text/html; charset=utf-8");
     response.text()
-}
-
-#[track_caller]
-fn has(page: &str, texts: &[&str]) {
-    for text in texts {
-        assert!(page.contains(text), "{text} is not in {page}");
-    }
 }
 
 /// The names of the packages in the table of a page, in order.
@@ -45,7 +40,7 @@ fn a_page_is_kept_until_its_package_changes() {
     });
     assert_eq!(shown(), shown());
     let dump = String::from_utf8(dump).expect("JSON");
-    assert!(dump.contains("\"1.0-1\""), "{dump}");
+    dump.says("\"1.0-1\"");
     server.replace_source(dump.replace("\"1.0-1\"", "\"1.0-2\"").as_bytes());
     wait_until("the new version is shown", || shown().contains("1.0-2"));
 }
@@ -71,34 +66,13 @@ fn the_list_is_kept_until_packages_change() {
 fn a_package_with_what_is_known_of_it() {
     let server = small();
     let attest = page(server, "/packages/attest");
-    has(
-        &attest,
-        &[
-            "<h1>attest <span class=\"version\">1.0-1</span></h1>",
-            "the package attest",
-            "href=\"/pkgbase/attest\"",
-            "href=\"/account/anna\"",
-            "href=\"/account/bert\"",
-            "href=\"https://example.org/\" rel=\"nofollow noopener noreferrer\"",
-            "/packages/?K=a%2Fb&amp;SeB=k",
-            "MIT",
-            "2017-07-14 02:40",
-            // Packages that need this one to build, and packages of the same base.
-            "href=\"/packages/Mixed-Case\"",
-            "href=\"/packages/attest-git\"",
-        ],
-    );
-    assert!(!attest.contains("Orphan") && !attest.contains("Out of date."), "{attest}");
-    let mixed = page(server, "/packages/Mixed-Case");
-    has(
-        &mixed,
-        &["<a href=\"/packages/attest\">attest</a> <span class=\"mono dim\">&#62;=1</span>"],
-    );
+    assert_snapshot!("package", shown(&attest));
+    attest.says("href=\"https://example.org/\" rel=\"nofollow noopener noreferrer\"");
     // A package that does not exist here is no link.
-    has(&mixed, &["<li>glibc</li>"]);
-    has(&page(server, "/packages/libstdc++5"), &["<b>Orphan.</b>"]);
+    assert_snapshot!("package_with_dependencies", shown(&page(server, "/packages/Mixed-Case")));
+    assert_snapshot!("orphan", shown(&page(server, "/packages/libstdc++5")));
     // Names are found as the RPC finds them.
-    has(&page(server, "/packages/ATTEST"), &["<h1>attest "]);
+    page(server, "/packages/ATTEST").says("<h1>attest ");
 }
 
 #[test]
@@ -106,12 +80,12 @@ fn a_base_and_a_maintainer() {
     let server = small();
     let split = page(server, "/pkgbase/split");
     assert_eq!(listed(&split), ["split-a", "split-b"]);
-    has(&split, &["href=\"/account/carl\""]);
+    assert_snapshot!("base", shown(&split));
     let anna = page(server, "/account/anna");
-    has(&anna, &["<h1>anna</h1>", "Maintains <a href=\"#maintains\">8</a>"]);
     assert_eq!(listed(&anna).len(), 8);
-    has(&page(server, "/account/CARL"), &["<h1>carl</h1>", "Co-maintains"]);
-    has(&page(server, "/account/bert"), &["Submitted", "SeB=s"]);
+    assert_snapshot!("maintainer", shown(&anna));
+    assert_snapshot!("co_maintainer", shown(&page(server, "/account/CARL")));
+    assert_snapshot!("submitter", shown(&page(server, "/account/bert")));
 }
 
 #[test]
@@ -124,11 +98,10 @@ fn what_is_not_there() {
         ("/account/nobody", "names `nobody`"),
         ("/packages/%ff", "nothing is at"),
     ] {
-        let missing = server.get(target);
-        assert_eq!(missing.status, 404, "{target}");
+        let missing = server.get(target).expect(404);
         assert!(missing.json()["detail"].as_str().is_some_and(|it| it.contains(text)), "{target}");
     }
-    assert_eq!(server.client.send("POST", "/packages/attest", &[], b"").status, 405);
+    server.anybody().post("/packages/attest", ()).expect(405);
 }
 
 #[test]
@@ -155,20 +128,18 @@ fn searches_by_aurwebs_parameters() {
     check("SB=n&SO=d&K=word&SeB=n", &["two-words", "one-word"]);
     let all = page(server, "/packages");
     assert_eq!(listed(&all).len(), 9);
-    has(&all, &["<b>9</b> packages", "href=\"/atom/modified\""]);
-    has(&page(server, "/packages/?O=9"), &["The list ends before here."]);
+    all.says(["<b>9</b> packages", "href=\"/atom/modified\""]);
+    page(server, "/packages/?O=9").says("The list ends before here.");
 }
 
 #[test]
 fn a_long_list_is_turned_over() {
     let server = crate::server::large();
     let first = page(server, "/packages/?PP=50&SB=n");
-    has(
-        &first,
-        &["<b>6,000</b> packages, 1 to 50", "rel=\"next\" href=\"/packages/?SB=n&#38;O=50\""],
-    );
+    first
+        .says(["<b>6,000</b> packages, 1 to 50", "rel=\"next\" href=\"/packages/?SB=n&#38;O=50\""]);
     let second = page(server, "/packages/?SB=n&O=50");
-    has(&second, &["51 to 100", "rel=\"prev\""]);
+    second.says(["51 to 100", "rel=\"prev\""]);
     let mut names = listed(&first);
     names.extend(listed(&second));
     assert_eq!(names.len(), 100);
@@ -177,7 +148,7 @@ fn a_long_list_is_turned_over() {
     distinct.dedup();
     assert_eq!(distinct.len(), 100);
     let last = page(server, "/packages/?SB=n&O=5950");
-    assert!(!last.contains("rel=\"next\""), "{last}");
+    last.lacks("rel=\"next\"");
     // The most popular one is popular.
     let popular = listed(&page(server, "/packages/"));
     let info = server.get(&format!("/rpc/v5/info/{}", popular[0])).json();
@@ -196,19 +167,18 @@ fn feeds_of_the_newest_and_the_latest() {
         ("/atom/", "application/atom+xml; charset=utf-8", "<entry>"),
         ("/atom/modified", "application/atom+xml; charset=utf-8", "<entry>"),
     ] {
-        let feed = server.get(target);
-        assert_eq!((feed.status, feed.header("content-type")), (200, content_type), "{target}");
+        let feed = server.get(target).expect(200);
+        feed.has("content-type", content_type);
         let text = feed.text();
         assert_eq!(text.matches(entry).count(), 9, "{target}");
-        has(
-            &text,
-            &["größer, 大きい &#34;quoted&#34; &#60;b&#62; &#38; more", "/packages/libstdc++5"],
-        );
-        let known = server.client.get_with(target, &[("If-None-Match", feed.header("etag"))]);
-        assert_eq!(known.status, 304, "{target}");
+        text.says([
+            "größer, 大きい &#34;quoted&#34; &#60;b&#62; &#38; more",
+            "/packages/libstdc++5",
+        ]);
+        server.client.get_with(target, &[("If-None-Match", feed.header("etag"))]).expect(304);
     }
-    has(&server.get("/rss/").text(), &["Fri, 14 Jul 2017 02:40:00 +0000"]);
-    has(&server.get("/atom/modified").text(), &["2020-09-13T12:26:40Z"]);
+    server.get("/rss/").text().says("Fri, 14 Jul 2017 02:40:00 +0000");
+    server.get("/atom/modified").text().says("2020-09-13T12:26:40Z");
 }
 
 /// A feed is rendered once for all readers, whatever their query, and again when packages have changed.
@@ -224,9 +194,9 @@ fn a_feed_is_kept_until_packages_change() {
         let again = server.get(&format!("{target}?x={target}"));
         assert_eq!((&again.body, again.header("etag")), (&first.body, first.header("etag")));
         for name in ["content-type", "cache-control", "vary"] {
-            assert_eq!(again.header(name), first.header(name), "{target}: {name}");
+            again.has(name, first.header(name));
         }
-        assert_eq!(first.header("vary"), "Accept-Encoding", "{target}");
+        first.has("vary", "Accept-Encoding");
         let known = server.client.get_with(target, &[("If-None-Match", first.header("etag"))]);
         assert_eq!((known.status, kept()), (304, before + 2.0), "{target}");
         // Its links begin as the URL that was asked for.
@@ -236,7 +206,7 @@ fn a_feed_is_kept_until_packages_change() {
     let dump = String::from_utf8(dump).expect("JSON");
     server.replace_source(dump.replace("\"1.0-1\"", "\"1.0-2\"").as_bytes());
     wait_until("the new version is told", || server.get("/atom/").text().contains("1.0-2"));
-    assert!(server.get("/atom/modified").text().contains("1.0-2"));
+    server.get("/atom/modified").says("1.0-2");
 }
 
 /// Everything that strangers write into the AUR: as text, and nothing else.
@@ -283,14 +253,13 @@ fn texts_of_strangers_stay_texts() {
             assert!(!link.contains(['<', '>', ' ']) && !link.contains("&#60;"), "{target}: {link}");
         }
     }
-    has(&page(&server, "/packages/evil"), &["Flagged as malicious", "<b>Out of date.</b>"]);
+    page(&server, "/packages/evil").says(["Flagged as malicious", "<b>Out of date.</b>"]);
     for target in ["/rss/", "/rss/modified", "/atom/", "/atom/modified"] {
         let text = server.get(target).text();
         assert!(!text.contains("<script") && !text.contains('\u{1}'), "{target}: {text}");
     }
     for target in [format!("/packages/no{in_path}"), format!("/account/no{in_path}")] {
-        let missing = server.client.get_with(&target, &[("Accept", BROWSER)]);
-        assert_eq!(missing.status, 404, "{target}");
+        let missing = server.client.get_with(&target, &[("Accept", BROWSER)]).expect(404);
         assert_eq!(missing.text().matches("<script").count(), 1, "{}", missing.text());
     }
 }
@@ -303,11 +272,9 @@ fn sources_are_where_the_operator_says() {
         config.aur.web_url = Some("https://aur.example/".to_owned());
     });
     let clone = "git clone 'https://aur.example/attest.git'";
-    has(
-        &page(&server, "/packages/attest-git"),
-        &[clone, "href=\"https://aur.example/cgit/aur.git/snapshot/attest.tar.gz\""],
-    );
-    has(&page(&server, "/pkgbase/attest"), &[clone]);
+    page(&server, "/packages/attest-git")
+        .says([clone, "href=\"https://aur.example/cgit/aur.git/snapshot/attest.tar.gz\""]);
+    page(&server, "/pkgbase/attest").says(clone);
 }
 
 /// Users who were there before a page was stay where they are.
@@ -316,16 +283,12 @@ fn without_packages_or_for_other_programs_nothing_is_in_the_way() {
     let server = TestServer::without_source(|_| ());
     server.wait_until_ready();
     let off: Response = server.get("/packages/");
-    assert_eq!(off.status, 404);
-    assert!(off.text().contains("no packages of the AUR"), "{}", off.text());
-    let made = server.client.send(
-        "PUT",
-        "/account",
-        &[ROOT, ("Content-Type", "application/json")],
-        b"{\"password\": \"12345678901\"}",
-    );
+    off.check_status(404);
+    off.says("no packages of the AUR");
+    let made =
+        server.root().typed("application/json").put("/account", "{\"password\": \"12345678901\"}");
     assert!(made.status >= 400, "the name is reserved: {}", made.text());
     // Paths below a package still belong to the Python index.
-    assert_eq!(server.get("/packages/dev/+simple/").status, 404);
+    server.get("/packages/dev/+simple/").expect(404);
     assert!(!server.get("/packages/dev/+simple/").header("x-devpi-api-version").is_empty());
 }

@@ -4,6 +4,7 @@
 use config::Config;
 use serde_json::Value;
 
+use crate::asking::Says as _;
 use crate::catalogue;
 use crate::client::Response;
 use crate::server::{ROOT, TestServer, small};
@@ -51,9 +52,9 @@ pub(crate) fn check_harmless(page: &str, what: &str) {
 }
 
 #[track_caller]
-fn check_html(response: &Response, target: &str) -> String {
-    assert_eq!(response.status, 200, "{target}");
-    assert_eq!(response.header("content-type"), "text/html; charset=utf-8", "{target}");
+fn check_html(response: &Response) -> String {
+    response.check_status(200);
+    response.has("content-type", "text/html; charset=utf-8");
     response.text()
 }
 
@@ -69,12 +70,7 @@ fn with_surfaces(on: [bool; 5]) -> TestServer {
     if aur {
         return TestServer::serving_with(&catalogue::small(), change);
     }
-    let server = TestServer::without_source(|config| {
-        config.aur.enabled = false;
-        change(config);
-    });
-    server.wait_until_ready();
-    server
+    TestServer::without_aur(change)
 }
 
 #[test]
@@ -84,7 +80,7 @@ fn each_surface_is_there_or_said_to_be_off() {
     let without = (0..5).map(|at| std::array::from_fn(|other| other != at));
     for on in alone.chain(without).chain([all, [false; 5]]) {
         let server = with_surfaces(on);
-        let page = check_html(&server.get("/"), "/");
+        let page = check_html(&server.get("/"));
         let [aur, python, article, actions, metrics] = on;
         for (is_on, heading, action, off) in [
             (aur, "<h2 id=\"aur\">", Some("/rpc"), "aur.enabled = false"),
@@ -106,7 +102,7 @@ fn each_surface_is_there_or_said_to_be_off() {
         }
         // Every link answers, whatever is off.
         for target in ["/", "/docs", "/docs/aur"] {
-            let page = check_html(&server.get(target), target);
+            let page = check_html(&server.get(target));
             for link in page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
                 let link = link.split('#').next().unwrap_or_default();
                 let status = if link.is_empty() { 200 } else { server.get(link).status };
@@ -121,7 +117,7 @@ fn without_a_source_it_says_so() {
     let server = TestServer::without_source(|_| ());
     server.wait_until_ready();
     for target in ["/", "/docs"] {
-        let page = check_html(&server.get(target), target);
+        let page = check_html(&server.get(target));
         assert!(page.contains("no source of packages is named"), "{target}");
         assert!(page.contains("--aur-source FILE|URL"), "{target}");
         assert!(!page.contains("aur.enabled = false"), "{target}");
@@ -131,11 +127,11 @@ fn without_a_source_it_says_so() {
 #[test]
 fn the_forms_find_what_is_there() {
     for server in [crate::server::small(), crate::server::large()] {
-        let word = form_to(&check_html(&server.get("/"), "/"), "/rpc").expect("a form");
+        let word = form_to(&check_html(&server.get("/")), "/rpc").expect("a form");
         let found = server.get(&format!("/rpc?v=5&type=search&arg={}", encoded(&word)));
         let count = found.json()["resultcount"].as_u64().expect("a count");
         assert!((1..=200).contains(&count), "{word}: {count}");
-        let name = form_to(&check_html(&server.get("/docs/aur"), "/docs/aur"), "/rpc");
+        let name = form_to(&check_html(&server.get("/docs/aur")), "/rpc");
         assert_eq!(name, Some(word));
     }
     // Its commands name an existing package.
@@ -154,21 +150,20 @@ fn it_shows_what_everybody_may_read_and_nothing_else() {
     let client = &server.client;
     let json = ("Content-Type", "application/json");
     let make = |index: &str, config: &str| {
-        let made =
-            client.send("PUT", &["", "root", index].join("/"), &[ROOT, json], config.as_bytes());
-        assert_eq!(made.status, 200, "{index}: {}", made.text());
+        client
+            .send("PUT", &["", "root", index].join("/"), &[ROOT, json], config.as_bytes())
+            .expect(200);
     };
     make("secret", r#"{"acl_read": ["root"], "title": "hidden title"}"#);
     make("above", r#"{"bases": ["root/secret"]}"#);
     make("open", r#"{"title": "<b>for all</b>"}"#);
     for name in ["zebra", "caf%C3%A9", "welcome"] {
-        let made = client.send("POST", &format!("/article/{name}/0"), &[ROOT], b"x");
-        assert_eq!(made.status, 201, "{name}");
+        client.root().post(&format!("/article/{name}/0"), "x").expect(201);
     }
     for headers in [&[][..], &[ROOT][..]] {
-        let page = check_html(&client.get_with("/", headers), "/");
-        assert!(page.contains("/open/+simple/\">"), "{page}");
-        assert!(page.contains("&#60;b&#62;for all") && !page.contains("<b>for all"), "{page}");
+        let page = check_html(&client.get_with("/", headers));
+        page.says(["/open/+simple/\">", "&#60;b&#62;for all"]);
+        page.lacks("<b>for all");
         for private in ["root/secret", "hidden title", "root/above"] {
             assert!(!page.contains(private), "{private}");
         }
@@ -185,10 +180,10 @@ fn it_shows_what_everybody_may_read_and_nothing_else() {
         config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
     });
     closed.wait_until_ready();
-    assert_eq!(closed.client.send("POST", "/article/inner/0", &[ROOT], b"x").status, 201);
-    let page = check_html(&closed.client.get_with("/", &[ROOT]), "/");
-    assert!(page.contains("Reading takes an account here"), "{page}");
-    assert!(!page.contains("inner") && !page.contains("href=\"/articles\""), "{page}");
+    closed.client.root().post("/article/inner/0", "x").expect(201);
+    let page = check_html(&closed.client.root().get("/"));
+    page.says("Reading takes an account here");
+    page.lacks(["inner", "href=\"/articles\""]);
 }
 
 #[test]
@@ -196,27 +191,21 @@ fn lists_are_short() {
     let server = TestServer::without_source(|_| ());
     server.wait_until_ready();
     for number in 0..12 {
-        let made = server.client.send(
-            "PUT",
-            &["", "root", &format!("i{number}")].join("/"),
-            &[ROOT],
-            b"{}",
-        );
-        assert_eq!(made.status, 200);
+        server.root().put(&["", "root", &format!("i{number}")].join("/"), "{}").expect(200);
         let target = format!("/article/a{number}/0");
-        assert_eq!(server.client.send("POST", &target, &[ROOT], b"x").status, 201);
+        server.root().post(&target, "x").expect(201);
     }
-    let page = check_html(&server.get("/"), "/");
+    let page = check_html(&server.get("/"));
     assert_eq!(page.matches("/+simple/\">").count(), 8);
     assert_eq!(page.matches("href=\"/article/a").count(), 8);
-    assert!(page.contains("And more"));
+    page.says("And more");
 }
 
 #[test]
 fn commands_begin_with_the_url_that_is_known_outside() {
     let check = |server: &TestServer, headers: &[(&str, &str)], url: &str, link: &str| {
         for target in ["/", "/docs"] {
-            let page = check_html(&server.client.get_with(target, headers), target);
+            let page = check_html(&server.client.get_with(target, headers));
             assert!(page.contains(&format!("{url}/rpc")), "{target}: {url}");
             assert!(page.contains(&format!("href=\"{link}\"")), "{target}: {link}");
         }
@@ -234,7 +223,7 @@ fn commands_begin_with_the_url_that_is_known_outside() {
 #[test]
 fn the_documentation_has_every_path_of_the_openapi_documents() {
     let server = TestServer::serving_with(&catalogue::small(), crate::server::with_key);
-    let page = check_html(&server.get("/docs"), "/docs");
+    let page = check_html(&server.get("/docs"));
     let documents =
         [server.get("/openapi.json").json(), server.admin("GET", "/admin/openapi.json").json()];
     let mut count = 0;
@@ -265,21 +254,18 @@ fn browsers_get_errors_as_pages() {
         ("/rpc/x", 404, "nothing is at"),
         ("/articles?%3Ci%3E=1", 400, "&#60;i&#62;"),
     ] {
-        let page = server.client.get_with(target, &[("Accept", BROWSER)]);
-        assert_eq!(page.status, status, "{target}");
-        assert_eq!(page.header("content-type"), "text/html; charset=utf-8", "{target}");
+        let page = server.client.get_with(target, &[("Accept", BROWSER)]).expect(status);
+        page.has("content-type", "text/html; charset=utf-8");
         assert!(page.header("content-security-policy").contains("frame-ancestors 'none'"));
-        assert_eq!(page.header("content-length"), page.body.len().to_string());
-        assert!(page.text().contains(text) && !page.text().contains("<i>"), "{}", page.text());
+        page.has("content-length", page.body.len()).says(text).lacks("<i>");
         // The page says what the reader can do.
         let advice = if status == 404 { "search for what you want" } else { "Change it" };
-        assert!(page.text().contains(advice), "{}", page.text());
+        page.says(advice);
         // Programs get what they know.
         for accept in
             ["*/*", "application/json", "application/vnd.pypi.simple.v1+json, text/html; q=0.01"]
         {
-            let problem = server.client.get_with(target, &[("Accept", accept)]);
-            assert_eq!(problem.status, status, "{target}");
+            let problem = server.client.get_with(target, &[("Accept", accept)]).expect(status);
             let content_type = problem.header("content-type");
             assert!(!content_type.starts_with("text/html"), "{target} {accept}: {content_type}");
         }
@@ -289,17 +275,15 @@ fn browsers_get_errors_as_pages() {
         config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
     });
     closed.wait_until_ready();
-    let refused = closed.client.get_with("/articles", &[("Accept", BROWSER)]);
-    assert_eq!(refused.status, 401);
+    let refused = closed.client.get_with("/articles", &[("Accept", BROWSER)]).expect(401);
     // The browser gets a form and does not ask for a password itself; if it sent one, it must ask for another.
     assert!(refused.header("www-authenticate").starts_with("Cookie "));
     let wrong = [("Accept", BROWSER), ("Authorization", "Basic eDp5")];
-    let wrong = closed.client.get_with("/articles", &wrong);
-    assert_eq!(wrong.status, 401);
+    let wrong = closed.client.get_with("/articles", &wrong).expect(401);
     assert!(wrong.header("www-authenticate").starts_with("Basic"));
     assert!(refused.header("content-type").starts_with("text/html"));
-    let put = small().client.send("PUT", "/docs", &[("Accept", BROWSER)], b"");
-    assert_eq!((put.status, put.header("allow").is_empty()), (405, false));
+    let response = small().anybody().accept(BROWSER).put("/docs", ()).expect(405);
+    assert!(!response.header("allow").is_empty());
 }
 
 /// The files that a page loads are cacheable forever under their names, and there are no others.
@@ -316,27 +300,25 @@ fn pages_load_a_style_sheet_and_a_script_that_never_change() {
     for (path, content_type) in
         [(&style, "text/css; charset=utf-8"), (&script, "text/javascript; charset=utf-8")]
     {
-        let asset = server.get(path);
-        assert_eq!((asset.status, asset.header("content-type")), (200, content_type), "{path}");
+        let asset = server.get(path).expect(200);
+        asset.has("content-type", content_type);
         let caching = asset.header("cache-control");
         assert!(caching.contains("immutable") && caching.contains("public"), "{path}: {caching}");
-        let known = server.client.get_with(path, &[("If-None-Match", asset.header("etag"))]);
-        assert_eq!(known.status, 304, "{path}");
-        assert_eq!(server.get(&format!("{path}x")).status, 404);
+        server.client.get_with(path, &[("If-None-Match", asset.header("etag"))]).expect(304);
+        server.get(&format!("{path}x")).expect(404);
     }
-    assert_eq!(server.get("/+static/").status, 404);
-    assert_eq!(server.get("/+static/larder-0000000000000000.css").status, 404);
+    server.get("/+static/").expect(404);
+    server.get("/+static/larder-0000000000000000.css").expect(404);
 }
 
 /// A page may be kept, and a shared cache gives it only to those whom it is for.
 #[test]
 fn pages_say_whom_they_are_for() {
     let server = small();
-    let open = server.get("/packages/");
-    assert_eq!(open.header("cache-control"), "no-cache");
-    assert_eq!(open.header("vary"), "Accept, Accept-Encoding");
+    let answer = server.get("/packages/");
+    answer.has("cache-control", "no-cache").has("vary", "Accept, Accept-Encoding");
     let of_rights = server.client.get_with("/+search?query=a", &[("Accept", BROWSER)]);
-    assert_eq!(of_rights.header("cache-control"), "private, no-cache");
+    of_rights.has("cache-control", "private, no-cache");
     for name in ["Authorization", "Cookie", "X-Devpi-Auth"] {
         assert!(of_rights.header("vary").contains(name), "{}", of_rights.header("vary"));
     }
@@ -347,13 +329,12 @@ fn pages_say_whom_they_are_for() {
 fn what_programs_get_differs_by_accept() {
     let server = TestServer::without_source(|_| ());
     server.wait_until_ready();
-    let made = server.client.send(
-        "PUT",
-        "/article/negotiated",
-        &[ROOT, ("If-None-Match", "*"), ("Content-Type", "text/markdown")],
-        b"# A title",
-    );
-    assert_eq!(made.status, 201, "{}", made.text());
+    server
+        .root()
+        .with("If-None-Match", "*")
+        .typed("text/markdown")
+        .put("/article/negotiated", "# A title")
+        .expect(201);
     for target in [
         "/article/negotiated",
         "/article/negotiated?version=1",
@@ -377,8 +358,7 @@ fn what_programs_get_differs_by_accept() {
         }
     }
     let known = [("If-None-Match", "*")];
-    let known = server.client.get_with("/article/negotiated", &known);
-    assert_eq!((known.status, known.header("vary")), (304, "Accept"));
+    server.client.get_with("/article/negotiated", &known).expect(304).has("vary", "Accept");
 }
 
 /// Machines ask `/` as well.

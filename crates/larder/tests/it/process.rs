@@ -3,12 +3,14 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 
+use crate::asking::Says as _;
 use crate::client::Client;
 use crate::{catalogue, wait_until};
 
@@ -53,6 +55,15 @@ fn collect(stream: impl std::io::Read + Send + 'static) -> Arc<Mutex<String>> {
     text
 }
 
+/// A process is asked as its client is.
+impl Deref for Process {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
 impl Process {
     /// Starts a server with these further arguments in a directory that `prepare` fills.
     pub(crate) fn start(arguments: &[&str], prepare: impl FnOnce(&Path)) -> Process {
@@ -74,7 +85,7 @@ impl Process {
         variables: &[(&'static str, String)],
     ) -> Process {
         let process = Process::spawn(directory, data, arguments, variables);
-        wait_until("readiness", || process.client.get("/readyz").status == 200);
+        wait_until("readiness", || process.get("/readyz").status == 200);
         process
     }
 
@@ -225,7 +236,7 @@ fn without_any_flag_it_is_ready() {
     let ask = ["healthcheck", "--listen", &process.client.address.to_string()];
     let output = larder(process.directory.path()).args(ask).output().expect("it runs");
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(process.client.get("/rpc?v=5&type=info&arg=attest").status, 404);
+    process.get("/rpc?v=5&type=info&arg=attest").expect(404);
 }
 
 #[test]
@@ -239,7 +250,7 @@ fn a_wrong_configuration_is_78_with_its_place() {
         let output = larder(directory.path()).args(command).output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(78), "{said}");
-        assert!(said.contains("larder.toml:2") && said.contains("rate_limit"), "{said}");
+        said.says(["larder.toml:2", "rate_limit"]);
     }
     let mut command = larder(directory.path());
     let output = command.args(["config", "check"]).env("LARDER_AUR_RATE_LIMIT", "many").output();
@@ -252,7 +263,7 @@ fn sigterm_drains_and_ends_well() {
     let mut process = Process::start(&["--aur-source", "dump.json"], |directory| {
         fs::write(directory.join("dump.json"), catalogue::small()).expect("a dump");
     });
-    let mut stream = process.client.connect();
+    let mut stream = process.connect();
     let body = "v=5&type=info&arg=attest";
     let head = format!(
         "POST /rpc HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
@@ -378,22 +389,23 @@ fn demo_mirrors_an_index_of_its_own() {
         wait_until("the text", || process.stdout.lock().expect("no panic").contains("Ctrl-C"));
     };
     let page = |process: &Process, project: &str| {
-        process.client.get(&["", "root", "dev", "+simple", project, ""].join("/")).text()
+        process.get(&["", "root", "dev", "+simple", project, ""].join("/")).text()
     };
     told(&process);
     let text = process.stdout.lock().expect("no panic").clone();
-    assert!(text.contains("/root/dev/+simple/' larder-soup"), "{text}");
-    assert!(process.client.get("/").text().contains("root/pypi"));
+    text.says("/root/dev/+simple/' larder-soup");
+    process.client.get("/").says("root/pypi");
     let soup = page(&process, "larder-soup");
     let link = soup.split('"').find(|part| part.contains("/larder_soup-2.0-py3-none-any.whl"));
     let link = link.unwrap_or_else(|| panic!("{soup}"));
     let (path, _) = link.split_once('#').unwrap_or((link, ""));
     let file = path.trim_start_matches("../");
     assert!(file.starts_with("root/pypi/+upstream/127.0.0.1:"), "{link}");
-    let wheel = process.client.get(&format!("/{file}"));
+    let wheel = process.get(&format!("/{file}"));
     assert_eq!((wheel.status, &wheel.body[..2]), (200, &b"PK"[..]));
     let hello = page(&process, "larder-hello");
-    assert!(hello.contains("larder_hello-0.2") && !hello.contains("99.0"), "{hello}");
+    hello.says("larder_hello-0.2");
+    hello.lacks("99.0");
     process.signal("INT");
     assert_eq!(process.wait().code(), Some(0));
 
@@ -415,12 +427,10 @@ fn sighup_takes_mirrors_offline_and_back() {
     };
     let arguments = ["--demo", "--demo-packages", "1000", "--config", "larder.toml"];
     let process = Process::start(&arguments, |directory| configure(directory, true));
-    let status = |project: &str| {
-        process.client.get(&["", "root", "pypi", "+simple", project, ""].join("/")).status
-    };
+    let status =
+        |project: &str| process.get(&["", "root", "pypi", "+simple", project, ""].join("/")).status;
     // A page that is asked for too early would be known.
-    let is_offline =
-        || process.client.get("/readyz?verbose").text().contains("no upstream is asked");
+    let is_offline = || process.get("/readyz?verbose").text().contains("no upstream is asked");
     wait_until("the mirror", || status("larder-soup") == 504);
     assert!(is_offline());
     configure(process.directory.path(), false);
@@ -439,7 +449,7 @@ fn demo_prints_what_to_try_and_answers_it() {
     let mut process = Process::start(&["--demo", "--demo-packages", "1000"], |_| ());
     wait_until("the text", || process.stdout.lock().expect("no panic").contains("Ctrl-C"));
     let text = process.stdout.lock().expect("no panic").clone();
-    assert!(text.contains("1000 packages"), "{text}");
+    text.says("1000 packages");
     let base = format!("http://{}", process.client.address);
     let urls: Vec<&str> = text
         .lines()
@@ -448,8 +458,7 @@ fn demo_prints_what_to_try_and_answers_it() {
     assert!(urls.len() >= 3, "{text}");
     for url in urls {
         let target = url.strip_prefix(&base).unwrap_or_else(|| panic!("{url} is not at {base}"));
-        let response = process.client.get(target);
-        assert_eq!(response.status, 200, "{url}");
+        let response = process.get(target).expect(200);
         if target.starts_with("/rpc") {
             assert!(
                 !response.names().is_empty() && !response.names().starts_with("error"),
@@ -458,7 +467,7 @@ fn demo_prints_what_to_try_and_answers_it() {
             );
         }
     }
-    assert!(text.contains(&format!("{base}/docs")));
+    text.says(&format!("{base}/docs"));
     assert!(
         text.contains("/root/dev/+simple/' larder-hello"),
         "the Python index is among it: {text}"
@@ -470,12 +479,12 @@ fn demo_prints_what_to_try_and_answers_it() {
         ("larder-greetings", "larder_greetings-1.1-py3-none-any.whl"),
         ("larder-colors", "larder_colors-1.0-py3-none-any.whl"),
     ] {
-        let page = process.client.get(&["", "root", "dev", "+simple", project, ""].join("/"));
+        let page = process.get(&["", "root", "dev", "+simple", project, ""].join("/"));
         assert!(page.text().contains(file), "{project}: {}", page.text());
     }
-    let articles = process.client.get("/articles?limit=100").text().matches("\"name\":").count();
+    let articles = process.get("/articles?limit=100").text().matches("\"name\":").count();
     assert_eq!(articles, 20);
-    assert_eq!(process.client.get("/docs").status, 200);
+    process.get("/docs").expect(200);
     assert_eq!(
         process.client.get("/rpc/v5/info/x").find("ratelimit-limit"),
         None,

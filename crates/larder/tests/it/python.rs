@@ -23,15 +23,15 @@ mod visibility;
 mod yank;
 
 use std::io::{Read, Write};
+use std::ops::Deref;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use config::Config;
 use record::Digest;
 use serde_json::{Value, json};
 
+use crate::asking::{Ask, basic};
 use crate::client::{Client, Response};
-use crate::server::{ROOT, TestServer};
+use crate::server::TestServer;
 
 /// The password of `alice`, `bob` and all other users of these tests.
 const PASSWORD: &str = "open-sesame";
@@ -43,10 +43,13 @@ struct Index {
     server: TestServer,
 }
 
-/// A request in the making.
-struct Ask<'index> {
-    index: &'index Index,
-    headers: Vec<(String, String)>,
+/// An index is asked as its server is.
+impl Deref for Index {
+    type Target = TestServer;
+
+    fn deref(&self) -> &TestServer {
+        &self.server
+    }
 }
 
 impl Index {
@@ -55,15 +58,10 @@ impl Index {
     }
 
     fn start_with(change: impl FnOnce(&mut Config)) -> Index {
-        let server = TestServer::without_source(|config| {
-            config.aur.enabled = false;
-            change(config);
-        });
-        server.wait_until_ready();
+        let server = TestServer::without_aur(change);
         let index = Index { server };
         for user in ["alice", "bob"] {
-            let made = index.root().send("PUT", &format!("/{user}"), json!({"password": PASSWORD}));
-            assert_eq!(made.status, 201, "{}", made.text());
+            index.root().put(&format!("/{user}"), json!({"password": PASSWORD})).expect(201);
         }
         index
     }
@@ -72,37 +70,26 @@ impl Index {
         self.server.client
     }
 
-    /// Asks without credentials.
-    fn anybody(&self) -> Ask<'_> {
-        Ask { index: self, headers: Vec::new() }
+    fn user(&self, name: &str) -> Ask {
+        self.server.user(name, PASSWORD)
     }
 
-    fn user(&self, name: &str) -> Ask<'_> {
-        self.anybody().with("Authorization", &basic(name, PASSWORD))
-    }
-
-    fn alice(&self) -> Ask<'_> {
+    fn alice(&self) -> Ask {
         self.user("alice")
-    }
-
-    fn root(&self) -> Ask<'_> {
-        self.anybody().with(ROOT.0, ROOT.1)
     }
 
     /// Makes a stage, as the user whose it is.
     #[track_caller]
     fn stage(&self, name: &str, config: Value) {
         let user = name.split('/').next().expect("a user");
-        let made = self.user(user).send("PUT", &format!("/{name}"), config);
-        assert_eq!(made.status, 200, "{}", made.text());
+        self.user(user).put(&format!("/{name}"), config).expect(200);
     }
 
     /// Uploads as the stage's user, and expects success.
     #[track_caller]
     fn upload(&self, stage: &str, filename: &str, content: &[u8]) {
         let user = stage.split('/').next().expect("a user");
-        let done = self.user(user).upload(stage, &Upload::of(filename, content));
-        assert_eq!((done.status, done.text().as_str()), (200, ""), "{filename}");
+        self.user(user).upload(stage, &Upload::of(filename, content)).expect(200).is("");
     }
 
     /// The text of a simple page, as an installer sees it.
@@ -110,8 +97,8 @@ impl Index {
     fn page(&self, stage: &str, project: &str) -> String {
         let page = self
             .client()
-            .get_with(&format!("/{stage}/+simple/{project}/"), &[("User-Agent", "pip/25.0 {}")]);
-        assert_eq!(page.status, 200, "{}", page.text());
+            .get_with(&format!("/{stage}/+simple/{project}/"), &[("User-Agent", "pip/25.0 {}")])
+            .expect(200);
         page.text()
     }
 
@@ -132,41 +119,7 @@ impl Index {
     }
 }
 
-impl Ask<'_> {
-    fn with(mut self, name: &str, value: &str) -> Self {
-        self.headers.push((name.to_owned(), value.to_owned()));
-        self
-    }
-
-    fn json(self) -> Self {
-        self.with(JSON.0, JSON.1)
-    }
-
-    #[track_caller]
-    fn get(&self, target: &str) -> Response {
-        self.bytes("GET", target, b"")
-    }
-
-    #[track_caller]
-    fn bytes(&self, method: &str, target: &str, body: &[u8]) -> Response {
-        let headers: Vec<(&str, &str)> =
-            self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        self.index.client().send(method, target, &headers, body)
-    }
-
-    /// Sends JSON and says nothing of its type, as old clients do.
-    #[track_caller]
-    fn send(&self, method: &str, target: &str, body: Value) -> Response {
-        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        self.bytes(method, target, &body)
-    }
-
-    #[track_caller]
-    fn upload(self, stage: &str, upload: &Upload) -> Response {
-        let (content_type, body) = upload.form();
-        self.with("Content-Type", &content_type).bytes("POST", &format!("/{stage}/"), &body)
-    }
-
+impl Ask {
     /// The status line's reason of an upload.
     #[track_caller]
     fn upload_reason(self, stage: &str, upload: &Upload) -> String {
@@ -176,12 +129,10 @@ impl Ask<'_> {
              Content-Length: {}\r\n",
             body.len()
         );
-        for (name, value) in &self.headers {
-            request.push_str(&format!("{name}: {value}\r\n"));
-        }
+        request.push_str(&self.header_lines());
         let mut bytes = (request + "\r\n").into_bytes();
         bytes.extend(body);
-        let mut stream = self.index.client().connect();
+        let mut stream = self.client().connect();
         // The server may refuse before all is sent.
         let _ = stream.write_all(&bytes);
         let mut answer = Vec::new();
@@ -189,10 +140,6 @@ impl Ask<'_> {
         let answer = String::from_utf8_lossy(&answer).into_owned();
         answer.split("\r\n").next().expect("a line").trim_start_matches("HTTP/1.1 ").to_owned()
     }
-}
-
-fn basic(user: &str, password: &str) -> String {
-    format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
 }
 
 /// A form with a file.
@@ -336,19 +283,11 @@ pub(crate) fn path(stage: &str, filename: &str, content: &[u8]) -> String {
     format!("/{stage}/+f/{}/{}/{filename}", &digest[..3], &digest[3..16])
 }
 
-#[track_caller]
-fn check_message(response: &Response, status: u16, message: &str) {
-    let text = response.text();
-    assert_eq!(response.status, status, "{text}");
-    assert_eq!(response.header("content-type"), "application/json", "{text}");
-    assert_eq!(response.json()["message"], message, "{text}");
-}
-
 /// A result of this type.
 #[track_caller]
 fn result(response: &Response, kind: &str) -> Value {
-    assert_eq!(response.status, 200, "{}", response.text());
-    assert_eq!(response.header("content-type"), "application/json");
+    response.check_status(200);
+    response.has("content-type", "application/json");
     let json = response.json();
     assert_eq!(json["type"], kind, "{json}");
     json["result"].clone()

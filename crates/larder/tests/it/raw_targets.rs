@@ -2,7 +2,7 @@
 //! percent-encoded.
 
 use crate::catalogue;
-use crate::server::{ROOT, TestServer, small};
+use crate::server::{TestServer, small};
 
 /// Characters that are encoded before any parser reads them.
 const MENDED: [char; 6] = ['"', '<', '>', '`', '\u{e9}', '\u{1f980}'];
@@ -29,13 +29,11 @@ fn questions_about_packages() {
     check("/rpc/v5/info/`attest`", "");
     check("/rpc/v5/suggest/<", "");
     check("/api/v6/info/attest?x=\"", "attest");
-    let form = small().client.form("/rpc?<=\"", "v=5&type=info&arg=attest");
-    assert_eq!(form.status, 200);
+    small().form("/rpc?<=\"", "v=5&type=info&arg=attest").expect(200);
     // No server accepts these, and every client is told why.
     for target in ["/rpc?v=5&arg=a b", "/rpc/v5/info/a\tb", "/rpc?\u{7f}"] {
-        let response = small().get(target);
-        assert_eq!(response.status, 400, "{target}");
-        assert_eq!(response.header("content-type"), "text/plain; charset=utf-8", "{target}");
+        let response = small().get(target).expect(400);
+        response.has("content-type", "text/plain; charset=utf-8");
         assert!(response.text().contains("%20"), "{target}: {}", response.text());
     }
 }
@@ -43,8 +41,7 @@ fn questions_about_packages() {
 #[test]
 fn actions() {
     let target = r#"/?{"actions":{"example.hello_world":{}}}"#;
-    let response = small().get(target);
-    assert_eq!(response.status, 200, "{}", response.text());
+    let response = small().get(target).expect(200);
     assert_eq!(response.json(), "Hello world!");
 }
 
@@ -52,8 +49,7 @@ fn actions() {
 #[test]
 fn raw_is_as_good_as_encoded() {
     let server = TestServer::serving(&catalogue::small());
-    let ask =
-        |method: &str, target: &str, body: &[u8]| server.client.send(method, target, &[ROOT], body);
+    let ask = |method: &str, target: &str, body: &[u8]| server.root().send(method, target, body);
     for character in MENDED.into_iter().chain(ACCEPTED) {
         let encoded = encoded(character);
         for target in [

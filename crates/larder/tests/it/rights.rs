@@ -16,17 +16,17 @@ use std::collections::BTreeSet;
 
 use account::change::{self, NewToken};
 use account::{GroupName, Limits, Scope, Scopes, TokenId, TokenText, User, UserName};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 use record::{Batch, Serial};
 use serde_json::Value;
 use state::stored::Stored;
 
 use self::operations::{Row, TABLE};
+use crate::asking::basic;
 use crate::catalogue;
 use crate::client::Response;
-use crate::server::{ROOT, TestServer, commit};
+use crate::python::Upload;
+use crate::server::{TestServer, commit};
 
 /// A request.
 struct Sent {
@@ -42,6 +42,11 @@ impl Sent {
         let content_type = "application/json".to_owned();
         let target = target.into();
         Sent { method, target, content_type, headers: Vec::new(), body: Vec::new() }
+    }
+
+    fn upload(stage: &str, upload: &Upload) -> Sent {
+        let (content_type, body) = upload.form();
+        Sent { content_type, body, ..Sent::new("POST", format!("/{stage}/")) }
     }
 
     fn json(self, body: &Value) -> Sent {
@@ -188,7 +193,7 @@ impl Case<'_> {
         let user = stored.accounts.user(&self.name()).expect("the sender");
         let secret = stored.accounts.login_secret().expect("a secret");
         let login = secret.issue(user, Timestamp::now(), account::LOGIN_LIFETIME);
-        format!("Basic {}", BASE64_STANDARD.encode(format!("{}:{}", self.sender, login.reveal())))
+        basic(&self.sender, &login.reveal())
     }
 
     /// Does something as the owner of the index, with all rights that they have.
@@ -252,8 +257,11 @@ fn forms_of_pages_take_no_credentials_of_programs() {
         let target = target.replace("{index}", "dev");
         for body in ["", "base=0&text=x&do=save", "name=mallory&password=x&do=delete&confirm=root"]
         {
-            let headers = [ROOT, ("Content-Type", "application/x-www-form-urlencoded")];
-            let answer = world.server.client.send("POST", &target, &headers, body.as_bytes());
+            let answer = world
+                .server
+                .root()
+                .typed("application/x-www-form-urlencoded")
+                .post(&target, body.as_bytes());
             // A log-out without a session changes nothing.
             let is_log_out = target.ends_with("/logout") && answer.status == 303;
             let is_refused = matches!(answer.status, 400 | 401 | 403) || is_log_out;
@@ -262,7 +270,7 @@ fn forms_of_pages_take_no_credentials_of_programs() {
         count += 1;
     }
     assert!(count >= 10, "{count} forms");
-    assert_eq!(world.server.get("/article/x").status, 404);
+    world.server.get("/article/x").expect(404);
     assert!(world.stored().accounts.user(&"mallory".parse().expect("a name")).is_none());
 }
 

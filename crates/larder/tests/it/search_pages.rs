@@ -6,6 +6,7 @@ use std::thread;
 
 use serde_json::Value;
 
+use crate::asking::Says as _;
 use crate::catalogue;
 use crate::server::{ROOT, TestServer, runtime, small};
 use crate::wait_until;
@@ -16,8 +17,8 @@ const JSON: (&str, &str) = ("Content-Type", "application/json");
 /// The names that a question finds, by the title of their group.
 #[track_caller]
 fn found(server: &TestServer, query: &str, headers: &[(&str, &str)]) -> Vec<(String, Vec<String>)> {
-    let response = server.client.get_with(&format!("/search/suggest?q={query}"), headers);
-    assert_eq!(response.status, 200, "{}", response.text());
+    let response =
+        server.client.get_with(&format!("/search/suggest?q={query}"), headers).expect(200);
     let text = |value: &Value| value.as_str().expect("text").to_owned();
     let json = response.json();
     let groups = json["groups"].as_array().expect("groups").iter();
@@ -30,7 +31,7 @@ fn found(server: &TestServer, query: &str, headers: &[(&str, &str)]) -> Vec<(Str
 }
 
 fn make(server: &TestServer, method: &str, target: &str, body: &str) {
-    let made = server.client.send(method, target, &[ROOT, JSON], body.as_bytes());
+    let made = server.root().with(JSON.0, JSON.1).send(method, target, body.as_bytes());
     assert!(made.status < 300, "{method} {target}: {} {}", made.status, made.text());
 }
 
@@ -55,11 +56,11 @@ fn every_surface_answers_and_exact_names_come_first() {
     for text in
         ["href=\"/packages/attest\"", "href=\"/article/attest/more\"", "/packages/?K=attest"]
     {
-        assert!(page.contains(text), "{text}: {page}");
+        page.says(text);
     }
-    assert!(server.get("/search?q=nothing-is-called-so").text().contains("Nothing is found."));
+    server.get("/search?q=nothing-is-called-so").says("Nothing is found.");
     assert!(found(&server, "", &[]).is_empty());
-    assert_eq!(server.get(&format!("/search?q={}", "x".repeat(3_000))).status, 200);
+    server.get(&format!("/search?q={}", "x".repeat(3_000))).expect(200);
 }
 
 /// Results, their number and their groups reveal nothing that the reader may not read.
@@ -93,11 +94,9 @@ fn what_one_may_not_read_is_not_found() {
         of(&[("Python projects", &["open-thing", "hidden-thing"]), ("Articles", &["thing"])])
     );
     let page = server.get("/search?q=thing").text();
-    assert!(!page.contains("hidden-thing") && !page.contains("<small>2</small>"), "{page}");
-    assert!(!page.contains("id=\"articles\""), "{page}");
-    let page = server.client.get_with("/search?q=thing", &[ROOT]);
-    assert!(page.text().contains("/root/stable/hidden-thing"), "{}", page.text());
-    assert_eq!(page.header("cache-control"), "private, no-cache");
+    page.lacks(["hidden-thing", "<small>2</small>", "id=\"articles\""]);
+    let page = server.root().get("/search?q=thing");
+    page.says("/root/stable/hidden-thing").has("cache-control", "private, no-cache");
     assert!(page.header("vary").contains("Authorization"));
 }
 
@@ -105,18 +104,16 @@ fn what_one_may_not_read_is_not_found() {
 fn the_status_is_said_in_words() {
     let page = small().get("/status").text();
     for text in ["9 packages of 7 bases", "Running for", "serial "] {
-        assert!(page.contains(text), "{text}: {page}");
+        page.says(text);
     }
-    assert!(page.contains("<h2>Requests a second</h2>") && page.contains("<svg"), "{page}");
+    page.says(["<h2>Requests a second</h2>", "<svg"]);
     // Numbers of requests are metrics: without these, the page does not show them.
     let quiet = TestServer::without_source(|config| config.metrics.enabled = false);
     quiet.wait_until_ready();
-    let page = quiet.get("/status").text();
-    assert!(!page.contains("Requests a second") && !page.contains("<svg"), "{page}");
+    quiet.get("/status").lacks(["Requests a second", "<svg"]);
     let off = TestServer::without_source(|config| config.article.enabled = false);
     off.wait_until_ready();
-    let page = off.get("/status").text();
-    assert!(page.contains("there is no source") && page.contains("switched off"), "{page}");
+    off.get("/status").says(["there is no source", "switched off"]);
 }
 
 #[test]
@@ -124,9 +121,8 @@ fn pages_of_errors_say_what_one_can_do() {
     let server = &TestServer::serving_with(&catalogue::small(), |_| ());
     server.wait_until_ready();
     let check = |method: &str, target: &str, status: u16, texts: &[&str]| {
-        let page = server.client.send(method, target, &[("Accept", BROWSER)], b"");
-        assert_eq!(page.status, status, "{method} {target}");
-        assert_eq!(page.header("content-type"), "text/html; charset=utf-8", "{target}");
+        let page = server.anybody().accept(BROWSER).send(method, target, ()).expect(status);
+        page.has("content-type", "text/html; charset=utf-8");
         for text in texts {
             assert!(page.text().contains(text), "{target}: {text}: {}", page.text());
         }
@@ -140,7 +136,7 @@ fn pages_of_errors_say_what_one_can_do() {
     check("PUT", "/status", 405, &["Programs ask for this in another way"]);
     check("GET", "/article/x?bad=1", 400, &["Change it"]);
     make(server, "POST", "/article/gone/0", "text");
-    assert_eq!(server.client.send("DELETE", "/article/gone/1", &[ROOT], b"").status, 200);
+    server.root().delete("/article/gone/1").expect(200);
     check("GET", "/article/gone", 410, &["somebody deleted it"]);
     let limited = TestServer::serving_with(&catalogue::small(), |config| config.aur.rate_limit = 1);
     let ask = || limited.client.get_with("/rpc/v5/info/attest", &[("Accept", BROWSER)]);
@@ -171,14 +167,13 @@ fn searches_by_people_are_never_in_the_way_of_programs() {
         "/account/nobody",
         "/+search?query=flask",
     ] {
-        let refused = server.get(target);
-        assert_eq!((refused.status, refused.header("retry-after")), (503, "1"), "{target}");
+        server.get(target).expect(503).has("retry-after", "1");
     }
     assert_eq!(server.get("/rpc/v5/info/attest").names(), "attest");
-    assert_eq!(server.get("/packages/attest").status, 200);
+    server.get("/packages/attest").expect(200);
     drop(release);
     let page = waiting.join().expect("an answer");
-    assert!(page.text().contains("/packages/attest"), "{}", page.text());
+    page.says("/packages/attest");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A server of the test's own: port 0, a temporary directory, and a dump in a file that may be replaced.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -82,6 +83,16 @@ impl TestServer {
         server
     }
 
+    /// A server of everything but the AUR, ready.
+    pub(crate) fn without_aur(change: impl FnOnce(&mut Config)) -> TestServer {
+        let server = TestServer::without_source(|config| {
+            config.aur.enabled = false;
+            change(config);
+        });
+        server.wait_until_ready();
+        server
+    }
+
     /// A server whose data directory is within this one.
     pub(crate) fn start_in(
         directory: Arc<TempDir>,
@@ -120,10 +131,6 @@ impl TestServer {
         wait_until("the dump to be kept", || {
             self.app.aur.snapshot().is_none_or(|published| published.kept.get().is_some())
         });
-    }
-
-    pub(crate) fn get(&self, target: &str) -> Response {
-        self.client.get(target)
     }
 
     /// The admin listener's client, with the key.
@@ -167,11 +174,27 @@ impl TestServer {
         self.directory.take().expect("it is taken once")
     }
 
+    /// Stops, and starts again on the same directory without the AUR.
+    pub(crate) fn restarted(self) -> TestServer {
+        let server = TestServer::start_in(self.stop(), |config, _| config.aur.enabled = false);
+        server.wait_until_ready();
+        server
+    }
+
     fn end(&mut self) {
         self.stop = None;
         if let Some(ended) = self.ended.take() {
             wait_for(ended).expect("the server ends well");
         }
+    }
+}
+
+/// A server is asked as its client is.
+impl Deref for TestServer {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
     }
 }
 

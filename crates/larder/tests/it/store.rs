@@ -20,7 +20,7 @@ use std::sync::Arc;
 use record::Digest;
 use tempfile::TempDir;
 
-use crate::client::{Client, Response};
+use crate::client::Client;
 use crate::process::{Process, larder};
 use crate::server::{ROOT, ROOT_PASSWORD};
 use testbed::Postgres;
@@ -111,18 +111,11 @@ impl Place {
     }
 }
 
-/// Sends JSON as `root`.
-fn send(client: &Client, method: &str, target: &str, json: &str) -> Response {
-    client.send(method, target, &[ROOT, ("Content-Type", "application/json")], json.as_bytes())
-}
-
 /// Makes the user `team` and their index `team/dev`, which `root` may upload to.
 #[track_caller]
 fn make_stage(client: &Client) {
-    let made = send(client, "PUT", "/team", r#"{"password":"team"}"#);
-    assert_eq!(made.status, 201, "{}", made.text());
-    let made = send(client, "PUT", "/team/dev", "{}");
-    assert_eq!(made.status, 200, "{}", made.text());
+    client.add_user("team", "team");
+    client.root().put("/team/dev", "{}").expect(200);
 }
 
 /// The request that stores the next revision of an article, as `root`.
@@ -284,15 +277,13 @@ impl Wheel {
     #[track_caller]
     fn check(&self, client: &Client, stage: &str, headers: &[(&str, &str)]) {
         let project = self.filename.split('-').next().expect("a project");
-        let page = client.get_with(&format!("/{stage}/+simple/{project}/"), headers);
-        assert_eq!(page.status, 200, "{}: {}", self.filename, page.text());
+        let page = client.get_with(&format!("/{stage}/+simple/{project}/"), headers).expect(200);
         let link = format!("{}#sha256={}", self.filename, self.digest());
         assert!(page.text().contains(&link), "no {link} in: {}", page.text());
-        let file = client.get_with(&self.path(stage), headers);
-        assert_eq!(file.status, 200, "{}: {}", self.filename, file.text());
+        let file = client.get_with(&self.path(stage), headers).expect(200);
         assert!(file.body == self.bytes(), "{}", self.filename);
-        let metadata = client.get_with(&format!("{}.metadata", self.path(stage)), headers);
-        assert_eq!((metadata.status, metadata.text()), (200, self.metadata.clone()));
+        let done = client.get_with(&format!("{}.metadata", self.path(stage)), headers);
+        done.expect(200).is(self.metadata.clone());
     }
 }
 

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use crate::catalogue;
 use crate::client::Response;
 use crate::process::Process;
-use crate::server::{ROOT, TestServer, small, with_key};
+use crate::server::{TestServer, small, with_key};
 use crate::wait_until;
 
 /// The answer to exactly these bytes.
 fn answer(request: &str) -> Response {
-    small().client.exchange(request.as_bytes(), false)
+    small().exchange(request.as_bytes(), false)
 }
 
 #[test]
@@ -33,9 +33,9 @@ fn a_request_names_one_host() {
             "Host: <script>\r\n",
         ] {
             let refused =
-                answer(&format!("GET {target} HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n"));
-            assert_eq!(refused.status, 400, "{target} {hosts:?}");
-            assert_eq!(refused.header("content-type"), "text/plain; charset=utf-8");
+                answer(&format!("GET {target} HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n"))
+                    .expect(400);
+            refused.has("content-type", "text/plain; charset=utf-8");
             assert!(
                 refused.text().contains("host") || refused.text().contains("Host"),
                 "{hosts:?}"
@@ -43,16 +43,15 @@ fn a_request_names_one_host() {
         }
         let status = small().get(target).status;
         for hosts in ["Host: a\r\n", "Host: [::1]:80\r\n"] {
-            let taken =
-                answer(&format!("GET {target} HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n"));
-            assert_eq!(taken.status, status, "{target} {hosts:?}");
+            answer(&format!("GET {target} HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n"))
+                .expect(status);
         }
     }
     assert_eq!(answer("GET /livez HTTP/1.0\r\n\r\n").status, 200, "HTTP/1.0 knows no Host");
-    assert_eq!(answer("GET /livez HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n").status, 400);
+    answer("GET /livez HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n").expect(400);
     // A body does not make a difference.
     let posted = "POST /rpc HTTP/1.1\r\nContent-Length: 3\r\nConnection: close\r\n\r\nv=5";
-    assert_eq!(answer(posted).status, 400);
+    answer(posted).expect(400);
 }
 
 #[test]
@@ -62,8 +61,8 @@ fn the_host_of_the_target_wins() {
     let api = answer(request).json();
     assert_eq!(api["result"]["login"], json!("http://outside.example:8080/+login"));
     let both = request.replace("Host: inside\r\n", "");
-    assert_eq!(answer(&both).status, 400);
-    assert_eq!(answer(&request.replace("outside.example", "user@outside.example")).status, 400);
+    answer(&both).expect(400);
+    answer(&request.replace("outside.example", "user@outside.example")).expect(400);
 }
 
 /// One frame of HTTP/2.
@@ -90,13 +89,13 @@ fn floods_of_resets_do_not_fill_the_log() {
     const CONNECTIONS: usize = 60;
     let process = Process::start(&["--aur-enabled=false"], |_| ());
     for _ in 0..CONNECTIONS {
-        let mut stream: TcpStream = process.client.connect();
+        let mut stream: TcpStream = process.connect();
         // The server may close it before all is written, with a reset.
         let _ = stream.write_all(&flood());
         let _ = stream.read_to_end(&mut Vec::new());
     }
     let floods = || {
-        let metrics = process.client.get("/metrics").text();
+        let metrics = process.get("/metrics").text();
         let line = metrics.lines().find_map(|line| line.strip_prefix("larder_http2_floods_total "));
         line.and_then(|count| count.parse::<usize>().ok()).expect("a count")
     };
@@ -132,8 +131,8 @@ fn pages_for_people_are_not_framed() {
         for encoding in ["identity", "gzip"] {
             let page = server
                 .client
-                .get_with(target, &[("Accept", "text/html"), ("Accept-Encoding", encoding)]);
-            assert_eq!(page.status, 200, "{target}");
+                .get_with(target, &[("Accept", "text/html"), ("Accept-Encoding", encoding)])
+                .expect(200);
             assert!(page.header("content-type").starts_with("text/html"), "{target}");
             let policy = page.header("content-security-policy");
             for part in [
@@ -146,9 +145,9 @@ fn pages_for_people_are_not_framed() {
             }
             let scripts = policy.split("; ").find(|part| part.starts_with("script-src"));
             assert!(scripts.is_none_or(|part| !part.contains("unsafe")), "{target}: {policy}");
-            assert_eq!(page.header("x-frame-options"), "DENY", "{target}");
-            assert_eq!(page.header("x-content-type-options"), "nosniff", "{target}");
-            assert_eq!(page.header("referrer-policy"), "same-origin", "{target}");
+            page.has("x-frame-options", "DENY")
+                .has("x-content-type-options", "nosniff")
+                .has("referrer-policy", "same-origin");
             assert!(!policy.contains("unsafe"), "{target}: {policy}");
             // Its one script is the one that its policy names; it has no inline code or style.
             if encoding == "identity" {
@@ -165,8 +164,7 @@ fn pages_for_people_are_not_framed() {
         }
         let tag = server.get(target).header("etag").to_owned();
         if !tag.is_empty() {
-            let known = server.client.get_with(target, &[("If-None-Match", &tag)]);
-            assert_eq!(known.status, 304, "{target}");
+            let known = server.client.get_with(target, &[("If-None-Match", &tag)]).expect(304);
             assert!(
                 known.header("content-security-policy").contains("frame-ancestors"),
                 "{target}"
@@ -181,16 +179,14 @@ fn no_body_is_taken_for_something_else() {
     let server = TestServer::serving_with(&catalogue::small(), with_key);
     let client = &server.client;
     let root = |method: &str, target: &str, body: &str| {
-        let answer = client.send(method, target, &[ROOT], body.as_bytes());
+        let answer = client.root().send(method, target, body.as_bytes());
         assert!(answer.status < 300, "{method} {target}: {}", answer.text());
     };
     root("PUT", "/team", r#"{"password": "x"}"#);
     root("PUT", "/team/dev", r#"{"acl_upload": ["root"]}"#);
     let (content_type, body) =
         crate::python::Upload::of("p-1.0.zip", &crate::python::sdist("1")).form();
-    let uploaded =
-        client.send("POST", "/team/dev/", &[ROOT, ("Content-Type", &content_type)], &body);
-    assert_eq!(uploaded.status, 200, "{}", uploaded.text());
+    client.root().typed(&content_type).post("/team/dev/", &body).expect(200);
     let mut targets: Vec<String> = Place::all()
         .iter()
         .filter(|place| place.tree != Tree::Admin)
@@ -217,7 +213,7 @@ fn no_body_is_taken_for_something_else() {
             if answer.body.is_empty() {
                 continue;
             }
-            assert_eq!(answer.header("x-content-type-options"), "nosniff", "{target} {headers:?}");
+            answer.has("x-content-type-options", "nosniff");
             if answer.header("content-type").contains("html") {
                 let policy = answer.header("content-security-policy");
                 let is_closed =

@@ -113,7 +113,7 @@ impl Document {
 
 #[track_caller]
 fn check_problem(response: &Response, status: u16, path: &str) {
-    assert_eq!(response.status, status, "{path}");
+    response.check_status(status);
     assert_eq!(response.header("content-type"), "application/problem+json", "{status} for {path}");
     if !response.body.is_empty() {
         let problem = response.json();
@@ -197,7 +197,7 @@ fn every_row_is_answered_with_its_methods() {
     // Paths of the Python index name users and projects: their own tests request them.
     let mut table = document.main.clone();
     table.retain(|path, _| !is_indexes(path));
-    check(&document, &table, |method, path| server.client.send(method, path, &[], b""));
+    check(&document, &table, |method, path| server.anybody().send(method, path, ()));
 }
 
 #[test]
@@ -303,26 +303,23 @@ fn lists(document: &Value, path: &str, method: &str, status: u16) -> bool {
 
 #[test]
 fn the_openapi_document_lists_the_refusals() {
-    let server = TestServer::without_source(|config| {
-        config.aur.enabled = false;
+    let server = TestServer::without_aur(|config| {
         config.article.acl_read = "root".parse().expect("a list");
         config.article.merge_bytes_max = 10;
         config.actions.results_bytes_max = 1_024;
         config.store.wait_for_serial = std::time::Duration::ZERO;
     });
-    server.wait_until_ready();
     let client = &server.client;
     for (target, body) in [("long/0", &[b'x'; 2_000][..]), ("gone/0", b"x")] {
         let target = format!("/article/{target}");
-        assert_eq!(client.send("POST", &target, &[ROOT], body).status, 201);
+        client.root().post(&target, body).expect(201);
     }
-    assert_eq!(client.send("DELETE", "/article/gone/1", &[ROOT], b"").status, 200);
+    client.root().delete("/article/gone/1").expect(200);
 
     let document = client.get("/openapi.json").json();
     let check = |path: &str, target: &str, headers: &[(&str, &str)], status: u16| {
         for method in ["GET", "HEAD"] {
-            let response = client.send(method, target, headers, b"");
-            assert_eq!(response.status, status, "{method} {target}: {}", response.text());
+            client.send(method, target, headers, b"").expect(status);
             assert!(lists(&document, path, method, status), "{status} for {method} {path}");
         }
     };

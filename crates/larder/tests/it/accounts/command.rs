@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::{Value, json};
 
 use super::{Place, prepare};
+use crate::asking::Says as _;
 use crate::process::larder;
 use testbed::SmallDisk;
 
@@ -21,7 +22,8 @@ fn a_store_is_prepared_once() {
     let path = directory.path().join("data/root-password");
     let password = &fs::read_to_string(&path).expect("the file with the password");
     assert_eq!(password.len(), 17, "{said}");
-    assert!(said.contains("root-password") && !said.contains(password), "{said}");
+    said.says("root-password");
+    said.lacks(password);
     let mode = fs::metadata(&path).expect("a file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "{mode:o}");
     assert!(said.contains("larder user password root"), "what to do next: {said}");
@@ -29,7 +31,7 @@ fn a_store_is_prepared_once() {
     assert_eq!(mode & 0o007, 0, "others on the machine have no business in it: {mode:o}");
 
     let again = place.run("init");
-    assert!(again.contains("initialized already: nothing was changed"), "{again}");
+    again.says("initialized already: nothing was changed");
     let same = ["init", "--root-password", password];
     let done = place.run_words(&same, "");
     assert_eq!(done.code, Some(0), "the password that it has: {done:?}");
@@ -196,7 +198,7 @@ fn what_a_token_is_limited_to_is_listed() {
     assert_eq!((&list[0]["is_limited"], &list[1]["is_limited"]), (&json!(true), &json!(false)));
     let list = place.run("token list");
     let shown = "  project `foo` of team/dev, team/prod and articles below `/docs/`  ";
-    assert!(list.contains(shown), "{list}");
+    list.says(shown);
 }
 
 #[test]

@@ -2,113 +2,130 @@
 
 mod releases;
 
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 use testbed::{Offer, Upstream};
 
+use crate::asking::Says as _;
 use crate::browser::{Browser, encoded, form};
 use crate::pages::check_harmless;
-use crate::python::{Upload, sdist};
-use crate::server::{ROOT, ROOT_PASSWORD, TestServer};
+use crate::server::{ROOT_PASSWORD, TestServer};
+use crate::shown::shown;
 
 fn start() -> TestServer {
-    TestServer::without_source(|config| config.aur.enabled = false)
+    TestServer::without_aur(|_| ())
 }
 
-/// Uploads a source archive of that name.
-#[track_caller]
-fn upload(server: &TestServer, index: &str, filename: &str) {
-    let (content_type, body) = Upload::of(filename, &sdist(filename)).form();
-    let headers = [ROOT, ("Content-Type", content_type.as_str())];
-    let response = server.client.send("POST", &format!("/{index}/"), &headers, &body);
-    assert_eq!(response.status, 200, "{}", response.text());
+/// The field with the password of `root`, which everything that grants rights asks for.
+const OWN: (&str, &str) = ("own", ROOT_PASSWORD);
+
+/// A server with `alice`, and the browsers of `root` and of her.
+fn with_alice() -> (TestServer, Browser, Browser) {
+    let server = start();
+    server.add_user("alice", "staple");
+    let browsers = [("root", ROOT_PASSWORD), ("alice", "staple")]
+        .map(|(name, password)| Browser::of(server.client, name, password));
+    let [root, alice] = browsers;
+    (server, root, alice)
+}
+
+/// The page of `alice` for administrators.
+const ALICE: &str = "/+manage/users/alice";
+
+#[test]
+fn users_are_made_with_the_administrators_password() {
+    let server = start();
+    let mut root = Browser::root(server.client);
+    let page = root.get("/+manage").text();
+    let values = [("name", "alice"), ("password", "staple"), ("email", "alice@host.example"), OWN];
+    root.submit(&page, "New user", &values[..3]).expect(403);
+    root.submit(&page, "New user", &values).expect(303).has("location", ALICE);
+    root.submit(&page, "New user", &values).expect(409).says("user already exists");
+    Browser::of(server.client, "alice", "staple");
+    root.get(ALICE).says(["alice@host.example", "in 1 browser"]);
 }
 
 #[test]
-fn users_are_made_changed_disabled_and_deleted() {
-    let server = start();
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
-    let page = root.get("/+manage").text();
-    let own = ("own", ROOT_PASSWORD);
-    let values = [("name", "alice"), ("password", "staple"), ("email", "alice@host.example"), own];
-    assert_eq!(root.submit(&page, "New user", &values[..3]).status, 403);
-    let made = root.submit(&page, "New user", &values);
-    assert_eq!(
-        (made.status, made.header("location")),
-        (303, "/+manage/users/alice"),
-        "{}",
-        made.text()
-    );
-    let again = root.submit(&page, "New user", &values);
-    assert_eq!(again.status, 409);
-    assert!(again.text().contains("user already exists"), "{}", again.text());
-    let mut alice = Browser::of(server.client, "alice", "staple");
-    let page = root.get("/+manage/users/alice").text();
-    assert!(page.contains("alice@host.example") && page.contains("in 1 browser"), "{page}");
-    // Groups, and what they open.
-    assert!(!alice.get("/+manage").text().contains("aria-label=\"New user\""));
-    assert_eq!(
-        root.submit(&page, "Groups", &[("groups", "team admin"), ("own", ROOT_PASSWORD)]).status,
-        200
-    );
-    assert!(alice.get("/+manage").text().contains("aria-label=\"New user\""));
-    assert_eq!(
-        root.submit(&page, "Groups", &[("groups", "a b/c"), ("own", ROOT_PASSWORD)]).status,
-        422
-    );
-    assert_eq!(root.submit(&page, "Groups", &[("groups", ""), ("own", ROOT_PASSWORD)]).status, 200);
-    assert!(!alice.get("/+manage").text().contains("aria-label=\"New user\""));
-    // An administrator's browser alone makes no other administrator.
+fn groups_open_pages_and_close_them() {
+    let (_server, mut root, mut alice) = with_alice();
+    let page = root.get(ALICE).text();
+    let form = "aria-label=\"New user\"";
+    alice.get("/+manage").lacks(form);
+    root.submit(&page, "Groups", &[("groups", "team admin"), OWN]).expect(200);
+    alice.get("/+manage").says(form);
+    root.submit(&page, "Groups", &[("groups", "a b/c"), OWN]).expect(422);
+    root.submit(&page, "Groups", &[("groups", ""), OWN]).expect(200);
+    alice.get("/+manage").lacks(form);
+}
+
+#[test]
+fn an_administrators_browser_alone_makes_no_other_administrator() {
+    let (_server, mut root, mut alice) = with_alice();
     for (label, field) in [("Groups", "groups"), ("Set the password", "password")] {
         for own in ["", "wrong"] {
-            let refused = root.submit(&page, label, &[(field, "admin"), ("own", own)]);
-            assert_eq!(refused.status, 403, "{label}: {}", refused.text());
+            root.fill(ALICE, label, &[(field, "admin"), ("own", own)]).expect(403);
         }
     }
-    assert!(!alice.get("/+manage").text().contains("aria-label=\"New user\""));
-    // After a refused form the browser still knows what it has seen.
+    alice.get("/+manage").lacks("aria-label=\"New user\"");
+}
+
+#[test]
+fn after_a_refused_form_the_browser_still_knows_what_it_has_seen() {
+    let (_server, mut root, _) = with_alice();
+    let page = root.get(ALICE).text();
+    root.submit(&page, "Groups", &[("groups", "team"), OWN]).expect(200);
     let seen = |browser: &Browser| {
         let cookie = browser.cookies["larder-session"].split('.').nth(1).map(str::to_owned);
         cookie.and_then(|seen| seen.parse::<u64>().ok()).expect("a serial")
     };
     let before = seen(&root);
     assert!(before > 0);
-    assert_eq!(root.submit(&page, "Delete", &[("confirm", "bob")]).status, 422);
+    root.submit(&page, "Delete", &[("confirm", "bob")]).expect(422);
     assert_eq!(seen(&root), before);
-    // A password that an administrator sets ends the sessions.
-    assert_eq!(
-        root.submit(&page, "Set the password", &[("password", "n3w"), ("own", ROOT_PASSWORD)])
-            .status,
-        200
-    );
-    assert!(alice.get("/+account").text().contains("<h1>Log in</h1>"));
-    let mut alice = Browser::of(server.client, "alice", "n3w");
-    // Disabled: nothing of hers is taken, and she comes back as she was.
-    assert_eq!(root.submit(&page, "Disable", &[]).status, 200);
-    assert!(alice.get("/+account").text().contains("<h1>Log in</h1>"));
-    assert_eq!(Browser::new(server.client).log_in("alice", "n3w").status, 401);
-    let page = root.get("/+manage/users/alice").text();
-    assert!(page.contains("disabled"), "{page}");
-    assert_eq!(root.submit(&page, "Enable", &[]).status, 403);
-    assert_eq!(root.submit(&page, "Enable", &[own]).status, 200);
-    assert!(alice.get("/+account").text().contains("<h1>Log in</h1>"), "its session stays over");
-    assert_eq!(alice.log_in("alice", "n3w").status, 303);
-    assert!(alice.get("/+account").text().contains("<h1>alice</h1>"));
-    // Deleting takes the name; `root` stays.
-    let page = root.get("/+manage/users/alice").text();
-    assert_eq!(root.submit(&page, "Delete", &[("confirm", "alic")]).status, 422);
-    let deleted = root.submit(&page, "Delete", &[("confirm", "alice")]);
-    assert_eq!(
-        (deleted.status, deleted.header("location")),
-        (303, "/+manage"),
-        "{}",
-        deleted.text()
-    );
-    assert_eq!(root.get("/+manage/users/alice").status, 404);
+}
+
+#[test]
+fn a_password_that_an_administrator_sets_ends_the_sessions() {
+    let (server, mut root, mut alice) = with_alice();
+    root.fill(ALICE, "Set the password", &[("password", "n3w"), OWN]).expect(200);
+    alice.get("/+account").says("<h1>Log in</h1>");
+    Browser::of(server.client, "alice", "n3w");
+}
+
+#[test]
+fn nothing_of_a_disabled_user_is_taken_until_they_are_enabled() {
+    let (server, mut root, mut alice) = with_alice();
+    root.fill(ALICE, "Disable", &[]).expect(200);
+    alice.get("/+account").says("<h1>Log in</h1>");
+    Browser::new(server.client).log_in("alice", "staple").expect(401);
+    let page = root.get(ALICE).text();
+    page.says("disabled");
+    root.submit(&page, "Enable", &[]).expect(403);
+    root.submit(&page, "Enable", &[OWN]).expect(200);
+    // Their session stays over.
+    alice.get("/+account").says("<h1>Log in</h1>");
+    alice.log_in("alice", "staple").expect(303);
+    alice.get("/+account").says("<h1>alice</h1>");
+}
+
+#[test]
+fn a_user_is_deleted_by_their_name() {
+    let (_server, mut root, _) = with_alice();
+    root.fill(ALICE, "Delete", &[("confirm", "alic")]).expect(422);
+    root.fill(ALICE, "Delete", &[("confirm", "alice")]).expect(303).has("location", "/+manage");
+    root.get(ALICE).expect(404);
+}
+
+/// `root` stays, and changes the own password where the old one is asked for.
+#[test]
+fn administrators_neither_remove_themselves_nor_skip_their_password() {
+    let server = start();
+    let mut root = Browser::root(server.client);
     let page = root.get("/+manage/users/root").text();
-    assert!(!page.contains("aria-label=\"Disable\"") && !page.contains("aria-label=\"Delete\""));
-    // One's own password takes the old one, which another page asks for.
-    assert!(!page.contains("aria-label=\"Set the password\""), "{page}");
-    assert!(page.contains("href=\"/+account#password\""), "{page}");
+    for label in ["Disable", "Delete", "Set the password"] {
+        page.lacks(&format!("aria-label=\"{label}\""));
+    }
+    page.says("href=\"/+account#password\"");
     let (action, mut fields) = form(&page, "Profile");
     fields.retain(|(name, _)| name == "form");
     for (what, field, value) in
@@ -116,136 +133,163 @@ fn users_are_made_changed_disabled_and_deleted() {
     {
         let more = [("do".into(), what.to_owned()), (field.into(), value.to_owned())];
         let fields: Vec<_> = fields.iter().cloned().chain(more).collect();
-        assert_eq!(root.post(&action, &encoded(&fields)).status, 403, "{what}");
+        root.post(&action, &encoded(&fields)).expect(403);
     }
-    assert_eq!(Browser::new(server.client).log_in("root", ROOT_PASSWORD).status, 303);
+    Browser::root(server.client);
+}
+
+/// The page of the index that the tests below change.
+const DEV: &str = "/+manage/indexes/root/dev";
+
+/// A server with the index `root/dev`, and the browser of `root`.
+fn with_index() -> (TestServer, Browser) {
+    let server = start();
+    let index = json!({"title": "Ours", "acl_read": ["root", ":team"]});
+    server.root().put("/root/dev", index).expect(200);
+    let root = Browser::root(server.client);
+    (server, root)
+}
+
+/// The configuration of an index.
+fn config(server: &TestServer, name: &str) -> Value {
+    server.root().get(&format!("/{name}")).expect(200).json()["result"].clone()
 }
 
 #[test]
-fn indexes_and_mirrors_are_made_changed_and_deleted() {
+fn indexes_and_mirrors_are_made() {
     let server = start();
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let mut root = Browser::root(server.client);
     let page = root.get("/+manage").text();
-    let own = ("own", ROOT_PASSWORD);
-    let values = [("name", "root/dev"), ("title", "Ours"), ("acl_read", "root, :team"), own];
+    let values = [("name", "root/dev"), ("title", "Ours"), ("acl_read", "root, :team"), OWN];
     // Changing rights needs the password again, in case the browser is unattended.
-    assert_eq!(root.submit(&page, "New index", &values[..3]).status, 403);
-    let made = root.submit(&page, "New index", &values);
-    assert_eq!(made.header("location"), "/+manage/indexes/root/dev", "{}", made.text());
+    root.submit(&page, "New index", &values[..3]).expect(403);
+    root.submit(&page, "New index", &values).has("location", DEV);
+    let mirror = [("name", "root/pypi"), ("mirror_url", "https://upstream.example/simple/")];
+    root.submit(&page, "New index", &mirror).expect(303);
+    root.submit(&page, "New index", &[("name", "root")]).expect(422);
+    root.submit(&page, "New index", &[("name", "nobody/dev")]).expect(404);
+    assert_eq!(config(&server, "root/dev")["acl_read"], json!(["root", ":team"]));
+}
+
+/// Only changes are sent, so that the credentials of a mirror stay.
+#[test]
+fn credentials_of_a_mirror_are_kept_and_not_shown() {
+    let server = start();
+    let mut root = Browser::root(server.client);
     let mirror =
         [("name", "root/pypi"), ("mirror_url", "https://user:secret@upstream.example/simple/")];
-    assert_eq!(root.submit(&page, "New index", &mirror).status, 303);
-    assert_eq!(root.submit(&page, "New index", &[("name", "root")]).status, 422);
-    assert_eq!(root.submit(&page, "New index", &[("name", "nobody/dev")]).status, 404);
-    let config = |name: &str| {
-        let response = server.client.send("GET", &format!("/{name}"), &[ROOT], b"");
-        response.json()["result"].clone()
-    };
-    assert_eq!(config("root/dev")["acl_read"], json!(["root", ":team"]));
-    // Only changes are sent: credentials of a mirror stay, and so do changes by others.
-    let has_credentials = |server: &TestServer| {
+    root.fill("/+manage", "New index", &mirror).expect(303);
+    let has_credentials = || {
         let state = server.app.live_store.snapshot_full().expect("a state");
         let records = state.index.records().map(|record| record.body.unwrap_or_default());
         let mut bodies = records.map(|body| String::from_utf8_lossy(&body).into_owned());
         bodies.any(|body| body.contains("user:secret@upstream.example"))
     };
-    assert!(has_credentials(&server));
+    assert!(has_credentials());
     let page = root.get("/+manage/indexes/root/pypi");
-    assert!(!page.text().contains("secret"), "{}", page.text());
-    let saved = root.submit(&page.text(), "Settings", &[("is.title", "The world")]);
-    assert_eq!(saved.status, 200, "{}", saved.text());
-    assert_eq!(config("root/pypi")["title"], json!("The world"));
-    assert!(has_credentials(&server), "its credentials are still there");
-    let page = root.get("/+manage/indexes/root/dev").text();
-    let patch = json!(["acl_upload=root,:ci"]).to_string();
-    assert_eq!(server.client.send("PATCH", "/root/dev", &[ROOT], patch.as_bytes()).status, 200);
-    let values = [("is.title", "Still ours"), ("is.acl_read", "root\r\n:other\r\n"), own];
+    page.lacks("secret");
+    root.submit(&page.text(), "Settings", &[("is.title", "The world")]).expect(200);
+    assert_eq!(config(&server, "root/pypi")["title"], json!("The world"));
+    assert!(has_credentials(), "its credentials are still there");
+}
+
+/// A form that was shown before another change changes only what its user changed.
+#[test]
+fn settings_that_another_user_changed_meanwhile_stay() {
+    let (server, mut root) = with_index();
+    let page = root.get(DEV).text();
+    server.root().patch("/root/dev", json!(["acl_upload=root,:ci"])).expect(200);
+    let values = [("is.title", "Still ours"), ("is.acl_read", "root\r\n:other\r\n"), OWN];
     for (label, values) in [
         ("Settings", &values[..2]),
         ("Settings", &[values[1], ("own", "wrong")]),
         ("Another setting", &[("how", "add"), ("key", " acl_upload"), ("value", "mallory")]),
     ] {
-        let refused = root.submit(&page, label, values);
-        assert_eq!(refused.status, 403, "{label}: {}", refused.text());
+        root.submit(&page, label, values).expect(403);
     }
-    assert_eq!(config("root/dev")["title"], json!("Ours"));
-    let saved = root.submit(&page, "Settings", &values);
-    assert_eq!(saved.status, 200, "{}", saved.text());
-    let now = config("root/dev");
-    assert_eq!(
-        (&now["title"], &now["acl_read"]),
-        (&json!("Still ours"), &json!(["root", ":other"]))
-    );
+    assert_eq!(config(&server, "root/dev")["title"], json!("Ours"));
+    root.submit(&page, "Settings", &values).expect(200);
+    let now = config(&server, "root/dev");
+    assert_eq!(now["title"], json!("Still ours"));
+    assert_eq!(now["acl_read"], json!(["root", ":other"]));
     assert_eq!(now["acl_upload"], json!(["root", ":ci"]));
-    // Two users change the same list: no change is undone, and the second sees the first one's.
-    let page = root.get("/+manage/indexes/root/dev").text();
-    let patch = json!(["acl_upload-=:ci"]).to_string();
-    assert_eq!(server.client.send("PATCH", "/root/dev", &[ROOT], patch.as_bytes()).status, 200);
-    let values = [("is.acl_upload", "root\n:ci\nbob"), ("is.title", "Not this"), own];
-    let late = root.submit(&page, "Settings", &values);
-    assert_eq!(late.status, 409, "{}", late.text());
-    assert!(late.text().contains("Somebody else changed `acl_upload`"), "{}", late.text());
-    let now = config("root/dev");
-    assert_eq!((&now["acl_upload"], &now["title"]), (&json!(["root"]), &json!("Still ours")));
-    let values = [("is.acl_upload", "root\r\nbob"), own];
-    assert_eq!(root.submit(&late.text(), "Settings", &values).status, 200);
-    assert_eq!(config("root/dev")["acl_upload"], json!(["root", "bob"]));
-    // Custom data stays as it is, and an index that was deleted meanwhile is not changed.
-    let patch = json!({"custom_data": {"a": [1]}}).to_string();
-    assert_eq!(server.client.send("PATCH", "/root/dev", &[ROOT], patch.as_bytes()).status, 200);
-    let page = root.get("/+manage/indexes/root/dev").text();
-    let wrong = root.submit(&page, "Settings", &[("is.custom_data", "{")]);
-    assert_eq!(wrong.status, 422, "{}", wrong.text());
-    let values = [("is.custom_data", "{\"a\": [1, 2]}")];
-    assert_eq!(root.submit(&page, "Settings", &values).status, 200);
-    assert_eq!(config("root/dev")["custom_data"], json!({"a": [1, 2]}));
-    let page = root.get("/+manage/indexes/root/dev").text();
-    let patch = json!(["custom_data-="]).to_string();
-    assert_eq!(server.client.send("PATCH", "/root/dev", &[ROOT], patch.as_bytes()).status, 200);
-    assert_eq!(root.submit(&page, "Settings", &[("is.custom_data", "1")]).status, 409);
-    // Any setting can be set, and an invalid value is reported.
-    let set = [("key", "retention_versions"), ("value", "2")];
-    assert_eq!(
-        root.submit(&page, "Another setting", &[("how", "set"), set[0], set[1]]).status,
-        200
-    );
-    assert_eq!(config("root/dev")["retention_versions"], json!(2));
-    let wrong = root.submit(
-        &page,
-        "Another setting",
-        &[("how", "set"), ("key", "nonsense"), ("value", "x")],
-    );
-    assert_eq!(wrong.status, 400);
-    assert!(wrong.text().contains("nonsense=x"), "{}", wrong.text());
-    // Quarantine with a reason, and its end.
-    upload(&server, "root/dev", "evil-1.0.zip");
-    let values =
-        [("project", "evil"), ("version", "1.0"), ("reason", "stolen token, see the report")];
-    assert_eq!(root.submit(&page, "Quarantine", &values).status, 200);
-    let simple = server.client.get_with("/root/dev/+simple/evil/", &[ROOT]).text();
-    assert!(!simple.contains("evil-1.0.zip"), "{simple}");
-    let page = root.get("/+manage/indexes/root/dev").text();
-    assert!(page.contains("stolen token, see the report"), "{page}");
-    let item = config("root/dev")["policy_quarantine"][0].as_str().expect("an item").to_owned();
-    assert_eq!(root.submit(&page, &format!("Release {item}"), &[]).status, 200);
-    let simple = server.client.get_with("/root/dev/+simple/evil/", &[ROOT]).text();
-    assert!(simple.contains("evil-1.0.zip"), "{simple}");
-    // Old versions: looked at, then removed.
-    upload(&server, "root/dev", "evil-2.0.zip");
-    let looked = root.submit(&page, "Old versions", &[("versions", "1"), ("do", "look")]);
-    assert_eq!(looked.status, 200);
-    let looked = looked.text();
-    assert!(looked.contains("evil 1.0") && looked.contains("Would be removed"), "{looked}");
-    let simple = server.client.get_with("/root/dev/+simple/evil/", &[ROOT]).text();
-    assert!(simple.contains("evil-1.0.zip"), "only looked at: {simple}");
-    assert_eq!(root.submit(&looked, "Old versions", &[("do", "remove")]).status, 200);
-    let simple = server.client.get_with("/root/dev/+simple/evil/", &[ROOT]).text();
-    assert!(!simple.contains("evil-1.0.zip") && simple.contains("evil-2.0.zip"), "{simple}");
-    // Deleted with its name.
-    let page = root.get("/+manage/indexes/root/dev").text();
-    assert_eq!(root.submit(&page, "Delete", &[("confirm", "root/de")]).status, 422);
-    assert_eq!(root.submit(&page, "Delete", &[("confirm", "root/dev")]).status, 303);
-    assert_eq!(root.get("/+manage/indexes/root/dev").status, 404);
+}
+
+/// Two users change the same list: no change is undone, and the second sees the first one's.
+#[test]
+fn a_list_that_another_user_changed_is_shown_before_it_is_changed() {
+    let (server, mut root) = with_index();
+    server.root().patch("/root/dev", json!(["acl_upload=root,:ci"])).expect(200);
+    let page = root.get(DEV).text();
+    server.root().patch("/root/dev", json!(["acl_upload-=:ci"])).expect(200);
+    let values = [("is.acl_upload", "root\n:ci\nbob"), ("is.title", "Not this"), OWN];
+    let late = root.submit(&page, "Settings", &values).expect(409);
+    late.says("Somebody else changed `acl_upload`");
+    let now = config(&server, "root/dev");
+    assert_eq!((&now["acl_upload"], &now["title"]), (&json!(["root"]), &json!("Ours")));
+    root.submit(&late.text(), "Settings", &[("is.acl_upload", "root\r\nbob"), OWN]).expect(200);
+    assert_eq!(config(&server, "root/dev")["acl_upload"], json!(["root", "bob"]));
+}
+
+#[test]
+fn custom_data_is_json_and_is_not_made_again_where_it_was_removed() {
+    let (server, mut root) = with_index();
+    server.root().patch("/root/dev", json!({"custom_data": {"a": [1]}})).expect(200);
+    let page = root.get(DEV).text();
+    root.submit(&page, "Settings", &[("is.custom_data", "{")]).expect(422);
+    root.submit(&page, "Settings", &[("is.custom_data", "{\"a\": [1, 2]}")]).expect(200);
+    assert_eq!(config(&server, "root/dev")["custom_data"], json!({"a": [1, 2]}));
+    let page = root.get(DEV).text();
+    server.root().patch("/root/dev", json!(["custom_data-="])).expect(200);
+    root.submit(&page, "Settings", &[("is.custom_data", "1")]).expect(409);
+}
+
+#[test]
+fn any_setting_can_be_set_and_an_invalid_value_is_reported() {
+    let (server, mut root) = with_index();
+    let page = root.get(DEV).text();
+    let set = [("how", "set"), ("key", "retention_versions"), ("value", "2")];
+    root.submit(&page, "Another setting", &set).expect(200);
+    assert_eq!(config(&server, "root/dev")["retention_versions"], json!(2));
+    let set = [("how", "set"), ("key", "nonsense"), ("value", "x")];
+    root.submit(&page, "Another setting", &set).expect(400).says("nonsense=x");
+}
+
+#[test]
+fn a_release_is_quarantined_with_a_reason_and_released() {
+    let (server, mut root) = with_index();
+    server.root().release("root/dev", "evil-1.0.zip");
+    let reason = "stolen token, see the report";
+    let values = [("project", "evil"), ("version", "1.0"), ("reason", reason)];
+    root.fill(DEV, "Quarantine", &values).expect(200);
+    server.root().get("/root/dev/+simple/evil/").lacks("evil-1.0.zip");
+    let page = root.get(DEV).text();
+    page.says(reason);
+    let config = config(&server, "root/dev");
+    let item = config["policy_quarantine"][0].as_str().expect("an item");
+    root.submit(&page, &format!("Release {item}"), &[]).expect(200);
+    server.root().get("/root/dev/+simple/evil/").says("evil-1.0.zip");
+}
+
+#[test]
+fn old_versions_are_looked_at_and_then_removed() {
+    let (server, mut root) = with_index();
+    for filename in ["evil-1.0.zip", "evil-2.0.zip"] {
+        server.root().release("root/dev", filename);
+    }
+    let looked = root.fill(DEV, "Old versions", &[("versions", "1"), ("do", "look")]).expect(200);
+    looked.says(["evil 1.0", "Would be removed"]);
+    server.root().get("/root/dev/+simple/evil/").says("evil-1.0.zip");
+    root.submit(&looked.text(), "Old versions", &[("do", "remove")]).expect(200);
+    server.root().get("/root/dev/+simple/evil/").says("evil-2.0.zip").lacks("evil-1.0.zip");
+}
+
+#[test]
+fn an_index_is_deleted_by_its_name() {
+    let (_server, mut root) = with_index();
+    root.fill(DEV, "Delete", &[("confirm", "root/de")]).expect(422);
+    root.fill(DEV, "Delete", &[("confirm", "root/dev")]).expect(303);
+    root.get(DEV).expect(404);
 }
 
 /// The pages offer what the calls allow, whoever the configuration names.
@@ -263,15 +307,14 @@ fn upstream_is_asked_again_in_a_browser() {
     let list = json!({"meta": {"api-version": "1.1"}, "projects": [{"name": "foo"}]});
     upstream.offer("/simple/", Offer::json(list.to_string()));
     upstream.offer("/simple/foo/", page_of(&["foo-1.0.tar.gz"]));
-    let server = TestServer::without_source(|config| {
-        config.aur.enabled = false;
+    let server = TestServer::without_aur(|config| {
         config.egress_allow = vec!["127.0.0.0/8".parse().expect("a network")];
     });
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let mut root = Browser::root(server.client);
     let url = upstream.url("/simple/");
     let values = [("name", "root/pypi"), ("mirror_url", url.as_str())];
     let manage = root.get("/+manage").text();
-    assert_eq!(root.submit(&manage, "New index", &values).status, 303);
+    root.submit(&manage, "New index", &values).expect(303);
     let installer = ("Accept", "application/vnd.pypi.simple.v1+json");
     let files = || {
         let page = server.client.get_with("/root/pypi/+simple/foo/", &[installer]).json();
@@ -282,56 +325,43 @@ fn upstream_is_asked_again_in_a_browser() {
     assert_eq!(files(), 1, "what is known is fresh for half an hour");
     let page = root.get("/+manage/indexes/root/pypi").text();
     let asked = upstream.count("/simple/foo/");
-    let done = root.submit(&page, "Ask upstream again", &[("project", "Foo")]);
-    assert_eq!(done.status, 200, "{}", done.text());
-    assert!(done.text().contains("Upstream was asked again."), "{}", done.text());
+    root.submit(&page, "Ask upstream again", &[("project", "Foo")])
+        .expect(200)
+        .says("Upstream was asked again.");
     assert_eq!((upstream.count("/simple/foo/"), files()), (asked + 1, 2));
     // An invalid name.
-    let done = root.submit(&page, "Ask upstream again", &[("project", "no name")]);
-    assert_eq!(done.status, 422, "{}", done.text());
+    root.submit(&page, "Ask upstream again", &[("project", "no name")]).expect(422);
     upstream.break_with(Some(500));
-    let failed = root.submit(&page, "Ask upstream again", &[("project", "foo")]);
-    assert_eq!(failed.status, 502, "{}", failed.text());
-    assert!(failed.text().contains("it answered 500"), "{}", failed.text());
-    assert!(failed.text().contains("the last good page stays"), "{}", failed.text());
-    assert!(!failed.text().contains("Upstream was asked again."), "{}", failed.text());
+    let failed = root.submit(&page, "Ask upstream again", &[("project", "foo")]).expect(502);
+    failed.says(["it answered 500", "the last good page stays"]);
+    failed.lacks("Upstream was asked again.");
     assert_eq!(files(), 2, "an upstream that fails takes nothing away");
     // Only mirrors have this form.
     let values = [("name", "root/dev")];
-    assert_eq!(root.submit(&manage, "New index", &values).status, 303);
-    let page = root.get("/+manage/indexes/root/dev").text();
-    assert!(!page.contains("Ask upstream again"), "{page}");
+    root.submit(&manage, "New index", &values).expect(303);
+    root.get("/+manage/indexes/root/dev").lacks("Ask upstream again");
 }
 
 #[test]
 fn whom_the_configuration_names_manages() {
-    let server = TestServer::without_source(|config| {
-        config.aur.enabled = false;
+    let server = TestServer::without_aur(|config| {
         config.python.restrict_modify = "keeper".parse().expect("a list");
     });
     for name in ["keeper", "alice"] {
-        let made =
-            server.client.send("PUT", &format!("/{name}"), &[ROOT], br#"{"password": "staple"}"#);
-        assert_eq!(made.status, 201);
+        server.add_user(name, "staple");
     }
-    assert_eq!(server.client.send("PUT", "/alice/dev", &[ROOT], b"{}").status, 200);
+    server.root().put("/alice/dev", "{}").expect(200);
     let mut keeper = Browser::of(server.client, "keeper", "staple");
     let mut alice = Browser::of(server.client, "alice", "staple");
-    let page = keeper.get("/+manage").text();
-    assert!(page.contains("/+manage/indexes/alice/dev"), "{page}");
-    assert!(page.contains("/+manage/users/alice"), "{page}");
-    let page = keeper.get("/+manage/indexes/alice/dev").text();
-    let saved = keeper.submit(&page, "Settings", &[("is.title", "Kept")]);
-    assert_eq!(saved.status, 200, "{}", saved.text());
+    assert_snapshot!("manage", shown(&keeper.get("/+manage").text()));
+    keeper.fill("/+manage/indexes/alice/dev", "Settings", &[("is.title", "Kept")]).expect(200);
     let page = keeper.get("/+manage/users/alice").text();
-    let saved = keeper.submit(&page, "Profile", &[("title", "Kept")]);
-    assert_eq!(saved.status, 200, "{}", saved.text());
-    assert!(!page.contains("aria-label=\"Disable\""), "{page}");
+    keeper.submit(&page, "Profile", &[("title", "Kept")]).expect(200);
+    page.lacks("aria-label=\"Disable\"");
     // The owner may not, and is offered nothing.
-    assert!(!alice.get("/+manage").text().contains("/+manage/indexes/alice/dev"));
-    assert_eq!(alice.get("/+manage/indexes/alice/dev").status, 403);
-    let own = alice.get("/+manage/users/alice").text();
-    assert!(!own.contains("aria-label=\"Profile\"") && own.contains("/+account#password"), "{own}");
+    alice.get("/+manage").lacks("/+manage/indexes/alice/dev");
+    alice.get("/+manage/indexes/alice/dev").expect(403);
+    assert_snapshot!("user_for_herself", shown(&alice.get("/+manage/users/alice").text()));
 }
 
 /// Each group is on one of the pages, however many there are.
@@ -339,14 +369,13 @@ fn whom_the_configuration_names_manages() {
 fn groups_are_shown_in_pages() {
     let server = start();
     let all: Vec<String> = (0..450).map(|number| format!("team-{number:03}")).collect();
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let mut root = Browser::root(server.client);
     for (user, groups) in [("alice", &all[..]), ("bob", &all[..1])] {
         let body = br#"{"password": "staple"}"#;
-        let made = server.client.send("PUT", &format!("/{user}"), &[ROOT], body);
-        assert_eq!(made.status, 201, "{}", made.text());
+        server.root().put(&format!("/{user}"), body).expect(201);
         let page = root.get(&format!("/+manage/users/{user}")).text();
         let values = [("groups", &*groups.join(" ")), ("own", ROOT_PASSWORD)];
-        assert_eq!(root.submit(&page, "Groups", &values).status, 200);
+        root.submit(&page, "Groups", &values).expect(200);
     }
     let mut shown = Vec::new();
     let mut next = Some(String::new());
@@ -362,73 +391,62 @@ fn groups_are_shown_in_pages() {
     assert_eq!(shown, all);
     let found = root.get("/+manage/groups?q=team-00&after=team-008").text();
     assert_eq!(found.matches("<dt>").count(), 1, "{found}");
-    assert!(found.contains("<dt>team-009</dt>") && found.contains("value=\"team-00\""), "{found}");
-    let first = root.get("/+manage/groups?q=team-000").text();
-    assert!(first.contains("/users/alice\"") && first.contains("/users/bob\""), "{first}");
+    found.says(["<dt>team-009</dt>", "value=\"team-00\""]);
+    root.get("/+manage/groups?q=team-000").says(["/users/alice\"", "/users/bob\""]);
     let none = root.get("/+manage/groups?q=%3Cb%3E").text();
-    assert!(none.contains("No user is in such a group") && !none.contains("<b>"), "{none}");
+    none.says("No user is in such a group");
+    none.lacks("<b>");
 }
 
 #[test]
 fn administrators_see_groups_and_make_tokens_for_others() {
     let server = start();
-    let made = server.client.send("PUT", "/alice", &[ROOT], br#"{"password": "staple"}"#);
-    assert_eq!(made.status, 201);
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    server.add_user("alice", "staple");
+    let mut root = Browser::root(server.client);
     let page = root.get("/+manage/users/alice").text();
     let own = ("own", ROOT_PASSWORD);
-    assert_eq!(root.submit(&page, "Groups", &[("groups", "team ci"), own]).status, 200);
-    let groups = root.get("/+manage/groups").text();
-    assert!(
-        groups.contains("<dt>ci</dt>") && groups.contains("/+manage/users/alice\""),
-        "{groups}"
-    );
+    root.submit(&page, "Groups", &[("groups", "team ci"), own]).expect(200);
+    assert_snapshot!("groups", shown(&root.get("/+manage/groups").text()));
     // A token outlives the session, so the password is asked for.
     let wish = [("scope", "python:upload"), ("indexes", "alice/dev"), ("comment", "ci <b>"), own];
     for values in [&wish[..3], &[wish[0], ("own", "wrong")]] {
-        let refused = root.submit(&page, "New token", values);
-        assert_eq!(refused.status, 403, "{}", refused.text());
+        root.submit(&page, "New token", values).expect(403);
     }
-    let unusable = root.submit(&page, "New token", &[("expires", "never mind"), wish[0], own]);
-    assert_eq!(unusable.status, 422, "{}", unusable.text());
+    root.submit(&page, "New token", &[("expires", "never mind"), wish[0], own]).expect(422);
     let made = root.submit(&page, "New token", &wish);
     let text = made.text();
-    assert_eq!(made.status, 200, "{text}");
+    made.check_status(200);
     let token = text.split("<pre><code>").nth(1).and_then(|rest| rest.split('<').next());
     let token = token.expect("a token").to_owned();
-    assert!(text.contains("ci &#60;b&#62;"), "{text}");
-    let bearer = format!("Bearer {token}");
-    let tokens = server.client.send("GET", "/+tokens", &[("Authorization", &bearer)], b"");
+    text.says("ci &#60;b&#62;");
     // The token is valid, but lacks the right to manage tokens.
-    assert_eq!(tokens.status, 403, "{}", tokens.text());
-    let listed = server.client.send("GET", "/+tokens?user=alice", &[ROOT], b"").json();
+    server.bearer(&token).get("/+tokens").expect(403);
+    let listed = server.root().get("/+tokens?user=alice").json();
     assert_eq!(listed["tokens"][0]["indexes"], json!(["alice/dev"]), "{listed}");
     assert!(!root.get("/+manage/users/alice").text().contains(&token), "it is shown once");
     // Others neither see the groups nor make tokens.
     let mut alice = Browser::of(server.client, "alice", "staple");
-    assert_eq!(alice.get("/+manage/groups").status, 403);
-    assert_eq!(Browser::new(server.client).get("/+manage/groups").status, 401);
+    alice.get("/+manage/groups").expect(403);
+    Browser::new(server.client).get("/+manage/groups").expect(401);
     let hers = form(&alice.get("/+account").text(), "New token").1[0].1.clone();
     for target in ["root", "alice"] {
         let fields = [("form", hers.as_str()), ("do", "token"), ("scope", "*"), ("own", "wrong")];
         let fields: Vec<_> =
             fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        let refused = alice.post(&format!("/+manage/users/{target}"), &encoded(&fields));
-        assert_eq!(refused.status, 403, "{target}: {}", refused.text());
+        alice.post(&format!("/+manage/users/{target}"), &encoded(&fields)).expect(403);
     }
 }
 
 #[test]
 fn without_a_python_index_there_is_none_to_manage() {
-    let server = TestServer::without_source(|config| {
-        config.aur.enabled = false;
+    let server = TestServer::without_aur(|config| {
         config.python.enabled = false;
     });
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
-    assert_eq!(root.get("/+manage").status, 200);
-    assert_eq!(root.get("/+manage/indexes/root/dev").status, 404);
+    let mut root = Browser::root(server.client);
+    root.get("/+manage").expect(200);
+    root.get("/+manage/indexes/root/dev").expect(404);
     for target in ["/+manage/indexes", "/+manage/indexes/root/dev"] {
-        assert_eq!(root.post(target, "name=root/dev").status, 404, "{target}");
+        root.post(target, "name=root/dev").expect(404);
     }
 }
 
@@ -436,22 +454,21 @@ fn without_a_python_index_there_is_none_to_manage() {
 fn nobody_manages_what_is_not_theirs() {
     let server = start();
     for name in ["alice", "bob"] {
-        let made =
-            server.client.send("PUT", &format!("/{name}"), &[ROOT], br#"{"password": "staple"}"#);
-        assert_eq!(made.status, 201);
+        server.add_user(name, "staple");
         let secret = json!({"acl_read": [name]}).to_string();
         let path = format!("/{name}/secret");
-        assert_eq!(server.client.send("PUT", &path, &[ROOT], secret.as_bytes()).status, 200);
+        server.root().put(&path, secret.as_bytes()).expect(200);
     }
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let mut root = Browser::root(server.client);
     let mut alice = Browser::of(server.client, "alice", "staple");
     // Without a right, the page lacks the lists and the forms for it.
     let page = alice.get("/+manage").text();
-    assert!(page.contains("alice/secret") && !page.contains("bob"), "{page}");
-    assert_eq!(alice.get("/+manage/indexes/bob/secret").status, 404);
-    assert_eq!(alice.get("/+manage/users/bob").status, 403);
+    page.says("alice/secret");
+    page.lacks("bob");
+    alice.get("/+manage/indexes/bob/secret").expect(404);
+    alice.get("/+manage/users/bob").expect(403);
     for target in ["/+manage", "/+manage/users/alice", "/+manage/indexes/alice/secret"] {
-        assert_eq!(Browser::new(server.client).get(target).status, 401, "{target}");
+        Browser::new(server.client).get(target).expect(401);
     }
     // A user who is no administrator sends each form of the administrator's pages, with their own token.
     let token = form(&alice.get("/+account").text(), "New token").1[0].1.clone();
@@ -495,9 +512,9 @@ fn nobody_manages_what_is_not_theirs() {
             assert_eq!(root.post(&action, &encoded(&fields)).status, 403, "{target} {label}");
         }
     }
-    let config = server.client.send("GET", "/bob/secret", &[ROOT], b"").json();
+    let config = server.root().get("/bob/secret").json();
     assert_eq!(config["result"]["acl_read"], json!(["bob"]));
-    assert_eq!(Browser::new(server.client).log_in("bob", "staple").status, 303);
+    Browser::new(server.client).log_in("bob", "staple").expect(303);
 }
 
 #[test]
@@ -505,11 +522,10 @@ fn what_strangers_wrote_is_shown_as_text() {
     let server = start();
     let attack = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>";
     let user = json!({"password": "staple", "title": attack, "email": attack}).to_string();
-    assert_eq!(server.client.send("PUT", "/alice", &[ROOT], user.as_bytes()).status, 201);
+    server.root().put("/alice", user.as_bytes()).expect(201);
     let index = json!({"title": attack, "description": attack}).to_string();
-    let made = server.client.send("PUT", "/alice/dev", &[ROOT], index.as_bytes());
-    assert_eq!(made.status, 200, "{}", made.text());
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    server.root().put("/alice/dev", index.as_bytes()).expect(200);
+    let mut root = Browser::root(server.client);
     for target in ["/+manage", "/+manage/users/alice", "/+manage/indexes/alice/dev"] {
         check_harmless(&root.get(target).text(), target);
     }
@@ -547,35 +563,28 @@ fn what_strangers_wrote_is_shown_as_text() {
 fn the_audit_log_is_read_and_searched_by_those_who_may() {
     let server = start();
     for name in ["alice", "bob"] {
-        let made =
-            server.client.send("PUT", &format!("/{name}"), &[ROOT], br#"{"password": "staple"}"#);
-        assert_eq!(made.status, 201);
+        server.add_user(name, "staple");
         let path = format!("/{name}/dev");
-        let index = json!({"policy_deny": ["evil"]}).to_string();
-        assert_eq!(server.client.send("PUT", &path, &[ROOT], index.as_bytes()).status, 200);
+        server.root().put(&path, json!({"policy_deny": ["evil"]})).expect(200);
     }
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let mut root = Browser::root(server.client);
     let mut alice = Browser::of(server.client, "alice", "staple");
     let page = root.get("/+manage/audit").text();
     check_harmless(&page, "the audit log");
-    assert!(page.contains("alice/dev") && page.contains("bob/dev"), "{page}");
-    assert!(page.contains("its rules were changed: policy_deny"), "{page}");
+    assert_snapshot!("audit", shown(&page));
     let page = root.get("/+manage/audit?index=bob/dev&event=changed&what=").text();
-    assert!(page.contains("<span>bob/dev</span>") && !page.contains("<span>alice/dev</span>"));
-    assert!(root.get("/+manage/audit?event=served").text().contains("There are no such entries."));
-    assert_eq!(root.get("/+manage/audit?event=x").status, 400);
+    assert_snapshot!("audit_of_an_index", shown(&page));
+    root.get("/+manage/audit?event=served").says("There are no such entries.");
+    root.get("/+manage/audit?event=x").expect(400);
     // Others see that of an index that they may change.
     let page = alice.get("/+manage/audit").text();
-    assert!(page.contains("Name an index") && !page.contains("policy_deny"), "{page}");
-    let page = alice.get("/+manage/audit?index=alice/dev").text();
-    assert!(page.contains("<span>alice/dev</span>"), "{page}");
-    let refused = alice.get("/+manage/audit?index=bob/dev");
-    assert_eq!(refused.status, 403);
-    assert!(!refused.text().contains("policy_deny"), "{}", refused.text());
-    assert_eq!(alice.get("/+manage/audit?index=bob/none").status, 404);
+    assert_snapshot!("audit_for_users", shown(&page));
+    alice.get("/+manage/audit?index=alice/dev").says("<span>alice/dev</span>");
+    alice.get("/+manage/audit?index=bob/dev").expect(403).lacks("policy_deny");
+    alice.get("/+manage/audit?index=bob/none").expect(404);
     let attack = "/+manage/audit?index=%22%3E%3Cscript%3E/x&what=%3Cimg%20src=x%3E";
     check_harmless(&root.get(attack).text(), "filters");
-    assert_eq!(Browser::new(server.client).get("/+manage/audit").status, 401);
+    Browser::new(server.client).get("/+manage/audit").expect(401);
     // Pages of entries.
     let first = root.get("/+manage/audit?limit=1").text();
     let next = first.split("href=\"?").nth(1).expect("older entries");
@@ -587,19 +596,17 @@ fn the_audit_log_is_read_and_searched_by_those_who_may() {
 #[test]
 fn administrators_see_and_revoke_tokens_of_others() {
     let server = start();
-    let made = server.client.send("PUT", "/alice", &[ROOT], br#"{"password": "staple"}"#);
-    assert_eq!(made.status, 201);
+    server.add_user("alice", "staple");
     let mut alice = Browser::of(server.client, "alice", "staple");
     let page = alice.get("/+account").text();
     let values = [("comment", "of alice"), ("scope", "article:read"), ("own", "staple")];
-    assert_eq!(alice.submit(&page, "New token", &values).status, 201);
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    alice.submit(&page, "New token", &values).expect(201);
+    let mut root = Browser::root(server.client);
     let page = root.get("/+manage/users/alice").text();
-    assert!(page.contains("of alice"), "{page}");
+    page.says("of alice");
     let label = page.split("aria-label=\"Revoke ").nth(1).expect("a form");
     let id = label.split('"').next().expect("its end");
-    assert_eq!(root.submit(&page, &format!("Revoke {id}"), &[]).status, 200);
-    assert!(!root.get("/+manage/users/alice").text().contains("of alice"));
-    let again = root.submit(&page, &format!("Revoke {id}"), &[]);
-    assert_eq!(again.status, 404, "{}", again.text());
+    root.submit(&page, &format!("Revoke {id}"), &[]).expect(200);
+    root.get("/+manage/users/alice").lacks("of alice");
+    root.submit(&page, &format!("Revoke {id}"), &[]).expect(404);
 }

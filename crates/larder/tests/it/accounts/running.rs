@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use config::Config;
 
-use super::{Place, basic, prepare};
+use super::{Place, prepare};
+use crate::asking::Says as _;
+use crate::asking::basic;
 use crate::client::{Client, Response};
 use crate::process::Process;
 use crate::server::TestServer;
@@ -19,26 +21,25 @@ fn start() -> Process {
 }
 
 fn read(client: &Client, authorization: &str) -> Response {
-    client.get_with("/articles", &[("Authorization", authorization)])
+    client.authorized(authorization).get("/articles")
 }
 
 /// Stores a first revision under this name.
 fn write(client: &Client, name: &str, authorization: &str) -> Response {
-    let headers = [("Authorization", authorization), ("Content-Type", "text/plain")];
-    client.send("POST", &format!("/article/{name}/0"), &headers, b"text")
+    client.authorized(authorization).typed("text/plain").post(&format!("/article/{name}/0"), "text")
 }
 
 #[track_caller]
 fn check_refused(response: &Response) {
-    assert_eq!(response.status, 401, "{}", response.text());
-    assert_eq!(response.header("www-authenticate"), "Basic realm=\"pypi\"");
+    response.check_status(401);
+    response.has("www-authenticate", "Basic realm=\"pypi\"");
 }
 
 #[test]
 fn a_changed_password_is_noticed() {
     let process = start();
     let (client, place) = (process.client, Place(process.directory.path()));
-    assert_eq!(read(&client, &basic("alice", "old")).status, 200);
+    read(&client, &basic("alice", "old")).expect(200);
     check_refused(&read(&client, &basic("alice", "new")));
     check_refused(&read(&client, &basic("nobody", "old")));
     check_refused(&client.get("/articles"));
@@ -68,7 +69,7 @@ fn somebody_new_disabled_enabled_and_removed() {
     check_refused(&read(&client, &token));
     place.run("user enable bob");
     wait_until("Bob to be enabled", || read(&client, &password).status == 200);
-    assert_eq!(read(&client, &token).status, 200);
+    read(&client, &token).expect(200);
     place.run("user remove bob");
     wait_until("Bob to be gone", || read(&client, &password).status == 401);
     check_refused(&read(&client, &token));
@@ -89,22 +90,21 @@ fn a_token_opens_what_it_is_for_until_it_is_revoked() {
     // The last token may not read, but it is known then.
     wait_until("the tokens", || read(&client, &bearer(&other)).status == 403);
 
-    assert_eq!(read(&client, &bearer(&reading)).status, 200);
-    let refused = write(&client, "one", &bearer(&reading));
-    assert_eq!(refused.status, 403, "{}", refused.text());
-    assert!(refused.text().contains("`article:write`"), "{}", refused.text());
+    read(&client, &bearer(&reading)).expect(200);
+    let refused = write(&client, "one", &bearer(&reading)).expect(403);
+    refused.says("`article:write`");
     assert_eq!(
         refused.find("www-authenticate"),
         None,
         "asking for another password would not help"
     );
-    assert_eq!(write(&client, "one", &bearer(&writing)).status, 201);
+    write(&client, "one", &bearer(&writing)).expect(201);
     // Installers and uploaders send a token in Basic.
-    assert_eq!(write(&client, "two", &basic("__token__", &writing)).status, 201);
-    assert_eq!(write(&client, "three", &basic("alice", &writing)).status, 201);
+    write(&client, "two", &basic("__token__", &writing)).expect(201);
+    write(&client, "three", &basic("alice", &writing)).expect(201);
     // The name beside it does not count, and it may be the name itself.
-    assert_eq!(write(&client, "four", &basic("root", &writing)).status, 201);
-    assert_eq!(write(&client, "six", &basic(&writing, "")).status, 201);
+    write(&client, "four", &basic("root", &writing)).expect(201);
+    write(&client, "six", &basic(&writing, "")).expect(201);
 
     place.run(&format!("token revoke {writing}"));
     wait_until("the end of the token", || read(&client, &bearer(&writing)).status == 401);
@@ -166,10 +166,11 @@ fn a_user_goes_with_their_indexes_if_that_is_meant() {
     let (client, place) = (process.client, Place(process.directory.path()));
     let make = |path: &str, body: &str| {
         let authorization = basic("alice", "old");
-        let headers =
-            [("Authorization", authorization.as_str()), ("Content-Type", "application/json")];
-        let made = client.send("PUT", path, &headers, body.as_bytes());
-        assert_eq!(made.status, 200, "{}", made.text());
+        client
+            .authorized(authorization.as_str())
+            .typed("application/json")
+            .put(path, body.as_bytes())
+            .expect(200);
     };
     let status = |path: &str| client.get_with(path, &[("Accept", "application/json")]).status;
     make("/alice/dev", r#"{"volatile": true}"#);
@@ -190,7 +191,7 @@ fn check_lost(method: &str, target: &str, content_type: &str, body: &str, status
     let (client, place) = (process.client, Place(process.directory.path()));
     let alice = basic("alice", "old");
     let headers = [("Authorization", alice.as_str()), ("Content-Type", "application/json")];
-    assert_eq!(client.send("PUT", "/alice/dev", &headers, b"{}").status, 200);
+    client.send("PUT", "/alice/dev", &headers, b"{}").expect(200);
     place.run("user groups alice --add admin");
     let made = || client.send("PUT", "/dora", &headers, br#"{"password": "x"}"#).status;
     wait_until("Alice to be an administrator", || [201, 409].contains(&made()));
@@ -206,13 +207,12 @@ fn check_lost(method: &str, target: &str, content_type: &str, body: &str, status
     place.run("user password alice --no-password");
     wait_until("the password to be gone", || read(&client, &alice).status == 401);
     stream.write_all(body.as_bytes()).expect("the server reads");
-    let refused = Response::read(&mut stream, false);
-    assert_eq!(refused.status, status, "{target}: {}", refused.text());
+    Response::read(&mut stream, false).expect(status);
     let verified = place.run("verify");
-    assert!(!verified.contains("article") && !verified.contains("release"), "{verified}");
+    verified.lacks(["article", "release"]);
     assert_eq!(place.json("token list --json"), serde_json::json!([]));
     let users = place.run("user list --json");
-    assert!(!users.contains("late"), "{users}");
+    users.lacks("late");
 }
 
 #[test]

@@ -5,29 +5,20 @@ use std::time::Duration;
 use config::Config;
 use serde_json::json;
 
+use crate::asking::Says as _;
 use crate::browser::{ACCEPT, Browser, encoded, form};
-use crate::client::Client;
 use crate::pages::check_harmless;
-use crate::server::{ROOT, ROOT_PASSWORD, TestServer};
+use crate::server::{ROOT_PASSWORD, TestServer};
 
 /// A server without packages, with Alice, whose password is `staple`, and a private index of hers.
 fn start(change: impl FnOnce(&mut Config)) -> TestServer {
-    let server = TestServer::without_source(|config| {
-        config.aur.enabled = false;
+    let server = TestServer::without_aur(|config| {
         config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
         change(config);
     });
-    add(&server.client, "alice", "staple");
-    let body = json!({"acl_read": ["alice"]}).to_string();
-    let made = server.client.send("PUT", "/alice/secret", &[ROOT], body.as_bytes());
-    assert_eq!(made.status, 200, "{}", made.text());
+    server.add_user("alice", "staple");
+    server.root().put("/alice/secret", json!({"acl_read": ["alice"]})).expect(200);
     server
-}
-
-fn add(client: &Client, name: &str, password: &str) {
-    let body = json!({"password": password}).to_string();
-    let made = client.send("PUT", &format!("/{name}"), &[ROOT], body.as_bytes());
-    assert_eq!(made.status, 201, "{}", made.text());
 }
 
 const SESSION: &str = "larder-session";
@@ -40,15 +31,15 @@ fn a_user_logs_in_sees_what_is_theirs_and_logs_out() {
     let refused = browser.get("/alice/secret");
     assert_ne!(refused.status, 200);
     assert!(!refused.header("www-authenticate").starts_with("Basic"), "{refused:?}");
-    let refused = browser.get("/articles?q=a%20b");
-    assert_eq!(refused.status, 401);
+    let refused = browser.get("/articles?q=a%20b").expect(401);
     let link = "/+account/login?next=%2Farticles%3Fq%3Da%2520b";
-    assert!(refused.text().contains(&format!("href=\"{link}\"")), "{}", refused.text());
-    let page = browser.get(link);
-    assert_eq!((page.status, page.header("cache-control")), (200, "no-store"));
-    let response =
-        browser.submit(&page.text(), "Log in", &[("name", "alice"), ("password", "staple")]);
-    assert_eq!((response.status, response.header("location")), (303, "/articles?q=a%20b"));
+    refused.says(&format!("href=\"{link}\""));
+    let page = browser.get(link).expect(200);
+    page.has("cache-control", "no-store");
+    let response = browser
+        .submit(&page.text(), "Log in", &[("name", "alice"), ("password", "staple")])
+        .expect(303);
+    response.has("location", "/articles?q=a%20b");
     let set: Vec<&str> = response
         .headers
         .iter()
@@ -57,34 +48,31 @@ fn a_user_logs_in_sees_what_is_theirs_and_logs_out() {
         .collect();
     let [set] = set.as_slice() else { panic!("{set:?}") };
     for attribute in ["; Path=/", "; Max-Age=36000", "; HttpOnly", "; SameSite=Lax"] {
-        assert!(set.contains(attribute), "{set}");
+        set.says(attribute);
     }
     assert!(!set.contains("Secure"), "it would not come back without TLS: {set}");
     for target in ["/articles", "/alice/secret", "/alice/secret/+simple/"] {
-        let seen = browser.get(target);
-        assert_eq!(seen.status, 200, "{target}: {}", seen.text());
+        let seen = browser.get(target).expect(200);
         assert!(seen.header("cache-control").contains("private"), "{target}: {seen:?}");
         let mut varies = seen.headers.iter().filter(|(name, _)| name == "vary");
         assert!(varies.any(|(_, by)| by.contains("Cookie")), "{target}: {seen:?}");
     }
     let account = browser.get("/+account");
-    assert_eq!(account.header("cache-control"), "no-store");
-    assert!(account.text().contains("this browser"), "{}", account.text());
+    account.has("cache-control", "no-store").says("this browser");
     // A copied cookie no longer works either.
     let mut copied = browser.clone();
-    let out = browser.submit(&account.text(), "Log out", &[]);
-    assert_eq!((out.status, out.header("location")), (303, "/+account/login"));
+    browser.submit(&account.text(), "Log out", &[]).expect(303).has("location", "/+account/login");
     assert_eq!(browser.cookies.get(SESSION), None);
     for browser in [&mut browser, &mut copied] {
-        assert_eq!(browser.get("/articles").status, 401);
-        assert!(browser.get("/+account").text().contains("<h1>Log in</h1>"));
+        browser.get("/articles").expect(401);
+        browser.get("/+account").says("<h1>Log in</h1>");
     }
 }
 
 #[test]
 fn the_cookie_opens_pages_and_nothing_that_programs_ask() {
     let server = start(|_| ());
-    let browser = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let browser = Browser::root(server.client);
     let cookie = browser.cookie();
     let with_cookie = ("Cookie", cookie.as_str());
     let check = |method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]| {
@@ -104,7 +92,7 @@ fn the_cookie_opens_pages_and_nothing_that_programs_ask() {
     }
     let actions = br#"{"actions": {"article.put": {"name": "x", "version": 0, "text": "x"}}}"#;
     let ran = server.client.send("POST", "/actions", &[with_cookie], actions);
-    assert!(ran.text().contains("401"), "{}", ran.text());
+    ran.says("401");
     // A program that does not ask for pages is anonymous, whatever cookies it sends.
     check("GET", "/articles", &[with_cookie], b"");
     check("GET", "/alice/secret", &[with_cookie, ("Accept", "application/json")], b"");
@@ -112,88 +100,104 @@ fn the_cookie_opens_pages_and_nothing_that_programs_ask() {
     check("GET", "/+authcheck", &[with_cookie, ACCEPT, original], b"");
     // A request by our own page is its reader's.
     let own = [with_cookie, ("Sec-Fetch-Site", "same-origin")];
-    assert_eq!(server.client.get_with("/articles", &own).status, 200);
+    server.client.get_with("/articles", &own).expect(200);
     check("GET", "/articles", &[with_cookie, ("Sec-Fetch-Site", "cross-site")], b"");
     // Credentials win over the cookie.
-    let response = server
+    server
         .client
-        .get_with("/articles", &[with_cookie, ACCEPT, ("Authorization", "Basic YWxpY2U6d3Jvbmc=")]);
-    assert_eq!(response.status, 401);
+        .get_with("/articles", &[with_cookie, ACCEPT, ("Authorization", "Basic YWxpY2U6d3Jvbmc=")])
+        .expect(401);
+}
+
+/// The token of a form.
+#[track_caller]
+fn token_of(page: &str, label: &str) -> String {
+    let (_, fields) = form(page, label);
+    fields.into_iter().find(|(name, _)| name == "form").expect("a token").1
+}
+
+/// The form for a new token, with this token of the form and this password.
+fn new_token(token: &str, password: &str) -> String {
+    let fields = [("form", token), ("scope", "*"), ("own", password)];
+    encoded(&fields.map(|(name, value)| (name.to_owned(), value.to_owned())))
+}
+
+/// The number of tokens that `alice` has.
+fn tokens(server: &TestServer) -> usize {
+    let stored = server.app.live_store.snapshot_full().expect("a state");
+    stored.accounts.tokens_of(&"alice".parse().expect("a name")).len()
 }
 
 #[test]
 fn a_form_without_the_right_token_does_nothing() {
     let server = start(|_| ());
-    add(&server.client, "bob", "horse");
+    server.add_user("bob", "horse");
     let mut alice = Browser::of(server.client, "alice", "staple");
+    let own = token_of(&alice.get("/+account").text(), "New token");
     let mut bob = Browser::of(server.client, "bob", "horse");
-    let page = alice.get("/+account").text();
-    let bobs = bob.get("/+account").text();
-    let tokens = |server: &TestServer| {
-        let name = "alice".parse().expect("a name");
-        let stored = server.app.live_store.snapshot_full().expect("a state");
-        stored.accounts.tokens_of(&name).len()
-    };
-    let (_, own) = form(&page, "New token");
-    let (_, others) = form(&bobs, "New token");
-    let of = |fields: &[(String, String)]| {
-        fields.iter().find(|(name, _)| name == "form").expect("a token").1.clone()
-    };
-    let (own, others) = (of(&own), of(&others));
-    let form_of_login = form(&Browser::new(server.client).get("/+account/login").text(), "Log in");
-    let with = |token: &str, password: &str| {
-        let fields = [("form", token), ("scope", "*"), ("own", password)];
-        encoded(&fields.map(|(name, value)| (name.to_owned(), value.to_owned())))
-    };
-    let body = |token: &str| with(token, "staple");
-    for token in ["", "x", &others, &of(&form_of_login.1), &own[1..]] {
-        for target in [
-            "/+account/tokens",
-            "/+account/tokens/revoke",
-            "/+account/password",
-            "/+account/logout",
-        ] {
-            let response = alice.post(target, &body(token));
-            assert_eq!(response.status, 403, "{target} with `{token}`: {}", response.text());
-            check_harmless(&response.text(), target);
+    let others = token_of(&bob.get("/+account").text(), "New token");
+    let login = Browser::new(server.client).get("/+account/login").text();
+    for token in ["", "x", &others, &token_of(&login, "Log in"), &own[1..]] {
+        for target in ["tokens", "tokens/revoke", "password", "logout"] {
+            let target = format!("/+account/{target}");
+            let response = alice.post(&target, &new_token(token, "staple")).expect(403);
+            check_harmless(&response.text(), &target);
         }
     }
-    assert_eq!(alice.post("/+account/tokens", "scope=*").status, 403);
-    // The right token, sent by a page of another origin.
-    let form_type = ("Content-Type", "application/x-www-form-urlencoded");
-    for page in [
-        &[("Origin", "http://evil.example")][..],
-        &[("Origin", "null")],
-        &[("Sec-Fetch-Site", "cross-site")],
-        &[("Sec-Fetch-Site", "same-site")],
-    ] {
-        let mut headers = vec![form_type];
-        headers.extend(page);
-        for target in ["/+account/tokens", "/+account/logout", "/+account/login"] {
-            let response = alice.send("POST", target, &headers, body(&own).as_bytes());
-            assert_eq!(response.status, 403, "{target} from {page:?}");
-        }
-    }
+    alice.post("/+account/tokens", "scope=*").expect(403);
     // No session, with a valid token.
-    let mut nobody = Browser::new(server.client);
-    assert_eq!(nobody.post("/+account/tokens", &body(&own)).status, 401);
+    let nobody = &mut Browser::new(server.client);
+    nobody.post("/+account/tokens", &new_token(&own, "staple")).expect(401);
     assert_eq!(tokens(&server), 0);
-    assert_eq!(alice.get("/articles").status, 200, "still logged in");
-    // The browser alone makes no token, which would outlive the session.
-    for password in ["", "horse", "staple "] {
-        let refused = alice.post("/+account/tokens", &with(&own, password));
-        assert_eq!(refused.status, 403, "{}", refused.text());
-        assert!(refused.text().contains("Your own password"), "{}", refused.text());
+    // She is still logged in.
+    alice.get("/articles").expect(200);
+}
+
+#[test]
+fn a_page_of_another_origin_sends_no_form() {
+    let server = start(|_| ());
+    let mut alice = Browser::of(server.client, "alice", "staple");
+    let body = new_token(&token_of(&alice.get("/+account").text(), "New token"), "staple");
+    for page in [
+        ("Origin", "http://evil.example"),
+        ("Origin", "null"),
+        ("Sec-Fetch-Site", "cross-site"),
+        ("Sec-Fetch-Site", "same-site"),
+    ] {
+        let headers = [("Content-Type", "application/x-www-form-urlencoded"), page];
+        for target in ["/+account/tokens", "/+account/logout", "/+account/login"] {
+            alice.send("POST", target, &headers, body.as_bytes()).expect(403);
+        }
     }
     assert_eq!(tokens(&server), 0);
-    assert_eq!(alice.post("/+account/tokens", &body(&own)).status, 201);
+    alice.get("/articles").expect(200);
+}
+
+/// The browser alone makes no token, which would outlive the session.
+#[test]
+fn a_new_token_takes_the_password() {
+    let server = start(|_| ());
+    let mut alice = Browser::of(server.client, "alice", "staple");
+    let own = token_of(&alice.get("/+account").text(), "New token");
+    for password in ["", "horse", "staple "] {
+        let refused = alice.post("/+account/tokens", &new_token(&own, password));
+        refused.expect(403).says("Your own password");
+    }
+    assert_eq!(tokens(&server), 0);
+    alice.post("/+account/tokens", &new_token(&own, "staple")).expect(201);
     assert_eq!(tokens(&server), 1);
-    // Logging in needs a token, too: no other page can log the browser in as somebody else.
-    let (_, mut fields) = form_of_login;
+}
+
+/// No other page can log the browser in as somebody else.
+#[test]
+fn a_login_takes_the_token_of_this_browser() {
+    let server = start(|_| ());
+    let (_, mut fields) =
+        form(&Browser::new(server.client).get("/+account/login").text(), "Log in");
     fields.retain(|(name, _)| !matches!(name.as_str(), "name" | "password"));
     fields.extend([("name".into(), "alice".into()), ("password".into(), "staple".into())]);
-    let response = nobody.post("/+account/login", &encoded(&fields));
-    assert_eq!(response.status, 403, "the cookie of the form is another browser's");
+    let mut nobody = Browser::new(server.client);
+    nobody.post("/+account/login", &encoded(&fields)).expect(403);
     assert_eq!(nobody.cookies.get(SESSION), None);
 }
 
@@ -201,28 +205,28 @@ fn a_form_without_the_right_token_does_nothing() {
 fn a_session_that_was_planted_is_not_the_users() {
     let server = start(|_| ());
     // Mallory logs in, and plants their own session in Alice's browser.
-    add(&server.client, "mallory", "horse");
+    server.add_user("mallory", "horse");
     let mallory = Browser::of(server.client, "mallory", "horse");
     let mut alice = Browser::new(server.client);
     let planted = mallory.cookies[SESSION].clone();
     alice.cookies.insert(SESSION.to_owned(), planted.clone());
-    assert_eq!(alice.log_in("alice", "staple").status, 303);
+    alice.log_in("alice", "staple").expect(303);
     assert_ne!(alice.cookies[SESSION], planted);
-    assert!(alice.get("/+account").text().contains("<h1>alice</h1>"));
+    alice.get("/+account").says("<h1>alice</h1>");
     // The session has ended, so its cookie is anonymous.
-    assert_eq!(mallory.clone().get("/articles").status, 401);
+    mallory.clone().get("/articles").expect(401);
     // An invented session is not taken over either.
     let mut other = Browser::new(server.client);
     let made_up = format!("{}YWxpY2U.0", "A".repeat(43));
     for cookie in [made_up.as_str(), "", ".", "x.y", "a.1", &"A".repeat(4_000)] {
         other.cookies.insert(SESSION.to_owned(), cookie.to_owned());
-        assert_eq!(other.get("/articles").status, 401, "{cookie}");
-        assert_eq!(other.log_in("alice", "staple").status, 303, "{cookie}");
+        other.get("/articles").expect(401);
+        other.log_in("alice", "staple").expect(303);
         assert_ne!(other.cookies[SESSION], cookie);
     }
     // Each log-in opens a new session, and ends the one before.
     let before = other.clone();
-    assert_eq!(other.log_in("alice", "staple").status, 303);
+    other.log_in("alice", "staple").expect(303);
     assert_eq!((before.clone().get("/articles").status, other.get("/articles").status), (401, 200));
 }
 
@@ -234,29 +238,27 @@ fn sessions_end_with_the_password_the_user_and_their_time() {
     let (mut one, mut two, mut three) = (log_in(), log_in(), log_in());
     let page = one.get("/+account").text();
     let wrong = [("old", "wrong"), ("new", "n3w-words"), ("again", "n3w-words")];
-    assert_eq!(one.submit(&page, "Change the password", &wrong).status, 403);
+    one.submit(&page, "Change the password", &wrong).expect(403);
     let differs = [("old", "staple"), ("new", "n3w-words"), ("again", "other")];
-    assert_eq!(one.submit(&page, "Change the password", &differs).status, 422);
+    one.submit(&page, "Change the password", &differs).expect(422);
     assert_eq!((two.get("/articles").status, three.get("/articles").status), (200, 200));
     let right = [("old", "staple"), ("new", "n3w-words"), ("again", "n3w-words")];
-    let changed = one.submit(&page, "Change the password", &right);
-    assert_eq!(changed.status, 200, "{}", changed.text());
-    assert_eq!(one.get("/articles").status, 200);
+    one.submit(&page, "Change the password", &right).expect(200);
+    one.get("/articles").expect(200);
     assert_eq!((two.get("/articles").status, three.get("/articles").status), (401, 401));
-    assert_eq!(Browser::new(server.client).log_in("alice", "staple").status, 401);
+    Browser::new(server.client).log_in("alice", "staple").expect(401);
     // Log out everywhere.
     let mut two = Browser::of(server.client, "alice", "n3w-words");
-    let page = two.get("/+account").text();
-    assert_eq!(two.submit(&page, "Log out everywhere", &[]).status, 303);
+    two.fill("/+account", "Log out everywhere", &[]).expect(303);
     assert_eq!((one.get("/articles").status, two.get("/articles").status), (401, 401));
     // An administrator deletes the user; the next user with that name is a different one.
     let mut three = Browser::of(server.client, "alice", "n3w-words");
     let account = three.get("/+account").text();
-    assert_eq!(server.client.send("DELETE", "/alice?force", &[ROOT], b"").status, 200);
-    assert_eq!(three.get("/articles").status, 401);
-    add(&server.client, "alice", "n3w-words");
-    assert_eq!(three.get("/articles").status, 401);
-    assert_eq!(three.submit(&account, "New token", &[("scope", "*")]).status, 401);
+    server.root().delete("/alice?force").expect(200);
+    three.get("/articles").expect(401);
+    server.add_user("alice", "n3w-words");
+    three.get("/articles").expect(401);
+    three.submit(&account, "New token", &[("scope", "*")]).expect(401);
     // The record has the expiry: a server at that time refuses the session.
     let mut four = Browser::of(server.client, "alice", "n3w-words");
     let text = four.cookies[SESSION].split('.').next().expect("a session").to_owned();
@@ -267,7 +269,7 @@ fn sessions_end_with_the_password_the_user_and_their_time() {
         account::identify_session(&stored.accounts, &session, later).is_ok()
     };
     assert!(at(0) && !at(3_600));
-    assert_eq!(four.get("/articles").status, 200);
+    four.get("/articles").expect(200);
 }
 
 /// A number that anybody can write into a cookie keeps no request waiting: the time for that is longer than the client's.
@@ -275,16 +277,16 @@ fn sessions_end_with_the_password_the_user_and_their_time() {
 fn a_commit_that_nobody_was_told_of_is_not_waited_for() {
     let server = start(|config| config.store.wait_for_serial = Duration::from_secs(3_600));
     let mut browser = Browser::of(server.client, "alice", "staple");
-    assert_eq!(browser.get("/articles").status, 200);
+    browser.get("/articles").expect(200);
     let cookie = browser.cookies[SESSION].clone();
     let parts: Vec<&str> = cookie.split('.').collect();
     let [session, _, mac] = parts.as_slice() else { panic!("{cookie}") };
     let never = u64::MAX;
     for made_up in [format!("{session}.{never}"), format!("{session}.{never}.{mac}")] {
         browser.cookies.insert(SESSION.to_owned(), made_up);
-        assert_eq!(browser.get("/articles").status, 200);
-        assert_eq!(browser.get("/+account").status, 200);
-        assert_eq!(browser.get("/+manage").status, 200);
+        browser.get("/articles").expect(200);
+        browser.get("/+account").expect(200);
+        browser.get("/+manage").expect(200);
     }
 }
 
@@ -302,8 +304,7 @@ fn a_commit_that_is_gone_is_waited_for_once() {
     let text = browser.cookies[SESSION].split('.').next().expect("a session").to_owned();
     let cookie = gone(&text.parse().expect("a session"));
     browser.cookies.insert(SESSION.to_owned(), cookie.clone());
-    let seen = browser.get("/articles");
-    assert_eq!(seen.status, 200);
+    let seen = browser.get("/articles").expect(200);
     assert!(seen.header("cache-control").contains("private"), "{seen:?}");
     let renewed = browser.cookies[SESSION].clone();
     assert!(renewed.starts_with(&text) && renewed != cookie, "{renewed}");
@@ -312,7 +313,7 @@ fn a_commit_that_is_gone_is_waited_for_once() {
     // A session that is gone as well is taken away.
     let nobodys = account::SessionText::new("alice".parse().expect("a name"), [7; 32]);
     browser.cookies.insert(SESSION.to_owned(), gone(&nobodys));
-    assert_eq!(browser.get("/articles").status, 401);
+    browser.get("/articles").expect(401);
     assert_eq!(browser.cookies.get(SESSION), None);
 }
 
@@ -342,35 +343,30 @@ fn guesses_in_the_form_are_throttled_as_others() {
     let server = start(|config| config.users.wrong_passwords_max = 3);
     let mut browser = Browser::new(server.client);
     for number in 0..3 {
-        let response = browser.log_in("alice", &format!("guess-{number}"));
-        assert_eq!(response.status, 401);
-        assert!(response.text().contains("The name or the password is wrong."));
+        let refused = browser.log_in("alice", &format!("guess-{number}"));
+        refused.expect(401).says("The name or the password is wrong.");
     }
-    let response = browser.log_in("alice", "guess-3");
-    assert_eq!(response.status, 429);
+    let response = browser.log_in("alice", "guess-3").expect(429);
     assert!(response.header("retry-after").parse::<u64>().is_ok_and(|it| it > 0));
     // Wrong passwords in Basic count together with those in the login form.
     let basic = [("Authorization", "Basic YWxpY2U6Z3Vlc3MtNA==")];
-    assert_eq!(server.client.get_with("/articles", &basic).status, 429);
+    server.client.get_with("/articles", &basic).expect(429);
     // A token is no password.
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
-    let page = root.get("/+account").text();
-    let made = root.submit(&page, "New token", &[("scope", "*"), ("own", ROOT_PASSWORD)]).text();
+    let mut root = Browser::root(server.client);
+    let made =
+        root.fill("/+account", "New token", &[("scope", "*"), ("own", ROOT_PASSWORD)]).text();
     let token = made.split("<pre><code>larder_").nth(1).expect("a token");
     let token = format!("larder_{}", token.split('<').next().expect("its end"));
-    let response = Browser::new(server.client).log_in("root", &token);
-    assert_eq!(response.status, 401);
-    assert!(response.text().contains("A token is no password"));
+    Browser::new(server.client).log_in("root", &token).expect(401).says("A token is no password");
     let used = root.get("/+account").text();
-    assert!(used.contains("not used since this server started"), "{used}");
+    used.says("not used since this server started");
     let bearer = format!("Bearer {token}");
-    assert_eq!(server.client.get_with("/articles", &[("Authorization", &bearer)]).status, 200);
-    assert!(root.get("/+account").text().contains("last used <time"));
+    server.authorized(&bearer).get("/articles").expect(200);
+    root.get("/+account").says("last used <time");
     // The form of the token revokes it.
     let id = &token["larder_".len()..][..12];
-    let page = root.get("/+account").text();
-    assert_eq!(root.submit(&page, &format!("Revoke {id}"), &[]).status, 200);
-    assert_eq!(server.client.get_with("/articles", &[("Authorization", &bearer)]).status, 401);
+    root.fill("/+account", &format!("Revoke {id}"), &[]).expect(200);
+    server.authorized(&bearer).get("/articles").expect(401);
 }
 
 #[test]
@@ -389,17 +385,15 @@ fn what_a_form_says_is_shown_as_text_and_leads_nowhere_else() {
         let escaped: String = form_urlencoded::byte_serialize(next.as_bytes()).collect();
         let page = browser.get(&format!("/+account/login?next={escaped}")).text();
         check_harmless(&page, next);
-        assert!(!page.contains("evil.example"), "{page}");
+        page.lacks("evil.example");
         let fields = [("name", "alice"), ("password", "staple"), ("next", next)];
-        let response = browser.submit(&page, "Log in", &fields);
-        assert_eq!((response.status, response.header("location")), (303, "/+account"), "{next}");
+        browser.submit(&page, "Log in", &fields).expect(303).has("location", "/+account");
         let page =
             browser.submit(&page, "Log in", &[("name", attack), ("password", "x"), ("next", next)]);
         check_harmless(&page.text(), next);
     }
     check_harmless(&browser.get(&format!("/articles?x={escaped}")).text(), "an error");
-    let page = browser.log_in("alice", "staple");
-    assert_eq!(page.status, 303);
+    browser.log_in("alice", "staple").expect(303);
     let page = browser.get("/+account").text();
     for field in ["comment", "expires", "indexes", "projects", "prefixes", "scope"] {
         let values = [("scope", "article:read"), ("own", "staple"), (field, attack)];
@@ -426,18 +420,17 @@ fn forms_that_are_too_long_or_broken_are_refused() {
         "/+account/tokens",
         "/+account/tokens/revoke",
     ] {
-        assert_eq!(browser.post(target, &"x".repeat(40_000)).status, 413, "{target}");
-        assert_eq!(browser.post(target, &"a=1&".repeat(201)).status, 400, "{target}");
-        assert_eq!(browser.post(target, "a=%ff").status, 400, "{target}");
-        assert_eq!(browser.post(target, "form=a&form=b").status, 400, "{target}");
+        browser.post(target, &"x".repeat(40_000)).expect(413);
+        browser.post(target, &"a=1&".repeat(201)).expect(400);
+        browser.post(target, "a=%ff").expect(400);
+        browser.post(target, "form=a&form=b").expect(400);
         for media_type in ["text/plain", "multipart/form-data; boundary=x", "application/json", ""]
         {
             let headers = [("Content-Type", media_type)];
-            let response = browser.send("POST", target, &headers, b"{}");
-            assert_eq!(response.status, 415, "{target} {media_type}");
+            browser.send("POST", target, &headers, b"{}").expect(415);
         }
     }
-    assert_eq!(browser.get("/articles").status, 200);
+    browser.get("/articles").expect(200);
 }
 
 /// Behind a proxy that ends TLS, the cookie belongs to this host alone and comes back by TLS only.
@@ -457,15 +450,15 @@ fn with_tls_the_cookie_is_bound_to_the_host() {
             _ => {}
         }
     }
-    let response = browser.post("/+account/login", &encoded(&fields));
-    assert_eq!((response.status, response.header("location")), (303, "/pre/articles"));
+    let response = browser.post("/+account/login", &encoded(&fields)).expect(303);
+    response.has("location", "/pre/articles");
     let set =
         response.headers.iter().find(|(_, value)| value.starts_with("__Host-larder-session="));
     let (_, set) = set.expect("a cookie");
     assert!(set.ends_with("; Secure") && set.contains("; Path=/;"), "{set}");
-    assert_eq!(browser.get("/articles").status, 200);
+    browser.get("/articles").expect(200);
     // A cookie that was set without TLS, for example by another host, does not count.
     let value = browser.cookies.remove("__Host-larder-session").expect("a session");
     browser.cookies.insert(SESSION.to_owned(), value);
-    assert_eq!(browser.get("/articles").status, 401);
+    browser.get("/articles").expect(401);
 }

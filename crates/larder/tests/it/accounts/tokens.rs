@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Place, basic, prepare};
+use super::{Place, prepare};
+use crate::asking::basic;
 use crate::client::{Client, Response};
 use crate::process::Process;
 use crate::wait_until;
@@ -17,30 +18,26 @@ impl Asking {
         let json = ("Content-Type", "application/json");
         let headers = [("Authorization", self.authorization.as_str()), json];
         let response = self.client.send(method, target, &headers, body);
-        assert_eq!(response.header("cache-control"), "no-store", "{method} {target}");
+        response.has("cache-control", "no-store");
         response
     }
 
     #[track_caller]
     fn check(&self, method: &str, target: &str, body: &str, status: u16, says: &str) {
-        let response = self.send(method, target, body.as_bytes());
-        assert_eq!(response.status, status, "{method} {target} {body}: {}", response.text());
+        let response = self.send(method, target, body.as_bytes()).expect(status);
         assert!(response.text().contains(says), "expected `{says}` in: {}", response.text());
     }
 
     #[track_caller]
     fn make(&self, target: &str, wish: &Value) -> Value {
-        let response = self.send("POST", target, wish.to_string().as_bytes());
-        assert_eq!(response.status, 201, "{}", response.text());
+        let response = self.send("POST", target, wish.to_string().as_bytes()).expect(201);
         assert!(response.find("x-larder-serial").is_some());
         response.json()
     }
 
     #[track_caller]
     fn ids(&self, target: &str) -> Vec<String> {
-        let response = self.send("GET", target, b"");
-        assert_eq!(response.status, 200, "{}", response.text());
-        let json = response.json();
+        let json = self.send("GET", target, b"").expect(200).json();
         let tokens = json["tokens"].as_array().expect("tokens");
         tokens.iter().map(|token| token["id"].as_str().expect("an id").to_owned()).collect()
     }
@@ -74,12 +71,8 @@ fn users_make_and_revoke_their_own() {
     assert!(!list.contains(token.rsplit('_').next().expect("its secret")), "{list}");
 
     let with_token = Asking { client: process.client, authorization: format!("Bearer {token}") };
-    let stored = with_token.client.send(
-        "POST",
-        "/article/one/0",
-        &[("Authorization", &with_token.authorization)],
-        b"text",
-    );
+    let stored =
+        with_token.client.authorized(&with_token.authorization).post("/article/one/0", "text");
     assert_eq!(stored.status, 201, "it opens at once: {}", stored.text());
     // This token cannot manage tokens.
     with_token.check("GET", "/+tokens", "", 403, "`user:admin`");
@@ -201,13 +194,14 @@ fn what_is_asked_wrongly_is_refused() {
     alice.check("DELETE", "/+tokens", "", 405, "GET, HEAD, POST");
     alice.check("GET", "/+tokens/000000000000", "", 405, "DELETE");
     asking(&process, "alice", "wrong").check("GET", "/+tokens", "", 401, "alice");
-    let nobody = process.client.get("/+tokens");
-    assert_eq!((nobody.status, nobody.header("www-authenticate")), (401, "Basic realm=\"pypi\""));
+    process.get("/+tokens").expect(401).has("www-authenticate", "Basic realm=\"pypi\"");
     // A page of another site can send no other type than such.
     let authorization = basic("alice", "a");
-    let headers = [("Authorization", authorization.as_str()), ("Content-Type", "text/plain")];
-    let refused = process.client.send("POST", "/+tokens", &headers, br#"{"scopes":["*"]}"#);
-    assert_eq!(refused.status, 415, "{}", refused.text());
+    process
+        .authorized(authorization.as_str())
+        .typed("text/plain")
+        .post("/+tokens", r#"{"scopes":["*"]}"#)
+        .expect(415);
     assert_eq!(alice.ids("/+tokens"), [""; 0], "nothing came of all this");
 }
 

@@ -15,31 +15,26 @@ fn many(count: usize) -> String {
 
 #[test]
 fn actions_in_one_request() {
-    let most = post(&many(100));
-    assert_eq!(most.status, 200);
+    let most = post(&many(100)).expect(200);
     assert_eq!(most.json().as_object().expect("an object").len(), 100);
     for count in [101, 50_000] {
-        let response = post(&many(count));
-        assert_eq!(response.status, 400, "{count}");
-        assert!(response.text().contains("more than 100 actions"), "{}", response.text());
+        post(&many(count)).expect(400).says("more than 100 actions");
     }
 }
 
 #[test]
 fn size() {
     let body = format!("{{\"actions\":{{\"{}\":{{}}}}}}", "x".repeat(1 << 20));
-    let response = post(&body);
-    assert_eq!(response.status, 413);
-    assert!(response.text().contains("1048576"), "{}", response.text());
+    let response = post(&body).expect(413);
+    response.says("1048576");
     // An error repeats no more of a long name than is of use.
     let response = post(&body[body.len() / 2..]);
     assert!(response.body.len() < 1000, "{} bytes", response.body.len());
     let long = "x".repeat(1 << 19);
     for body in [format!("\"{long}\""), format!("{{\"actions\":\"{long}\"}}")] {
-        let response = post(&body);
-        assert_eq!(response.status, 400);
+        let response = post(&body).expect(400);
         assert!(response.body.len() < 1000, "{} bytes", response.body.len());
-        assert!(response.text().contains("expected an object"), "{}", response.text());
+        response.says("expected an object");
     }
     let name = format!("{{\"actions\":{{\"{}\":{{}}}}}}", "x".repeat(1 << 19));
     let known = post(&name).json()["detail"].as_str().map(str::len);
@@ -53,13 +48,13 @@ fn depth() {
         let response =
             post(&format!("{{\"actions\":{{\"aur.info\":{{\"names\":{open}{close}}}}}}}"));
         assert_eq!(response.status, 400, "{levels}");
-        assert!(response.text().contains("deeper than 32 levels"), "{}", response.text());
+        response.says("deeper than 32 levels");
     }
 }
 
 #[test]
 fn a_body_that_is_shorter_than_it_says() {
-    let mut stream = small().client.connect();
+    let mut stream = small().connect();
     let head = "POST /actions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{\"actions\":";
     stream.write_all(head.as_bytes()).expect("a request");
     stream.shutdown(Shutdown::Write).expect("a half-closed connection");
@@ -74,13 +69,10 @@ fn results_together() {
     let server = TestServer::serving_with(&catalogue::small(), |config| {
         config.actions.results_bytes_max = 2_000;
     });
-    let ask = |body: &str| -> Response { server.client.post("/actions", "", body.as_bytes()) };
-    let one = ask(r#"{"actions":{"aur.search":{"needle":"e","by":"maintainer"}}}"#);
-    assert_eq!(one.status, 200);
+    let ask = |body: &str| -> Response { server.post("/actions", "", body.as_bytes()) };
+    ask(r#"{"actions":{"aur.search":{"needle":"e","by":"maintainer"}}}"#).expect(200);
     let large = r#"{"needle":"anna","by":"maintainer"}"#;
-    let refused = ask(&format!("{{\"actions\":{{\"aur.search\":{large}}}}}"));
-    assert_eq!(refused.status, 400);
-    assert!(refused.text().contains("more than 2000"), "{}", refused.text());
+    ask(&format!("{{\"actions\":{{\"aur.search\":{large}}}}}")).expect(400).says("more than 2000");
     let several = ask(&format!(
         "{{\"actions\":{{\"example.hello_world\":{{}},\"aur.search\":{large},\"server.status\":{{}}}}}}"
     ));

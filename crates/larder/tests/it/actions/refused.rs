@@ -4,14 +4,15 @@ use config::AurSource;
 use serde_json::json;
 
 use super::post;
+use crate::asking::Says as _;
 use crate::catalogue;
 use crate::client::Response;
-use crate::server::{ROOT, TestServer, small};
+use crate::server::{TestServer, small};
 
 #[track_caller]
 fn check_problem(response: &Response, status: u16, action: Option<&str>, detail: &str) {
-    assert_eq!(response.status, status, "{}", response.text());
-    assert_eq!(response.header("content-type"), "application/problem+json");
+    response.check_status(status);
+    response.has("content-type", "application/problem+json");
     let problem = response.json();
     assert_eq!(problem["status"], status);
     assert_eq!(problem["action"].as_str(), action);
@@ -61,16 +62,15 @@ fn arguments() {
 /// Values that would not fit into a URL or a header are refused, too.
 #[test]
 fn comments_types_and_contents_of_articles() {
-    let server = TestServer::without_source(|config| config.aur.enabled = false);
-    server.wait_until_ready();
+    let server = TestServer::without_aur(|_| ());
     let check = |more: serde_json::Value, detail: &str| {
         let mut arguments = json!({"name": "a", "version": 0});
         arguments
             .as_object_mut()
             .expect("an object")
             .extend(more.as_object().expect("too").clone());
-        let body = json!({"actions": {"article.put": arguments}}).to_string();
-        let response = server.client.send("POST", "/actions", &[ROOT], body.as_bytes());
+        let response =
+            server.root().post("/actions", json!({"actions": {"article.put": arguments}}));
         check_problem(&response, 400, Some("article.put"), detail);
     };
     let comment = |bytes: usize| json!({"text": "x", "comment": "x".repeat(bytes)});
@@ -80,7 +80,7 @@ fn comments_types_and_contents_of_articles() {
     check(json!({"text": "x", "content_type": "text/plain\r\nX: y"}), "is not a media type");
     check(json!({"base64": "***"}), "`base64` is not base64: ");
     check(json!({"text": "x", "base64": "eA=="}), "expected either `text` or `base64`");
-    assert_eq!(server.get("/article/a").status, 404);
+    server.get("/article/a").expect(404);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn requests() {
     ] {
         check_problem(&post(body), 400, None, detail);
     }
-    let not_utf8 = small().client.post("/actions", "", b"{\"actions\":{\"\xff\":{}}}");
+    let not_utf8 = small().post("/actions", "", b"{\"actions\":{\"\xff\":{}}}");
     check_problem(&not_utf8, 400, None, "not UTF-8 from byte 13 on");
     for (query, detail) in [
         ("%7B", "the request is not JSON"),
@@ -116,24 +116,25 @@ fn requests() {
 #[test]
 fn methods() {
     for method in ["PUT", "DELETE", "PATCH"] {
-        let response = small().client.send(method, "/actions", &[], b"");
+        let response = small().anybody().send(method, "/actions", ());
         check_problem(&response, 405, None, "is not a method of `/actions`");
-        assert_eq!(response.header("allow"), "GET, HEAD, POST, OPTIONS");
+        response.has("allow", "GET, HEAD, POST, OPTIONS");
     }
-    let options = small().client.send("OPTIONS", "/actions", &[], b"");
-    assert_eq!((options.status, options.header("allow")), (204, "GET, HEAD, POST, OPTIONS"));
-    let posted = small().client.post("/?%7B%22actions%22:%7B%7D%7D", "", b"");
+    let done = small().anybody().send("OPTIONS", "/actions", ());
+    done.expect(204).has("allow", "GET, HEAD, POST, OPTIONS");
+    let posted = small().post("/?%7B%22actions%22:%7B%7D%7D", "", b"");
     assert_eq!(posted.status, 405, "a body belongs to /actions");
 }
 
 #[test]
 fn without_the_surface_its_actions_are_not_there() {
-    let server = TestServer::without_source(|config| config.aur.enabled = false);
+    let server = TestServer::without_aur(|_| ());
     let body = br#"{"actions":{"aur.info":{"names":["attest"]}}}"#;
-    let response = server.client.post("/actions", "", body);
+    let response = server.post("/actions", "", body);
     check_problem(&response, 400, Some("aur.info"), "there is no action `aur.info`");
     let list = server.get("/actions").text();
-    assert!(list.contains("server.status") && !list.contains("aur."), "{list}");
+    list.says("server.status");
+    list.lacks("aur.");
 }
 
 #[test]
@@ -142,23 +143,23 @@ fn before_the_first_snapshot_packages_are_unavailable() {
         config.aur.source = Some(AurSource::File("/no-such-dump.json".into()));
     });
     let body = br#"{"actions":{"aur.info":{"names":["attest"]}}}"#;
-    let response = server.client.post("/actions", "", body);
+    let response = server.post("/actions", "", body);
     check_problem(&response, 503, Some("aur.info"), "not loaded yet");
-    assert_eq!(response.header("retry-after"), "2");
+    response.has("retry-after", "2");
 }
 
 #[test]
 fn questions_count_as_requests_to_the_rpc() {
     let server = TestServer::serving_with(&catalogue::small(), |config| config.aur.rate_limit = 2);
     let body = br#"{"actions":{"aur.info":{"names":["attest"]},"aur.suggest":{"prefix":"a"},"aur.search":{"needle":"split"},"example.hello_world":{}}}"#;
-    let answers = server.client.post("/actions", "", body).json();
+    let answers = server.post("/actions", "", body).json();
     assert!(answers["aur.suggest"]["result"].is_array(), "{answers}");
     assert_eq!(answers["aur.search"]["error"]["status"], 429, "{answers}");
     assert!(answers["aur.search"]["error"]["retry_after_seconds"].is_u64(), "{answers}");
     assert_eq!(answers["example.hello_world"]["result"], "Hello world!", "{answers}");
-    assert_eq!(server.get("/rpc/v5/info/attest").status, 429);
+    server.get("/rpc/v5/info/attest").expect(429);
     let alone = br#"{"actions":{"aur.info":{"names":["attest"]}}}"#;
-    let response = server.client.post("/actions", "", alone);
+    let response = server.post("/actions", "", alone);
     check_problem(&response, 429, Some("aur.info"), "Rate limit reached");
     assert!(response.find("retry-after").is_some());
 }
@@ -170,7 +171,8 @@ fn switched_off() {
         config.aur.enabled = false;
     });
     server.wait_until_ready();
-    assert_eq!(server.get("/actions").status, 404);
-    let page = server.get("/?%7B%22actions%22:%7B%22example.hello_world%22:%7B%7D%7D%7D");
-    assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+    server.get("/actions").expect(404);
+    server
+        .get("/?%7B%22actions%22:%7B%22example.hello_world%22:%7B%7D%7D%7D")
+        .has("content-type", "text/html; charset=utf-8");
 }

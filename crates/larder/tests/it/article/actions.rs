@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{ask, noise, store, text, wiki, wiki_with};
+use super::{noise, store, text, wiki, wiki_with};
 use crate::client::Response;
 use crate::server::TestServer;
 
 #[track_caller]
 fn post(server: &TestServer, actions: &Value) -> Response {
-    ask(server, "POST", "/actions", &[], json!({"actions": actions}).to_string().as_bytes())
+    server.root().post("/actions", json!({"actions": actions}))
 }
 
 fn sample() -> TestServer {
@@ -24,9 +24,9 @@ fn the_version_of_an_article() {
     let server = sample();
     let query =
         "%7B%22actions%22:%7B%22article.get_version%22:%7B%22name%22:%22welcome%22%7D%7D%7D";
-    let response = server.get(&format!("/?{query}"));
-    assert_eq!((response.status, response.text().as_str()), (200, r#"{"version":4}"#));
-    ask(&server, "DELETE", "/article/welcome/4", &[], b"");
+    let response = server.get(&format!("/?{query}")).expect(200);
+    response.is(r#"{"version":4}"#);
+    server.root().delete("/article/welcome/4");
     let response = server.get(&format!("/?{query}"));
     assert_eq!(response.json(), json!({"version": 5, "deleted": true}));
 }
@@ -35,13 +35,10 @@ fn the_version_of_an_article() {
 fn examples_and_refusals() {
     let server = sample();
     for action in server.get("/actions").json()["actions"].as_array().expect("actions") {
-        let answer =
-            ask(&server, "POST", "/actions", &[], action["example"].to_string().as_bytes());
-        assert_eq!(answer.status, 200, "{}: {}", action["name"], answer.text());
+        server.root().post("/actions", action["example"].to_string().as_bytes()).expect(200);
     }
     let check = |action: &str, arguments: Value, status: u16, text: &str| {
-        let response = post(&server, &json!({action: arguments}));
-        assert_eq!(response.status, status, "{action} {arguments}: {}", response.text());
+        let response = post(&server, &json!({action: arguments})).expect(status);
         assert!(response.text().contains(text), "{action} {arguments}: {}", response.text());
     };
     check("article.get", json!({"name": "welcome"}), 200, r##""text":"# Text 3\n""##);
@@ -97,20 +94,17 @@ fn rights() {
     let server = sample();
     let body =
         json!({"actions": {"article.put": {"name": "a", "version": 0, "text": "x"}}}).to_string();
-    let response = server.client.post("/actions", "application/json", body.as_bytes());
-    assert_eq!(response.status, 401, "{}", response.text());
+    server.post("/actions", "application/json", body.as_bytes()).expect(401);
     let target = format!("/?b64={}", base64_of(&body));
-    assert_eq!(ask(&server, "GET", &target, &[], b"").status, 405);
-    assert_eq!(server.get("/article/a").status, 404);
+    server.root().get(&target).expect(405);
+    server.get("/article/a").expect(404);
 
     let server = wiki_with(|config| config.article.acl_read = "root".parse().expect("a list"));
     store(&server, "a/0", b"secret");
     for action in ["article.get", "article.get_version", "article.history"] {
         let actions = json!({"actions": {action: {"name": "a"}}}).to_string();
-        let response = server.client.post("/actions", "application/json", actions.as_bytes());
-        assert_eq!(response.status, 401, "{action}: {}", response.text());
-        assert!(!response.text().contains("secret"));
-        assert_eq!(ask(&server, "POST", "/actions", &[], actions.as_bytes()).status, 200);
+        server.post("/actions", "application/json", actions.as_bytes()).expect(401).lacks("secret");
+        server.root().post("/actions", actions.as_bytes()).expect(200);
     }
 }
 
@@ -121,7 +115,7 @@ fn one_request_reads_one_state() {
     let text = r#"{"actions":{"article.get_version":{"name":"welcome"},
         "article.put":{"name":"welcome","version":4,"text":"five"},
         "article.get":{"name":"welcome"}}}"#;
-    let response = ask(&server, "POST", "/actions", &[], text.as_bytes());
+    let response = server.root().post("/actions", text.as_bytes());
     let written = server.get("/article/welcome").header("x-larder-serial").to_owned();
     assert_eq!(response.header("x-larder-serial"), written, "the commit that it made");
     let json = response.json();
@@ -133,8 +127,7 @@ fn one_request_reads_one_state() {
         json!({"article.get": {"name": "none"}}),
         json!({"article.get": {"name": "welcome"}, "server.status": {}}),
     ] {
-        let response = post(&server, &actions);
-        assert_eq!(response.header("x-larder-serial"), written, "{actions}");
+        post(&server, &actions).has("x-larder-serial", &written);
     }
     let response = post(&server, &json!({"article.get": {"name": "welcome"}}));
     assert_eq!(response.json()["text"], "five");
@@ -144,8 +137,7 @@ fn one_request_reads_one_state() {
 fn large_contents_are_read_elsewhere() {
     let server = wiki_with(|config| config.actions.results_bytes_max = 65_536);
     store(&server, "a/0", &noise(65_537));
-    let response = post(&server, &json!({"article.get": {"name": "a"}}));
-    assert_eq!(response.status, 413, "{}", response.text());
+    post(&server, &json!({"article.get": {"name": "a"}})).expect(413);
     // A long result is made on another thread.
     let server = wiki();
     for bytes in [65_536, 65_537, 300_000] {
@@ -153,8 +145,8 @@ fn large_contents_are_read_elsewhere() {
         store(&server, &format!("{bytes}-noise/0"), &noise(bytes));
         let get = |kind: &str| {
             let response =
-                post(&server, &json!({"article.get": {"name": format!("{bytes}-{kind}")}}));
-            assert_eq!(response.status, 200, "{}", response.text());
+                post(&server, &json!({"article.get": {"name": format!("{bytes}-{kind}")}}))
+                    .expect(200);
             response.json()
         };
         assert!(get("text")["text"].as_str().is_some_and(|it| it.as_bytes() == text(bytes)));

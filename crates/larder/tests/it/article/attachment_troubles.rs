@@ -8,9 +8,10 @@ use serde_json::json;
 
 use super::attachments::{PATH, added, names, put, told};
 use super::words::limited;
-use super::{ask, code, noise, store, wiki, wiki_with};
+use super::{code, noise, store, wiki, wiki_with};
+use crate::asking::Says as _;
 use crate::browser::{ACCEPT, Browser};
-use crate::server::{ROOT_PASSWORD, TestServer, commit};
+use crate::server::commit;
 use crate::wait_until;
 
 /// A follower reads after a restart what it had not read before, also of a renamed article.
@@ -20,11 +21,9 @@ fn no_file_is_missed_over_a_restart() {
     store(&server, "a/0", b"text");
     added(&server, PATH, b"one");
     added(&server, "/+attachments/a/y.png", b"one");
-    assert_eq!(put(&server, PATH, &[("If-Match", "*")], b"two").status, 200);
-    let renamed = ask(&server, "POST", "/article/a/1?rename=b", &[], b"");
-    assert_eq!(renamed.status, 201, "{}", renamed.text());
-    let server = TestServer::start_in(server.stop(), |config, _| config.aur.enabled = false);
-    server.wait_until_ready();
+    put(&server, PATH, &[("If-Match", "*")], b"two").expect(200);
+    server.root().post("/article/a/1?rename=b", ()).expect(201);
+    let server = server.restarted();
     let told = told(&server);
     let told: Vec<_> = told
         .iter()
@@ -34,8 +33,7 @@ fn no_file_is_missed_over_a_restart() {
         .collect();
     assert_eq!(told, [r#""added" "b" "y.png" 2"#, r#""changed" "b" "x.png" 3"#]);
     // Each has an id of its own.
-    let atom = server.get("/changes.atom?surface=articles").text();
-    assert!(atom.contains(":y.png:2</id>") && atom.contains(":x.png:3</id>"), "{atom}");
+    server.get("/changes.atom?surface=articles").says([":y.png:2</id>", ":x.png:3</id>"]);
 }
 
 /// The meaning of the path does not depend on who decodes it.
@@ -46,9 +44,7 @@ fn a_slash_in_a_name_is_refused() {
     added(&server, "/+attachments/guide%2Fa/x.png", b"one");
     for target in ["/+attachments/guide/a%2F", "/+attachments/guide/a%2Fx.png"] {
         for method in ["PUT", "DELETE", "GET"] {
-            let refused = ask(&server, method, target, &[("If-Match", "*")], b"x");
-            assert_eq!(refused.status, 400, "{method} {target}: {}", refused.text());
-            assert!(refused.text().contains("slash"), "{}", refused.text());
+            server.root().with("If-Match", "*").send(method, target, "x").expect(400).says("slash");
         }
     }
     assert_eq!(names(&server, "guide/a"), ["x.png"]);
@@ -67,12 +63,13 @@ fn who_may_only_write_learns_no_sizes() {
     let ada = limited(&server, Scopes::default().with(Scope::ArticleWrite));
     let as_ada = |name: &str, body: &[u8]| {
         let target = format!("/+attachments/docs/a/{name}");
-        server.client.send("PUT", &target, &[("Authorization", ada.as_str())], body)
+        server.authorized(ada.as_str()).put(&target, body)
     };
     let blind = as_ada("y.png", &noise(800));
     assert_eq!(code(&blind), "too_large");
     let detail = blind.json()["detail"].as_str().expect("a text").to_owned();
-    assert!(detail.contains("2000") && !detail.contains("2034"), "{detail}");
+    detail.says("2000");
+    detail.lacks("2034");
     // The answer does not reveal either whether a file has these bytes.
     let blind = as_ada("x.png", &noise(1_234));
     assert_eq!(
@@ -80,7 +77,7 @@ fn who_may_only_write_learns_no_sizes() {
         ("condition_missing", None)
     );
     let whole = put(&server, "/+attachments/docs/a/y.png", &[], &noise(800));
-    assert!(whole.text().contains("2034 bytes"), "{}", whole.text());
+    whole.says("2034 bytes");
 }
 
 /// The answer to a write was lost, and its sender repeats it.
@@ -99,7 +96,7 @@ fn a_repeated_write_is_told_that_it_is_done() {
         same(&[("If-None-Match", "*")], b"one"),
         ("precondition_failed".to_owned(), json!(true))
     );
-    assert_eq!(put(&server, PATH, &[("If-Match", &tag)], b"other").status, 200);
+    put(&server, PATH, &[("If-Match", &tag)], b"other").expect(200);
     let again = same(&[("If-Match", &tag)], b"other");
     assert_eq!(again, ("precondition_failed".to_owned(), json!(true)));
     assert_eq!(
@@ -119,10 +116,9 @@ fn files_that_cannot_be_read_are_not_told_to_be_none() {
     let batch = Batch::new().put(key, Expected::Anything, "{\"v\":2}", Vec::new());
     commit(&server.app.live_store, batch);
     for target in [PATH, "/+attachments/a/"] {
-        let refused = server.get(target);
-        assert_eq!(refused.status, 500, "{target}");
+        let refused = server.get(target).expect(500);
         assert_eq!(code(&refused), "unreadable");
-        assert_eq!(server.client.get_with(target, &[ACCEPT]).status, 500, "{target}");
+        server.client.get_with(target, &[ACCEPT]).expect(500);
     }
     let page = server.client.get_with("/article/a", &[ACCEPT]);
     assert!(page.status == 200 && page.text().contains("cannot be read here"), "{}", page.text());
@@ -133,11 +129,10 @@ fn files_that_cannot_be_read_are_not_told_to_be_none() {
 fn forms_take_files_as_machines_call_them() {
     let server = wiki();
     store(&server, "a/0", b"text");
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let mut root = Browser::root(server.client);
     for filename in ["at 3.04\u{202f}PM.png", "\u{2764}\u{fe0f}.png", "a %22b%22.png"] {
         let page = root.get("/+attachments/a/").text();
-        let sent = root.submit_file((&page, "Add a file"), &[], Some((filename, b"x")));
-        assert_eq!(sent.status, 303, "{filename}: {}", sent.text());
+        root.submit_file((&page, "Add a file"), &[], Some((filename, b"x"))).expect(303);
     }
     assert_eq!(names(&server, "a"), ["a \"b\".png", "at 3.04 PM.png", "\u{2764}\u{fe0f}.png"]);
 }
@@ -147,9 +142,9 @@ fn forms_take_files_as_machines_call_them() {
 fn the_memory_of_a_form_is_counted() {
     let server = wiki();
     store(&server, "a/0", b"text");
-    let root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let root = Browser::root(server.client);
     let address = server.client.address;
-    let mut stream = server.client.connect();
+    let mut stream = server.connect();
     let request = format!(
         "POST /+attachments/a/ HTTP/1.1\r\nHost: {address}\r\nOrigin: http://{address}\r\nCookie: {}\r\n\
          Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b\r\nX: ",

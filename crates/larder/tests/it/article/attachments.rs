@@ -6,11 +6,12 @@ use account::{Scope, Scopes};
 use serde_json::{Value, json};
 
 use super::words::limited;
-use super::{ask, code, noise, store, wiki, wiki_with};
+use super::{code, noise, store, wiki, wiki_with};
+use crate::asking::Says as _;
 use crate::browser::{ACCEPT, Browser};
 use crate::client::Response;
 use crate::pages::check_harmless;
-use crate::server::{ROOT, ROOT_PASSWORD, TestServer};
+use crate::server::{ROOT, TestServer};
 
 pub(super) const PATH: &str = "/+attachments/a/x.png";
 
@@ -22,21 +23,18 @@ pub(super) fn put(
 ) -> Response {
     let is_empty = body.is_empty().then_some(("Content-Length", "0"));
     let headers: Vec<_> = headers.iter().copied().chain(is_empty).collect();
-    ask(server, "PUT", target, &headers, body)
+    server.root().with_all(&headers).put(target, body)
 }
 
 #[track_caller]
 pub(super) fn added(server: &TestServer, target: &str, body: &[u8]) -> Response {
-    let response = put(server, target, &[], body);
-    assert_eq!(response.status, 201, "{target}: {}", response.text());
-    response
+    put(server, target, &[], body).expect(201)
 }
 
 /// The names of an article's files.
 #[track_caller]
 pub(super) fn names(server: &TestServer, article: &str) -> Vec<String> {
-    let list = server.get(&format!("/+attachments/{article}/"));
-    assert_eq!(list.status, 200, "{}", list.text());
+    let list = server.get(&format!("/+attachments/{article}/")).expect(200);
     let list = list.json()["attachments"].as_array().expect("files").clone();
     list.iter().map(|file| file["name"].as_str().expect("a name").to_owned()).collect()
 }
@@ -49,13 +47,12 @@ pub(super) fn told(server: &TestServer) -> Vec<Value> {
 }
 
 #[test]
-fn a_file_comes_changes_and_goes() {
+fn a_file_is_added_and_read() {
     let server = wiki();
     store(&server, "a/0", b"# A\n");
-    let text_tag = server.get("/article/a").header("etag").to_owned();
     assert_eq!(code(&put(&server, "/+attachments/none/x.png", &[], b"x")), "not_found");
     let made = added(&server, PATH, b"one");
-    assert_eq!(made.header("location"), PATH);
+    made.has("location", PATH);
     let facts = made.json();
     assert_eq!((&facts["article"], &facts["name"]), (&json!("a"), &json!("x.png")));
     assert_eq!((&facts["size_bytes"], &facts["author"]), (&json!(3), &json!("root")));
@@ -63,38 +60,47 @@ fn a_file_comes_changes_and_goes() {
     let read = server.get(PATH);
     assert_eq!((read.status, read.body.as_slice()), (200, &b"one"[..]));
     assert_eq!((read.header("etag"), read.header("content-type")), (tag.as_str(), "image/png"));
-    assert_eq!(read.header("cache-control"), "no-cache");
-    assert_eq!(read.header("x-larder-serial"), made.header("x-larder-serial"));
+    read.has("cache-control", "no-cache").has("x-larder-serial", made.header("x-larder-serial"));
     let known = server.client.get_with(PATH, &[("If-None-Match", &tag)]);
     assert_eq!((known.status, known.body.len()), (304, 0));
     let part = server.client.get_with(PATH, &[("Range", "bytes=1-"), ("If-Range", &tag)]);
     assert_eq!((part.status, part.body.as_slice()), (206, &b"ne"[..]));
-    assert_eq!(part.header("content-range"), "bytes 1-2/3");
-    assert_eq!(server.client.get_with(PATH, &[("Range", "bytes=9-")]).status, 416);
-    assert_eq!(server.client.send("HEAD", PATH, &[], b"").header("content-length"), "3");
-    // A file cannot be overwritten or removed unseen.
+    part.has("content-range", "bytes 1-2/3");
+    server.client.get_with(PATH, &[("Range", "bytes=9-")]).expect(416);
+    server.anybody().send("HEAD", PATH, ()).has("content-length", "3");
+}
+
+#[test]
+fn a_file_is_neither_overwritten_nor_removed_unseen() {
+    let server = wiki();
+    store(&server, "a/0", b"# A\n");
+    let tag = added(&server, PATH, b"one").header("etag").to_owned();
     assert_eq!(code(&put(&server, PATH, &[], b"two")), "condition_missing");
     assert_eq!(code(&put(&server, PATH, &[("If-None-Match", "*")], b"two")), "precondition_failed");
     assert_eq!(code(&put(&server, PATH, &[("If-Match", "\"x\"")], b"two")), "precondition_failed");
-    assert_eq!(code(&ask(&server, "DELETE", PATH, &[], b"")), "condition_missing");
-    let replaced = put(&server, PATH, &[("If-Match", &tag)], b"two");
-    assert_eq!(replaced.status, 200, "{}", replaced.text());
+    assert_eq!(code(&server.root().delete(PATH)), "condition_missing");
+    let replaced = put(&server, PATH, &[("If-Match", &tag)], b"two").expect(200);
     assert_eq!(code(&put(&server, PATH, &[("If-Match", &tag)], b"three")), "precondition_failed");
-    assert_eq!(
-        code(&ask(&server, "DELETE", PATH, &[("If-Match", &tag)], b"")),
-        "precondition_failed"
-    );
+    assert_eq!(code(&server.root().with("If-Match", &tag).delete(PATH)), "precondition_failed");
     assert_eq!(server.get(PATH).text(), "two");
     // Sending the same bytes again writes nothing.
     let serial = replaced.header("x-larder-serial").to_owned();
-    let same = put(&server, PATH, &[("If-Match", "*")], b"two");
-    assert_eq!((same.status, same.header("x-larder-serial")), (200, serial.as_str()));
+    put(&server, PATH, &[("If-Match", "*")], b"two").expect(200).has("x-larder-serial", serial);
+}
+
+#[test]
+fn what_happened_to_files_is_listed_and_told() {
+    let server = wiki();
+    store(&server, "a/0", b"# A\n");
+    let text_tag = server.get("/article/a").header("etag").to_owned();
+    added(&server, PATH, b"one");
+    put(&server, PATH, &[("If-Match", "*")], b"two").expect(200);
     added(&server, "/+attachments/a/b%20c.txt", b"");
     assert_eq!(names(&server, "a"), ["b c.txt", "x.png"]);
-    let gone = ask(&server, "DELETE", PATH, &[("If-Match", "*")], b"");
+    let gone = server.root().with("If-Match", "*").delete(PATH);
     assert_eq!((gone.status, gone.body.len()), (204, 0));
     assert_eq!(code(&server.get(PATH)), "not_found");
-    assert_eq!(code(&ask(&server, "DELETE", PATH, &[("If-Match", "*")], b"")), "not_found");
+    assert_eq!(code(&server.root().with("If-Match", "*").delete(PATH)), "not_found");
     let list = server.get("/+attachments/a/").json();
     let done = list["changes"].as_array().expect("changes").iter();
     let done: Vec<_> = done.map(|it| (it["kind"].as_str(), it["name"].as_str())).collect();
@@ -109,7 +115,7 @@ fn a_file_comes_changes_and_goes() {
         ]
     );
     // The text and its tag have not changed.
-    assert_eq!(server.get("/article/a").header("etag"), text_tag);
+    server.get("/article/a").has("etag", text_tag);
     let told = told(&server);
     let kinds: Vec<_> = told.iter().map(|line| line["kind"].as_str().expect("a kind")).collect();
     assert_eq!(kinds, ["added", "changed", "added", "removed"]);
@@ -126,8 +132,7 @@ fn files_are_there_after_a_restart() {
     store(&server, "a/0", b"text");
     let body = noise(700_000);
     added(&server, PATH, &body);
-    let server = TestServer::start_in(server.stop(), |config, _| config.aur.enabled = false);
-    server.wait_until_ready();
+    let server = server.restarted();
     let read = server.get(PATH);
     assert!(read.status == 200 && read.body == body, "{}", read.status);
     let line = &told(&server)[0];
@@ -149,19 +154,18 @@ fn what_is_no_file_is_refused() {
         "a%E2%80%AEb",
         &"x".repeat(256),
     ] {
-        let response = put(&server, &format!("/+attachments/a/{name}"), &[], b"x");
-        assert_eq!(response.status, 400, "{name}: {}", response.text());
+        put(&server, &format!("/+attachments/a/{name}"), &[], b"x").expect(400);
     }
-    assert_eq!(put(&server, "/+attachments/a", &[], b"x").status, 404);
-    assert_eq!(put(&server, "/+attachments/a/", &[], b"x").status, 405);
-    assert_eq!(ask(&server, "PUT", PATH, &[("Content-Encoding", "gzip")], b"x").status, 415);
-    assert_eq!(ask(&server, "PUT", PATH, &[("Content-Range", "bytes 0-0/2")], b"x").status, 400);
+    put(&server, "/+attachments/a", &[], b"x").expect(404);
+    put(&server, "/+attachments/a/", &[], b"x").expect(405);
+    server.root().with("Content-Encoding", "gzip").put(PATH, "x").expect(415);
+    server.root().with("Content-Range", "bytes 0-0/2").put(PATH, "x").expect(400);
     added(&server, PATH, b"x");
-    assert_eq!(server.get(&format!("{PATH}?raw")).status, 400);
-    assert_eq!(ask(&server, "DELETE", PATH, &[("If-Match", "*")], b"").status, 204);
+    server.get(&format!("{PATH}?raw")).expect(400);
+    server.root().with("If-Match", "*").delete(PATH).expect(204);
     assert_eq!(names(&server, "a"), [""; 0]);
-    let options = server.client.send("OPTIONS", PATH, &[], b"");
-    assert_eq!((options.status, options.header("allow")), (204, "GET, HEAD, PUT, DELETE, OPTIONS"));
+    let done = server.anybody().send("OPTIONS", PATH, ());
+    done.expect(204).has("allow", "GET, HEAD, PUT, DELETE, OPTIONS");
 }
 
 #[test]
@@ -187,8 +191,7 @@ fn files_are_bounded() {
     assert_eq!(code(&put(&server, &place("three"), &[], &noise(25))), "too_large");
     added(&server, &place("three"), &noise(24));
     assert_eq!(code(&put(&server, &place("four"), &[], b"")), "too_many_attachments");
-    let smaller = put(&server, &place("three"), &[("If-Match", "*")], b"");
-    assert_eq!(smaller.status, 200, "{}", smaller.text());
+    put(&server, &place("three"), &[("If-Match", "*")], b"").expect(200);
     assert_eq!(names(&server, "a"), ["one", "three", "two"]);
 }
 
@@ -225,13 +228,12 @@ fn files_go_with_their_article() {
     let server = wiki();
     store(&server, "a/0", b"text");
     added(&server, PATH, b"one");
-    let renamed = ask(&server, "POST", "/article/a/1?rename=b/c", &[], b"");
-    assert_eq!(renamed.status, 201, "{}", renamed.text());
+    server.root().post("/article/a/1?rename=b/c", ()).expect(201);
     for headers in [&[][..], &[ACCEPT]] {
-        let old = server.client.get_with(PATH, headers);
-        assert_eq!((old.status, old.header("location")), (308, "/+attachments/b/c/x.png"));
-        let list = server.client.get_with("/+attachments/a/", headers);
-        assert_eq!((list.status, list.header("location")), (308, "/+attachments/b/c/"));
+        let moved = server.client.get_with(PATH, headers);
+        moved.expect(308).has("location", "/+attachments/b/c/x.png");
+        let moved = server.client.get_with("/+attachments/a/", headers);
+        moved.expect(308).has("location", "/+attachments/b/c/");
     }
     assert_eq!(server.get("/+attachments/b/c/x.png").text(), "one");
     assert_eq!(code(&put(&server, PATH, &[("If-Match", "*")], b"two")), "renamed");
@@ -239,13 +241,11 @@ fn files_go_with_their_article() {
     store(&server, "a/2", b"new");
     assert_eq!(names(&server, "a"), [""; 0]);
     added(&server, "/+attachments/b/c/y", b"why");
-    let deleted = ask(&server, "DELETE", "/article/b/c/2", &[], b"");
-    assert_eq!(deleted.status, 200, "{}", deleted.text());
-    assert_eq!(server.get("/+attachments/b/c/x.png").status, 410);
-    assert_eq!(server.get("/+attachments/b/c/").status, 410);
+    server.root().delete("/article/b/c/2").expect(200);
+    server.get("/+attachments/b/c/x.png").expect(410);
+    server.get("/+attachments/b/c/").expect(410);
     assert_eq!(code(&put(&server, "/+attachments/b/c/x.png", &[], b"x")), "deleted");
-    let back = ask(&server, "POST", "/article/b/c/3?restore=1", &[], b"");
-    assert_eq!(back.status, 201, "{}", back.text());
+    server.root().post("/article/b/c/3?restore=1", ()).expect(201);
     assert_eq!(names(&server, "b/c"), [""; 0]);
     let changes = server.get("/+attachments/b/c/").json();
     assert_eq!(changes["changes"][0]["kind"], "cleared");
@@ -265,29 +265,25 @@ fn who_may_read_an_article_reads_its_files() {
     added(&server, "/+attachments/secret/x.png", b"hidden bytes");
     for target in ["/+attachments/secret/x.png", "/+attachments/secret/", "/+attachments/none/x"] {
         for headers in [&[][..], &[ACCEPT]] {
-            let nobody = server.client.get_with(target, headers);
-            assert_eq!(nobody.status, 401, "{target}");
+            let nobody = server.client.get_with(target, headers).expect(401);
             assert!(!nobody.text().contains("x.png,"), "{target}");
         }
-        let nobody = server.client.send("PUT", target, &[("If-Match", "*")], b"x");
+        let nobody = server.anybody().with("If-Match", "*").put(target, "x");
         assert!(matches!(nobody.status, 401 | 405), "{target}: {}", nobody.status);
     }
-    let read = ask(&server, "GET", "/+attachments/secret/x.png", &[], b"");
-    assert_eq!((read.status, read.header("cache-control")), (200, "private, no-cache"));
+    let read = server.root().get("/+attachments/secret/x.png").expect(200);
+    read.has("cache-control", "private, no-cache");
     // A writer who may not read, with a token for one prefix.
     let scopes = Scopes::default().with(Scope::ArticleWrite).with(Scope::ArticleRead);
     let ada = limited(&server, scopes);
     let as_ada = |method: &str, target: &str, body: &[u8]| {
-        let headers = [("Authorization", ada.as_str()), ("If-Match", "*")];
-        server.client.send(method, target, &headers, body)
+        server.authorized(ada.as_str()).with("If-Match", "*").send(method, target, body)
     };
-    assert_eq!(as_ada("GET", "/+attachments/docs/a/x.png", b"").status, 403);
-    let blind = as_ada("PUT", "/+attachments/docs/a/x.png", b"two");
-    assert_eq!(blind.status, 200, "{}", blind.text());
-    assert!(!blind.text().contains("author"), "{}", blind.text());
-    assert_eq!(as_ada("PUT", "/+attachments/secret/x.png", b"x").status, 403);
-    assert_eq!(as_ada("DELETE", "/+attachments/secret/x.png", b"").status, 403);
-    assert_eq!(ask(&server, "GET", "/+attachments/secret/x.png", &[], b"").text(), "hidden bytes");
+    as_ada("GET", "/+attachments/docs/a/x.png", b"").expect(403);
+    as_ada("PUT", "/+attachments/docs/a/x.png", b"two").expect(200).lacks("author");
+    as_ada("PUT", "/+attachments/secret/x.png", b"x").expect(403);
+    as_ada("DELETE", "/+attachments/secret/x.png", b"").expect(403);
+    assert_eq!(server.root().get("/+attachments/secret/x.png").text(), "hidden bytes");
 }
 
 /// A file that a browser could run is saved and not shown, whatever media type its sender gave.
@@ -308,15 +304,14 @@ fn nothing_of_a_file_runs() {
         ("x\"; filename=y.html", "application/octet-stream", "attachment"),
     ] {
         let target = format!("/+attachments/a/{}", name.replace('"', "%22").replace(' ', "%20"));
-        let response = put(&server, &target, &[("Content-Type", "text/html")], attack);
-        assert_eq!(response.status, 201, "{name}: {}", response.text());
+        put(&server, &target, &[("Content-Type", "text/html")], attack).expect(201);
         let read = server.client.get_with(&target, &[ACCEPT]);
         assert_eq!((read.status, read.body.as_slice()), (200, &attack[..]), "{name}");
-        assert_eq!(read.header("content-type"), media_type, "{name}");
+        read.has("content-type", media_type);
         let found = read.header("content-disposition");
         assert!(found.starts_with(&format!("{disposition}; filename*=UTF-8''")), "{name}: {found}");
         assert!(!found.contains('"') && found.matches(';').count() == 1, "{found}");
-        assert_eq!(read.header("x-content-type-options"), "nosniff");
+        read.has("x-content-type-options", "nosniff");
         let policy = read.header("content-security-policy");
         assert!(policy.contains("default-src 'none'") && policy.ends_with("sandbox"), "{policy}");
     }
@@ -333,38 +328,38 @@ fn people_change_files_by_forms() {
     let article = |browser: &mut Browser| browser.get("/article/guide/a");
     let mut reader = Browser::new(server.client);
     let before = article(&mut reader);
-    assert!(!before.text().contains("+attachments/guide/a/plan.png"), "{}", before.text());
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    before.lacks("+attachments/guide/a/plan.png");
+    let mut root = Browser::root(server.client);
     let place = "/+attachments/guide/a/";
-    let page = root.get(place);
-    assert_eq!((page.status, page.header("cache-control")), (200, "no-store"), "{}", page.text());
+    let page = root.get(place).expect(200);
+    page.has("cache-control", "no-store");
     check_harmless(&page.text(), place);
-    let sent =
-        root.submit_file((&page.text(), "Add a file"), &[], Some(("C:\\x\\plan.png", b"one")));
-    assert_eq!((sent.status, sent.header("location")), (303, place), "{}", sent.text());
+    root.submit_file((&page.text(), "Add a file"), &[], Some(("C:\\x\\plan.png", b"one")))
+        .expect(303)
+        .has("location", place);
     let page = root.get(place).text();
-    let sent =
-        root.submit_file((&page, "Add a file"), &[("name", "list B.pdf")], Some(("y", b"%PDF")));
-    assert_eq!(sent.status, 303, "{}", sent.text());
+    root.submit_file((&page, "Add a file"), &[("name", "list B.pdf")], Some(("y", b"%PDF")))
+        .expect(303);
     assert_eq!(names(&server, "guide/a"), ["list B.pdf", "plan.png"]);
     // The article's page shows the files, and has a new tag.
     let tag = before.header("etag").to_owned();
-    let now = server.client.get_with("/article/guide/a", &[ACCEPT, ("If-None-Match", &tag)]);
-    assert_eq!(now.status, 200);
+    let now =
+        server.client.get_with("/article/guide/a", &[ACCEPT, ("If-None-Match", &tag)]).expect(200);
     let shown = now.text();
     check_harmless(&shown, "the article");
-    assert!(shown.contains("<img src=\"/+attachments/guide/a/plan.png\""), "{shown}");
-    assert!(shown.contains("href=\"/+attachments/guide/a/list%20B.pdf\""), "{shown}");
-    assert!(shown.contains("class=\"missing\""), "{shown}");
+    shown.says([
+        "<img src=\"/+attachments/guide/a/plan.png\"",
+        "href=\"/+attachments/guide/a/list%20B.pdf\"",
+        "class=\"missing\"",
+    ]);
     // Another article has no such file.
     store(&server, "guide/b/0", b"![Plan](plan.png)\n");
-    assert!(!server.client.get_with("/article/guide/b", &[ACCEPT]).text().contains("<img"));
+    server.client.get_with("/article/guide/b", &[ACCEPT]).lacks("<img");
     // The name exists, but the form has no tag.
     let page = root.get(place).text();
     let again = root.submit_file((&page, "Add a file"), &[], Some(("plan.png", b"two")));
     assert!(again.status == 428 && again.text().contains("There is a file"), "{}", again.text());
-    let replaced = root.submit_file((&page, "Replace plan.png"), &[], Some(("other", b"two")));
-    assert_eq!(replaced.status, 303, "{}", replaced.text());
+    root.submit_file((&page, "Replace plan.png"), &[], Some(("other", b"two"))).expect(303);
     // The page from before is too old now.
     let stale = root.submit_file((&page, "Remove plan.png"), &[], None);
     assert!(stale.status == 412 && stale.text().contains("since you loaded"), "{}", stale.text());
@@ -372,13 +367,11 @@ fn people_change_files_by_forms() {
     let page = root.get(place).text();
     let empty = root.submit_file((&page, "Add a file"), &[], Some(("", b"")));
     assert!(empty.status == 400 && empty.text().contains("Choose a file"), "{}", empty.text());
-    let removed = root.submit_file((&page, "Remove plan.png"), &[], None);
-    assert_eq!(removed.status, 303, "{}", removed.text());
+    root.submit_file((&page, "Remove plan.png"), &[], None).expect(303);
     assert_eq!(names(&server, "guide/a"), ["list B.pdf"]);
-    assert!(!article(&mut reader).text().contains("<img"));
+    article(&mut reader).lacks("<img");
     // The edit page names them, and who deletes is told.
-    let edit = root.get("/+edit/guide/a").text();
-    assert!(edit.contains("list B.pdf") && edit.contains("deleted for good"), "{edit}");
+    root.get("/+edit/guide/a").says(["list B.pdf", "deleted for good"]);
     // Readers see the list, and no form.
     let list = reader.get(place);
     assert!(list.status == 200 && !list.text().contains("type=\"file\""), "{}", list.text());
@@ -388,26 +381,23 @@ fn people_change_files_by_forms() {
 fn forms_of_other_pages_change_nothing() {
     let server = wiki();
     store(&server, "a/0", b"text");
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let mut root = Browser::root(server.client);
     let place = "/+attachments/a/";
     let page = root.get(place).text();
     let file = Some(("x.png", &b"x"[..]));
-    let wrong = root.submit_file((&page, "Add a file"), &[("form", "x")], file);
-    assert_eq!(wrong.status, 403, "{}", wrong.text());
+    root.submit_file((&page, "Add a file"), &[("form", "x")], file).expect(403);
     let mut nobody = Browser::new(server.client);
-    let refused = nobody.submit_file((&page, "Add a file"), &[], file);
-    assert_eq!(refused.status, 401, "{}", refused.text());
+    nobody.submit_file((&page, "Add a file"), &[], file).expect(401);
     // The token after the file is too late, and a form without a file in it is no form of this page.
     let origin = format!("http://{}", server.client.address);
     let urlencoded =
         [("Content-Type", "application/x-www-form-urlencoded"), ("Origin", origin.as_str())];
-    assert_eq!(root.send("POST", place, &urlencoded, b"do=remove&name=x").status, 415);
+    root.send("POST", place, &urlencoded, b"do=remove&name=x").expect(415);
     let foreign =
         [("Content-Type", "multipart/form-data; boundary=b"), ("Origin", "http://evil.example")];
-    assert_eq!(root.send("POST", place, &foreign, b"--b--\r\n").status, 403);
+    root.send("POST", place, &foreign, b"--b--\r\n").expect(403);
     // Credentials of a program do not count in a form.
-    let headers = [ROOT, ("Content-Type", "multipart/form-data; boundary=b")];
-    assert_eq!(server.client.send("POST", place, &headers, b"--b--\r\n").status, 401);
+    server.root().typed("multipart/form-data; boundary=b").post(place, "--b--\r\n").expect(401);
     assert_eq!(names(&server, "a"), [""; 0]);
 }
 
@@ -425,7 +415,6 @@ fn equal_bytes_are_one_blob() {
         })
         .collect();
     assert_eq!(digests.len(), 1);
-    let removed = ask(&server, "DELETE", "/+attachments/a/x", &[("If-Match", "*")], b"");
-    assert_eq!(removed.status, 204);
+    server.root().with("If-Match", "*").delete("/+attachments/a/x").expect(204);
     assert_eq!(server.get("/+attachments/b/x").text(), "same");
 }

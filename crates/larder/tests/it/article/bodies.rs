@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{ask, code, noise, store, wiki, wiki_with};
+use super::{code, noise, store, wiki, wiki_with};
 use crate::client::Response;
 use crate::server::{ROOT, TestServer};
 use crate::{PATIENCE, wait_until};
@@ -19,7 +19,7 @@ fn limited() -> TestServer {
 /// Sends a POST: its headers, then `body` unchanged.
 #[track_caller]
 fn post(server: &TestServer, headers: &str, body: &[u8]) -> Response {
-    let mut stream = server.client.connect();
+    let mut stream = server.connect();
     let head = format!(
         "POST /article/a/0 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{}: {}\r\n{headers}\r\n",
         ROOT.0, ROOT.1
@@ -38,7 +38,7 @@ fn files(directory: &Path) -> usize {
 /// Nothing is kept, and nothing is left lying about.
 #[track_caller]
 fn check_nothing(server: &TestServer, files_before: usize) {
-    assert_eq!(server.get("/article/a").status, 404);
+    server.get("/article/a").expect(404);
     let data_dir = &server.app.config.data_dir;
     wait_until("the parts to be removed", || blob_files(data_dir) == files_before);
 }
@@ -52,26 +52,23 @@ fn sizes() {
     let server = limited();
     let before = blob_files(&server.app.config.data_dir);
     // The announced length alone is refused: no byte of the body is sent.
-    let response = post(&server, "Content-Length: 100001\r\n", b"");
-    assert_eq!(response.status, 413, "{}", response.text());
+    post(&server, "Content-Length: 100001\r\n", b"").expect(413);
     let response = post(&server, "Content-Length: 1099511627776\r\n", b"");
     assert_eq!((response.status, code(&response).as_str()), (413, "too_large"));
     for lie in ["-1", "x", "1, 2", ""] {
-        let response = post(&server, &format!("Content-Length: {lie}\r\n"), b"x");
-        assert_eq!(response.status, 400, "{lie}: {}", response.text());
+        post(&server, &format!("Content-Length: {lie}\r\n"), b"x").expect(400);
     }
     // A body in a coding that cannot be decoded is refused.
-    let response = post(&server, "Transfer-Encoding: gzip, chunked\r\n", b"1\r\nx\r\n0\r\n\r\n");
-    assert_eq!(response.status, 501);
-    assert!(response.text().contains("`gzip`"), "{}", response.text());
+    let response =
+        post(&server, "Transfer-Encoding: gzip, chunked\r\n", b"1\r\nx\r\n0\r\n\r\n").expect(501);
+    response.says("`gzip`");
     // Without an announced length, it is refused as soon as it is too long.
     let piece = [b"4000\r\n".as_slice(), &noise(0x4000), b"\r\n"].concat();
     let response = post(&server, "Transfer-Encoding: chunked\r\n", &piece.repeat(20));
     assert_eq!((response.status, code(&response).as_str()), (413, "too_large"));
     check_nothing(&server, before);
     let body = noise(100_000);
-    let response = ask(&server, "POST", "/article/a/0", &[], &body);
-    assert_eq!(response.status, 201, "{}", response.text());
+    server.root().post("/article/a/0", &body).expect(201);
     assert!(server.get("/article/a").body == body);
     let pieces = [b"3\r\none\r\n".as_slice(), b"4\r\n two\r\n", b"0\r\n\r\n"].concat();
     let response = post(&server, "Transfer-Encoding: chunked\r\n", &pieces);
@@ -99,7 +96,7 @@ fn a_body_that_ends_early_or_never_is_not_kept() {
     let before = blob_files(&server.app.config.data_dir);
     // The connection is closed within the body.
     for framing in ["Content-Length: 50000\r\n", "Transfer-Encoding: chunked\r\n"] {
-        let mut stream = server.client.connect();
+        let mut stream = server.connect();
         let head = format!(
             "POST /article/a/0 HTTP/1.1\r\nHost: x\r\n{}: {}\r\n{framing}\r\n8000\r\n",
             ROOT.0, ROOT.1
@@ -109,7 +106,7 @@ fn a_body_that_ends_early_or_never_is_not_kept() {
         drop(stream);
     }
     // The body stops in the middle: the connection is closed, with an answer or without.
-    let mut stream = server.client.connect();
+    let mut stream = server.connect();
     let head = format!(
         "POST /article/a/0 HTTP/1.1\r\nHost: x\r\nContent-Length: 50000\r\n{}: {}\r\n\r\nbeginning",
         ROOT.0, ROOT.1
@@ -129,10 +126,10 @@ fn a_body_that_ends_early_or_never_is_not_kept() {
 fn a_body_that_nobody_may_send_is_not_read() {
     let server = limited();
     let before = blob_files(&server.app.config.data_dir);
-    let mut stream = server.client.connect();
+    let mut stream = server.connect();
     let head = "POST /article/a/0 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 90000\r\n\r\n";
     stream.write_all(head.as_bytes()).expect("the server reads");
-    assert_eq!(Response::read(&mut stream, false).status, 401);
+    Response::read(&mut stream, false).expect(401);
     check_nothing(&server, before);
 }
 
@@ -144,7 +141,7 @@ fn refused_writes_leave_no_blobs() {
     store(&server, "a/1", b"two");
     let before = blob_files(&server.app.config.data_dir);
     for body in ["three", "four"] {
-        assert_eq!(ask(&server, "POST", "/article/a/1", &[], body.as_bytes()).status, 409);
+        server.root().post("/article/a/1", body.as_bytes()).expect(409);
     }
     assert_eq!(blob_files(&server.app.config.data_dir), before);
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use serde_json::Value;
 
-use super::{ask, code, noise, store, text, wiki, wiki_with};
+use super::{code, noise, store, text, wiki, wiki_with};
 use crate::client::Response;
 use crate::server::{ROOT, TestServer};
 
@@ -20,7 +20,7 @@ fn sample() -> TestServer {
 /// The merge that is proposed to a writer of this text from version 1.
 #[track_caller]
 fn merge(server: &TestServer, body: &[u8]) -> Value {
-    let response = ask(server, "POST", "/article/a/1", &[], body);
+    let response = server.root().post("/article/a/1", body);
     assert_eq!((response.status, code(&response).as_str()), (409, "stale"), "{}", response.text());
     response.json()["merge"].clone()
 }
@@ -28,8 +28,7 @@ fn merge(server: &TestServer, body: &[u8]) -> Value {
 #[test]
 fn changes_in_different_places_are_merged() {
     let server = sample();
-    let response = ask(&server, "POST", "/article/a/1", &[], b"one\ntwo\nthree\nFOUR\n");
-    assert_eq!(response.status, 409);
+    let response = server.root().post("/article/a/1", "one\ntwo\nthree\nFOUR\n").expect(409);
     let json = response.json();
     assert_eq!(
         (json["base_version"].as_u64(), json["latest_version"].as_u64()),
@@ -39,7 +38,7 @@ fn changes_in_different_places_are_merged() {
     assert!(json["latest"]["created_at"].as_str().is_some_and(|at| at.ends_with('Z')));
     assert_eq!(json["same_content"], false);
     assert_eq!(json["merge"]["outcome"], "clean");
-    assert_eq!(response.header("etag"), server.get("/article/a").header("etag"));
+    response.has("etag", server.get("/article/a").header("etag"));
     // The proposal is taken by sending it back.
     let merged = json["merge"]["text"].as_str().expect("a text").to_owned();
     assert_eq!(merged, "ONE\ntwo\nthree\nFOUR\n");
@@ -52,13 +51,13 @@ fn a_tag_that_is_old_is_worth_a_merge_too() {
     let server = sample();
     let old = server.get("/article/a/1").header("etag").to_owned();
     let put = |tag: &str| {
-        ask(&server, "PUT", "/article/a", &[("If-Match", tag)], b"one\ntwo\nthree\nFOUR\n")
+        server.root().with("If-Match", tag).put("/article/a", "one\ntwo\nthree\nFOUR\n")
     };
     let response = put(&old);
     assert_eq!((response.status, code(&response).as_str()), (412, "precondition_failed"));
     assert_eq!(response.json()["merge"]["text"], "ONE\ntwo\nthree\nFOUR\n");
     assert_eq!(put("\"unknown\"").json()["merge"], Value::Null);
-    assert_eq!(server.get("/article/a").header("x-article-version"), "2");
+    server.get("/article/a").has("x-article-version", "2");
 }
 
 #[test]
@@ -77,7 +76,7 @@ fn changes_in_one_place_are_shown() {
 fn the_same_text_is_said_to_be() {
     let server = sample();
     let headers = [("Content-Type", "text/markdown")];
-    let response = ask(&server, "POST", "/article/a/1", &headers, b"ONE\ntwo\nthree\nfour\n");
+    let response = server.root().with_all(&headers).post("/article/a/1", "ONE\ntwo\nthree\nfour\n");
     assert_eq!((response.status, &response.json()["same_content"]), (409, &Value::Bool(true)));
 }
 
@@ -87,8 +86,8 @@ fn bytes_are_not_merged() {
     assert_eq!(merge(&server, b"\xff\n")["reason"], "only text can be merged");
     store(&server, "a/2", &noise(100));
     assert_eq!(merge(&server, BASE)["outcome"], "none");
-    ask(&server, "DELETE", "/article/a/3", &[], b"");
-    let response = ask(&server, "POST", "/article/a/1", &[], BASE);
+    server.root().delete("/article/a/3");
+    let response = server.root().post("/article/a/1", BASE);
     assert_eq!((response.status, code(&response).as_str()), (409, "deleted"));
     assert_eq!(response.json()["merge"]["outcome"], "none", "{}", response.text());
     assert_eq!(response.find("etag"), None);
@@ -111,16 +110,14 @@ fn texts_that_memory_does_not_keep_are_merged_and_compared() {
     store(&server, "a/0", BASE);
     store(&server, "a/1", b"ONE\ntwo\nthree\nfour\n");
     assert_eq!(merge(&server, b"one\ntwo\nthree\nFOUR\n")["text"], "ONE\ntwo\nthree\nFOUR\n");
-    let diff = server.get("/article/a/diff");
-    assert_eq!(diff.status, 200, "{}", diff.text());
-    assert!(diff.text().contains("-one\n+ONE\n"), "{}", diff.text());
+    server.get("/article/a/diff").expect(200).says("-one\n+ONE\n");
 }
 
 /// A PUT of `BASE` with another end, under this precondition, whose body ends after another writer's revision of `name`.
 #[track_caller]
 fn put_slowly(server: &TestServer, name: &str, precondition: &str, base: u32) -> Response {
     let body = b"one\ntwo\nthree\nFOUR\n";
-    let mut stream = server.client.connect();
+    let mut stream = server.connect();
     let head = format!(
         "PUT /article/{name} HTTP/1.1\r\nHost: x\r\n{}: {}\r\n{precondition}\r\nConnection: close\r\n\
          Content-Type: text/markdown\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
@@ -145,7 +142,7 @@ fn a_precondition_that_fails_while_the_body_comes() {
     let json = response.json();
     assert_eq!((&json["base_version"], &json["latest_version"]), (&1.into(), &2.into()));
     assert_eq!(json["merge"]["text"], "ONE\ntwo\nthree\nFOUR\n");
-    assert_eq!(response.header("etag"), server.get("/article/a").header("etag"));
+    response.has("etag", server.get("/article/a").header("etag"));
     let response = put_slowly(&server, "new", "If-None-Match: *", 0);
     assert_eq!((response.status, code(&response).as_str()), (412, "precondition_failed"));
     // `*` matches whatever version exists at the commit.
@@ -158,7 +155,7 @@ fn a_precondition_that_fails_for_the_same_text_says_so() {
     let server = sample();
     let old = server.get("/article/a/1").header("etag").to_owned();
     let headers = [("If-Match", old.as_str()), ("Content-Type", "text/markdown")];
-    let put = |body: &[u8]| ask(&server, "PUT", "/article/a", &headers, body);
+    let put = |body: &[u8]| server.root().with_all(&headers).put("/article/a", body);
     let response = put(b"ONE\ntwo\nthree\nfour\n");
     assert_eq!((response.status, &response.json()["same_content"]), (412, &true.into()));
     assert_eq!(put(BASE).json()["same_content"], false);

@@ -159,13 +159,11 @@ fn check_bytes(client: &Client, latest_of: &BTreeMap<u32, u32>, from: &BTreeMap<
     for (writer, latest) in latest_of {
         let from = from.get(writer).copied().unwrap_or(0);
         for version in from + 1..=*latest {
-            let response = client.get(&format!("/article/{}/{version}", name(*writer)));
-            assert_eq!(response.status, 200, "{writer} {version}: {}", response.text());
+            let response = client.get(&format!("/article/{}/{version}", name(*writer))).expect(200);
             assert!(response.body == body(*writer, version), "{writer} {version}");
         }
         if *latest > 0 {
-            let response = client.get(&format!("/article/{}", name(*writer)));
-            assert_eq!(response.header("x-article-version"), latest.to_string());
+            client.get(&format!("/article/{}", name(*writer))).has("x-article-version", latest);
         }
     }
 }
@@ -241,8 +239,7 @@ fn check_files(client: &Client, writer: u32, files: &mut Files) {
         }
     }
     for (path, attempt) in &files.there {
-        let response = client.get(path);
-        assert_eq!(response.status, 200, "{path}: {}", response.text());
+        let response = client.get(path).expect(200);
         assert!(response.body == file(writer, *attempt), "{path}, attempt {attempt}");
     }
     let target = format!("/+attachments/{}/", name(writer));

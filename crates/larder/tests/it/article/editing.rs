@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
+use crate::asking::Says as _;
 use crate::browser::{Browser, form};
 use crate::client::Client;
 use crate::pages::check_harmless;
-use crate::server::{ROOT, ROOT_PASSWORD, TestServer};
+use crate::server::{ROOT_PASSWORD, TestServer};
 
 fn start() -> TestServer {
-    TestServer::without_source(|config| {
-        config.aur.enabled = false;
+    TestServer::without_aur(|config| {
         config.article.acl_write = ":AUTHENTICATED:".parse().expect("a list");
     })
 }
 
 fn root(client: Client) -> Browser {
-    Browser::of(client, "root", ROOT_PASSWORD)
+    Browser::root(client)
 }
 
 /// The value of a field of the form for the article.
@@ -36,51 +36,40 @@ fn an_article_is_written_looked_at_changed_and_deleted() {
     let server = start();
     let mut browser = root(server.client);
     // The article does not exist yet: the page that says so links to the form.
-    let missing = browser.get("/article/guide/start");
-    assert_eq!(missing.status, 404);
-    assert!(missing.text().contains("href=\"/+edit/guide/start\""), "{}", missing.text());
-    let chosen = browser.get("/+edit?name=guide/start");
-    assert_eq!((chosen.status, chosen.header("location")), (303, "/+edit/guide/start"));
-    let page = browser.get("/+edit/guide/start");
-    assert_eq!((page.status, page.header("cache-control")), (200, "no-store"));
+    let missing = browser.get("/article/guide/start").expect(404);
+    missing.says("href=\"/+edit/guide/start\"");
+    browser.get("/+edit?name=guide/start").expect(303).has("location", "/+edit/guide/start");
+    let page = browser.get("/+edit/guide/start").expect(200);
+    page.has("cache-control", "no-store");
     let page = page.text();
     assert_eq!((field(&page, "base"), field(&page, "text")), ("0".into(), String::new()));
     // A preview writes nothing, and keeps what was typed.
     let text = "\r\n# Start\r\n\r\nSome *text* with <b>signs</b> & a [[missing]] link.\r\n";
-    let preview = browser.submit(&page, "Article", &[("text", text), ("do", "preview")]);
-    assert_eq!(preview.status, 200);
-    let preview = preview.text();
-    assert!(
-        preview.contains("<em>text</em>") && preview.contains("class=\"missing\""),
-        "{preview}"
-    );
+    let preview =
+        browser.submit(&page, "Article", &[("text", text), ("do", "preview")]).expect(200).text();
+    preview.says(["<em>text</em>", "class=\"missing\""]);
     assert_eq!(field(&preview, "text"), text.replace("\r\n", "\n"));
-    assert_eq!(server.get("/article/guide/start").status, 404);
+    server.get("/article/guide/start").expect(404);
     let values = [("text", text), ("comment", "made"), ("do", "save")];
-    let saved = browser.submit(&preview, "Article", &values);
-    assert_eq!((saved.status, saved.header("location")), (303, "/article/guide/start"));
+    let moved = browser.submit(&preview, "Article", &values);
+    moved.expect(303).has("location", "/article/guide/start");
     let read = server.get("/article/guide/start");
     assert_eq!(read.text(), text.replace("\r\n", "\n"));
     assert_eq!(read.header("content-type").split(';').next(), Some("text/markdown"));
-    assert!(browser.get("/article/guide/start").text().contains("href=\"/+edit/guide/start\""));
+    browser.get("/article/guide/start").says("href=\"/+edit/guide/start\"");
     // Lines that end as on Windows stay so.
-    let put = [ROOT, ("Content-Type", "text/plain")];
-    let made = server.client.send("POST", "/article/dos.txt/0", &put, b"one\r\ntwo\r\n");
-    assert_eq!(made.status, 201);
-    let page = browser.get("/+edit/dos.txt").text();
-    let saved = browser.submit(&page, "Article", &[("text", "one\r\n2\r\n")]);
-    assert_eq!(saved.status, 303, "{}", saved.text());
+    server.root().typed("text/plain").post("/article/dos.txt/0", "one\r\ntwo\r\n").expect(201);
+    browser.fill("/+edit/dos.txt", "Article", &[("text", "one\r\n2\r\n")]).expect(303);
     let read = server.get("/article/dos.txt");
     assert_eq!(read.text(), "one\r\n2\r\n");
     assert!(read.header("content-type").starts_with("text/plain"), "{read:?}");
     // Deleted with the version that was seen; history stays, and the form brings it back.
-    let page = browser.get("/+edit/guide/start").text();
-    let deleted = browser.submit(&page, "Delete", &[("comment", "no more")]);
-    assert_eq!((deleted.status, deleted.header("location")), (303, "/article/guide/start/history"));
-    assert_eq!(server.get("/article/guide/start").status, 410);
+    let moved = browser.fill("/+edit/guide/start", "Delete", &[("comment", "no more")]);
+    moved.expect(303).has("location", "/article/guide/start/history");
+    server.get("/article/guide/start").expect(410);
     let page = browser.get("/+edit/guide/start").text();
     assert_eq!(field(&page, "base"), "2");
-    assert_eq!(browser.submit(&page, "Article", &[("text", "again")]).status, 303);
+    browser.submit(&page, "Article", &[("text", "again")]).expect(303);
     assert_eq!(server.get("/article/guide/start/3").text(), "again");
 }
 
@@ -90,96 +79,87 @@ fn a_form_that_changes_nothing_or_comes_twice_makes_no_version() {
     let mut browser = root(server.client);
     // A form has no lone CR, and ends every line in the same way.
     for (at, text) in ["# A\n\ntext\n", "\na\r\nb\r\n", "a\rb\nc\r\n"].into_iter().enumerate() {
-        let write = [ROOT, ("Content-Type", "text/markdown")];
         let path = format!("/article/same{at}");
-        let made = server.client.send("POST", &format!("{path}/0"), &write, text.as_bytes());
-        assert_eq!(made.status, 201);
+        let done = server.root().typed("text/markdown").post(&format!("{path}/0"), text.as_bytes());
+        done.expect(201);
         let page = browser.get(&format!("/+edit/same{at}")).text();
-        let saved = browser.submit(&page, "Article", &[("comment", "nothing")]);
-        assert_eq!((saved.status, saved.header("location")), (303, &path[..]));
-        assert_eq!(server.get(&format!("{path}/2")).status, 404);
+        let moved = browser.submit(&page, "Article", &[("comment", "nothing")]);
+        moved.expect(303).has("location", &path[..]);
+        server.get(&format!("{path}/2")).expect(404);
         // Another type is a change.
-        assert_eq!(browser.submit(&page, "Article", &[("type", "text/plain")]).status, 303);
+        browser.submit(&page, "Article", &[("type", "text/plain")]).expect(303);
         assert!(server.get(&format!("{path}/2")).header("content-type").starts_with("text/plain"));
     }
     let page = browser.get("/+edit/twice").text();
     for _ in 0..2 {
-        let saved = browser.submit(&page, "Article", &[("text", "# N\r\n")]);
-        assert_eq!((saved.status, saved.header("location")), (303, "/article/twice"));
+        let moved = browser.submit(&page, "Article", &[("text", "# N\r\n")]);
+        moved.expect(303).has("location", "/article/twice");
     }
     // Even if somebody has written since.
-    let write = [ROOT, ("Content-Type", "text/markdown")];
-    assert_eq!(server.client.send("POST", "/article/twice/1", &write, b"more").status, 201);
-    assert_eq!(browser.submit(&page, "Article", &[("text", "# N\r\n")]).status, 303);
-    assert_eq!(browser.submit(&page, "Article", &[("text", "# M\r\n")]).status, 409);
+    server.root().typed("text/markdown").post("/article/twice/1", "more").expect(201);
+    browser.submit(&page, "Article", &[("text", "# N\r\n")]).expect(303);
+    browser.submit(&page, "Article", &[("text", "# M\r\n")]).expect(409);
     let page = browser.get("/+edit/twice").text();
     for _ in 0..2 {
-        let deleted = browser.submit(&page, "Delete", &[]);
-        assert_eq!((deleted.status, deleted.header("location")), (303, "/article/twice/history"));
+        let moved = browser.submit(&page, "Delete", &[]);
+        moved.expect(303).has("location", "/article/twice/history");
     }
-    assert_eq!(server.get("/article/twice/4").status, 404);
+    server.get("/article/twice/4").expect(404);
 }
 
 #[test]
 fn no_text_is_lost_and_nothing_is_told_to_who_may_not() {
     let server = start();
     let mut browser = root(server.client);
-    let write = [ROOT, ("Content-Type", "text/markdown")];
-    assert_eq!(server.client.send("POST", "/article/a/0", &write, b"first").status, 201);
+    server.root().typed("text/markdown").post("/article/a/0", "first").expect(201);
     let page = browser.get("/+edit/a").text();
     // The session has ended, or is another one: the form comes back with the text.
     let mut out = browser.clone();
     out.cookies.clear();
-    let again = out.submit(&page, "Article", &[("text", "my <text>\r\n")]);
-    assert_eq!(again.status, 401);
+    let again = out.submit(&page, "Article", &[("text", "my <text>\r\n")]).expect(401);
     assert_eq!(field(&again.text(), "text"), "my <text>\n");
-    assert!(again.text().contains("not logged in any more"), "{}", again.text());
+    again.says("not logged in any more");
     assert!(!again.text().contains("first"), "nothing of the article: {}", again.text());
-    assert_eq!(out.log_in("root", ROOT_PASSWORD).status, 303);
+    out.log_in("root", ROOT_PASSWORD).expect(303);
     let again = out.submit(&again.text(), "Article", &[]);
     assert_eq!(again.status, 403, "the token is not yet the new one");
     assert_eq!(field(&again.text(), "text"), "my <text>\n");
-    assert_eq!(out.submit(&again.text(), "Article", &[]).status, 303);
+    out.submit(&again.text(), "Article", &[]).expect(303);
     assert_eq!(server.get("/article/a").text(), "my <text>\n");
     // A page of another origin sends all fields of the form.
     let (_, fields) = form(&browser.get("/+edit/a").text(), "Article");
     let body = crate::browser::encoded(&fields);
     let headers =
         [("Content-Type", "application/x-www-form-urlencoded"), ("Origin", "http://evil.example")];
-    assert_eq!(browser.send("POST", "/+edit/a", &headers, body.as_bytes()).status, 403);
+    browser.send("POST", "/+edit/a", &headers, body.as_bytes()).expect(403);
     // Too long for a form, and no form at all.
-    assert_eq!(browser.post("/+edit/a", &"x".repeat(3_300_000)).status, 413);
+    browser.post("/+edit/a", &"x".repeat(3_300_000)).expect(413);
     for body in ["", "base=1", "text=x", "base=x&text=x", "base=1&text=x&base=1", "base=1&text=%ff"]
     {
-        assert_eq!(browser.post("/+edit/a", body).status, 400, "{body}");
+        browser.post("/+edit/a", body).expect(400);
     }
-    let page = browser.get("/+edit/a").text();
-    assert_eq!(browser.submit(&page, "Article", &[("do", "nonsense")]).status, 400);
+    browser.fill("/+edit/a", "Article", &[("do", "nonsense")]).expect(400);
     for name in ["a//b", "history", "a%00"] {
-        assert_eq!(browser.get(&format!("/+edit/{name}")).status, 400, "{name}");
+        browser.get(&format!("/+edit/{name}")).expect(400);
     }
     // A content that is no text is not put into a form.
-    let bytes = [ROOT, ("Content-Type", "application/octet-stream")];
-    assert_eq!(server.client.send("POST", "/article/b/0", &bytes, b"\0\xff").status, 201);
-    assert_eq!(browser.get("/+edit/b").status, 422);
+    server.root().typed("application/octet-stream").post("/article/b/0", b"\0\xff").expect(201);
+    browser.get("/+edit/b").expect(422);
     // An anonymous reader gets no form; a user without the right gets the reason.
-    assert_eq!(Browser::new(server.client).get("/+edit/a").status, 401);
-    let closed = TestServer::without_source(|config| {
-        config.aur.enabled = false;
+    Browser::new(server.client).get("/+edit/a").expect(401);
+    let closed = TestServer::without_aur(|config| {
         config.article.acl_write = "root".parse().expect("a list");
     });
-    let made = closed.client.send("PUT", "/alice", &[ROOT], br#"{"password": "staple"}"#);
-    assert_eq!(made.status, 201);
+    closed.client.add_user("alice", "staple");
     let mut alice = Browser::of(closed.client, "alice", "staple");
-    assert_eq!(alice.get("/+edit/a").status, 403);
+    alice.get("/+edit/a").expect(403);
     let mut root = root(closed.client);
     let (_, mut fields) = form(&root.get("/+edit/a").text(), "Article");
     fields.iter_mut().filter(|(name, _)| name == "text").for_each(|(_, text)| *text = "x".into());
     let token = form(&alice.get("/+account").text(), "New token").1[0].1.clone();
     fields.iter_mut().filter(|(name, _)| name == "form").for_each(|(_, it)| *it = token.clone());
-    let refused = alice.post("/+edit/a", &crate::browser::encoded(&fields));
-    assert_eq!(refused.status, 403, "{}", refused.text());
-    assert_eq!(closed.get("/article/a").status, 404);
+    alice.post("/+edit/a", &crate::browser::encoded(&fields)).expect(403);
+    closed.get("/article/a").expect(404);
 }
 
 #[test]
@@ -203,8 +183,8 @@ fn what_somebody_types_is_shown_as_text() {
         }
     }
     // The page about a conflict has the other text and its comment.
-    let response = browser.submit(&page, "Article", &[("text", attack), ("comment", attack)]);
-    assert_eq!(response.status, 409, "{}", response.text());
+    let response =
+        browser.submit(&page, "Article", &[("text", attack), ("comment", attack)]).expect(409);
     check_harmless(&response.text(), "a conflict");
     let name: String = form_urlencoded::byte_serialize(attack.as_bytes()).collect();
     let page = browser.get(&format!("/+edit/{}", name.replace('+', "%20"))).text();
@@ -216,19 +196,16 @@ fn both_changes_are_in_the_form_when_somebody_else_was_first() {
     let server = start();
     let mut browser = root(server.client);
     let put = |text: &[u8], base: u32| {
-        let write = [ROOT, ("Content-Type", "text/markdown")];
         let target = format!("/article/a/{base}");
-        assert_eq!(server.client.send("POST", &target, &write, text).status, 201);
+        server.root().typed("text/markdown").post(&target, text).expect(201);
     };
     put(b"one\n\ntwo\n\nthree\n", 0);
     let page = browser.get("/+edit/a").text();
     put(b"ONE\n\ntwo\n\nthree\n", 1);
     // In another place: both.
     let values = [("text", "one\r\n\r\ntwo\r\n\r\nTHREE\r\n"), ("comment", "shout")];
-    let refused = browser.submit(&page, "Article", &values);
-    assert_eq!(refused.status, 409);
-    let refused = refused.text();
-    assert!(refused.contains("in different places"), "{refused}");
+    let refused = browser.submit(&page, "Article", &values).expect(409).text();
+    refused.says("in different places");
     assert_eq!(field(&refused, "text"), "ONE\n\ntwo\n\nTHREE\n");
     assert_eq!((field(&refused, "base"), field(&refused, "comment")), ("2".into(), "shout".into()));
     assert_eq!(
@@ -243,14 +220,12 @@ fn both_changes_are_in_the_form_when_somebody_else_was_first() {
     for part in ["<<<<<<<", "uno", "=======", "EINS", ">>>>>>>", "THREE"] {
         assert!(marked.contains(part), "{part}: {marked}");
     }
-    let saved = browser.submit(&refused, "Article", &[("text", "uno, EINS\n\ntwo\n\nTHREE\n")]);
-    assert_eq!(saved.status, 303);
+    browser.submit(&refused, "Article", &[("text", "uno, EINS\n\ntwo\n\nTHREE\n")]).expect(303);
     assert_eq!(server.get("/article/a/4").text(), "uno, EINS\n\ntwo\n\nTHREE\n");
     // Another user deleted it: saving does not bring it back unseen.
     let page = browser.get("/+edit/a").text();
-    assert_eq!(server.client.send("DELETE", "/article/a/4", &[ROOT], b"").status, 200);
-    let refused = browser.submit(&page, "Article", &[("text", "mine")]);
-    assert_eq!(refused.status, 409);
+    server.root().delete("/article/a/4").expect(200);
+    let refused = browser.submit(&page, "Article", &[("text", "mine")]).expect(409);
     assert_eq!(
         (field(&refused.text(), "text"), field(&refused.text(), "base")),
         ("mine".into(), "5".into())
@@ -259,11 +234,9 @@ fn both_changes_are_in_the_form_when_somebody_else_was_first() {
     put(b"seen\n", 5);
     let page = browser.get("/+edit/a").text();
     put(b"theirs\n", 6);
-    let deleted = browser.submit(&page, "Delete", &[]);
-    assert_eq!(deleted.status, 409);
-    let deleted = deleted.text();
+    let deleted = browser.submit(&page, "Delete", &[]).expect(409).text();
     assert_eq!((field(&deleted, "text"), field(&deleted, "base")), ("theirs\n".into(), "7".into()));
-    assert_eq!(browser.submit(&deleted, "Delete", &[]).status, 303);
+    browser.submit(&deleted, "Delete", &[]).expect(303);
 }
 
 /// After a refused deletion, the form has no empty text: sending it again deletes the article, and does not empty it.
@@ -271,47 +244,42 @@ fn both_changes_are_in_the_form_when_somebody_else_was_first() {
 fn a_refused_delete_leaves_the_text_as_it_was() {
     let server = start();
     let mut browser = root(server.client);
-    let write = [ROOT, ("Content-Type", "text/markdown")];
-    assert_eq!(server.client.send("POST", "/article/a/0", &write, b"first").status, 201);
+    server.root().typed("text/markdown").post("/article/a/0", "first").expect(201);
     let page = browser.get("/+edit/a").text();
     let mut out = browser.clone();
     out.cookies.clear();
     let check = |status: u16, expected: u16, page: &str| {
         assert_eq!(status, expected, "{page}");
         assert!(!page.contains("aria-label=\"Article\""), "a text that nobody typed: {page}");
-        assert!(page.contains("<h1>Delete a</h1>") && page.contains("Not deleted."), "{page}");
+        page.says(["<h1>Delete a</h1>", "Not deleted."]);
         let (_, fields) = form(page, "Delete");
         assert!(fields.contains(&("comment".into(), "no more".into())), "{fields:?}");
     };
     let ended = out.submit(&page, "Delete", &[("comment", "no more")]);
     check(ended.status, 401, &ended.text());
     assert!(!ended.text().contains("first"), "nothing of the article: {}", ended.text());
-    assert_eq!(out.log_in("root", ROOT_PASSWORD).status, 303);
+    out.log_in("root", ROOT_PASSWORD).expect(303);
     let anew = out.submit(&ended.text(), "Delete", &[]);
     check(anew.status, 403, &anew.text());
     assert_eq!(server.get("/article/a").text(), "first");
-    assert_eq!(out.submit(&anew.text(), "Delete", &[]).status, 303);
-    assert_eq!(server.get("/article/a").status, 410);
+    out.submit(&anew.text(), "Delete", &[]).expect(303);
+    server.get("/article/a").expect(410);
 }
 
 /// Without the right to read an article, the page is the same whether it exists or not.
 #[test]
 fn who_may_not_read_an_article_is_not_told_whether_it_is_there() {
-    let server = TestServer::without_source(|config| {
-        config.aur.enabled = false;
+    let server = TestServer::without_aur(|config| {
         config.article.acl_read = "root".parse().expect("a list");
     });
-    let made = server.client.send("PUT", "/alice", &[ROOT], br#"{"password": "staple"}"#);
-    assert_eq!(made.status, 201);
-    let write = [ROOT, ("Content-Type", "text/x-rst")];
-    assert_eq!(server.client.send("POST", "/article/secret/0", &write, b"x").status, 201);
+    server.add_user("alice", "staple");
+    server.root().typed("text/x-rst").post("/article/secret/0", "x").expect(201);
     let mut alice = Browser::of(server.client, "alice", "staple");
     let token = form(&alice.get("/+account").text(), "New token").1[0].1.clone();
     for (token, what) in [(token.as_str(), "save"), (&token, "delete"), ("old", "save")] {
         let body = |text: &str| format!("form={token}&base=0&text={text}&do={what}");
         let mut page = |name: &str| {
-            let response = alice.post(&format!("/+edit/{name}"), &body("y"));
-            assert_eq!(response.status, 403, "{}", response.text());
+            let response = alice.post(&format!("/+edit/{name}"), &body("y")).expect(403);
             response.text().replace(name, "NAME")
         };
         assert_eq!(page("secret"), page("nothing"), "{what}");
@@ -324,14 +292,12 @@ fn who_may_not_read_an_article_is_not_told_whether_it_is_there() {
 fn of_fifty_who_write_at_once_nobody_loses_a_line() {
     const WRITERS: usize = 50;
     let server = start();
-    let write = [ROOT, ("Content-Type", "text/plain")];
-    assert_eq!(server.client.send("POST", "/article/list/0", &write, b"start\n").status, 201);
+    server.root().typed("text/plain").post("/article/list/0", "start\n").expect(201);
     // A user has sixteen sessions at most.
     let mut browsers = Vec::new();
     for user in 0..4 {
         let (path, name) = (format!("/writer{user}"), format!("writer{user}"));
-        let made = server.client.send("PUT", &path, &[ROOT], br#"{"password": "staple"}"#);
-        assert_eq!(made.status, 201);
+        server.root().put(&path, r#"{"password": "staple"}"#).expect(201);
         for _ in 0..13 {
             browsers.push(Browser::of(server.client, &name, "staple"));
         }
@@ -351,7 +317,7 @@ fn of_fifty_who_write_at_once_nobody_loses_a_line() {
                 if response.status == 303 {
                     return refused;
                 }
-                assert_eq!(response.status, 409, "{number}: {}", response.text());
+                response.check_status(409);
                 refused += 1;
                 page = response.text();
                 // The screen has all three.

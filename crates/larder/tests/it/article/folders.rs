@@ -11,8 +11,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{ask, store};
+use super::store;
 use crate::accounts::{Done, Place};
+use crate::asking::Says as _;
 use crate::server::TestServer;
 
 fn serve(directory: Arc<TempDir>) -> TestServer {
@@ -101,7 +102,7 @@ fn a_round_trip_gives_the_same() {
     store(&server, "a/.hidden/0", b".");
     store(&server, "two%20words/0", b"\xff\xfe no text");
     store(&server, "gone/0", b"x");
-    ask(&server, "DELETE", "/article/gone/1", &[], b"");
+    server.root().delete("/article/gone/1");
     for (name, content_type, bytes) in [
         ("guide/logo.png", "image/png", &b"\x89PNG\0"[..]),
         ("data.json", "application/json", b"{}"),
@@ -110,11 +111,10 @@ fn a_round_trip_gives_the_same() {
         ("larder-articles.json", "application/json", b"[]"),
     ] {
         let target = format!("/article/{name}/0");
-        let made = ask(&server, "POST", &target, &[("Content-Type", content_type)], bytes);
-        assert_eq!(made.status, 201, "{name}: {}", made.text());
+        server.root().typed(content_type).post(&target, bytes).expect(201);
     }
     store(&server, "old/0", b"moves\n");
-    assert_eq!(ask(&server, "POST", "/article/old/1?rename=new", &[], b"").status, 201);
+    server.root().post("/article/old/1?rename=new", ()).expect(201);
     let before = articles(&server);
     assert_eq!(before.len(), 12, "{before:?}");
     drop(server);
@@ -153,8 +153,7 @@ fn a_round_trip_gives_the_same() {
     place.run("verify");
     let server = serve(second.clone());
     assert_eq!(articles(&server), before);
-    let led = server.get("/article/old");
-    assert_eq!((led.status, led.header("location")), (308, "/article/new"));
+    server.get("/article/old").expect(308).has("location", "/article/new");
     let facts = server.get("/article/guide/history").json();
     assert_eq!(facts["versions"].as_array().expect("versions").len(), 1);
     drop(server);
@@ -195,14 +194,13 @@ fn a_folder_of_markdown_is_imported_as_it_changes() {
     let server = serve(directory.clone());
     let read = server.get("/article/guide/start.md");
     assert_eq!((read.text().as_str(), read.header("x-article-version")), ("# Start here\n", "2"));
-    assert_eq!(read.header("content-type"), "text/markdown; charset=utf-8");
+    read.has("content-type", "text/markdown; charset=utf-8");
     assert_eq!(server.get("/article/guide/start.md/1").text(), "# Start\n");
-    assert_eq!(server.get("/article/guide/plan.pdf").header("content-type"), "application/pdf");
+    server.get("/article/guide/plan.pdf").has("content-type", "application/pdf");
     assert_eq!(server.get("/articles").json()["articles"].as_array().expect("articles").len(), 3);
     // Deliberate changes by users are not undone.
-    assert_eq!(ask(&server, "DELETE", "/article/index.md/1", &[], b"").status, 200);
-    let renamed = ask(&server, "POST", "/article/guide/plan.pdf/1?rename=plan.pdf", &[], b"");
-    assert_eq!(renamed.status, 201, "{}", renamed.text());
+    server.root().delete("/article/index.md/1").expect(200);
+    server.root().post("/article/guide/plan.pdf/1?rename=plan.pdf", ()).expect(201);
     drop(server);
     let done = place.run_with("import-articles wiki --json", "");
     assert_eq!((done.code, counts(&done)), (Some(1), [0, 0, 1, 0, 2]), "{done:?}");
@@ -264,7 +262,7 @@ fn what_is_no_article_is_named_and_left_out() {
     write(&folder.join("larder-articles.json"), manifest.to_string());
     let done = place.run_with("import-articles wiki --json", "");
     assert_eq!(done.code, Some(1), "{done:?}");
-    assert!(done.stderr.contains("16 failures: not everything was imported"), "{done:?}");
+    done.stderr.says("16 failures: not everything was imported");
     let report = report(&done);
     let left_out: BTreeMap<&str, &str> = report["left_out"]
         .as_array()
@@ -325,8 +323,7 @@ fn attachments_go_out_and_in_again() {
     let server = serve(first.clone());
     let attach = |server: &TestServer, target: &str, bytes: &[u8]| {
         let target = format!("/+attachments/{target}");
-        let made = ask(server, "PUT", &target, &[("If-None-Match", "*")], bytes);
-        assert_eq!(made.status, 201, "{target}: {}", made.text());
+        server.root().with("If-None-Match", "*").put(&target, bytes).expect(201);
     };
     store(&server, "guide/a/0", b"![plan](plan.png)\n");
     store(&server, "guide/b/0", b"![plan](plan.png)\n");
@@ -393,8 +390,7 @@ fn the_files_of_an_article_that_is_left_out_are_counted() {
     for name in ["guide/A", "guide/a"] {
         store(&server, &format!("{name}/0"), b"text");
         for file in ["x.png", "y.png"] {
-            let made = ask(&server, "PUT", &format!("/+attachments/{name}/{file}"), &[], b"x");
-            assert_eq!(made.status, 201, "{}", made.text());
+            server.root().put(&format!("/+attachments/{name}/{file}"), "x").expect(201);
         }
     }
     drop(server);

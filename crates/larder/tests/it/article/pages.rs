@@ -2,16 +2,15 @@
 
 use serde_json::Value;
 
-use super::{ask, noise, store, wiki, wiki_with};
+use super::{noise, store, wiki, wiki_with};
+use crate::asking::Says as _;
 use crate::server::TestServer;
 use crate::wait_until;
 
 /// The names of a list, with blanks between, and where the next part begins.
 #[track_caller]
 fn names(server: &TestServer, query: &str) -> String {
-    let response = server.get(&format!("/articles{query}"));
-    assert_eq!(response.status, 200, "{query}: {}", response.text());
-    let json = response.json();
+    let json = server.get(&format!("/articles{query}")).expect(200).json();
     let list = json["articles"].as_array().expect("a list");
     let mut names: Vec<&str> =
         list.iter().map(|article| article["name"].as_str().expect("a name")).collect();
@@ -34,7 +33,7 @@ fn lists_and_searches() {
     ] {
         store(&server, &format!("{name}/0"), body.as_bytes());
     }
-    ask(&server, "DELETE", "/article/gone/1", &[], b"");
+    server.root().delete("/article/gone/1");
     let check =
         |query: &str, expected: &str| assert_eq!(names(&server, query), expected, "{query}");
     check("", "guide/a guide/b guide/c welcome été");
@@ -62,15 +61,14 @@ fn lists_and_searches() {
     check("?q=third", "guide/b");
 
     for query in ["?limit=0", "?limit=1001", "?limit=x", "?x=1", "?q=a&q=b", "?deleted=maybe"] {
-        let response = server.get(&format!("/articles{query}"));
-        assert_eq!(response.status, 400, "{query}");
+        server.get(&format!("/articles{query}")).expect(400);
     }
     let list = server.get("/articles");
-    assert_eq!(list.header("cache-control"), "no-cache");
+    list.has("cache-control", "no-cache");
     let tag = list.header("etag").to_owned();
-    assert_eq!(server.client.get_with("/articles", &[("If-None-Match", &tag)]).status, 304);
+    server.client.get_with("/articles", &[("If-None-Match", &tag)]).expect(304);
     store(&server, "new/0", b"x");
-    assert_eq!(server.client.get_with("/articles", &[("If-None-Match", &tag)]).status, 200);
+    server.client.get_with("/articles", &[("If-None-Match", &tag)]).expect(200);
 }
 
 /// The results of a search do not depend on whether the index has been built meanwhile.
@@ -90,13 +88,11 @@ fn a_history_is_read_in_parts() {
     let server = wiki();
     for version in 0..7 {
         let target = format!("/article/a/{version}?comment=nr%20{}", version + 1);
-        assert_eq!(ask(&server, "POST", &target, &[], version.to_string().as_bytes()).status, 201);
+        server.root().post(&target, version.to_string().as_bytes()).expect(201);
     }
-    ask(&server, "DELETE", "/article/a/7", &[], b"");
+    server.root().delete("/article/a/7");
     let check = |query: &str, expected: &[u64], next: Option<u64>| {
-        let response = server.get(&format!("/article/a/history{query}"));
-        assert_eq!(response.status, 200, "{}", response.text());
-        let json = response.json();
+        let json = server.get(&format!("/article/a/history{query}")).expect(200).json();
         let versions = json["versions"].as_array().expect("versions").iter();
         let found: Vec<u64> =
             versions.map(|it| it["version"].as_u64().expect("a number")).collect();
@@ -115,24 +111,23 @@ fn a_history_is_read_in_parts() {
     for target in
         ["/article/a/history?limit=0", "/article/a/history?before=x", "/article/a/history?x=1"]
     {
-        assert_eq!(server.get(target).status, 400, "{target}");
+        server.get(target).expect(400);
     }
-    assert_eq!(server.get("/article/b/history").status, 404);
+    server.get("/article/b/history").expect(404);
 }
 
 #[test]
 fn links_lead_to_names_with_signs_and_to_folders() {
     let server = wiki();
     let put = |name: &str, kind: &str, text: &[u8]| {
-        ask(&server, "POST", &format!("/article/{name}/0"), &[("Content-Type", kind)], text);
+        server.root().typed(kind).post(&format!("/article/{name}/0"), text);
     };
     for name in ["C", "C%23", "Why%3F", "guide/index.md", "guide/start", "list/one", "Help:%20x"] {
         put(name, "text/markdown", b"# x");
     }
     put("w", "text/markdown", b"\xef\xbb\xbf# Head\n\n[[C#]] [[C#x]] [[Why?]] [[Help: x]] [[None?]] [a](guide/) [b](list/) [c](C%23)\n");
     let shown = |name: &str| {
-        let page =
-            server.client.send("GET", &format!("/article/{name}"), &[("Accept", "text/html")], b"");
+        let page = server.anybody().accept("text/html").get(&format!("/article/{name}"));
         page.text()
     };
     let page = shown("w");
@@ -147,10 +142,10 @@ fn links_lead_to_names_with_signs_and_to_folders() {
     ] {
         assert!(page.contains(&format!("href=\"{link}\"")), "{link}: {page}");
     }
-    assert!(page.contains("<title>Head"), "{page}");
+    page.says("<title>Head");
     put("latin", "text/markdown; charset=iso-8859-1", b"# caf\xe9\n\nna\xefve\n");
     let page = shown("latin");
-    assert!(page.contains("café") && page.contains("naïve"), "{page}");
+    page.says(["café", "naïve"]);
 }
 
 #[test]
@@ -160,9 +155,8 @@ fn what_changed_between_revisions() {
         store(&server, &format!("a b/{base}").replace(' ', "%20"), body.as_bytes());
     }
     let check = |query: &str, expected: &str| {
-        let response = server.get(&format!("/article/a%20b/diff{query}"));
-        assert_eq!((response.status, response.text()), (200, expected.to_owned()), "{query}");
-        assert_eq!(response.header("content-type"), "text/x-diff; charset=utf-8");
+        let done = server.get(&format!("/article/a%20b/diff{query}"));
+        done.expect(200).is(expected).has("content-type", "text/x-diff; charset=utf-8");
     };
     let last = "--- a b\tversion 2\n+++ a b\tversion 3\n@@ -1,2 +1,3 @@\n one\n 2\n+three\n";
     check("", last);
@@ -179,9 +173,9 @@ fn what_changed_between_revisions() {
     check("?from=0&to=1", "--- a b\tversion 0\n+++ a b\tversion 1\n@@ -0,0 +1,2 @@\n+one\n+two\n");
     check("?to=1", "--- a b\tversion 0\n+++ a b\tversion 1\n@@ -0,0 +1,2 @@\n+one\n+two\n");
     check("?from=2&to=2", "");
-    ask(&server, "DELETE", "/article/a%20b/3", &[], b"");
+    server.root().delete("/article/a%20b/3");
     check("", "--- a b\tversion 3\n+++ a b\tversion 4\n@@ -1,3 +0,0 @@\n-one\n-2\n-three\n");
-    ask(&server, "POST", "/article/a%20b/4", &[("Content-Type", "image/png")], b"\x89PNG");
+    server.root().typed("image/png").post("/article/a%20b/4", b"\x89PNG");
     check("?from=3&to=5", "Binary files a b version 3 and a b version 5 differ\n");
     for (target, expected) in [
         ("/article/a%20b/diff?from=9", 404),
@@ -190,7 +184,7 @@ fn what_changed_between_revisions() {
         ("/article/a%20b/diff?from=x", 400),
         ("/article/a%20b/diff?from=1&from=2", 400),
     ] {
-        assert_eq!(server.get(target).status, expected, "{target}");
+        server.get(target).expect(expected);
     }
 }
 
@@ -199,12 +193,10 @@ fn texts_that_are_too_large_are_not_compared() {
     let server = wiki_with(|config| config.article.merge_bytes_max = 10_000);
     store(&server, "a/0", &noise(10_001));
     store(&server, "a/1", &noise(10_002));
-    let response = server.get("/article/a/diff");
-    assert_eq!(response.status, 413, "{}", response.text());
+    server.get("/article/a/diff").expect(413);
     // Short bytes, but many lines.
     let server = wiki();
     store(&server, "a/0", "\n".repeat(40_000).as_bytes());
     store(&server, "a/1", "x\n".repeat(40_000).as_bytes());
-    let response = server.get("/article/a/diff");
-    assert_eq!(response.status, 413, "{}", response.text());
+    server.get("/article/a/diff").expect(413);
 }

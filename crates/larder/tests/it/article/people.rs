@@ -1,10 +1,13 @@
 //! Articles for people: browsers get pages, programs the bytes and the JSON that they always got.
 
-use super::{ask, store, wiki, wiki_with};
+use super::{store, wiki, wiki_with};
+use crate::asking::Says as _;
 use crate::client::Response;
 use crate::pages::check_harmless;
 use crate::server::{ROOT, TestServer};
+use crate::shown::shown;
 use crate::wait_until;
+use insta::assert_snapshot;
 
 const BROWSER: (&str, &str) =
     ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
@@ -16,8 +19,8 @@ fn page(server: &TestServer, target: &str) -> String {
 
 #[track_caller]
 fn html(response: &Response, target: &str) -> String {
-    assert_eq!(response.status, 200, "{target}: {}", response.text());
-    assert_eq!(response.header("content-type"), "text/html; charset=utf-8", "{target}");
+    response.check_status(200);
+    response.has("content-type", "text/html; charset=utf-8");
     assert!(response.header("content-security-policy").contains("default-src 'none'"), "{target}");
     response.text()
 }
@@ -32,12 +35,10 @@ fn browsers_get_a_page_and_programs_the_bytes() {
     for accept in ["*/*", "text/markdown", "text/markdown, text/html;q=0.5", "application/json"] {
         let same = server.client.get_with("/article/guide/a.md", &[("Accept", accept)]);
         assert_eq!(same.body, raw.body, "{accept}");
-        assert_eq!(same.header("content-type"), raw.header("content-type"), "{accept}");
-        assert_eq!(same.header("etag"), raw.header("etag"), "{accept}");
+        same.has("content-type", raw.header("content-type")).has("etag", raw.header("etag"));
     }
     let shown = page(&server, "/article/guide/a.md");
-    assert!(shown.contains("<p>Some <strong>text</strong>.</p>"), "{shown}");
-    assert!(shown.contains("<h2 id=\"u-part\">Part</h2>"), "{shown}");
+    shown.says(["<p>Some <strong>text</strong>.</p>", "<h2 id=\"u-part\">Part</h2>"]);
     assert!(
         shown.contains("<h1>The title</h1>") && shown.matches("The title").count() == 2,
         "{shown}"
@@ -52,23 +53,22 @@ fn browsers_get_a_page_and_programs_the_bytes() {
     html(&server.client.get_with("/article/guide/a.md", &known), "with the tag of the bytes");
     let tag = server.client.get_with("/article/guide/a.md", &[BROWSER]).header("etag").to_owned();
     let known = [BROWSER, ("If-None-Match", tag.as_str())];
-    assert_eq!(server.client.get_with("/article/guide/a.md", &known).status, 304);
+    server.client.get_with("/article/guide/a.md", &known).expect(304);
     // Other contents are sent unchanged.
-    ask(&server, "POST", "/article/p.png/0", &[("Content-Type", "image/png")], b"\x89PNG");
-    let picture = server.client.get_with("/article/p.png", &[BROWSER]);
-    assert_eq!(picture.header("content-type"), "image/png");
-    assert_eq!(server.client.get_with("/article/none", &[BROWSER]).status, 404);
+    server.root().typed("image/png").post("/article/p.png/0", b"\x89PNG");
+    server.client.get_with("/article/p.png", &[BROWSER]).has("content-type", "image/png");
+    server.client.get_with("/article/none", &[BROWSER]).expect(404);
 }
 
 #[test]
 fn links_between_articles_are_told_apart() {
     let server = wiki();
-    ask(&server, "POST", "/article/p.png/0", &[("Content-Type", "image/png")], b"\x89PNG");
+    server.root().typed("image/png").post("/article/p.png/0", b"\x89PNG");
     store(&server, "guide/b/0", b"b");
     let links = b"[b](b) [up](../top) [docs](/docs) [[guide/b]] [new](new) ![picture](/article/p.png) [out](https://e.example/) \
                   [history](b/history) [deep](b#Some-Part)";
     store(&server, "guide/a/0", b"x");
-    ask(&server, "POST", "/article/guide/a/1", &[("Content-Type", "text/markdown")], links);
+    server.root().typed("text/markdown").post("/article/guide/a/1", links);
     let shown = page(&server, "/article/guide/a");
     let rel = "rel=\"nofollow noopener\"";
     for expected in [
@@ -87,7 +87,7 @@ fn links_between_articles_are_told_apart() {
     // A link is found as soon as its article is written.
     store(&server, "guide/new/0", b"now");
     let shown = page(&server, "/article/guide/a");
-    assert!(shown.contains(&format!("<a href=\"/article/guide/new\" {rel}>new</a> ")), "{shown}");
+    shown.says(&format!("<a href=\"/article/guide/new\" {rel}>new</a> "));
 }
 
 #[test]
@@ -95,30 +95,27 @@ fn histories_and_differences_are_pages() {
     let server = wiki();
     store(&server, "a/0", b"one\ntwo\nthree <b>\n");
     store(&server, "a/1", b"one\n2\nthree <b>\nfour\n");
-    let history = page(&server, "/article/a/history");
-    assert!(history.contains("href=\"/article/a/diff?from=1&amp;to=2\""), "{history}");
-    assert!(history.contains("href=\"/article/a?version=1\""), "{history}");
-    let old = page(&server, "/article/a?version=1");
-    assert!(old.contains("This is version 1.") && old.contains("two"), "{old}");
-    for (target, new) in [
-        ("/article/a/diff?from=1&to=2", "<td class=\"new\">"),
-        ("/article/a/diff", "<td class=\"new\">"),
-        ("/article/a/diff?view=inline", "<tr class=\"new\">"),
+    assert_snapshot!("history", shown(&page(&server, "/article/a/history")));
+    assert_snapshot!("old_version", shown(&page(&server, "/article/a?version=1")));
+    for (target, name, new) in [
+        ("/article/a/diff?from=1&to=2", "diff", "<td class=\"new\">"),
+        ("/article/a/diff", "diff", "<td class=\"new\">"),
+        ("/article/a/diff?view=inline", "diff_inline", "<tr class=\"new\">"),
     ] {
-        let shown = page(&server, target);
-        assert!(shown.contains("2 lines added, 1 line removed"), "{target}: {shown}");
-        assert!(shown.contains(new) && shown.contains("three &#60;b&#62;"), "{target}: {shown}");
+        let page = page(&server, target);
+        assert_snapshot!(name, shown(&page));
+        page.says(new);
     }
-    assert_eq!(server.client.get_with("/article/a/diff?view=x", &[BROWSER]).status, 400);
-    assert_eq!(server.client.get_with("/article/a?version=7", &[BROWSER]).status, 404);
-    assert_eq!(server.client.get_with("/article/a?x=1", &[BROWSER]).status, 400);
+    server.client.get_with("/article/a/diff?view=x", &[BROWSER]).expect(400);
+    server.client.get_with("/article/a?version=7", &[BROWSER]).expect(404);
+    server.client.get_with("/article/a?x=1", &[BROWSER]).expect(400);
     assert!(page(&server, "/article/a/diff?from=2&to=2").contains("Both have the same text."));
     // Programs get what they got.
     assert!(server.get("/article/a/diff?from=1&to=2").text().starts_with("--- a\tversion 1"));
-    assert_eq!(server.get("/article/a/history").header("content-type"), "application/json");
-    assert_eq!(server.get("/article/a?version=1").status, 400);
-    ask(&server, "DELETE", "/article/a/2", &[], b"");
-    assert_eq!(server.client.get_with("/article/a", &[BROWSER]).status, 410);
+    server.get("/article/a/history").has("content-type", "application/json");
+    server.get("/article/a?version=1").expect(400);
+    server.root().delete("/article/a/2");
+    server.client.get_with("/article/a", &[BROWSER]).expect(410);
     assert!(page(&server, "/article/a/history").contains("<b>deleted</b>"));
 }
 
@@ -128,17 +125,10 @@ fn lists_are_pages() {
     for name in ["guide/a", "guide/b", "news"] {
         store(&server, &format!("{name}/0"), b"# A title <i>\n");
     }
-    let all = page(&server, "/articles");
-    assert!(
-        all.contains("href=\"/article/guide/a\"") && all.contains("href=\"/article/news\""),
-        "{all}"
-    );
-    assert!(all.contains("A title &#60;i&#62;"), "{all}");
-    let below = page(&server, "/articles?prefix=guide/&limit=1");
-    assert!(!below.contains("/article/news") && !below.contains("/article/guide/b"), "{below}");
-    assert!(below.contains("href=\"?prefix=guide%2F&#38;limit=1&#38;after=guide%2Fa\""), "{below}");
+    assert_snapshot!("list", shown(&page(&server, "/articles")));
+    assert_snapshot!("list_below", shown(&page(&server, "/articles?prefix=guide/&limit=1")));
     assert!(page(&server, "/articles?q=news").contains("/article/news"));
-    assert_eq!(server.get("/articles").header("content-type"), "application/json");
+    server.get("/articles").has("content-type", "application/json");
 }
 
 /// The number of pages that were sent from the cache.
@@ -162,11 +152,11 @@ fn a_kept_page_is_never_out_of_date() {
     let first = server.client.get_with(target, &[BROWSER]);
     let again = server.client.get_with(target, &[BROWSER]);
     assert_eq!((&again.body, again.header("etag")), (&first.body, first.header("etag")));
-    assert_eq!(again.header("cache-control"), "no-cache");
-    assert_eq!(ask_with(("If-None-Match", first.header("etag"))).status, 304);
+    again.has("cache-control", "no-cache");
+    ask_with(("If-None-Match", first.header("etag"))).expect(304);
     for encoding in ["gzip", "zstd"] {
-        let encoded = ask_with(("Accept-Encoding", encoding));
-        assert_eq!((encoded.status, encoded.header("content-encoding")), (200, encoding));
+        let encoded = ask_with(("Accept-Encoding", encoding)).expect(200);
+        encoded.has("content-encoding", encoding);
         assert!(encoded.body.len() < first.body.len(), "{}", encoded.body.len());
     }
     // The bytes for programs, and other versions, are not this page.
@@ -183,18 +173,17 @@ fn a_kept_page_is_never_out_of_date() {
     store(&server, "guide/next/0", b"[back](a)");
     assert!(!shown().contains("<sup>missing</sup>"));
     wait_until("the link back is known", || shown().contains("Linked from"));
-    let made = ask(&server, "PUT", "/+attachments/guide/a/x.png", &[], b"\x89PNG");
-    assert_eq!(made.status, 201, "{}", made.text());
+    server.root().put("/+attachments/guide/a/x.png", b"\x89PNG").expect(201);
     assert!(shown().contains("/+attachments/guide/a/x.png"));
     // The links are those of the server that was asked.
     let below = ask_with(("X-Outside-URL", "https://e.example/pre"));
     assert!(html(&below, target).contains("href=\"/pre/article/guide/next\""), "{}", below.text());
     assert!(!shown().contains("/pre/"));
-    ask(&server, "POST", "/article/guide/a/6?rename=guide/b", &[], b"");
-    assert_eq!(server.client.get_with(target, &[BROWSER]).status, 308);
+    server.root().post("/article/guide/a/6?rename=guide/b", ());
+    server.client.get_with(target, &[BROWSER]).expect(308);
     assert!(page(&server, "/article/guide/b").contains("<h1>Text 5</h1>"));
-    ask(&server, "DELETE", "/article/guide/b/7", &[], b"");
-    assert_eq!(server.client.get_with("/article/guide/b", &[BROWSER]).status, 410);
+    server.root().delete("/article/guide/b/7");
+    server.client.get_with("/article/guide/b", &[BROWSER]).expect(410);
 }
 
 #[test]
@@ -204,7 +193,7 @@ fn a_page_that_not_everybody_may_read_is_not_kept() {
     for _ in 0..5 {
         let response = server.client.get_with("/article/hidden", &[BROWSER, ROOT]);
         assert!(html(&response, "as root").contains("Quiet"));
-        assert_eq!(server.client.get_with("/article/hidden", &[BROWSER]).status, 401);
+        server.client.get_with("/article/hidden", &[BROWSER]).expect(401);
     }
     assert_eq!(kept(&server), 0.0);
 }
@@ -220,8 +209,7 @@ fn pages_are_for_readers_only() {
         "/articles",
         "/article/none",
     ] {
-        let response = server.client.get_with(target, &[BROWSER]);
-        assert_eq!(response.status, 401, "{target}");
+        let response = server.client.get_with(target, &[BROWSER]).expect(401);
         assert!(!response.text().contains("Quiet"), "{target}");
     }
     let response = server.client.get_with("/article/hidden", &[BROWSER, ROOT]);
@@ -243,19 +231,15 @@ fn what_strangers_write_does_nothing() {
         let headers = [ROOT, ("Content-Type", *content_type)];
         let title = b"# \"><script>alert(1)</script>\n\n".iter().chain(attacks.as_bytes());
         let body: Vec<u8> = title.copied().collect();
-        let made = server.client.send("POST", &target, &headers, &body);
-        assert_eq!(made.status, 201, "{}", made.text());
-        let changed = server.client.send(
-            "POST",
-            &format!("/article/evil{at}/1"),
-            &headers,
-            attacks.as_bytes(),
-        );
-        assert_eq!(changed.status, 201, "{}", changed.text());
+        server.client.send("POST", &target, &headers, &body).expect(201);
+        server
+            .client
+            .send("POST", &format!("/article/evil{at}/1"), &headers, attacks.as_bytes())
+            .expect(201);
         names.push(format!("evil{at}"));
     }
     // A name may hold anything but what ends it.
-    let odd = server.client.send("POST", &format!("/article/{name}x/0"), &[ROOT], b"x");
+    let odd = server.root().post(&format!("/article/{name}x/0"), "x");
     if odd.status == 201 {
         names.push(format!("{name}x"));
     }

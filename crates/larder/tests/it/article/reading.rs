@@ -1,6 +1,6 @@
 //! One revision in its responses: encodings, tags, ranges, from memory and from the store alike.
 
-use super::{ask, noise, store, text, wiki, wiki_with};
+use super::{noise, store, text, wiki, wiki_with};
 use crate::catalogue::gunzip;
 use crate::client::Response;
 use crate::server::TestServer;
@@ -41,29 +41,24 @@ fn headers_of_a_text_and_of_a_page() {
                 "x-larder-serial"
             ]
         );
-        assert_eq!(response.header("cache-control"), "no-cache");
+        response.has("cache-control", "no-cache");
     }
-    let response = server.get("/article/a/1");
-    assert_eq!(response.header("cache-control"), "max-age=31536000, immutable");
+    server.get("/article/a/1").has("cache-control", "max-age=31536000, immutable");
     for said in ["text/html", "image/svg+xml", "TEXT/HTML; charset=utf-8"] {
         let name = said.replace(['/', ' ', ';', '+'], "-");
         let target = format!("/article/{name}/0");
-        assert_eq!(
-            ask(&server, "POST", &target, &[("Content-Type", said)], b"<script>").status,
-            201
-        );
+        server.root().typed(said).post(&target, "<script>").expect(201);
         let page = server.get(&format!("/article/{name}"));
         assert!(page.header("content-security-policy").starts_with("sandbox"), "{said}");
         assert!(!page.header("content-security-policy").contains("same-origin"), "{said}");
-        assert_eq!(page.header("x-content-type-options"), "nosniff", "{said}");
+        page.has("x-content-type-options", "nosniff");
     }
-    let missing = server.get("/article/b");
-    assert_eq!((missing.status, missing.header("cache-control")), (404, "no-cache"));
-    assert_eq!(missing.header("content-type"), "application/problem+json");
+    let missing = server.get("/article/b").expect(404);
+    missing.has("cache-control", "no-cache").has("content-type", "application/problem+json");
     assert!(missing.header("x-larder-serial").parse::<u64>().is_ok());
-    assert_eq!(server.get("/article/a/2").status, 404);
-    assert_eq!(server.get("/article/a/0").status, 404);
-    assert_eq!(server.get("/article/a?version=1").status, 400);
+    server.get("/article/a/2").expect(404);
+    server.get("/article/a/0").expect(404);
+    server.get("/article/a?version=1").expect(400);
 }
 
 #[test]
@@ -84,7 +79,7 @@ fn every_form_has_its_tag() {
     ] {
         for target in ["/article/a", "/article/a", "/article/a/1"] {
             let response = get(&server, target, &[("Accept-Encoding", accepted)]);
-            assert_eq!(response.header("content-encoding"), encoding, "{accepted}");
+            response.has("content-encoding", encoding);
             let found = match encoding {
                 "gzip" => gunzip(&response.body),
                 "zstd" => {
@@ -107,19 +102,19 @@ fn every_form_has_its_tag() {
                 let headers = [("If-None-Match", tag.as_str()), ("Accept-Encoding", accepted)];
                 let response = get(&server, target, &headers);
                 assert_eq!((response.status, response.body.len()), (304, 0), "{tag} {accepted}");
-                assert_eq!(response.header("etag"), tags_by_length(&tags)[own], "{accepted}");
+                response.has("etag", tags_by_length(&tags)[own]);
                 assert_eq!(response.find("content-encoding"), None);
                 let is_latest = target == "/article/a";
                 let varies_by =
                     if is_latest { "Accept, Accept-Encoding" } else { "Accept-Encoding" };
-                assert_eq!(response.header("vary"), varies_by);
+                response.has("vary", varies_by);
             }
         }
     }
     for target in ["/article/noise", "/article/short"] {
         let response = get(&server, target, &[("Accept-Encoding", "gzip, zstd")]);
         assert_eq!(response.find("content-encoding"), None);
-        assert_eq!(response.header("vary"), "Accept");
+        response.has("vary", "Accept");
         let version = get(&server, &format!("{target}/1"), &[("Accept-Encoding", "gzip")]);
         assert_eq!(version.find("vary"), None);
     }
@@ -139,9 +134,8 @@ fn conditions() {
         let (tag, date) =
             (first.header("etag").to_owned(), first.header("last-modified").to_owned());
         let check = |headers: &[(&str, &str)], expected: u16| {
-            let response = get(&server, "/article/a", headers);
-            assert_eq!(response.status, expected, "{headers:?}");
-            assert_eq!(response.header("x-article-version"), "1");
+            let response = get(&server, "/article/a", headers).expect(expected);
+            response.has("x-article-version", "1");
             assert!(expected == 200 || response.body.is_empty());
         };
         check(&[("If-None-Match", &tag)], 304);
@@ -183,8 +177,7 @@ fn a_date_counts_for_the_only_revision_of_its_second() {
     let since = [("If-Modified-Since", date.as_str())];
     let part = [("Range", "bytes=0-0"), ("If-Range", date.as_str())];
     let check = |target: &str, headers: &[(&str, &str)], status: u16, body: &str| {
-        let response = get(&server, target, headers);
-        assert_eq!((response.status, response.text().as_str()), (status, body), "{headers:?}");
+        get(&server, target, headers).expect(status).is(body);
     };
     check(&latest, &since, 200, "two");
     check(&latest, &part, 200, "two");
@@ -195,7 +188,7 @@ fn a_date_counts_for_the_only_revision_of_its_second() {
     check(&first, &since, 304, "");
     check(&first, &part, 206, "o");
     // The next text of a later second is told by its date again.
-    let is_later = || ask(&server, "GET", &latest, &[], b"").header("date") != date;
+    let is_later = || server.root().get(&latest).header("date") != date;
     crate::wait_until("the next second", is_later);
     store(&server, &format!("{name}/2"), b"three");
     let date = server.get(&latest).header("last-modified").to_owned();
@@ -208,8 +201,8 @@ fn head_is_get_without_the_body() {
     for server in both(|server| {
         store(server, "a/0", &text(5_000));
         store(server, "empty/0", b"");
-        ask(server, "POST", "/article/gone/0", &[], b"x");
-        ask(server, "DELETE", "/article/gone/1", &[], b"");
+        server.root().post("/article/gone/0", "x");
+        server.root().delete("/article/gone/1");
     }) {
         for target in [
             "/article/a",
@@ -251,7 +244,7 @@ fn ranges() {
                 let response = get(&server, target, headers);
                 let (start, end) = expected.unwrap_or((0, body.len()));
                 let status = if expected.is_some() { 206 } else { 200 };
-                assert_eq!(response.status, status, "{headers:?}");
+                response.check_status(status);
                 assert!(
                     response.body == body[start..end],
                     "{headers:?}: {} bytes",
@@ -281,16 +274,11 @@ fn ranges() {
         let gzip_tag = format!("{}-gz\"", tag.trim_end_matches('"'));
         check(&[("Range", "bytes=5-9"), ("If-Range", &gzip_tag)], None);
         for range in ["bytes=300000-", "bytes=999999-"] {
-            let response = get(&server, "/article/a", &[("Range", range)]);
-            assert_eq!(
-                (response.status, response.header("content-range")),
-                (416, "bytes */300000"),
-                "{range}"
-            );
+            get(&server, "/article/a", &[("Range", range)])
+                .expect(416)
+                .has("content-range", "bytes */300000");
         }
-        let response =
-            get(&server, "/article/a", &[("Range", "bytes=5-9"), ("If-None-Match", &tag)]);
-        assert_eq!(response.status, 304);
+        get(&server, "/article/a", &[("Range", "bytes=5-9"), ("If-None-Match", &tag)]).expect(304);
     }
 }
 
@@ -300,9 +288,9 @@ fn nothing_is_something() {
         for _ in 0..2 {
             let response = server.get("/article/a");
             assert_eq!((response.status, response.body.len()), (200, 0));
-            assert_eq!(response.header("content-length"), "0");
+            response.has("content-length", "0");
         }
-        assert_eq!(get(&server, "/article/a", &[("Range", "bytes=0-")]).status, 416);
+        get(&server, "/article/a", &[("Range", "bytes=0-")]).expect(416);
     }
 }
 
@@ -317,7 +305,7 @@ fn a_content_that_memory_does_not_keep_is_streamed() {
         let response = get(&server, "/article/a", &[("Accept-Encoding", "gzip")]);
         assert_eq!((response.status, response.find("content-encoding")), (200, None));
         assert!(response.body == body);
-        assert_eq!(response.header("content-length"), body.len().to_string());
+        response.has("content-length", body.len());
     }
     let response = get(&server, "/article/a", &[("Range", "bytes=2000000-2999999")]);
     assert!(response.body == body[2_000_000..3_000_000]);

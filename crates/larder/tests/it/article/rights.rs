@@ -2,19 +2,13 @@
 
 use account::change::{self, NewToken};
 use account::{Password, Scope, Scopes, User};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use config::Config;
 use jiff::Timestamp;
 
-use super::{ask, code, store, wiki, wiki_with};
+use super::{code, store, wiki, wiki_with};
+use crate::asking::{Says as _, basic};
 use crate::client::Response;
 use crate::server::{TestServer, commit};
-
-/// The header of a user.
-fn basic(user: &str, password: &str) -> String {
-    format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
-}
 
 /// Makes a user with this password.
 fn make_user(server: &TestServer, name: &str, password: &str) {
@@ -45,14 +39,9 @@ fn make_token(server: &TestServer, user: &str, scopes: &[Scope]) -> String {
 
 #[track_caller]
 fn send(server: &TestServer, method: &str, target: &str, who: &str) -> Response {
-    let mut headers = vec![("Authorization", who)];
-    if who.is_empty() {
-        headers.clear();
-    }
-    if method == "PUT" {
-        headers.push(("If-Match", "*"));
-    }
-    server.client.send(method, target, &headers, if method == "GET" { b"" } else { b"text" })
+    let ask = server.authorized(who);
+    let ask = if method == "PUT" { ask.with("If-Match", "*") } else { ask };
+    ask.send(method, target, if method == "GET" { "" } else { "text" })
 }
 
 #[test]
@@ -75,18 +64,18 @@ fn writing_needs_a_name() {
             ("DELETE", "/article/a/1"),
             ("POST", "/article/a/1?restore=1"),
         ] {
-            let response = send(&server, method, target, who);
-            assert_eq!(response.status, expected, "{who} {method} {target}");
+            let response = send(&server, method, target, who).expect(expected);
             assert!(response.header("www-authenticate").starts_with("Basic"), "{who}");
-            assert_eq!(response.header("content-type"), "application/problem+json");
+            response.has("content-type", "application/problem+json");
         }
         // Reading is open, even with unknown credentials.
-        assert_eq!(send(&server, "GET", "/article/a", who).status, 200, "{who}");
+        send(&server, "GET", "/article/a", who).expect(200);
     }
     let written = send(&server, "POST", "/article/a/1", &ada);
     assert_eq!((written.status, written.json()["author"].as_str()), (201, Some("ada")));
-    let devpi = BASE64_STANDARD.encode("ada:ada's password");
-    let written = server.client.send("POST", "/article/a/2", &[("X-Devpi-Auth", &devpi)], b"x");
+    let ada = basic("ada", "ada's password");
+    let devpi = ada.trim_start_matches("Basic ");
+    let written = server.anybody().with("X-Devpi-Auth", devpi).post("/article/a/2", "x");
     assert_eq!((written.status, written.json()["author"].as_str()), (201, Some("ada")));
 }
 
@@ -96,14 +85,12 @@ fn a_list_of_writers() {
     for name in ["ada", "bob"] {
         make_user(&server, name, "their password");
     }
-    assert_eq!(send(&server, "POST", "/article/a/0", &basic("bob", "their password")).status, 403);
-    assert_eq!(send(&server, "POST", "/article/a/0", &basic("ada", "their password")).status, 201);
+    send(&server, "POST", "/article/a/0", &basic("bob", "their password")).expect(403);
+    send(&server, "POST", "/article/a/0", &basic("ada", "their password")).expect(201);
     let token = make_token(&server, "ada", &[Scope::ArticleRead]);
-    let refused = send(&server, "POST", "/article/a/1", &token);
-    assert_eq!(refused.status, 403);
-    assert!(refused.text().contains("article:write"), "{}", refused.text());
+    send(&server, "POST", "/article/a/1", &token).expect(403).says("article:write");
     let token = make_token(&server, "ada", &[Scope::ArticleRead, Scope::ArticleWrite]);
-    assert_eq!(send(&server, "POST", "/article/a/1", &token).status, 201);
+    send(&server, "POST", "/article/a/1", &token).expect(201);
     let server =
         wiki_with(|config| config.article.acl_write = ":ANONYMOUS:".parse().expect("a list"));
     let written = send(&server, "POST", "/article/a/0", "");
@@ -152,9 +139,9 @@ fn what_is_closed_shows_nowhere() {
                     with(("Accept-Encoding", "gzip")),
                     head,
                 ] {
-                    assert_eq!(response.status, expected, "{who} {target}");
+                    response.check_status(expected);
                     let all = format!("{:?} {}", response.headers, response.text());
-                    assert!(!all.contains("Secret") && !all.contains("secret t"), "{all}");
+                    all.lacks(["Secret", "secret t"]);
                     assert_eq!(response.find("etag"), None, "{who} {target}");
                     assert_eq!(response.find("x-article-version"), None, "{who} {target}");
                 }
@@ -164,61 +151,55 @@ fn what_is_closed_shows_nowhere() {
             let (known, unknown) =
                 (send(&server, "GET", target, ""), send(&server, "GET", &other, ""));
             assert_eq!((known.status, known.body), (unknown.status, unknown.body));
-            let response = send(&server, "GET", target, &ada);
-            assert_eq!(response.status, 200, "{target}: {}", response.text());
-            assert_eq!(response.header("cache-control"), "private, no-cache", "{target}");
+            send(&server, "GET", target, &ada)
+                .expect(200)
+                .has("cache-control", "private, no-cache");
         }
     }
-    let missing = send(&server, "GET", "/article/other", &ada);
-    assert_eq!((missing.status, missing.header("cache-control")), (404, "private, no-cache"));
+    send(&server, "GET", "/article/other", &ada)
+        .expect(404)
+        .has("cache-control", "private, no-cache");
     // A writer who may not read learns which version to start from.
     for (method, target, expected) in [
         ("POST", "/article/secret-name/1", 409),
         ("POST", "/article/secret-name/0", 409),
         ("DELETE", "/article/secret-name/1", 409),
     ] {
-        let response = send(&server, method, target, &bob);
-        assert_eq!(response.status, expected, "{}", response.text());
+        let response = send(&server, method, target, &bob).expect(expected);
         assert_eq!(response.json()["latest_version"], 2);
-        assert!(
-            !response.text().contains("ecret t") && !response.text().contains("Secret"),
-            "{}",
-            response.text()
-        );
+        response.lacks(["ecret t", "Secret"]);
         assert_eq!(response.find("etag"), None);
         assert!(!response.text().contains("by root"), "who wrote it: {}", response.text());
     }
     let put = r#"{"actions":{"article.put":{"name":"secret-name","version":1,"text":"x"}}}"#;
-    let headers = [("Authorization", bob.as_str()), ("Content-Type", "application/json")];
-    let response = server.client.send("POST", "/actions", &headers, put.as_bytes());
-    assert_eq!(response.status, 409, "{}", response.text());
+    let response = server
+        .authorized(bob.as_str())
+        .typed("application/json")
+        .post("/actions", put.as_bytes())
+        .expect(409);
     assert!(!response.text().contains("by root"), "who wrote it: {}", response.text());
     // A writer who may not read has not seen the text that they restore.
-    let restored = send(&server, "POST", "/article/secret-name/2?restore=1", &bob);
-    assert_eq!(restored.status, 201, "{}", restored.text());
+    let restored = send(&server, "POST", "/article/secret-name/2?restore=1", &bob).expect(201);
     let facts = restored.json();
     assert_eq!((&facts["version"], &facts["author"]), (&3.into(), &"bob".into()));
     for member in ["title", "size_bytes", "sha256", "content_type"] {
         assert_eq!(facts[member], serde_json::Value::Null, "{member}");
     }
     assert_eq!(restored.find("etag"), None);
-    let response = server.client.send(
-        "PUT",
-        "/article/secret-name",
-        &[("Authorization", &bob), ("If-Match", "\"1-0000000000000000\"")],
-        b"text",
-    );
+    let response = server
+        .authorized(&bob)
+        .with("If-Match", "\"1-0000000000000000\"")
+        .put("/article/secret-name", "text");
     assert_eq!((response.status, code(&response).as_str()), (412, "precondition_failed"));
-    assert!(!response.text().contains("Secret"), "{}", response.text());
+    response.lacks("Secret");
 }
 
 #[test]
 fn a_surface_that_is_switched_off_has_no_pages() {
     let server = wiki_with(|config| config.article.enabled = false);
     for target in ["/article/a", "/articles", "/article/a/history"] {
-        assert_eq!(server.get(target).status, 404, "{target}");
+        server.get(target).expect(404);
     }
     // The Python index answers all other paths; here it has no page that accepts a POST.
-    let written = ask(&server, "POST", "/article/a/0", &[], b"x");
-    assert_eq!(written.status, 405);
+    server.root().post("/article/a/0", "x").expect(405);
 }

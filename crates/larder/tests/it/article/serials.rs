@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ask, store, wiki_with};
+use super::{store, wiki_with};
 
 #[test]
 fn a_serial_that_was_seen_is_waited_for() {
@@ -13,27 +13,21 @@ fn a_serial_that_was_seen_is_waited_for() {
         ["/article/a", "/article/a/1", "/article/a/history", "/article/a/diff", "/articles"];
     for target in targets {
         let get = |serial: &str| server.client.get_with(target, &[("X-Larder-Serial", serial)]);
-        let response = get(&seen);
-        assert_eq!(
-            (response.status, response.header("x-larder-serial")),
-            (200, seen.as_str()),
-            "{target}"
-        );
-        assert_eq!(get("0").status, 200, "{target}");
+        let response = get(&seen).expect(200);
+        response.has("x-larder-serial", &seen);
+        get("0").expect(200);
         for bad in ["x", "-1", "", "1.5", "99999999999999999999999"] {
-            let response = get(bad);
-            assert_eq!(response.status, 400, "{target} {bad}");
-            assert!(response.text().contains("X-Larder-Serial"), "{}", response.text());
+            get(bad).expect(400).says("X-Larder-Serial");
         }
-        let response = get(&later);
-        assert_eq!((response.status, response.header("retry-after")), (503, "1"), "{target}");
-        assert!(response.text().contains(&later), "{}", response.text());
+        let response = get(&later).expect(503);
+        response.has("retry-after", "1");
+        response.says(&later);
     }
     let write =
-        |serial: &str| ask(&server, "POST", "/article/a/1", &[("X-Larder-Serial", serial)], b"x");
-    assert_eq!(write(&later).status, 503);
-    assert_eq!(write(&seen).status, 201);
-    assert_eq!(ask(&server, "GET", "/article/a", &[("X-Larder-Serial", &later)], b"").status, 200);
+        |serial: &str| server.root().with("X-Larder-Serial", serial).post("/article/a/1", "x");
+    write(&later).expect(503);
+    write(&seen).expect(201);
+    server.root().with("X-Larder-Serial", &later).get("/article/a").expect(200);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ask, noise, store};
+use super::{noise, store};
 use crate::server::TestServer;
 use testbed::SmallDisk;
 
@@ -18,7 +18,7 @@ fn on_a_small_disk(check: impl FnOnce(&TestServer, &SmallDisk)) {
 #[track_caller]
 fn check_reads(server: &TestServer) {
     for target in ["/article/a", "/article/a/1", "/article/a/history", "/articles", "/readyz"] {
-        assert_eq!(server.get(target).status, 200, "{target}");
+        server.get(target).expect(200);
     }
 }
 
@@ -29,16 +29,16 @@ fn a_full_disk() {
         let refused = loop {
             let body = noise(700_000 + stored);
             let target = format!("/article/big/{stored}-x/0");
-            let response = ask(server, "POST", &target, &[], &body);
+            let response = server.root().post(&target, &body);
             match response.status {
                 201 => stored += 1,
                 _ => break response,
             }
             assert!(stored < 30, "the disk has no end");
         };
-        assert_eq!(refused.status, 503, "{}", refused.text());
+        refused.check_status(503);
         assert!(refused.header("retry-after").parse::<u32>().is_ok());
-        assert_eq!(server.get(&format!("/article/big/{stored}-x")).status, 404);
+        server.get(&format!("/article/big/{stored}-x")).expect(404);
         check_reads(server);
         for at in 0..stored {
             let response = server.get(&format!("/article/big/{at}-x"));
@@ -57,8 +57,7 @@ fn a_disk_that_takes_nothing() {
     on_a_small_disk(|server, disk| {
         disk.fill();
         for target in ["/article/a/1", "/article/b/0"] {
-            let response = ask(server, "POST", target, &[], &noise(200_000));
-            assert_eq!(response.status, 503, "{}", response.text());
+            server.root().post(target, noise(200_000)).expect(503);
         }
         check_reads(server);
         disk.make_room();
@@ -76,15 +75,13 @@ fn a_lost_content() {
     let digest = record::Digest::of(b"one");
     let path = server.app.store.blobs.local_path(digest).expect("a directory");
     std::fs::remove_file(&path).expect("it is there");
-    let response = server.get("/article/a");
-    assert_eq!(response.status, 500, "{}", response.text());
+    let response = server.get("/article/a").expect(500);
     assert!(!response.text().contains(path.to_str().expect("text")), "{}", response.text());
     assert_eq!(server.get("/article/b").text(), "two");
-    assert_eq!(server.get("/article/a/history").status, 200);
+    server.get("/article/a/history").expect(200);
     // It cannot be restored.
     store(&server, "a/1", b"three");
-    let restored = ask(&server, "POST", "/article/a/2?restore=1", &[], b"");
-    assert_eq!(restored.status, 500, "{}", restored.text());
+    server.root().post("/article/a/2?restore=1", ()).expect(500);
     assert_eq!(server.get("/article/a").text(), "three");
     // The same text again brings it back.
     store(&server, "c/0", b"one");

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use account::change::{self, NewToken};
 use account::{Scope, Scopes, User};
 
-use super::{ask, store, wiki, wiki_with};
+use super::{store, wiki, wiki_with};
+use crate::asking::Says as _;
 use crate::client::Response;
 use crate::pages::check_harmless;
 use crate::server::{TestServer, commit};
@@ -22,8 +23,7 @@ const BROWSER: (&str, &str) =
 fn until(ask: impl Fn() -> Response, done: impl Fn(&Response) -> bool) -> Response {
     let late = Instant::now() + Duration::from_secs(120);
     loop {
-        let response = ask();
-        assert_eq!(response.status, 200, "{}", response.text());
+        let response = ask().expect(200);
         if done(&response) {
             return response;
         }
@@ -85,12 +85,12 @@ fn what_was_acknowledged_is_found() {
         (found(&server, "word1%20"), found(&server, "of%20it")),
         (String::new(), "a1".into())
     );
-    ask(&server, "DELETE", "/article/a1/2", &[], b"");
+    server.root().delete("/article/a1/2");
     assert_eq!(found(&server, "of%20it"), "");
-    ask(&server, "POST", "/article/a1/3?restore=1", &[], b"");
+    server.root().post("/article/a1/3?restore=1", ());
     assert_eq!(found(&server, "word1%20"), "a1");
     // A picture is found only by words of its name.
-    ask(&server, "POST", "/article/pic.png/0", &[("Content-Type", "image/png")], b"zebra");
+    server.root().typed("image/png").post("/article/pic.png/0", "zebra");
     assert_eq!((found(&server, "zebra"), found(&server, "pic")), (String::new(), "pic.png".into()));
 }
 
@@ -113,24 +113,21 @@ fn the_best_come_first_and_say_where_the_words_are() {
     for bad in
         ["text=a&q=b", "text=a&after=b", "text=a&limit=101", "text=a&limit=0", "text=a&text=b"]
     {
-        assert_eq!(server.get(&format!("/articles?{bad}")).status, 400, "{bad}");
+        server.get(&format!("/articles?{bad}")).expect(400);
     }
     // The action says the same.
     let action = |arguments: Value| {
-        let body = json!({"actions": {"article.search": arguments}}).to_string();
-        ask(&server, "POST", "/actions", &[], body.as_bytes())
+        server.root().post("/actions", json!({"actions": {"article.search": arguments}}))
     };
     assert_eq!(action(json!({"text": "larder"})).json(), answer);
     let below = action(json!({"text": "larder", "prefix": "notes/", "limit": 5}));
     assert_eq!(names(&below.json()), "notes/b notes/z");
-    assert_eq!(action(json!({"text": "larder", "limit": 1000})).status, 400);
+    action(json!({"text": "larder", "limit": 1000})).expect(400);
     // And the page.
     let page = server.client.get_with("/articles?text=larder", &[BROWSER]).text();
     check_harmless(&page, "the page");
-    assert!(page.contains("3 articles found, the best first."), "{page}");
-    assert!(page.contains("found in its title, text"), "{page}");
-    let suggested = server.get("/search/suggest?q=larder").text();
-    assert!(suggested.contains("\"notes/z\"") && suggested.contains("/articles?text=larder"));
+    page.says(["3 articles found, the best first.", "found in its title, text"]);
+    server.get("/search/suggest?q=larder").says(["\"notes/z\"", "/articles?text=larder"]);
 }
 
 #[test]
@@ -142,30 +139,32 @@ fn what_one_may_not_read_is_not_found_and_not_counted() {
     store(&server, "docs/b/0", b"# B\n\nplum\n");
     store(&server, "secret/c/0", b"# C\n\nplum and [b](/article/docs/b)\n");
     let everything = until(
-        || ask(&server, "GET", "/articles?text=plum", &[], b""),
+        || server.root().get("/articles?text=plum"),
         |response| response.json()["complete"] == json!(true),
     );
     assert_eq!(names(&everything.json()), "docs/a docs/b secret/c");
     // An anonymous client.
-    assert_eq!(server.get("/articles?text=plum").status, 401);
-    assert!(!server.get("/search/suggest?q=plum").text().contains("docs/a"));
-    let action = json!({"actions": {"article.search": {"text": "plum"}}}).to_string();
-    assert_eq!(server.client.send("POST", "/actions", &[], action.as_bytes()).status, 401);
+    server.get("/articles?text=plum").expect(401);
+    server.get("/search/suggest?q=plum").lacks("docs/a");
+    server
+        .anybody()
+        .post("/actions", json!({"actions": {"article.search": {"text": "plum"}}}))
+        .expect(401);
     // A client that may read a part.
     let token = limited(&server, Scopes::default().with(Scope::ArticleRead));
     let who = [("Authorization", token.as_str())];
-    assert_eq!(server.client.get_with("/articles?text=plum", &who).status, 403);
+    server.client.get_with("/articles?text=plum", &who).expect(403);
     assert_eq!(names(&found_by(&server, "plum&prefix=docs/", &who)), "docs/a docs/b");
-    assert_eq!(server.client.get_with("/articles?text=plum&prefix=secret/", &who).status, 403);
+    server.client.get_with("/articles?text=plum&prefix=secret/", &who).expect(403);
     let suggested = server.client.get_with("/search/suggest?q=plum", &who).text();
-    assert!(suggested.contains("docs/a") && !suggested.contains("secret"), "{suggested}");
+    suggested.says("docs/a");
+    suggested.lacks("secret");
     // Nor does the page say who links.
     let with_page = [who[0], BROWSER];
     let page = server.client.get_with("/article/docs/b", &with_page).text();
-    assert!(page.contains("Linked from") && page.contains(">docs/a</a>"), "{page}");
-    assert!(!page.contains("secret"), "{page}");
-    let page = ask(&server, "GET", "/article/docs/b", &[BROWSER], b"").text();
-    assert!(page.contains(">secret/c</a>"), "{page}");
+    page.says(["Linked from", ">docs/a</a>"]);
+    page.lacks("secret");
+    server.root().with_all(&[BROWSER]).get("/article/docs/b").says(">secret/c</a>");
 }
 
 #[test]
@@ -192,7 +191,7 @@ fn a_page_says_who_links_to_it() {
     until(page, |page| linked(&page.text()) == "far guide/near");
     // Links that are gone, and articles that are gone, lead nowhere.
     store(&server, "far/1", b"nothing\n");
-    ask(&server, "DELETE", "/article/guide/near/1", &[], b"");
+    server.root().delete("/article/guide/near/1");
     until(page, |page| linked(&page.text()).is_empty());
 }
 
@@ -213,14 +212,11 @@ fn links_work_below_a_path() {
         let link = format!("<a href=\"/pre/fix/article/target\" {rel}>{text}</a>");
         assert!(shown.contains(&link), "{link}: {shown}");
     }
-    assert!(shown.contains("<a href=\"/pre/fix/article/none\" class=\"missing\""), "{shown}");
+    shown.says("<a href=\"/pre/fix/article/none\" class=\"missing\"");
     let shown = server.client.get_with("/article/target", &[BROWSER]).text();
     let linked = shown.split_once("Linked from").expect("links").1;
     for from in ["inside", "lists/near", "outside"] {
-        assert!(
-            linked.contains(&format!("<a href=\"/pre/fix/article/{from}\">{from}</a>")),
-            "{linked}"
-        );
+        linked.says(&format!("<a href=\"/pre/fix/article/{from}\">{from}</a>"));
     }
-    assert!(!linked.contains("other"), "{linked}");
+    linked.lacks("other");
 }

@@ -4,7 +4,7 @@ use std::future::ready;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::{ask, store, wiki, wiki_with};
+use super::{store, wiki, wiki_with};
 use crate::SetAtEnd;
 use crate::client::Response;
 use crate::server::{TestServer, wait_for};
@@ -28,7 +28,7 @@ fn of_fifty_writers_one_wins_each_round() {
                             barrier.wait();
                             let body = format!("round {round} of writer {writer}\n");
                             let target = format!("/article/a/{round}?comment={writer}");
-                            let response = ask(server, "POST", &target, &[], body.as_bytes());
+                            let response = server.root().post(&target, body.as_bytes());
                             check_round(&response, round);
                             response.status == 201
                         })
@@ -150,7 +150,7 @@ fn check_reader(server: &TestServer) {
             // It is visible at once.
             let read = server.get("/article/a");
             assert_eq!(read.header("x-article-version"), (version + 1).to_string());
-            assert_eq!(read.header("etag"), written.header("etag"));
+            read.has("etag", written.header("etag"));
         }
         drop(ending);
         for reader in readers {

@@ -15,7 +15,7 @@ use testbed::{Offer, Upstream};
 use super::memory::{STRANGERS_BYTES_MAX, is_long};
 use crate::process::{Process, larder};
 use crate::python::{Upload, path, sdist, zip};
-use crate::server::{ROOT, ROOT_PASSWORD};
+use crate::server::ROOT_PASSWORD;
 use crate::{SetAtEnd, catalogue};
 
 /// Requests at once.
@@ -119,7 +119,7 @@ fn questions(names: &Names, release: &str) -> Vec<(String, &'static str)> {
 
 /// Sends this request on so many connections at once, and reads all answers. The statuses.
 fn ask(process: &Process, request: &[u8], what: &str) -> BTreeSet<String> {
-    let mut open: Vec<_> = (0..AT_ONCE).map(|_| process.client.connect()).collect();
+    let mut open: Vec<_> = (0..AT_ONCE).map(|_| process.connect()).collect();
     for stream in &mut open {
         stream.set_read_timeout(Some(ANSWER_MAX)).expect("a timeout");
         stream.write_all(request).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -161,7 +161,7 @@ fn status(stream: &mut impl Read, buffer: &mut [u8]) -> String {
 fn fill(process: &Process, upstream: &Upstream) -> String {
     let client = &process.client;
     let send = |method: &str, path: &str, content_type: &str, body: &[u8]| {
-        let done = client.send(method, path, &[ROOT, ("Content-Type", content_type)], body);
+        let done = client.root().typed(content_type).send(method, path, body);
         assert!(done.status < 300, "{method} {path}: {}", done.text());
         done
     };
@@ -187,11 +187,12 @@ fn fill(process: &Process, upstream: &Upstream) -> String {
             let text = |revision: usize| {
                 format!("# Revision {revision}\n\n{}", "a word and [a link](/x) ".repeat(2_000))
             };
-            let headers = [ROOT, ("Content-Type", "text/markdown"), ("If-None-Match", "*")];
-            assert_eq!(
-                client.send("PUT", "/article/long", &headers, text(1).as_bytes()).status,
-                201
-            );
+            client
+                .root()
+                .typed("text/markdown")
+                .with("If-None-Match", "*")
+                .put("/article/long", text(1).as_bytes())
+                .expect(201);
             for revision in 1..REVISIONS {
                 send(
                     "POST",

@@ -8,6 +8,7 @@ use std::net::TcpStream;
 
 use super::frames::{End, data, frame, head, preface};
 use super::memory::{STRANGERS_BYTES_MAX, Target, is_long};
+use crate::asking::Says as _;
 use crate::{catalogue, wait_until};
 
 /// Connections, of which there may be few by default.
@@ -21,7 +22,7 @@ fn open(target: &Target, number: usize, bytes: &[u8]) -> Vec<TcpStream> {
     allow_connections(number as u64);
     let mut streams: Vec<(TcpStream, usize)> = Vec::new();
     for _ in 0..number {
-        let stream = target.process.client.connect();
+        let stream = target.process.connect();
         stream.set_nonblocking(true).expect("a socket");
         streams.push((stream, 0));
     }
@@ -61,7 +62,7 @@ fn check(target: &Target, what: &str, number: usize, bytes: &[u8]) {
         drop(streams);
     });
     wait_until("the connections to be gone", || {
-        let metrics = target.process.client.get("/metrics").text();
+        let metrics = target.process.get("/metrics").text();
         let line =
             metrics.lines().find_map(|line| line.strip_prefix("larder_http_connections_open "));
         line.and_then(|value| value.parse::<u32>().ok()).is_some_and(|open| open <= 3)
@@ -185,8 +186,7 @@ fn connections_that_ask_again_and_again_are_answered() {
             assert!(stream.read(&mut rest).expect("the rest") > 0);
         }
     }
-    let metrics = target.process.client.get("/metrics").text();
-    assert!(metrics.contains("larder_http_connections_out_of_memory_total 0\n"), "{metrics}");
+    target.process.get("/metrics").says("larder_http_connections_out_of_memory_total 0\n");
 }
 
 /// A client that finds no room is told when to try again.
@@ -207,8 +207,7 @@ fn a_refused_head_is_told_when_to_come_again() {
     });
     let answer = answer.expect("it was waited for");
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
-    assert!(answer.contains("\r\nretry-after: "), "{answer}");
-    assert_eq!(target.process.client.get("/livez").status, 200);
-    let metrics = target.process.client.get("/metrics").text();
-    assert!(metrics.contains("larder_http_connections_out_of_memory_total"), "{metrics}");
+    answer.says("\r\nretry-after: ");
+    target.process.get("/livez").expect(200);
+    target.process.get("/metrics").says("larder_http_connections_out_of_memory_total");
 }

@@ -275,8 +275,7 @@ fn upload(client: &Client) -> String {
     );
     form.extend(&file);
     form.extend(b"\r\n--b--\r\n");
-    let done = client.send("POST", "/alice/dev/", &[ROOT, ("Content-Type", MULTIPART)], &form);
-    assert_eq!(done.status, 200, "{}", done.text());
+    client.root().typed(MULTIPART).post("/alice/dev/", &form).expect(200);
     crate::python::path("alice/dev", "p-1.0.zip", &file)
 }
 
@@ -356,7 +355,7 @@ fn begin_unfinished(
     let body = vec![b'['; endpoint.bytes_max - 1];
     let request = [head(endpoint, role, Some(body.len() + 1)).as_bytes(), &body].concat();
     let begin = || {
-        let mut stream = target.process.client.connect();
+        let mut stream = target.process.connect();
         let _ = stream.write_all(&request);
         stream
     };
@@ -364,8 +363,7 @@ fn begin_unfinished(
 }
 
 fn login(client: &Client) -> Response {
-    let body = json!({"user": "root", "password": ROOT_PASSWORD}).to_string();
-    client.post("/+login", JSON, body.as_bytes())
+    client.anybody().typed(JSON).post("/+login", json!({"user": "root", "password": ROOT_PASSWORD}))
 }
 
 /// Bodies that never end take no more than their share, and leave room for others: for a login from the same address, for
@@ -379,8 +377,7 @@ fn check_unfinished(more: &[&str], roles: std::ops::Range<usize>, bytes_max: u64
             let what = format!("unfinished, {}, {} {}", role.name, endpoint.method, endpoint.path);
             target.check(&what, bytes_max, || {
                 let open = begin_unfinished(&target, endpoint, role, number);
-                let headers = [ROOT, ("Content-Type", "text/plain")];
-                let written = client.send("PUT", "/article/by-root", &headers, b"x");
+                let written = client.root().typed("text/plain").put("/article/by-root", "x");
                 // The second time it exists already.
                 assert!(matches!(written.status, 201 | 428), "{what}: {}", written.text());
                 let answer = login(client);

@@ -18,7 +18,7 @@ use super::frames::{End, frame, head, preface};
 use super::memory::{STRANGERS_BYTES_MAX, at_rest, is_long};
 use crate::process::{Process, larder};
 use crate::python::{Upload, path, zip};
-use crate::server::{ROOT, ROOT_PASSWORD};
+use crate::server::ROOT_PASSWORD;
 use crate::{SetAtEnd, catalogue, wait_until};
 
 /// Size of the bodies: several of the largest pieces that are read at once.
@@ -268,7 +268,7 @@ impl Target {
 fn fill(process: &Process, upstream: &Upstream) -> Vec<(&'static str, String)> {
     let client = &process.client;
     let send = |method: &str, path: &str, content_type: &str, body: &[u8]| {
-        let done = client.send(method, path, &[ROOT, ("Content-Type", content_type)], body);
+        let done = client.root().typed(content_type).send(method, path, body);
         assert!(done.status < 300, "{method} {path}: {}", done.text());
         done
     };
@@ -285,8 +285,12 @@ fn fill(process: &Process, upstream: &Upstream) -> Vec<(&'static str, String)> {
     upload(Upload::of("p-1.0.zip", &sdist));
     upload(Upload::docs("p", "1.0", &zip(&[("index.html", b""), ("large.bin", &large)])));
     let text: String = large.iter().map(|byte| char::from(b'!' + byte % 90)).collect();
-    let headers = [ROOT, ("Content-Type", "text/plain"), ("If-None-Match", "*")];
-    assert_eq!(client.send("PUT", "/article/large", &headers, text.as_bytes()).status, 201);
+    client
+        .root()
+        .typed("text/plain")
+        .with("If-None-Match", "*")
+        .put("/article/large", text.as_bytes())
+        .expect(201);
     send("PUT", "/+attachments/large/a.bin", "application/octet-stream", &large);
     for name in ["whole-1.0.zip", "arriving-1.0.zip"] {
         upstream.offer(&format!("/files/{name}"), Offer::file(large.clone()).held_after(2 << 20));

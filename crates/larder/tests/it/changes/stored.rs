@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::asking::Says as _;
 use crate::wait_until;
 
 /// An index that everybody may read.
@@ -15,16 +16,15 @@ fn open() -> Value {
 #[test]
 fn every_kind_of_change_is_a_line() {
     let server = start(|_| ());
-    let begin = changes(&server, "python", "", &[]);
+    let begin = changes(&server.anybody(), "python", "");
     assert!(begin.changes.is_empty());
     index(&server, "PUT", "alice/dev", &open());
-    upload(&server, "alice/dev", "p-1.0.zip");
+    owner(&server, "alice/dev").release("alice/dev", "p-1.0.zip");
     index(&server, "PATCH", "alice/dev", &json!({"title": "Team"}));
-    let user = basic("alice");
-    let user = [("Authorization", user.as_str())];
-    send(&server, &user, "POST", "/alice/dev/p/1.0/+yank", &json!({"reason": "bad"}), 200);
-    send(&server, &user, "DELETE", "/alice/dev/p/1.0", &Value::Null, 200);
-    let found = changes(&server, "python", &begin.next, &[]);
+    let alice = server.user("alice", PASSWORD);
+    alice.post("/alice/dev/p/1.0/+yank", json!({"reason": "bad"})).expect(200);
+    alice.delete("/alice/dev/p/1.0").expect(200);
+    let found = changes(&server.anybody(), "python", &begin.next);
     let expected = [
         "added index alice/dev",
         "added file alice/dev p p-1.0.zip",
@@ -42,21 +42,20 @@ fn every_kind_of_change_is_a_line() {
         found.changes.iter().map(|change| change["serial"].as_u64().expect("a serial")).collect();
     assert!(serials.is_sorted(), "{serials:?}");
     // From the end on there is nothing, and from a serial within a commit only later changes.
-    assert!(changes(&server, "python", &found.next, &[]).changes.is_empty());
-    let rest = changes(&server, "python", &serials[3].to_string(), &[]);
+    assert!(changes(&server.anybody(), "python", &found.next).changes.is_empty());
+    let rest = changes(&server.anybody(), "python", &serials[3].to_string());
     assert_eq!(briefs(&rest.changes), expected[4..]);
 }
 
 #[test]
 fn articles_have_their_version_and_author() {
     let server = start(|_| ());
-    let begin = changes(&server, "articles", "", &[]);
-    write_article(&server, "guide/0", "one");
-    write_article(&server, "guide/1", "two");
-    let gone = server.client.send("DELETE", "/article/guide/2", &[ROOT], b"");
-    assert_eq!(gone.status, 200, "{}", gone.text());
-    write_article(&server, "guide/3", "three");
-    let found = changes(&server, "articles", &begin.next, &[]);
+    let begin = changes(&server.anybody(), "articles", "");
+    server.root().write("guide/0", "one").expect(201);
+    server.root().write("guide/1", "two").expect(201);
+    server.root().delete("/article/guide/2").expect(200);
+    server.root().write("guide/3", "three").expect(201);
+    let found = changes(&server.anybody(), "articles", &begin.next);
     let expected = [
         "added article guide",
         "changed article guide (content title)",
@@ -72,9 +71,9 @@ fn articles_have_their_version_and_author() {
 #[test]
 fn an_answer_is_bounded_and_names_where_to_go_on() {
     let server = start(|_| ());
-    let mut since = changes(&server, "articles", "", &[]).next;
+    let mut since = changes(&server.anybody(), "articles", "").next;
     for number in 0..7 {
-        write_article(&server, &format!("a{number}/0"), "text");
+        server.root().write(&format!("a{number}/0"), "text").expect(201);
     }
     let mut names = Vec::new();
     for expected_more in [true, true, false] {
@@ -89,9 +88,8 @@ fn an_answer_is_bounded_and_names_where_to_go_on() {
 
 #[track_caller]
 fn check_refused(server: &TestServer, target: &str, status: u16, says: &str) -> Value {
-    let response = server.get(target);
-    assert_eq!(response.status, status, "{target}: {}", response.text());
-    assert_eq!(response.header("content-type"), "application/problem+json", "{target}");
+    let response = server.get(target).expect(status);
+    response.has("content-type", "application/problem+json");
     let problem = response.json();
     assert!(problem["detail"].as_str().is_some_and(|it| it.contains(says)), "{target}: {problem}");
     problem
@@ -115,7 +113,7 @@ fn what_cannot_be_asked_is_refused() {
     }
     check_refused(&server, "/changes?surface=aur", 404, "is not served here");
     let wrong = [("Authorization", "Bearer larder_0")];
-    assert_eq!(server.client.get_with("/changes?surface=python", &wrong).status, 401);
+    server.client.get_with("/changes?surface=python", &wrong).expect(401);
     // Without a surface, all of them are listed.
     let text = server.get("/changes").text();
     let feeds: Vec<Value> =
@@ -123,15 +121,15 @@ fn what_cannot_be_asked_is_refused() {
     let names: Vec<_> = feeds.iter().map(|feed| feed["surface"].clone()).collect();
     assert_eq!(names, ["python", "articles"]);
     let next = feeds[1]["next"].as_str().expect("a position");
-    assert!(changes(&server, "articles", next, &[]).changes.is_empty());
+    assert!(changes(&server.anybody(), "articles", next).changes.is_empty());
 }
 
 #[test]
 fn a_position_that_is_lost_says_start_over() {
     let server = start(|config| config.changes.history_max = 2);
-    let begin = changes(&server, "articles", "", &[]).next;
+    let begin = changes(&server.anybody(), "articles", "").next;
     for number in 0..3 {
-        write_article(&server, &format!("a{number}/0"), "text");
+        server.root().write(&format!("a{number}/0"), "text").expect(201);
     }
     let problem = check_refused(
         &server,
@@ -142,7 +140,7 @@ fn a_position_that_is_lost_says_start_over() {
     let oldest = problem["oldest"].as_u64().expect("a serial");
     let position = problem["oldest_position"].as_str().expect("a position");
     assert!(position.starts_with(&format!("{oldest}.")), "{problem}");
-    let rest = changes(&server, "articles", position, &[]);
+    let rest = changes(&server.anybody(), "articles", position);
     assert_eq!(briefs(&rest.changes), ["added article a1", "added article a2"]);
     let (_, history) = rest.next.split_once('.').expect("a history");
     assert_ne!(history, "00000000");
@@ -153,22 +151,21 @@ fn a_position_that_is_lost_says_start_over() {
     assert_eq!(problem["oldest"].as_u64(), Some(oldest));
     // A program that asks for events with such a position gets this status, too.
     let target = format!("/changes?surface=articles&since={begin}");
-    let refused = server.client.get_with(&target, &[("Accept", "text/event-stream")]);
-    assert_eq!(refused.status, 410, "{}", refused.text());
+    server.client.get_with(&target, &[("Accept", "text/event-stream")]).expect(410);
     // A browser would stop, and say nothing to its page: it is told in an event, and goes on.
     for lost in [begin.as_str(), "999999", &format!("{oldest}.00000000"), "of something else"] {
         let resume = [("Last-Event-ID", lost)];
         let mut events = Events::open(&server.client, "/changes?surface=articles", &resume);
         let event = events.next().expect("an event");
         assert_eq!(event.name, "start-over", "{lost}");
-        let now = changes(&server, "articles", "", &[]).next;
+        let now = changes(&server.anybody(), "articles", "").next;
         assert_eq!((&event.data["next"], &events.last_id), (&json!(now), &now), "{lost}");
         assert_eq!(event.data["oldest"], json!(position));
     }
     let resume = [("Last-Event-ID", begin.as_str())];
     let mut events = Events::open(&server.client, "/changes?surface=articles", &resume);
     assert_eq!(events.next().expect("an event").name, "start-over");
-    write_article(&server, "later/0", "text");
+    server.root().write("later/0", "text").expect(201);
     assert_eq!(events.brief(), "added article later");
 }
 
@@ -182,10 +179,9 @@ fn accept_says_whether_lines_or_events_are_sent() {
         ("text/event-stream, */*;q=0.5", "text/event-stream"),
         ("*/*", "application/x-ndjson"),
     ] {
-        let ask = [("Accept", accept)];
         let target = "/changes?surface=articles&since=0";
-        let response = server.client.send("HEAD", target, &ask, b"");
-        assert_eq!((response.status, response.header("content-type")), (200, expected), "{accept}");
+        let response = server.anybody().accept(accept).send("HEAD", target, ()).expect(200);
+        response.has("content-type", expected);
         // The length of a stream is not known.
         let has_length = !response.header("content-length").is_empty();
         assert_eq!(has_length, expected != "text/event-stream", "{accept}");
@@ -195,31 +191,30 @@ fn accept_says_whether_lines_or_events_are_sent() {
 #[test]
 fn what_may_not_be_read_is_not_told() {
     let server = start(|_| ());
-    let begin = changes(&server, "python", "", &[]).next;
-    let user = ["alice", "bob"].map(basic);
-    let [alice, bob] = user.each_ref().map(|user| [("Authorization", user.as_str())]);
+    let begin = changes(&server.anybody(), "python", "").next;
+    let [alice, bob] = ["alice", "bob"].map(|name| server.user(name, PASSWORD));
     index(&server, "PUT", "alice/secret", &json!({"acl_read": "alice"}));
-    upload(&server, "alice/secret", "s-1.0.zip");
+    owner(&server, "alice/secret").release("alice/secret", "s-1.0.zip");
     index(&server, "PUT", "alice/open", &open());
-    for nobody in [&[][..], &bob] {
-        let found = changes(&server, "python", &begin, nobody);
+    for nobody in [&server.anybody(), &bob] {
+        let found = changes(nobody, "python", &begin);
         assert_eq!(briefs(&found.changes), ["added index alice/open"]);
     }
-    let all = changes(&server, "python", &begin, &alice);
+    let all = changes(&alice, "python", &begin);
     assert_eq!(all.changes.len(), 4, "{all:?}");
     // A client that loses the right to read is told that the index is gone; one that gets the right lists it.
     index(&server, "PATCH", "alice/secret", &json!({"acl_read": "alice,bob"}));
-    let shown = changes(&server, "python", &all.next, &bob);
+    let shown = changes(&bob, "python", &all.next);
     assert_eq!(briefs(&shown.changes), ["changed index alice/secret (acl_read)"]);
     index(&server, "PATCH", "alice/secret", &json!({"acl_read": "alice"}));
-    let lost = changes(&server, "python", &shown.next, &bob);
+    let lost = changes(&bob, "python", &shown.next);
     assert_eq!(briefs(&lost.changes), ["removed index alice/secret"]);
-    let kept = changes(&server, "python", &shown.next, &alice);
+    let kept = changes(&alice, "python", &shown.next);
     assert_eq!(briefs(&kept.changes), ["changed index alice/secret (acl_read)"]);
     // A removed index is told to those who could read it.
-    send(&server, &alice, "DELETE", "/alice/secret?force", &Value::Null, 201);
-    assert!(changes(&server, "python", &kept.next, &bob).changes.is_empty());
-    let removed = briefs(&changes(&server, "python", &kept.next, &alice).changes);
+    alice.delete("/alice/secret?force").expect(201);
+    assert!(changes(&bob, "python", &kept.next).changes.is_empty());
+    let removed = briefs(&changes(&alice, "python", &kept.next).changes);
     assert!(removed.contains(&"removed index alice/secret".to_owned()), "{removed:?}");
 }
 
@@ -227,36 +222,31 @@ fn what_may_not_be_read_is_not_told() {
 #[test]
 fn what_could_not_be_read_then_is_not_told_later() {
     let server = start(|_| ());
-    let begin = changes(&server, "python", "", &[]).next;
-    let user = basic("alice");
-    let alice = [("Authorization", user.as_str())];
+    let begin = changes(&server.anybody(), "python", "").next;
+    let alice = server.user("alice", PASSWORD);
     for name in ["alice/opened", "alice/again"] {
         index(&server, "PUT", name, &json!({"acl_read": "alice"}));
-        upload(&server, name, "secret-1.0.zip");
+        owner(&server, name).release(name, "secret-1.0.zip");
     }
     index(&server, "PATCH", "alice/opened", &json!({"acl_read": ":ANONYMOUS:"}));
-    send(&server, &alice, "DELETE", "/alice/again?force", &Value::Null, 201);
+    alice.delete("/alice/again?force").expect(201);
     index(&server, "PUT", "alice/again", &open());
     let expected = ["changed index alice/opened (acl_read)", "added index alice/again"];
-    let found = changes(&server, "python", &begin, &[]);
+    let found = changes(&server.anybody(), "python", &begin);
     assert_eq!(briefs(&found.changes), expected);
     let atom = server.get("/changes.atom?surface=python").text();
-    assert!(atom.contains("alice/again") && !atom.contains("secret"), "{atom}");
+    atom.says("alice/again");
+    atom.lacks("secret");
     // The owner gets all changes.
-    let all = briefs(&changes(&server, "python", &begin, &alice).changes);
+    let all = briefs(&changes(&alice, "python", &begin).changes);
     assert!(all.contains(&"removed file alice/again secret secret-1.0.zip".to_owned()), "{all:?}");
     // After a restart it is not known who could read then: no client is told of earlier changes.
-    let directory = server.stop();
-    let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
-    server.wait_until_ready();
-    for headers in [&[][..], &alice] {
-        let target = format!("/changes?surface=python&since={begin}");
-        let refused = server.client.get_with(&target, headers);
-        assert_eq!(refused.status, 410, "{}", refused.text());
-        assert!(changes(&server, "python", &found.next, headers).changes.is_empty());
+    let server = server.restarted();
+    for ask in [server.anybody(), server.user("alice", PASSWORD)] {
+        ask.get(&format!("/changes?surface=python&since={begin}")).expect(410);
+        assert!(changes(&ask, "python", &found.next).changes.is_empty());
     }
-    let atom = server.get("/changes.atom?surface=python").text();
-    assert!(!atom.contains("secret"), "{atom}");
+    server.get("/changes.atom?surface=python").lacks("secret");
 }
 
 /// A client that lost the right to read an index starts over after a restart: the history does not say that it is gone.
@@ -264,23 +254,21 @@ fn what_could_not_be_read_then_is_not_told_later() {
 fn a_right_that_was_lost_before_a_restart_is_not_missed() {
     let server = start(|_| ());
     index(&server, "PUT", "alice/dev", &open());
-    let position = changes(&server, "python", "", &[]).next;
+    let position = changes(&server.anybody(), "python", "").next;
     index(&server, "PATCH", "alice/dev", &json!({"acl_read": "alice"}));
-    let lost = changes(&server, "python", &position, &[]);
+    let lost = changes(&server.anybody(), "python", &position);
     assert_eq!(briefs(&lost.changes), ["removed index alice/dev"]);
-    let directory = server.stop();
-    let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
-    server.wait_until_ready();
+    let server = server.restarted();
     let target = format!("/changes?surface=python&since={position}");
     check_refused(&server, &target, 410, "is older than the history");
-    assert!(changes(&server, "python", &lost.next, &[]).changes.is_empty());
+    assert!(changes(&server.anybody(), "python", &lost.next).changes.is_empty());
 }
 
 /// More than is looked at together is not for this client, and then comes something that is.
 #[test]
 fn a_stream_goes_on_past_what_is_not_for_its_client() {
     let server = start(|config| config.changes.keep_alive = std::time::Duration::from_secs(3_600));
-    let begin = changes(&server, "python", "", &[]).next;
+    let begin = changes(&server.anybody(), "python", "").next;
     index(&server, "PUT", "alice/secret", &json!({"acl_read": "alice"}));
     for number in 0..150 {
         index(&server, "PATCH", "alice/secret", &json!({"title": format!("title {number}")}));
@@ -296,13 +284,12 @@ fn articles_that_nobody_may_read_are_asked_for_with_credentials() {
     let server = start(|config| {
         config.article.acl_read = "alice".parse().expect("a list");
     });
-    assert_eq!(server.get("/changes?surface=articles").status, 401);
-    let user = ["alice", "bob"].map(basic);
-    let [alice, bob] = user.each_ref().map(|user| [("Authorization", user.as_str())]);
-    let begin = changes(&server, "articles", "", &alice).next;
-    write_article(&server, "a/0", "text");
-    assert_eq!(changes(&server, "articles", &begin, &alice).changes.len(), 1);
-    assert_eq!(changes(&server, "articles", &begin, &bob).changes.len(), 0);
+    server.get("/changes?surface=articles").expect(401);
+    let [alice, bob] = ["alice", "bob"].map(|name| server.user(name, PASSWORD));
+    let begin = changes(&alice, "articles", "").next;
+    server.root().write("a/0", "text").expect(201);
+    assert_eq!(changes(&alice, "articles", &begin).changes.len(), 1);
+    assert_eq!(changes(&bob, "articles", &begin).changes.len(), 0);
 }
 
 #[test]
@@ -310,7 +297,7 @@ fn events_come_as_they_happen_and_go_on_where_they_ended() {
     let server = start(|_| ());
     let mut events = Events::open(&server.client, "/changes?surface=articles", &[]);
     for number in 0..3 {
-        write_article(&server, &format!("a{number}/0"), "text");
+        server.root().write(&format!("a{number}/0"), "text").expect(201);
         assert_eq!(events.brief(), format!("added article a{number}"));
     }
     let (head, _) = events.last_id.split_once('.').expect("a position");
@@ -318,7 +305,7 @@ fn events_come_as_they_happen_and_go_on_where_they_ended() {
     assert_eq!(head, serial.to_string());
     let last_id = events.last_id.clone();
     drop(events);
-    write_article(&server, "b/0", "text");
+    server.root().write("b/0", "text").expect(201);
     let resume = [("Last-Event-ID", last_id.as_str())];
     let mut events = Events::open(&server.client, "/changes?surface=articles", &resume);
     assert_eq!(events.brief(), "added article b");
@@ -345,19 +332,18 @@ fn a_quiet_stream_shows_that_it_lives_and_moves_on() {
 #[test]
 fn a_stream_ends_with_its_token() {
     let server = start(|_| ());
-    let alice = basic("alice");
-    let alice = [("Authorization", alice.as_str())];
+    let alice = server.user("alice", PASSWORD);
     let wish = json!({"scopes": ["python:read"]});
-    let made = send(&server, &alice, "POST", "/+tokens", &wish, 201).json();
+    let made = alice.clone().typed("application/json").post("/+tokens", &wish).expect(201).json();
     let (id, token) = (made["id"].as_str().expect("an id"), made["token"].as_str().expect("text"));
     index(&server, "PUT", "alice/secret", &json!({"acl_read": "alice"}));
     let bearer = format!("Bearer {token}");
     let bearer = [("Authorization", bearer.as_str())];
     let mut events = Events::open(&server.client, "/changes?surface=python", &bearer);
-    upload(&server, "alice/secret", "s-1.0.zip");
+    owner(&server, "alice/secret").release("alice/secret", "s-1.0.zip");
     assert_eq!(events.brief(), "added file alice/secret s s-1.0.zip");
     assert_eq!(events.brief(), "added release alice/secret s 1.0");
-    send(&server, &alice, "DELETE", &format!("/+tokens/{id}"), &Value::Null, 204);
+    alice.delete(&format!("/+tokens/{id}")).expect(204);
     assert!(events.next().is_none());
 }
 
@@ -376,10 +362,10 @@ fn a_stream_that_falls_behind_is_told_to_start_over() {
     index(&server, "PUT", "alice/dev", &open());
     let mut events = Events::open(&server.client, "/changes?surface=python", &[]);
     // More changes in one commit than the history has room for.
-    upload(&server, "alice/dev", "p-1.0.zip");
+    owner(&server, "alice/dev").release("alice/dev", "p-1.0.zip");
     let event = events.next().expect("an event");
     assert_eq!(event.name, "start-over");
-    let now = changes(&server, "python", "", &[]).next;
+    let now = changes(&server.anybody(), "python", "").next;
     assert_eq!(event.data, json!({"oldest": now, "next": now}));
     assert_eq!(events.last_id, now);
     assert!(events.next().is_none());
@@ -396,23 +382,19 @@ fn streams_are_counted() {
         (0..2).map(|_| Events::open(&server.client, "/changes?surface=python", &[])).collect();
     assert_eq!(count(), 2.0);
     let stream = [("Accept", "text/event-stream")];
-    let refused = server.client.get_with("/changes?surface=python", &stream);
-    assert_eq!(refused.status, 429, "{}", refused.text());
+    let refused = server.client.get_with("/changes?surface=python", &stream).expect(429);
     assert!(refused.find("retry-after").is_some());
     let forwarded = |address| [("X-Forwarded-For", address)];
     let target = "/changes?surface=python";
     open.push(Events::open(&server.client, target, &forwarded("192.0.2.1")));
     let more = [stream[0], forwarded("192.0.2.2")[0]];
-    assert_eq!(server.client.get_with(target, &more).status, 503);
+    server.client.get_with(target, &more).expect(503);
     assert_eq!(server.metric("larder_changes_subscribers_refused_total"), 2.0);
     drop(open);
     wait_until("the places to be given back", || {
         // A connection that is gone is noticed when something is sent.
-        write_article(
-            &server,
-            &format!("a{}/0", server.app.live_store.snapshot().expect("it").serial),
-            "x",
-        );
+        let serial = server.app.live_store.snapshot().expect("it").serial;
+        server.root().write(&format!("a{serial}/0"), "x").expect(201);
         count() == 0.0
     });
 }
@@ -421,22 +403,21 @@ fn streams_are_counted() {
 fn positions_survive_a_restart() {
     let server = start(|_| ());
     index(&server, "PUT", "alice/dev", &open());
-    let [python, articles] = ["python", "articles"].map(|it| changes(&server, it, "", &[]).next);
-    upload(&server, "alice/dev", "p-1.0.zip");
-    write_article(&server, "a/0", "one");
-    write_article(&server, "a/1", "two");
-    let before = changes(&server, "articles", &articles, &[]);
-    let directory = server.stop();
-    let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
-    server.wait_until_ready();
+    let [python, articles] =
+        ["python", "articles"].map(|it| changes(&server.anybody(), it, "").next);
+    owner(&server, "alice/dev").release("alice/dev", "p-1.0.zip");
+    server.root().write("a/0", "one").expect(201);
+    server.root().write("a/1", "two").expect(201);
+    let before = changes(&server.anybody(), "articles", &articles);
+    let server = server.restarted();
     // Earlier changes are unchanged, for articles with every version.
-    let after = changes(&server, "articles", &articles, &[]);
+    let after = changes(&server.anybody(), "articles", &articles);
     assert_eq!(after.changes, before.changes);
-    let found = changes(&server, "python", &python, &[]);
+    let found = changes(&server.anybody(), "python", &python);
     let expected = ["added file alice/dev p p-1.0.zip", "added release alice/dev p 1.0"];
     assert_eq!(briefs(&found.changes), expected);
-    write_article(&server, "a/2", "three");
-    let more = changes(&server, "articles", &after.next, &[]);
+    server.root().write("a/2", "three").expect(201);
+    let more = changes(&server.anybody(), "articles", &after.next);
     assert_eq!(briefs(&more.changes), ["changed article a (content title)"]);
 }
 
@@ -444,20 +425,19 @@ fn positions_survive_a_restart() {
 #[test]
 fn an_article_with_many_versions_that_is_renamed_takes_two_places_of_the_history() {
     let server = start(|_| ());
-    let begin = changes(&server, "articles", "", &[]).next;
-    write_article(&server, "first/0", "text");
+    let begin = changes(&server.anybody(), "articles", "").next;
+    server.root().write("first/0", "text").expect(201);
     for base in 0..9 {
-        write_article(&server, &format!("a/{base}"), &format!("text {base}"));
+        server.root().write(&format!("a/{base}"), format!("text {base}")).expect(201);
     }
-    let renamed = server.client.send("POST", "/article/a/9?rename=b", &[ROOT], b"");
-    assert_eq!(renamed.status, 201, "{}", renamed.text());
+    server.root().post("/article/a/9?rename=b", ()).expect(201);
     let directory = server.stop();
     let server = TestServer::start_in(directory, |config, _| {
         config.aur.enabled = false;
         config.changes.history_max = 10;
     });
     server.wait_until_ready();
-    let mut found = briefs(&changes(&server, "articles", &begin, &[]).changes);
+    let mut found = briefs(&changes(&server.anybody(), "articles", &begin).changes);
     found.sort();
     assert_eq!(found, ["added article b", "added article first", "removed article a"]);
 }
@@ -466,18 +446,15 @@ fn an_article_with_many_versions_that_is_renamed_takes_two_places_of_the_history
 fn an_index_that_was_removed_before_a_restart_is_not_missed() {
     let server = start(|_| ());
     index(&server, "PUT", "alice/dev", &open());
-    let position = changes(&server, "python", "", &[]).next;
-    let alice = basic("alice");
-    let alice = [("Authorization", alice.as_str())];
-    send(&server, &alice, "DELETE", "/alice/dev", &Value::Null, 201);
-    let later = changes(&server, "python", &position, &[]);
+    let position = changes(&server.anybody(), "python", "").next;
+    let alice = server.user("alice", PASSWORD);
+    alice.delete("/alice/dev").expect(201);
+    let later = changes(&server.anybody(), "python", &position);
     assert_eq!(briefs(&later.changes), ["removed index alice/dev"]);
-    let directory = server.stop();
-    let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
-    server.wait_until_ready();
+    let server = server.restarted();
     let target = format!("/changes?surface=python&since={position}");
     check_refused(&server, &target, 410, "is older than the history");
-    assert!(changes(&server, "python", &later.next, &[]).changes.is_empty());
+    assert!(changes(&server.anybody(), "python", &later.next).changes.is_empty());
 }
 
 /// A client that does nothing but apply the feed has what a fresh listing has, whatever happens to its connection.
@@ -485,44 +462,38 @@ fn an_index_that_was_removed_before_a_restart_is_not_missed() {
 fn whoever_applies_the_feed_has_what_is_there() {
     const WRITES: u32 = 60;
     let server = start(|_| ());
-    let mut position = changes(&server, "articles", "", &[]).next;
+    let mut position = changes(&server.anybody(), "articles", "").next;
     let mut known: BTreeSet<String> = BTreeSet::new();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for number in 0..WRITES {
                 let name = format!("a{}", number % 20);
                 match server
-                    .client
-                    .send(
-                        "PUT",
-                        &format!("/article/{name}"),
-                        &[ROOT, ("If-Match", "*"), ("Content-Type", "text/plain")],
-                        b"again",
-                    )
+                    .root()
+                    .with("If-Match", "*")
+                    .typed("text/plain")
+                    .put(&format!("/article/{name}"), "again")
                     .status
                 {
                     201 => {}
                     _ => {
-                        let made = server.client.send(
-                            "PUT",
-                            &format!("/article/{name}"),
-                            &[ROOT, ("If-None-Match", "*"), ("Content-Type", "text/plain")],
-                            b"new",
-                        );
-                        assert_eq!(made.status, 201, "{}", made.text());
+                        server
+                            .root()
+                            .with("If-None-Match", "*")
+                            .typed("text/plain")
+                            .put(&format!("/article/{name}"), "new")
+                            .expect(201);
                     }
                 }
                 if number % 3 == 2 {
-                    let gone = server.client.send(
-                        "DELETE",
-                        &format!("/article/{name}"),
-                        &[ROOT, ("If-Match", "*")],
-                        b"",
-                    );
-                    assert_eq!(gone.status, 200, "{}", gone.text());
+                    server
+                        .root()
+                        .with("If-Match", "*")
+                        .delete(&format!("/article/{name}"))
+                        .expect(200);
                 }
             }
-            write_article(&server, "end/0", "the last one");
+            server.root().write("end/0", "the last one").expect(201);
         });
         // One event for each connection, and some connections without any.
         for attempt in 0_u32.. {

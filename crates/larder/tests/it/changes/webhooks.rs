@@ -1,5 +1,6 @@
 //! Webhooks: signed deliveries, again until they are taken, across restarts, and never where they may not go.
 
+use insta::assert_snapshot;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -11,8 +12,9 @@ use sha2::Sha256;
 use tempfile::TempDir;
 
 use super::*;
+use crate::asking::Says as _;
 use crate::browser::{Browser, encoded, form};
-use crate::server::ROOT_PASSWORD;
+use crate::shown::shown;
 use crate::wait_until;
 
 const SECRET: &str = "a secret of both sides";
@@ -128,9 +130,9 @@ fn changes_are_delivered_again_until_they_are_taken() {
     };
     let server = start(change);
     wait_until_begun(&server, "ci");
-    let begin = changes(&server, "python", "", &[]).next;
+    let begin = changes(&server.anybody(), "python", "").next;
     index(&server, "PUT", "alice/dev", &json!({}));
-    upload(&server, "alice/dev", "p-1.0.zip");
+    owner(&server, "alice/dev").release("alice/dev", "p-1.0.zip");
     receiver.wait_for("added release alice/dev p 1.0");
     let first = &receiver.received()[0];
     assert_eq!(first.headers["content-type"], "application/json");
@@ -138,23 +140,23 @@ fn changes_are_delivered_again_until_they_are_taken() {
     let next = first.body["next"].as_str().expect("a position");
     assert_eq!(first.headers["x-larder-delivery"], format!("ci/{next}"));
     assert_eq!((&first.body["webhook"], &first.body["surface"]), (&json!("ci"), &json!("python")));
-    assert_eq!(receiver.taken(), changes(&server, "python", &begin, &[]).changes);
+    assert_eq!(receiver.taken(), changes(&server.anybody(), "python", &begin).changes);
     wait_until("deliveries to be counted", || {
         server.metric("larder_webhook_deliveries_total{result=\"ok\",webhook=\"ci\"}") > 0.0
     });
 
     // A receiver that fails is seen to, and gets the same again.
     receiver.status.store(503, SeqCst);
-    upload(&server, "alice/dev", "q-1.0.zip");
+    owner(&server, "alice/dev").release("alice/dev", "q-1.0.zip");
     wait_for_trouble(&server, "[!] webhook ci: ");
-    assert!(server.get("/readyz?verbose").text().contains("it answered 503"));
-    assert_eq!(server.get("/readyz").status, 200);
-    assert!(server.get("/status").text().contains("Webhooks"));
+    server.get("/readyz?verbose").says("it answered 503");
+    server.get("/readyz").expect(200);
+    server.get("/status").says("Webhooks");
     assert!(
         server.metric("larder_webhook_deliveries_total{result=\"failed\",webhook=\"ci\"}") > 0.0
     );
     assert_eq!(server.metric("larder_webhooks_failing"), 1.0);
-    let expected = briefs(&changes(&server, "python", &begin, &[]).changes);
+    let expected = briefs(&changes(&server.anybody(), "python", &begin).changes);
     let directory = server.stop();
     receiver.status.store(200, SeqCst);
     let server = TestServer::start_in(directory, |config, _| {
@@ -177,39 +179,34 @@ fn administrators_see_webhooks_and_try_them() {
         config.egress_allow = vec!["127.0.0.1".parse().expect("a network")];
     });
     wait_until_begun(&server, "ci");
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
+    let mut root = Browser::root(server.client);
     let target = "/+manage/webhooks";
     let page = root.get(target).text();
-    assert!(page.contains("nothing since the start") && !page.contains("Try now"), "{page}");
     // The path of its URL may be a secret, too.
-    let origin = format!("<dd>http://{}</dd>", receiver.address);
-    assert!(page.contains(&origin) && !page.contains("/hook") && !page.contains(SECRET), "{page}");
-
-    let tested = root.submit(&page, "Webhook ci", &[("do", "test")]);
-    assert_eq!(tested.status, 200, "{}", tested.text());
-    assert!(tested.text().contains("A test was posted to ci, and taken."), "{}", tested.text());
+    assert_snapshot!("webhooks", shown(&page));
+    page.lacks(["/hook", SECRET]);
+    root.submit(&page, "Webhook ci", &[("do", "test")])
+        .expect(200)
+        .says("A test was posted to ci, and taken.");
     let test = receiver.received().remove(0);
     assert_eq!((&test.body["test"], &test.body["changes"]), (&json!(true), &json!([])));
     assert!(test.headers["x-larder-delivery"].starts_with("ci/test-"), "{test:?}");
     assert!(test.body["next"].is_string(), "{test:?}");
 
     receiver.status.store(503, SeqCst);
-    let refused = root.submit(&page, "Webhook other", &[("do", "test")]);
-    assert_eq!(refused.status, 422, "{}", refused.text());
-    assert!(refused.text().contains("it answered 503"), "{}", refused.text());
+    root.submit(&page, "Webhook other", &[("do", "test")]).expect(422).says("it answered 503");
     // A test is no delivery.
-    assert!(!server.get("/readyz?verbose").text().contains("webhook"));
+    server.get("/readyz?verbose").lacks("webhook");
     index(&server, "PUT", "alice/dev", &json!({}));
     // Each pause is twice as long as the one before.
     let attempts = || receiver.received().iter().filter(|it| it.body["test"].is_null()).count();
     wait_until("some attempts", || attempts() >= 2 * 3);
     let page = root.get(target).text();
     assert_eq!(page.matches("Nothing is delivered").count(), 2, "{page}");
-    assert!(page.contains("it answered 503") && page.contains("Try now"), "{page}");
+    page.says(["it answered 503", "Try now"]);
     receiver.status.store(200, SeqCst);
     for name in ["ci", "other"] {
-        let tried = root.submit(&page, &format!("Webhook {name}"), &[("do", "try")]);
-        assert_eq!(tried.status, 200, "{}", tried.text());
+        root.submit(&page, &format!("Webhook {name}"), &[("do", "try")]).expect(200);
     }
     wait_until("both are delivered to", || {
         let page = root.get(target).text();
@@ -217,20 +214,17 @@ fn administrators_see_webhooks_and_try_them() {
     });
 
     let page = root.get(target).text();
-    let unknown = root.submit(&page, "Webhook ci", &[("webhook", "none"), ("do", "test")]);
-    assert_eq!(unknown.status, 404, "{}", unknown.text());
-    assert_eq!(root.submit(&page, "Webhook ci", &[("do", "x")]).status, 400);
-    let forged = root.submit(&page, "Webhook ci", &[("form", "x"), ("do", "test")]);
-    assert_eq!(forged.status, 403, "{}", forged.text());
-    let made = server.client.send("PUT", "/ada", &[ROOT], br#"{"password": "staple"}"#);
-    assert_eq!(made.status, 201, "{}", made.text());
+    root.submit(&page, "Webhook ci", &[("webhook", "none"), ("do", "test")]).expect(404);
+    root.submit(&page, "Webhook ci", &[("do", "x")]).expect(400);
+    root.submit(&page, "Webhook ci", &[("form", "x"), ("do", "test")]).expect(403);
+    server.add_user("ada", "staple");
     let mut ada = Browser::of(server.client, "ada", "staple");
-    assert_eq!(ada.get(target).status, 403);
+    ada.get(target).expect(403);
     let (_, fields) = form(&ada.get("/+account").text(), "Log out");
     let mut fields = fields;
     fields.extend([("webhook", "ci"), ("do", "test")].map(|(a, b)| (a.to_owned(), b.to_owned())));
-    assert_eq!(ada.post(target, &encoded(&fields)).status, 403);
-    assert_eq!(Browser::new(server.client).get(target).status, 401);
+    ada.post(target, &encoded(&fields)).expect(403);
+    Browser::new(server.client).get(target).expect(401);
 }
 
 #[test]
@@ -253,7 +247,7 @@ fn nothing_is_delivered_to_private_addresses() {
     for name in ["address", "name", "mapped", "decimal"] {
         wait_for_trouble(&server, &format!("[!] webhook {name}: "));
     }
-    assert!(server.get("/readyz?verbose").text().contains("its receiver cannot be reached"));
+    server.get("/readyz?verbose").says("its receiver cannot be reached");
     assert_eq!(receiver.received().len(), 0);
 }
 
@@ -283,7 +277,7 @@ fn a_webhook_is_told_what_its_user_may_read() {
     wait_until_begun(&server, "open");
     wait_until_begun(&server, "hers");
     index(&server, "PUT", "alice/secret", &json!({"acl_read": "alice"}));
-    upload(&server, "alice/secret", "s-1.0.zip");
+    owner(&server, "alice/secret").release("alice/secret", "s-1.0.zip");
     index(&server, "PUT", "alice/open", &json!({}));
     let [open, hers] = &receivers;
     open.wait_for("added index alice/open");
@@ -291,8 +285,8 @@ fn a_webhook_is_told_what_its_user_may_read() {
     assert_eq!(briefs(&open.taken()), ["added index alice/open"]);
     hers.wait_for("added release alice/secret s 1.0");
     // A deleted user may read nothing.
-    send(&server, &[ROOT], "DELETE", "/alice/secret?force", &Value::Null, 201);
-    send(&server, &[ROOT], "DELETE", "/alice?force", &Value::Null, 200);
+    server.root().delete("/alice/secret?force").expect(201);
+    server.root().delete("/alice?force").expect(200);
     index(&server, "PUT", "bob/open", &json!({}));
     wait_for_trouble(&server, "its user is not there, or may not log in");
     open.wait_for("added index bob/open");
@@ -309,7 +303,7 @@ fn a_webhook_that_has_missed_too_much_starts_over() {
     wait_until_begun(&server, "ci");
     index(&server, "PUT", "alice/dev", &json!({}));
     // More changes in one commit than the history has room for.
-    upload(&server, "alice/dev", "p-1.0.zip");
+    owner(&server, "alice/dev").release("alice/dev", "p-1.0.zip");
     wait_until("the order to start over", || {
         let received = receiver.received();
         received.iter().any(|delivery| delivery.body["start_over"] == json!(true))
@@ -327,5 +321,5 @@ fn a_file_that_is_wrong_stops_the_start() {
     config.changes.webhooks_file = Some(path);
     let error = crate::server::wait_for(larder::start(config, Vec::new())).err().expect("an error");
     let error = format!("{error:#}");
-    assert!(error.contains("webhooks.toml") && error.contains("line 1"), "{error}");
+    error.says(["webhooks.toml", "line 1"]);
 }

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{Running, Way, both_ways};
+use crate::asking::Says as _;
 use crate::wait_until;
 
 #[test]
@@ -30,7 +31,7 @@ fn check_life(running: &Running, way: &Way<'_>) {
     way.prints("index set team/dev acl_upload+=alice title=nightly", "title=nightly");
     wait_until("the server's list", || {
         let accept = ("Accept", "application/json");
-        let root = ("Authorization", &*crate::accounts::basic("root", "horse"));
+        let root = ("Authorization", &*crate::asking::basic("root", "horse"));
         let shown = running.process.client.get_with("/team/dev", &[accept, root]).json();
         shown["result"]["acl_upload"] == json!(["team", "alice"])
     });
@@ -50,8 +51,8 @@ fn check_life(running: &Running, way: &Way<'_>) {
     let url = "mirror_url=https://me:s3cret@upstream.example/simple/";
     way.prints(&format!("index add team/pypi type=mirror {url}"), "made the index team/pypi");
     let shown = way.run("index show team/pypi").stdout;
-    assert!(shown.contains("https://***@upstream.example/simple/"), "{shown}");
-    assert!(!shown.contains("s3cret"), "{shown}");
+    shown.says("https://***@upstream.example/simple/");
+    shown.lacks("s3cret");
     way.prints("index remove team/pypi", "removed the index team/pypi");
     way.fails("index remove team/prod", 1, "non-volatile, cannot delete; --force removes it");
     way.prints("index remove team/prod --force", "removed the index team/prod");
@@ -80,5 +81,5 @@ fn what_a_command_changes_of_rights_is_in_the_security_log() {
     logged.prints("index set team/dev acl_upload=alice", "alice");
     let path = running.process.directory.path().join("security.log");
     let log = std::fs::read_to_string(path).expect("a log");
-    assert!(log.contains("team/dev") && log.contains("alice"), "{log}");
+    log.says(["team/dev", "alice"]);
 }

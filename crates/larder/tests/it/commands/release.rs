@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{Running, Way, both_ways};
+use crate::asking::Says as _;
 use crate::process::Process;
 use crate::wait_until;
 
@@ -99,9 +100,9 @@ fn a_release_goes_to_a_server_elsewhere() {
     assert!(done.stderr.contains("upload team/dev/+f/"), "which file, and why: {done:?}");
     let done = way.run_with(&line, &[], "horse\n");
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert!(done.stdout.contains("200 upload team/dev/+f/"), "{done:?}");
+    done.stdout.says("200 upload team/dev/+f/");
     let accept = [("Accept", "application/json")];
-    assert_eq!(other.client.get_with(&format!("/{index}/lib/1.0"), &accept).status, 200);
+    other.client.get_with(&format!("/{index}/lib/1.0"), &accept).expect(200);
 }
 
 /// Not one that is missing is pushed, on the data directory as little as by a server.
@@ -118,7 +119,7 @@ fn a_file_that_is_missing_is_not_pushed() {
     let line = "release push team/dev lib 1.10 team/prod";
     running.store().fails(line, 1, "nothing was written; `larder verify` lists");
     running.store().prints("release list team/prod", "PROJECT");
-    assert_eq!(running.get("/team/prod/lib/1.10").status, 404);
+    running.get("/team/prod/lib/1.10").expect(404);
 }
 
 fn remove_below(path: &std::path::Path, name: &str) -> usize {

@@ -1,6 +1,7 @@
 //! The server and the credentials of a command, and the messages if something is wrong with them.
 
 use super::Running;
+use crate::asking::Says as _;
 use crate::wait_until;
 
 #[test]
@@ -19,8 +20,8 @@ fn a_token_without_the_scope_gets_the_servers_sentence() {
     let alice = running.server("alice", "python:admin,python:upload");
     alice.fails("index set team/dev volatile=false", 1, "only `team` and administrators may");
     alice.fails("release yank team/dev lib 1.0", 1, "`alice` is not in `acl_upload` of team/dev");
-    assert_eq!(running.get("/team/prod").status, 404);
-    assert_eq!(running.get("/team/dev/lib/1.0").status, 200);
+    running.get("/team/prod").expect(404);
+    running.get("/team/dev/lib/1.0").expect(200);
 }
 
 #[test]
@@ -36,7 +37,7 @@ fn credentials_come_from_flags_the_environment_standard_input_or_twines_file() {
         let done = way.run_with(&line, variables, input);
         assert_eq!(done.code, Some(code), "{line}: {done:?}");
         assert!(format!("{}{}", done.stdout, done.stderr).contains(says), "{line}: {done:?}");
-        assert!(!done.stderr.contains("unknown variable"), "{done:?}");
+        done.stderr.lacks("unknown variable");
     };
     wait_until("the token", || {
         way.run_with("index list", &[("LARDER_TOKEN", &token)], "").code == Some(0)

@@ -1,128 +1,171 @@
 //! `larder use`: the files of pip, uv, twine and Poetry are told of an index.
 
-use super::*;
+use serde_json::json;
 
-#[test]
-fn clients_are_told_of_an_index() {
-    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
-    exported(directory.path());
-    let place = Place(directory.path());
-    place.run("import-devpi export");
-    let server = serve(directory.clone());
-    let url = format!("http://{}/alice/dev", server.client.address);
-    let home = directory.path();
-    let tell = |words: &[&str], input: &str| {
-        let words = [&["use", &url][..], words].concat();
-        let mut command = crate::process::larder(home);
-        command.args(words).env("HOME", home).stdin(std::process::Stdio::piped());
+use super::*;
+use crate::asking::Says as _;
+
+/// A server with the index `alice/dev`, and the home of somebody who is to use it.
+struct Home {
+    directory: TempDir,
+    _server: TestServer,
+    /// Of the index.
+    url: String,
+}
+
+/// The words that name `alice`, whose password is then read.
+const ALICE: [&str; 3] = ["--user", "alice", "--password-stdin"];
+const PASSWORD: &str = "alice-secret\n";
+const PIP: &str = ".config/pip/pip.conf";
+const OWN: &str = "# mine\n[global]\ntimeout = 9\n";
+
+impl Home {
+    /// A home in which pip has settings already.
+    fn start() -> Home {
+        let directory = tempfile::tempdir().expect("a directory");
+        let server = TestServer::without_aur(|_| ());
+        server.add_user("alice", PASSWORD.trim_end());
+        server.root().put("/alice/dev", json!({})).expect(200);
+        let url = format!("http://{}/alice/dev", server.client.address);
+        let home = Home { directory, _server: server, url };
+        fs::create_dir_all(home.path(".config/pip")).expect("a directory");
+        fs::write(home.path(PIP), OWN).expect("a file");
+        fs::set_permissions(home.path(PIP), fs::Permissions::from_mode(0o644)).expect("a mode");
+        home
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Runs `larder use URL WORDS…`, which must end with this code; returns what it prints and what it complains of.
+    #[track_caller]
+    fn tell(&self, words: &[&str], input: &str, code: i32) -> (String, String) {
+        let words = [&["use", &self.url][..], words].concat();
+        let mut command = crate::process::larder(self.directory.path());
+        command.args(words).stdin(std::process::Stdio::piped());
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let mut stdin = child.stdin.take().expect("piped");
+        // The command may end without reading.
         let _ = std::io::Write::write_all(&mut stdin, input.as_bytes());
         drop(stdin);
         let output = child.wait_with_output().expect("it runs");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-        (output.status.code(), text(output.stdout), text(output.stderr))
-    };
-    let read = |name: &str| fs::read_to_string(home.join(name)).unwrap_or_default();
-    let mode = |name: &str| fs::metadata(home.join(name)).expect(name).permissions().mode() & 0o777;
-
-    let pip = ".config/pip/pip.conf";
-    fs::create_dir_all(home.join(".config/pip")).expect("a directory");
-    fs::write(home.join(pip), "# mine\n[global]\ntimeout = 9\n").expect("a file");
-    fs::set_permissions(home.join(pip), fs::Permissions::from_mode(0o644)).expect("a mode");
-
-    let (code, said, _) = tell(&["--pip", "--only", "--dry-run"], "");
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("nothing was written") && said.contains("+ index-url = "), "{said}");
-    assert_eq!(read(pip), "# mine\n[global]\ntimeout = 9\n");
-
-    let (code, said, complaint) = tell(&["--all", "--user", "alice", "--password-stdin"], "no\n");
-    assert_eq!(code, Some(1), "{said}");
-    assert!(complaint.contains("does not accept this user"), "{complaint}");
-    assert!(!home.join(".pypirc").exists(), "nothing is written before that is known");
-
-    let (code, said, complaint) =
-        tell(&["--all", "--only", "--user", "alice", "--password-stdin"], "alice-secret\n");
-    assert_eq!(code, Some(0), "{said}{complaint}");
-    assert!(!said.contains("alice-secret"), "{said}");
-    assert!(said.contains("pip.conf.bak'") && said.contains("rm '"), "{said}");
-    let with_user = url.replace("http://", "http://alice:alice-secret@");
-    assert_eq!(
-        read(pip),
-        format!("# mine\n[global]\ntimeout = 9\nindex-url = {with_user}/+simple/\n")
-    );
-    assert_eq!(read(".config/pip/pip.conf.bak"), "# mine\n[global]\ntimeout = 9\n");
-    assert_eq!(
-        read(".config/uv/uv.toml"),
-        format!(
-            "[[index]]\nname = \"alice-dev\"\nurl = \"{with_user}/+simple/\"\n\
-             publish-url = \"{with_user}/\"\ndefault = true\n"
-        )
-    );
-    assert_eq!(
-        read(".pypirc"),
-        format!(
-            "[distutils]\nindex-servers =\n    pypi\n    testpypi\n    alice-dev\n\n[alice-dev]\n\
-             repository = {url}/\nusername = alice\npassword = alice-secret\n"
-        )
-    );
-    assert_eq!(
-        read(".config/pypoetry/config.toml"),
-        format!("[repositories.alice-dev]\nurl = \"{url}/\"\n")
-    );
-    assert_eq!(
-        read(".config/pypoetry/auth.toml"),
-        "[http-basic.alice-dev]\nusername = \"alice\"\npassword = \"alice-secret\"\n"
-    );
-    for name in [pip, ".config/uv/uv.toml", ".pypirc", ".config/pypoetry/auth.toml"] {
-        assert_eq!(mode(name), 0o600, "{name}");
+        let [said, complaint] =
+            [output.stdout, output.stderr].map(|it| String::from_utf8(it).expect("UTF-8"));
+        assert_eq!(output.status.code(), Some(code), "{said}{complaint}");
+        (said, complaint)
     }
 
-    let (code, said, _) =
-        tell(&["--all", "--only", "--user", "alice", "--password-stdin"], "alice-secret\n");
-    assert_eq!((code, said.matches("nothing to change").count()), (Some(0), 5), "{said}");
-    assert!(!home.join(".config/pip/pip.conf.bak.1").exists());
+    /// Tells every client, of this index alone.
+    #[track_caller]
+    fn tell_all(&self) -> (String, String) {
+        self.tell(&[&["--all", "--only"][..], &ALICE].concat(), PASSWORD, 0)
+    }
+}
 
-    assert!(
-        complaint.contains("warning: the public index is replaced: packages that"),
-        "{complaint}"
+#[test]
+fn a_dry_run_shows_the_change_and_writes_nothing() {
+    let home = Home::start();
+    home.tell(&["--pip", "--only", "--dry-run"], "", 0)
+        .0
+        .says(["nothing was written", "+ index-url = "]);
+    assert_eq!(home.read(PIP), OWN);
+}
+
+#[test]
+fn a_password_that_the_server_refuses_is_not_written() {
+    let home = Home::start();
+    let (_, complaint) = home.tell(&[&["--all"][..], &ALICE].concat(), "no\n", 1);
+    complaint.says("does not accept this user");
+    assert!(!home.path(".pypirc").exists());
+    assert_eq!(home.read(PIP), OWN);
+}
+
+#[test]
+fn every_client_is_told_with_credentials_that_others_cannot_read() {
+    let home = Home::start();
+    let (said, complaint) = home.tell_all();
+    said.lacks("alice-secret");
+    said.says(["pip.conf.bak'", "rm '"]);
+    complaint.says("warning: the public index is replaced: packages that");
+    let url = &home.url;
+    let with_user = url.replace("http://", "http://alice:alice-secret@");
+    let uv = format!(
+        "[[index]]\nname = \"alice-dev\"\nurl = \"{with_user}/+simple/\"\n\
+         publish-url = \"{with_user}/\"\ndefault = true\n"
     );
+    let pypirc = format!(
+        "[distutils]\nindex-servers =\n    pypi\n    testpypi\n    alice-dev\n\n[alice-dev]\n\
+         repository = {url}/\nusername = alice\npassword = alice-secret\n"
+    );
+    let auth = "[http-basic.alice-dev]\nusername = \"alice\"\npassword = \"alice-secret\"\n";
+    for (name, text) in [
+        (PIP, format!("{OWN}index-url = {with_user}/+simple/\n")),
+        (".config/uv/uv.toml", uv),
+        (".pypirc", pypirc),
+        (".config/pypoetry/auth.toml", auth.to_owned()),
+    ] {
+        assert_eq!(home.read(name), text, "{name}");
+        let mode = fs::metadata(home.path(name)).expect(name).permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    let repository = format!("[repositories.alice-dev]\nurl = \"{url}/\"\n");
+    assert_eq!(home.read(".config/pypoetry/config.toml"), repository);
+    assert_eq!(home.read(".config/pip/pip.conf.bak"), OWN);
+}
 
-    let (code, said, complaint) = tell(&["--uv", "--dir", "here"], "");
-    assert_eq!(code, Some(0), "{said}");
-    assert!(!complaint.contains("warning"), "{complaint}");
-    assert!(said.contains("yourproject = { index = \"alice-dev\" }"), "{said}");
-    assert!(read("here/uv.toml").contains("explicit = true"), "{}", read("here/uv.toml"));
-    assert!(said.contains("export UV_CONFIG_FILE="), "{said}");
-    assert!(read("here/uv.toml").contains(&format!("url = \"{url}/+simple/\"")));
+#[test]
+fn whoever_was_told_is_not_told_again() {
+    let home = Home::start();
+    home.tell_all();
+    let (said, _) = home.tell_all();
+    assert_eq!(said.matches("nothing to change").count(), 5, "{said}");
+    assert!(!home.path(".config/pip/pip.conf.bak.1").exists());
+}
 
-    let (code, said, _) = tell(&["--pip", "--dir", "pips"], "");
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("--no-deps NAME==VERSION") && said.contains("add --only"), "{said}");
-    assert!(!home.join("pips").exists(), "pip has no way to be told of an index beside another");
+#[test]
+fn uv_has_an_index_beside_the_public_one() {
+    let home = Home::start();
+    let (said, complaint) = home.tell(&["--uv", "--dir", "here"], "", 0);
+    complaint.lacks("warning");
+    said.says(["yourproject = { index = \"alice-dev\" }", "export UV_CONFIG_FILE="]);
+    let url = format!("url = \"{}/+simple/\"", home.url);
+    home.read("here/uv.toml").says(["explicit = true", &url]);
+}
 
-    fs::create_dir(home.join("app")).expect("a directory");
-    fs::write(home.join("app/pyproject.toml"), "[project]\nname = \"app\"\n").expect("a file");
-    let words = ["--uv", "--poetry", "--project", "app", "--user", "alice", "--password-stdin"];
-    let (code, said, complaint) = tell(&words, "alice-secret\n");
-    assert_eq!(code, Some(0), "{said}{complaint}");
-    let project = read("app/pyproject.toml");
+/// pip has no way to be told of an index beside another.
+#[test]
+fn pip_is_not_told_of_an_index_beside_the_public_one() {
+    let home = Home::start();
+    let (said, _) = home.tell(&["--pip", "--dir", "pips"], "", 0);
+    said.says(["--no-deps NAME==VERSION", "add --only"]);
+    assert!(!home.path("pips").exists());
+}
+
+#[test]
+fn a_project_is_told_without_the_password() {
+    let home = Home::start();
+    fs::create_dir(home.path("app")).expect("a directory");
+    fs::write(home.path("app/pyproject.toml"), "[project]\nname = \"app\"\n").expect("a file");
+    let words = [&["--uv", "--poetry", "--project", "app"][..], &ALICE].concat();
+    home.tell(&words, PASSWORD, 0);
+    let project = home.read("app/pyproject.toml");
     assert!(project.starts_with("[project]\nname = \"app\"\n"), "{project}");
-    assert!(
-        project.contains("explicit = true") && project.contains("priority = \"explicit\""),
-        "{project}"
-    );
-    assert!(!project.contains("alice-secret"), "others read it: {project}");
-    let (code, _, complaint) = tell(&["--uv", "--project", "none.toml"], "");
-    assert_eq!((code, complaint.contains("`none.toml`")), (Some(2), true), "{complaint}");
+    project.says(["explicit = true", "priority = \"explicit\""]);
+    project.lacks("alice-secret");
+}
 
-    let (code, _, complaint) = tell(&["--pip", "--user", "alice"], "");
-    assert_eq!(code, Some(2), "{complaint}");
-    let elsewhere = url.replace("/alice/dev", "/alice/none");
-    let mut command = crate::process::larder(home);
-    let output = command.args(["use", &elsewhere, "--pip"]).output().expect("it runs");
-    let complaint = String::from_utf8(output.stderr).expect("UTF-8");
-    assert_eq!(output.status.code(), Some(1), "{complaint}");
-    assert!(complaint.contains("The stage alice/none could not be found."), "{complaint}");
+#[test]
+fn what_cannot_be_told_is_refused() {
+    let home = Home::start();
+    home.tell(&["--uv", "--project", "none.toml"], "", 2).1.says("`none.toml`");
+    home.tell(&["--pip", "--user", "alice"], "", 2);
+    let url = home.url.replace("/alice/dev", "/alice/none");
+    let elsewhere = Home { url, ..home };
+    elsewhere.tell(&["--pip"], "", 1).1.says("The stage alice/none could not be found.");
 }

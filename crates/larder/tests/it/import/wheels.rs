@@ -1,6 +1,7 @@
 //! `larder import-wheels`: a folder of files.
 
 use super::*;
+use crate::asking::Says as _;
 
 #[test]
 fn a_folder_of_wheels_is_taken_over() {
@@ -37,7 +38,7 @@ fn a_folder_of_wheels_is_taken_over() {
     );
     let done = place.run_with(line, "");
     assert_eq!(done.code, Some(1), "{done:?}");
-    assert!(done.stderr.contains("made the user `root` with the password in `"), "{done:?}");
+    done.stderr.says("made the user `root` with the password in `");
     let first = report(&done);
     assert_eq!(first["files"], json!({"imported": 3, "already_there": 0, "not_imported": 2}));
     let failures = first["failures"].to_string();

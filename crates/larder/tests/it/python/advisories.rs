@@ -12,6 +12,7 @@ use testbed::{Offer, Upstream};
 
 use super::zip;
 use crate::accounts::Place;
+use crate::asking::Says as _;
 use crate::client::Response;
 use crate::server::TestServer;
 use crate::wait_until;
@@ -60,8 +61,7 @@ fn start(directory: Arc<TempDir>, change: impl FnOnce(&mut Config)) -> TestServe
 }
 
 fn post(server: &TestServer, path: &str, body: &Value) -> Response {
-    let headers = [("Content-Type", "application/json")];
-    server.client.send("POST", path, &headers, body.to_string().as_bytes())
+    server.anybody().typed("application/json").post(path, body.to_string().as_bytes())
 }
 
 fn query(project: &str, version: &str) -> Value {
@@ -72,8 +72,7 @@ fn query(project: &str, version: &str) -> Value {
 #[track_caller]
 fn ids(server: &TestServer, project: &str, version: &str) -> Vec<String> {
     let batch = json!({"queries": [query(project, version)]});
-    let answer = post(server, "/+osv/v1/querybatch", &batch);
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    let answer = post(server, "/+osv/v1/querybatch", &batch).expect(200);
     let vulns = answer.json()["results"][0]["vulns"].as_array().cloned().unwrap_or_default();
     vulns.iter().map(|it| it["id"].as_str().expect("an id").to_owned()).collect()
 }
@@ -96,8 +95,8 @@ fn queries_are_answered_in_the_shape_of_osvs_api() {
         query("evil", "7"), query("good", "1.0"), query("Hijacked", "1.2.0"), query("hijacked", "1.4"),
         {"package": {"purl": "pkg:pypi/hijacked@1.3"}}, {"package": {"name": "evil", "ecosystem": "npm"}},
     ]});
-    let answer = post(&server, "/+osv/v1/querybatch", &batch);
-    assert_eq!((answer.status, answer.header("content-type")), (200, "application/json"));
+    let answer = post(&server, "/+osv/v1/querybatch", &batch).expect(200);
+    answer.has("content-type", "application/json");
     let found = |id: &str| json!({"id": id, "modified": "2026-01-02T03:04:05Z"});
     let expected = json!({"results": [
         {"vulns": [found("MAL-2026-1")]}, {}, {"vulns": [found("GHSA-aaaa"), found("MAL-2026-2")]}, {},
@@ -112,7 +111,7 @@ fn queries_are_answered_in_the_shape_of_osvs_api() {
     assert_eq!((record.status, record.json()), (200, records[0].clone()));
     // Refusals.
     let check = |answer: Response, status: u16, code: u8| {
-        assert_eq!((answer.status, answer.header("content-type")), (status, "application/json"));
+        answer.check_status(status).has("content-type", "application/json");
         let body = answer.json();
         assert_eq!(body["code"], code, "{body}");
         assert!(body["message"].as_str().is_some_and(|text| !text.is_empty()));
@@ -126,13 +125,9 @@ fn queries_are_answered_in_the_shape_of_osvs_api() {
     check(post(&server, "/+osv/v1/querybatch", &json!(" ".repeat(600 << 10))), 413, 8);
     let nested = vec![json!([]); 30_000];
     check(post(&server, "/+osv/v1/querybatch", &json!({"queries": nested})), 413, 8);
-    let wrong = server.get("/+osv/v1/query");
-    assert_eq!((wrong.status, wrong.header("allow")), (405, "POST"));
+    server.get("/+osv/v1/query").expect(405).has("allow", "POST");
     let ready = verbose(&server);
-    assert!(
-        ready.contains("[+] advisories: 3 OSV records, 2 of them of malware, from "),
-        "{ready}"
-    );
+    ready.says("[+] advisories: 3 OSV records, 2 of them of malware, from ");
     assert_eq!(server.metric("larder_osv_records{kind=\"malware\"}"), 2.0);
     assert_eq!(server.metric("larder_osv_records{kind=\"vulnerability\"}"), 1.0);
 }
@@ -176,7 +171,7 @@ fn a_new_file_counts_at_once_and_a_bad_one_changes_nothing() {
     let directory = server.stop();
     let server = start(directory, |config| config.advisories.source = None);
     assert_eq!(ids(&server, "evil", "2").len(), 10);
-    assert_eq!(server.get("/+osv/v1/vulns/MAL-3").status, 200);
+    server.get("/+osv/v1/vulns/MAL-3").expect(200);
     assert!(verbose(&server).contains("(kept from "));
 }
 
@@ -210,8 +205,7 @@ fn a_file_that_cannot_be_copied_is_not_served() {
     fs::write(path_in(&directory), bundle(&[record("MAL-1", "evil", &[])])).expect("a file");
     let server = start(directory, |_| ());
     assert!(verbose(&server).contains("it cannot be copied"), "{}", verbose(&server));
-    let unknown = post(&server, "/+osv/v1/querybatch", &json!({"queries": []}));
-    assert_eq!(unknown.status, 503);
+    post(&server, "/+osv/v1/querybatch", &json!({"queries": []})).expect(503);
 }
 
 #[test]
@@ -261,16 +255,15 @@ fn an_import_counts_in_a_running_and_in_a_stopped_server() {
     let place = Place(directory.path());
     let without = |config: &mut Config| config.advisories.source = None;
     let server = start(directory.clone(), without);
-    let unknown = post(&server, "/+osv/v1/querybatch", &json!({"queries": []}));
-    assert_eq!(unknown.status, 503);
+    post(&server, "/+osv/v1/querybatch", &json!({"queries": []})).expect(503);
     assert!(!verbose(&server).contains("[!] advisories"), "{}", verbose(&server));
     let many: Vec<Value> =
         (0..9).map(|number| record(&format!("MAL-{number}"), "evil", &["2"])).collect();
     fs::write(path_in(&directory), bundle(&many)).expect("a file");
     let done = place.run_with("import-osv osv.zip --dry-run", "");
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert!(done.stdout.contains("9 OSV records, 9 of them of malware and 0 of"), "{done:?}");
-    assert!(done.stdout.contains("about 1 project, would count"), "{done:?}");
+    done.stdout.says("9 OSV records, 9 of them of malware and 0 of");
+    done.stdout.says("about 1 project, would count");
     assert!(!directory.path().join("data/osv/imported.zip").exists(), "a dry run writes nothing");
     let done = place.run_with("import-osv osv.zip", "");
     assert_eq!(done.code, Some(0), "{done:?}");
@@ -291,7 +284,7 @@ fn an_import_counts_in_a_running_and_in_a_stopped_server() {
     fs::write(folder.join("README"), "no record").expect("a file");
     let done = place.run_with("import-osv records", "");
     assert_eq!(done.code, Some(1), "{done:?}");
-    assert!(done.stderr.contains("it has 1 OSV record, and 9 were imported before"), "{done:?}");
+    done.stderr.says("it has 1 OSV record, and 9 were imported before");
     assert!(!directory.path().join("data/osv/imported.part").exists());
     assert_eq!(ids(&server, "evil", "2").len(), 9);
     let done = place.run_with("import-osv records --fewer --json", "");
@@ -317,7 +310,7 @@ fn an_import_counts_in_a_running_and_in_a_stopped_server() {
     let fails = |arguments: &str, expected: &str| {
         let done = Place(directory.path()).run_with(arguments, "");
         assert_eq!(done.code, Some(1), "{done:?}");
-        assert!(done.stderr.contains(expected), "{done:?}");
+        done.stderr.says(expected);
     };
     fs::write(directory.path().join("no.zip"), b"PK and nothing else").expect("a file");
     fs::write(directory.path().join("empty.json"), b"{}").expect("a file");

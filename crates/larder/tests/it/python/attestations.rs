@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use testbed::{Offer, Upstream};
 
 use super::*;
+use crate::asking::Says as _;
 
 const FILE: &str = "p-1.0.zip";
 
@@ -37,8 +40,7 @@ fn attested(filename: &str, content: &[u8], attestations: &Value) -> Upload {
 #[track_caller]
 fn entry(index: &Index, stage: &str) -> Value {
     let accept = [("Accept", "application/vnd.pypi.simple.v1+json")];
-    let page = index.client().get_with(&format!("/{stage}/+simple/p/"), &accept);
-    assert_eq!(page.status, 200, "{}", page.text());
+    let page = index.client().get_with(&format!("/{stage}/+simple/p/"), &accept).expect(200);
     page.json()["files"][0].clone()
 }
 
@@ -57,13 +59,11 @@ fn what_an_upload_attests_is_kept_and_served() {
     index.upload("alice/dev", FILE, &content);
     let client = index.client();
     assert_eq!(entry(&index, "alice/dev")["provenance"], Value::Null);
-    assert_eq!(client.get(&integrity("alice/dev", "1.0", FILE)).status, 404);
+    client.get(&integrity("alice/dev", "1.0", FILE)).expect(404);
     // Attestations may come after the file.
-    let done = index.alice().upload("alice/dev", &attested(FILE, &content, &json!([one])));
-    assert_eq!(done.status, 200, "{}", done.text());
+    index.alice().upload("alice/dev", &attested(FILE, &content, &json!([one]))).expect(200);
     let push = json!({"name": "p", "version": "1.0", "targetindex": "alice/prod"});
-    let pushed = index.alice().send("PUSH", "/alice/dev", push);
-    assert_eq!(pushed.status, 200, "{}", pushed.text());
+    index.alice().send("PUSH", "/alice/dev", push).expect(200);
     let expected = json!({
         "version": 1,
         "attestation_bundles": [
@@ -81,27 +81,25 @@ fn what_an_upload_attests_is_kept_and_served() {
         for target in [place, integrity(stage, "1.0", FILE)] {
             let answer = client.get(&target);
             assert_eq!((answer.status, answer.json()), (200, expected.clone()), "{target}");
-            assert_eq!(answer.header("content-type"), "application/vnd.pypi.integrity.v1+json");
+            answer.has("content-type", "application/vnd.pypi.integrity.v1+json");
             assert!(answer.header("cache-control").contains("must-revalidate"), "{target}");
         }
         for target in [integrity(stage, "2.0", FILE), integrity(stage, "1.0", "p-9.zip")] {
-            assert_eq!(client.get(&target).status, 404, "{target}");
+            client.get(&target).expect(404);
         }
     }
-    let shown = index.anybody().with("Accept", "text/html").get("/alice/prod/p/1.0").text();
-    assert!(shown.contains("attestations</a> (not verified here)"), "{shown}");
+    let answer = index.anybody().with("Accept", "text/html").get("/alice/prod/p/1.0");
+    answer.says("attestations</a> (not verified here)");
     // A user who may not read the index learns nothing.
-    let closed = index.alice().send("PATCH", "/alice/prod", json!({"acl_read": ["alice"]}));
-    assert_eq!(closed.status, 200, "{}", closed.text());
+    index.alice().patch("/alice/prod", json!({"acl_read": ["alice"]})).expect(200);
     for target in [integrity("alice/prod", "1.0", FILE), integrity("alice/prod", "1.0", "no.zip")] {
-        assert_eq!(index.anybody().get(&target).status, 401, "{target}");
-        assert_eq!(index.user("bob").get(&target).status, 403, "{target}");
+        index.anybody().get(&target).expect(401);
+        index.user("bob").get(&target).expect(403);
     }
-    assert_eq!(index.alice().get(&integrity("alice/prod", "1.0", FILE)).status, 200);
+    index.alice().get(&integrity("alice/prod", "1.0", FILE)).expect(200);
     // Without the file there are no attestations.
-    let removed = index.alice().send("DELETE", "/alice/dev/p/1.0", Value::Null);
-    assert_eq!(removed.status, 200, "{}", removed.text());
-    assert_eq!(client.get(&integrity("alice/dev", "1.0", FILE)).status, 404);
+    index.alice().delete("/alice/dev/p/1.0").expect(200);
+    client.get(&integrity("alice/dev", "1.0", FILE)).expect(404);
 }
 
 #[test]
@@ -113,11 +111,7 @@ fn who_may_only_add_replaces_no_attestations() {
     let mut two = one.clone();
     two["verification_material"]["certificate"] = BASE64_STANDARD.encode("another").into();
     let body = json!({"scopes": ["python:upload"], "comment": "adds"});
-    let made = index
-        .alice()
-        .with("Content-Type", "application/json")
-        .send("POST", "/+tokens", body)
-        .json();
+    let made = index.alice().with("Content-Type", "application/json").post("/+tokens", body).json();
     let token = made["token"].as_str().expect("a token").to_owned();
     let adds = |attestations: &Value| {
         index
@@ -128,17 +122,14 @@ fn who_may_only_add_replaces_no_attestations() {
     index.upload("alice/dev", FILE, &content);
     // They may come later, and more than once.
     for _ in 0..2 {
-        let done = adds(&json!([one]));
-        assert_eq!(done.status, 200, "{}", done.text());
+        adds(&json!([one])).expect(200);
     }
-    let provenance = || index.client().get(&integrity("alice/dev", "1.0", FILE)).json();
+    let provenance = || index.get(&integrity("alice/dev", "1.0", FILE)).json();
     let before = provenance();
-    let refused = adds(&json!([two]));
-    assert_eq!(refused.status, 403, "{}", refused.text());
+    adds(&json!([two])).expect(403);
     assert_eq!(provenance(), before);
     // A user who may replace the file may replace them.
-    let done = index.alice().upload("alice/dev", &attested(FILE, &content, &json!([two])));
-    assert_eq!(done.status, 200, "{}", done.text());
+    index.alice().upload("alice/dev", &attested(FILE, &content, &json!([two]))).expect(200);
     assert_ne!(provenance(), before);
 }
 
@@ -157,13 +148,12 @@ fn attestations_of_something_else_are_refused() {
         (json!({"version": 1}), "a JSON array was expected"),
         (json!([{"version": 1}]), "it is no attestation object"),
     ] {
-        let refused = index.alice().upload("alice/dev", &attested(FILE, &content, &attestations));
-        assert_eq!(refused.status, 400, "{}", refused.text());
+        let refused =
+            index.alice().upload("alice/dev", &attested(FILE, &content, &attestations)).expect(400);
         assert!(refused.text().contains(says), "{says}: {}", refused.text());
     }
     assert_eq!(index.blobs(), before, "nothing is kept");
-    let done = index.alice().upload("alice/dev", &attested(FILE, &content, &json!([])));
-    assert_eq!(done.status, 200, "{}", done.text());
+    index.alice().upload("alice/dev", &attested(FILE, &content, &json!([]))).expect(200);
     assert_eq!(entry(&index, "alice/dev")["provenance"], Value::Null);
 }
 
@@ -188,24 +178,22 @@ fn the_provenance_of_a_mirrored_file_is_its_upstreams() {
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     for stage in ["alice/up", "alice/dev"] {
         assert_eq!(entry(&index, stage)["provenance"], url);
-        let moved = index.client().get(&integrity(stage, "1.0", FILE));
-        assert_eq!((moved.status, moved.header("location")), (302, url), "{}", moved.text());
-        assert_eq!(index.client().get(&integrity(stage, "1.0", "p-2.0.zip")).status, 404);
+        index.get(&integrity(stage, "1.0", FILE)).expect(302).has("location", url);
+        index.get(&integrity(stage, "1.0", "p-2.0.zip")).expect(404);
     }
     upstream.offer("/simple/p/", page(Value::Null));
-    assert_eq!(index.client().get(&integrity("alice/dev", "1.0", FILE)).status, 404);
+    index.get(&integrity("alice/dev", "1.0", FILE)).expect(404);
     // A file that installers do not get has no provenance either.
     upstream.offer("/simple/p/", page(url.into()));
-    let denied = index.alice().send("PATCH", "/alice/dev", json!({"policy_deny": ["p"]}));
-    assert_eq!(denied.status, 200, "{}", denied.text());
-    assert_eq!(index.client().get(&integrity("alice/dev", "1.0", FILE)).status, 403);
-    assert_eq!(index.client().get(&integrity("alice/up", "1.0", FILE)).status, 302);
+    index.alice().patch("/alice/dev", json!({"policy_deny": ["p"]})).expect(200);
+    index.get(&integrity("alice/dev", "1.0", FILE)).expect(403);
+    index.get(&integrity("alice/up", "1.0", FILE)).expect(302);
     let file =
         json!({"filename": FILE, "url": upstream.url("/f"), "hashes": {}, "provenance": url});
     let quarantined = json!({"meta": {"api-version": "1.4"}, "name": "p", "files": [file],
         "project-status": {"status": "quarantined", "reason": "looked into"}});
     upstream.offer("/simple/p/", Offer::json(quarantined.to_string()));
-    assert_eq!(index.client().get(&integrity("alice/up", "1.0", FILE)).status, 403);
+    index.get(&integrity("alice/up", "1.0", FILE)).expect(403);
 }
 
 #[test]
@@ -215,13 +203,12 @@ fn provenances_have_absolute_urls_where_the_server_knows_its_own() {
     index.stage("alice/dev", json!({}));
     let content = sdist("one");
     let one = attestation(FILE, &content);
-    let done = index.alice().upload("alice/dev", &attested(FILE, &content, &json!([one])));
-    assert_eq!(done.status, 200, "{}", done.text());
+    index.alice().upload("alice/dev", &attested(FILE, &content, &json!([one]))).expect(200);
     let entry = entry(&index, "alice/dev");
     let url = entry["url"].as_str().expect("a URL");
     let path = url.strip_prefix("../../").expect("files have relative ones");
     assert_eq!(entry["provenance"], format!("{root}/alice/dev/{path}.provenance"));
     let html = index.page("alice/dev", "p");
-    assert!(html.contains(&format!("data-provenance=\"{root}/alice/dev/+f/")), "{html}");
-    assert!(html.contains("href=\"../../+f/"), "{html}");
+    html.says(&format!("data-provenance=\"{root}/alice/dev/+f/"));
+    html.says("href=\"../../+f/");
 }

@@ -1,17 +1,20 @@
 //! Pages with the contents of a release file, and with the changes between two versions, for users who may download the files.
 
+use insta::assert_snapshot;
 use serde_json::json;
 
 use super::{Index, Upload, zip};
+use crate::asking::Says as _;
 use crate::client::Response;
 use crate::pages::check_harmless;
+use crate::shown::shown;
 
 const ATTACK: &str = "<script>alert(1)</script>";
 
 #[track_caller]
 fn page(response: &Response) -> String {
-    assert_eq!(response.status, 200, "{}", response.text());
-    assert_eq!(response.header("content-type"), "text/html; charset=utf-8");
+    response.check_status(200);
+    response.has("content-type", "text/html; charset=utf-8");
     assert!(response.header("cache-control").contains("private"));
     let text = response.text();
     check_harmless(&text, "a page of an archive");
@@ -63,8 +66,7 @@ fn sample() -> Index {
     index.stage("alice/dev", json!({}));
     let upload = |filename: &str, content: &[u8], summary: &str| {
         let upload = Upload::of(filename, content).set("summary", summary);
-        let done = index.alice().upload("alice/dev", &upload);
-        assert_eq!(done.status, 200, "{}", done.text());
+        index.alice().upload("alice/dev", &upload).expect(200);
     };
     let attack = format!("# {ATTACK}\nx = '\u{202e}'\n");
     let evil = format!("tool/{ATTACK}.bin");
@@ -86,23 +88,15 @@ fn sample() -> Index {
 fn the_members_of_an_archive_are_listed_and_looked_at() {
     let index = sample();
     let listed = page(&index.anybody().get(OLD));
-    for expected in [
-        "6 members",
-        "<a href=\"?member=0\">tool/code.py</a>",
-        "tool/&#60;script&#62;alert(1)&#60;/script&#62;.bin",
-        "tool-1.0.dist-info/METADATA",
-    ] {
-        assert!(listed.contains(expected), "{expected}: {listed}");
-    }
+    assert_snapshot!("members", shown(&listed));
     let code = page(&index.anybody().get(&format!("{OLD}?member=0")));
-    assert!(code.contains("# &#60;script&#62;alert(1)&#60;/script&#62;\nx = "), "{code}");
     // A character that reorders a line is shown by its number.
-    assert!(code.contains("⟨U+202E⟩") && !code.contains('\u{202e}'), "{code}");
+    assert_snapshot!("member", shown(&code));
     assert!(page(&index.anybody().get(&format!("{OLD}?member=4"))).contains("It is not text"));
     let source = page(&index.anybody().get(SOURCE));
-    assert!(source.contains("tool-2.0/a⟨U+202E⟩b"), "{source}");
+    source.says("tool-2.0/a⟨U+202E⟩b");
     let long = page(&index.anybody().get(&format!("{SOURCE}?member=0")));
-    assert!(long.contains("Only the beginning is shown."), "{long}");
+    long.says("Only the beginning is shown.");
     assert!(long.len() < 300_000 && long.matches("long \u{e9}\n").count() > 30_000);
     // Again, from the cache.
     assert_eq!(page(&index.anybody().get(OLD)), listed);
@@ -115,37 +109,27 @@ fn the_members_of_an_archive_are_listed_and_looked_at() {
         ("/alice/dev/tool/1.0/+contents".to_owned(), 404),
         ("/alice/dev/tool/3.0/+contents/tool-3.0.tar.gz".to_owned(), 404),
     ] {
-        assert_eq!(index.anybody().get(&path).status, status, "{path}");
+        index.anybody().get(&path).expect(status);
     }
     assert!(page(&index.anybody().get(&format!("{OLD}?from=99999999999"))).contains("6 members"));
     let browser = ("Accept", "text/html");
     let project = index.anybody().with(browser.0, browser.1).get("/alice/dev/tool/1.0").text();
-    assert!(project.contains(&format!("<a href=\"{OLD}\">contents</a>")), "{project}");
-    assert!(project.contains("action=\"/alice/dev/tool/1.0/+compare\""), "{project}");
+    project.says(&format!("<a href=\"{OLD}\">contents</a>"));
+    project.says("action=\"/alice/dev/tool/1.0/+compare\"");
 }
 
 #[test]
 fn two_versions_are_compared() {
     let index = sample();
     let found = page(&index.anybody().get(COMPARED));
-    for expected in [
-        "From tool-1.0-py3-none-any.whl to tool-2.0-py3-none-any.whl.",
-        "tool/new.py",
-        "tool/gone.py",
-        "1 added, 2 removed, 2 changed, 2 the same.",
-        "summary: The ",
-        "<mark>old</mark>",
-        "<mark>new</mark>",
-    ] {
-        assert!(found.contains(expected), "{expected}: {found}");
-    }
+    assert_snapshot!("compared", shown(&found));
+    found.says(["<mark>old</mark>", "<mark>new</mark>"]);
     let code = "&file=tool-2.0-py3-none-any.whl&old=0&new=0";
     assert!(found.contains(&code[1..].replace('&', "&#38;")), "{found}");
     let member = page(&index.anybody().get(&format!("{COMPARED}{code}")));
-    assert!(member.contains("⟨U+202E⟩") && member.contains("safe"), "{member}");
-    assert!(member.contains("&#60;script&#62;"), "{member}");
+    member.says(["⟨U+202E⟩", "safe", "&#60;script&#62;"]);
     let same = page(&index.anybody().get("/alice/dev/tool/2.0/+compare?with=2.0"));
-    assert!(same.contains("Both are the same."), "{same}");
+    same.says("Both are the same.");
     for (path, status) in [
         ("/alice/dev/tool/2.0/+compare".to_owned(), 400),
         ("/alice/dev/tool/2.0/+compare?with=9".to_owned(), 404),
@@ -153,7 +137,7 @@ fn two_versions_are_compared() {
         (format!("{COMPARED}&file=none.whl"), 404),
         (format!("{COMPARED}&file=tool-2.0-py3-none-any.whl&old=99&new=0"), 404),
     ] {
-        assert_eq!(index.anybody().get(&path).status, status, "{path}");
+        index.anybody().get(&path).expect(status);
     }
 }
 
@@ -163,30 +147,29 @@ fn what_may_not_be_downloaded_may_not_be_looked_into() {
     let index = sample();
     let paths = [OLD.to_owned(), format!("{OLD}?member=0"), COMPARED.to_owned()];
     let edit = json!(["policy_quarantine+=tool==1.0 stolen"]);
-    assert_eq!(index.alice().send("PATCH", "/alice/dev", edit).status, 200);
+    index.alice().patch("/alice/dev", edit).expect(200);
     for path in &paths {
-        let refused = index.alice().get(path);
-        assert_eq!(refused.status, 403, "{path}: {}", refused.text());
+        let refused = index.alice().get(path).expect(403);
         assert!(refused.text().contains("stolen"), "{path}: {}", refused.text());
     }
-    assert_eq!(index.alice().get(SOURCE).status, 200);
+    index.alice().get(SOURCE).expect(200);
     let edit = json!(["policy_quarantine-=tool==1.0"]);
-    assert_eq!(index.alice().send("PATCH", "/alice/dev", edit).status, 200);
+    index.alice().patch("/alice/dev", edit).expect(200);
     let word = json!({"status": "quarantined", "reason": "wait"});
-    assert_eq!(index.alice().send("PUT", "/alice/dev/tool/+status", word).status, 200);
+    index.alice().put("/alice/dev/tool/+status", word).expect(200);
     for path in &paths {
-        assert_eq!(index.alice().get(path).status, 403, "{path}");
+        index.alice().get(path).expect(403);
     }
     let word = json!({"status": "active"});
-    assert_eq!(index.alice().send("PUT", "/alice/dev/tool/+status", word).status, 200);
+    index.alice().put("/alice/dev/tool/+status", word).expect(200);
     for path in &paths {
         page(&index.anybody().get(path));
     }
     let edit = json!({"acl_read": ["alice"]});
-    assert_eq!(index.alice().send("PATCH", "/alice/dev", edit).status, 200);
+    index.alice().patch("/alice/dev", edit).expect(200);
     for path in &paths {
-        assert_eq!(index.anybody().get(path).status, 401, "{path}");
-        assert_eq!(index.user("bob").get(path).status, 403, "{path}");
+        index.anybody().get(path).expect(401);
+        index.user("bob").get(path).expect(403);
         page(&index.alice().get(path));
     }
 }

@@ -3,7 +3,8 @@
 use record::Digest;
 use serde_json::{Value, json};
 
-use super::{Index, Upload, check_message, path, result, sdist, wheel};
+use super::{Index, Upload, path, result, sdist, wheel};
+use crate::asking::Says as _;
 
 #[test]
 fn a_file_tells_of_itself() {
@@ -20,39 +21,35 @@ fn a_file_tells_of_itself() {
 
     let whole = index.anybody().get(&target);
     assert_eq!((whole.status, whole.body.as_slice()), (200, content.as_slice()));
-    assert_eq!(whole.header("content-type"), "application/zip");
-    assert_eq!(whole.header("cache-control"), "max-age=365000000, immutable, public");
-    assert_eq!(whole.header("accept-ranges"), "bytes");
-    assert_eq!(whole.header("last-modified"), meta["last_modified"].as_str().expect("a time"));
+    whole
+        .has("content-type", "application/zip")
+        .has("cache-control", "max-age=365000000, immutable, public")
+        .has("accept-ranges", "bytes")
+        .has("last-modified", meta["last_modified"].as_str().expect("a time"));
     assert_eq!(whole.find("content-encoding"), None);
-    let head = index.anybody().bytes("HEAD", &target, b"");
-    assert_eq!(head.status, 200);
-    assert_eq!(head.header("content-length"), content.len().to_string());
-    assert_eq!(head.header("x-devpi-api-version"), "2");
+    let done = index.anybody().send("HEAD", &target, ());
+    done.expect(200).has("content-length", content.len()).has("x-devpi-api-version", "2");
     let tag = whole.header("etag");
     let part = index.anybody().with("Range", "bytes=2-5").with("If-Range", tag).get(&target);
     assert_eq!((part.status, part.body.as_slice()), (206, &content[2..6]));
-    assert_eq!(part.header("content-range"), format!("bytes 2-5/{}", content.len()));
+    part.has("content-range", format!("bytes 2-5/{}", content.len()));
     let end = index.anybody().with("Range", "bytes=-4").get(&target);
     assert_eq!((end.status, end.body.as_slice()), (206, &content[content.len() - 4..]));
-    assert_eq!(index.anybody().with("Range", "bytes=99999-").get(&target).status, 416);
-    assert_eq!(index.anybody().with("If-None-Match", tag).get(&target).status, 304);
+    index.anybody().with("Range", "bytes=99999-").get(&target).expect(416);
+    index.anybody().with("If-None-Match", tag).get(&target).expect(304);
     let gzipped = index.anybody().with("Accept-Encoding", "gzip").get(&target);
     assert_eq!(gzipped.body, content);
 
     let plain = target.replace("P_q", "P%5Fq");
     assert_eq!(index.anybody().get(&plain.replace("+f", "%2Bf")).body, content);
-    check_message(
-        &index.anybody().json().get("/alice/dev/+f/abc/0123456789abc/x.zip"),
-        404,
-        "no such file",
-    );
+    let refused = index.anybody().json().get("/alice/dev/+f/abc/0123456789abc/x.zip");
+    refused.message(404, "no such file");
     for none in [
         "/alice/dev/+f/abc/x.zip",
         "/alice/none/+f/abc/0123456789abc/x.zip",
         "/alice/dev/+e/x/y.zip",
     ] {
-        assert_eq!(index.anybody().get(none).status, 404, "{none}");
+        index.anybody().get(none).expect(404);
     }
 }
 
@@ -64,18 +61,18 @@ fn metadata_lies_beside_a_wheel() {
     let filename = "p-1.0-py3-none-any.whl";
     index.upload("alice/dev", filename, &content);
     let target = path("alice/dev", filename, &content);
-    let beside = index.anybody().get(&format!("{target}.metadata"));
-    assert_eq!((beside.status, beside.text()), (200, metadata.clone()));
+    let beside = index.anybody().get(&format!("{target}.metadata")).expect(200);
+    beside.is(metadata.clone());
     let digest = record::Digest::of(metadata.as_bytes());
     let page = index.page("alice/dev", "p");
-    assert!(page.contains(&format!("data-core-metadata=\"sha256={digest}\"")), "{page}");
+    page.says(&format!("data-core-metadata=\"sha256={digest}\""));
     let source = sdist("x");
     index.upload("alice/dev", "p-1.0.zip", &source);
     let none = path("alice/dev", "p-1.0.zip", &source) + ".metadata";
-    assert_eq!(index.anybody().get(&none).status, 404);
+    index.anybody().get(&none).expect(404);
     // When the file is removed, the files beside it are removed, too.
-    index.alice().send("DELETE", &target, Value::Null);
-    assert_eq!(index.anybody().get(&format!("{target}.metadata")).status, 410);
+    index.alice().delete(&target);
+    index.anybody().get(&format!("{target}.metadata")).expect(410);
 }
 
 #[test]
@@ -87,29 +84,18 @@ fn test_results_lie_beside_what_was_tested() {
     let target = path("alice/dev", "p-1.0.zip", &content);
     let strict = path("alice/strict", "p-1.0.zip", &content);
     let tox = json!({"testenvs": {"py": {"test": []}}});
-    check_message(
-        &index.alice().send("POST", &target, tox.clone()),
-        404,
-        &format!("no release file found at {}", &target[1..]),
-    );
+    let refused = index.alice().post(&target, tox.clone());
+    refused.message(404, &format!("no release file found at {}", &target[1..]));
     for stage in ["alice/dev", "alice/strict"] {
         index.upload(stage, "p-1.0.zip", &content);
     }
     let kept = index.blobs();
-    check_message(
-        &index.user("bob").send("POST", &strict, tox.clone()),
-        403,
-        "No permission to upload tox results: `bob` is not in `acl_toxresult_upload` of alice/strict. You can use the \
-         devpi test --no-upload option to skip the upload.",
-    );
-    check_message(
-        &index.alice().bytes("POST", &target, b"{"),
-        400,
-        "Bad request: could not decode json",
-    );
+    index.user("bob").post(&strict, tox.clone()).message(403, "No permission to upload tox results: `bob` is not in `acl_toxresult_upload` of alice/strict. You can use the \
+         devpi test --no-upload option to skip the upload.");
+    index.alice().post(&target, "{").message(400, "Bad request: could not decode json");
     assert_eq!(index.blobs(), kept);
-    let first = result(&index.alice().send("POST", &target, tox.clone()), "toxresultpath");
-    let second = result(&index.alice().send("POST", &target, tox.clone()), "toxresultpath");
+    let first = result(&index.alice().post(&target, tox.clone()), "toxresultpath");
+    let second = result(&index.alice().post(&target, tox.clone()), "toxresultpath");
     let fragment = format!("#sha256={}", Digest::of(tox.to_string().as_bytes()));
     let whole = |result: &Value| -> String {
         let path = result.as_str().and_then(|path| path.strip_suffix(&fragment));
@@ -126,10 +112,10 @@ fn test_results_lie_beside_what_was_tested() {
     assert_eq!(rels, ["releasefile", "toxresult", "toxresult"]);
     assert!(links[1]["for_href"].as_str().is_some_and(|href| href.ends_with(&target)), "{version}");
     // Test results belong to release files, and not to other results or documentation.
-    assert_eq!(index.alice().send("POST", &format!("/{first}"), tox).status, 404);
+    index.alice().post(&format!("/{first}"), tox).expect(404);
     assert!(!index.page("alice/dev", "p").contains("toxresult"));
     let docs = Upload::docs("p", "1.0", &super::zip(&[("index.html", b"x")]));
-    assert_eq!(index.alice().upload("alice/dev", &docs).status, 200);
+    index.alice().upload("alice/dev", &docs).expect(200);
 }
 
 #[test]
@@ -141,26 +127,22 @@ fn strangers_add_test_results_where_somebody_or_devpis_defaults_say_so() {
         let target = path("alice/new", "p-1.0.zip", &content);
         let config = result(&index.anybody().json().get("/alice/new"), "indexconfig");
         assert_eq!(config["acl_toxresult_upload"], json!([shown]));
-        assert_eq!(index.anybody().send("POST", &target, json!({})).status, status);
-        assert_eq!(index.user("bob").send("POST", &target, json!({})).status, 200);
+        index.anybody().post(&target, json!({})).expect(status);
+        index.user("bob").post(&target, json!({})).expect(200);
         target
     };
     check(&Index::start_with(|config| config.python.devpi_defaults = true), ":ANONYMOUS:", 200);
     let index = Index::start();
     let target = check(&index, ":AUTHENTICATED:", 403);
-    let opened =
-        index.alice().send("PATCH", "/alice/new", json!(["acl_toxresult_upload=:ANONYMOUS:"]));
-    assert_eq!(opened.status, 200, "{}", opened.text());
+    index.alice().patch("/alice/new", json!(["acl_toxresult_upload=:ANONYMOUS:"])).expect(200);
     // Strangers cannot fill the disk: the number of their results is limited, and users' results do not count.
     for _ in 0..pypi::change::upload::STRANGERS_TOX_RESULTS_MAX {
-        let added = index.anybody().send("POST", &target, json!({}));
-        assert_eq!(added.status, 200, "{}", added.text());
+        index.anybody().post(&target, json!({})).expect(200);
     }
-    let more = index.anybody().send("POST", &target, json!({}));
-    assert_eq!(more.status, 403, "{}", more.text());
-    assert!(more.text().contains("log in to add more"), "{}", more.text());
-    assert_eq!(index.user("bob").send("POST", &target, json!({})).status, 200);
+    let more = index.anybody().post(&target, json!({})).expect(403);
+    more.says("log in to add more");
+    index.user("bob").post(&target, json!({})).expect(200);
     // A body that is too large is refused unread.
     let bytes = vec![b'['; (4 << 20) + 1];
-    assert_eq!(index.user("bob").bytes("POST", &target, &bytes).status, 413);
+    index.user("bob").post(&target, &bytes).expect(413);
 }

@@ -26,7 +26,7 @@ use testbed::{Offer, Upstream};
 
 use super::{Index, Response, result};
 use crate::client::Client;
-use crate::server::{ROOT, TestServer};
+use crate::server::TestServer;
 use crate::wait_until;
 
 pub(super) const JSON_PAGE: (&str, &str) = ("Accept", "application/vnd.pypi.simple.v1+json");
@@ -113,17 +113,16 @@ fn a_page_is_passed_on_with_all_that_upstream_says() {
     mirror(&index, &upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     for (stage, prefix) in [("alice/up", "../../"), ("alice/dev", "../../../../alice/up/")] {
-        let answer = json_page(index.client(), stage, "foo");
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        assert_eq!(answer.header("cache-control"), "max-age=0, must-revalidate");
+        let answer = json_page(index.client(), stage, "foo").expect(200);
+        answer.has("cache-control", "max-age=0, must-revalidate");
         let mut expected = said.clone();
         expected["url"] = format!("{prefix}+upstream/{}/files/{WHEEL}", upstream.host()).into();
         assert_eq!(answer.json()["files"], json!([expected]));
         let tag = answer.header("etag").to_owned();
-        let again = index
+        index
             .client()
-            .get_with(&format!("/{stage}/+simple/foo/"), &[JSON_PAGE, ("If-None-Match", &tag)]);
-        assert_eq!(again.status, 304);
+            .get_with(&format!("/{stage}/+simple/foo/"), &[JSON_PAGE, ("If-None-Match", &tag)])
+            .expect(304);
         assert!(index.page(stage, "foo").contains("data-requires-python=\"&gt;=3.9\""));
     }
     let listed = index.client().get_with("/alice/dev/+simple/", &[JSON_PAGE]).json();
@@ -152,7 +151,7 @@ fn upstream_is_asked_conditionally_and_only_when_something_has_expired() {
     let index = start();
     mirror(&index, &upstream, json!({}));
     for _ in 0..3 {
-        assert_eq!(json_page(index.client(), "alice/up", "foo").status, 200);
+        json_page(index.client(), "alice/up", "foo").expect(200);
     }
     let asked = upstream.requests();
     let pages: Vec<_> = asked.iter().filter(|request| request.path == "/simple/foo/").collect();
@@ -162,17 +161,16 @@ fn upstream_is_asked_conditionally_and_only_when_something_has_expired() {
     assert!(pages[0].header("accept").starts_with("application/vnd.pypi.simple.v1+json,"));
 
     let patch = json!({"mirror_cache_expiry": 100_000});
-    assert_eq!(index.alice().send("PATCH", "/alice/up", patch).status, 200);
+    index.alice().patch("/alice/up", patch).expect(200);
     let before = (upstream.count("/simple/"), upstream.count("/simple/foo/"));
     for _ in 0..3 {
-        assert_eq!(json_page(index.client(), "alice/up", "foo").status, 200);
+        json_page(index.client(), "alice/up", "foo").expect(200);
     }
     assert_eq!(upstream.count("/simple/foo/"), before.1, "it is fresh");
     let more =
         page("foo", json!([file(&upstream, WHEEL, b"x"), file(&upstream, "foo-2.0.tar.gz", b"y")]));
     upstream.offer("/simple/foo/", more);
-    let done = index.alice().send("POST", "/alice/up/+simple/foo/refresh", json!({}));
-    assert_eq!(done.status, 302, "{}", done.text());
+    index.alice().post("/alice/up/+simple/foo/refresh", json!({})).expect(302);
     assert_eq!(upstream.count("/simple/foo/"), before.1 + 1);
     let files = json_page(index.client(), "alice/up", "foo").json()["files"].clone();
     assert_eq!(files.as_array().map(Vec::len), Some(2), "{files}");
@@ -197,22 +195,18 @@ fn no_private_name_is_sent_upstream() {
     assert_eq!(names("ours"), ["ours-1.0.zip"]);
     // A project that upstream does not list is not requested from it, whatever the client asks for.
     for project in ["our-secret", "foo2", "fo", "foo-1"] {
-        assert_eq!(json_page(index.client(), "alice/dev", project).status, 404, "{project}");
-        assert_eq!(
-            index.client().get(&place_of(&upstream, &format!("{project}-1.0.zip"))).status,
-            404
-        );
+        json_page(index.client(), "alice/dev", project).expect(404);
+        index.get(&place_of(&upstream, &format!("{project}-1.0.zip"))).expect(404);
     }
     let asked: Vec<String> = upstream.requests().iter().map(|it| it.path.clone()).collect();
     assert!(asked.iter().all(|path| path == "/simple/" || path == "/simple/foo/"), "{asked:?}");
-    let human =
-        index.client().get_with("/alice/dev/+simple/ours/", &[("Accept", "text/html")]).text();
-    assert!(human.contains("no releases from <strong>alice/up</strong> are included"), "{human}");
+    let answer = index.client().get_with("/alice/dev/+simple/ours/", &[("Accept", "text/html")]);
+    answer.says("no releases from <strong>alice/up</strong> are included");
 
     // The list of the stage says that upstream may have it, too.
     let patch = json!({"mirror_whitelist": ["ours"]});
-    assert_eq!(index.alice().send("PATCH", "/alice/dev", patch.clone()).status, 200);
-    assert_eq!(index.user("bob").send("PATCH", "/bob/base", patch).status, 200);
+    index.alice().patch("/alice/dev", patch.clone()).expect(200);
+    index.user("bob").patch("/bob/base", patch).expect(200);
     assert_eq!(names("ours"), ["ours-1.0.zip", "ours-9.9.tar.gz"]);
 }
 
@@ -222,13 +216,11 @@ fn an_upstream_without_a_list_is_asked_for_each_project() {
     upstream.offer("/simple/", Offer::status(404));
     let index = start();
     mirror(&index, &upstream, json!({}));
-    let answer = json_page(index.client(), "alice/up", "foo");
-    assert_eq!(answer.status, 502);
-    assert!(answer.text().contains("mirror_no_project_list"), "{}", answer.text());
+    json_page(index.client(), "alice/up", "foo").expect(502).says("mirror_no_project_list");
     let patch = json!({"mirror_no_project_list": true});
-    assert_eq!(index.alice().send("PATCH", "/alice/up", patch).status, 200);
-    assert_eq!(json_page(index.client(), "alice/up", "foo").status, 200);
-    assert_eq!(json_page(index.client(), "alice/up", "nothing").status, 404);
+    index.alice().patch("/alice/up", patch).expect(200);
+    json_page(index.client(), "alice/up", "foo").expect(200);
+    json_page(index.client(), "alice/up", "nothing").expect(404);
     assert_eq!(upstream.count("/simple/nothing/"), 1);
     assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).text(), "content");
 }
@@ -264,9 +256,7 @@ fn large_pages_are_served_whole() {
     }
     let bomb = bomb.finish().expect("memory");
     upstream.offer("/simple/bar/", Offer::json(bomb).with("Content-Encoding: gzip"));
-    let refused = json_page(index.client(), "alice/up", "bar");
-    assert_eq!(refused.status, 502);
-    assert!(refused.text().contains("more than 33554432 bytes"), "{}", refused.text());
+    json_page(index.client(), "alice/up", "bar").expect(502).says("more than 33554432 bytes");
 }
 
 /// A server on this directory that may ask this machine.
@@ -283,10 +273,11 @@ fn start_in(directory: Arc<TempDir>, configure: impl FnOnce(&mut Config)) -> Tes
 /// A server with the mirror `root/pypi`, which has the page and the wheel of `foo`.
 fn start_with_root_pypi(upstream: &Upstream) -> TestServer {
     let server = start_in(Arc::new(tempfile::tempdir().expect("a directory")), |_| ());
-    let config = json!({"type": "mirror", "mirror_url": upstream.url("/simple/")}).to_string();
-    let made = server.client.send("PUT", "/root/pypi", &[ROOT], config.as_bytes());
-    assert_eq!(made.status, 200, "{}", made.text());
-    assert_eq!(json_page(server.client, "root/pypi", "foo").status, 200);
+    server
+        .root()
+        .put("/root/pypi", json!({"type": "mirror", "mirror_url": upstream.url("/simple/")}))
+        .expect(200);
+    json_page(server.client, "root/pypi", "foo").expect(200);
     assert_eq!(server.get(&root_place_of(upstream, WHEEL)).text(), "content");
     server
 }
@@ -308,9 +299,9 @@ fn credentials_are_sent_and_never_shown() {
     let index = start();
     let url = upstream.url("/simple/").replace("http://", "http://me:s3cret@");
     let config = json!({"type": "mirror", "mirror_url": url});
-    let made = index.alice().json().send("PUT", "/alice/up", config);
+    let made = index.alice().json().put("/alice/up", config);
     assert_eq!(result(&made, "indexconfig")["mirror_url"], url.replace("me:s3cret", "***"));
-    assert_eq!(json_page(index.client(), "alice/up", "foo").status, 200);
+    json_page(index.client(), "alice/up", "foo").expect(200);
     assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).text(), "content");
     let foreign = format!("/alice/up/+upstream/{}/x/foo-2.0.tar.gz", other.host());
     assert_eq!(index.client().get(&foreign).text(), "two");
@@ -320,13 +311,13 @@ fn credentials_are_sent_and_never_shown() {
 
     // A client that sends back what it was shown changes nothing.
     let shown = index.alice().json().get("/alice/up");
-    assert!(!shown.text().contains("s3cret"), "{}", shown.text());
+    shown.lacks("s3cret");
     let mut back = result(&shown, "indexconfig");
     back["title"] = "changed".into();
-    let changed = index.alice().json().send("PATCH", "/alice/up", back);
+    let changed = index.alice().json().patch("/alice/up", back);
     assert_eq!(result(&changed, "indexconfig")["title"], "changed");
     let before = upstream.requests().len();
-    assert_eq!(json_page(index.client(), "alice/up", "foo").status, 200);
+    json_page(index.client(), "alice/up", "foo").expect(200);
     let asked = upstream.requests();
     assert!(asked.len() > before && asked.iter().all(|it| it.header("authorization") == basic));
     upstream.break_with(Some(401));
@@ -336,9 +327,7 @@ fn credentials_are_sent_and_never_shown() {
     }
     for bad in ["http://me:s3cret@", "http://me:s3cret@h/?q", "ftp://me:s3cret@h/"] {
         let patch = json!({"mirror_url": bad});
-        let refused = index.alice().json().send("PATCH", "/alice/up", patch);
-        assert_eq!(refused.status, 400, "{bad}");
-        assert!(!refused.text().contains("s3cret"), "{}", refused.text());
+        index.alice().json().patch("/alice/up", patch).expect(400).lacks("s3cret");
     }
 }
 
@@ -347,9 +336,7 @@ fn only_allowed_addresses_are_asked() {
     let upstream = upstream_of(b"content");
     let index = Index::start();
     mirror(&index, &upstream, json!({}));
-    let answer = json_page(index.client(), "alice/up", "foo");
-    assert_eq!(answer.status, 502);
-    assert!(answer.text().contains("egress_allow"), "{}", answer.text());
+    json_page(index.client(), "alice/up", "foo").expect(502).says("egress_allow");
     assert_eq!(upstream.requests().len(), 0);
 }
 
@@ -366,9 +353,7 @@ fn redirects_are_followed_and_counted() {
     let page = json_page(index.client(), "alice/up", "foo").json();
     let expected = format!("../../+upstream/{}/files/{WHEEL}", upstream.host());
     assert_eq!(page["files"][0]["url"], expected);
-    let endless = json_page(index.client(), "alice/up", "bar");
-    assert_eq!(endless.status, 502);
-    assert!(endless.text().contains("redirects"), "{}", endless.text());
+    json_page(index.client(), "alice/up", "bar").expect(502).says("redirects");
     assert_eq!(upstream.count("/simple/bar/"), 6);
 }
 
@@ -385,12 +370,12 @@ fn who_may_not_read_a_stage_has_its_mirror_ask_nothing() {
         place_of(&upstream, WHEEL),
     ];
     for target in &targets {
-        assert_eq!(index.client().get(target).status, 401, "{target}");
-        assert_eq!(index.user("bob").get(target).status, 403, "{target}");
+        index.get(target).expect(401);
+        index.user("bob").get(target).expect(403);
     }
     assert_eq!(upstream.requests().len(), 0);
     for target in &targets {
-        assert_eq!(index.alice().with("User-Agent", "pip/26").get(target).status, 200, "{target}");
+        index.alice().with("User-Agent", "pip/26").get(target).expect(200);
     }
     let page = index.alice().with("User-Agent", "pip/26").get(&targets[0]);
     assert!(page.header("cache-control").starts_with("private"), "{:?}", page.headers);

@@ -1,16 +1,19 @@
 //! The pages of the index for people: browsers get them where programs get JSON, and they reveal no more than that.
 
+use insta::assert_snapshot;
 use serde_json::json;
 
 use super::{Ask, Index, Upload, sdist};
+use crate::asking::Says as _;
 use crate::client::Response;
 use crate::pages::check_harmless;
+use crate::shown::shown;
 use crate::wait_until;
 
 const BROWSER: (&str, &str) =
     ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
 
-impl Ask<'_> {
+impl Ask {
     fn browser(self) -> Self {
         self.with(BROWSER.0, BROWSER.1)
     }
@@ -18,10 +21,11 @@ impl Ask<'_> {
 
 #[track_caller]
 fn page(response: &Response) -> String {
-    assert_eq!(response.status, 200, "{}", response.text());
-    assert_eq!(response.header("content-type"), "text/html; charset=utf-8");
+    response.check_status(200);
+    response.has("content-type", "text/html; charset=utf-8");
     let policy = response.header("content-security-policy");
-    assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    policy.says("default-src 'none'");
+    policy.lacks("unsafe");
     response.text()
 }
 
@@ -43,8 +47,7 @@ fn sample() -> Index {
     index.stage("alice/base", json!({"title": "What <everybody> uses"}));
     index.stage("alice/dev", json!({"bases": ["alice/base"], "volatile": false}));
     let upload = |stage: &str, upload: &Upload| {
-        let done = index.alice().upload(stage, upload);
-        assert_eq!(done.status, 200, "{}", done.text());
+        index.alice().upload(stage, upload).expect(200);
     };
     upload("alice/base", &Upload::of("tool-1.0.zip", &sdist("one")));
     upload("alice/base", &Upload::of("lib-2.0.zip", &sdist("lib")));
@@ -67,7 +70,7 @@ fn programs_get_what_they_had() {
     let index = sample();
     for path in PATHS {
         let json = index.anybody().json().get(path);
-        assert_eq!(json.header("content-type"), "application/json", "{path}");
+        json.has("content-type", "application/json");
         for accept in ["*/*", "application/json, text/html", "application/json;q=0.9,*/*"] {
             let same = index.anybody().with("Accept", accept).get(path);
             assert_eq!((same.status, &same.body), (200, &json.body), "{path} {accept}");
@@ -80,33 +83,22 @@ fn programs_get_what_they_had() {
         .with("Accept", "text/html")
         .with("User-Agent", "pip/9.0.1")
         .get("/alice/dev/tool");
-    assert!(pip.text().contains("tool-1.1.zip#sha256="), "{}", pip.text());
+    pip.says("tool-1.1.zip#sha256=");
     let simple = index.anybody().browser().get("/alice/dev/+simple/tool/");
-    assert!(simple.text().contains("tool-1.1.zip</a>"), "{}", simple.text());
+    simple.says("tool-1.1.zip</a>");
 }
 
 #[test]
 fn an_index_says_what_it_inherits_and_how_to_use_it() {
     let index = sample();
     let text = page(&index.anybody().browser().get("/alice/dev"));
-    let root = format!("http://{}", index.client().address);
-    for expected in [
-        format!("pip install --index-url '{root}/alice/dev/+simple/' PROJECT"),
-        format!("twine upload --repository-url '{root}/alice/dev/' dist/*"),
-        "<a href=\"/alice/base\">alice/base</a>".to_owned(),
-        "What &#60;everybody&#62; uses".to_owned(),
-        "<a href=\"/alice/dev/tool\">tool</a></td><td>1.1</td>".to_owned(),
-        "not volatile".to_owned(),
-    ] {
-        assert!(text.contains(&expected), "{expected}: {text}");
-    }
-    // A base's projects are on its own page.
-    assert!(!text.contains(">lib<"), "{text}");
+    assert_snapshot!("index", shown(&text));
     assert!(page(&index.anybody().browser().get("/alice/base")).contains(">lib<"));
     let found = page(&index.anybody().browser().get("/alice/base?q=OO"));
-    assert!(found.contains(">tool<") && !found.contains(">lib<"), "{found}");
+    found.says(">tool<");
+    found.lacks(">lib<");
     let user = page(&index.anybody().browser().get("/alice"));
-    assert!(user.contains("<a href=\"/alice/dev\">alice/dev</a>"), "{user}");
+    assert_snapshot!("user", shown(&user));
 }
 
 #[test]
@@ -117,52 +109,33 @@ fn an_index_of_many_projects_is_turned_page_by_page() {
         index.upload("alice/dev", &format!("p{number:03}-1.zip"), &sdist("x"));
     }
     let first = page(&index.anybody().browser().get("/alice/dev"));
-    assert!(
-        first.contains(">p099<") && !first.contains("<td><a href=\"/alice/dev/p100\""),
-        "{first}"
-    );
+    first.says(">p099<");
+    first.lacks("<td><a href=\"/alice/dev/p100\"");
     let next = first.split("<a href=\"?").nth(1).and_then(|rest| rest.split('"').next());
     let next = next.expect("a next page");
     assert_eq!(next, "after=p099");
     let second = page(&index.anybody().browser().get(&format!("/alice/dev?{next}")));
-    assert!(second.contains(">p102<") && !second.contains(">p099<"), "{second}");
-    assert!(!second.contains("<a href=\"?"), "{second}");
+    second.says(">p102<");
+    second.lacks([">p099<", "<a href=\"?"]);
 }
 
 #[test]
 fn a_project_says_what_it_is_and_where_it_comes_from() {
     let index = sample();
-    let yanked =
-        index.alice().send("POST", "/alice/dev/tool/1.0/+yank", json!({"reason": "it <breaks>"}));
-    assert_eq!(yanked.status, 200, "{}", yanked.text());
+    index.alice().post("/alice/dev/tool/1.0/+yank", json!({"reason": "it <breaks>"})).expect(200);
     let text = page(&index.anybody().browser().get("/alice/dev/tool"));
-    // The newest that is no pre-release.
-    for expected in [
-        "tool <span class=\"dim\">1.1</span>",
-        "<p class=\"lead\">Does it</p>",
+    assert_snapshot!("project", shown(&text));
+    text.says([
         "<h3 id=\"u-tool\">Tool</h3>\n<p>It <em>works</em>.</p>",
         "<a href=\"https://tool.example/\" rel=\"nofollow noopener\">Home page</a>",
-        "<a href=\"/alice/dev/lib\">lib&#62;=1</a>",
-        "2.0a1</a> <span>pre-release</span>",
-        "1.0</a> <b class=\"bad\">yanked</b>",
-        "hides that of alice/base",
-        "SHA-256 <code>",
-    ] {
-        assert!(text.contains(expected), "{expected}: {text}");
-    }
+    ]);
     let release = page(&index.anybody().browser().get("/alice/dev/tool/1.0"));
-    let said = words(&release);
-    assert!(said.contains("This version was yanked"), "{said}");
-    assert!(said.contains("“it &#60;breaks&#62;”"), "{said}");
-    assert!(said.contains("tool-1.0.zip of alice/base, by another file of alice/dev"), "{said}");
-    assert!(release.contains("'tool==1.0'"), "{release}");
+    assert_snapshot!("release_yanked", shown(&release));
     for missing in ["/alice/dev/none", "/alice/dev/tool/9", "/alice/none", "/nobody"] {
-        let response = index.anybody().browser().get(missing);
-        assert_eq!(response.status, 404, "{missing}");
+        let response = index.anybody().browser().get(missing).expect(404);
         assert!(response.header("content-type").starts_with("text/html"), "{missing}");
     }
-    let moved = index.anybody().browser().get("/alice/dev/Tool");
-    assert_eq!(moved.status, 302);
+    let moved = index.anybody().browser().get("/alice/dev/Tool").expect(302);
     assert!(moved.header("location").ends_with("/alice/dev/tool"));
 }
 
@@ -172,9 +145,7 @@ fn private_names_appear_to_nobody_else() {
     index.stage("alice/hush", json!({"acl_read": ["alice"], "title": "quiet title"}));
     index.upload("alice/hush", "tool-0.1.zip", &sdist("hushed"));
     index.upload("alice/hush", "secretive-1.zip", &sdist("secret"));
-    let made =
-        index.alice().send("PUT", "/alice/open", json!({"bases": ["alice/hush", "alice/base"]}));
-    assert_eq!(made.status, 200, "{}", made.text());
+    index.alice().put("/alice/open", json!({"bases": ["alice/hush", "alice/base"]})).expect(200);
     index.upload("alice/open", "shown-1.zip", &sdist("shown"));
     for path in [
         "/alice/hush",
@@ -183,8 +154,8 @@ fn private_names_appear_to_nobody_else() {
         "/alice/open/shown",
         "/alice/hush/none",
     ] {
-        assert_eq!(index.anybody().browser().get(path).status, 401, "{path}");
-        assert_eq!(index.user("bob").browser().get(path).status, 403, "{path}");
+        index.anybody().browser().get(path).expect(401);
+        index.user("bob").browser().get(path).expect(403);
     }
     for path in ["/alice", "/alice/open", "/alice/base", "/alice/dev", "/alice/dev/tool"] {
         for asker in [index.anybody(), index.user("bob")] {
@@ -195,12 +166,12 @@ fn private_names_appear_to_nobody_else() {
         }
     }
     let own = page(&index.alice().browser().get("/alice"));
-    assert!(own.contains("alice/hush") && own.contains("quiet title"), "{own}");
+    own.says(["alice/hush", "quiet title"]);
     let response = index.alice().browser().get("/alice/hush");
     assert!(response.header("cache-control").contains("private"));
     assert!(page(&response).contains("secretive"));
     let below = page(&index.alice().browser().get("/alice/open/tool"));
-    assert!(below.contains("alice/hush") && below.contains("0.1"), "{below}");
+    below.says(["alice/hush", "0.1"]);
 }
 
 /// The page, once it has this text: what requires a project is read after the commit.
@@ -226,8 +197,7 @@ fn a_project_says_what_requires_it() {
     index.stage("alice/hush", json!({"acl_read": ["alice"]}));
     let requiring = |stage: &str, filename: &str, requirement: &str| {
         let upload = Upload::of(filename, &sdist(filename)).set("requires_dist", requirement);
-        let done = index.alice().upload(stage, &upload);
-        assert_eq!(done.status, 200, "{}", done.text());
+        index.alice().upload(stage, &upload).expect(200);
     };
     requiring("alice/base", "other-1.zip", "Lib[x] ~= 2.0; extra == 'all'");
     requiring("alice/hush", "secretive-1.zip", "lib");
@@ -248,8 +218,7 @@ fn a_project_says_what_requires_it() {
     let anybody = || page(&index.anybody().browser().get("/alice/base/lib"));
     assert_eq!(required_by(&anybody()), "Required by tool alice/dev");
     let patch = json!(["policy_quarantine+=tool==1.1 for a look"]);
-    let patched = index.alice().send("PATCH", "/alice/dev", patch);
-    assert_eq!(patched.status, 200, "{}", patched.text());
+    index.alice().patch("/alice/dev", patch).expect(200);
     assert_eq!(required_by(&anybody()), "");
     // A deleted project requires nothing.
     let deleted = index.alice().send("DELETE", "/alice/base/other/2?force", json!({}));
@@ -265,12 +234,10 @@ fn what_strangers_say_does_nothing() {
     let index = Index::start();
     let attack = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>";
     index.stage("alice/dev", json!({"title": attack, "description": attack}));
-    let changed = index.alice().send(
-        "PATCH",
-        "/alice",
-        json!({"title": attack, "description": attack, "email": attack}),
-    );
-    assert_eq!(changed.status, 200, "{}", changed.text());
+    index
+        .alice()
+        .patch("/alice", json!({"title": attack, "description": attack, "email": attack}))
+        .expect(200);
     let attacks = include_str!("../../../../../testdata/attacks.txt");
     for (version, content_type) in [
         ("1", "text/markdown"),
@@ -299,14 +266,11 @@ fn what_strangers_say_does_nothing() {
         .set("requires_dist", attack)
         .set("classifiers", attack)
         .set("provides_extras", attack);
-        let done = index.alice().upload("alice/dev", &upload);
-        assert_eq!(done.status, 200, "{}", done.text());
+        index.alice().upload("alice/dev", &upload).expect(200);
     }
-    let yanked = index.alice().send("POST", "/alice/dev/evil/6/+yank", json!({"reason": attack}));
-    assert_eq!(yanked.status, 200, "{}", yanked.text());
+    index.alice().post("/alice/dev/evil/6/+yank", json!({"reason": attack})).expect(200);
     let status = json!({"status": "deprecated", "reason": attack});
-    let said = index.alice().send("PUT", "/alice/dev/evil/+status", status);
-    assert_eq!(said.status, 200, "{}", said.text());
+    index.alice().put("/alice/dev/evil/+status", status).expect(200);
     let mut paths =
         vec!["/alice".to_owned(), "/alice/dev".to_owned(), "/alice/dev/evil".to_owned()];
     paths.extend((1..=6).map(|version| format!("/alice/dev/evil/{version}")));
@@ -333,12 +297,11 @@ fn a_kept_page_is_never_out_of_date() {
     let tag = first.header("etag").to_owned();
     let again = ask();
     assert_eq!((page(&again), again.header("etag")), (page(&first), &*tag));
-    let known = index.anybody().browser().with("If-None-Match", &tag).get("/alice/dev/tool");
-    assert_eq!(known.status, 304);
+    index.anybody().browser().with("If-None-Match", &tag).get("/alice/dev/tool").expect(304);
     for encoding in ["gzip", "zstd"] {
         let encoded = index.anybody().browser().with("Accept-Encoding", encoding);
-        let encoded = encoded.get("/alice/dev/tool");
-        assert_eq!((encoded.status, encoded.header("content-encoding")), (200, encoding));
+        let encoded = encoded.get("/alice/dev/tool").expect(200);
+        encoded.has("content-encoding", encoding);
         assert!(encoded.body.len() < first.body.len(), "{}", encoded.body.len());
     }
     index.upload("alice/dev", "tool-3.0.zip", &sdist("four"));
@@ -346,12 +309,11 @@ fn a_kept_page_is_never_out_of_date() {
     // The links are those of the server that was asked.
     let elsewhere = index.anybody().browser().with("X-Outside-URL", "https://packages.example");
     let elsewhere = page(&elsewhere.get("/alice/dev/tool"));
-    assert!(elsewhere.contains("https://packages.example/alice/dev/+simple/"), "{elsewhere}");
+    elsewhere.says("https://packages.example/alice/dev/+simple/");
     assert!(!page(&ask()).contains("packages.example"));
-    let closed = index.alice().send("PATCH", "/alice/dev", json!({"acl_read": ["alice"]}));
-    assert_eq!(closed.status, 200, "{}", closed.text());
+    index.alice().patch("/alice/dev", json!({"acl_read": ["alice"]})).expect(200);
     assert!(page(&index.alice().browser().get("/alice/dev/tool")).contains("tool-3.0.zip"));
     let refused = ask();
     assert!([401, 403, 404].contains(&refused.status), "{}", refused.status);
-    assert!(!refused.text().contains("tool-3.0.zip"), "{}", refused.text());
+    refused.lacks("tool-3.0.zip");
 }

@@ -93,8 +93,8 @@ fn make_mirror(index: &Index, upstream: &Upstream, settings: Value) {
 }
 
 fn json_page(index: &Index, stage: &str, project: &str) -> Value {
-    let page = index.client().get_with(&format!("/{stage}/+simple/{project}/"), &[JSON_PAGE]);
-    assert_eq!(page.status, 200, "{}", page.text());
+    let page =
+        index.client().get_with(&format!("/{stage}/+simple/{project}/"), &[JSON_PAGE]).expect(200);
     page.json()
 }
 
@@ -107,9 +107,8 @@ fn names(page: &Value) -> BTreeSet<String> {
 #[track_caller]
 fn check_refused(answer: &Response, rule: &str, stage: &str, reason: &str) {
     let text = answer.text();
-    assert_eq!(answer.status, 403, "{text}");
-    assert_eq!(answer.header("content-type"), "application/problem+json", "{text}");
-    assert_eq!(answer.header("cache-control"), "no-store");
+    answer.check_status(403);
+    answer.has("content-type", "application/problem+json").has("cache-control", "no-store");
     assert_eq!(answer.header("www-authenticate"), "", "nobody is asked for a password");
     let json = answer.json();
     assert_eq!((&json["rule"], &json["index"]), (&json!(rule), &json!(stage)), "{text}");
@@ -141,7 +140,7 @@ fn what_is_too_young_is_refused_under_every_address() {
         let human =
             index.client().get_with(&format!("/{stage}/+simple/foo/"), &[("Accept", "text/html")]);
         let sentence = "2 files are hidden by the policy of alice/up: younger than 7 days.";
-        assert!(human.text().contains(sentence), "{}", human.text());
+        human.says(sentence);
     }
     let before = upstream.requests().len();
     for name in ["foo-3.0.tar.gz", "foo-4.0.tar.gz"] {
@@ -156,12 +155,12 @@ fn what_is_too_young_is_refused_under_every_address() {
                 let answer = index.client().get_with(&target, headers);
                 check_refused(&answer, "cooldown", "alice/up", "younger than 7 days");
             }
-            assert_eq!(index.client().send("HEAD", &target, &[], b"").status, 403, "{target}");
+            index.anybody().send("HEAD", &target, ()).expect(403);
         }
     }
     assert_eq!(upstream.requests().len(), before, "nothing is fetched for it");
     // pip shows nothing but the reason phrase.
-    let mut stream = index.client().connect();
+    let mut stream = index.connect();
     let target = format!("/alice/up/+upstream/{}/files/foo-3.0.tar.gz", upstream.host());
     let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it is read");
@@ -210,7 +209,7 @@ fn an_upstream_without_upload_times_is_judged_by_what_was_first_seen() {
     assert_eq!(names(&json_page(&index, "alice/up", "foo")).len(), 0);
     let patch =
         json!({"policy_cutoff": (Timestamp::now() + SignedDuration::from_secs(1)).to_string()});
-    assert_eq!(index.alice().send("PATCH", "/alice/up", patch).status, 200);
+    index.alice().patch("/alice/up", patch).expect(200);
     assert_eq!(names(&json_page(&index, "alice/up", "foo")).len(), 1, "it has been seen before");
     // Files that come later are seen later.
     wait_until("the cut-off is over", || {
@@ -220,8 +219,7 @@ fn an_upstream_without_upload_times_is_judged_by_what_was_first_seen() {
     });
     let entries = ["foo-1.0.tar.gz", "foo-2.0.tar.gz"];
     offer_page(&upstream, entries.map(|name| Theirs(name, None).entry(&upstream)).into());
-    let done = index.alice().send("POST", "/alice/up/+simple/foo/refresh", Value::Null);
-    assert_eq!(done.status, 302, "{}", done.text());
+    index.alice().post("/alice/up/+simple/foo/refresh", ()).expect(302);
     assert_eq!(names(&json_page(&index, "alice/up", "foo")), ["foo-1.0.tar.gz".to_owned()].into());
 }
 
@@ -244,14 +242,14 @@ fn a_file_is_judged_by_what_upstream_says_now() {
     offer_page(&upstream, vec![entry, FILES[2].entry(&upstream)]);
     upstream.offer(&format!("/files/{old}"), Offer::file("evil"));
     for stage in ["alice/up", "alice/dev"] {
-        let answer = index.client().get(&target(stage, old));
+        let answer = index.get(&target(stage, old));
         check_refused(&answer, "cooldown", "alice/up", "younger than 7 days");
         assert_eq!(index.client().get(&target(stage, other)).text(), other);
     }
     // What was last known counts while upstream fails.
     upstream.break_with(Some(500));
     for stage in ["alice/up", "alice/dev"] {
-        let answer = index.client().get(&target(stage, old));
+        let answer = index.get(&target(stage, old));
         check_refused(&answer, "cooldown", "alice/up", "younger than 7 days");
         assert_eq!(index.client().get(&target(stage, other)).text(), other);
     }
@@ -267,7 +265,7 @@ fn a_file_is_judged_by_what_upstream_says_now() {
         json_page(&index, "alice/up", "foo")["files"] == json!([])
     });
     for stage in ["alice/up", "alice/dev"] {
-        let answer = index.client().get(&target(stage, other));
+        let answer = index.get(&target(stage, other));
         check_refused(&answer, "quarantine", "alice/up", "quarantined: stolen");
     }
 }
@@ -282,16 +280,13 @@ fn what_a_stage_has_removed_comes_from_its_base() {
         index.upload(stage, "own-1.0.zip", &content);
     }
     let target = path("alice/dev", "own-1.0.zip", &content);
-    let removed = index.alice().send("DELETE", &target, Value::Null);
-    assert_eq!(removed.status, 200, "{}", removed.text());
+    index.alice().delete(&target).expect(200);
     let page = json_page(&index, "alice/dev", "own");
     let link = page["files"][0]["url"].as_str().expect("a link").to_owned();
     assert_eq!(agreement::resolved(&link, "alice/dev", "own"), target);
-    assert_eq!(index.client().get(&target).status, 200);
-    let removed =
-        index.alice().send("DELETE", &path("alice/base", "own-1.0.zip", &content), Value::Null);
-    assert_eq!(removed.status, 200, "{}", removed.text());
-    assert_eq!(index.client().get(&target).status, 410);
+    index.get(&target).expect(200);
+    index.alice().delete(&path("alice/base", "own-1.0.zip", &content)).expect(200);
+    index.get(&target).expect(410);
 }
 
 /// Without a policy, pages link inherited files below the base, so a removed file stays removed.
@@ -305,11 +300,10 @@ fn what_a_stage_without_a_policy_has_removed_is_gone() {
         index.upload(stage, "own-1.0.zip", &content);
     }
     let target = path("alice/dev", "own-1.0.zip", &content);
-    let removed = index.alice().send("DELETE", &target, Value::Null);
-    assert_eq!(removed.status, 200, "{}", removed.text());
-    assert_eq!(index.client().get(&target).status, 410);
+    index.alice().delete(&target).expect(200);
+    index.get(&target).expect(410);
     let inherited = path("alice/base", "own-1.0.zip", &content);
-    assert_eq!(index.client().get(&inherited).status, 200);
+    index.get(&inherited).expect(200);
 }
 
 #[test]
@@ -321,14 +315,14 @@ fn a_quarantine_has_a_reason_that_installers_show() {
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     index.upload("alice/dev", "own-1.0.zip", &sources);
     let target = path("alice/dev", "own-1.0.zip", &sources);
-    assert_eq!(index.client().get(&target).status, 200);
+    index.get(&target).expect(200);
     let edit =
         json!(["policy_quarantine+=foo stolen, see below", "policy_quarantine+=own==1.0 broken"]);
-    assert_eq!(index.alice().send("PATCH", "/alice/dev", edit).status, 200);
+    index.alice().patch("/alice/dev", edit).expect(200);
     let page = json_page(&index, "alice/dev", "foo");
     let status = json!({"status": "quarantined", "reason": "stolen, see below"});
     assert_eq!((&page["project-status"], &page["files"]), (&status, &json!([])));
-    check_refused(&index.client().get(&target), "quarantine", "alice/dev", "quarantined: broken");
+    check_refused(&index.get(&target), "quarantine", "alice/dev", "quarantined: broken");
     let version = index.anybody().get("/alice/dev/own/1.0");
     check_refused(&version, "quarantine", "alice/dev", "quarantined: broken");
     let project = index.anybody().json().get("/alice/dev/own").json();
@@ -338,19 +332,18 @@ fn a_quarantine_has_a_reason_that_installers_show() {
     // The base has no policy: only the addresses below the stage have that of the stage.
     assert_eq!(names(&json_page(&index, "alice/up", "foo")).len(), FILES.len());
     let edit = json!(["policy_quarantine-=foo", "policy_quarantine-=own==1.0"]);
-    assert_eq!(index.alice().send("PATCH", "/alice/dev", edit).status, 200);
-    assert_eq!(index.client().get(&target).status, 200);
+    index.alice().patch("/alice/dev", edit).expect(200);
+    index.get(&target).expect(200);
     // The owner's own word counts for the file as well.
     let word = json!({"status": "quarantined", "reason": "wait"});
-    assert_eq!(index.alice().send("PUT", "/alice/dev/own/+status", word).status, 200);
+    index.alice().put("/alice/dev/own/+status", word).expect(200);
     assert_eq!(json_page(&index, "alice/dev", "own")["files"], json!([]));
-    check_refused(&index.client().get(&target), "quarantine", "alice/dev", "quarantined: wait");
+    check_refused(&index.get(&target), "quarantine", "alice/dev", "quarantined: wait");
     let version = index.anybody().get("/alice/dev/own/1.0");
     check_refused(&version, "quarantine", "alice/dev", "quarantined: wait");
     let project = index.anybody().json().get("/alice/dev/own").json();
     assert_eq!(project["result"], json!({}));
     let said = "1 file is hidden by the policy of alice/dev: quarantined: wait";
     assert_eq!(project["message"], said);
-    let metrics = index.client().get("/metrics").text();
-    assert!(metrics.contains("larder_policy_refused_total{rule=\"quarantine\"} 4"), "{metrics}");
+    index.get("/metrics").says("larder_policy_refused_total{rule=\"quarantine\"} 4");
 }

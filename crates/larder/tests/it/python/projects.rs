@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Index, Upload, check_message, path, result, sdist};
+use super::{Index, Upload, path, result, sdist};
 
 #[test]
 fn a_project_is_shown_with_its_bases_and_what_they_shadow() {
@@ -34,28 +34,21 @@ fn a_project_is_shown_with_its_bases_and_what_they_shadow() {
     let old_style = result(&ask.get("/alice/dev/p/1.0/"), "versiondata");
     assert_eq!(old_style, project["1.0"]);
 
-    check_message(&ask.get("/alice/dev/q"), 404, "no project 'q'");
-    check_message(
-        &ask.get("/alice/dev/p/3.0"),
-        404,
-        "The version 3.0 of project p does not exist.",
-    );
-    let alone = ask.get("/alice/dev/p/2.0?ignore_bases");
-    check_message(&alone, 404, "The version 2.0 of project p does not exist.");
-    check_message(&ask.get("/alice/none/p"), 404, "The stage alice/none could not be found.");
+    ask.get("/alice/dev/q").message(404, "no project 'q'");
+    ask.get("/alice/dev/p/3.0").message(404, "The version 3.0 of project p does not exist.");
+    ask.get("/alice/dev/p/2.0?ignore_bases")
+        .message(404, "The version 2.0 of project p does not exist.");
+    ask.get("/alice/none/p").message(404, "The stage alice/none could not be found.");
     for (asked, found) in
         [("/alice/dev/P", "/alice/dev/p"), ("/alice/dev/P.Q/1.0", "/alice/dev/p-q/1.0")]
     {
-        let moved = ask.get(asked);
-        assert_eq!(
-            (moved.status, moved.header("location")),
-            (302, (root.clone() + found).as_str())
-        );
+        let moved = ask.get(asked).expect(302);
+        moved.has("location", root.clone() + found);
         assert!(moved.header("vary").contains("Accept"), "{moved:?}");
     }
-    let html = index.anybody().with("Accept", "text/html").get("/alice/dev/p");
-    assert_eq!((html.status, html.header("content-type")), (200, "text/html; charset=utf-8"));
-    assert_eq!(index.anybody().with("Accept", "text/plain").get("/alice/dev/p").status, 404);
+    let done = index.anybody().with("Accept", "text/html").get("/alice/dev/p");
+    done.expect(200).has("content-type", "text/html; charset=utf-8");
+    index.anybody().with("Accept", "text/plain").get("/alice/dev/p").expect(404);
     let page =
         index.anybody().with("Accept", "application/vnd.pypi.simple.v1+json").get("/alice/dev/p");
     assert_eq!(page.json()["name"], "p");
@@ -72,12 +65,12 @@ fn a_project_with_many_versions_is_sent_in_portions() {
     for number in 0..40 {
         let form =
             format!(":action=submit&name=p&version=1.{number}&summary=number+{number}%0A%22");
-        let done = index.alice().with("Content-Type", "application/x-www-form-urlencoded").bytes(
-            "POST",
-            "/alice/dev",
-            form.as_bytes(),
-        );
-        assert_eq!((done.status, done.text().as_str()), (200, ""));
+        index
+            .alice()
+            .with("Content-Type", "application/x-www-form-urlencoded")
+            .post("/alice/dev", form.as_bytes())
+            .expect(200)
+            .is("");
     }
     let project = result(&index.anybody().json().get("/alice/dev/p"), "projectconfig");
     assert_eq!(project.as_object().expect("an object").len(), 40);
@@ -89,7 +82,7 @@ fn a_project_with_many_versions_is_sent_in_portions() {
             result(&index.anybody().json().get(&format!("/alice/dev/p/1.{number}")), "versiondata")
         );
     }
-    assert_eq!(index.anybody().json().bytes("HEAD", "/alice/dev/p", b"").status, 200);
+    index.anybody().json().send("HEAD", "/alice/dev/p", b"").expect(200);
 }
 
 #[test]
@@ -100,7 +93,7 @@ fn versions_with_much_metadata_are_sent_one_by_one() {
         let filename = format!("p-{version}.zip");
         let upload = Upload::named("p", version, &filename, &sdist(version));
         let upload = upload.set("description", description);
-        assert_eq!(index.alice().upload("alice/dev", &upload).status, 200);
+        index.alice().upload("alice/dev", &upload).expect(200);
     };
     let shown = || {
         let shown = index.anybody().json().get("/alice/dev/p");
@@ -133,48 +126,28 @@ fn what_is_removed_is_gone_and_not_unknown() {
     }
     let ask = index.alice().json();
     let gone = path("alice/dev", "p-1.0.zip", &content);
-    check_message(
-        &ask.send("DELETE", "/alice/dev/p/1.0", Value::Null),
-        200,
-        "project 'p' version '1.0' deleted",
-    );
-    check_message(&index.anybody().json().get(&gone), 410, "file existed, deleted in later serial");
-    check_message(
-        &ask.send("DELETE", "/alice/dev/p/1.0", Value::Null),
-        404,
-        "The version 1.0 of project p does not exist.",
-    );
+    ask.delete("/alice/dev/p/1.0").message(200, "project 'p' version '1.0' deleted");
+    index.anybody().json().get(&gone).message(410, "file existed, deleted in later serial");
+    ask.delete("/alice/dev/p/1.0").message(404, "The version 1.0 of project p does not exist.");
     let file = path("alice/dev", "p-2.0.zip", &content);
-    let removed = index.user("bob").json().send("DELETE", &file, Value::Null);
-    check_message(&removed, 200, &format!("package '{}' deleted", &file[1..]));
+    let removed = index.user("bob").json().delete(&file);
+    removed.message(200, &format!("package '{}' deleted", &file[1..]));
     let text = format!("file '{}' existed, deleted in later serial", &file[1..]);
-    check_message(&ask.send("DELETE", &file, Value::Null), 410, &text);
+    ask.delete(&file).message(410, &text);
     let other = "/alice/dev/+f/abc/0123456789abc/p-9.zip";
-    check_message(
-        &ask.send("DELETE", other, Value::Null),
-        404,
-        &format!("package '{}' doesn't exist", &other[1..]),
-    );
+    ask.delete(other).message(404, &format!("package '{}' doesn't exist", &other[1..]));
     // With its last version, the project is removed, too.
     let other = "The version 1.0 of project other does not exist.";
-    check_message(&index.anybody().json().get("/alice/dev/other/1.0"), 404, other);
+    index.anybody().json().get("/alice/dev/other/1.0").message(404, other);
     assert!(index.page("alice/dev", "p").contains("p-3.0.zip"));
-    check_message(
-        &ask.send("DELETE", "/alice/dev/p/3.0", Value::Null),
-        200,
-        "project 'p' version '3.0' deleted",
-    );
-    assert_eq!(index.anybody().get("/alice/dev/+simple/p/").status, 404);
+    ask.delete("/alice/dev/p/3.0").message(200, "project 'p' version '3.0' deleted");
+    index.anybody().get("/alice/dev/+simple/p/").expect(404);
     let text =
         "project not found: nothing is left of it but its name, which `release_name=1` releases";
-    check_message(&ask.send("DELETE", "/alice/dev/p", Value::Null), 404, text);
-    check_message(&ask.send("DELETE", "/alice/dev/q", Value::Null), 404, "project not found");
+    ask.delete("/alice/dev/p").message(404, text);
+    ask.delete("/alice/dev/q").message(404, "project not found");
     index.upload("alice/dev", "p-1.0.zip", &content);
-    check_message(
-        &ask.send("DELETE", "/alice/dev/P", Value::Null),
-        200,
-        "project p deleted from stage alice/dev",
-    );
+    ask.delete("/alice/dev/P").message(200, "project p deleted from stage alice/dev");
 }
 
 #[test]
@@ -186,48 +159,29 @@ fn who_may_not_remove_and_what_stays() {
     let file = path("alice/final", "p-1.0.zip", &content);
     for target in ["/alice/final/p", "/alice/final/p/1.0", file.as_str()] {
         for ask in [index.user("bob").json(), index.anybody().json()] {
-            let refused = ask.send("DELETE", target, Value::Null);
-            assert_eq!(refused.status, 403, "{}", refused.text());
+            let refused = ask.delete(target).expect(403);
             assert_eq!(refused.json()["code"], "403 Forbidden");
             assert_eq!(refused.json()["title"], "Forbidden");
         }
-        let refused = index.user("bob").send("DELETE", target, Value::Null);
-        assert_eq!(refused.header("content-type"), "application/problem+json");
-        let refused =
-            index.user("bob").with("Accept", "text/html").send("DELETE", target, Value::Null);
-        assert_eq!(refused.header("content-type"), "text/html; charset=UTF-8");
+        index.user("bob").delete(target).has("content-type", "application/problem+json");
+        let answer = index.user("bob").with("Accept", "text/html").delete(target);
+        answer.has("content-type", "text/html; charset=UTF-8");
     }
     let ask = index.alice().json();
     let (project, version) = ("/alice/final/p", "/alice/final/p/1.0");
-    check_message(
-        &ask.send("DELETE", project, Value::Null),
-        403,
-        "project 'p' is on non-volatile index alice/final",
-    );
-    check_message(
-        &ask.send("DELETE", version, Value::Null),
-        403,
-        "cannot delete version on non-volatile index",
-    );
+    ask.delete(project).message(403, "project 'p' is on non-volatile index alice/final");
+    ask.delete(version).message(403, "cannot delete version on non-volatile index");
     let text = "cannot delete version on non-volatile index";
-    check_message(&ask.send("DELETE", &file, Value::Null), 403, text);
+    ask.delete(&file).message(403, text);
     // The message is the same for a version that does not exist.
-    check_message(&ask.send("DELETE", "/alice/final/p/9.0", Value::Null), 403, text);
+    ask.delete("/alice/final/p/9.0").message(403, text);
     let other = "/alice/final/+f/abc/0123456789abc/p-9.zip";
-    check_message(&ask.send("DELETE", other, Value::Null), 403, text);
-    check_message(
-        &ask.send("DELETE", &format!("{version}?force"), Value::Null),
-        200,
-        "project 'p' version '1.0' deleted",
-    );
+    ask.delete(other).message(403, text);
+    ask.delete(&format!("{version}?force")).message(200, "project 'p' version '1.0' deleted");
     index.upload("alice/final", "p-1.1.zip", &content);
-    let removed = ask.send("DELETE", &format!("{project}?force="), Value::Null);
-    check_message(&removed, 200, "project p deleted from stage alice/final");
-    check_message(
-        &ask.send("DELETE", "/alice/none/p", Value::Null),
-        404,
-        "The stage alice/none could not be found.",
-    );
+    ask.delete(&format!("{project}?force="))
+        .message(200, "project p deleted from stage alice/final");
+    ask.delete("/alice/none/p").message(404, "The stage alice/none could not be found.");
 }
 
 #[test]
@@ -238,7 +192,7 @@ fn what_a_stage_keeps_to_its_readers() {
     let content = sdist("x");
     index.upload("alice/secret", "p-1.0.zip", &content);
     let docs = Upload::docs("p", "1.0", &super::zip(&[("index.html", b"hello")]));
-    assert_eq!(index.alice().upload("alice/secret", &docs).status, 200);
+    index.alice().upload("alice/secret", &docs).expect(200);
     let file = path("alice/secret", "p-1.0.zip", &content);
     let targets = [
         "/alice/secret/p",
@@ -251,13 +205,10 @@ fn what_a_stage_keeps_to_its_readers() {
         file.as_str(),
     ];
     for target in targets {
-        assert_eq!(index.alice().get(target).status, 200, "{target}");
-        assert_eq!(index.user("bob").get(target).status, 403, "{target}");
-        let refused = index.anybody().get(target);
-        assert_eq!(refused.status, 401, "{target}");
-        assert_eq!(refused.header("www-authenticate"), "Basic realm=\"pypi\"");
-        let check =
-            |ask: super::Ask<'_>| ask.with("X-Original-URI", target).get("/+authcheck").status;
+        index.alice().get(target).expect(200);
+        index.user("bob").get(target).expect(403);
+        index.anybody().get(target).expect(401).has("www-authenticate", "Basic realm=\"pypi\"");
+        let check = |ask: super::Ask| ask.with("X-Original-URI", target).get("/+authcheck").status;
         assert_eq!(check(index.alice()), 200, "{target}");
         assert_eq!(check(index.user("bob")), 403, "{target}");
         assert_eq!(check(index.anybody()), 401, "{target}");
@@ -265,5 +216,5 @@ fn what_a_stage_keeps_to_its_readers() {
     }
     let push = json!({"name": "p", "version": "1.0", "targetindex": "bob/dev"});
     index.stage("bob/dev", json!({}));
-    assert_eq!(index.user("bob").send("PUSH", "/alice/secret", push).status, 403);
+    index.user("bob").send("PUSH", "/alice/secret", push).expect(403);
 }

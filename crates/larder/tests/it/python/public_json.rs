@@ -24,25 +24,21 @@ fn simple_is_the_same_without_its_plus() {
             index.client().get_with(&format!("/{stage}/{word}/{rest}"), &[header])
         };
         let (plus, plain) = (get("+simple", "alice/dev"), get("simple", "alice/dev"));
-        assert_eq!((plain.status, plain.text()), (200, plus.text()), "{rest}");
+        plain.check_status(200).is(plus.text());
         for name in ["etag", "content-type", "cache-control", "vary"] {
-            assert_eq!(plain.header(name), plus.header(name), "{rest} {name}");
+            plain.has(name, plus.header(name));
         }
         let tag = plain.header("etag").to_owned();
-        let known = index
+        index
             .client()
-            .get_with(&format!("/alice/dev/simple/{rest}"), &[header, ("If-None-Match", &tag)]);
-        assert_eq!(known.status, 304);
-        let refused = get("simple", "alice/closed");
-        assert_eq!((refused.status, refused.text()), (401, get("+simple", "alice/closed").text()));
+            .get_with(&format!("/alice/dev/simple/{rest}"), &[header, ("If-None-Match", &tag)])
+            .expect(304);
+        get("simple", "alice/closed").expect(401).is(get("+simple", "alice/closed").text());
     }
     let moved = index.client().get_with("/alice/dev/simple/Foo/", &[INSTALLER]);
     let root = format!("http://{}", index.client().address);
-    assert_eq!(
-        (moved.status, moved.header("location")),
-        (302, format!("{root}/alice/dev/simple/foo/").as_str())
-    );
-    assert_eq!(index.anybody().json().send("POST", "/alice/dev/simple/", json!({})).status, 404);
+    moved.check_status(302).has("location", format!("{root}/alice/dev/simple/foo/"));
+    index.anybody().json().post("/alice/dev/simple/", json!({})).expect(404);
 }
 
 #[test]
@@ -62,8 +58,7 @@ fn a_project_called_simple_keeps_its_urls() {
     // What is no version of it is a project.
     let listed = index.client().get_with("/alice/dev/simple/simple/", &[JSON_PAGE]);
     assert_eq!(listed.json()["name"], "simple");
-    let removed = index.alice().json().bytes("DELETE", "/alice/dev/simple/1.0?force", b"");
-    assert_eq!(removed.status, 200, "{}", removed.text());
+    index.alice().json().delete("/alice/dev/simple/1.0?force").expect(200);
 }
 
 #[test]
@@ -76,11 +71,11 @@ fn a_project_in_the_shape_of_the_public_index() {
         .set("summary", "what it is")
         .set("requires_python", ">=3.9")
         .set("requires_dist", "baz>1");
-    assert_eq!(index.alice().upload("alice/dev", &upload).status, 200);
+    index.alice().upload("alice/dev", &upload).expect(200);
     index.upload("alice/dev", "Foo.Bar-2.0rc1.zip", &sdist("rc"));
     let get = |target: &str| index.anybody().get(target);
-    let answer = get("/alice/dev/pypi/foo-bar/json");
-    assert_eq!((answer.status, answer.header("content-type")), (200, "application/json"));
+    let answer = get("/alice/dev/pypi/foo-bar/json").expect(200);
+    answer.has("content-type", "application/json");
     let tag = answer.header("etag").to_owned();
     let shown = answer.json();
     let info = &shown["info"];
@@ -97,11 +92,8 @@ fn a_project_in_the_shape_of_the_public_index() {
     let link = file["url"].as_str().expect("a URL").strip_prefix(&root).expect("it is here");
     assert_eq!(get(link).body, new);
 
-    let known = index.anybody().with("If-None-Match", &tag).get("/alice/dev/pypi/foo-bar/json");
-    assert_eq!(known.status, 304);
-    let yanked =
-        index.alice().send("POST", "/alice/dev/foo-bar/1.1/+yank", json!({"reason": "bad"}));
-    assert_eq!(yanked.status, 200);
+    index.anybody().with("If-None-Match", &tag).get("/alice/dev/pypi/foo-bar/json").expect(304);
+    index.alice().post("/alice/dev/foo-bar/1.1/+yank", json!({"reason": "bad"})).expect(200);
     let shown = index.anybody().with("If-None-Match", &tag).get("/alice/dev/pypi/foo-bar/json");
     assert_eq!((shown.status, &shown.json()["info"]["version"]), (200, &json!("1.0")));
     let one = get("/alice/dev/pypi/foo-bar/1.1.0/json").json();
@@ -115,12 +107,11 @@ fn a_project_in_the_shape_of_the_public_index() {
         ("/alice/none/pypi/foo-bar/json", 404),
         ("/alice/dev/pypi/Foo.Bar/json", 302),
     ] {
-        assert_eq!(get(target).status, status, "{target}");
+        get(target).expect(status);
     }
-    let made = index.alice().send("PATCH", "/alice/dev", json!({"acl_read": ["alice"]}));
-    assert_eq!(made.status, 200, "{}", made.text());
-    assert_eq!(get("/alice/dev/pypi/foo-bar/json").status, 401);
-    assert_eq!(index.alice().get("/alice/dev/pypi/foo-bar/json").status, 200);
+    index.alice().patch("/alice/dev", json!({"acl_read": ["alice"]})).expect(200);
+    get("/alice/dev/pypi/foo-bar/json").expect(401);
+    index.alice().get("/alice/dev/pypi/foo-bar/json").expect(200);
 }
 
 #[test]
@@ -134,9 +125,7 @@ fn a_project_of_a_mirror_in_the_shape_of_the_public_index() {
     mirror(&index, &upstream, json!({"policy_deny": ["foo==2.0"]}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     for stage in ["alice/up", "alice/dev"] {
-        let answer = index.anybody().get(&format!("/{stage}/pypi/foo/json"));
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        let shown = answer.json();
+        let shown = index.anybody().get(&format!("/{stage}/pypi/foo/json")).expect(200).json();
         assert_eq!(
             (&shown["info"]["version"], &shown["info"]["summary"]),
             (&json!("1.0"), &Value::Null)
@@ -147,7 +136,7 @@ fn a_project_of_a_mirror_in_the_shape_of_the_public_index() {
         let url = file["url"].as_str().expect("a URL");
         let root = format!("http://{}/alice/up/+upstream/", index.client().address);
         assert!(url.starts_with(&root), "{url}");
-        assert_eq!(index.anybody().get(&format!("/{stage}/pypi/foo/2.0/json")).status, 404);
+        index.anybody().get(&format!("/{stage}/pypi/foo/2.0/json")).expect(404);
     }
     // A mirror's project of this name is asked for only by devpi's clients.
     assert_eq!(

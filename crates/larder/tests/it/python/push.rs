@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use super::{Index, Upload, check_message, path, result, sdist, zip};
+use super::{Index, Upload, path, result, sdist, zip};
+use crate::asking::{Ask, each};
+use crate::client::Response;
 
 /// A stage with a release: a file that was tested, and documentation.
 fn released() -> (Index, Vec<u8>) {
@@ -24,11 +26,11 @@ fn released_with(egress_allow: &str) -> (Index, Vec<u8>) {
     let content = sdist("x");
     let upload =
         Upload::of("p-1.0.zip", &content).set("summary", "a thing").set("classifiers", "A :: B");
-    assert_eq!(index.alice().upload("alice/dev", &upload).status, 200);
+    index.alice().upload("alice/dev", &upload).expect(200);
     let tested = path("alice/dev", "p-1.0.zip", &content);
-    assert_eq!(index.alice().send("POST", &tested, json!({"ok": true})).status, 200);
+    index.alice().post(&tested, json!({"ok": true})).expect(200);
     let docs = Upload::docs("p", "1.0", &zip(&[("index.html", b"<h1>p</h1>")]));
-    assert_eq!(index.alice().upload("alice/dev", &docs).status, 200);
+    index.alice().upload("alice/dev", &docs).expect(200);
     (index, content)
 }
 
@@ -78,15 +80,11 @@ fn a_release_goes_into_another_stage_with_all_that_it_has() {
     for (method, target) in
         [("POST", "/alice/dev"), ("POST", "/alice/dev/"), ("PUSH", "/alice/dev")]
     {
-        let pushed = form().bytes(method, target, text.as_bytes());
+        let pushed = form().send(method, target, text.as_bytes());
         assert_eq!(result(&pushed, "actionlog"), log, "{method} {target}");
     }
-    check_message(
-        &form().json().bytes("POST", "/alice/dev", b"{"),
-        400,
-        "Bad request: could not decode json",
-    );
-    let neither = form().json().bytes("POST", "/alice/dev", b"name=p&version=1.0");
+    form().json().post("/alice/dev", "{").message(400, "Bad request: could not decode json");
+    let neither = form().json().post("/alice/dev", "name=p&version=1.0");
     assert_eq!(neither.json()["code"], "400 :action field not found");
 }
 
@@ -108,94 +106,92 @@ fn without_or_with_nothing_but_documentation() {
     }
 }
 
+/// Sends an order to push.
+#[track_caller]
+fn push(ask: &Ask, order: Value) -> Response {
+    ask.clone().json().send("PUSH", "/alice/dev", order)
+}
+
+/// The order to push into `alice/final`, with more or other members.
+fn into_final(more: &Value) -> Value {
+    let mut order = order(json!({"targetindex": "alice/final"}));
+    for (key, value) in more.as_object().expect("an object") {
+        order[key] = value.clone();
+    }
+    order
+}
+
 #[test]
-fn pushes_that_are_refused() {
+fn orders_that_are_refused() {
     let (index, _) = released();
-    let push = |ask: super::Ask<'_>, order: Value| ask.json().send("PUSH", "/alice/dev", order);
-    let check = |more: Value, status: u16, text: &str| {
-        check_message(&push(index.alice(), order(more)), status, text);
-    };
-    check(json!({"targetindex": "alice"}), 400, "targetindex not in format user/index");
-    check(json!({}), 400, "targetindex not in format user/index");
-    check(json!({"targetindex": "alice/none"}), 404, "The stage alice/none could not be found.");
-    check(
-        json!({"targetindex": "alice/final", "no_docs": true, "only_docs": true}),
-        400,
-        "can't use 'no_docs' and 'only_docs' together",
+    each(
+        [
+            (json!({"targetindex": "alice"}), 400, "targetindex not in format user/index"),
+            (json!({"targetindex": null}), 400, "targetindex not in format user/index"),
+            (json!({"targetindex": "alice/none"}), 404, "The stage alice/none could not be found."),
+            (
+                json!({"no_docs": true, "only_docs": true}),
+                400,
+                "can't use 'no_docs' and 'only_docs' together",
+            ),
+            (json!({"x": 1}), 400, "unknown additional options: x"),
+            (json!({"version": "2.0"}), 400, "there are no files for p 2.0 on stage alice/dev"),
+            (json!({"name": "q"}), 400, "there are no files for q 1.0 on stage alice/dev"),
+        ],
+        |(more, status, text)| push(&index.alice(), into_final(&more)).message(status, text),
     );
-    check(json!({"targetindex": "alice/final", "x": 1}), 400, "unknown additional options: x");
-    check(
-        json!({"targetindex": "alice/final", "version": "2.0"}),
-        400,
-        "there are no files for p 2.0 on stage alice/dev",
+    push(&index.alice(), order(json!({}))).message(400, "targetindex not in format user/index");
+    push(&index.alice(), json!({"targetindex": "alice/final"}))
+        .message(400, "there are no files for   on stage alice/dev");
+    let ask = index.alice();
+    ask.send("PUSH", "/alice/dev", "{").message(400, "Bad request: could not decode json");
+}
+
+/// A missing release is reported first, then the target, then the right.
+#[test]
+fn whoever_may_not_push_is_told_what_is_wrong_before_that() {
+    let (index, _) = released();
+    let missing = "there are no files for p 2.0 on stage alice/dev";
+    each(
+        [
+            (json!({"version": "2.0", "x": 1}), 400, missing),
+            (json!({"version": "2.0", "targetindex": "x"}), 400, missing),
+            (json!({"version": "2.0", "targetindex": "alice/none"}), 400, missing),
+            (json!({"version": "2.0", "posturl": "http://h/", "targetindex": null}), 400, missing),
+            (json!({"targetindex": "x", "x": 1}), 400, "unknown additional options: x"),
+            (json!({"targetindex": "alice/none"}), 404, "The stage alice/none could not be found."),
+        ],
+        |(more, status, text)| {
+            for ask in [index.user("bob"), index.anybody()] {
+                push(&ask, into_final(&more)).message(status, text);
+            }
+        },
     );
-    check(
-        json!({"targetindex": "alice/final", "name": "q"}),
-        400,
-        "there are no files for q 1.0 on stage alice/dev",
-    );
-    check_message(
-        &push(index.alice(), json!({"targetindex": "alice/final"})),
-        400,
-        "there are no files for   on stage alice/dev",
-    );
-    let into = || order(json!({"targetindex": "alice/final"}));
-    check_message(
-        &push(index.user("bob"), into()),
+    push(&index.user("bob"), into_final(&json!({}))).message(
         401,
         "user 'bob' cannot upload to 'alice/final': `bob` is not in `acl_upload` of alice/final",
     );
-    check_message(&push(index.anybody(), into()), 401, "user None cannot upload to 'alice/final'");
-    // A missing release is reported first, then the target, then the right.
-    for (more, status, text) in [
-        (json!({"version": "2.0", "x": 1}), 400, "there are no files for p 2.0 on stage alice/dev"),
-        (
-            json!({"version": "2.0", "targetindex": "x"}),
-            400,
-            "there are no files for p 2.0 on stage alice/dev",
-        ),
-        (
-            json!({"version": "2.0", "targetindex": "alice/none"}),
-            400,
-            "there are no files for p 2.0 on stage alice/dev",
-        ),
-        (
-            json!({"version": "2.0", "posturl": "http://h/"}),
-            400,
-            "there are no files for p 2.0 on stage alice/dev",
-        ),
-        (json!({"targetindex": "x", "x": 1}), 400, "unknown additional options: x"),
-        (json!({"targetindex": "alice/none"}), 404, "The stage alice/none could not be found."),
-    ] {
-        let mut order = into();
-        for (key, value) in more.as_object().expect("an object") {
-            order[key] = value.clone();
-        }
-        if !order["posturl"].is_null() {
-            order["targetindex"] = Value::Null;
-        }
-        for ask in [index.user("bob"), index.anybody()] {
-            check_message(&push(ask, order.clone()), status, text);
-        }
-    }
-    check_message(
-        &index.alice().bytes("PUSH", "/alice/dev", b"{"),
-        400,
-        "Bad request: could not decode json",
-    );
+    push(&index.anybody(), into_final(&json!({})))
+        .message(401, "user None cannot upload to 'alice/final'");
+}
+
+#[test]
+fn a_refused_push_leaves_nothing() {
+    let (index, _) = released();
     index.upload("alice/final", "p-1.0.zip", &sdist("another"));
-    check_message(
-        &push(index.alice(), into()),
-        409,
-        "p-1.0.zip already exists in non-volatile index",
-    );
-    // The refused push left nothing.
+    push(&index.alice(), into_final(&json!({})))
+        .message(409, "p-1.0.zip already exists in non-volatile index");
     let data = result(&index.anybody().json().get("/alice/final/p/1.0"), "versiondata");
     assert_eq!(data["+links"].as_array().expect("links").len(), 1, "{data}");
-    let form = index.alice().with("Content-Type", "application/x-www-form-urlencoded");
-    form.bytes("POST", "/alice/dev/", b":action=submit&name=bare&version=1");
+}
+
+#[test]
+fn a_release_without_files_is_not_pushed() {
+    let (index, _) = released();
+    let form = index.alice().typed("application/x-www-form-urlencoded");
+    form.post("/alice/dev/", ":action=submit&name=bare&version=1").expect(200);
     let bare = json!({"name": "bare", "version": "1", "targetindex": "alice/final"});
-    check_message(&push(index.alice(), bare), 404, "no release/files found for bare 1");
+    push(&index.alice(), bare).message(404, "no release/files found for bare 1");
 }
 
 /// A server elsewhere: answers each request with the next of these, and keeps what it was sent.
@@ -333,15 +329,15 @@ fn files_or_documentation_alone_go_elsewhere_too() {
     }
     index.upload("alice/dev", "q-1.0.zip", &sdist("y"));
     let order = json!({"name": "q", "version": "1.0", "posturl": "http://h/", "only_docs": true});
-    let nothing = index.alice().send("PUSH", "/alice/dev", order);
-    check_message(&nothing, 404, "no release/files found for q 1.0");
+    let refused = index.alice().send("PUSH", "/alice/dev", order);
+    refused.message(404, "no release/files found for q 1.0");
 }
 
 #[test]
 fn a_push_elsewhere_goes_on_where_that_is_of_use() {
     let (index, _) = released();
     let second = Upload::named("p", "1.0", "p-1.0.linux-x86_64.zip", &sdist("second"));
-    assert_eq!(index.alice().upload("alice/dev", &second).status, 200);
+    index.alice().upload("alice/dev", &second).expect(200);
     let gone = "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     let no = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     let files = ["file_upload p-1.0.linux-x86_64.zip", "file_upload p-1.0.zip", "doc_upload p.zip"];
@@ -388,12 +384,11 @@ fn attestations_go_along() {
     let attestation = super::attestations::attestation(filename, &content);
     let upload =
         Upload::of(filename, &content).set("attestations", &json!([attestation]).to_string());
-    assert_eq!(index.alice().upload("alice/dev", &upload).status, 200);
+    index.alice().upload("alice/dev", &upload).expect(200);
     let elsewhere = Elsewhere::answering(&[OK]);
     let mut order = elsewhere.order();
     order["name"] = json!("q");
-    let pushed = index.alice().json().send("PUSH", "/alice/dev", order);
-    assert_eq!(pushed.status, 200, "{}", pushed.text());
+    index.alice().json().send("PUSH", "/alice/dev", order).expect(200);
     let request = &elsewhere.requests()[0];
     let sent = request.split("name=\"attestations\"\r\n\r\n").nth(1).expect("the field");
     let sent: Value = serde_json::from_str(sent.lines().next().expect("a line")).expect("JSON");
@@ -419,12 +414,11 @@ fn what_goes_wrong_elsewhere_is_told() {
             "HTTP/1.1 {line}\r\nX-Secret: hidden\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhidden"
         );
         let elsewhere = Elsewhere::answering(&[answer.leak(), OK]);
-        let refused = push(elsewhere.order());
-        assert_eq!(refused.status, 502);
+        let refused = push(elsewhere.order()).expect(502);
         let status: u16 = line[..3].parse().expect("a status");
         let log = json!([[status, "upload", file[1..], reason], [200, "docfile", "p"]]);
         assert_eq!(refused.json()["result"], log);
-        assert!(!refused.text().contains("hidden"), "{}", refused.text());
+        refused.lacks("hidden");
     }
     // An answer that is not HTTP is not reported either.
     let elsewhere = Elsewhere::answering(&["220 hidden.inside SMTP\r\n"]);
@@ -446,21 +440,15 @@ fn what_goes_wrong_elsewhere_is_told() {
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://user:secret@{}/", nobody.local_addr().expect("an address"));
     drop(nobody);
-    let refused = push(order(json!({"posturl": url})));
-    assert_eq!(refused.status, 502);
+    let refused = push(order(json!({"posturl": url}))).expect(502);
     let entry = &refused.json()["result"][0];
     assert_eq!((&entry[0], &entry[1]), (&json!(-1), &json!("exception on release upload:")));
-    assert!(!refused.text().contains("secret"), "{}", refused.text());
-    check_message(
-        &push(order(json!({"posturl": "file:///etc/passwd"}))),
-        400,
-        "posturl was expected to be an http or https URL",
-    );
-    let anonymous =
-        index.anybody().send("PUSH", "/alice/dev", order(json!({"posturl": "http://h/"})));
-    assert_eq!(anonymous.status, 401, "{}", anonymous.text());
+    refused.lacks("secret");
+    push(order(json!({"posturl": "file:///etc/passwd"})))
+        .message(400, "posturl was expected to be an http or https URL");
+    index.anybody().send("PUSH", "/alice/dev", order(json!({"posturl": "http://h/"}))).expect(401);
     let nothing = order(json!({"posturl": "http://h/", "version": "9"}));
-    check_message(&push(nothing), 400, "there are no files for p 9 on stage alice/dev");
+    push(nothing).message(400, "there are no files for p 9 on stage alice/dev");
 }
 
 /// A push is no way to reach what only the server can: neither by address, in any spelling, nor by name.
@@ -486,8 +474,7 @@ fn pushes_stay_outside() {
         "u:p@127.0.0.1",
     ] {
         for register in [false, true] {
-            let refused = push(&format!("http://{host}:{port}/legacy/"), register);
-            assert_eq!(refused.status, 502, "{host}: {}", refused.text());
+            let refused = push(&format!("http://{host}:{port}/legacy/"), register).expect(502);
             let entry = &refused.json()["result"][0];
             let text = entry[2].as_str().expect("a text");
             assert!(
@@ -497,7 +484,7 @@ fn pushes_stay_outside() {
         }
     }
     for url in ["http://169.254.169.254/latest/", "http://[fd00::1]/", "https://10.0.0.1/"] {
-        assert!(push(url, false).text().contains("no public address is known for `"), "{url}");
+        push(url, false).says("no public address is known for `");
     }
     assert_eq!(inside.requests(), Vec::<String>::new());
     // By name, where the setting names what the name leads to.
@@ -518,6 +505,6 @@ fn who_may_push_elsewhere_is_a_setting() {
     let push = |user: &str| index.user(user).send("PUSH", "/alice/dev", elsewhere.order());
     let text =
         "no permission to push to other servers: `alice` is not in `python.acl_push_outside`";
-    check_message(&push("alice"), 403, text);
+    push("alice").message(403, text);
     assert_eq!(elsewhere.requests(), Vec::<String>::new());
 }

@@ -4,22 +4,17 @@ use std::io::{Read, Write};
 
 use serde_json::{Value, json};
 
-use super::{Index, Upload, basic, check_message, path, result, sdist};
+use super::{Index, Upload, basic, path, result, sdist};
 
 #[test]
 fn statuses_and_content_types() {
     let index = Index::start();
-    let put = index.alice().send("PUT", "/alice/dev", json!({}));
-    assert_eq!((put.status, put.header("content-type")), (200, "application/json"));
-    let taken = index.root().send("PUT", "/alice", json!({"password": "x"}));
-    check_message(&taken, 409, "user already exists");
-    check_message(
-        &index.alice().send("PUT", "/alice/dev", json!({})),
-        409,
-        "index 'alice/dev' exists",
-    );
-    check_message(&index.anybody().json().get("/nobody"), 404, "no user 'nobody'");
-    check_message(&index.root().send("PUT", "/nobody/dev", json!({})), 404, "no user 'nobody'");
+    let put = index.alice().put("/alice/dev", json!({})).expect(200);
+    put.has("content-type", "application/json");
+    index.root().put("/alice", json!({"password": "x"})).message(409, "user already exists");
+    index.alice().put("/alice/dev", json!({})).message(409, "index 'alice/dev' exists");
+    index.anybody().json().get("/nobody").message(404, "no user 'nobody'");
+    index.root().put("/nobody/dev", json!({})).message(404, "no user 'nobody'");
     let empty = index.alice().upload("alice/dev", &Upload::of("p-1.0.zip", &sdist("x")));
     assert_eq!((empty.status, empty.body.len(), empty.header("content-length")), (200, 0, "0"));
     let names: Vec<String> = [
@@ -63,9 +58,8 @@ fn statuses_and_content_types() {
             result(&index.anybody().json().get(&format!("/alice/dev?{flag}")), "indexconfig");
         assert_eq!(config.get("projects"), None, "{flag}");
     }
-    let gone = index.alice().send("DELETE", "/alice/dev", Value::Null);
-    check_message(&gone, 201, "index alice/dev deleted");
-    assert_eq!(index.anybody().bytes("BREW", "/alice/dev", b"").status, 405);
+    index.alice().delete("/alice/dev").message(201, "index alice/dev deleted");
+    index.anybody().send("BREW", "/alice/dev", b"").expect(405);
 }
 
 #[test]
@@ -81,17 +75,15 @@ fn paths() {
         let upload = Upload::of(&format!("p-{version}.zip"), &content);
         let (_, body) =
             if version == "1.0" { (String::new(), body.clone()) } else { upload.form() };
-        let done = index.alice().with("Content-Type", &content_type).bytes("POST", target, &body);
-        assert_eq!(done.status, 200, "{target}: {}", done.text());
+        index.alice().with("Content-Type", &content_type).post(target, &body).expect(200);
     }
-    let page = index.anybody().get("/alice/dev/%2Bsimple/p/");
-    assert_eq!(page.status, 200);
+    let page = index.anybody().get("/alice/dev/%2Bsimple/p/").expect(200);
     assert_eq!(index.anybody().get("//alice/dev/+simple/p/").body, page.body);
-    let head = index.anybody().bytes("HEAD", "/alice/dev/+simple/p/", b"");
-    assert_eq!((head.status, head.header("content-length")), (200, page.header("content-length")));
+    let done = index.anybody().send("HEAD", "/alice/dev/+simple/p/", ());
+    done.expect(200).has("content-length", page.header("content-length"));
     let pip = |target: &str| index.anybody().with("User-Agent", "pip/25.0 {}").get(target);
-    assert_eq!(pip("/alice/dev/p").status, 200);
-    assert!(pip("/alice/dev").text().contains("<a href="), "{}", pip("/alice/dev").text());
+    pip("/alice/dev/p").expect(200);
+    pip("/alice/dev").says("<a href=");
     // Every link leads to its file, from each URL of the page.
     for target in ["/alice/dev/+simple/p/", "/alice/dev/+simple/p", "/alice/dev/p/", "/alice/dev/p"]
     {
@@ -110,13 +102,12 @@ fn paths() {
         assert_eq!((found.status, found.body), (200, content.clone()), "{target}: {href}");
     }
     // People are sent to the page with a slash.
-    let moved = index.anybody().with("Accept", "text/html").get("/alice/dev/+simple/p");
-    assert_eq!(moved.status, 302);
+    let moved = index.anybody().with("Accept", "text/html").get("/alice/dev/+simple/p").expect(302);
     assert!(
         moved.header("location").ends_with("/alice/dev/+simple/p/")
             && moved.header("vary").contains("User-Agent")
     );
-    assert_eq!(index.anybody().get("/alice/dev/+simple/%C3%A4/").status, 400);
+    index.anybody().get("/alice/dev/+simple/%C3%A4/").expect(400);
 }
 
 #[test]
@@ -137,7 +128,7 @@ fn behind_a_prefix() {
         .get("/pre/alice/dev/+simple/p/");
     let relative =
         format!("../..{}", &path("alice/dev", "p-1.0.zip", &content)["/alice/dev".len()..]);
-    assert!(page.text().contains(&relative), "{}", page.text());
+    page.says(&relative);
     let absolute = format!("https://h.example/pre{}", path("alice/dev", "p-1.0.zip", &content));
     for accept in ["text/html", "application/vnd.pypi.simple.v1+json"] {
         let page = index
@@ -146,13 +137,12 @@ fn behind_a_prefix() {
             .with("X-Outside-URL", "https://h.example/pre")
             .with("X-Devpi-Absolute-URLs", "")
             .get("/pre/alice/dev/+simple/p/");
-        assert!(page.text().contains(&absolute), "{}", page.text());
+        page.says(&absolute);
         assert!(page.header("content-type").starts_with(accept), "{page:?}");
     }
-    let moved = outside().get("/pre/alice/dev/P");
-    assert_eq!(moved.header("location"), "https://h.example/pre/alice/dev/p");
-    let missing = index.anybody().json().get("/alice/none/+api");
-    check_message(&missing, 404, "The stage alice/none could not be found.");
+    outside().get("/pre/alice/dev/P").has("location", "https://h.example/pre/alice/dev/p");
+    let refused = index.anybody().json().get("/alice/none/+api");
+    refused.message(404, "The stage alice/none could not be found.");
 }
 
 #[test]
@@ -161,19 +151,19 @@ fn negotiation() {
     index.stage("alice/dev", json!({}));
     index.upload("alice/dev", "p-1.0.zip", &sdist("x"));
     let check = |accept: &str, expected: &str| {
-        let page = index.anybody().with("Accept", accept).get("/alice/dev/+simple/p/");
-        assert_eq!((page.status, page.header("content-type")), (200, expected), "{accept}");
+        let page = index.anybody().with("Accept", accept).get("/alice/dev/+simple/p/").expect(200);
+        page.has("content-type", expected);
         // If the client leaves the form to us, people and installers get different pages.
         let varies = match expected.starts_with("text/html") {
             true => "Accept, User-Agent, Accept-Encoding",
             false => "Accept, Accept-Encoding",
         };
-        assert_eq!(page.header("vary"), varies, "{accept}");
+        page.has("vary", varies);
         assert!(!page.header("etag").is_empty() && !page.header("content-length").is_empty());
-        assert_eq!(page.header("cache-control"), "max-age=0, must-revalidate");
+        page.has("cache-control", "max-age=0, must-revalidate");
         let known =
             index.anybody().with("Accept", accept).with("If-None-Match", page.header("etag"));
-        assert_eq!(known.get("/alice/dev/+simple/p/").status, 304);
+        known.get("/alice/dev/+simple/p/").expect(304);
     };
     let (json, html) = ("application/vnd.pypi.simple.v1+json", "text/html; charset=UTF-8");
     check(
@@ -186,7 +176,7 @@ fn negotiation() {
     check("*/*", html);
     check("image/png", html);
     let strict = index.anybody().with("Accept", "application/vnd.pypi.simple.v2+json");
-    assert_eq!(strict.get("/alice/dev/+simple/p/").status, 406);
+    strict.get("/alice/dev/+simple/p/").expect(406);
     let list = index.anybody().with("Accept", json).get("/alice/dev");
     assert_eq!(list.json()["projects"], json!([{"name": "p"}]));
 }
@@ -196,13 +186,14 @@ fn refreshing_and_uploads_to_pages() {
     let index = Index::start();
     index.stage("alice/dev", json!({}));
     for target in ["/alice/dev/+simple/P/refresh", "/alice/dev/p/refresh"] {
-        let moved = index.anybody().json().send("POST", target, Value::Null);
-        assert_eq!(moved.status, 302, "{target}");
+        let moved = index.anybody().json().post(target, ()).expect(302);
         assert!(moved.header("location").ends_with("/alice/dev/+simple/p/"), "{moved:?}");
     }
-    let refused =
-        index.alice().json().upload("alice/dev/+simple", &Upload::of("p-1.0.zip", &sdist("x")));
-    assert_eq!(refused.status, 404);
+    let refused = index
+        .alice()
+        .json()
+        .upload("alice/dev/+simple", &Upload::of("p-1.0.zip", &sdist("x")))
+        .expect(404);
     let root = format!("http://{}/alice/dev/", index.client().address);
     assert!(
         refused.json()["message"].as_str().is_some_and(|text| text.ends_with(&root)),
@@ -216,8 +207,7 @@ fn refreshing_and_uploads_to_pages() {
 fn configuration_in_every_form() {
     let index = Index::start();
     index.stage("alice/base", json!({}));
-    let made = index.alice().send(
-        "PUT",
+    let made = index.alice().put(
         "/alice/dev",
         json!({"bases": "alice/base", "acl_upload": "alice, bob", "volatile": "no"}),
     );
@@ -227,18 +217,11 @@ fn configuration_in_every_form() {
         (&json!(["alice/base"]), &json!(["alice", "bob"]), &json!(false))
     );
     let whole = index.alice().json().get("/alice/dev").json();
-    let patched = index.alice().send("PATCH", "/alice/dev", whole.clone());
-    assert_eq!(patched.status, 200, "{}", patched.text());
-    check_message(
-        &index.alice().send("PATCH", "/alice/dev?error_on_noop", whole),
-        400,
-        "The requested modifications resulted in no changes",
-    );
-    let list = index.alice().send(
-        "PATCH",
-        "/alice/dev",
-        json!(["acl_upload-=bob", "volatile=True", "title=T"]),
-    );
+    index.alice().patch("/alice/dev", whole.clone()).expect(200);
+    let refused = index.alice().patch("/alice/dev?error_on_noop", whole);
+    refused.message(400, "The requested modifications resulted in no changes");
+    let list =
+        index.alice().patch("/alice/dev", json!(["acl_upload-=bob", "volatile=True", "title=T"]));
     let list = result(&list, "indexconfig");
     assert_eq!(
         (&list["acl_upload"], &list["volatile"], &list["title"]),
@@ -247,17 +230,15 @@ fn configuration_in_every_form() {
     // A client may send back the whole user that it got.
     let mut user = index.alice().json().get("/alice").json()["result"].clone();
     user["email"] = json!("a@example.org");
-    let patched = index.alice().send("PATCH", "/alice", user);
+    let patched = index.alice().patch("/alice", user);
     assert_eq!((patched.status, patched.json()), (200, json!({"message": "user updated"})));
     let user = result(&index.alice().json().get("/alice"), "userconfig");
     assert_eq!(
         (&user["email"], user["indexes"].as_object().map(serde_json::Map::len)),
         (&json!("a@example.org"), Some(2))
     );
-    let named = index.root().send("PUT", "/%C3%A4lice-1.x@y_z", json!({"password": "x"}));
-    assert_eq!(named.status, 201, "{}", named.text());
-    let blocked = index.root().send("PUT", "/a%24b", json!({"password": "x"}));
-    assert_eq!(blocked.status, 400, "{}", blocked.text());
+    index.root().put("/%C3%A4lice-1.x@y_z", json!({"password": "x"})).expect(201);
+    index.root().put("/a%24b", json!({"password": "x"})).expect(400);
 }
 
 #[test]
@@ -283,13 +264,11 @@ fn out_of_the_box_as_devpi() {
     }));
     crate::wait_until("the server to be ready", || app.obstacles().is_empty());
     let client = crate::client::Client { address };
-    let login = client.send("POST", "/+login", &[], br#"{"user": "root", "password": ""}"#);
+    let login = client.anybody().post("/+login", r#"{"user": "root", "password": ""}"#);
     assert_eq!(login.json()["message"], "login successful", "{}", login.text());
-    let made = client.send("PUT", "/carol", &[], br#"{"password": "pw"}"#);
-    assert_eq!(made.status, 201, "{}", made.text());
+    client.anybody().put("/carol", r#"{"password": "pw"}"#).expect(201);
     let auth = basic("carol", "pw");
-    let stage = client.send("PUT", "/carol/dev", &[("Authorization", &auth)], b"{}");
-    assert_eq!(stage.status, 200, "{}", stage.text());
+    client.authorized(&auth).put("/carol/dev", "{}").expect(200);
     drop(stop);
     crate::server::wait_for(ended).expect("it ends");
 }
@@ -297,10 +276,9 @@ fn out_of_the_box_as_devpi() {
 #[test]
 fn strangers_make_no_users_unless_it_is_allowed() {
     let index = Index::start();
-    let refused = index.anybody().send("PUT", "/mallory", json!({"password": "x"}));
-    assert_eq!(refused.status, 403, "{}", refused.text());
+    index.anybody().put("/mallory", json!({"password": "x"})).expect(403);
     let index = Index::start_with(|config| config.python.devpi_defaults = true);
-    assert_eq!(index.anybody().send("PUT", "/carol", json!({"password": "x"})).status, 201);
+    index.anybody().put("/carol", json!({"password": "x"})).expect(201);
 }
 
 #[test]
@@ -315,16 +293,16 @@ fn whoever_expects_to_continue_is_told_before_the_body_is_sent() {
             body.len()
         )
     };
-    let mut stream = index.client().connect();
+    let mut stream = index.connect();
     stream.write_all(head(&basic("alice", super::PASSWORD)).as_bytes()).expect("it is read");
     let mut interim = [0; 25];
     stream.read_exact(&mut interim).expect("an answer");
     assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(&body).expect("it is read");
-    assert_eq!(super::Response::read(&mut stream, false).status, 200);
-    let mut stream = index.client().connect();
+    super::Response::read(&mut stream, false).expect(200);
+    let mut stream = index.connect();
     stream.write_all(head(&basic("alice", "wrong")).as_bytes()).expect("it is read");
-    assert_eq!(super::Response::read(&mut stream, false).status, 401);
+    super::Response::read(&mut stream, false).expect(401);
 }
 
 /// Senders who may see an index learn that it exists before anything else.
@@ -333,16 +311,15 @@ fn an_index_that_is_there_is_a_conflict_for_whoever_may_see_it() {
     let index = Index::start();
     index.stage("alice/dev", json!({}));
     index.stage("alice/secret", json!({"acl_read": ["alice"]}));
-    let made =
-        |ask: super::Ask<'_>, name: &str| ask.json().send("PUT", &format!("/{name}"), json!({}));
+    let made = |ask: super::Ask, name: &str| ask.json().put(&format!("/{name}"), json!({}));
     for ask in [index.alice(), index.user("bob"), index.anybody()] {
-        check_message(&made(ask, "alice/dev"), 409, "index 'alice/dev' exists");
+        made(ask, "alice/dev").message(409, "index 'alice/dev' exists");
     }
-    check_message(&made(index.alice(), "alice/secret"), 409, "index 'alice/secret' exists");
+    made(index.alice(), "alice/secret").message(409, "index 'alice/secret' exists");
     for name in ["alice/secret", "alice/new"] {
         let text = format!("no permission to create index {name}");
         let cause = "only `alice` and administrators may";
-        check_message(&made(index.user("bob"), name), 403, &format!("{text}: {cause}"));
+        made(index.user("bob"), name).message(403, &format!("{text}: {cause}"));
     }
 }
 
@@ -351,7 +328,7 @@ fn an_index_that_is_there_is_a_conflict_for_whoever_may_see_it() {
 fn settings_are_kept_as_they_were_written() {
     let index = Index::start();
     index.stage("alice/dev", json!({}));
-    let set = |stage: &str, body: Value| index.alice().send("PATCH", &format!("/{stage}"), body);
+    let set = |stage: &str, body: Value| index.alice().patch(&format!("/{stage}"), body);
     let next = result(&set("alice/dev", json!(["title=", "nothing-="])), "indexconfig");
     assert_eq!((&next["title"], next.get("nothing")), (&json!(""), None));
     let dropped = result(&set("alice/dev", json!(["title-="])), "indexconfig");
@@ -364,20 +341,19 @@ fn refusals_say_why_to_those_who_accept_json() {
     index.stage("alice/secret", json!({"acl_read": ["alice"]}));
     let text = "to read this index, a user and a password or a token are needed";
     let refused = index.anybody().json().get("/alice/secret/p");
-    check_message(&refused, 401, text);
-    assert_eq!(refused.header("www-authenticate"), "Basic realm=\"pypi\"");
+    refused.message(401, text);
+    refused.has("www-authenticate", "Basic realm=\"pypi\"");
     // Nor do pages reveal which names exist.
     for page in ["/alice/secret/+simple/p/", "/alice/secret/+simple/"] {
-        check_message(&index.anybody().json().get(page), 401, text);
+        index.anybody().json().get(page).message(401, text);
     }
     let refused = index.user("bob").json().get("/alice/secret");
     let text = "user 'bob' may not read this index: `bob` is not in `acl_read` of alice/secret";
-    check_message(&refused, 403, text);
-    let refused = index.alice().json().send("PUT", "/+login", Value::Null);
-    check_message(&refused, 405, "`PUT` is not a method of `/+login`, expected one of: POST");
-    assert_eq!(refused.header("allow"), "POST");
-    let plain = index.anybody().get("/alice/secret/p");
-    assert_eq!(plain.header("content-type"), "application/problem+json");
+    refused.message(403, text);
+    let refused = index.alice().json().put("/+login", ());
+    refused.message(405, "`PUT` is not a method of `/+login`, expected one of: POST");
+    refused.has("allow", "POST");
+    index.anybody().get("/alice/secret/p").has("content-type", "application/problem+json");
 }
 
 /// Scopes of tokens: what each may do with alice's stage.
@@ -386,11 +362,10 @@ fn tokens_do_what_their_scopes_say() {
     let index = Index::start();
     index.stage("alice/dev", json!({"acl_read": ["alice"]}));
     let token = |scope: &str| {
-        let made = index.alice().with("Content-Type", "application/json").send(
-            "POST",
-            "/+tokens",
-            json!({"scopes": [scope]}),
-        );
+        let made = index
+            .alice()
+            .with("Content-Type", "application/json")
+            .post("/+tokens", json!({"scopes": [scope]}));
         assert!(made.status < 300, "{}", made.text());
         made.json()["token"].as_str().expect("a token").to_owned()
     };
@@ -402,10 +377,8 @@ fn tokens_do_what_their_scopes_say() {
         let uploaded = ask(token).upload("alice/dev", &form).status;
         let page = ask(token).get("/alice/dev/+simple/").status;
         index.upload("alice/dev", &format!("p-{version}.zip"), &sdist(version));
-        let yanked =
-            ask(token).send("POST", &format!("/alice/dev/p/{version}/+yank"), Value::Null).status;
-        let removed =
-            ask(token).send("DELETE", &format!("/alice/dev/p/{version}"), Value::Null).status;
+        let yanked = ask(token).post(&format!("/alice/dev/p/{version}/+yank"), ()).status;
+        let removed = ask(token).delete(&format!("/alice/dev/p/{version}")).status;
         (uploaded, page, yanked, removed)
     };
     assert_eq!(statuses("1.0", &read), (403, 200, 403, 403));
@@ -457,7 +430,7 @@ fn the_openapi_document_lists_the_methods() {
         }
         for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] {
             let is_listed = item.get(method.to_lowercase()).is_some();
-            let status = index.anybody().bytes(method, &target, b"").status;
+            let status = index.anybody().send(method, &target, ()).status;
             // nginx asks with whatever method it has.
             let is_any = path == "/+authcheck" || path.contains("/+simple/");
             assert!(is_any || is_listed == (status != 405), "{status} for {method} {path}");
@@ -479,17 +452,17 @@ fn messages_repeat_only_so_much_of_what_came() {
         keys.collect::<serde_json::Map<_, _>>().into()
     };
     let check = |response: &super::Response, status: u16, start: &str| {
-        assert_eq!(response.status, status, "{}", response.text());
+        response.check_status(status);
         let json = response.json();
         let message = json["message"].as_str().expect("a message");
         assert!(message.starts_with(start), "{message}");
         assert!(message.chars().count() <= 1_001, "{} characters", message.len());
     };
     let login = json!({"user": long[..10_000], "password": "x"});
-    check(&index.anybody().send("POST", "/+login", login), 401, "user 'xxx");
-    let unknown = index.root().send("PUT", "/carol", keys(9_000));
+    check(&index.anybody().post("/+login", login), 401, "user 'xxx");
+    let unknown = index.root().put("/carol", keys(9_000));
     check(&unknown, 400, "Unknown keys in user config: key-0, key-1, ");
-    let changed = index.alice().send("PATCH", "/alice/dev", keys(9_000));
+    let changed = index.alice().patch("/alice/dev", keys(9_000));
     assert!(changed.text().len() < 5_000, "{} bytes", changed.text().len());
     let named = Upload::named(&long, "1.0", "p-1.0.zip", b"");
     let refused = index.alice().json().upload("alice/dev", &named);

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{Index, Upload, result, sdist};
+use crate::asking::Says as _;
 
 fn searched() -> Index {
     let index = Index::start();
@@ -13,7 +14,7 @@ fn searched() -> Index {
         let upload = Upload::named(project, "1.0", &format!("{project}-1.0.zip"), &sdist(project));
         let upload = upload.set("summary", &format!("<all of> {project}"));
         let user = stage.split('/').next().expect("a user");
-        assert_eq!(index.user(user).upload(stage, &upload).status, 200);
+        index.user(user).upload(stage, &upload).expect(200);
     };
     upload("alice/dev", "web_frame");
     upload("alice/dev", "other");
@@ -25,7 +26,7 @@ fn searched() -> Index {
 #[test]
 fn projects_by_their_names() {
     let index = searched();
-    let check = |ask: super::Ask<'_>, query: &str, expected: &[&str]| {
+    let check = |ask: super::Ask, query: &str, expected: &[&str]| {
         let found = result(&ask.json().get(&format!("/+search?query={query}")), "search");
         let items = found["items"].as_array().expect("items").clone();
         let shown: Vec<String> = items
@@ -46,11 +47,9 @@ fn projects_by_their_names() {
     check(index.anybody(), "frame+web", &["alice/dev/web-frame"]);
     check(index.anybody(), "nothing", &[]);
     check(index.anybody(), "", &[]);
-    let page = index.anybody().get("/+search?query=frame");
-    assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
-    assert!(page.text().contains("&#60;all of&#62; web_frame"), "{}", page.text());
-    let hostile = index.anybody().get("/+search?query=%22%3E%3Cscript%3E").text();
-    assert!(!hostile.contains("<script>"), "{hostile}");
+    let answer = index.anybody().get("/+search?query=frame");
+    answer.has("content-type", "text/html; charset=utf-8").says("&#60;all of&#62; web_frame");
+    index.anybody().get("/+search?query=%22%3E%3Cscript%3E").lacks("<script>");
 }
 
 #[test]
@@ -60,7 +59,7 @@ fn summaries_take_little_memory() {
     let upload = |project: &str, summary: &str, description: &str| {
         let upload = Upload::named(project, "1.0", &format!("{project}-1.0.zip"), &sdist(project));
         let upload = upload.set("summary", summary).set("description", description);
-        assert_eq!(index.alice().upload("alice/dev", &upload).status, 200);
+        index.alice().upload("alice/dev", &upload).expect(200);
     };
     upload("web-long", &"é".repeat(2_000), "");
     upload("web-much", "short", &"x".repeat(2 << 20));
@@ -81,23 +80,19 @@ fn pip_search() {
         )
     };
     let ask = |term: &str| {
-        index.anybody().with("Content-Type", "text/xml").bytes(
-            "POST",
-            "/bob/dev/",
-            call(term).as_bytes(),
-        )
+        index.anybody().with("Content-Type", "text/xml").post("/bob/dev/", call(term).as_bytes())
     };
-    let found = ask("frame");
-    assert_eq!((found.status, found.header("content-type")), (200, "text/xml; charset=UTF-8"));
+    let found = ask("frame").expect(200);
+    found.has("content-type", "text/xml; charset=UTF-8");
     let text = found.text();
-    assert!(
-        text.contains("<string>frame</string>") && text.contains("<string>web-frame</string>"),
-        "{text}"
-    );
-    assert!(text.contains("<string>[alice/dev] &lt;all of&gt; web_frame</string>"), "{text}");
-    assert!(!ask("nothing").text().contains("<struct>"));
-    let fault = index.anybody().with("Content-Type", "text/xml").bytes("POST", "/bob/dev/", b"<x");
-    assert!(fault.text().contains("<fault>"), "{}", fault.text());
+    text.says([
+        "<string>frame</string>",
+        "<string>web-frame</string>",
+        "<string>[alice/dev] &lt;all of&gt; web_frame</string>",
+    ]);
+    ask("nothing").lacks("<struct>");
+    let fault = index.anybody().with("Content-Type", "text/xml").post("/bob/dev/", "<x");
+    fault.says("<fault>");
 }
 
 #[test]
@@ -112,8 +107,7 @@ fn status_and_what_may_be_read() {
     }
     assert!(status["metrics"].as_array().is_some_and(|metrics| !metrics.is_empty()));
     let check = |uri: &str, expected: u16| {
-        let found = index.anybody().with("X-Original-URI", uri).get("/+authcheck");
-        assert_eq!(found.status, expected, "{uri}");
+        index.anybody().with("X-Original-URI", uri).get("/+authcheck").expect(expected);
     };
     check("/+api", 200);
     check("/alice/secret/+api", 200);
@@ -132,10 +126,9 @@ fn status_and_what_may_be_read() {
     check("/alice/dev/../secret/+simple/", 403);
     check("/alice//secret/+simple/", 401);
     check("/alice/%73ecret/+simple/", 401);
-    assert_eq!(index.anybody().get("/+authcheck").status, 200);
+    index.anybody().get("/+authcheck").expect(200);
     let twice = index.anybody().with("X-Original-URI", "/alice/secret/+simple/");
-    let twice = twice.with("X-Original-URI", "/+api").get("/+authcheck");
-    assert_eq!(twice.status, 403);
+    twice.with("X-Original-URI", "/+api").get("/+authcheck").expect(403);
 }
 
 /// The test's address counts as a proxy that passes on all headers of the client.
@@ -144,9 +137,9 @@ fn no_header_opens_what_is_closed() {
     let index = Index::start();
     index.stage("alice/dev", json!({}));
     index.stage("alice/secret", json!({"acl_read": ["alice"]}));
-    let check = |ask: super::Ask<'_>, outside: &str, path: &str, expected: u16| {
+    let check = |ask: super::Ask, outside: &str, path: &str, expected: u16| {
         let ask = ask.with("X-Outside-URL", outside).with("X-Original-URI", path);
-        assert_eq!(ask.get("/+authcheck").status, expected, "{outside} {path}");
+        ask.get("/+authcheck").expect(expected);
     };
     let secret = "/alice/secret/+f/abc/0123456789abc/x.zip";
     for outside in [
@@ -184,9 +177,9 @@ fn strangers_name_no_urls() {
     let api = result(&ask().get("/alice/dev/+api"), "apiconfig");
     let own = format!("http://{}", index.client().address);
     assert_eq!(api["login"], format!("{own}/+login"));
-    assert_eq!(ask().get("/pre/alice/dev/+api").status, 404);
-    assert_eq!(ask().get("/alice/dev/P").header("location"), format!("{own}/alice/dev/p"));
+    ask().get("/pre/alice/dev/+api").expect(404);
+    ask().get("/alice/dev/P").has("location", format!("{own}/alice/dev/p"));
     let write = index.alice().with("Origin", "https://evil.example");
     let write = write.with("X-Outside-URL", "https://evil.example/pre");
-    assert_eq!(write.send("PUT", "/alice/other", json!({})).status, 403);
+    write.put("/alice/other", json!({})).expect(403);
 }

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Index, check_message, path, result, sdist};
+use super::{Index, path, result, sdist};
+use crate::asking::Says as _;
 
 const LIST: &str = "/alice/dev/p/1.0/+toxresults/p-1.0.zip";
 
@@ -28,7 +29,7 @@ fn tested() -> (Index, Vec<String>) {
     index.upload("alice/dev", "p-1.0.zip", &content);
     let target = path("alice/dev", "p-1.0.zip", &content);
     let names = [report(0), report(1), json!({"x": 1})].map(|report| {
-        let path = result(&index.alice().send("POST", &target, report), "toxresultpath");
+        let path = result(&index.alice().post(&target, report), "toxresultpath");
         let path = path.as_str().expect("a path").split('#').next().expect("a path").to_owned();
         path.rsplit('/').next().expect("a name").to_owned()
     });
@@ -38,8 +39,8 @@ fn tested() -> (Index, Vec<String>) {
 #[test]
 fn a_list_and_one_of_them() {
     let (index, names) = tested();
-    let page = index.anybody().with("Accept", "text/html").get(LIST);
-    assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
+    let page = index.anybody().with("Accept", "text/html").get(LIST).expect(200);
+    page.has("content-type", "text/html; charset=utf-8");
     let text = page.text();
     // The newest first.
     let places: Vec<usize> =
@@ -48,7 +49,7 @@ fn a_list_and_one_of_them() {
     for part in ["h&#60;1&#62;", "py312", "3.12.1", ">passed<", ">failed<", ">unknown<"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(text.contains(&format!("{LIST}/{}\"", names[0])), "{text}");
+    text.says(&format!("{LIST}/{}\"", names[0]));
     let one = index.anybody().with("Accept", "text/html").get(&format!("{LIST}/{}", names[1]));
     for part in ["pytest -q", "&#60;b&#62;1 of 2", "Test command: failed", "Setup command: passed"]
     {
@@ -91,7 +92,7 @@ fn as_json() {
 fn what_is_not_there_and_not_for_everybody() {
     let (index, names) = tested();
     let missing = |target: &str, text: &str| {
-        check_message(&index.anybody().json().get(target), 404, text);
+        index.anybody().json().get(target).message(404, text);
     };
     let other = LIST.replace("p-1.0.zip", "p-2.0.zip");
     missing(&other, "There is no file p-2.0.zip of p 1.0.");
@@ -102,8 +103,7 @@ fn what_is_not_there_and_not_for_everybody() {
     // Nor is a result of a result.
     let nested = LIST.replace("p-1.0.zip", &names[0]);
     missing(&nested, &format!("There is no file {} of p 1.0.", names[0]));
-    let closed = index.alice().send("PATCH", "/alice/dev", json!({"acl_read": ["alice"]}));
-    assert_eq!(closed.status, 200);
-    assert_eq!(index.anybody().json().get(LIST).status, 401);
-    assert_eq!(index.alice().json().get(LIST).status, 200);
+    index.alice().patch("/alice/dev", json!({"acl_read": ["alice"]})).expect(200);
+    index.anybody().json().get(LIST).expect(401);
+    index.alice().json().get(LIST).expect(200);
 }

@@ -18,8 +18,7 @@ fn what_is_not_read_keeps_a_place_and_there_are_few() {
     for number in 0..80 {
         let version = format!("1.{number}");
         let upload = Upload::named("p", &version, &format!("p-{version}.zip"), &sdist(&version));
-        let done = index.alice().upload("alice/dev", &upload.set("description", &description));
-        assert_eq!(done.status, 200, "{}", done.text());
+        index.alice().upload("alice/dev", &upload.set("description", &description)).expect(200);
     }
     let begin = || {
         let mut stream = TcpStream::connect(index.client().address).expect("a connection");
@@ -31,11 +30,9 @@ fn what_is_not_read_keeps_a_place_and_there_are_few() {
         stream
     };
     let begun: Vec<TcpStream> = (0..PLACES).map(|_| begin()).collect();
-    let refused = index.anybody().json().get("/alice/dev/p");
-    assert_eq!(refused.status, 503, "{}", refused.text());
-    assert_eq!(refused.header("retry-after"), "2");
+    index.anybody().json().get("/alice/dev/p").expect(503).has("retry-after", "2");
     // What needs no such place is answered.
-    assert_eq!(index.anybody().json().get("/alice/dev/p/1.7").status, 200);
+    index.anybody().json().get("/alice/dev/p/1.7").expect(200);
     assert!(index.page("alice/dev", "p").contains("p-1.79.zip"));
     drop(begun);
     wait_until("a place is free again", || {

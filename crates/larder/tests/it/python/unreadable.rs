@@ -3,7 +3,7 @@
 use record::{Batch, Expected};
 use serde_json::json;
 
-use super::{Index, check_message, sdist};
+use super::{Index, sdist};
 use crate::server::commit;
 
 #[test]
@@ -18,7 +18,7 @@ fn a_stage_that_cannot_be_read_stays_as_it_is() {
         commit(live_store, batch);
     };
     write(r#"{"v":2,"settings":[]}"#);
-    assert_eq!(index.anybody().get("/alice/dev/+simple/p/").status, 404);
+    index.anybody().get("/alice/dev/+simple/p/").expect(404);
     let text = "index 'alice/dev' exists, but its record cannot be read by this version of the server; \
                 the log says why";
     for (method, target, status) in [
@@ -28,7 +28,7 @@ fn a_stage_that_cannot_be_read_stays_as_it_is() {
         // Whatever keeps a user from being removed is 403.
         ("DELETE", "/alice?force", 403),
     ] {
-        check_message(&index.root().send(method, target, json!({})), status, text);
+        index.root().send(method, target, json!({})).message(status, text);
     }
     write(r#"{"v":1,"config":{"type":"stage","added_later":true}}"#);
     assert!(index.page("alice/dev", "p").contains("p-1.zip"));

@@ -1,6 +1,6 @@
 //! A write is visible at once, for everybody whom it concerns; and no other page is made again.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Index, sdist};
 
@@ -39,14 +39,11 @@ fn an_upload_is_seen_wherever_it_is_inherited_and_spoils_no_other_page() {
     assert_eq!(look(), 2.0);
     assert!(!index.page("bob/other", "p").contains("p-2.0.zip"));
     // A change of bases changes the pages of that stage, and of those that inherit it.
-    let done = index.user("bob").send("PATCH", "/bob/dev", json!(["bases="]));
-    assert_eq!(done.status, 200, "{}", done.text());
-    assert_eq!(index.anybody().get("/bob/dev/+simple/p/").status, 404);
-    let done = index.user("bob").send("PATCH", "/bob/dev", json!({"bases": "alice/middle"}));
-    assert_eq!(done.status, 200, "{}", done.text());
+    index.user("bob").patch("/bob/dev", json!(["bases="])).expect(200);
+    index.anybody().get("/bob/dev/+simple/p/").expect(404);
+    index.user("bob").patch("/bob/dev", json!({"bases": "alice/middle"})).expect(200);
     assert_eq!(look(), 2.0);
-    let removed = index.alice().send("DELETE", "/alice/base/p/2.0", Value::Null);
-    assert_eq!(removed.status, 200);
+    index.alice().delete("/alice/base/p/2.0").expect(200);
     assert!(!index.page("bob/dev", "p").contains("p-2.0.zip"));
     assert!(index.server.metric("larder_python_pages") >= 6.0);
     assert!(index.server.metric("larder_python_page_bytes") > 0.0);
@@ -66,6 +63,6 @@ fn a_write_names_its_commit_and_later_reads_are_not_older() {
     let written = serial(&index.alice().upload("alice/dev", &upload));
     assert_eq!(written, before + 1);
     assert_eq!(serial(&index.anybody().get("/alice/dev/+simple/p/")), written);
-    let next = serial(&index.alice().send("DELETE", "/alice/dev/p", Value::Null));
+    let next = serial(&index.alice().delete("/alice/dev/p"));
     assert_eq!(next, written + 1);
 }

@@ -2,97 +2,108 @@
 
 use serde_json::{Value, json};
 
-use super::{Index, check_message, path, result, sdist};
+use super::{Index, path, result, sdist};
+use crate::asking::{Says as _, each};
 
-#[test]
-fn yanks_are_seen_at_once_also_where_nothing_may_be_replaced() {
+/// Where the first release is yanked.
+const YANK: &str = "/alice/final/p/1.0/+yank";
+
+/// An index where nothing may be replaced, with two releases, and one that inherits them; and the file of the second.
+fn released() -> (Index, String) {
     let index = Index::start();
     index.stage("alice/final", json!({"volatile": false}));
     index.stage("bob/dev", json!({"bases": ["alice/final"]}));
-    let content = sdist("x");
-    index.upload("alice/final", "p-1.0.zip", &content);
-    index.upload("alice/final", "p-2.0.zip", &content);
-    let release = "/alice/final/p/1.0/+yank";
-    let file = path("alice/final", "p-2.0.zip", &content);
-    let by_file = format!("{file}/+yank");
-    for target in [release, &by_file] {
-        for ask in [index.anybody(), index.user("bob")] {
-            assert_eq!(ask.send("POST", target, Value::Null).status, 403, "{target}");
-        }
-        assert_eq!(index.alice().get(target).status, 405, "{target}");
+    for filename in ["p-1.0.zip", "p-2.0.zip"] {
+        index.upload("alice/final", filename, &sdist("x"));
     }
-    assert!(!index.page("bob/dev", "p").contains("data-yanked"));
-    let done = index.alice().send("POST", release, json!({"reason": "broken <b>"}));
-    check_message(&done, 200, "project 'p' version '1.0' yanked");
-    let page = index.page("bob/dev", "p");
-    assert!(page.contains("data-yanked=\"broken &lt;b&gt;\""), "{page}");
-    check_message(
-        &index.alice().send("POST", &by_file, Value::Null),
-        200,
-        &format!("package '{}' yanked", &file[1..]),
-    );
-    assert_eq!(index.page("bob/dev", "p").matches("data-yanked").count(), 2);
-    check_message(
-        &index.alice().send("DELETE", release, Value::Null),
-        200,
-        "project 'p' version '1.0' no longer yanked",
-    );
-    check_message(
-        &index.alice().send("DELETE", &by_file, Value::Null),
-        200,
-        &format!("package '{}' no longer yanked", &file[1..]),
-    );
-    assert!(!index.page("bob/dev", "p").contains("data-yanked"));
-    // The bytes stay where they are.
-    assert_eq!(index.anybody().get(&file).body, content);
+    (index, path("alice/final", "p-2.0.zip", &sdist("x")))
+}
 
-    // A reason may be said in the URL.
-    let reasons =
-        |index: &Index| index.page("bob/dev", "p").matches("data-yanked=\"too old\"").count();
-    for (target, body, count) in [
-        (format!("{release}?reason=too%20old"), Value::Null, 1),
+/// Number of files on the page of the inheriting index with this text.
+fn count(index: &Index, text: &str) -> usize {
+    index.page("bob/dev", "p").matches(text).count()
+}
+
+#[test]
+fn yanks_are_for_those_who_may_upload() {
+    let (index, file) = released();
+    for target in [YANK, &format!("{file}/+yank")] {
+        for ask in [index.anybody(), index.user("bob")] {
+            ask.post(target, ()).expect(403);
+        }
+        index.alice().get(target).expect(405);
+    }
+    assert_eq!(count(&index, "data-yanked"), 0);
+}
+
+#[test]
+fn yanks_are_seen_at_once_also_where_nothing_may_be_replaced() {
+    let (index, file) = released();
+    let by_file = format!("{file}/+yank");
+    let done = index.alice().post(YANK, json!({"reason": "broken <b>"}));
+    done.message(200, "project 'p' version '1.0' yanked");
+    index.page("bob/dev", "p").says("data-yanked=\"broken &lt;b&gt;\"");
+    index.alice().post(&by_file, ()).message(200, &format!("package '{}' yanked", &file[1..]));
+    assert_eq!(count(&index, "data-yanked"), 2);
+    let undone = index.alice().delete(YANK);
+    undone.message(200, "project 'p' version '1.0' no longer yanked");
+    let undone = index.alice().delete(&by_file);
+    undone.message(200, &format!("package '{}' no longer yanked", &file[1..]));
+    assert_eq!(count(&index, "data-yanked"), 0);
+    // The bytes stay where they are.
+    assert_eq!(index.get(&file).body, sdist("x"));
+}
+
+#[test]
+fn a_reason_may_be_said_in_the_url() {
+    let (index, file) = released();
+    let by_file = format!("{file}/+yank");
+    for (target, body, expected) in [
+        (format!("{YANK}?reason=too%20old"), Value::Null, 1),
         (format!("{by_file}?reason=too+old"), json!({"reason": "too old"}), 2),
     ] {
-        assert_eq!(index.alice().send("POST", &target, body).status, 200, "{target}");
-        assert_eq!(reasons(&index), count, "{target}");
+        index.alice().post(&target, body).expect(200);
+        assert_eq!(count(&index, "data-yanked=\"too old\""), expected, "{target}");
     }
-    let other =
-        index.alice().json().send("POST", &format!("{release}?reason=a"), json!({"reason": "b"}));
-    check_message(&other, 400, "'reason' is in the URL and in the body, and not the same");
-    let control =
-        index.alice().json().send("POST", &format!("{release}?reason=a%0Ab"), Value::Null);
-    check_message(&control, 400, "'reason' was expected to be one line of at most 1000 bytes");
-    for target in [release, &by_file] {
-        assert_eq!(index.alice().send("DELETE", target, Value::Null).status, 200);
+    for target in [YANK, &by_file] {
+        index.alice().delete(target).expect(200);
     }
+}
 
-    let post = |target: &str, body: Value| index.alice().json().send("POST", target, body);
-    check_message(
-        &post("/alice/final/p/9/+yank", Value::Null),
-        404,
-        "The version 9 of project p does not exist.",
-    );
-    check_message(
-        &post("/alice/none/p/9/+yank", Value::Null),
-        404,
-        "The stage alice/none could not be found.",
-    );
-    check_message(
-        &post(release, json!({"why": ""})),
-        400,
-        "'why' is not known here: expected are reason",
-    );
-    check_message(
-        &post(release, json!({"reason": "two\nlines"})),
-        400,
-        "'reason' was expected to be one line of at most 1000 bytes",
-    );
-    check_message(&post(release, json!([])), 400, "the body was expected to be a JSON object");
-    let none = "/alice/final/+f/abc/0123456789abc/p-2.0.zip";
-    check_message(
-        &post(&format!("{none}/+yank"), Value::Null),
-        404,
-        &format!("package '{}' doesn't exist", &none[1..]),
+#[test]
+fn yanks_that_are_refused() {
+    let (index, _) = released();
+    let none = "alice/final/+f/abc/0123456789abc/p-2.0.zip";
+    let line = "'reason' was expected to be one line of at most 1000 bytes";
+    each(
+        [
+            (
+                &*format!("{YANK}?reason=a"),
+                json!({"reason": "b"}),
+                400,
+                "'reason' is in the URL and in the body, and not the same",
+            ),
+            (&*format!("{YANK}?reason=a%0Ab"), json!(null), 400, line),
+            (YANK, json!({"reason": "two\nlines"}), 400, line),
+            (YANK, json!({"why": ""}), 400, "'why' is not known here: expected are reason"),
+            (YANK, json!([]), 400, "the body was expected to be a JSON object"),
+            (
+                "/alice/final/p/9/+yank",
+                json!(null),
+                404,
+                "The version 9 of project p does not exist.",
+            ),
+            ("/alice/none/p/9/+yank", json!(null), 404, "The stage alice/none could not be found."),
+            (
+                &format!("/{none}/+yank"),
+                json!(null),
+                404,
+                &format!("package '{none}' doesn't exist"),
+            ),
+        ],
+        |(target, body, status, text)| {
+            index.alice().json().post(target, body).message(status, text)
+        },
     );
 }
 
@@ -116,21 +127,22 @@ fn a_version_is_meant_in_any_spelling() {
         ("3.4-1", "3.4.post1"),
     ] {
         assert_eq!(of(wanted), (200, meant.to_owned()), "{wanted}");
-        let page =
-            index.anybody().with("Accept", "text/html").get(&format!("/alice/dev/p/{wanted}"));
-        assert_eq!(page.status, 200, "{wanted}");
+        index
+            .anybody()
+            .with("Accept", "text/html")
+            .get(&format!("/alice/dev/p/{wanted}"))
+            .expect(200);
     }
     for wanted in ["1.0.1", "3.4", "2025.9", "1.0+x"] {
         assert_eq!(of(wanted).0, 404, "{wanted}");
     }
     let reason = json!({"reason": "broken"});
-    assert_eq!(index.alice().send("POST", "/alice/dev/p/2025.9.4/+yank", reason).status, 200);
+    index.alice().post("/alice/dev/p/2025.9.4/+yank", reason).expect(200);
     assert!(index.page("alice/dev", "p").contains("data-yanked=\"broken\""));
     let order = json!({"name": "p", "version": "3.4-1", "targetindex": "alice/prod"});
-    let pushed = index.alice().send("POST", "/alice/dev", order);
-    assert_eq!(pushed.status, 200, "{}", pushed.text());
+    index.alice().post("/alice/dev", order).expect(200);
     assert!(index.page("alice/prod", "p").contains("p-3.4.post1.zip"));
-    assert_eq!(index.alice().send("DELETE", "/alice/dev/p/2025.9.4", Value::Null).status, 200);
+    index.alice().delete("/alice/dev/p/2025.9.4").expect(200);
     assert_eq!(of("2025.09.4").0, 404);
 }
 
@@ -143,7 +155,7 @@ fn a_projects_status() {
     let status = |response: &super::Response| result(response, "projectstatus");
     assert_eq!(status(&index.anybody().get(target)), json!({"status": "active"}));
     let archived = json!({"status": "archived", "reason": "done"});
-    assert_eq!(index.user("bob").send("PUT", target, archived.clone()).status, 403);
+    index.user("bob").put(target, archived.clone()).expect(403);
     assert_eq!(status(&index.alice().send("PUT", target, archived.clone())), archived);
     assert_eq!(status(&index.anybody().get(target)), archived);
     let json = index
@@ -157,18 +169,14 @@ fn a_projects_status() {
         json!({"status": "quarantined"})
     );
     assert!(!index.page("alice/dev", "p").contains("p-1.0.zip"));
-    let wrong = index.alice().send("PUT", target, json!({"status": "gone"}));
-    check_message(
-        &wrong,
-        400,
-        "'status' was expected to be active, archived, quarantined or deprecated",
-    );
+    let refused = index.alice().put(target, json!({"status": "gone"}));
+    refused.message(400, "'status' was expected to be active, archived, quarantined or deprecated");
     assert_eq!(
         status(&index.alice().send("DELETE", target, Value::Null)),
         json!({"status": "active"})
     );
     assert!(index.page("alice/dev", "p").contains("p-1.0.zip"));
-    check_message(&index.anybody().get("/alice/dev/none/+status"), 404, "project not found");
+    index.anybody().get("/alice/dev/none/+status").message(404, "project not found");
 }
 
 #[test]
@@ -179,11 +187,11 @@ fn old_versions_go_by_the_rule() {
         index.upload("alice/dev", &format!("p-{version}.zip"), &sdist(version));
     }
     let target = "/alice/dev/+retention";
-    let post = |target: &str, body: Value| index.alice().send("POST", target, body);
-    assert_eq!(post(target, Value::Null).status, 400);
-    assert_eq!(post(target, json!({"versions": 0})).status, 400);
-    assert_eq!(post(target, json!({"versions": "x"})).status, 400);
-    assert_eq!(index.user("bob").send("POST", target, json!({"versions": 1})).status, 403);
+    let post = |target: &str, body: Value| index.alice().post(target, body);
+    post(target, Value::Null).expect(400);
+    post(target, json!({"versions": 0})).expect(400);
+    post(target, json!({"versions": "x"})).expect(400);
+    index.user("bob").post(target, json!({"versions": 1})).expect(403);
     let removed = |plan: &Value| {
         let removals = plan["removals"].as_array().expect("removals").clone();
         removals
@@ -198,12 +206,12 @@ fn old_versions_go_by_the_rule() {
     );
     assert!(dry["size"].as_u64().is_some_and(|size| size > 0));
     assert!(index.page("alice/dev", "p").contains("p-1.0.zip"));
-    let set = index.alice().send("PATCH", "/alice/dev", json!(["retention_versions=3"]));
-    assert_eq!(set.status, 200, "{}", set.text());
+    index.alice().patch("/alice/dev", json!(["retention_versions=3"])).expect(200);
     let done = result(&post(target, Value::Null), "retention");
     assert_eq!(removed(&done), ["1.0"]);
     let page = index.page("alice/dev", "p");
-    assert!(!page.contains("p-1.0.zip") && page.contains("p-1.1.zip"), "{page}");
+    page.says("p-1.1.zip");
+    page.lacks("p-1.0.zip");
     // No version is that old.
     assert_eq!(
         removed(&result(&post(target, json!({"days": 1})), "retention")),

@@ -29,11 +29,11 @@ fn start(restrict_modify: Acl) -> World {
         ("bob/dev", json!({"bases": ["alice/dev"]})),
     ] {
         let sent = Sent::new("PUT", format!("/{stage}")).json(&config);
-        assert_eq!(ask(&world, "root", Scopes::ALL, &sent).status, 200);
+        ask(&world, "root", Scopes::ALL, &sent).expect(200);
     }
     for stage in ["alice/dev", "alice/open"] {
         let sent = upload(stage, "p-1.0.zip", "x");
-        assert_eq!(ask(&world, "alice", Scopes::ALL, &sent).status, 200);
+        ask(&world, "alice", Scopes::ALL, &sent).expect(200);
     }
     world
 }
@@ -43,8 +43,7 @@ fn ask(world: &World, who: &str, scopes: Scopes, sent: &Sent) -> Response {
 }
 
 fn upload(stage: &str, filename: &str, content: &str) -> Sent {
-    let (content_type, body) = Upload::of(filename, &sdist(content)).form();
-    Sent { content_type, body, ..Sent::new("POST", format!("/{stage}/")) }
+    Sent::upload(stage, &Upload::of(filename, &sdist(content)))
 }
 
 #[track_caller]
@@ -59,19 +58,28 @@ fn json_of(method: &'static str, target: &str, body: serde_json::Value) -> Sent 
     Sent::new(method, target).json(&body).with("Accept", "application/json")
 }
 
+/// Of objects that are not a list's.
+const OWNER: &str = "only `alice` and administrators may";
+
 #[test]
-fn every_403_names_its_cause() {
+fn a_403_for_articles_names_its_cause() {
     let world = start(Acl::nobody());
     let check = |who: &str, sent: Sent, cause: &str| check(&world, who, Scopes::ALL, &sent, cause);
     let get = |target: &str| Sent::new("GET", target);
-    let file = path("alice/open", "p-1.0.zip", &sdist("x"));
-    let kept = path("alice/dev", "p-1.0.zip", &sdist("x"));
-    // Articles.
     check("bob", get("/article/a"), "`bob` is not in `article.acl_read`");
     check("bob", get("/articles"), "`bob` is not in `article.acl_read`");
     check("bob", Sent::new("POST", "/article/a/0"), "`bob` is not in `article.acl_write`");
     check("bob", Sent::new("DELETE", "/article/a"), "`bob` is not in `article.acl_write`");
-    // Reading an index.
+    let foreign = Sent::new("POST", "/article/a/0").with("Sec-Fetch-Site", "cross-site");
+    check("root", foreign, "a page of another origin may not write here");
+}
+
+#[test]
+fn a_403_for_reading_an_index_names_its_cause() {
+    let world = start(Acl::nobody());
+    let check = |who: &str, sent: Sent, cause: &str| check(&world, who, Scopes::ALL, &sent, cause);
+    let get = |target: &str| Sent::new("GET", target);
+    let kept = path("alice/dev", "p-1.0.zip", &sdist("x"));
     let unlisted = "`bob` is not in `acl_read` of alice/dev";
     let pages = ["", "/+simple/", "/+simple/p/", "/p", "/p/1.0", "/p/+status", "/p/1.0/+doc/"];
     for page in pages {
@@ -88,7 +96,13 @@ fn every_403_names_its_cause() {
     check("bob", client("/a/b/c/d/e"), "`X-Original-URI` is no path of the index");
     let twice = client("/alice/dev").with("X-Original-URI", "/alice/open");
     check("bob", twice, "`X-Original-URI` was sent twice");
-    // Changing the contents of an index.
+}
+
+#[test]
+fn a_403_for_changing_contents_names_its_cause() {
+    let world = start(Acl::nobody());
+    let check = |who: &str, sent: Sent, cause: &str| check(&world, who, Scopes::ALL, &sent, cause);
+    let file = path("alice/open", "p-1.0.zip", &sdist("x"));
     let unlisted = "`bob` is not in `acl_upload` of alice/open";
     check("bob", upload("alice/open", "q-1.0.zip", "q"), unlisted);
     for (method, target) in [
@@ -104,37 +118,51 @@ fn every_403_names_its_cause() {
     ] {
         check("bob", json_of(method, &target, json!({"status": "active"})), unlisted);
     }
-    let owner = "only `alice` and administrators may";
-    check("bob", json_of("POST", "/alice/open/+retention", json!({"versions": 1})), owner);
+    check("bob", json_of("POST", "/alice/open/+retention", json!({"versions": 1})), OWNER);
+}
+
+#[test]
+fn a_403_for_results_and_pushes_names_its_cause() {
+    let world = start(Acl::nobody());
+    let check = |who: &str, sent: Sent, cause: &str| check(&world, who, Scopes::ALL, &sent, cause);
+    let file = path("alice/open", "p-1.0.zip", &sdist("x"));
     let closed = json!({"acl_toxresult_upload": ["alice"]});
     let closed = json_of("PATCH", "/alice/open", closed);
-    assert_eq!(ask(&world, "alice", Scopes::ALL, &closed).status, 200);
+    ask(&world, "alice", Scopes::ALL, &closed).expect(200);
     let unlisted = "`bob` is not in `acl_toxresult_upload` of alice/open";
     check("bob", json_of("POST", &file, json!({})), unlisted);
     let outside = json!({"name": "p", "version": "1.0", "posturl": "http://127.0.0.1:9/", "username": "u", "password": "p"});
     let unlisted = "`bob` is not in `python.acl_push_outside`";
     check("bob", json_of("POST", "/alice/open", outside), unlisted);
-    // The index itself.
-    check("bob", json_of("PUT", "/alice/new", json!({})), owner);
-    check("bob", json_of("PATCH", "/alice/open", json!(["volatile=False"])), owner);
-    check("bob", json_of("DELETE", "/alice/open", json!({})), owner);
-    // A file that an index does not give up.
+}
+
+#[test]
+fn a_403_for_an_index_and_its_files_names_its_cause() {
+    let world = start(Acl::nobody());
+    let check = |who: &str, sent: Sent, cause: &str| check(&world, who, Scopes::ALL, &sent, cause);
+    let kept = path("alice/dev", "p-1.0.zip", &sdist("x"));
+    check("bob", json_of("PUT", "/alice/new", json!({})), OWNER);
+    check("bob", json_of("PATCH", "/alice/open", json!(["volatile=False"])), OWNER);
+    check("bob", json_of("DELETE", "/alice/open", json!({})), OWNER);
     check("alice", Sent::new("DELETE", "/alice/dev"), "non-volatile, cannot delete");
     check("alice", Sent::new("DELETE", "/alice/dev/p"), "is on non-volatile index alice/dev");
     check("alice", Sent::new("DELETE", "/alice/dev/p/1.0"), "on non-volatile index");
     check("alice", Sent::new("DELETE", kept), "on non-volatile index");
     check("alice", Sent::new("DELETE", "/alice"), "has non-volatile index: dev");
     check("root", Sent::new("DELETE", "/root"), "user 'root' cannot be deleted");
-    // Users and tokens.
+}
+
+#[test]
+fn a_403_for_users_and_tokens_names_its_cause() {
+    let world = start(Acl::nobody());
+    let check = |who: &str, sent: Sent, cause: &str| check(&world, who, Scopes::ALL, &sent, cause);
+    let get = |target: &str| Sent::new("GET", target);
     check("bob", json_of("PUT", "/new", json!({"password": "x"})), "only administrators may");
-    check("bob", json_of("PATCH", "/alice", json!({"title": "x"})), owner);
-    check("bob", json_of("PATCH", "/alice", json!({"password": "x"})), owner);
-    check("bob", json_of("DELETE", "/alice", json!({})), owner);
-    check("bob", get("/+tokens?user=alice"), owner);
-    check("bob", json_of("POST", "/+tokens?user=alice", json!({"scopes": ["*"]})), owner);
-    // A page of another origin.
-    let foreign = Sent::new("POST", "/article/a/0").with("Sec-Fetch-Site", "cross-site");
-    check("root", foreign, "a page of another origin may not write here");
+    check("bob", json_of("PATCH", "/alice", json!({"title": "x"})), OWNER);
+    check("bob", json_of("PATCH", "/alice", json!({"password": "x"})), OWNER);
+    check("bob", json_of("DELETE", "/alice", json!({})), OWNER);
+    check("bob", get("/+tokens?user=alice"), OWNER);
+    check("bob", json_of("POST", "/+tokens?user=alice", json!({"scopes": ["*"]})), OWNER);
 }
 
 /// If only some may modify users and indexes, that is the cause.

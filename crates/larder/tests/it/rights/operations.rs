@@ -105,8 +105,7 @@ pub(super) const TABLE: &[Row] = &[
     }),
     row("DELETE /+attachments/{article}/{file}", "", ArticleWrite, CONFIGURED, 204, |case| {
         let author = make_article(case);
-        let added = case.world.send(&attachment(case), &super::bearer(&author));
-        assert_eq!(added.status, 201, "{added:?}");
+        case.world.send(&attachment(case), &super::bearer(&author)).expect(201);
         Sent::new("DELETE", attachment(case).target).with("If-Match", "*")
     }),
     row("POST /+tokens", "", UserAdmin, OWN, 201, |case| {
@@ -142,16 +141,16 @@ pub(super) const TABLE: &[Row] = &[
     }),
     row("POST /{user}/{index}", "a new file", PythonUpload, LISTED, 200, |case| {
         make_stage(case);
-        upload(&case.stage(), &Upload::of("p-2.0.zip", &sdist("new")))
+        Sent::upload(&case.stage(), &Upload::of("p-2.0.zip", &sdist("new")))
     }),
     row("POST /{user}/{index}", "other contents for a file", PythonAdmin, LISTED, 200, |case| {
         make_release(case);
-        upload(&case.stage(), &Upload::of(FILENAME, &sdist("other")))
+        Sent::upload(&case.stage(), &Upload::of(FILENAME, &sdist("other")))
     }),
     row("POST /{user}/{index}", "a push of other contents", PythonAdmin, LISTED, 200, |case| {
         let pushed = push(case, "POST");
-        let other = upload(&case.stage(), &Upload::of("q-1.0.zip", &sdist("other")));
-        assert_eq!(case.as_uploader(&other).status, 200);
+        let other = Sent::upload(&case.stage(), &Upload::of("q-1.0.zip", &sdist("other")));
+        case.as_uploader(&other).expect(200);
         pushed
     })
     .refused(401),
@@ -166,7 +165,7 @@ pub(super) const TABLE: &[Row] = &[
     }),
     row("POST /{user}/{index}", "documentation", PythonUpload, LISTED, 200, |case| {
         make_release(case);
-        upload(&case.stage(), &Upload::docs("p", "1.0", &sdist("docs")))
+        Sent::upload(&case.stage(), &Upload::docs("p", "1.0", &sdist("docs")))
     }),
     row("POST /{user}/{index}", "a push", PythonUpload, LISTED, 200, |case| push(case, "POST"))
         .refused(401),
@@ -190,8 +189,8 @@ pub(super) const TABLE: &[Row] = &[
     },
     row("POST /{user}/{index}/+retention", "", PythonAdmin, OWN, 200, |case| {
         make_release(case);
-        let second = upload(&case.stage(), &Upload::of("p-2.0.zip", &sdist("second")));
-        assert_eq!(case.as_uploader(&second).status, 200);
+        let second = Sent::upload(&case.stage(), &Upload::of("p-2.0.zip", &sdist("second")));
+        case.as_uploader(&second).expect(200);
         Sent::new("POST", format!("/{}/+retention", case.stage())).json(&json!({"versions": 1}))
     }),
     unwritten(row("POST /{user}/{index}/+prefetch", "", PythonAdmin, OWN, 202, |case| {
@@ -349,7 +348,7 @@ fn make_article(case: &Case<'_>) -> TokenText {
     case.world.make_user(&name, &[super::STAFF]);
     let token = case.world.make_token(&name, account::Scopes::ALL, None);
     let sent = text("POST", format!("/article/{}/0", article(case)), "first");
-    assert_eq!(case.world.send(&sent, &super::bearer(&token)).status, 201);
+    case.world.send(&sent, &super::bearer(&token)).expect(201);
     token
 }
 
@@ -373,17 +372,11 @@ fn make_mirror(case: &Case<'_>) {
     case.as_owner(&Sent::new("PUT", format!("/{}", case.stage())).json(&config));
 }
 
-fn upload(stage: &str, upload: &Upload) -> Sent {
-    let (content_type, body) = upload.form();
-    Sent { content_type, body, ..Sent::new("POST", format!("/{stage}/")) }
-}
-
 const FILENAME: &str = "p-1.0.zip";
 
 fn make_release(case: &Case<'_>) {
     make_stage(case);
-    let made = case.as_uploader(&upload(&case.stage(), &Upload::of(FILENAME, &sdist("x"))));
-    assert_eq!(made.status, 200, "{}", made.text());
+    case.as_uploader(&Sent::upload(&case.stage(), &Upload::of(FILENAME, &sdist("x")))).expect(200);
 }
 
 fn file(case: &Case<'_>) -> String {
@@ -405,9 +398,9 @@ fn push(case: &Case<'_>, method: &'static str) -> Sent {
     case.world.make_user(&source, &[]);
     let token = super::bearer(&case.world.make_token(&source, account::Scopes::ALL, None));
     let made = Sent::new("PUT", format!("/{source}/dev")).json(&json!({"bases": []}));
-    assert_eq!(case.world.send(&made, &token).status, 200);
-    let uploaded = upload(&format!("{source}/dev"), &Upload::of("q-1.0.zip", &sdist("q")));
-    assert_eq!(case.world.send(&uploaded, &token).status, 200);
+    case.world.send(&made, &token).expect(200);
+    let uploaded = Sent::upload(&format!("{source}/dev"), &Upload::of("q-1.0.zip", &sdist("q")));
+    case.world.send(&uploaded, &token).expect(200);
     let order: Value = json!({"name": "q", "version": "1.0", "targetindex": case.stage()});
     Sent::new(method, format!("/{source}/dev")).json(&order)
 }

@@ -44,7 +44,7 @@ fn begin_with(
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
-    let mut stream = world.server.client.connect();
+    let mut stream = world.server.connect();
     stream.write_all((head + "\r\n").as_bytes()).expect("the server reads");
     let mut first = Vec::new();
     while !first.ends_with(b"\r\n\r\n") {

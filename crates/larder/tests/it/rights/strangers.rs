@@ -1,20 +1,15 @@
 //! What anonymous clients, and users with one right, learn about objects that are not theirs.
 
 use account::{Password, Scopes, User, change};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Sent, World, bearer};
+use crate::asking::basic;
 use crate::client::Response;
 use crate::server::TestServer;
 
 const PASSWORD: &str = "open-sesame";
-
-fn basic(user: &str, password: &str) -> String {
-    format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
-}
 
 impl World {
     /// Everything that a client sees at a place, as text.
@@ -35,8 +30,7 @@ impl World {
 
     #[track_caller]
     fn make_index(&self, token: &str, name: &str, config: Value) {
-        let made = self.send(&Sent::new("PUT", format!("/{name}")).json(&config), token);
-        assert_eq!(made.status, 200, "{}", made.text());
+        self.send(&Sent::new("PUT", format!("/{name}")).json(&config), token).expect(200);
     }
 }
 
@@ -93,11 +87,9 @@ fn a_log_does_not_name_private_indexes() {
     world.make_index(&bob, "bob/secret", private);
     world.make_index(&bob, "bob/open", json!({"bases": []}));
     let upload = crate::python::Upload::of("p-1.0.zip", &crate::python::sdist("x"));
-    let (content_type, body) = upload.form();
-    let sent = Sent { content_type, body, ..Sent::new("POST", "/bob/secret/") };
-    assert_eq!(world.send(&sent, &bob).status, 200);
+    world.send(&Sent::upload("bob/secret", &upload), &bob).expect(200);
     let order = json!({"name": "p", "version": "1.0", "targetindex": "bob/open"});
-    assert_eq!(world.send(&Sent::new("PUSH", "/bob/secret").json(&order), &bob).status, 200);
+    world.send(&Sent::new("PUSH", "/bob/secret").json(&order), &bob).expect(200);
     for target in ["/bob/open/p", "/bob/open/p/1.0"] {
         assert!(!world.look(target, "").contains("secret"), "{}", world.look(target, ""));
         assert!(world.look(target, &bob).contains("bob/secret"), "{target}");
@@ -107,11 +99,9 @@ fn a_log_does_not_name_private_indexes() {
 /// With devpi's defaults, everybody sees what devpi shows.
 #[test]
 fn devpis_defaults_show_what_devpi_shows() {
-    let server = TestServer::without_source(|config| {
-        config.aur.enabled = false;
+    let server = TestServer::without_aur(|config| {
         config.python.devpi_defaults = true;
     });
-    server.wait_until_ready();
     let world = World { server };
     let alice = world.make_known("alice", &[]);
     world.make_index(&alice, "alice/dev", json!({"bases": []}));

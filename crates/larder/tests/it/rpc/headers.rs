@@ -52,9 +52,9 @@ fn each_kind_of_response_has_its_headers() {
     // Browsers get a page instead.
     check("missing", &get("/rpc/x"), 404, &[ALWAYS, OPEN, FINISHED]);
     check("missing", &get("/x"), 404, &[ALWAYS, DEVPI, FINISHED]);
-    let put = server.client.send("PUT", "/rpc", &[], b"");
+    let put = server.anybody().put("/rpc", ());
     check("method", &put, 405, &[ALWAYS, OPEN, FINISHED, "allow"]);
-    let options = server.client.send("OPTIONS", "/rpc", &[], b"");
+    let options = server.anybody().send("OPTIONS", "/rpc", ());
     let preflight =
         "allow access-control-allow-headers access-control-allow-methods access-control-max-age";
     check("preflight", &options, 204, &["connection date", OPEN, preflight]);
@@ -79,7 +79,7 @@ fn without_a_limit_nothing_is_said_of_it() {
 #[test]
 fn content_types() {
     let check = |target: &str, expected: &str| {
-        assert_eq!(small().get(target).header("content-type"), expected, "{target}");
+        small().get(target).has("content-type", expected);
     };
     check("/rpc/v5/info/attest", "application/json");
     check("/rpc?v=5&type=info&arg=attest&callback=f", "text/javascript");
@@ -124,7 +124,7 @@ fn head_is_get_without_the_body() {
         for accepted in ["identity", "gzip", "zstd"] {
             let ask = |method: &str| {
                 let mut response =
-                    server.client.send(method, target, &[("Accept-Encoding", accepted)], b"");
+                    server.anybody().with("Accept-Encoding", accepted).send(method, target, ());
                 // The clock and the count move on.
                 response
                     .headers

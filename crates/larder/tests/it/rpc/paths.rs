@@ -4,8 +4,7 @@ use crate::server::{large, small};
 
 #[track_caller]
 fn check(target: &str, names: &str) {
-    let response = small().get(target);
-    assert_eq!(response.status, 200, "{target}");
+    let response = small().get(target).expect(200);
     assert_eq!(response.names(), names, "{target}");
     assert!(!response.body.contains(&b'\n'), "an answer is one line: {target}");
 }
@@ -75,12 +74,7 @@ fn a_bare_plus_is_a_plus_or_a_space() {
 fn a_slash_at_the_end_leads_to_the_path_without() {
     let check = |target: &str, location: &str| {
         for method in ["GET", "HEAD", "POST"] {
-            let response = small().client.send(method, target, &[], b"");
-            assert_eq!(
-                (response.status, response.header("location")),
-                (307, location),
-                "{method} {target}"
-            );
+            small().anybody().send(method, target, ()).expect(307).has("location", location);
         }
     };
     check("/rpc/v5/info/attest/", "/rpc/v5/info/attest");
@@ -104,12 +98,8 @@ fn without_a_question_there_is_documentation() {
         "/docs",
         "/rpc/swagger",
     ] {
-        let response = small().get(target);
-        assert_eq!(
-            (response.status, response.header("content-type")),
-            (200, "text/html; charset=utf-8"),
-            "{target}"
-        );
+        let response = small().get(target).expect(200);
+        response.has("content-type", "text/html; charset=utf-8");
         assert!(response.text().contains("<html"), "{target}");
     }
     check("/rpc?x", "error: Please specify an API version.");
@@ -136,9 +126,7 @@ fn long_urls() {
     for target in
         [too_long.as_str(), &too_long.replace("40_000", ""), &format!("/{}", "y".repeat(200_000))]
     {
-        let response = large().get(target);
-        assert_eq!(response.status, 414);
-        assert!(response.text().contains("32768 bytes"), "{}", response.text());
+        large().get(target).expect(414).says("32768 bytes");
     }
     let just_fits = format!("/rpc?v=5&type=info&arg={}", "x".repeat(32_700));
     assert_eq!(large().get(&just_fits).names(), "");

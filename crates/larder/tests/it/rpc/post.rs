@@ -11,7 +11,7 @@ const JSON: &str = "application/json";
 
 #[track_caller]
 fn check(target: &str, content_type: &str, body: &str, names: &str) {
-    let response = small().client.post(target, content_type, body.as_bytes());
+    let response = small().post(target, content_type, body.as_bytes());
     assert_eq!(response.names(), names, "{target} {body}");
     let is_bad = names.starts_with("error: the");
     assert_eq!(response.status, if is_bad { 400 } else { 200 }, "{target} {body}");
@@ -58,9 +58,8 @@ fn multipart() {
     }
     let file = body.replacen("name=\"arg[]\"", "name=\"arg[]\"; filename=\"a\"", 1);
     for (kind, body, status) in [("multipart/form-data", body, 400), (kind, &file, 422)] {
-        let response = small().client.post("/rpc", kind, body.as_bytes());
-        assert_eq!(response.status, status, "{body}");
-        assert_eq!(response.header("content-type"), "application/problem+json", "{body}");
+        let answer = small().post("/rpc", kind, body.as_bytes());
+        answer.expect(status).has("content-type", "application/problem+json");
     }
 }
 
@@ -108,7 +107,7 @@ fn bytes_that_are_no_text() {
         [FORM, JSON, "multipart/form-data; boundary=x", "multipart/form-data", "\u{ff}"]
     {
         for target in ["/rpc", "/rpc/v5/info", "/rpc/v6/search"] {
-            let response = small().client.post(target, content_type, &bytes);
+            let response = small().post(target, content_type, &bytes);
             assert!(
                 matches!(response.status, 200 | 400),
                 "{} {target} {content_type}",
@@ -128,8 +127,7 @@ fn five_thousand_names() {
     let (_, names) = catalogue::large();
     let body = body_of(&names[..5_000]);
     assert!(body.len() > 100_000, "more than one read");
-    let response = large().client.form("/rpc/v5/info", &body);
-    assert_eq!(response.status, 200);
+    let response = large().form("/rpc/v5/info", &body).expect(200);
     let json = response.json();
     assert_eq!((&json["resultcount"], &json["type"]), (&5_000.into(), &"multiinfo".into()));
     let found: Vec<&str> = json["results"]
@@ -141,11 +139,11 @@ fn five_thousand_names() {
     assert!(found == names[..5_000], "in the order of the request");
 
     let json = serde_json::json!({ "arg": names[..5_000] }).to_string();
-    let response = large().client.post("/rpc/v5/info", JSON, json.as_bytes());
+    let response = large().post("/rpc/v5/info", JSON, json.as_bytes());
     assert_eq!(response.json()["resultcount"], 5_000);
 
     for body in [body_of(&names[..5_001]), body_of(names)] {
-        let response = large().client.form("/rpc/v5/info", &body);
+        let response = large().form("/rpc/v5/info", &body);
         assert_eq!(
             (response.status, response.names()),
             (200, "error: Too many package results.".to_owned())
@@ -159,8 +157,8 @@ fn small_bodies() -> TestServer {
 
 #[track_caller]
 fn check_too_large(response: &Response) {
-    assert_eq!(response.status, 413);
-    assert_eq!(response.header("content-type"), "application/problem+json");
+    response.check_status(413);
+    response.has("content-type", "application/problem+json");
     assert!(
         response.json()["detail"].as_str().unwrap().contains("10000 bytes"),
         "{}",
@@ -173,22 +171,22 @@ fn bodies_over_the_limit() {
     let server = small_bodies();
     let body = format!("arg[]=attest&x={}", "y".repeat(100_000));
     // Announced and sent.
-    check_too_large(&server.client.form("/rpc/v5/info", &body));
+    check_too_large(&server.form("/rpc/v5/info", &body));
     // Announced and never sent: the answer does not wait for it.
     let head = "POST /rpc/v5/info HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
     let request = format!("{head}Content-Length: 1000000000000\r\n\r\n");
-    check_too_large(&server.client.exchange(request.as_bytes(), false));
+    check_too_large(&server.exchange(request.as_bytes(), false));
     // Chunked, so that the length is not known beforehand.
     let chunks: String = (0..100).map(|_| format!("400\r\n{}\r\n", "y".repeat(1_024))).collect();
     let request = format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");
-    check_too_large(&server.client.exchange(request.as_bytes(), false));
+    check_too_large(&server.exchange(request.as_bytes(), false));
     // Chunked and small enough.
     let request =
         format!("{head}Transfer-Encoding: chunked\r\n\r\n6\r\n&arg[]\r\n7\r\n=attest\r\n0\r\n\r\n");
     assert_eq!(server.client.exchange(request.as_bytes(), false).names(), "attest");
     let fits = format!("arg[]=attest&x={}", "y".repeat(10_000 - 15));
     assert_eq!(server.client.form("/rpc/v5/info", &fits).names(), "attest");
-    check_too_large(&server.client.form("/rpc/v5/info", &format!("{fits}y")));
+    check_too_large(&server.form("/rpc/v5/info", &format!("{fits}y")));
 }
 
 /// A body that arrives in many pieces, without any line, is no endless request line.
@@ -196,7 +194,7 @@ fn bodies_over_the_limit() {
 fn a_large_body_in_pieces_on_a_connection_that_goes_on() {
     let (_, names) = catalogue::large();
     let body = body_of(&names[..4_000]);
-    let mut stream = large().client.connect();
+    let mut stream = large().connect();
     for closes in [false, true] {
         let connection = if closes { "close" } else { "keep-alive" };
         let head = format!(

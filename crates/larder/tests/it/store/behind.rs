@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Place, Wheel, article_request, make_stage, send, try_exchange};
+use super::{Place, Wheel, article_request, make_stage, try_exchange};
 use crate::client::{Client, Response};
 use crate::server::ROOT;
 use crate::wait_until;
@@ -56,9 +56,8 @@ fn a_base_that_this_process_does_not_know_yet_is_waited_for() {
         write(first, "DELETE", &format!("/article/c{round}/2"), &[], "");
     }
     // A base that the store does not have is refused as before.
-    let response = one.client.send("POST", &format!("/article/a/{}", version + 1), &[ROOT], b"x");
-    assert_eq!(response.status, 409, "{}", response.text());
-    assert!(response.text().contains("version_in_future"), "{}", response.text());
+    let refused = one.client.root().post(&format!("/article/a/{}", version + 1), "x");
+    refused.expect(409).says("version_in_future");
 }
 
 /// Each answer of each surface names the serial, and either header waits for it.
@@ -91,7 +90,7 @@ fn what_a_client_has_seen_is_there_on_the_other_process() {
             }
             1 => {
                 let page = second.get_with("/team/dev/+simple/pkg/", &seen);
-                assert!(page.text().contains(&format!("pkg-{version}-")), "{}", page.text());
+                page.says(&format!("pkg-{version}-"));
                 for name in ["x-larder-serial", "x-devpi-serial"] {
                     let named: u64 = page.header(name).parse().expect("a number");
                     assert!(named >= serials[0].parse().expect("a number"), "{name}: {named}");
@@ -131,8 +130,7 @@ fn what_a_client_has_seen_is_there_on_the_other_process() {
     for target in ["/livez", "/readyz", "/version", "/metrics", "/robots.txt"] {
         assert_eq!(one.client.get(target).find("x-larder-serial"), None, "{target}");
     }
-    let seen = one.client.get_with("/team/dev", &[("X-DEVPI-SERIAL", "x")]);
-    assert_eq!(seen.status, 400, "{}", seen.text());
+    one.client.get_with("/team/dev", &[("X-DEVPI-SERIAL", "x")]).expect(400);
 }
 
 /// A firewall forgets the connections of one process. It is behind for three seconds at most, and no write fails.
@@ -160,11 +158,9 @@ fn connections_are_dropped_without_a_word() {
         let request = article_request(&format!("far{round}"), 0, b"text");
         let (status, text) = try_exchange(&far.client, &request).expect("an answer");
         assert_eq!(status, 201, "{text}");
-        let made = send(&far.client, "PUT", &format!("/user{round}"), r#"{"password":"x"}"#);
-        assert_eq!(made.status, 201, "{}", made.text());
+        far.add_user(&format!("user{round}"), "x");
     }
     // Promised are 3 s, on a machine that has time; before there was a promise, it took 12 to 22 s.
     assert!(longest < Duration::from_secs(9), "{longest:?}");
-    let trouble = far.client.get("/readyz?verbose").text();
-    assert!(!trouble.contains("it is not read on"), "{trouble}");
+    far.client.get("/readyz?verbose").lacks("it is not read on");
 }

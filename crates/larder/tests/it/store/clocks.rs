@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use super::{Place, Wheel, make_stage, send, try_exchange};
+use super::{Place, Wheel, make_stage, try_exchange};
+use crate::asking::Says as _;
 use crate::client::Client;
 use crate::process::Process;
-use crate::server::ROOT;
 use crate::wait_until;
 
 /// How far a command and a process are ahead.
@@ -32,12 +32,11 @@ fn leave_blobs(client: &Client) {
     let wheel = Wheel::new("pkg", "1.0", vec![7; 1000], 2);
     let (status, text) = try_exchange(client, &wheel.request("team/dev")).expect("an answer");
     assert_eq!(status, 200, "{text}");
-    let removed = client.send("DELETE", "/team/dev/pkg", &[ROOT], b"");
-    assert_eq!(removed.status, 200, "{}", removed.text());
+    client.root().delete("/team/dev/pkg").expect(200);
 }
 
 fn metric(process: &Process) -> f64 {
-    let metrics = process.client.get("/metrics").text();
+    let metrics = process.get("/metrics").text();
     let line = metrics.lines().find_map(|line| line.strip_prefix("larder_clock_ahead_seconds "));
     line.expect("a metric").parse().expect("a number")
 }
@@ -73,32 +72,32 @@ fn check(place: &Place, (command, shown): (&str, &str), (server, seconds): (&str
     let (is_done, said) = sweep(place, &command);
     let expected = format!("this machine's clock is {shown} ahead of that of");
     assert!(!is_done && said.contains(&expected), "{said}");
-    assert!(said.contains("nothing is deleted"), "{said}");
+    said.says("nothing is deleted");
     assert_eq!(blobs(place), left);
     let (is_done, said) = sweep(place, &[]);
     assert!(is_done, "{said}");
     assert_eq!(blobs(place), left, "they are young");
 
     let wish = r#"{"scopes":["article:write"],"expires":"300s"}"#;
-    let token = send(&process.client, "POST", "/+tokens", wish);
-    assert_eq!(token.status, 201, "{}", token.text());
+    let token = process.root().typed("application/json").post("/+tokens", wish).expect(201);
     let token = token.json()["token"].as_str().expect("a token").to_owned();
     let wrong = place.start_in("wrong", &server);
     wait_until("the trouble", || {
         let said = wrong.client.get("/readyz?verbose").text();
         said.contains("[!] clock: this machine's clock is ") && said.contains("ahead of that of")
     });
-    assert_eq!(wrong.client.get("/readyz").status, 200);
+    wrong.client.get("/readyz").expect(200);
     assert!((metric(&wrong) - seconds).abs() < 60.0, "{}", metric(&wrong));
     assert!(wrong.log().contains("nothing is deleted by time until"), "{}", wrong.log());
     assert!(metric(&process).abs() < 60.0, "{}", metric(&process));
-    let made = send(&wrong.client, "POST", "/+tokens", wish);
-    assert_eq!(made.status, 201, "{}", made.text());
+    let made = wrong.root().typed("application/json").post("/+tokens", wish).expect(201);
     let seen = made.header("x-larder-serial").to_owned();
     let bearer = format!("Bearer {token}");
-    let headers = [("Authorization", bearer.as_str()), ("X-Larder-Serial", &seen)];
-    let written = process.client.send("POST", "/article/a/0", &headers, b"text");
-    assert_eq!(written.status, 201, "{}", written.text());
+    process
+        .authorized(bearer.as_str())
+        .with("X-Larder-Serial", &seen)
+        .post("/article/a/0", "text")
+        .expect(201);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use testbed::S3;
 use self::harm::Harm::{self, Away, Deleted, Emptied, Garbage, Halved, Stranger, StrangerInPlace};
 use self::harm::{ARTICLES, Stores, aside, blob, blobs, body, check_articles, copy, harm, write};
 use super::{Place, article_request, try_exchange};
+use crate::asking::Says as _;
 use crate::client::Client;
 use crate::process::Process;
 use crate::wait_until;
@@ -219,7 +220,7 @@ fn a_mistyped_database_costs_nothing() {
     let serve = ["serve", "--data-dir", "data", "--database", "sqlite:data/record.db"];
     let (is_well, said) = stores.run(&serve);
     assert!(!is_well && said.contains("belong to the store"), "{said}");
-    assert!(said.contains("mistyped") && said.contains("larder adopt"), "{said}");
+    said.says(["mistyped", "larder adopt"]);
     assert!(!stores.path("data/record.db").exists(), "no database is made");
     // An earlier version has made a database beside them already.
     let init = ["init", "--data-dir", "third", "--root-password", "x"];
@@ -281,7 +282,7 @@ fn older_records_are_not_taken_for_the_latest() {
     fs::copy(older.join("records.db"), data.join("records.db")).expect("a copy");
     let before = blobs(&data);
     let said = stores.refused("data");
-    assert!(said.contains("are an older copy") && said.contains("larder adopt"), "{said}");
+    said.says(["are an older copy", "larder adopt"]);
     stores.check_unswept("data", "an older copy", &[]);
     let (is_well, said) = stores.run(&["verify", "--data-dir", "data"]);
     assert!(!is_well && said.contains("are an older copy"), "{said}");
@@ -300,7 +301,7 @@ fn older_records_are_not_taken_for_the_latest() {
     assert!(is_well && said.contains("is given up"), "{said}");
     let mut process = stores.start("data");
     check_articles(&process.client, &[0, 1], "adopted", |_| false);
-    assert_eq!(process.client.get("/article/a/20-x").status, 404);
+    process.get("/article/a/20-x").expect(404);
     process.signal("TERM");
     assert_eq!(process.wait().code(), Some(0), "{}", process.log());
     let (is_well, said) = stores.run(&["sweep", "--data-dir", "data", "--grace", "0"]);
@@ -334,15 +335,15 @@ fn commits_that_were_in_a_lost_log_are_missed() {
     }
     assert_eq!(write(&process.client, 30), 503);
     wait_until("the note", || {
-        process.client.get("/metrics").text().contains("\nlarder_store_is_rewound 1\n")
+        process.get("/metrics").text().contains("\nlarder_store_is_rewound 1\n")
     });
     let noted = || fs::read_to_string(stores.path("data/blobs/sha256/SERIAL")).expect("a note");
-    let serial = process.client.get("/article/a/0-x").header("x-larder-serial").to_owned();
+    let serial = process.get("/article/a/0-x").header("x-larder-serial").to_owned();
     wait_until("the note", || noted().trim_end().ends_with(&format!(" {serial}")));
     process.signal("KILL");
     drop(process);
     let said = stores.refused("data");
-    assert!(said.contains("are an older copy"), "{said}");
+    said.says("are an older copy");
     stores.check_unswept("data", "a lost log", &[30]);
 }
 
@@ -355,19 +356,16 @@ fn a_damaged_blob_is_never_served() {
     harm(&path, &path, Garbage);
     let process = stores.start("data");
     let client = &process.client;
-    let response = client.get("/article/a/3-x");
-    assert_eq!(response.status, 500, "{}", response.text());
-    assert!(response.text().contains("is damaged"), "{}", response.text());
-    let verbose = client.get("/readyz?verbose").text();
-    assert!(verbose.contains("[!] blobs: 1 blob missing or damaged"), "{verbose}");
-    assert!(client.get("/metrics").text().contains("\nlarder_blobs_damaged 1\n"));
-    assert_eq!(client.get("/readyz").status, 200);
+    client.get("/article/a/3-x").expect(500).says("is damaged");
+    client.get("/readyz?verbose").says("[!] blobs: 1 blob missing or damaged");
+    client.get("/metrics").says("\nlarder_blobs_damaged 1\n");
+    client.get("/readyz").expect(200);
 
     let request = article_request("a/again", 0, body(3).as_bytes());
     assert_eq!(try_exchange(client, &request).expect("an answer").0, 201);
     assert_eq!(fs::metadata(&path).expect("a blob").len(), size);
     assert_eq!(client.get("/article/a/3-x").text(), body(3));
-    assert!(client.get("/metrics").text().contains("\nlarder_blobs_damaged 0\n"));
+    client.get("/metrics").says("\nlarder_blobs_damaged 0\n");
 }
 
 /// The scrub finds damage in a blob that is never read.
@@ -380,14 +378,10 @@ fn the_scrub_finds_damage() {
     let arguments = ["--aur-enabled=false", "--store-scrub-seconds", "1"];
     let process = Process::start_in(stores.directory.clone(), "data", &arguments);
     wait_until("the damage", || {
-        process
-            .client
-            .get("/readyz?verbose")
-            .text()
-            .contains("[!] blobs: 2 blobs missing or damaged")
+        process.get("/readyz?verbose").text().contains("[!] blobs: 2 blobs missing or damaged")
     });
     for number in [2, 5] {
-        assert_eq!(process.client.get(&format!("/article/a/{number}-x")).status, 500);
+        process.get(&format!("/article/a/{number}-x")).expect(500);
     }
 }
 
@@ -403,7 +397,7 @@ fn a_rescued_store_answers_the_same() {
     let wheel = super::Wheel::new("rescued", "1.0", super::noise(7, 1000), 400);
     let uploaded = try_exchange(client, &wheel.request("team/dev")).expect("an answer");
     assert_eq!(uploaded.0, 200, "{}", uploaded.1);
-    let gone = client.send("DELETE", "/article/a/4-x/1", &[crate::server::ROOT], b"");
+    let gone = client.root().delete("/article/a/4-x/1");
     assert!(gone.status < 300, "{}", gone.text());
     let all: Vec<u32> = (0..ARTICLES).filter(|number| *number != 4).collect();
     check_articles(client, &all, "before", |_| false);
@@ -412,8 +406,7 @@ fn a_rescued_store_answers_the_same() {
             ["/article/a/3-x/history", "/article/a/4-x/history", "/articles", "/team", "/team/dev"];
         let more = ["/team/dev/+simple/rescued/", "/team/dev/rescued"];
         let ask = |target: &str| {
-            let response =
-                client.get_with(target, &[("Accept", "application/json"), crate::server::ROOT]);
+            let response = client.root().json().get(target);
             let text = response.text().replace(&client.address.to_string(), "HERE");
             (response.status, text, response.header("x-larder-serial").to_owned())
         };
@@ -481,7 +474,7 @@ fn a_database_server_and_a_bucket_are_told_apart_too() {
     let output = stranger.command(&["init", "--root-password", "x"]).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("belong to the store"), "{said}");
+    said.says("belong to the store");
     for force in [&[][..], &["--force"]] {
         let sweep = [&["sweep", "--grace", "0"], force].concat();
         assert!(!stranger.command(&sweep).output().expect("it runs").status.success());

@@ -1,6 +1,7 @@
 //! A full disk: writers are told that nothing was written, readers go on, and when there is room again, so do writers.
 
-use super::{Place, Wheel, article_request, make_stage, noise, send, try_exchange};
+use super::{Place, Wheel, article_request, make_stage, noise, try_exchange};
+use crate::asking::Says as _;
 use crate::client::Client;
 use testbed::SmallDisk;
 
@@ -9,8 +10,7 @@ use testbed::SmallDisk;
 fn check_refused(client: &Client, request: &[u8]) {
     let (status, text) = try_exchange(client, request).expect("an answer");
     assert_eq!(status, 503, "{text}");
-    assert!(text.contains("nothing was written"), "{text}");
-    assert!(text.contains("\r\nretry-after: "), "{text}");
+    text.says(["nothing was written", "\r\nretry-after: "]);
 }
 
 #[track_caller]
@@ -45,7 +45,7 @@ fn no_room_for_blobs() {
         assert_eq!(page.matches("#sha256=").count() as u64, kept, "{page}");
         (0..kept).for_each(|number| wheel(number).check(client, "team/dev", &[]));
         for target in ["/article/a", "/article/a/1", "/articles", "/readyz", "/team/dev"] {
-            assert_eq!(client.get(target).status, 200, "{target}");
+            client.get(target).expect(200);
         }
     };
     check_refused(client, &wheel(kept).request("team/dev"));
@@ -55,7 +55,7 @@ fn no_room_for_blobs() {
     check_refused(client, &wheel(kept).request("team/dev"));
     check_refused(client, &Wheel::new("tiny", "1.0", vec![1], 1).request("team/dev"));
     check_refused(client, &article_request("a", 1, b"two"));
-    assert_eq!(client.get("/team/dev/+simple/tiny/").status, 404);
+    client.get("/team/dev/+simple/tiny/").expect(404);
     check_reads(kept);
     disk.make_room();
     disk.remount("size=32m");
@@ -94,15 +94,14 @@ fn no_room_for_records() {
     while post().0 == 201 {}
     let (status, text) = post();
     assert_eq!(status, 503, "{text}");
-    assert!(text.contains("nothing was written"), "{text}");
+    text.says("nothing was written");
     check_refused(client, &wheel(1).request("team/dev"));
-    let made = send(client, "PUT", "/alice", r#"{"password":"first"}"#);
-    assert_eq!(made.status, 503, "{}", made.text());
-    assert_eq!(client.get("/alice").status, 404);
+    client.root().put("/alice", r#"{"password":"first"}"#).expect(503);
+    client.get("/alice").expect(404);
     wheel(0).check(client, "team/dev", &[]);
-    assert!(!client.get("/team/dev/+simple/pkg/").text().contains("pkg-1.0"));
+    client.get("/team/dev/+simple/pkg/").lacks("pkg-1.0");
     for target in ["/article/a", "/article/a/1", "/articles", "/readyz"] {
-        assert_eq!(client.get(target).status, 200, "{target}");
+        client.get(target).expect(200);
     }
     disk.make_room();
     assert_eq!(post().0, 201);
@@ -111,7 +110,7 @@ fn no_room_for_records() {
     drop(process);
     let process = place.start_with("data", &["--store-free-bytes-min", "0"]);
     wheel(1).check(&process.client, "team/dev", &[]);
-    let history = process.client.get("/article/a/history").json();
+    let history = process.get("/article/a/history").json();
     assert_eq!(history["latest"], version);
 }
 
@@ -134,7 +133,7 @@ fn little_room_is_left_to_administrators() {
         );
         let (status, text) = try_exchange(client, request.as_bytes()).expect("an answer");
         assert_eq!(status, 507, "{method} {target}: {text}");
-        assert!(text.contains("store.free_bytes_min"), "{text}");
+        text.says("store.free_bytes_min");
     };
     let json = "application/json";
     refused("POST", "/article/a/1", "text/plain");
@@ -149,11 +148,9 @@ fn little_room_is_left_to_administrators() {
     let at = page.find("+f/").expect("a file");
     let file = page[at..].split('#').next().expect("a path");
     refused("POST", &format!("/team/dev/{file}"), json);
-    let ready = client.get("/readyz?verbose").text();
-    assert!(ready.contains("only administrators write"), "{ready}");
-    assert!(client.get("/metrics").text().contains("\nlarder_store_free_bytes "));
+    client.get("/readyz?verbose").says("only administrators write");
+    client.get("/metrics").says("\nlarder_store_free_bytes ");
     wheel(0).check(client, "team/dev", &[]);
     let team = [("Authorization", "Basic dGVhbTp0ZWFt")];
-    let removed = client.send("DELETE", "/team/dev/pkg/0.0", &team, b"");
-    assert_eq!(removed.status, 200, "{}", removed.text());
+    client.send("DELETE", "/team/dev/pkg/0.0", &team, b"").expect(200);
 }

@@ -100,8 +100,8 @@ impl Writer {
     fn check(self, client: &Client, version: u32) {
         match self {
             Writer::Article(_) => {
-                let response = client.get(&format!("/article/{}/{version}", self.name()));
-                assert_eq!(response.status, 200, "{self:?} {version}: {}", response.text());
+                let response =
+                    client.get(&format!("/article/{}/{version}", self.name())).expect(200);
                 assert!(response.body == self.text(version), "{self:?} {version}");
             }
             Writer::Small(_) | Writer::Large => self.wheel(version).check(client, "team/dev", &[]),
@@ -155,7 +155,7 @@ fn check(place: &Place, rounds: u32) {
 
         let process = place.start("data");
         assert_eq!(place.spools(), [""; 0], "what interrupted uploads left is gone");
-        assert_eq!(process.client.get("/team/dev/+simple/half/").status, 404);
+        process.get("/team/dev/+simple/half/").expect(404);
         for ((writer, acknowledged), latest) in WRITERS.iter().zip(acknowledged).zip(&mut latest) {
             // The one that was under way may have been kept without a word; no other may.
             let now = writer.latest(&process.client);
@@ -182,7 +182,7 @@ fn check(place: &Place, rounds: u32) {
 /// Sends half of an upload.
 fn begin_upload(process: &Process) -> std::net::TcpStream {
     let request = Wheel::new("half", "1.0", noise(1, 2_000_000), 1).request("team/dev");
-    let mut stream = process.client.connect();
+    let mut stream = process.connect();
     stream.write_all(&request[..request.len() / 2]).expect("the server reads");
     stream
 }

@@ -3,7 +3,8 @@
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
-use super::{Place, article_request, send, try_exchange};
+use super::{Place, article_request, try_exchange};
+use crate::asking::Says as _;
 use crate::client::Client;
 use crate::server::TestServer;
 use crate::{SetAtEnd, wait_until};
@@ -34,7 +35,7 @@ fn write(client: &Client, writer: usize, account: &Account, is_over: &AtomicBool
                 account.acknowledged.store(version, SeqCst);
             }
             503 => {
-                assert!(text.contains("\r\nretry-after: "), "{text}");
+                text.says("\r\nretry-after: ");
                 let told = ["nothing was written", "shows later", "not visible here yet"];
                 assert!(told.iter().any(|told| text.contains(told)), "{text}");
                 account.refused.fetch_add(1, SeqCst);
@@ -42,7 +43,7 @@ fn write(client: &Client, writer: usize, account: &Account, is_over: &AtomicBool
             }
             // The last one was written after all, which the server could not know.
             409 => {
-                assert!(text.contains(&format!("\"latest_version\":{}", version + 1)), "{text}");
+                text.says(&format!("\"latest_version\":{}", version + 1));
                 version += 1;
             }
             _ => panic!("{text}"),
@@ -54,8 +55,7 @@ fn write(client: &Client, writer: usize, account: &Account, is_over: &AtomicBool
 fn read(client: &Client, writer: usize, reads: &AtomicU32, is_over: &AtomicBool) {
     let mut seen = 0;
     while !is_over.load(SeqCst) {
-        let response = client.get(&format!("/article/a/{writer}-x"));
-        assert_eq!(response.status, 200, "{}", response.text());
+        let response = client.get(&format!("/article/a/{writer}-x")).expect(200);
         let version: u32 = response.header("x-article-version").parse().expect("a number");
         assert!(version >= seen, "{version} after {seen}");
         assert_eq!(response.text(), body(writer, version));
@@ -100,7 +100,7 @@ fn a_lost_database() {
         let before = reads.load(SeqCst);
         wait_until("readers", || reads.load(SeqCst) > before + 50);
         for target in ["/readyz", "/readyz?verbose", "/article/a/1-x/1", "/articles", "/+api"] {
-            assert_eq!(client.get(target).status, 200, "{target}");
+            client.get(target).expect(200);
         }
         postgres.resume();
         everybody(|account| &account.acknowledged, 5);
@@ -125,8 +125,8 @@ fn check(client: &Client, accounts: &[Account]) {
         let latest = history["latest"].as_u64().expect("a number") as u32;
         assert!((acknowledged..=acknowledged + 1).contains(&latest), "{latest}, {acknowledged}");
         for version in 1..=latest {
-            let response = client.get(&format!("/article/a/{writer}-x/{version}"));
-            assert_eq!((response.status, response.text()), (200, body(writer, version)));
+            let done = client.get(&format!("/article/a/{writer}-x/{version}"));
+            done.expect(200).is(body(writer, version));
         }
     }
 }
@@ -145,7 +145,7 @@ fn a_lost_database_shows_without_writes() {
     assert_eq!(failures(), 0.0);
     postgres.crash();
     wait_until("the trouble", || server.app.live_store.trouble().is_some() && failures() > 0.0);
-    assert_eq!(server.get("/readyz").status, 200);
+    server.get("/readyz").expect(200);
     postgres.resume();
     wait_until("no trouble", || server.app.live_store.trouble().is_none());
 }
@@ -172,7 +172,7 @@ fn a_database_that_stands_still() {
         scope.spawn(|| {
             while !writes_over.load(SeqCst) {
                 for target in ["/article/a", "/article/a/1", "/articles", "/readyz"] {
-                    assert_eq!(client.get(target).status, 200, "{target}");
+                    client.get(target).expect(200);
                 }
                 reads.fetch_add(1, SeqCst);
                 std::thread::sleep(std::time::Duration::from_millis(5));
@@ -181,11 +181,9 @@ fn a_database_that_stands_still() {
         let writers = ["b/1-x", "b/2-x", "b/3-x"].map(|name| scope.spawn(move || write(name, 0)));
         for (status, text) in writers.map(|writer| writer.join().expect("a writer")) {
             assert_eq!(status, 503, "{text}");
-            assert!(text.contains("nothing was written"), "{text}");
-            assert!(text.contains("\r\nretry-after: "), "{text}");
+            text.says(["nothing was written", "\r\nretry-after: "]);
         }
-        let made = send(&client, "PUT", "/alice", r#"{"password":"first"}"#);
-        assert_eq!(made.status, 503, "{}", made.text());
+        client.root().put("/alice", r#"{"password":"first"}"#).expect(503);
         wait_until("the trouble", || server.app.live_store.trouble().is_some());
         // Readers do not wait for it.
         wait_until("reads", || reads.load(SeqCst) > 100);
@@ -195,7 +193,7 @@ fn a_database_that_stands_still() {
     wait_until("a write", || write("b/1-x", 0).0 == 201);
     assert_eq!(client.get("/article/b/1-x").text(), "b/1-x");
     for target in ["/article/b/2-x", "/article/b/3-x", "/alice"] {
-        assert_eq!(client.get(target).status, 404, "{target}");
+        client.get(target).expect(404);
     }
 }
 
@@ -208,7 +206,7 @@ fn a_server_is_stopped_while_its_database_stands_still() {
     starting.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let postgres = place.postgres.as_ref().expect("it was started");
     let frozen = postgres.freeze();
-    wait_until("the trouble", || process.client.get("/readyz?verbose").text().contains("[!]"));
+    wait_until("the trouble", || process.get("/readyz?verbose").text().contains("[!]"));
     process.signal("TERM");
     assert_eq!(process.wait().code(), Some(0), "{}", process.log());
 
@@ -220,6 +218,6 @@ fn a_server_is_stopped_while_its_database_stands_still() {
     let ended = starting.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(0), "{said}");
-    assert!(said.contains("stopped before the start was over"), "{said}");
+    said.says("stopped before the start was over");
     drop(frozen);
 }

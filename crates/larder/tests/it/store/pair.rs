@@ -6,10 +6,11 @@ use std::process::Stdio;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Place, Wheel, article_request, make_stage, send, try_exchange};
-use crate::accounts::basic;
+use super::{Place, Wheel, article_request, make_stage, try_exchange};
+use crate::asking::Says as _;
+use crate::asking::basic;
 use crate::client::{Client, Response};
 use crate::process::Process;
 use crate::server::{ROOT, ROOT_PASSWORD};
@@ -38,9 +39,11 @@ fn put(
     seen: Option<&Response>,
 ) -> Response {
     let serial = seen.map_or("0", serial);
-    let headers = [("Authorization", authorization), ("X-Larder-Serial", serial)];
     let body = format!("{name} {}", base + 1);
-    client.send("POST", &format!("/article/{name}/{base}"), &headers, body.as_bytes())
+    client
+        .authorized(authorization)
+        .with("X-Larder-Serial", serial)
+        .post(&format!("/article/{name}/{base}"), body.as_bytes())
 }
 
 #[test]
@@ -106,17 +109,15 @@ fn check_first_start(one: &Process, other: &Process) {
     let passwords: Vec<String> =
         paths.iter().filter_map(|path| fs::read_to_string(path).ok()).collect();
     let [password] = &passwords[..] else { panic!("{} passwords: {logs}", passwords.len()) };
-    assert!(!logs.contains(password.as_str()), "{logs}");
+    logs.lacks(password.as_str());
     let root = basic("root", password);
     for process in [one, other] {
-        wait_until("root on both", || {
-            process.client.get_with("/+tokens", &[("Authorization", &root)]).status == 200
-        });
+        wait_until("root on both", || process.authorized(&root).get("/+tokens").status == 200);
     }
     let identity = |process: &Process| {
         let mut identity = String::new();
         wait_until("a name", || {
-            identity = process.client.get("/+api").header("x-devpi-uuid").to_owned();
+            identity = process.get("/+api").header("x-devpi-uuid").to_owned();
             !identity.is_empty()
         });
         identity
@@ -124,11 +125,11 @@ fn check_first_start(one: &Process, other: &Process) {
     assert_eq!(identity(one), identity(other));
     // Both processes sign logins with the same secret.
     let json = format!(r#"{{"user":"root","password":"{password}"}}"#);
-    let login = send(&one.client, "POST", "/+login", &json).json();
+    let login = one.root().typed("application/json").post("/+login", &json).json();
     let login = login["result"]["password"].as_str().expect("a login").to_owned();
     let with_login = [("Authorization", basic("root", &login))];
     let headers = with_login.each_ref().map(|(name, value)| (*name, value.as_str()));
-    assert_eq!(other.client.get_with("/+tokens", &headers).status, 200);
+    other.client.get_with("/+tokens", &headers).expect(200);
 }
 
 fn check(place: &Place, rounds: u32, contests: usize) {
@@ -149,18 +150,17 @@ fn check_articles(one: &Client, other: &Client, rounds: u32) {
         let seen = if first.status == 201 {
             first
         } else {
-            assert_eq!(first.status, 409, "{}", first.text());
+            first.check_status(409);
             let latest = reader.get("/article/a");
             put(writer, "a", 2 * round, ROOT.1, Some(&latest))
         };
-        assert_eq!(seen.status, 201, "{}", seen.text());
-        let read = get_after(reader, "/article/a", &seen);
-        assert_eq!((read.status, read.text()), (200, format!("a {}", 2 * round + 1)));
+        seen.check_status(201);
+        let read = get_after(reader, "/article/a", &seen).expect(200);
+        read.is(format!("a {}", 2 * round + 1));
         let number = |response| serial(response).parse::<u64>().expect("a number");
         assert!(number(&read) >= number(&seen));
         // A version that was read on one process can be the base of a write on the other.
-        let next = put(reader, "a", 2 * round + 1, ROOT.1, Some(&read));
-        assert_eq!(next.status, 201, "{}", next.text());
+        let next = put(reader, "a", 2 * round + 1, ROOT.1, Some(&read)).expect(201);
         assert_eq!(get_after(writer, "/article/a", &next).text(), format!("a {}", 2 * round + 2));
     }
     put(one, "b", 0, ROOT.1, None);
@@ -168,31 +168,27 @@ fn check_articles(one: &Client, other: &Client, rounds: u32) {
 }
 
 fn check_users(one: &Client, other: &Client) {
-    let made = send(one, "PUT", "/alice", r#"{"password":"first"}"#);
-    assert_eq!(made.status, 201, "{}", made.text());
+    let made = one.root().put("/alice", json!({"password": "first"})).expect(201);
     let first = basic("alice", "first");
-    assert_eq!(put(other, "alice", 0, &first, Some(&made)).status, 201);
+    put(other, "alice", 0, &first, Some(&made)).expect(201);
 
     let wish = br#"{"scopes":["article:write"]}"#;
     let headers = [("Authorization", first.as_str()), ("Content-Type", "application/json")];
-    let token = one.send("POST", "/+tokens", &headers, wish);
-    assert_eq!(token.status, 201, "{}", token.text());
+    let token = one.send("POST", "/+tokens", &headers, wish).expect(201);
     let made = token.json();
     let bearer = format!("Bearer {}", made["token"].as_str().expect("a token"));
-    let written = put(other, "alice", 1, &bearer, Some(&token));
-    assert_eq!(written.status, 201, "{}", written.text());
+    put(other, "alice", 1, &bearer, Some(&token)).expect(201);
 
     let target = format!("/+tokens/{}", made["id"].as_str().expect("an id"));
     let revoked = other.send("DELETE", &target, &headers, b"");
     assert!(matches!(revoked.status, 200 | 204), "{}: {}", revoked.status, revoked.text());
-    assert_eq!(put(one, "alice", 2, &bearer, Some(&revoked)).status, 401);
+    put(one, "alice", 2, &bearer, Some(&revoked)).expect(401);
 
     // The other one remembers the password that it has verified, until it hears.
-    let changed = send(one, "PATCH", "/alice", r#"{"password":"second"}"#);
-    assert_eq!(changed.status, 200, "{}", changed.text());
-    assert_eq!(put(other, "alice", 2, &first, Some(&changed)).status, 401);
+    let changed = one.root().patch("/alice", json!({"password": "second"})).expect(200);
+    put(other, "alice", 2, &first, Some(&changed)).expect(401);
     let second = basic("alice", "second");
-    assert_eq!(put(other, "alice", 2, &second, Some(&changed)).status, 201);
+    put(other, "alice", 2, &second, Some(&changed)).expect(201);
 }
 
 fn check_files(one: &Client, other: &Client) {
@@ -228,10 +224,12 @@ fn check_contests(one: &Client, other: &Client, rounds: usize) {
                     barrier.wait();
                     let serial = seen.load(SeqCst).to_string();
                     barrier.wait();
-                    let headers = [ROOT, ("X-Larder-Serial", &serial)];
                     let target = format!("/article/contest/{round}");
                     let body = format!("round {round} of writer {writer}");
-                    let response = client.send("POST", &target, &headers, body.as_bytes());
+                    let response = client
+                        .root()
+                        .with("X-Larder-Serial", &serial)
+                        .post(&target, body.as_bytes());
                     let status = response.status;
                     assert!(matches!(status, 201 | 409), "{status}: {}", response.text());
                     let made = self::serial(&response).parse().expect("a number");
@@ -357,5 +355,5 @@ fn check_killed(place: &Place) {
         assert_eq!(get_after(&other.client, "/article/a", &next).text(), format!("a {latest}"));
         next = put(&other.client, "a", latest + 1, ROOT.1, Some(&next));
     }
-    assert_eq!(next.status, 201, "{}", next.text());
+    next.check_status(201);
 }

@@ -2,6 +2,7 @@
 //! them goes on showing them and writes nothing; a new process accepts the store once an administrator has said so.
 
 use super::{Place, article_request, try_exchange};
+use crate::asking::Says as _;
 use crate::client::Client;
 use crate::process::Process;
 use crate::wait_until;
@@ -22,21 +23,17 @@ fn check_refused(client: &Client, base: u32) {
     let request = article_request("a", base, b"never");
     let (status, text) = try_exchange(client, &request).expect("an answer");
     assert_eq!(status, 503, "{text}");
-    assert!(text.contains("has lost commits"), "{text}");
-    assert!(text.contains("nothing was written"), "{text}");
-    assert!(text.contains("\r\nretry-after: "), "{text}");
+    text.says(["has lost commits", "nothing was written", "\r\nretry-after: "]);
 }
 
 /// The latest revision, and how many there are.
 #[track_caller]
 fn check_article(client: &Client, body: &str, versions: u32) {
-    let latest = client.get("/article/a");
-    assert_eq!((latest.status, latest.text()), (200, body.to_owned()));
-    assert_eq!(latest.header("x-article-version"), versions.to_string());
+    client.get("/article/a").expect(200).is(body).has("x-article-version", versions);
 }
 
 fn metric(process: &Process) -> String {
-    let metrics = process.client.get("/metrics").text();
+    let metrics = process.get("/metrics").text();
     let line = metrics.lines().find_map(|line| line.strip_prefix("larder_store_is_rewound "));
     line.unwrap_or_else(|| panic!("no metric: {metrics}")).to_owned()
 }
@@ -61,7 +58,7 @@ fn a_lagging_copy_takes_over() {
     postgres.resume();
     wait_until("the trouble", || client.get("/readyz?verbose").text().contains("fell back"));
     assert_eq!(metric(&process), "1");
-    assert_eq!(client.get("/readyz").status, 200);
+    client.get("/readyz").expect(200);
     check_refused(client, 3);
     check_article(client, "three", 3);
 
@@ -115,12 +112,12 @@ fn a_standby_is_promoted_without_a_loss() {
     postgres.resume();
     wait_until("the other", || other.client.get("/article/a").text() == "one");
     write(&other.client, 1, "two");
-    wait_until("both", || process.client.get("/article/a").text() == "two");
+    wait_until("both", || process.get("/article/a").text() == "two");
     postgres.stop();
     postgres.become_standby_at_copy();
     postgres.resume();
     for process in [&process, &other] {
-        let said = || process.client.get("/readyz?verbose").text();
+        let said = || process.get("/readyz?verbose").text();
         wait_until("the standby", || said().contains("is a standby in recovery"));
         assert!(said().contains("goes on by itself"), "{}", said());
         assert_eq!(metric(process), "0");
@@ -133,9 +130,9 @@ fn a_standby_is_promoted_without_a_loss() {
     write(&process.client, 2, "three");
     wait_until("the other", || other.client.get("/article/a").text() == "three");
     write(&other.client, 3, "four");
-    wait_until("the first", || process.client.get("/article/a").text() == "four");
+    wait_until("the first", || process.get("/article/a").text() == "four");
     wait_until("no trouble", || {
-        !process.client.get("/readyz?verbose").text().contains("it is not read on")
+        !process.get("/readyz?verbose").text().contains("it is not read on")
     });
     for process in [&process, &other] {
         check_article(&process.client, "four", 4);
@@ -157,6 +154,6 @@ fn a_file_is_replaced() {
     check_refused(client, 1);
     wait_until("the trouble", || client.get("/readyz?verbose").text().contains("was replaced"));
     assert_eq!(metric(&process), "1");
-    assert_eq!(client.get("/readyz").status, 200);
+    client.get("/readyz").expect(200);
     check_article(client, "one", 1);
 }

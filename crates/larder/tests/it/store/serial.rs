@@ -2,22 +2,20 @@
 
 use std::time::Duration;
 
-use super::{Wheel, article_request, make_stage, send, try_exchange};
-use crate::server::{ROOT, TestServer};
+use super::{Wheel, article_request, make_stage, try_exchange};
+use crate::server::TestServer;
 
 #[test]
 fn every_surface_waits_for_what_was_seen() {
-    let server = TestServer::without_source(|config| {
-        config.aur.enabled = false;
+    let server = TestServer::without_aur(|config| {
         config.store.wait_for_serial = Duration::from_millis(200);
     });
-    server.wait_until_ready();
     let client = server.client;
     make_stage(&client);
     let wheel = Wheel::new("pkg", "1.0", vec![1; 10], 1);
     assert_eq!(try_exchange(&client, &wheel.request("team/dev")).expect("an answer").0, 200);
     assert_eq!(try_exchange(&client, &article_request("a", 0, b"x")).expect("an answer").0, 201);
-    let seen = send(&client, "GET", "/+tokens", "").header("x-larder-serial").to_owned();
+    let seen = client.root().get("/+tokens").header("x-larder-serial").to_owned();
     let later = (seen.parse::<u64>().expect("a number") + 1).to_string();
     let file = wheel.path("team/dev");
     let targets = [
@@ -31,15 +29,13 @@ fn every_surface_waits_for_what_was_seen() {
         &file,
     ];
     for target in targets {
-        let get = |serial: &str| client.get_with(target, &[ROOT, ("X-Larder-Serial", serial)]);
-        assert_eq!(get(&seen).status, 200, "{target}");
+        let get = |serial: &str| client.root().with("X-Larder-Serial", serial).get(target);
+        get(&seen).expect(200);
         for bad in ["x", "-1", "", "1.5", "99999999999999999999999"] {
-            let response = get(bad);
-            assert_eq!(response.status, 400, "{target} {bad}");
-            assert!(response.text().contains("X-Larder-Serial"), "{}", response.text());
+            get(bad).expect(400).says("X-Larder-Serial");
         }
-        let response = get(&later);
-        assert_eq!((response.status, response.header("retry-after")), (503, "1"), "{target}");
-        assert!(response.text().contains(&later), "{}", response.text());
+        let response = get(&later).expect(503);
+        response.has("retry-after", "1");
+        response.says(&later);
     }
 }

@@ -14,7 +14,8 @@ use record::Digest;
 use serde_json::{Value, json};
 use testbed::{Offer, S3, Upstream};
 
-use super::{Place, make_stage, noise, send};
+use super::{Place, make_stage, noise};
+use crate::asking::Says as _;
 use crate::client::{Client, Response};
 use crate::process::Process;
 use crate::wait_until;
@@ -69,8 +70,7 @@ fn start_sharing(place: &Place, data: &str, more: &[&str]) -> Process {
 fn make_mirror(client: &Client, upstream: &Upstream) {
     make_stage(client);
     let config = json!({"type": "mirror", "mirror_url": upstream.url("/simple/")});
-    let made = send(client, "PUT", "/team/up", &config.to_string());
-    assert_eq!(made.status, 200, "{}", made.text());
+    client.root().put("/team/up", config).expect(200);
 }
 
 fn file(client: &Client, upstream: &Upstream, number: usize) -> Response {
@@ -225,7 +225,7 @@ fn what_one_process_fetched_another_serves() {
     let target = format!("/team/up/+upstream/{}/files/{}", upstream.host(), filename(0));
     assert_eq!(other.client.get_with(&target, &range).body, content(0)[5..=8]);
     let metrics = other.client.get("/metrics").text();
-    assert!(metrics.contains("larder_mirror_shared_total 6"), "{metrics}");
+    metrics.says("larder_mirror_shared_total 6");
     // A process that is offline has it, too.
     let offline = start_sharing(&place, "offline", &["--python-mirrors-offline=true"]);
     check_all(&offline.client, &upstream);
@@ -236,17 +236,16 @@ fn what_one_process_fetched_another_serves() {
     let target = format!("/team/up/+upstream/{}/files/{}", upstream.host(), filename(3));
     let mut length = String::new();
     wait_until("the head of a file", || {
-        let got = head.client.send("HEAD", &target, &[], b"");
+        let got = head.client.anybody().send("HEAD", &target, ());
         length = got.header("content-length").to_owned();
         got.status == 200
     });
     assert_eq!(length, SIZES[3].to_string());
-    let metrics = head.client.get("/metrics").text();
-    assert!(metrics.contains("larder_mirror_shared_total 2"), "{metrics}");
+    head.client.get("/metrics").says("larder_mirror_shared_total 2");
     // A process without the shared cache has nothing.
     let alone = start(&place, "alone", &[]);
     wait_until("the mirror", || alone.client.get("/team/up").status == 200);
-    assert_eq!(page(&alone.client).status, 502);
+    page(&alone.client).expect(502);
 }
 
 #[test]
@@ -277,7 +276,7 @@ fn what_is_wrong_in_the_bucket_is_not_served() {
         }
         let process = start_sharing(&place, damage, &[]);
         check_all(&process.client, &upstream);
-        let metrics = process.client.get("/metrics").text();
+        let metrics = process.get("/metrics").text();
         assert!(metrics.contains("larder_mirror_shared_total 0"), "{damage}: {metrics}");
         // The process replaces them by the right content.
         let content = |bytes: &[u8]| bytes.get(4096..).map(Digest::of);
@@ -421,7 +420,7 @@ fn times_of_first_seeing_get_no_younger() {
     // One process sees this many files and shares that page.
     let seen_by = |client: &Client, count: usize| {
         offer(count);
-        let refreshed = send(client, "POST", &format!("{PAGE}refresh"), "");
+        let refreshed = client.root().post(&format!("{PAGE}refresh"), ());
         assert!(refreshed.status < 400, "{} {}", refreshed.status, refreshed.text());
         wait_until("the shared page", || shared_page(&place, s3, count).is_some());
         shared_page(&place, s3, count).expect("nobody writes another one")
@@ -454,16 +453,16 @@ fn a_mirror_with_credentials_is_not_shared() {
     make_stage(&one.client);
     let url = upstream.url("/simple/").replace("http://", "http://me:secret@");
     let config = json!({"type": "mirror", "mirror_url": url});
-    assert_eq!(send(&one.client, "PUT", "/team/up", &config.to_string()).status, 200);
+    one.root().put("/team/up", &config).expect(200);
     check_all(&one.client, &upstream);
     // Later entries are shared, so the earlier one was not.
     let config = json!({"type": "mirror", "mirror_url": upstream.url("/simple/")});
-    assert_eq!(send(&one.client, "PUT", "/team/open", &config.to_string()).status, 200);
+    one.root().put("/team/open", config).expect(200);
     wait_until("a page", || one.client.get("/team/open/+simple/foo/").status == 200);
     wait_until("what is shared", || entries(&place, s3).len() >= 2);
     for path in entries(&place, s3) {
         let entry = fs::read(path).expect("an entry");
         let head = String::from_utf8_lossy(&entry[..4096]).into_owned();
-        assert!(head.contains("team/open "), "{head}");
+        head.says("team/open ");
     }
 }

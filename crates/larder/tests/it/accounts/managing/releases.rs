@@ -1,168 +1,182 @@
 //! Releases managed in a browser.
 
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use super::{start, upload};
+use super::start;
+use crate::asking::Says as _;
 use crate::browser::{Browser, encoded, form};
-use crate::server::{ROOT, ROOT_PASSWORD};
+use crate::server::TestServer;
+use crate::shown::shown;
 
-#[test]
-fn releases_are_yanked_pushed_and_removed() {
+/// The page of the project that the tests change.
+const AT: &str = "/+manage/releases/root/dev/tool";
+
+/// A server with three releases of `tool` and another project, and the browser of `root`.
+fn with_releases() -> (TestServer, Browser) {
     let server = start();
     for (name, config) in [
         ("root/dev", json!({"volatile": false})),
         ("root/stable", json!({"acl_upload": ["root"]})),
         ("root/pypi", json!({"type": "mirror", "mirror_url": "https://upstream.example/simple/"})),
     ] {
-        let made =
-            server.client.send("PUT", &format!("/{name}"), &[ROOT], config.to_string().as_bytes());
-        assert_eq!(made.status, 200, "{}", made.text());
+        server.root().put(&format!("/{name}"), config).expect(200);
     }
     for filename in ["tool-1.0.zip", "tool-1.1.zip", "tool-2.0.zip", "lib-1.0.zip"] {
-        upload(&server, "root/dev", filename);
+        server.root().release("root/dev", filename);
     }
-    let json = |path: &str| {
-        let accept = ("Accept", "application/vnd.pypi.simple.v1+json");
-        server.client.get_with(path, &[accept]).json()["files"].clone()
-    };
-    let yanked = |filename: &str| {
-        let files = json("/root/dev/+simple/tool/");
-        let files = files.as_array().expect("files").iter();
-        let mut files = files.filter(|file| file["filename"] == filename);
-        files.next().map(|file| match &file["yanked"] {
-            Value::Null => json!(false),
-            yanked => yanked.clone(),
-        })
-    };
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
-    let list = root.get("/+manage/releases/root/dev").text();
-    assert!(list.contains("/+manage/releases/root/dev/tool\""), "{list}");
-    assert!(!root.get("/+manage/releases/root/dev?q=li").text().contains(">tool<"));
-    let at = "/+manage/releases/root/dev/tool";
-    let project = root.get(at).text();
-    assert!(project.contains("?version=1.1"), "{project}");
-    let page = root.get(&format!("{at}?version=1.1")).text();
-    // Yanking, with a reason, and back.
-    let shown = root.submit(&page, "Yank", &[("reason", "it <breaks>")]);
-    assert_eq!(shown.status, 200, "{}", shown.text());
-    assert!(shown.text().contains("“it &#60;breaks&#62;”"), "{}", shown.text());
-    assert_eq!(yanked("tool-1.1.zip"), Some(json!("it <breaks>")));
-    let shown = root.submit(&shown.text(), "Take the yank back", &[]);
-    assert_eq!((shown.status, yanked("tool-1.1.zip")), (200, Some(json!(false))));
-    let shown = root.submit(&shown.text(), "Yank tool-1.1.zip", &[("reason", "one file")]);
-    assert_eq!((shown.status, yanked("tool-1.1.zip")), (200, Some(json!("one file"))));
-    let shown = root.submit(&shown.text(), "Take the yank of tool-1.1.zip back", &[]);
-    assert_eq!((shown.status, yanked("tool-1.1.zip")), (200, Some(json!(false))));
-    let long = "x".repeat(2_000);
-    let refused = root.submit(&shown.text(), "Yank", &[("reason", &long)]);
-    assert_eq!((refused.status, yanked("tool-1.1.zip")), (400, Some(json!(false))));
-    // Pushing, and where it may not go.
-    let pushed = root.submit(&page, "Push", &[("target", "root/stable"), ("content", "all")]);
-    assert_eq!(pushed.status, 200, "{}", pushed.text());
-    assert!(server.client.get("/root/stable/+simple/tool/").text().contains("tool-1.1.zip"));
+    let root = Browser::root(server.client);
+    (server, root)
+}
+
+/// What the index says of a file's yank; `None` if it has no such file.
+fn yanked(server: &TestServer, filename: &str) -> Option<Value> {
+    let page = server.anybody().accept("application/vnd.pypi.simple.v1+json");
+    let files = page.get("/root/dev/+simple/tool/").json()["files"].clone();
+    let mut files = files.as_array().expect("files").iter();
+    let file = files.find(|file| file["filename"] == filename)?;
+    Some(if file["yanked"].is_null() { json!(false) } else { file["yanked"].clone() })
+}
+
+#[test]
+fn projects_and_releases_have_pages() {
+    let (_server, mut root) = with_releases();
+    assert_snapshot!("releases", shown(&root.get("/+manage/releases/root/dev").text()));
+    root.get("/+manage/releases/root/dev?q=li").lacks(">tool<");
+    assert_snapshot!("project", shown(&root.get(AT).text()));
+    assert_snapshot!("release", shown(&root.get(&format!("{AT}?version=1.1")).text()));
+    // A mirror has no page for releases, and neither has an unknown project or version.
+    for path in ["root/pypi", "root/dev/none", "root/dev/lib?version=9"] {
+        root.get(&format!("/+manage/releases/{path}")).expect(404);
+    }
+}
+
+#[test]
+fn releases_and_files_are_yanked_with_a_reason_and_back() {
+    let (server, mut root) = with_releases();
+    let mut page = root.get(&format!("{AT}?version=1.1")).text();
+    for (label, reason, expected) in [
+        ("Yank", "it <breaks>", json!("it <breaks>")),
+        ("Take the yank back", "", json!(false)),
+        ("Yank tool-1.1.zip", "one file", json!("one file")),
+        ("Take the yank of tool-1.1.zip back", "", json!(false)),
+    ] {
+        let reason = (!reason.is_empty()).then_some(("reason", reason));
+        page = root.submit(&page, label, reason.as_slice()).expect(200).text();
+        assert_eq!(yanked(&server, "tool-1.1.zip"), Some(expected), "{label}");
+        if label == "Yank" {
+            page.says("“it &#60;breaks&#62;”");
+        }
+    }
+    root.submit(&page, "Yank", &[("reason", &"x".repeat(2_000))]).expect(400);
+    assert_eq!(yanked(&server, "tool-1.1.zip"), Some(json!(false)));
+}
+
+#[test]
+fn a_release_is_pushed_to_where_it_may_go() {
+    let (server, mut root) = with_releases();
+    let page = root.get(&format!("{AT}?version=1.1")).text();
+    root.submit(&page, "Push", &[("target", "root/stable"), ("content", "all")]).expect(200);
+    server.get("/root/stable/+simple/tool/").says("tool-1.1.zip");
     for (target, status) in
         [("root/none", 404), ("prod", 400), ("root/pypi", 403), ("http://127.0.0.1:1/", 502)]
     {
         let refused = root.submit(&page, "Push", &[("target", target), ("content", "all")]);
-        assert_eq!(refused.status, status, "{target}: {}", refused.text());
-        assert!(refused.text().contains("Nothing was changed"), "{target}: {}", refused.text());
+        refused.expect(status).says("Nothing was changed");
     }
-    // Removing takes the name and, where files are to stay, one word more.
-    let removed = |root: &mut Browser, label: &str, values: &[(&str, &str)]| {
-        let page = root.get(&format!("{at}?version=1.0")).text();
-        root.submit(&page, label, values)
-    };
+}
+
+/// Removing takes the name and, where files are to stay, one word more.
+#[test]
+fn releases_and_files_are_removed_by_their_names() {
+    let (server, mut root) = with_releases();
     for (values, status) in [
         (&[("confirm", "1.1")][..], 422),
         (&[("confirm", "1.0")], 403),
         (&[("confirm", "1.0"), ("force", "yes")], 200),
     ] {
-        let shown = removed(&mut root, "Remove", values);
-        assert_eq!(shown.status, status, "{values:?}: {}", shown.text());
-        assert_eq!(yanked("tool-1.0.zip").is_none(), status == 200, "{values:?}");
+        root.fill(&format!("{AT}?version=1.0"), "Remove", values).expect(status);
+        assert_eq!(yanked(&server, "tool-1.0.zip").is_none(), status == 200, "{values:?}");
     }
-    let page = root.get(&format!("{at}?version=2.0")).text();
+    let page = root.get(&format!("{AT}?version=2.0")).text();
     let file = [("confirm", "tool-2.0.zip"), ("force", "yes")];
-    assert_eq!(root.submit(&page, "Remove tool-2.0.zip", &file[1..]).status, 422);
-    assert_eq!(root.submit(&page, "Remove tool-2.0.zip", &file).status, 200);
-    assert_eq!(yanked("tool-2.0.zip"), None);
-    // A status, and the whole project.
-    let set = root.submit(&project, "Status", &[("status", "deprecated"), ("reason", "old")]);
-    assert_eq!(set.status, 200, "{}", set.text());
-    assert!(root.get("/root/dev/tool").text().contains("This project is deprecated"));
-    assert_eq!(root.submit(&project, "Status", &[("status", "active")]).status, 200);
-    assert!(!root.get("/root/dev/tool").text().contains("This project is"));
-    let all = [("confirm", "tool"), ("force", "yes")];
-    assert_eq!(root.submit(&project, "Remove the project", &all[1..]).status, 422);
-    let gone = root.submit(&project, "Remove the project", &all);
-    assert_eq!((gone.status, gone.header("location")), (303, "/+manage/releases/root/dev"));
-    assert_eq!(root.get(at).status, 404);
-    // A mirror has no page for releases, and neither has an unknown project or version.
-    assert_eq!(root.get("/+manage/releases/root/pypi").status, 404);
-    assert_eq!(root.get("/+manage/releases/root/dev/none").status, 404);
-    assert_eq!(root.get("/+manage/releases/root/dev/lib?version=9").status, 404);
+    root.submit(&page, "Remove tool-2.0.zip", &file[1..]).expect(422);
+    root.submit(&page, "Remove tool-2.0.zip", &file).expect(200);
+    assert_eq!(yanked(&server, "tool-2.0.zip"), None);
 }
 
 #[test]
-fn whoever_may_not_change_releases_sees_no_more_than_they_may_read() {
+fn a_project_gets_a_status_and_is_removed_by_its_name() {
+    let (_server, mut root) = with_releases();
+    let project = root.get(AT).text();
+    root.submit(&project, "Status", &[("status", "deprecated"), ("reason", "old")]).expect(200);
+    root.get("/root/dev/tool").says("This project is deprecated");
+    root.submit(&project, "Status", &[("status", "active")]).expect(200);
+    root.get("/root/dev/tool").lacks("This project is");
+    let all = [("confirm", "tool"), ("force", "yes")];
+    root.submit(&project, "Remove the project", &all[1..]).expect(422);
+    root.submit(&project, "Remove the project", &all)
+        .expect(303)
+        .has("location", "/+manage/releases/root/dev");
+    root.get(AT).expect(404);
+}
+
+/// The page of the project in an index that `alice` may read.
+const UP: &str = "/+manage/releases/root/up/tool";
+
+/// A server with an index that `alice` may read, one that she may not, and one of hers; and the browsers of `root` and of her.
+fn with_reader() -> (TestServer, Browser, Browser) {
     let server = start();
-    let made = server.client.send("PUT", "/alice", &[ROOT], br#"{"password": "staple"}"#);
-    assert_eq!(made.status, 201);
+    server.add_user("alice", "staple");
     for (name, config) in [
         ("root/up", json!({"policy_quarantine": ["tool==1.1 for a look"]})),
         ("root/dev", json!({"acl_read": ["root"]})),
         ("alice/own", json!({})),
     ] {
-        let made =
-            server.client.send("PUT", &format!("/{name}"), &[ROOT], config.to_string().as_bytes());
-        assert_eq!(made.status, 200, "{}", made.text());
+        server.root().put(&format!("/{name}"), config).expect(200);
     }
     for (index, filename) in
         [("root/up", "tool-1.0.zip"), ("root/up", "tool-1.1.zip"), ("root/dev", "hidden-1.0.zip")]
     {
-        upload(&server, index, filename);
+        server.root().release(index, filename);
     }
-    let mut root = Browser::of(server.client, "root", ROOT_PASSWORD);
-    let mut alice = Browser::of(server.client, "alice", "staple");
-    let at = "/+manage/releases/root/up/tool";
-    // Alice may push from the index, and nothing else.
-    let page = alice.get(&format!("{at}?version=1.0")).text();
-    let pushed = alice.submit(&page, "Push", &[("target", "alice/own"), ("content", "all")]);
-    assert_eq!(pushed.status, 200, "{}", pushed.text());
+    let root = Browser::root(server.client);
+    let alice = Browser::of(server.client, "alice", "staple");
+    (server, root, alice)
+}
+
+#[test]
+fn a_reader_pushes_what_they_may_read_and_is_offered_nothing_else() {
+    let (server, mut root, mut alice) = with_reader();
+    let page = alice.get(&format!("{UP}?version=1.0")).text();
+    alice.submit(&page, "Push", &[("target", "alice/own"), ("content", "all")]).expect(200);
     // She may not push what a policy hides from her.
-    let (action, mut fields) = form(&page, "Push");
-    for (name, value) in &mut fields {
-        match name.as_str() {
-            "version" => *value = "1.1".to_owned(),
-            "target" => *value = "alice/own".to_owned(),
-            _ => {}
-        }
-    }
-    let refused = alice.post(&action, &encoded(&fields));
+    let values = [("version", "1.1"), ("target", "alice/own")];
+    let refused = alice.submit(&page, "Push", &values);
     assert!(matches!(refused.status, 403 | 404), "{}: {}", refused.status, refused.text());
-    let own = server.client.get("/alice/own/+simple/tool/").text();
-    assert!(own.contains("tool-1.0.zip") && !own.contains("tool-1.1.zip"), "{own}");
-    for label in ["Yank", "Remove", "Status", "Remove the project"] {
-        assert!(!page.contains(&format!("aria-label=\"{label}\"")), "{label}: {page}");
-    }
-    assert!(!page.contains(">1.1<") && !page.contains("tool-1.0.zip"), "{page}");
-    assert_eq!(alice.get(&format!("{at}?version=1.1")).status, 404);
-    let own = root.get(&format!("{at}?version=1.1")).text();
-    assert!(own.contains("tool-1.1.zip"), "{own}");
+    server.get("/alice/own/+simple/tool/").says("tool-1.0.zip").lacks("tool-1.1.zip");
+    assert_snapshot!("release_for_readers", shown(&page));
+    alice.get(&format!("{UP}?version=1.1")).expect(404);
+    root.get(&format!("{UP}?version=1.1")).says("tool-1.1.zip");
+}
+
+#[test]
+fn releases_that_one_may_not_read_have_no_page() {
+    let (server, mut root, mut alice) = with_reader();
     for path in ["root/dev", "root/dev/hidden", "root/none"] {
-        let missing = alice.get(&format!("/+manage/releases/{path}"));
-        assert_eq!(missing.status, 404, "{path}: {}", missing.text());
-        assert!(!missing.text().contains("may not"), "{}", missing.text());
-        assert_eq!(
-            Browser::new(server.client).get(&format!("/+manage/releases/{path}")).status,
-            401
-        );
+        alice.get(&format!("/+manage/releases/{path}")).expect(404).lacks("may not");
+        Browser::new(server.client).get(&format!("/+manage/releases/{path}")).expect(401);
     }
-    assert!(root.get("/+manage/releases/root/dev").text().contains(">hidden<"));
-    // She sends the forms of users with more rights, with a form token of her own.
+    root.get("/+manage/releases/root/dev").says(">hidden<");
+}
+
+/// A user sends the forms of a user with more rights, with a form token of their own.
+#[test]
+fn forms_of_releases_do_nothing_for_users_without_the_right() {
+    let (server, mut root, mut alice) = with_reader();
     let token = form(&alice.get("/+account").text(), "New token").1[0].1.clone();
-    let page = root.get(&format!("{at}?version=1.0")).text();
-    let project = root.get(at).text();
+    let page = root.get(&format!("{UP}?version=1.0")).text();
+    let project = root.get(UP).text();
     let secret = root.get("/+manage/releases/root/dev/hidden?version=1.0").text();
     for (page, label, more) in [
         (&page, "Yank", ("reason", "x")),
@@ -187,27 +201,25 @@ fn whoever_may_not_change_releases_sees_no_more_than_they_may_read() {
             fields.push((more.0.to_owned(), more.1.to_owned()));
         }
         let refused = alice.post(&action, &encoded(&fields));
-        assert!(
-            matches!(refused.status, 401 | 403 | 404),
-            "{label}: {} {}",
-            refused.status,
-            refused.text()
-        );
-        assert!(!refused.text().contains("hidden-1.0.zip"), "{label}: {}", refused.text());
+        assert!(matches!(refused.status, 401 | 403 | 404), "{label}: {refused:?}");
+        refused.lacks("hidden-1.0.zip");
     }
-    let files = server.client.send("GET", "/root/up/+simple/tool/", &[ROOT], b"").text();
-    assert!(files.contains("tool-1.0.zip") && !files.contains("data-yanked"), "{files}");
-    let hidden = server.client.send("GET", "/root/dev/+simple/hidden/", &[ROOT], b"").text();
-    assert!(hidden.contains("hidden-1.0.zip") && !hidden.contains("data-yanked"), "{hidden}");
-    assert!(!server.client.get("/alice/own/+simple/").text().contains("hidden"));
-    // The owner of an index is not offered releases that they may not read.
+    let files = server.root().get("/root/up/+simple/tool/").text();
+    files.says("tool-1.0.zip");
+    files.lacks("data-yanked");
+    let hidden = server.root().get("/root/dev/+simple/hidden/").text();
+    hidden.says("hidden-1.0.zip");
+    hidden.lacks("data-yanked");
+    server.client.get("/alice/own/+simple/").lacks("hidden");
+}
+
+#[test]
+fn the_owner_of_an_index_is_not_offered_releases_that_they_may_not_read() {
+    let (server, mut root, mut alice) = with_reader();
     let link = "/+manage/releases/alice/own";
-    assert!(alice.get("/+manage/indexes/alice/own").text().contains(link));
-    let closed = json!({"acl_read": ["root"]}).to_string();
-    let closed = server.client.send("PATCH", "/alice/own", &[ROOT], closed.as_bytes());
-    assert_eq!(closed.status, 200, "{}", closed.text());
-    let own = alice.get("/+manage/indexes/alice/own");
-    assert!(own.status == 200 && !own.text().contains(link), "{}", own.text());
-    assert_eq!(alice.get(link).status, 404);
-    assert!(root.get("/+manage/indexes/alice/own").text().contains(link));
+    alice.get("/+manage/indexes/alice/own").says(link);
+    server.root().patch("/alice/own", json!({"acl_read": ["root"]})).expect(200);
+    alice.get("/+manage/indexes/alice/own").expect(200).lacks(link);
+    alice.get(link).expect(404);
+    root.get("/+manage/indexes/alice/own").says(link);
 }

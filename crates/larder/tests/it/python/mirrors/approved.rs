@@ -1,6 +1,7 @@
 //! Pushes from a mirror into a stage: somebody approves a release of an upstream.
 
 use super::*;
+use crate::asking::Says as _;
 use crate::python::{Ask, path, sdist};
 
 const SDIST: &str = "foo-1.0.zip";
@@ -20,15 +21,15 @@ fn start_with_release(settings: Value) -> (Upstream, Index, Vec<u8>) {
     (upstream, index, content)
 }
 
-fn push(ask: Ask<'_>, version: &str, target: &str) -> Response {
+fn push(ask: Ask, version: &str, target: &str) -> Response {
     let order = json!({"name": "Foo", "version": version, "targetindex": target});
-    ask.json().send("POST", "/alice/up", order)
+    ask.json().post("/alice/up", order)
 }
 
 #[track_caller]
 fn check_refused(response: &Response, status: u16, text: &str) {
     let found = response.text();
-    assert_eq!(response.status, status, "{found}");
+    response.check_status(status);
     assert!(found.contains(text), "{text} is not in {found}");
 }
 
@@ -61,7 +62,7 @@ fn a_release_of_upstream_goes_into_a_stage() {
         let entry = &audit(&index, "approved")[0];
         assert_eq!((&entry["what"], &entry["who"]), (&json!(SDIST), &json!("alice")), "{entry}");
         let reason = entry["reason"].as_str().expect("a reason");
-        assert!(reason.contains("alice/up"), "{reason}");
+        reason.says("alice/up");
         assert!(reason.contains(&Digest::of(&content).to_string()), "{reason}");
         // Again: nothing changes, and it is told all the same.
         let asked = upstream.count(&format!("/files/{SDIST}"));
@@ -74,7 +75,7 @@ fn a_release_of_upstream_goes_into_a_stage() {
 #[test]
 fn what_may_not_be_pushed() {
     let (upstream, index, content) = start_with_release(json!({}));
-    let check = |ask: Ask<'_>, version: &str, target: &str, status: u16, text: &str| {
+    let check = |ask: Ask, version: &str, target: &str, status: u16, text: &str| {
         check_refused(&push(ask, version, target), status, text);
     };
     check(index.user("bob"), "1.0", "alice/dev", 401, "user 'bob' cannot upload to 'alice/dev'");
@@ -89,11 +90,7 @@ fn what_may_not_be_pushed() {
         "there are no files for Foo 7.0 on stage alice/up",
     );
     let unknown = json!({"name": "nothing", "version": "1.0", "targetindex": "alice/dev"});
-    check_refused(
-        &index.alice().json().send("POST", "/alice/up", unknown),
-        400,
-        "no files for nothing",
-    );
+    check_refused(&index.alice().json().post("/alice/up", unknown), 400, "no files for nothing");
     // The file is not what the page says, or no archive.
     check(index.alice(), "0.9", "alice/dev", 502, "lists foo-0.9.zip");
     upstream.offer("/files/foo-0.9.zip", Offer::file("wrong"));
@@ -103,21 +100,21 @@ fn what_may_not_be_pushed() {
     assert_eq!(json_page(index.client(), "alice/dev", "foo").status, 404, "nothing was pushed");
     // A push is no way around a policy.
     let deny = json!({"policy_deny": ["foo"]});
-    assert_eq!(index.alice().send("PATCH", "/alice/up", deny).status, 200);
+    index.alice().patch("/alice/up", deny).expect(200);
     check(index.alice(), "1.0", "alice/dev", 403, "policy of alice/up");
     let allow = json!({"policy_deny": []});
-    assert_eq!(index.alice().send("PATCH", "/alice/up", allow).status, 200);
+    index.alice().patch("/alice/up", allow).expect(200);
     // Another file of this name stays.
     index.upload("alice/dev", SDIST, &sdist("foo, but another"));
     check(index.alice(), "1.0", "alice/dev", 409, SDIST);
-    assert_eq!(index.alice().send("PATCH", "/alice/dev", json!({"volatile": true})).status, 200);
-    assert_eq!(push(index.alice(), "1.0", "alice/dev").status, 200);
+    index.alice().patch("/alice/dev", json!({"volatile": true})).expect(200);
+    push(index.alice(), "1.0", "alice/dev").expect(200);
     assert_eq!(index.client().get(&path("alice/dev", SDIST, &content)).body, content);
     // To another server, and only documentation.
     let elsewhere = json!({"name": "foo", "version": "1.0", "posturl": "https://x.example/", "username": "u", "password": "p"});
-    let refused = index.alice().json().send("POST", "/alice/up", elsewhere);
+    let refused = index.alice().json().post("/alice/up", elsewhere);
     check_refused(&refused, 404, "mirror");
     let docs =
         json!({"name": "foo", "version": "1.0", "targetindex": "alice/dev", "only_docs": true});
-    assert_eq!(index.alice().json().send("POST", "/alice/up", docs).status, 404);
+    index.alice().json().post("/alice/up", docs).expect(404);
 }

@@ -8,13 +8,12 @@ fn what_is_known_is_served_while_upstream_fails() {
     let index = start();
     mirror(&index, &upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
-    assert_eq!(json_page(index.client(), "alice/dev", "foo").status, 200);
+    json_page(index.client(), "alice/dev", "foo").expect(200);
     assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).text(), "content");
     upstream.break_with(Some(503));
     let before = upstream.requests().len();
     for _ in 0..40 {
-        let stale = json_page(index.client(), "alice/dev", "foo");
-        assert_eq!(stale.status, 200, "{}", stale.text());
+        let stale = json_page(index.client(), "alice/dev", "foo").expect(200);
         assert_eq!(stale.json()["files"][0]["filename"], WHEEL);
         assert!(stale.header("warning").starts_with("110 "), "{:?}", stale.headers);
         assert!(stale.header("cache-control").contains("no-store"));
@@ -25,20 +24,17 @@ fn what_is_known_is_served_while_upstream_fails() {
     assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).text(), "content");
     let unknown = json_page(index.client(), "alice/dev", "bar");
     assert_eq!(unknown.status, 502, "it was never known: {}", unknown.text());
-    assert!(unknown.text().contains("alice/up"), "{}", unknown.text());
-    let ready = index.client().get("/readyz?verbose");
-    assert_eq!(ready.status, 200);
-    assert!(ready.text().contains("[!] mirror alice/up: its upstream fails"), "{}", ready.text());
+    unknown.says("alice/up");
+    index.get("/readyz?verbose").expect(200).says("[!] mirror alice/up: its upstream fails");
     assert_eq!(index.server.metric("larder_mirrors_failing"), 1.0);
     assert!(index.server.metric("larder_mirror_stale_total") >= 40.0);
 
     upstream.break_with(None);
     wait_until("the upstream to be asked again", || {
-        let answer = json_page(index.client(), "alice/dev", "foo");
-        assert_eq!(answer.status, 200);
+        let answer = json_page(index.client(), "alice/dev", "foo").expect(200);
         answer.find("warning").is_none()
     });
-    assert_eq!(json_page(index.client(), "alice/dev", "bar").status, 200);
+    json_page(index.client(), "alice/dev", "bar").expect(200);
     assert_eq!(index.server.metric("larder_mirrors_failing"), 0.0);
     // An answer that is no page changes nothing either.
     for garbage in [
@@ -59,25 +55,22 @@ fn a_refresh_says_that_upstream_has_not_answered() {
     let index = fresh_for_long();
     mirror(&index, &upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
-    assert_eq!(json_page(index.client(), "alice/dev", "foo").status, 200);
+    json_page(index.client(), "alice/dev", "foo").expect(200);
     let refreshed = |project: &str| {
-        index.alice().send("POST", &format!("/alice/dev/+simple/{project}/refresh"), json!({}))
+        index.alice().post(&format!("/alice/dev/+simple/{project}/refresh"), json!({}))
     };
-    assert_eq!(refreshed("foo").status, 302);
+    refreshed("foo").expect(302);
     upstream.offer("/simple/foo/", Offer::status(500));
-    let failed = refreshed("foo");
-    assert_eq!(failed.status, 502, "{}", failed.text());
+    let failed = refreshed("foo").expect(502);
     for part in ["alice/up", "it answered 500", "the last good page stays, as confirmed "] {
-        assert!(failed.text().contains(part), "{}", failed.text());
+        failed.says(part);
     }
     let stays = json_page(index.client(), "alice/dev", "foo");
     assert_eq!(stays.json()["files"][0]["filename"], WHEEL);
     upstream.offer("/simple/bar/", Offer::status(500));
-    let unknown = refreshed("bar");
-    assert_eq!(unknown.status, 502, "{}", unknown.text());
-    assert!(!unknown.text().contains("stays"), "{}", unknown.text());
+    refreshed("bar").expect(502).lacks("stays");
     upstream.offer("/simple/foo/", page("foo", json!([file(&upstream, WHEEL, b"content")])));
-    assert_eq!(refreshed("foo").status, 302);
+    refreshed("foo").expect(302);
 }
 
 #[test]
@@ -98,7 +91,7 @@ fn an_older_state_of_upstream_is_not_taken() {
     upstream.offer("/simple/foo/", newer("8", "foo-3.0.tar.gz"));
     assert_eq!(name(), "foo-3.0.tar.gz");
     let patch = json!({"mirror_ignore_serial_header": true});
-    assert_eq!(index.alice().send("PATCH", "/alice/up", patch).status, 200);
+    index.alice().patch("/alice/up", patch).expect(200);
     upstream.offer("/simple/foo/", newer("1", "foo-0.1.tar.gz"));
     assert_eq!(name(), "foo-0.1.tar.gz");
 }
@@ -113,11 +106,9 @@ fn a_redirect_to_a_very_long_url_is_not_followed() {
         upstream.offer("/simple/foo/", moved);
         json_page(index.client(), "alice/up", "foo")
     };
-    let refused = leads_to(&format!("/moved/{}/", "x".repeat(8_000)));
-    assert_eq!(refused.status, 502, "{}", refused.text());
-    assert!(refused.text().contains("it redirects to no URL"), "{}", refused.text());
+    leads_to(&format!("/moved/{}/", "x".repeat(8_000))).expect(502).says("it redirects to no URL");
     upstream.offer("/moved/foo/", page("foo", json!([])));
-    assert_eq!(leads_to("/moved/foo/").status, 200);
+    leads_to("/moved/foo/").expect(200);
 }
 
 #[test]
@@ -152,7 +143,7 @@ fn an_upstream_that_hangs_delays_no_other() {
         |prefix: &str| hanging.requests().iter().filter(|it| it.path.starts_with(prefix)).count();
     // One upstream gets at most 16 such requests at a time.
     wait_until("the pages to be asked for", || asked("/simple/p") == 16);
-    assert_eq!(json_page(client, "alice/other", "foo").status, 200);
+    json_page(client, "alice/other", "foo").expect(200);
     for name in &names {
         hanging.release(&format!("/simple/{name}/"));
     }
@@ -185,17 +176,17 @@ fn a_mirror_that_is_gone_fails_no_longer() {
     let index = start();
     mirror(&index, &upstream, json!({}));
     let check = |count: f64| {
-        let ready = index.client().get("/readyz?verbose").text();
+        let ready = index.get("/readyz?verbose").text();
         assert_eq!(ready.contains("mirror alice/up"), count > 0.0, "{ready}");
         assert_eq!(index.server.metric("larder_mirrors_failing"), count);
     };
-    assert_eq!(json_page(index.client(), "alice/up", "foo").status, 502);
+    json_page(index.client(), "alice/up", "foo").expect(502);
     check(1.0);
     // Nothing is known of its new upstream.
     let patch = json!({"mirror_url": upstream.url("/elsewhere/")});
-    assert_eq!(index.alice().send("PATCH", "/alice/up", patch).status, 200);
+    index.alice().patch("/alice/up", patch).expect(200);
     check(0.0);
-    assert_eq!(json_page(index.client(), "alice/up", "foo").status, 502);
+    json_page(index.client(), "alice/up", "foo").expect(502);
     check(1.0);
     let deleted = index.alice().send("DELETE", "/alice/up", json!({}));
     assert!(deleted.status < 300, "{}", deleted.text());
@@ -216,7 +207,7 @@ fn one_project_does_not_close_the_mirror() {
     let index = fresh_for_long();
     mirror(&index, &upstream, json!({}));
     let refresh = |project: &str| {
-        index.alice().send("POST", &format!("/alice/up/+simple/{project}/refresh"), json!({}))
+        index.alice().post(&format!("/alice/up/+simple/{project}/refresh"), json!({}))
     };
     for (name, offer) in names.iter().zip(offers) {
         let path = format!("/simple/{name}/");
@@ -238,7 +229,7 @@ fn one_project_does_not_close_the_mirror() {
         upstream.offer(&path, page(name, json!([])));
         let done = refresh(name);
         assert_eq!(done.status, 302, "who refreshes it need not wait: {}", done.text());
-        assert_eq!(json_page(index.client(), "alice/up", name).status, 200);
+        json_page(index.client(), "alice/up", name).expect(200);
     }
 }
 
@@ -253,8 +244,7 @@ fn several_projects_that_fail_close_the_mirror() {
     let mut is_closed = false;
     for name in &names {
         upstream.offer(&format!("/simple/{name}/"), Offer::status(500));
-        let failed = json_page(index.client(), "alice/up", name);
-        assert_eq!(failed.status, 502);
+        let failed = json_page(index.client(), "alice/up", name).expect(502);
         is_closed |= failed.text().contains("the upstream of alice/up is left alone");
     }
     let asked = upstream.requests().iter().filter(|it| it.path.contains("/bad")).count();
@@ -271,18 +261,15 @@ fn a_new_project_is_found_by_a_refresh() {
     let upstream = upstream_of(b"content");
     let index = fresh_for_long();
     mirror(&index, &upstream, json!({}));
-    assert_eq!(json_page(index.client(), "alice/up", "fresh").status, 404);
+    json_page(index.client(), "alice/up", "fresh").expect(404);
     upstream.offer("/simple/", list(&["foo", "fresh"]));
     upstream.offer("/simple/fresh/", page("fresh", json!([])));
     assert_eq!(json_page(index.client(), "alice/up", "fresh").status, 404, "the list is fresh");
     let refreshed = |project: &str| {
-        index
-            .alice()
-            .send("POST", &format!("/alice/up/+simple/{project}/refresh"), json!({}))
-            .status
+        index.alice().post(&format!("/alice/up/+simple/{project}/refresh"), json!({})).status
     };
     assert_eq!(refreshed("fresh"), 302);
-    assert_eq!(json_page(index.client(), "alice/up", "fresh").status, 200);
+    json_page(index.client(), "alice/up", "fresh").expect(200);
     let asked = upstream.count("/simple/");
     assert_eq!((refreshed("fresh"), upstream.count("/simple/")), (302, asked), "it is on the list");
     refreshed("secret");
@@ -307,15 +294,14 @@ fn an_upstream_without_projects_takes_no_project_of_others() {
         index.stage(&stage, json!({"type": "mirror", "mirror_url": company.url("/simple/")}));
         let dev = format!("alice/dev-{name}");
         index.stage(&dev, json!({"bases": [stage, "alice/up"]}));
-        let found = json_page(index.client(), &dev, "foo");
-        assert_eq!(found.status, 200, "{name}: {}", found.text());
+        let found = json_page(index.client(), &dev, "foo").expect(200);
         assert_eq!(found.json()["files"][0]["filename"], WHEEL, "{name}");
-        assert_eq!(json_page(index.client(), &dev, "nothere").status, 404, "{name}");
+        json_page(index.client(), &dev, "nothere").expect(404);
         let place = place_of(&upstream, WHEEL).replace("alice/up", &dev);
         assert_eq!(index.client().get(&place).text(), "content", "{name}");
         let listed = index.client().get_with(&format!("/{dev}/+simple/"), &[JSON_PAGE]);
         assert_eq!(listed.json()["projects"], json!([{"name": "bar"}, {"name": "foo"}]), "{name}");
-        assert_eq!(json_page(index.client(), &stage, "foo").status, status, "{name}");
+        json_page(index.client(), &stage, "foo").expect(status);
         // A list that fails is another matter: it may have the project.
         company.offer("/simple/", Offer::status(500));
         let failing = Upstream::start();
@@ -328,7 +314,7 @@ fn an_upstream_without_projects_takes_no_project_of_others() {
             &format!("alice/x-{name}"),
             json!({"bases": [format!("alice/bad-{name}"), "alice/up"]}),
         );
-        assert_eq!(json_page(index.client(), &format!("alice/x-{name}"), "foo").status, 502);
+        json_page(index.client(), &format!("alice/x-{name}"), "foo").expect(502);
     }
 }
 
@@ -337,7 +323,7 @@ fn when_to_ask_again_is_passed_on() {
     let upstream = upstream_of(b"content");
     let index = fresh_for_long();
     mirror(&index, &upstream, json!({}));
-    assert_eq!(json_page(index.client(), "alice/up", "foo").status, 200);
+    json_page(index.client(), "alice/up", "foo").expect(200);
     for (status, header, expected) in [
         (429, "Retry-After: 120", "120"),
         (503, "Retry-After: 7", "7"),
@@ -346,12 +332,10 @@ fn when_to_ask_again_is_passed_on() {
         (500, "Retry-After: 7", ""),
     ] {
         upstream.offer(&format!("/files/{WHEEL}"), Offer::status(status).with(header));
-        let refused = index.client().get(&place_of(&upstream, WHEEL));
-        assert_eq!((refused.status, refused.header("retry-after")), (502, expected), "{header}");
+        index.get(&place_of(&upstream, WHEEL)).expect(502).has("retry-after", expected);
     }
     upstream.offer("/simple/bar/", Offer::status(429).with("Retry-After: 120"));
     for _ in 0..5 {
-        let refused = json_page(index.client(), "alice/up", "bar");
-        assert_eq!((refused.status, refused.header("retry-after")), (502, "120"));
+        json_page(index.client(), "alice/up", "bar").expect(502).has("retry-after", "120");
     }
 }

@@ -35,7 +35,7 @@ fn many_clients_make_one_request() {
     upstream.wait_for("/simple/foo/", 1);
     upstream.release("/simple/foo/");
     for client in clients {
-        assert_eq!(client.join().expect("an answer").status, 200);
+        client.join().expect("an answer").expect(200);
     }
     assert_eq!((upstream.count("/simple/"), upstream.count("/simple/foo/")), (1, 1));
 
@@ -52,8 +52,7 @@ fn many_clients_make_one_request() {
     upstream.wait_for(&path, 1);
     upstream.release(&path);
     for client in clients {
-        let answer = client.join().expect("an answer");
-        assert_eq!(answer.status, 200);
+        let answer = client.join().expect("an answer").expect(200);
         assert!(answer.body == content, "the file is whole");
     }
     assert_eq!(upstream.count(&path), 1);
@@ -71,17 +70,14 @@ fn the_first_client_reads_while_the_file_arrives() {
     let index = start();
     mirror(&index, &upstream, json!({}));
     let target = place_of(&upstream, WHEEL);
-    let mut stream = index.client().connect();
+    let mut stream = index.connect();
     let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it is read");
     // This many bytes arrive before upstream sends the rest.
     let mut first = vec![0; 1 << 20];
     stream.read_exact(&mut first).expect("bytes");
-    let part = index.client().get_with(&target, &[("Range", "bytes=1000-1999")]);
-    assert_eq!(
-        (part.status, part.header("content-range")),
-        (206, &*format!("bytes 1000-1999/{LARGE}"))
-    );
+    let part = index.client().get_with(&target, &[("Range", "bytes=1000-1999")]).expect(206);
+    part.has("content-range", &*format!("bytes 1000-1999/{LARGE}"));
     assert!(part.body == content[1000..2000], "a part is served as soon as its bytes are there");
     upstream.release(&path);
     let mut rest = Vec::new();
@@ -152,13 +148,10 @@ fn direct_links_need_no_page() {
         // Each from an empty cache.
         let index = start();
         mirror(&index, &upstream, json!({}));
-        let head = index.client().send("HEAD", &target, &[], b"");
-        assert_eq!(head.status, 200, "{target}");
-        let answer = index.client().get(&target);
-        assert_eq!((answer.status, answer.text().as_str()), (200, expected), "{target}");
-        assert_eq!(answer.header("content-length"), expected.len().to_string(), "{target}");
-        let part = index.client().get_with(&target, &[("Range", "bytes=1-2")]);
-        assert_eq!((part.status, part.text().as_str()), (206, &expected[1..3]), "{target}");
+        index.anybody().send("HEAD", &target, ()).expect(200);
+        let answer = index.get(&target).expect(200);
+        answer.is(expected).has("content-length", expected.len().to_string());
+        index.client().get_with(&target, &[("Range", "bytes=1-2")]).expect(206).is(&expected[1..3]);
         let is_immutable = answer.header("cache-control").contains("immutable");
         assert_eq!(is_immutable, expected != "two", "{target}");
     }
@@ -173,7 +166,7 @@ fn direct_links_need_no_page() {
     ];
     let before = upstream.requests().len();
     for target in absent {
-        assert_eq!(index.client().get(&target).status, 404, "{target}");
+        index.get(&target).expect(404);
     }
     let asked: Vec<String> =
         upstream.requests()[before..].iter().map(|it| it.path.clone()).collect();
@@ -188,9 +181,8 @@ fn files_may_be_redirected_to() {
     let upstream = upstream_of(b"content");
     let index = start();
     mirror(&index, &upstream, json!({"mirror_use_external_urls": true}));
-    let answer = index.client().get(&place_of(&upstream, WHEEL));
-    assert_eq!(answer.status, 302);
-    assert_eq!(answer.header("location"), upstream.url(&format!("/files/{WHEEL}")));
+    let moved = index.get(&place_of(&upstream, WHEEL));
+    moved.expect(302).has("location", upstream.url(&format!("/files/{WHEEL}")));
     assert_eq!(upstream.count(&format!("/files/{WHEEL}")), 0);
 }
 
@@ -202,7 +194,7 @@ fn a_small_file_that_is_wrong_is_refused_with_the_reason() {
     let path = format!("/files/{WHEEL}");
     for (content, expected) in [("kontent", "the SHA-256"), ("", "upstream sends 0 bytes")] {
         upstream.offer(&path, Offer::file(content));
-        let refused = index.client().get(&place_of(&upstream, WHEEL));
+        let refused = index.get(&place_of(&upstream, WHEEL));
         assert_eq!(refused.status, 502, "{content}: {}", refused.text());
         assert!(refused.text().contains(expected), "{content}: {}", refused.text());
     }
@@ -210,9 +202,8 @@ fn a_small_file_that_is_wrong_is_refused_with_the_reason() {
     wheel["core-metadata"] = json!({"sha256": "0".repeat(64)});
     upstream.offer("/simple/foo/", page("foo", json!([wheel])));
     upstream.offer(&format!("{path}.metadata"), Offer::file("Name: foo"));
-    let refused = index.client().get(&format!("{}.metadata", place_of(&upstream, WHEEL)));
-    assert_eq!(refused.status, 502, "{}", refused.text());
-    assert!(refused.text().contains("upstream's page says 000000"), "{}", refused.text());
+    let refused = index.get(&format!("{}.metadata", place_of(&upstream, WHEEL)));
+    refused.expect(502).says("upstream's page says 000000");
 }
 
 #[test]
@@ -245,8 +236,7 @@ fn every_file_that_a_page_lists_can_be_fetched() {
         .collect();
     assert_eq!(listed, names);
     for name in names {
-        let answer = index.client().get(&place_of(&upstream, name));
-        assert_eq!((answer.status, &*answer.text()), (200, name));
+        index.get(&place_of(&upstream, name)).expect(200).is(name);
     }
 }
 
@@ -276,19 +266,18 @@ fn the_form_of_an_encoded_file_that_has_the_digest_is_given_on() {
                 upstream.offer("/simple/foo/", page("foo", json!([said])));
                 let offer = Offer::file(sent.clone()).with(&format!("Content-Encoding: {label}"));
                 upstream.offer(&format!("/files/{filename}"), offer);
-                assert_eq!(json_page(index.client(), "alice/up", "foo").status, 200);
-                let answer = index.client().get(&place_of(&upstream, filename));
+                json_page(index.client(), "alice/up", "foo").expect(200);
+                let answer = index.get(&place_of(&upstream, filename));
                 assert_eq!(answer.status, 200, "{label} {said}: {}", answer.text());
                 assert!(answer.body == expected, "{label} {said}");
-                assert_eq!(answer.header("content-encoding"), "", "{said}");
+                answer.has("content-encoding", "");
             }
         }
         let wrong = file(&upstream, WHEEL, b"neither");
         upstream.offer("/simple/foo/", page("foo", json!([wrong])));
         let offer = Offer::file(gzip(b"wheel")).with(&format!("Content-Encoding: {label}"));
         upstream.offer(&format!("/files/{WHEEL}"), offer);
-        assert_eq!(json_page(index.client(), "alice/up", "foo").status, 200);
-        let refused = index.client().get(&place_of(&upstream, WHEEL));
-        assert_eq!(refused.status, 502, "{}", refused.text());
+        json_page(index.client(), "alice/up", "foo").expect(200);
+        index.get(&place_of(&upstream, WHEEL)).expect(502);
     }
 }

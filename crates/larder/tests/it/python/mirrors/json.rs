@@ -42,19 +42,17 @@ fn projects_of_mirrors_have_versions_and_links() {
         }
         assert_eq!(result(&get(&format!("/{stage}/bar")), "projectconfig"), json!({}));
         for missing in ["nowhere", "foo/3.0", "nowhere/1.0"] {
-            assert_eq!(get(&format!("/{stage}/{missing}")).status, 404, "{stage} {missing}");
+            get(&format!("/{stage}/{missing}")).expect(404);
         }
     }
     // A policy hides files here, too.
-    let denied = index.alice().send("PATCH", "/alice/dev", json!({"policy_deny": ["foo<2"]}));
-    assert_eq!(denied.status, 200, "{}", denied.text());
+    index.alice().patch("/alice/dev", json!({"policy_deny": ["foo<2"]})).expect(200);
     let left = result(&get("/alice/dev/foo"), "projectconfig");
     assert_eq!(left.as_object().expect("an object").keys().collect::<Vec<_>>(), ["2.0"]);
     let href = left["2.0"]["+links"][0]["href"].as_str().expect("a URL");
     assert!(href.contains("/alice/dev/+e/"), "the policy counts for the link: {href}");
-    let refused = get("/alice/dev/foo/1.0");
-    assert_eq!(refused.status, 403, "{}", refused.text());
-    assert!(refused.text().contains("foo 1.0 is refused by the policy of alice/dev"));
+    let refused = get("/alice/dev/foo/1.0").expect(403);
+    refused.says("foo 1.0 is refused by the policy of alice/dev");
     let message = get("/alice/dev/foo").json()["message"].clone();
     let message = message.as_str().expect("a message");
     assert!(message.starts_with("1 file is hidden by the policy of alice/dev: "), "{message}");
@@ -62,19 +60,17 @@ fn projects_of_mirrors_have_versions_and_links() {
     let noted = &log["result"]["items"][0];
     assert_eq!((&noted["what"], &noted["rule"]), (&json!("foo 1.0"), &json!("deny")), "{log}");
     // Everything is hidden, and it says so.
-    let denied = index.alice().send("PATCH", "/alice/dev", json!({"policy_deny": ["foo"]}));
-    assert_eq!(denied.status, 200, "{}", denied.text());
+    index.alice().patch("/alice/dev", json!({"policy_deny": ["foo"]})).expect(200);
     let all = get("/alice/dev/foo").json();
     let message = all["message"].as_str().expect("a message");
     assert!(message.starts_with("2 files are hidden by the policy of alice/dev: "), "{message}");
     assert_eq!(all["result"], json!({}));
     // Only a project that was never known is an error.
     upstream.break_with(Some(500));
-    assert_eq!(get("/alice/up/foo").status, 200);
+    get("/alice/up/foo").expect(200);
     let fresh = start();
     mirror(&fresh, &upstream, json!({}));
-    let failed = fresh.anybody().json().get("/alice/up/foo");
-    assert_eq!(failed.status, 502, "{}", failed.text());
+    fresh.anybody().json().get("/alice/up/foo").expect(502);
 }
 
 #[test]
@@ -113,8 +109,8 @@ fn a_project_with_many_files_is_sent_in_portions() {
         (400, &json!("foo"), &json!("1.0"))
     );
     assert_eq!(result(&get("/alice/up/foo/2.500"), "versiondata"), versions["2.500"]);
-    assert_eq!(get("/alice/up/foo/2.999").status, 403);
-    assert_eq!(get("/alice/up/foo/3.0").status, 404);
+    get("/alice/up/foo/2.999").expect(403);
+    get("/alice/up/foo/3.0").expect(404);
 }
 
 #[test]
@@ -138,6 +134,6 @@ fn a_version_is_found_however_its_file_writes_it() {
         let href = links[0]["href"].as_str().expect("a URL");
         assert!(links.len() == 1 && href.replace("%21", "!").ends_with(name), "{found}");
     }
-    assert_eq!(index.anybody().json().get("/alice/up/foo/1").status, 200);
-    assert_eq!(index.anybody().json().get("/alice/up/foo/12").status, 404);
+    index.anybody().json().get("/alice/up/foo/1").expect(200);
+    index.anybody().json().get("/alice/up/foo/12").expect(404);
 }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use testbed::{Offer, Upstream};
 
 use super::{JSON_PAGE, allow_this_machine, json_page, list, place_of};
+use crate::asking::Says as _;
 use crate::python::{Index, sdist};
 
 const NEAR: &str = "foo-1.0-py3-none-any.whl";
@@ -28,7 +29,7 @@ fn described(upstream: &Upstream, filename: &str) -> Value {
 /// The status of the provenance of a file of the project `foo`, as the integrity API has it.
 fn provenance(index: &Index, version: &str, filename: &str) -> u16 {
     let path = format!("/alice/dev/integrity/foo/{version}/{filename}/provenance");
-    index.client().get(&path).status
+    index.get(&path).status
 }
 
 /// Sets the other places on its page.
@@ -55,12 +56,11 @@ fn start(near: &Upstream, far: &Upstream) -> Index {
 
 /// The files that the page of the stage has, and how far ones answer: the file below the stage, and its provenance.
 fn shown(index: &Index, far: &Upstream) -> (Vec<String>, u16, u16) {
-    let page = json_page(index.client(), "alice/dev", "foo");
-    assert_eq!(page.status, 200, "{}", page.text());
+    let page = json_page(index.client(), "alice/dev", "foo").expect(200);
     let names = page.json()["files"].as_array().expect("files").clone();
     let names = names.iter().map(|file| file["filename"].as_str().expect("a name").to_owned());
     let path = place_of(far, FAR).replace("/alice/up/", "/alice/dev/");
-    (names.collect(), index.client().get(&path).status, provenance(index, "99.0", FAR))
+    (names.collect(), index.get(&path).status, provenance(index, "99.0", FAR))
 }
 
 #[test]
@@ -71,11 +71,7 @@ fn a_stranger_elsewhere_slips_in_nothing() {
     assert_eq!(shown(&index, &far), apart);
     assert_eq!(provenance(&index, "1.0", NEAR), 302);
     let human = index.client().get_with("/alice/dev/+simple/foo/", &[("Accept", "text/html")]);
-    assert!(
-        human.text().contains("No releases from <strong>alice/other</strong>"),
-        "{}",
-        human.text()
-    );
+    human.says("No releases from <strong>alice/other</strong>");
     let devpi = index.client().get_with("/alice/dev/foo", &[("Accept", "application/json")]);
     let versions =
         devpi.json()["result"].as_object().map(|it| it.keys().cloned().collect::<Vec<_>>());
@@ -97,8 +93,7 @@ fn a_stranger_elsewhere_slips_in_nothing() {
         (json!({"mirror_whitelist": []}), &apart),
         (json!({"base_pins": ["foo=alice/other", "foo=alice/up"]}), &both),
     ] {
-        let changed = index.alice().send("PATCH", "/alice/dev", settings.clone());
-        assert_eq!(changed.status, 200, "{}", changed.text());
+        index.alice().patch("/alice/dev", settings.clone()).expect(200);
         assert_eq!(&shown(&index, &far), expected, "{settings}");
         // Merged releases may belong to another project, whose alternate locations are not this project's.
         let page = json_page(index.client(), "alice/dev", "foo").json();
@@ -107,7 +102,7 @@ fn a_stranger_elsewhere_slips_in_nothing() {
     // A base merges for itself.
     index.stage("alice/heir", json!({"bases": ["alice/dev"]}));
     let config = json!({"mirror_merge": "all", "base_pins": []});
-    assert_eq!(index.alice().send("PATCH", "/alice/dev", config).status, 200);
+    index.alice().patch("/alice/dev", config).expect(200);
     assert_eq!(shown(&index, &far), both);
     let heirs = json_page(index.client(), "alice/heir", "foo").json();
     assert_eq!(heirs["files"].as_array().map(Vec::len), Some(1), "{heirs}");
@@ -125,7 +120,7 @@ fn a_page_without_files_leaves_its_name_to_nobody() {
     let json = [("Accept", "application/json")];
     let devpi = index.client().get_with("/alice/dev/foo", &json);
     assert_eq!(devpi.json()["result"], json!({}), "{}", devpi.text());
-    assert_eq!(index.client().get_with("/alice/dev/foo/99.0", &json).status, 404);
+    index.client().get_with("/alice/dev/foo/99.0", &json).expect(404);
     // The nearer upstream does not have the name.
     near.offer("/simple/", list(&["bar"]));
     assert_eq!(shown(&index, &far), (vec![FAR.to_owned()], 200, 302));
@@ -145,7 +140,7 @@ fn what_pages_connect_is_merged_and_passed_on() {
         assert_eq!(page["meta"]["tracks"], tracks, "{page}");
         let html = index.page(stage, "foo");
         let meta = format!("<meta name=\"pypi:tracks\" content=\"{}\">", near.url("/simple/foo/"));
-        assert!(html.contains(&meta), "{html}");
+        html.says(&meta);
     }
     let places = json!([near.url("/simple/foo/"), far.url("/simple/foo/")]);
     say(&near, NEAR, json!([]), places.clone());
@@ -160,9 +155,9 @@ fn the_nearest_may_not_fail_for_another_to_count() {
     let (near, far) = (upstream_of(NEAR), upstream_of(FAR));
     let index = start(&near, &far);
     near.break_with(Some(500));
-    assert_eq!(json_page(index.client(), "alice/dev", "foo").status, 502);
+    json_page(index.client(), "alice/dev", "foo").expect(502);
     let path = place_of(&far, FAR).replace("/alice/up/", "/alice/dev/");
-    assert_eq!(index.client().get(&path).status, 502);
+    index.get(&path).expect(502);
     assert_eq!(provenance(&index, "99.0", FAR), 502);
 }
 
@@ -181,20 +176,16 @@ fn owners_say_where_else_their_projects_are() {
         assert_eq!(page["meta"]["tracks"], json!(["https://up.example/simple/foo/"]), "{page}");
         assert_eq!(page["alternate-locations"], json!(["https://one.example/foo/"]), "{page}");
         let html = index.page(stage, "foo");
-        assert!(html.contains(
-            "<meta name=\"pypi:alternate-locations\" content=\"https://one.example/foo/\">"
-        ));
+        html.says("<meta name=\"pypi:alternate-locations\" content=\"https://one.example/foo/\">");
         let human = index.client().get_with(&format!("/{stage}/foo"), &[("Accept", "text/html")]);
-        assert!(human.text().contains("https://up.example/simple/foo/"), "{}", human.text());
+        human.says("https://up.example/simple/foo/");
     }
     let shown = index.client().get_with("/alice/base", &[("Accept", "application/json")]);
-    assert!(!shown.text().contains("secret"), "{}", shown.text());
+    shown.lacks("secret");
     for wrong in ["foo", "foo=/simple/foo/", "foo=file:///etc", "=https://one.example/"] {
-        let refused =
-            index.alice().send("PATCH", "/alice/base", json!({"project_tracks": [wrong]}));
-        assert_eq!(refused.status, 400, "{wrong}: {}", refused.text());
+        index.alice().patch("/alice/base", json!({"project_tracks": [wrong]})).expect(400);
     }
-    let refused = index.alice().send("PATCH", "/alice/base", json!({"mirror_merge": "some"}));
+    let refused = index.alice().patch("/alice/base", json!({"mirror_merge": "some"}));
     assert!(
         refused.status == 400 && refused.text().contains("`connected` or `all`"),
         "{}",
@@ -223,20 +214,14 @@ fn an_emptied_name_is_not_the_mirrors() {
     let fills = || index.upload("alice/base", "foo-1.0.zip", &sdist("1"));
     let empty_it: [(&str, &dyn Fn()); 4] = [
         ("by its version", &|| {
-            assert_eq!(
-                index.alice().json().send("DELETE", "/alice/base/foo/1.0", json!(null)).status,
-                200
-            );
+            index.alice().json().delete("/alice/base/foo/1.0").expect(200);
         }),
         ("by its file", &|| {
             let file = crate::python::path("alice/base", "foo-1.0.zip", &sdist("1"));
-            assert_eq!(index.alice().json().send("DELETE", &file, json!(null)).status, 200);
+            index.alice().json().delete(&file).expect(200);
         }),
         ("whole", &|| {
-            assert_eq!(
-                index.alice().json().send("DELETE", "/alice/base/foo", json!(null)).status,
-                200
-            );
+            index.alice().json().delete("/alice/base/foo").expect(200);
         }),
         ("by a rule", &|| {
             crate::server::wait_for(larder::tasks::retention::apply(&index.server.app));
@@ -255,15 +240,14 @@ fn an_emptied_name_is_not_the_mirrors() {
         let far = place_of(&upstream, FAR).replace("/alice/up/", "/alice/dev/");
         assert_eq!(index.client().get(&far).status, 404, "{how}");
         assert_eq!(pages_asked(), before, "{how}: the name was sent upstream");
-        let refused = index.alice().json().send("DELETE", "/alice/base/foo", json!(null));
+        let refused = index.alice().json().delete("/alice/base/foo");
         assert_eq!(refused.status, 404, "{how}");
         assert!(refused.text().contains("release_name=1"), "{how}: {}", refused.text());
         let kept = index.alice().json().get("/alice/base").json();
         assert_eq!(kept["result"]["held_names"], json!(["foo"]), "{how}");
     }
-    let release = |who: crate::python::Ask<'_>, wish: &str| {
-        let answer =
-            who.json().send("DELETE", &format!("/alice/base/foo?release_name={wish}"), json!(null));
+    let release = |who: crate::python::Ask, wish: &str| {
+        let answer = who.json().delete(&format!("/alice/base/foo?release_name={wish}"));
         answer.status
     };
     assert_eq!(release(index.user("bob"), "1"), 403);

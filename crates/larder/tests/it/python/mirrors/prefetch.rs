@@ -1,6 +1,7 @@
 //! `larder prefetch` fetches and compares the files of a lock, and reports missing and wrong ones.
 
 use super::*;
+use crate::asking::Says as _;
 
 /// Runs `larder prefetch` with this lock; the exit code, and what it prints and says.
 fn prefetch(index: &Index, lock: &str) -> (Option<i32>, String, String) {
@@ -59,7 +60,7 @@ fn a_lock_is_fetched_ahead() {
     // The same release in another spelling.
     let (code, out, said) = prefetch(&index, "foo==v2\nbar==1.0  # it has no files\n");
     assert_eq!((code, &*out), (Some(1), "files: 1, bytes: 3\n"), "{said}");
-    assert!(said.contains("bar 1.0: the index has no file of it"), "{said}");
+    said.says("bar 1.0: the index has no file of it");
     // Fetched files are there without the upstream.
     upstream.break_with(Some(500));
     assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).text(), "content");
@@ -82,7 +83,7 @@ fn each_file_has_its_own_digest() {
     let (code, out, said) = prefetch(&index, &lock(&[(WHEEL, two), (sdist, wheel)]));
     assert_eq!((code, &*out), (Some(1), "files: 0, bytes: 0\n"), "{said}");
     for name in [WHEEL, sdist] {
-        assert!(said.contains(&format!("{name} has sha256:")), "{said}");
+        said.says(&format!("{name} has sha256:"));
     }
     // For a requirement with hashes, the index has to have a file for each.
     let [wheel, two] = digests;
@@ -92,7 +93,7 @@ fn each_file_has_its_own_digest() {
     let gone = sha256(b"gone");
     let (code, out, said) = prefetch(&index, &hashed(&gone));
     assert_eq!((code, &*out), (Some(1), "files: 1, bytes: 7\n"), "{said}");
-    assert!(said.contains(&format!("does not have a file of it with sha256:{gone}")), "{said}");
+    said.says(&format!("does not have a file of it with sha256:{gone}"));
 }
 
 #[test]
@@ -106,18 +107,15 @@ fn bytes_are_compared_where_the_page_has_no_sha256() {
     for lock in [lock(&[(WHEEL, right.clone())]), format!("foo==1.0 --hash=sha256:{right}\n")] {
         let (code, out, said) = prefetch(&index, &lock);
         assert_eq!((code, &*out), (Some(0), "files: 1, bytes: 7\n"), "{said}");
-        assert!(!said.contains("not compared"), "{said}");
+        said.lacks("not compared");
     }
     let wrong = sha256(b"other");
     let (code, out, said) = prefetch(&index, &lock(&[(WHEEL, wrong.clone())]));
     assert_eq!((code, &*out), (Some(1), "files: 0, bytes: 0\n"), "{said}");
-    assert!(
-        said.contains(&format!("it has sha256:{right}; sha256:{wrong} was expected")),
-        "{said}"
-    );
+    said.says(&format!("it has sha256:{right}; sha256:{wrong} was expected"));
     let (code, _, said) = prefetch(&index, &format!("foo==1.0 --hash=sha256:{wrong}\n"));
     assert!(code == Some(1) && said.contains("does not have a file of it"), "{said}");
     let (code, out, said) = prefetch(&index, "foo==1.0\n");
     assert_eq!((code, &*out), (Some(0), "files: 1, bytes: 7\n"), "{said}");
-    assert!(said.contains("1 files were not compared"), "{said}");
+    said.says("1 files were not compared");
 }

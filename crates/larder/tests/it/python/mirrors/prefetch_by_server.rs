@@ -2,6 +2,7 @@
 
 use super::prefetch::{lock, sha256};
 use super::*;
+use crate::asking::Says as _;
 use crate::browser::Browser;
 use crate::python::PASSWORD;
 
@@ -16,7 +17,7 @@ fn index_of(upstream: &Upstream, settings: Value) -> Index {
 
 #[track_caller]
 fn begin(index: &Index, lock: &str) -> Response {
-    index.alice().json().bytes("POST", AT, lock.as_bytes())
+    index.alice().json().post(AT, lock.as_bytes())
 }
 
 /// The state of the last lock.
@@ -42,8 +43,7 @@ fn the_files_of_a_lock_are_fetched() {
     let index = index_of(&upstream, json!({}));
     assert_eq!(last(&index), json!({"state": "none"}));
     let both = lock(&[(WHEEL, sha256(b"content")), (sdist, sha256(b"other"))]);
-    let begun = begin(&index, &both);
-    assert_eq!(begun.status, 202, "{}", begun.text());
+    begin(&index, &both).expect(202);
     let done = ended(&index);
     let expected = json!({"state": "done", "reason": null, "by": "alice", "releases": 1, "releases_done": 1,
         "files": 1, "bytes": 7, "uncompared": 0, "others": 0, "problems_left_out": 0});
@@ -53,7 +53,7 @@ fn the_files_of_a_lock_are_fetched() {
     let problem = done["problems"][0].as_str().expect("a problem");
     assert!(problem.starts_with(&format!("foo 1.0: {sdist} has sha256:")), "{problem}");
     // Once more, and what upstream does not have.
-    assert_eq!(begin(&index, "foo==1.0\nfoo==9\nbar==1\nnowhere==1\n").status, 202);
+    begin(&index, "foo==1.0\nfoo==9\nbar==1\nnowhere==1\n").expect(202);
     let done = ended(&index);
     assert_eq!((&done["files"], &done["releases_done"]), (&json!(2), &json!(4)), "{done}");
     let mut problems: Vec<&str> =
@@ -80,7 +80,7 @@ fn the_files_of_a_lock_are_fetched() {
 fn what_a_policy_refuses_is_told_with_its_rule() {
     let upstream = upstream_of(b"content");
     let index = index_of(&upstream, json!({"policy_deny": ["foo"]}));
-    assert_eq!(begin(&index, &lock(&[(WHEEL, sha256(b"content"))])).status, 202);
+    begin(&index, &lock(&[(WHEEL, sha256(b"content"))])).expect(202);
     let done = ended(&index);
     let problem = done["problems"][0].as_str().expect("a problem");
     let says = format!(
@@ -101,28 +101,23 @@ fn one_at_a_time_and_it_can_be_stopped() {
         assert_eq!((&end["state"], &end["reason"]), (&json!("stopped"), &json!(reason)), "{end}");
     };
     upstream.hold(&place);
-    assert_eq!(begin(&index, &all).status, 202);
+    begin(&index, &all).expect(202);
     upstream.wait_for(&place, 1);
-    let again = begin(&index, &all);
-    assert_eq!(again.status, 409, "{}", again.text());
-    assert!(again.text().contains("are being fetched for this mirror"), "{}", again.text());
-    assert_eq!(index.alice().json().bytes("DELETE", AT, b"").status, 200);
+    begin(&index, &all).expect(409).says("are being fetched for this mirror");
+    index.alice().json().delete(AT).expect(200);
     reason("somebody stopped it");
     // A mirror that goes offline.
-    assert_eq!(begin(&index, &all).status, 202);
+    begin(&index, &all).expect(202);
     let switch = |is_offline: bool| {
-        let set = index.alice().send("PATCH", "/alice/up", json!({"mirror_offline": is_offline}));
-        assert_eq!(set.status, 200, "{}", set.text());
+        index.alice().patch("/alice/up", json!({"mirror_offline": is_offline})).expect(200);
     };
     switch(true);
     reason("its upstream is not asked (mirror_offline=true)");
-    let refused = begin(&index, &all);
-    assert_eq!(refused.status, 409, "{}", refused.text());
-    assert!(refused.text().contains("mirror_offline=true"), "{}", refused.text());
+    begin(&index, &all).expect(409).says("mirror_offline=true");
     // A user who lost the right, and a deleted mirror.
     switch(false);
-    assert_eq!(begin(&index, &all).status, 202);
-    assert_eq!(index.alice().send("DELETE", "/alice/up", Value::Null).status, 201);
+    begin(&index, &all).expect(202);
+    index.alice().delete("/alice/up").expect(201);
     mirror(&index, &upstream, json!({}));
     // Another mirror with this name.
     assert_eq!(last(&index), json!({"state": "none"}));
@@ -135,18 +130,15 @@ fn only_those_who_may_change_the_mirror() {
     let index = index_of(&upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     for method in ["GET", "POST", "DELETE"] {
-        let bob = index.user("bob").json().bytes(method, AT, b"foo==1.0");
-        assert_eq!(bob.status, 403, "{method}: {}", bob.text());
-        let nobody = index.anybody().json().bytes(method, AT, b"foo==1.0");
+        index.user("bob").json().send(method, AT, "foo==1.0").expect(403);
+        let nobody = index.anybody().json().send(method, AT, "foo==1.0");
         assert!(matches!(nobody.status, 401 | 403), "{method}: {}", nobody.text());
-        let nowhere = index.alice().json().bytes(method, "/alice/no/+prefetch", b"foo==1.0");
-        assert_eq!(nowhere.status, 404, "{method}: {}", nowhere.text());
+        index.alice().json().send(method, "/alice/no/+prefetch", "foo==1.0").expect(404);
     }
     let mut bob = Browser::of(index.client(), "bob", PASSWORD);
-    assert_eq!(bob.get("/+manage/prefetch/alice/up").status, 403);
-    let stage = index.alice().json().bytes("POST", "/alice/dev/+prefetch", b"foo==1.0");
-    assert_eq!(stage.status, 400, "{}", stage.text());
-    assert!(stage.text().contains("alice/dev is no mirror"), "{}", stage.text());
+    bob.get("/+manage/prefetch/alice/up").expect(403);
+    let refused = index.alice().json().post("/alice/dev/+prefetch", "foo==1.0");
+    refused.expect(400).says("alice/dev is no mirror");
     assert_eq!(last(&index), json!({"state": "none"}));
 }
 
@@ -171,7 +163,7 @@ fn what_is_no_lock_or_too_much_is_refused() {
         (vec![b'['; 150_001], 422, "150001 values, and at most 150000 were expected"),
         (vec![b' '; (4 << 20) + 1], 413, "4194304"),
     ] {
-        let refused = index.alice().json().bytes("POST", &format!("{AT}?name=x.txt"), &lock);
+        let refused = index.alice().json().post(&format!("{AT}?name=x.txt"), &lock);
         assert_eq!(refused.status, status, "{says}: {}", refused.text());
         assert!(refused.text().contains(says), "{says}: {}", refused.text());
     }
@@ -183,21 +175,19 @@ fn people_upload_or_paste_a_lock() {
     let upstream = upstream_of(b"content");
     let index = index_of(&upstream, json!({}));
     let mut alice = Browser::of(index.client(), "alice", PASSWORD);
-    assert!(alice.get("/+manage/indexes/alice/up").text().contains("/+manage/prefetch/alice/up"));
+    alice.get("/+manage/indexes/alice/up").says("/+manage/prefetch/alice/up");
     let at = "/+manage/prefetch/alice/up";
     let shown = alice.get(at).text();
     let label = "Fetch ahead";
     // A file that is no lock is refused by name; nothing is accepted without the token.
-    let wrong = alice.submit_file((&shown, label), &[], Some(("photo<b>.png", b"\x89PNG\xff")));
-    assert_eq!(wrong.status, 422, "{}", wrong.text());
-    assert!(wrong.text().contains("`photo&#60;b&#62;.png`: this is no text"), "{}", wrong.text());
-    assert_eq!(alice.submit_file((&shown, label), &[], Some(("", b""))).status, 422);
-    let foreign = alice.submit_file((&shown, label), &[("form", "x"), ("lock", "foo==1.0")], None);
-    assert_eq!(foreign.status, 403, "{}", foreign.text());
+    let refused = alice.submit_file((&shown, label), &[], Some(("photo<b>.png", b"\x89PNG\xff")));
+    refused.expect(422).says("`photo&#60;b&#62;.png`: this is no text");
+    alice.submit_file((&shown, label), &[], Some(("", b""))).expect(422);
+    alice.submit_file((&shown, label), &[("form", "x"), ("lock", "foo==1.0")], None).expect(403);
     assert_eq!(last(&index), json!({"state": "none"}));
     // Pasted.
-    let begun = alice.submit_file((&shown, label), &[("lock", "foo==1.0\r\nbar==1")], None);
-    assert_eq!((begun.status, begun.header("location")), (303, at), "{}", begun.text());
+    let moved = alice.submit_file((&shown, label), &[("lock", "foo==1.0\r\nbar==1")], None);
+    moved.expect(303).has("location", at);
     ended(&index);
     let shown = alice.get(at).text();
     for says in ["all 2 releases were looked at", "Fetched: 1 file, 7 B", "bar 1: the index has no"]
@@ -208,15 +198,13 @@ fn people_upload_or_paste_a_lock() {
     let second = "foo-2.0.tar.gz";
     let files = json!([file(&upstream, WHEEL, b"content"), file(&upstream, second, b"two")]);
     upstream.offer("/simple/foo/", page("foo", files));
-    assert_eq!(index.alice().send("POST", "/alice/up/+simple/foo/refresh", json!({})).status, 302);
+    index.alice().post("/alice/up/+simple/foo/refresh", json!({})).expect(302);
     upstream.hold(&format!("/files/{second}"));
     let uploaded = ("requirements.txt", b"foo==2.0".as_slice());
-    let begun = alice.submit_file((&shown, label), &[], Some(uploaded));
-    assert_eq!(begun.status, 303, "{}", begun.text());
+    alice.submit_file((&shown, label), &[], Some(uploaded)).expect(303);
     let shown = alice.get(at).text();
-    assert!(shown.contains("It is being fetched: 0 of 1 releases"), "{shown}");
-    assert_eq!(alice.submit_file((&shown, "Stop"), &[], None).status, 303);
-    let shown = alice.get(at).text();
-    assert!(shown.contains("after 0 of 1 releases: somebody stopped it."), "{shown}");
+    shown.says("It is being fetched: 0 of 1 releases");
+    alice.submit_file((&shown, "Stop"), &[], None).expect(303);
+    alice.get(at).says("after 0 of 1 releases: somebody stopped it.");
     upstream.release(&format!("/files/{second}"));
 }

@@ -18,8 +18,7 @@ fn offer(upstream: &Upstream, content: &str, has_digest: bool) {
 }
 
 fn refresh(index: &Index) {
-    let done = index.alice().send("POST", "/alice/up/+simple/foo/refresh", json!({}));
-    assert_eq!(done.status, 302, "{}", done.text());
+    index.alice().post("/alice/up/+simple/foo/refresh", json!({})).expect(302);
 }
 
 /// Whether the file and its metadata are those of `content`, for a direct link, and for one that a policy judges.
@@ -28,9 +27,8 @@ fn check(index: &Index, upstream: &Upstream, content: &str) {
     let place = place_of(upstream, WHEEL);
     for stage in ["alice/up", "alice/judged"] {
         let place = place.replace("alice/up", stage);
-        let answer = index.client().get(&place);
-        assert_eq!((answer.status, &*answer.text()), (200, content), "{stage}");
-        let metadata = index.client().get(&format!("{place}.metadata")).text();
+        index.get(&place).expect(200).is(content);
+        let metadata = index.get(&format!("{place}.metadata")).text();
         assert!(metadata.contains(&format!("Summary: {content}\n")), "{stage}: {metadata}");
     }
 }
@@ -86,7 +84,7 @@ fn what_has_no_digest_is_confirmed_with_its_page() {
         check(&index, &upstream, "two");
     }
     let offline = json!({"mirror_offline": true});
-    assert_eq!(index.alice().send("PATCH", "/alice/up", offline).status, 200);
+    index.alice().patch("/alice/up", offline).expect(200);
     check(&index, &upstream, "two");
 }
 
@@ -101,7 +99,7 @@ fn without_a_tag_the_date_confirms_it() {
     upstream.offer(&path, Offer::file("one").with(&format!("Last-Modified: {date}")));
     let index = start();
     mirror(&index, &upstream, json!({}));
-    let get = || index.client().get(&place_of(&upstream, WHEEL)).text();
+    let get = || index.get(&place_of(&upstream, WHEEL)).text();
     assert_eq!(get(), "one");
     upstream.offer(&path, Offer::file("two"));
     assert_eq!(get(), "two");
@@ -121,7 +119,7 @@ fn a_file_with_another_digest_than_sha256_is_replaced_with_its_page() {
     };
     let index = fresh_for_long();
     mirror(&index, &upstream, json!({}));
-    let get = || index.client().get(&place_of(&upstream, WHEEL)).text();
+    let get = || index.get(&place_of(&upstream, WHEEL)).text();
     offer("abc", ABC);
     assert_eq!(get(), "abc");
     offer("", EMPTY);
@@ -140,25 +138,25 @@ fn a_mirror_that_is_made_anew_begins_empty() {
     let upstream = upstream_of(b"content");
     let index = fresh_for_long();
     mirror(&index, &upstream, json!({}));
-    assert_eq!(json_page(index.client(), "alice/up", "foo").status, 200);
+    json_page(index.client(), "alice/up", "foo").expect(200);
     assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).text(), "content");
     // A change of a setting keeps what is known.
     let patch = json!({"title": "another"});
-    assert_eq!(index.alice().send("PATCH", "/alice/up", patch).status, 200);
+    index.alice().patch("/alice/up", patch).expect(200);
     upstream.break_with(Some(500));
-    assert_eq!(json_page(index.client(), "alice/up", "foo").status, 200);
+    json_page(index.client(), "alice/up", "foo").expect(200);
     for settings in [json!({}), json!({"title": "the third"})] {
         assert!(index.alice().send("DELETE", "/alice/up", json!({})).status < 300);
         mirror(&index, &upstream, settings);
         upstream.break_with(Some(500));
-        assert_eq!(json_page(index.client(), "alice/up", "foo").status, 502);
-        assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).status, 502);
+        json_page(index.client(), "alice/up", "foo").expect(502);
+        index.get(&place_of(&upstream, WHEEL)).expect(502);
         upstream.break_with(None);
-        assert_eq!(json_page(index.client(), "alice/up", "foo").status, 200);
+        json_page(index.client(), "alice/up", "foo").expect(200);
         assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).text(), "content");
         let patch = json!({"title": "kept"});
-        assert_eq!(index.alice().send("PATCH", "/alice/up", patch).status, 200);
+        index.alice().patch("/alice/up", patch).expect(200);
         upstream.break_with(Some(500));
-        assert_eq!(json_page(index.client(), "alice/up", "foo").status, 200);
+        json_page(index.client(), "alice/up", "foo").expect(200);
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::asking::Says as _;
 
 /// Runs a command on this data directory; the exit code, and what it prints and says.
 fn larder(directory: &TempDir, arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -16,9 +17,10 @@ fn larder(directory: &TempDir, arguments: &[&str]) -> (Option<i32>, String, Stri
 /// A directory with a store that has `root/pypi` of this upstream, of which nothing is cached.
 fn empty(upstream: &Upstream) -> Arc<TempDir> {
     let server = start_in(Arc::new(tempfile::tempdir().expect("a directory")), |_| ());
-    let config = json!({"type": "mirror", "mirror_url": upstream.url("/simple/")}).to_string();
-    let made = server.client.send("PUT", "/root/pypi", &[ROOT], config.as_bytes());
-    assert_eq!(made.status, 200, "{}", made.text());
+    server
+        .root()
+        .put("/root/pypi", json!({"type": "mirror", "mirror_url": upstream.url("/simple/")}))
+        .expect(200);
     server.stop()
 }
 
@@ -92,7 +94,7 @@ fn a_cache_is_carried_over() {
     upstream.break_with(Some(500));
     let directory = empty(&upstream);
     let server = offline(directory);
-    assert_eq!(json_page(server.client, "root/pypi", "foo").status, 504);
+    json_page(server.client, "root/pypi", "foo").expect(504);
     let directory = server.stop();
     let (code, out, said) = import(&directory, &export);
     assert_eq!((code, &*out), (Some(0), "pages: 2, files: 2, bytes copied: 10\n"), "{said}");
@@ -134,7 +136,7 @@ fn nothing_in_an_export_is_believed() {
     let foo = |export: &Path| export.join("pages/foo");
     let edit = |path: &Path, from: &str, to: &str| {
         let text = std::fs::read_to_string(path).expect("a text");
-        assert!(text.contains(from), "{text}");
+        text.says(from);
         std::fs::write(path, text.replace(from, to)).expect("a file");
     };
     let other = Digest::of(b"contenT").to_string();

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::super::advisories::{bundle, record, replace};
 use super::audit::audit;
 use super::{FILES, check_refused, json_page, make_mirror, names, start_knowing, upstream_of};
+use crate::asking::Says as _;
 use crate::python::{Index, JSON, path, sdist, wheel};
 use crate::wait_until;
 
@@ -23,7 +24,7 @@ fn addresses(stage: &str, place: &str, filename: &str, content: &[u8]) -> Vec<St
 }
 
 fn status(index: &Index, target: &str) -> u16 {
-    index.client().get(target).status
+    index.get(target).status
 }
 
 #[test]
@@ -76,7 +77,7 @@ fn known_malware_is_refused_under_every_address_and_new_records_count_at_once() 
             let hidden = json!([{"files": files, "index": holder, "reason": reason}]);
             assert_eq!(page["_hidden"], hidden, "{page}");
             for target in addresses(stage, &place, filename, &content) {
-                let answer = index.client().get(&target);
+                let answer = index.get(&target);
                 match is_refused {
                     true => check_refused(&answer, "malware", holder, &reason),
                     false => assert_eq!(answer.status, 200, "{target}: {}", answer.text()),
@@ -88,11 +89,9 @@ fn known_malware_is_refused_under_every_address_and_new_records_count_at_once() 
     }
     let human = index.client().get_with("/alice/dev/+simple/own/", &[("Accept", "text/html")]);
     let sentence = "2 files are hidden by the policy of alice/base: known malware: MAL-2026-2.";
-    assert!(human.text().contains(sentence), "{}", human.text());
-    let version = index.anybody().json().get("/alice/base/own/1.0");
-    assert_eq!(version.status, 403, "{}", version.text());
-    let metrics = index.client().get("/metrics").text();
-    assert!(metrics.contains("larder_policy_refused_total{rule=\"malware\"}"), "{metrics}");
+    human.says(sentence);
+    index.anybody().json().get("/alice/base/own/1.0").expect(403);
+    index.get("/metrics").says("larder_policy_refused_total{rule=\"malware\"}");
     let log = audit(&index.root().json().get("/alice/base/+audit?rule=malware&limit=1"));
     let expected = ["refused", "1.0", "malware", "known malware: MAL-2026-2"];
     assert_eq!(log[0][0..1], expected[0..1]);
@@ -130,7 +129,7 @@ fn known_malware_is_refused_under_every_address_and_new_records_count_at_once() 
     }
     // A person who has examined it adds an exception.
     let edit = json!(["policy_exceptions+=foo==2.0 until 2100-01-01 examined, says alice"]);
-    assert_eq!(index.alice().send("PATCH", "/alice/up", edit).status, 200);
+    index.alice().patch("/alice/up", edit).expect(200);
     let excepted = "foo-2.0-py3-none-any.whl";
     assert_eq!(status(&index, &at(excepted)), 200);
     assert_eq!(status(&index, &at(good)), 403);
@@ -175,7 +174,7 @@ fn a_warning_is_noted_and_refuses_nothing() {
     let html = ("Accept", "text/html");
     let page = index.client().get_with("/alice/dev/+simple/foo/", &[html]).text();
     let said = "another file are served with a warning by the policy of alice/up: known vulnerability: GHSA-1";
-    assert!(page.contains(said), "{page}");
+    page.says(said);
     index.stage("alice/own", measures.clone());
     for version in ["1.0", "2.0", "3.0"] {
         index.upload("alice/own", &format!("foo-{version}.zip"), &sdist(version));
@@ -184,12 +183,13 @@ fn a_warning_is_noted_and_refuses_nothing() {
     let said = "foo-1.0.zip is served with a warning by the policy of alice/own: known vulnerability: GHSA-1.";
     assert!(page("/alice/own/foo/1.0").contains(said), "{}", page("/alice/own/foo/1.0"));
     let newest = page("/alice/own/foo");
-    assert!(newest.contains("foo-2.0.zip") && !newest.contains("with a warning"), "{newest}");
-    assert!(newest.contains("1 file is hidden by the policy of alice/own: known malware: MAL-1."));
+    newest.says("foo-2.0.zip");
+    newest.lacks("with a warning");
+    newest.says("1 file is hidden by the policy of alice/own: known malware: MAL-1.");
 
     let off = json!({"policy_vulnerabilities": "off", "policy_malware": "off"});
-    assert_eq!(index.alice().send("PATCH", "/alice/up", off).status, 200);
-    assert_eq!(index.client().get(&at("foo-3.0.tar.gz")).status, 200);
+    index.alice().patch("/alice/up", off).expect(200);
+    index.get(&at("foo-3.0.tar.gz")).expect(200);
     let shown = index.anybody().json().get("/alice/up").json();
     assert_eq!(shown["result"]["policy_malware"], Value::Null);
 }

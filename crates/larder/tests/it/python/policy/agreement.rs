@@ -43,7 +43,7 @@ fn settings() -> impl Strategy<Value = Value> {
 /// Expects a file, or its metadata, exactly if the page has it.
 fn check_file(index: &Index, target: &str, is_shown: bool) -> Result<(), TestCaseError> {
     for method in ["GET", "HEAD"] {
-        let answer = index.client().send(method, target, &[], b"");
+        let answer = index.anybody().send(method, target, ());
         let expected = if is_shown { 200 } else { 403 };
         prop_assert_eq!(answer.status, expected, "{} {}: {}", method, target, answer.text());
     }
@@ -78,7 +78,7 @@ fn check_lists(
     let newest = own.iter().filter(|name| shown.iter().any(|it| it == *name)).max();
     let newest = newest.map(|name| &name["own-".len().."own-1.0".len()]);
     prop_assert_eq!(hit.and_then(|hit| hit["version"].as_str()), newest, "{}", found);
-    let suggested = index.client().get("/search/suggest?q=own").text();
+    let suggested = index.get("/search/suggest?q=own").text();
     prop_assert_eq!(suggested.contains(&format!("{stage}/own")), has_own, "{}", suggested);
     let page = index.client().get_with(&format!("/{stage}"), &[("Accept", "text/html")]).text();
     prop_assert_eq!(page.contains(&format!("{stage}/own\"")), has_own, "{}", page);
@@ -86,7 +86,7 @@ fn check_lists(
     for name in own {
         let version = &name["own-".len().."own-1.0".len()];
         let order = json!({"name": "own", "version": version, "targetindex": "alice/target"});
-        let pushed = index.alice().send("POST", &format!("/{stage}"), order);
+        let pushed = index.alice().post(&format!("/{stage}"), order);
         let is_shown = shown.iter().any(|it| it == name);
         prop_assert_eq!(pushed.status, if is_shown { 200 } else { 403 }, "{}", pushed.text());
     }
@@ -138,10 +138,10 @@ fn page_json_metadata_file_and_direct_link_agree() {
     let policies = (settings(), settings(), settings(), 0..4);
     let outcome = runner.run(&policies, |(up, base, dev, status)| {
         let status = if status == 0 { "quarantined" } else { "active" };
-        let done = index.alice().send("PUT", "/alice/base/own/+status", json!({"status": status}));
+        let done = index.alice().put("/alice/base/own/+status", json!({"status": status}));
         prop_assert_eq!(done.status, 200, "{}", done.text());
         for (stage, policy) in [("alice/up", up), ("alice/base", base), ("alice/dev", dev)] {
-            let done = index.alice().send("PATCH", &format!("/{stage}"), policy);
+            let done = index.alice().patch(&format!("/{stage}"), policy);
             prop_assert_eq!(done.status, 200, "{}", done.text());
         }
         let of_ours = ours

@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 
 use super::super::Ask;
 use super::*;
+use crate::asking::Says as _;
 
 /// The entries of an audit log, newest first: event, file, rule, and reason.
 pub(super) fn audit(answer: &Response) -> Vec<[String; 4]> {
@@ -23,15 +24,15 @@ fn the_audit_log_says_who_was_refused_what_and_who_broke_the_glass() {
     let target =
         |stage: &str, name: &str| format!("/{stage}/+upstream/{}/files/{name}", upstream.host());
     let [old, young] = ["foo-1.0.tar.gz", "foo-3.0.tar.gz"];
-    assert_eq!(index.user("bob").get(&target("alice/dev", young)).status, 403);
-    assert_eq!(index.client().get(&target("alice/up", old)).status, 200);
+    index.user("bob").get(&target("alice/dev", young)).expect(403);
+    index.get(&target("alice/up", old)).expect(200);
     let exception = "foo==3.0 until 2100-01-01T00:00:00Z urgent, says alice";
     let edit = json!([format!("policy_exceptions+={exception}")]);
-    assert_eq!(index.alice().send("PATCH", "/alice/up", edit).status, 200);
+    index.alice().patch("/alice/up", edit).expect(200);
     assert_eq!(index.client().get(&target("alice/up", young)).text(), young);
     assert!(names(&json_page(&index, "alice/dev", "foo")).contains(young));
     let page = index.client().get_with("/alice/up", &[("Accept", "text/html")]).text();
-    assert!(page.contains("urgent, says alice"), "{page}");
+    page.says("urgent, says alice");
 
     let changed = format!("exception set: {exception}");
     let expected = [
@@ -66,7 +67,7 @@ fn the_audit_log_says_who_was_refused_what_and_who_broke_the_glass() {
         (index.alice().json().get("/alice/none/+audit"), 404),
         (index.alice().json().get("/alice/up/+audit?since=soon"), 400),
     ] {
-        assert_eq!(answer.status, status, "{}", answer.text());
+        answer.check_status(status);
     }
 }
 
@@ -78,13 +79,12 @@ fn the_audit_log_of_a_base_names_no_reader_of_a_private_index() {
     let index = start();
     make_mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
     let secret = json!({"bases": ["alice/up"], "acl_read": ["bob"]});
-    assert_eq!(index.user("bob").send("PUT", "/bob/secret", secret).status, 200);
+    index.user("bob").put("/bob/secret", secret).expect(200);
     let young = "foo-3.0.tar.gz";
     let target = |stage: &str| format!("/{stage}/+upstream/{}/files/{young}", upstream.host());
-    assert_eq!(index.user("bob").get(&target("bob/secret")).status, 403);
-    let items = |asker: Ask<'_>, path: &str| {
-        let answer = asker.json().get(path);
-        assert_eq!(answer.status, 200, "{}", answer.text());
+    index.user("bob").get(&target("bob/secret")).expect(403);
+    let items = |asker: Ask, path: &str| {
+        let answer = asker.json().get(path).expect(200);
         answer.json()["result"]["items"].as_array().expect("entries").clone()
     };
     let found = items(index.alice(), "/alice/up/+audit?event=refused");
@@ -104,7 +104,7 @@ fn the_audit_log_of_a_base_names_no_reader_of_a_private_index() {
         assert_eq!((found.len(), &found[0]["path"]), (1, &json!(target("bob/secret"))));
     }
     // What everybody may read stays visible.
-    assert_eq!(index.user("bob").get(&target("alice/up")).status, 403);
+    index.user("bob").get(&target("alice/up")).expect(403);
     assert_eq!(items(index.alice(), "/alice/up/+audit?who=bob").len(), 1);
 }
 
@@ -116,10 +116,9 @@ fn a_push_that_an_exception_lets_pass_is_noted() {
     index.upload("alice/dev", "own-1.0.zip", &sdist("one"));
     let exception = "own==1.0 until 2100-01-01T00:00:00Z urgent, says alice";
     let edit = json!(["policy_deny+=own", format!("policy_exceptions+={exception}")]);
-    assert_eq!(index.alice().send("PATCH", "/alice/dev", edit).status, 200);
+    index.alice().patch("/alice/dev", edit).expect(200);
     let order = json!({"name": "own", "version": "1.0", "targetindex": "alice/prod"});
-    let pushed = index.alice().send("PUSH", "/alice/dev", order);
-    assert_eq!(pushed.status, 200, "{}", pushed.text());
+    index.alice().send("PUSH", "/alice/dev", order).expect(200);
     let log = audit(&index.alice().json().get("/alice/dev/+audit?event=excepted"));
     assert_eq!(log, [["excepted", "own-1.0.zip", "deny", exception].map(str::to_owned)]);
 }
@@ -128,7 +127,7 @@ fn a_push_that_an_exception_lets_pass_is_noted() {
 fn a_policy_that_goes_with_its_index_is_noted() {
     let index = start();
     index.stage("alice/dev", json!({"policy_deny": ["foo"], "policy_cooldown_days": 7}));
-    assert_eq!(index.alice().send("DELETE", "/alice/dev", Value::Null).status, 201);
+    index.alice().delete("/alice/dev").expect(201);
     index.stage("alice/dev", json!({}));
     let rules = "its rules were changed: policy_cooldown_days, policy_deny";
     let changed = ["changed", "policy", "", rules].map(str::to_owned);
@@ -136,11 +135,11 @@ fn a_policy_that_goes_with_its_index_is_noted() {
     assert_eq!(log("/alice/dev/+audit"), [changed.clone(), changed.clone()]);
     // The log of changes also survives the index's user.
     index.stage("alice/up", json!({"policy_deny": ["foo"]}));
-    assert_eq!(index.root().send("DELETE", "/alice", Value::Null).status, 200);
+    index.root().delete("/alice").expect(200);
     let deny = ["changed", "policy", "", "its rules were changed: policy_deny"].map(str::to_owned);
     assert_eq!(log("/+audit"), [deny.clone(), deny, changed.clone(), changed]);
     // A refused request is not noted.
-    assert_eq!(index.root().send("DELETE", "/alice/up", Value::Null).status, 404);
+    index.root().delete("/alice/up").expect(404);
     assert_eq!(log("/+audit").len(), 4);
 }
 
@@ -157,11 +156,11 @@ fn an_upstream_forges_no_line_and_breaks_no_client() {
     });
     upstream.offer("/simple/foo/", Offer::json(page.to_string()));
     let target = format!("/alice/up/+upstream/{}/files/foo-1.0.tar.gz", upstream.host());
-    let answer = index.client().get(&target);
+    let answer = index.get(&target);
     let said = answer.json()["reason"].as_str().expect("a reason").to_owned();
     assert!(said.starts_with("quarantined: stolen 2026-01-01 [2Jchanged xxx"), "{said}");
     assert_eq!(said.len(), "quarantined: ".len() + 1000);
-    let mut stream = index.client().connect();
+    let mut stream = index.connect();
     let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it is read");
     let mut answer = String::new();
@@ -187,7 +186,7 @@ fn what_is_served_where_a_policy_counts_is_noted_on_request() {
     let old = |stage: &str| format!("/{stage}/+upstream/{}/files/foo-1.0.tar.gz", upstream.host());
     // Without a policy nothing is noted.
     for target in [old("alice/up"), old("alice/dev"), path("alice/dev", "own-1.0.zip", &content)] {
-        assert_eq!(index.client().get(&target).status, 200, "{target}");
+        index.get(&target).expect(200);
     }
     let log = audit(&index.root().json().get("/+audit?event=served"));
     let expected = [["served", "own-1.0.zip", "", ""], ["served", "foo-1.0.tar.gz", "", ""]];

@@ -22,7 +22,7 @@ fn kept() -> Arc<TempDir> {
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
     fs::write(directory.path().join("dump.json.gz"), catalogue::generation(1, 20)).expect("a dump");
     let mut process = serve(&directory, "data", &["--aur-source", "dump.json.gz"]);
-    wait_until("the dump to be kept", || process.client.get(DOWNLOAD).status == 200);
+    wait_until("the dump to be kept", || process.get(DOWNLOAD).status == 200);
     process.signal("TERM");
     assert_eq!(process.wait().code(), Some(0), "{}", process.log());
     directory
@@ -77,7 +77,7 @@ fn the_kept_dump_at_rest() {
                     let process = Process::start_unready(directory.clone(), &data, &[]);
                     let mut said = String::new();
                     wait_until("the reason, and the store", || {
-                        said = process.client.get("/readyz").text();
+                        said = process.get("/readyz").text();
                         said.contains("is not good") && !said.contains("store: ")
                     });
                     assert!(said.contains(KEPT) && said.contains("aur.source"), "{what}: {said}");
@@ -88,7 +88,7 @@ fn the_kept_dump_at_rest() {
             // With a source it does not matter, and the file is kept again.
             let process = serve(&directory, &data, &["--aur-source", "dump.json.gz"]);
             assert_eq!(process.client.get(SEARCH).status, 200, "{what}");
-            wait_until("the dump to be kept", || process.client.get(DOWNLOAD).status == 200);
+            wait_until("the dump to be kept", || process.get(DOWNLOAD).status == 200);
             drop(process);
             fs::remove_dir_all(directory.path().join(&data)).expect("it is ours");
         }
@@ -113,10 +113,10 @@ fn the_kept_dump_while_running() {
             fs::write(&source, catalogue::generation(1, 20)).expect("a dump");
             copy(&directory.path().join("data"), &directory.path().join(&data));
             let process = serve(&directory, &data, &["--aur-source", "dump.json.gz"]);
-            wait_until("the dump to be kept", || process.client.get(DOWNLOAD).status == 200);
+            wait_until("the dump to be kept", || process.get(DOWNLOAD).status == 200);
             let path = directory.path().join(&data).join(path);
             harm(&path, &path, harmed);
-            let download = process.client.get(DOWNLOAD);
+            let download = process.get(DOWNLOAD);
             assert_eq!(download.status, *status, "{what}");
             if *status == 200 {
                 let found = catalogue::gunzip(&download.body);
@@ -128,10 +128,10 @@ fn the_kept_dump_while_running() {
             fs::write(&source, &next).expect("a dump");
             let version = format!("{number}-1");
             wait_until("the next dump", || {
-                process.client.get(SEARCH).json()["results"][0]["Version"] == version
-                    && process.client.get(DOWNLOAD).status == 200
+                process.get(SEARCH).json()["results"][0]["Version"] == version
+                    && process.get(DOWNLOAD).status == 200
             });
-            let found = catalogue::gunzip(&process.client.get(DOWNLOAD).body);
+            let found = catalogue::gunzip(&process.get(DOWNLOAD).body);
             assert!(found == next, "{what}");
             drop(process);
             fs::remove_dir_all(directory.path().join(&data)).expect("it is ours");
@@ -146,13 +146,13 @@ fn the_history_of_packages() {
     let arguments = ["--aur-source", "dump.json.gz"];
     let history = "aur-history.db";
     let mut process = serve(&directory, "data", &arguments);
-    wait_until("the history", || process.client.get("/aur/history/shared-0001").status == 200);
+    wait_until("the history", || process.get("/aur/history/shared-0001").status == 200);
     process.signal("TERM");
     assert_eq!(process.wait().code(), Some(0), "{}", process.log());
     let asked = |process: &Process, what: &str| {
-        wait_until("the history", || process.client.get("/aur/history/shared-0001").status == 200);
+        wait_until("the history", || process.get("/aur/history/shared-0001").status == 200);
         assert_eq!(process.client.get("/changes?surface=aur").status, 200, "{what}");
-        let said = process.client.get("/readyz?verbose").text();
+        let said = process.get("/readyz?verbose").text();
         assert!(said.contains("[!] the history of the AUR's packages: "), "{what}: {said}");
         assert!(said.contains("set-aside"), "{what}: {said}");
         let page = process.client.get_with("/status", &[("Accept", "text/html")]).text();
@@ -204,15 +204,13 @@ fn the_history_of_packages() {
     // Under a running server.
     copy(&directory.path().join("data"), &directory.path().join("running"));
     let process = serve(&directory, "running", &arguments);
-    wait_until("the history", || process.client.get("/aur/history/shared-0001").status == 200);
+    wait_until("the history", || process.get("/aur/history/shared-0001").status == 200);
     let path = directory.path().join("running").join(history);
     harm(&path, &path, Garbage);
     fs::write(directory.path().join("dump.json.gz"), catalogue::generation(2, 20)).expect("a dump");
-    wait_until("the next dump", || {
-        process.client.get(SEARCH).json()["results"][0]["Version"] == "2-1"
-    });
+    wait_until("the next dump", || process.get(SEARCH).json()["results"][0]["Version"] == "2-1");
     wait_until("the history to begin anew", || {
-        process.client.get("/readyz?verbose").text().contains("set-aside")
+        process.get("/readyz?verbose").text().contains("set-aside")
     });
     asked(&process, "while running");
 }
@@ -230,7 +228,7 @@ fn the_configuration_while_running() {
         let before = said();
         process.signal("HUP");
         wait_until("the reload", || said() > before);
-        assert_eq!(process.client.get("/readyz").status, 200);
+        process.get("/readyz").expect(200);
         let _ = fs::remove_dir(&path);
         fs::write(&path, text).expect("a file");
     };
@@ -247,7 +245,7 @@ fn the_configuration_while_running() {
     harm(&path, &path, Emptied);
     process.signal("HUP");
     wait_until("the reload", || process.log().contains("this setting has changed"));
-    assert_eq!(process.client.get("/readyz").status, 200);
+    process.get("/readyz").expect(200);
     assert!(!process.log().contains("panicked"), "{}", process.log());
 }
 
@@ -259,7 +257,7 @@ fn the_security_log() {
     fs::create_dir(directory.path().join("logs")).expect("a directory");
     let arguments = ["--aur-enabled=false", "--security-log", "logs/security.log"];
     let process = serve(&directory, "data", &arguments);
-    let fail = || process.client.get_with("/+api", &[("Authorization", "Basic cm9vdDp3cm9uZw==")]);
+    let fail = || process.authorized("Basic cm9vdDp3cm9uZw==").get("/+api");
     let has_line = || fs::read_to_string(&path).is_ok_and(|text| text.contains("root"));
     for harmed in [Deleted, Emptied, Away] {
         harm(&path, &path, harmed);
@@ -275,7 +273,7 @@ fn the_security_log() {
     process.signal("HUP");
     wait_until("the error", || process.log().contains("security log cannot be opened again"));
     assert_ne!(fail().status, 500);
-    assert_eq!(process.client.get("/readyz").status, 200);
+    process.get("/readyz").expect(200);
     drop(process);
     let serve = ["serve", "--data-dir", "data", "--listen", "127.0.0.1:0"];
     let (code, said) = run(&directory, &[&serve[..], &["--security-log", "logs/x.log"]].concat());
@@ -293,7 +291,7 @@ fn the_password_file() {
             fs::write(&path, "another").expect("a file");
         }
         harm(&path, &path, harmed);
-        assert_eq!(process.client.get("/readyz").status, 200);
+        process.get("/readyz").expect(200);
     }
     drop(process);
     // Neither the file nor another password is made.

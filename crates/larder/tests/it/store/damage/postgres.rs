@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use testbed::Postgres;
 
 use super::{blob, blobs, body, check_articles, copy, write, writes_of};
+use crate::asking::Says as _;
 use crate::process::{Process, larder};
 use crate::server::{ROOT_PASSWORD, TestServer, wait_for};
 use crate::wait_until;
@@ -247,7 +248,7 @@ fn at_rest() {
                 let all: Vec<u32> = (first..ARTICLES).collect();
                 check_articles(&process.client, &all, &what, |_| false);
                 if first == 1 {
-                    let status = process.client.get("/article/a/0-x").status;
+                    let status = process.get("/article/a/0-x").status;
                     assert!(matches!(status, 404 | 500), "{what}: {status}");
                 }
                 assert_eq!(write(&process.client, 50), 201, "{what}");
@@ -276,13 +277,13 @@ fn at_rest() {
 /// An administrator wants the older records: later ones are given up, and their blobs swept.
 fn check_adopted(databases: &Databases, name: &str) {
     let (_, said) = databases.run(name, &["verify"], false);
-    assert!(said.contains("are an older copy"), "{said}");
+    said.says("are an older copy");
     let (_, said) = databases.run(name, &["adopt"], true);
-    assert!(said.contains("is given up"), "{said}");
+    said.says("is given up");
     let mut process = databases.start(name);
     let kept: Vec<u32> = (0..OLDER).collect();
     check_articles(&process.client, &kept, "adopted", |_| false);
-    assert_eq!(process.client.get(&format!("/article/a/{OLDER}-x")).status, 404);
+    process.get(&format!("/article/a/{OLDER}-x")).expect(404);
     process.signal("TERM");
     assert_eq!(process.wait().code(), Some(0), "{}", process.log());
     databases.run(name, &["sweep", "--grace", "0"], true);

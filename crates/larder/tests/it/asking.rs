@@ -1,0 +1,313 @@
+//! How tests ask: `server.root().put("/alice", json!({…})).expect(201)`, and what an answer must say.
+//!
+//! [`Client`] or a server -> [`Ask`] with credentials and headers -> [`Response`], which names its request where a test fails.
+
+use std::panic::{self, AssertUnwindSafe};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+
+use crate::client::{Client, Response};
+use crate::python::{Upload, sdist};
+use crate::server::ROOT;
+
+/// The value of `Authorization` for a name and a password.
+pub(crate) fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
+}
+
+/// A request in the making.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    client: Client,
+    headers: Vec<(String, String)>,
+}
+
+impl Client {
+    /// Asks without credentials.
+    pub(crate) fn anybody(&self) -> Ask {
+        Ask { client: *self, headers: Vec::new() }
+    }
+
+    pub(crate) fn user(&self, name: &str, password: &str) -> Ask {
+        self.authorized(&basic(name, password))
+    }
+
+    /// Asks as `root`, with the password that it has on every server of a test.
+    pub(crate) fn root(&self) -> Ask {
+        self.authorized(ROOT.1)
+    }
+
+    /// Makes a user with this password.
+    #[track_caller]
+    pub(crate) fn add_user(&self, name: &str, password: &str) {
+        self.root().put(&format!("/{name}"), json!({"password": password})).expect(201);
+    }
+
+    pub(crate) fn bearer(&self, token: &str) -> Ask {
+        self.authorized(&format!("Bearer {token}"))
+    }
+
+    /// Asks with this value of `Authorization`, or without one if it is empty.
+    pub(crate) fn authorized(&self, value: &str) -> Ask {
+        if value.is_empty() { self.anybody() } else { self.anybody().with("Authorization", value) }
+    }
+}
+
+impl Ask {
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Ask {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn with_all(self, headers: &[(&str, &str)]) -> Ask {
+        headers.iter().fold(self, |ask, (name, value)| ask.with(name, value))
+    }
+
+    /// Accepts JSON.
+    pub(crate) fn json(self) -> Ask {
+        self.accept("application/json")
+    }
+
+    pub(crate) fn accept(self, media_type: &str) -> Ask {
+        self.with("Accept", media_type)
+    }
+
+    /// Says of which media type the body is.
+    pub(crate) fn typed(self, media_type: &str) -> Ask {
+        self.with("Content-Type", media_type)
+    }
+
+    #[track_caller]
+    pub(crate) fn get(&self, target: &str) -> Response {
+        self.send("GET", target, ())
+    }
+
+    #[track_caller]
+    pub(crate) fn put(&self, target: &str, body: impl Body) -> Response {
+        self.send("PUT", target, body)
+    }
+
+    #[track_caller]
+    pub(crate) fn post(&self, target: &str, body: impl Body) -> Response {
+        self.send("POST", target, body)
+    }
+
+    #[track_caller]
+    pub(crate) fn patch(&self, target: &str, body: impl Body) -> Response {
+        self.send("PATCH", target, body)
+    }
+
+    #[track_caller]
+    pub(crate) fn delete(&self, target: &str) -> Response {
+        self.send("DELETE", target, ())
+    }
+
+    /// Sends a body and says nothing of its type, as old clients do.
+    #[track_caller]
+    pub(crate) fn send(&self, method: &str, target: &str, body: impl Body) -> Response {
+        let headers: Vec<(&str, &str)> =
+            self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        self.client.send(method, target, &headers, &body.bytes())
+    }
+
+    #[track_caller]
+    pub(crate) fn upload(&self, stage: &str, upload: &Upload) -> Response {
+        let (content_type, body) = upload.form();
+        self.clone().typed(&content_type).post(&format!("/{stage}/"), body)
+    }
+
+    /// Uploads a source archive of this name.
+    #[track_caller]
+    pub(crate) fn release(&self, stage: &str, filename: &str) {
+        self.upload(stage, &Upload::of(filename, &sdist(filename))).expect(200);
+    }
+
+    /// Stores the next revision of an article at `/article/{name}/{base}`, as plain text.
+    #[track_caller]
+    pub(crate) fn write(&self, name_and_base: &str, text: impl Body) -> Response {
+        self.clone().typed("text/plain").post(&format!("/article/{name_and_base}"), text)
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.client
+    }
+
+    /// The headers, as lines.
+    pub(crate) fn header_lines(&self) -> String {
+        self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
+    }
+}
+
+/// What can be sent. JSON that is null is no body.
+pub(crate) trait Body {
+    fn bytes(self) -> Vec<u8>;
+}
+
+impl Body for () {
+    fn bytes(self) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+impl Body for Value {
+    fn bytes(self) -> Vec<u8> {
+        (&self).bytes()
+    }
+}
+
+impl Body for &Value {
+    fn bytes(self) -> Vec<u8> {
+        if self.is_null() { Vec::new() } else { self.to_string().into_bytes() }
+    }
+}
+
+impl Body for Vec<u8> {
+    fn bytes(self) -> Vec<u8> {
+        self
+    }
+}
+
+impl Body for String {
+    fn bytes(self) -> Vec<u8> {
+        self.into_bytes()
+    }
+}
+
+impl<B: AsRef<[u8]> + ?Sized> Body for &B
+where
+    B: Bytes,
+{
+    fn bytes(self) -> Vec<u8> {
+        self.as_ref().to_vec()
+    }
+}
+
+/// What is bytes already, in a reference.
+pub(crate) trait Bytes {}
+
+impl Bytes for str {}
+impl Bytes for String {}
+impl Bytes for [u8] {}
+impl Bytes for Vec<u8> {}
+impl<const N: usize> Bytes for [u8; N] {}
+
+impl Response {
+    /// This answer, which must have this status.
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Response {
+        self.check_status(status);
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn check_status(&self, status: u16) -> &Response {
+        let (found, asked) = (self.status, &self.asked);
+        assert_eq!(found, status, "{asked}: {found}, expected {status}: {}", self.text());
+        self
+    }
+
+    /// This header has this value; it is empty if the header is not there.
+    #[track_caller]
+    pub(crate) fn has(&self, name: &str, value: impl ToString) -> &Response {
+        let (value, text) = (value.to_string(), self.text());
+        assert_eq!(self.header(name), value, "{name} of {}: {text}", self.asked);
+        self
+    }
+
+    /// The body is this text.
+    #[track_caller]
+    pub(crate) fn is(&self, text: impl AsRef<str>) -> &Response {
+        assert_eq!(self.text(), text.as_ref(), "{}", self.asked);
+        self
+    }
+
+    /// The answer is JSON with this status and this message, as devpi's clients read it.
+    #[track_caller]
+    pub(crate) fn message(&self, status: u16, message: &str) {
+        self.check_status(status).has("content-type", "application/json");
+        assert_eq!(self.json()["message"], message, "{}: {}", self.asked, self.text());
+    }
+
+    /// All of these words are in the body.
+    #[track_caller]
+    pub(crate) fn says<W: AsRef<str>>(&self, words: impl Words<W>) -> &Response {
+        check_words(&self.asked, &self.text(), words.all(), true);
+        self
+    }
+
+    /// None of these words is in the body.
+    #[track_caller]
+    pub(crate) fn lacks<W: AsRef<str>>(&self, words: impl Words<W>) -> &Response {
+        check_words(&self.asked, &self.text(), words.all(), false);
+        self
+    }
+}
+
+/// What a text must say, with all that is wrong in one failure.
+pub(crate) trait Says {
+    /// All of these words are in the text.
+    fn says<W: AsRef<str>>(&self, words: impl Words<W>);
+
+    /// None of these words is in the text.
+    fn lacks<W: AsRef<str>>(&self, words: impl Words<W>);
+}
+
+impl Says for str {
+    #[track_caller]
+    fn says<W: AsRef<str>>(&self, words: impl Words<W>) {
+        check_words("the text", self, words.all(), true);
+    }
+
+    #[track_caller]
+    fn lacks<W: AsRef<str>>(&self, words: impl Words<W>) {
+        check_words("the text", self, words.all(), false);
+    }
+}
+
+#[track_caller]
+fn check_words<W: AsRef<str>>(what: &str, text: &str, words: Vec<W>, are_there: bool) {
+    let words = words.iter().map(AsRef::as_ref);
+    let wrong: Vec<&str> = words.filter(|word| text.contains(word) != are_there).collect();
+    let verb = if are_there { "lacks" } else { "has" };
+    assert!(wrong.is_empty(), "{what} {verb} {wrong:?}: {text}");
+}
+
+/// One word or several.
+pub(crate) trait Words<W> {
+    fn all(self) -> Vec<W>;
+}
+
+impl<'word> Words<&'word str> for &'word str {
+    fn all(self) -> Vec<&'word str> {
+        vec![self]
+    }
+}
+
+impl<'word> Words<&'word str> for &'word String {
+    fn all(self) -> Vec<&'word str> {
+        vec![self]
+    }
+}
+
+impl<W, const N: usize> Words<W> for [W; N] {
+    fn all(self) -> Vec<W> {
+        self.into()
+    }
+}
+
+/// Runs a check on each row of a table, and fails at the end with what is wrong in every row.
+#[track_caller]
+pub(crate) fn each<R>(rows: impl IntoIterator<Item = R>, check: impl Fn(R)) {
+    let (mut count, mut wrong) = (0, Vec::new());
+    for row in rows {
+        count += 1;
+        let outcome = panic::catch_unwind(AssertUnwindSafe(|| check(row)));
+        wrong.extend(outcome.err().map(|panic| match panic.downcast::<String>() {
+            Ok(said) => *said,
+            Err(other) => other.downcast_ref::<&str>().unwrap_or(&"a panic").to_string(),
+        }));
+    }
+    assert!(wrong.is_empty(), "{} of {count} rows fail:\n{}", wrong.len(), wrong.join("\n"));
+}

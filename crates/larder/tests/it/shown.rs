@@ -1,0 +1,87 @@
+//! What a page shows, as text for a snapshot: a line for each block, each link with its target, each field with its value.
+//!
+//! Times, ports, digests, tokens and the texts that only one session has are replaced by words, so that each run gives the same.
+
+use std::sync::OnceLock;
+
+use regex::Regex;
+
+use crate::browser::{attribute, unescaped};
+
+/// Elements that stand in a line.
+const INLINE: [&str; 21] = [
+    "a", "abbr", "b", "bdi", "button", "code", "del", "em", "i", "input", "ins", "kbd", "label",
+    "mark", "option", "select", "small", "span", "strong", "td", "time",
+];
+
+/// The words of the main part of a page.
+pub(crate) fn shown(page: &str) -> String {
+    let main = page.split_once("<main").map_or(page, |(_, main)| main);
+    let main = main.split("</main>").next().unwrap_or_default();
+    let (_, main) = main.split_once('>').expect("a tag");
+    let (mut text, mut links, mut hidden) = (String::new(), Vec::new(), None);
+    for (at, piece) in main.split('<').enumerate() {
+        let (tag, words) =
+            if at == 0 { ("", piece) } else { piece.split_once('>').expect("a tag") };
+        let name = tag.trim_start_matches('/').split([' ', '\n', '/']).next().unwrap_or_default();
+        match hidden {
+            Some(until) if tag.starts_with('/') && name == until => hidden = None,
+            Some(_) => continue,
+            None if ["script", "style", "svg"].contains(&name) => {
+                hidden = Some(name);
+                continue;
+            }
+            None => {}
+        }
+        if at > 0 && !INLINE.contains(&name) {
+            text.push('\n');
+        }
+        match name {
+            "option" | "td" if !tag.starts_with('/') => text.push_str(" | "),
+            "a" if tag.starts_with('/') => {
+                text.push_str(&links.pop().map(|link| format!(" <{link}>")).unwrap_or_default());
+            }
+            "a" => links.push(attribute(tag, "href").unwrap_or_default()),
+            "form" if !tag.starts_with('/') => {
+                let of = |name| attribute(tag, name).unwrap_or_default();
+                text.push_str(&format!("form “{}” to {}\n", of("aria-label"), of("action")));
+            }
+            "input" | "textarea" | "button" if !tag.starts_with('/') => text.push_str(&field(tag)),
+            _ => {}
+        }
+        text.push_str(&unescaped(words));
+    }
+    let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let lines = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n");
+    redacted(&lines)
+}
+
+/// A field of a form: its name and its value.
+fn field(tag: &str) -> String {
+    let of = |name| attribute(tag, name).unwrap_or_default();
+    let value = if of("name") == "form" { "…".to_owned() } else { of("value") };
+    let ticked = if tag.contains(" checked") { " ticked" } else { "" };
+    match of("name").as_str() {
+        "" => String::new(),
+        name => format!(" [{name}={value}{ticked}] "),
+    }
+}
+
+/// `text` without what differs between runs.
+pub(crate) fn redacted(text: &str) -> String {
+    static RULES: OnceLock<Vec<(Regex, &str)>> = OnceLock::new();
+    let rules = RULES.get_or_init(|| {
+        let rules = [
+            (r"(202[4-9]|20[3-9]\d)-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z| UTC)?", "TIME"),
+            (r"(202[4-9]|20[3-9]\d)-\d\d-\d\d", "DATE"),
+            (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
+            (r"[0-9a-f]{64}", "DIGEST"),
+            (r"\b\d+\.[0-9a-f]{8}\b", "POSITION"),
+            (r"larder_[A-Za-z0-9_-]+", "TOKEN"),
+        ];
+        rules.map(|(rule, word)| (Regex::new(rule).expect("a rule"), word)).to_vec()
+    });
+    rules
+        .iter()
+        .fold(text.to_owned(), |text, (rule, word)| rule.replace_all(&text, *word).into_owned())
+}
