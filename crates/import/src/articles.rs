@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use article::{
-    ArticleName, AttachmentName, Change, Content, ContentType, Inspector, Limits, Put, Redirect,
+    Act, ArticleName, AttachmentName, Change, Content, ContentType, Inspector, Limits, Redirect,
     Revision, Snapshot, of_name,
 };
 use bytes::Bytes;
@@ -288,15 +288,15 @@ fn write(
             }
             State::Wanted(base) => base,
         };
-        let put = Put {
+        let change = Change {
             name: arrived.name.clone(),
             base,
-            content: arrived.content.clone(),
             author: import.author.clone(),
             comment: import.comment.clone(),
             at: Timestamp::now(),
+            act: Act::Put(arrived.content.clone()),
         };
-        match Change::Put(put).check(articles, limits) {
+        match change.check(articles, limits) {
             Ok(checked) => {
                 plan.add(checked.batch);
                 match base {
