@@ -6,9 +6,7 @@
 use std::sync::Arc;
 
 use account::Snapshot;
-use audit::Audit;
 use config::Config;
-use jiff::Timestamp;
 use operations::{Basis, Done, Keeper, Operation, Refusal, Rules, Sender};
 use record::{Batch, Digest, Record, Serial, UnreadableRecord};
 use state::setup;
@@ -196,15 +194,6 @@ impl Keeper for Directory {
         &self.rules
     }
 
-    /// The server compares its clock with the store's.
-    fn forget_before(&self, _now: Timestamp) -> Option<Timestamp> {
-        None
-    }
-
-    fn audit(&self) -> Option<Arc<Audit>> {
-        None
-    }
-
     async fn touch(&self, blob: Digest) -> Result<bool, BlobError> {
         match &self.blobs {
             Some(blobs) => blobs.touch(blob).await,
@@ -221,14 +210,5 @@ impl Keeper for Directory {
             Ok(()) => self.follower.state().serial() >= serial,
             Err(_) => false,
         }
-    }
-
-    async fn catch_up_with(&mut self, serial: Serial) -> bool {
-        self.shows(serial).await
-    }
-
-    async fn is_further(&mut self, serial: Serial) -> Result<bool, WriteFailure> {
-        self.shows(serial).await;
-        Ok(self.follower.state().serial() > serial)
     }
 }

@@ -8,9 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context;
-use audit::Audit;
 use config::Config;
-use jiff::Timestamp;
 use operations::{Decided, Keeper, Refusal, Rules, Sender, decided};
 use record::{Batch, Digest, Expected, Key, Record, Serial, Write};
 use state::stored::{self, Stored, WriteFailure};
@@ -154,15 +152,6 @@ impl Keeper for Writer {
         &self.rules
     }
 
-    /// The server compares its clock with the store's.
-    fn forget_before(&self, _now: Timestamp) -> Option<Timestamp> {
-        None
-    }
-
-    fn audit(&self) -> Option<Arc<Audit>> {
-        None
-    }
-
     async fn touch(&self, blob: Digest) -> Result<bool, BlobError> {
         match self.blobs() {
             Some(blobs) => blobs.touch(blob).await,
@@ -194,15 +183,6 @@ impl Keeper for Writer {
             }
         }
         Writer::stored(self).serial >= serial
-    }
-
-    async fn catch_up_with(&mut self, serial: Serial) -> bool {
-        self.shows(serial).await
-    }
-
-    async fn is_further(&mut self, serial: Serial) -> Result<bool, WriteFailure> {
-        self.shows(serial).await;
-        Ok(Writer::stored(self).serial > serial)
     }
 }
 

@@ -1,9 +1,22 @@
 //! [`Name`]: the list of all operations.
 
-/// Every operation. The test of rights has a case for each, and does not compile without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "each is the name of a struct, which says what it does")]
-pub enum Name {
+macro_rules! names {
+    ($($name:ident,)*) => {
+        /// Every operation. The test of rights has a case for each, and does not compile without.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[expect(missing_docs, reason = "each is the name of a struct, which says what it does")]
+        pub enum Name {
+            $($name,)*
+        }
+
+        impl Name {
+            /// All of them.
+            pub const ALL: &[Name] = &[$(Name::$name,)*];
+        }
+    };
+}
+
+names! {
     AnnounceText,
     WriteArticle,
     DeleteArticle,
@@ -38,44 +51,4 @@ pub enum Name {
     SetGroups,
     SetDisabled,
     DeleteUser,
-}
-
-impl Name {
-    /// All of them.
-    pub const ALL: &[Name] = &[
-        Name::AnnounceText,
-        Name::WriteArticle,
-        Name::DeleteArticle,
-        Name::RestoreArticle,
-        Name::RenameArticle,
-        Name::AnnounceAttachment,
-        Name::PutAttachment,
-        Name::RemoveAttachment,
-        Name::CreateIndex,
-        Name::ChangeIndex,
-        Name::DeleteIndex,
-        Name::SweepLeftovers,
-        Name::PushRelease,
-        Name::ApproveRelease,
-        Name::YankRelease,
-        Name::YankFile,
-        Name::SetProjectStatus,
-        Name::DeleteProject,
-        Name::DeleteRelease,
-        Name::DeleteFile,
-        Name::RemoveOldVersions,
-        Name::OpenSession,
-        Name::CloseSession,
-        Name::CreateToken,
-        Name::RevokeToken,
-        Name::RegisterRelease,
-        Name::UploadFile,
-        Name::AddToxResult,
-        Name::CreateUser,
-        Name::ChangeUser,
-        Name::SetPassword,
-        Name::SetGroups,
-        Name::SetDisabled,
-        Name::DeleteUser,
-    ];
 }
