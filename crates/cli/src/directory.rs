@@ -20,7 +20,7 @@ use super::{Exit, note};
 
 /// An open store, as of the last look.
 pub(super) struct Directory {
-    follower: Follower<Seen>,
+    follower: Follower<LoadedState>,
     /// The blob store, if written records name blobs.
     blobs: Option<BlobStore>,
     rules: Arc<Rules>,
@@ -28,20 +28,20 @@ pub(super) struct Directory {
 
 /// The state that was read: users and tokens, and the indexes if they are needed.
 #[derive(Clone)]
-struct Seen {
+struct LoadedState {
     stored: Stored,
     has_index: bool,
 }
 
-impl State for Seen {
+impl State for LoadedState {
     fn serial(&self) -> Serial {
         self.stored.serial
     }
 
-    fn apply(&self, records: &[Record], serial: Serial) -> (Seen, Vec<UnreadableRecord>) {
+    fn apply(&self, records: &[Record], serial: Serial) -> (LoadedState, Vec<UnreadableRecord>) {
         let (stored, troubles) =
             self.stored.apply_without_articles(records, serial, self.has_index);
-        (Seen { stored, has_index: self.has_index }, troubles)
+        (LoadedState { stored, has_index: self.has_index }, troubles)
     }
 }
 
@@ -112,7 +112,7 @@ impl Directory {
             _ => None,
         };
         let (stored, has_index) = (Stored::of_server(config), purpose.has_index());
-        let follower = Follower::new(records, Seen { stored, has_index });
+        let follower = Follower::new(records, LoadedState { stored, has_index });
         let mut directory = Directory { follower, blobs, rules: Arc::new(Rules::of(config)) };
         directory.refresh().await?;
         if directory.snapshot().users().len() == 0 {
