@@ -123,7 +123,7 @@ struct Listing {
 }
 
 /// A file that was read, and whose bytes are kept.
-struct Arrived {
+struct ReadArticle {
     path: String,
     name: ArticleName,
     content: Content,
@@ -145,13 +145,12 @@ pub async fn import_articles(
         bail!("there is no store in {}: `larder init` makes one", config.database());
     }
     let mut writer = Writer::open(config, import.is_dry_run).await?;
-    let done = everything(config, import, listing, &mut writer).await;
+    let done = everything(import, listing, &mut writer).await;
     writer.close().await;
     done
 }
 
 async fn everything(
-    config: &Config,
     import: &ArticlesImport,
     listing: Listing,
     writer: &mut Writer,
@@ -174,7 +173,7 @@ async fn everything(
             Err(why) => report.left_out.push(LeftOut::new(path, why)),
         }
     }
-    let limits = Limits { content_bytes_max: config.article.body_bytes_max, ..Limits::default() };
+    let (limits, attachment_limits) = writer.article_limits();
     let progress = Progress::on_terminal();
     progress.begin_counted("articles", wanted.len() as u64);
     for wanted in wanted.chunks(TOGETHER_MAX) {
@@ -195,7 +194,7 @@ async fn everything(
                     continue;
                 }
             };
-            let next = Arrived { path, name, content };
+            let next = ReadArticle { path, name, content };
             // An unchanged text needs no blob. A refused one is decided here, because its bytes are not kept for a later
             // decision.
             match (state(&writer.stored().articles, &next), staged) {
@@ -223,7 +222,7 @@ async fn everything(
         report.redirects += done.redirects;
         report.left_out.extend(done.left_out);
     }
-    let done = attachments::import(config, import, attached, writer).await?;
+    let done = attachments::import(import, attached, attachment_limits, writer).await?;
     report.attachments_added = done.attachments_added;
     report.attachments_changed = done.attachments_changed;
     report.attachments_already_there = done.attachments_already_there;
@@ -249,7 +248,7 @@ enum State {
     Refused(String),
 }
 
-fn state(articles: &Snapshot, arrived: &Arrived) -> State {
+fn state(articles: &Snapshot, arrived: &ReadArticle) -> State {
     let Some(article) = articles.article(&arrived.name) else {
         return State::Wanted(Revision::NONE);
     };
@@ -270,7 +269,7 @@ fn state(articles: &Snapshot, arrived: &Arrived) -> State {
 
 fn write(
     import: &ArticlesImport,
-    arrived: &[Arrived],
+    arrived: &[ReadArticle],
     plan: &mut Plan,
     limits: &Limits,
 ) -> anyhow::Result<ArticlesReport> {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context;
+use article::{AttachmentLimits, Limits};
 use config::Config;
 use operations::{Decided, Keeper, Refusal, Rules, Sender, decided};
 use record::{Batch, Digest, Expected, Key, Record, Serial, Write};
@@ -133,6 +134,27 @@ impl Writer {
             Err(Refusal::Caller(error)) => Err(error),
             Err(refusal) => Err(refusal).context(STOPPED),
         }
+    }
+
+    /// Makes `root` if the store has none, and returns its password. Call this last, since only the report shows it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) async fn make_root(
+        &self,
+        config: &Config,
+    ) -> anyhow::Result<Option<account::Password>> {
+        match self.records() {
+            Some(records) => {
+                Ok(setup::initialize(records, setup::default_root_password(config)).await?)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The bounds of articles and of their files.
+    pub(super) fn article_limits(&self) -> (Limits, AttachmentLimits) {
+        (self.rules.article_limits, self.rules.attachment_limits)
     }
 
     /// Closes the database.
