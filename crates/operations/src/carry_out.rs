@@ -234,10 +234,7 @@ where
         // The last owner of a snapshot frees it; that need not wait for the store.
         drop(basis);
         let audit = keeper.audit();
-        let mut pending = audit.as_deref().map(Pending::new);
-        if let Some(pending) = &mut pending {
-            pending.set(entries);
-        }
+        let pending = audit.as_deref().map(|audit| Pending::new(audit, entries));
         // Boxed: it is by far the largest future of a write.
         let committed = Box::pin(keeper.commit(batch)).await;
         changes.settle(&committed);
