@@ -182,16 +182,6 @@ impl MariaDb {
         format!("mysql://{user}@localhost/aur?socket={}", self.socket())
     }
 
-    /// Milliseconds of CPU that the server has taken.
-    pub fn cpu_milliseconds(&self) -> u64 {
-        let stat =
-            fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("a server that runs");
-        let (_, rest) = stat.rsplit_once(") ").expect("a name in parentheses");
-        // Ticks of user and system time, a hundredth of a second each.
-        let ticks = rest.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok());
-        ticks.sum::<u64>() * 10
-    }
-
     fn client(&self, database: &str) -> Command {
         let mut client = Command::new(program("mariadb").expect("it was found"));
         client.args(["--no-defaults", "--user=root", "--default-character-set=utf8mb4"]);
