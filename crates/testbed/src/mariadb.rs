@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::guard;
 use crate::postgres::{as_user, said, signal};
 
 /// A running server; it ends with this process at the latest, and its files are removed.
@@ -52,18 +53,12 @@ impl MariaDb {
         said(as_user(Path::new("mkdir")).arg(&temporary));
         install.arg(format!("--tmpdir={}", temporary.display()));
         said(install.arg(format!("--datadir={}", directory.join("data").display())));
-        let guard = as_user(Path::new("sh"))
-            .arg("-c")
-            .arg(format!(
-                "read -r _; kill -KILL \"$(cat '{0}/pid')\"; \
-                 while kill -0 \"$(cat '{0}/pid')\" 2>/dev/null; do sleep 0.05; done; rm -rf '{0}'",
-                directory.display(),
-            ))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("a shell");
+        let script = format!(
+            "kill -KILL \"$(cat '{0}/pid')\"; \
+             while kill -0 \"$(cat '{0}/pid')\" 2>/dev/null; do sleep 0.05; done; rm -rf '{0}'",
+            directory.display(),
+        );
+        let guard = guard(&mut as_user(Path::new("sh")), &script);
         let options = options.iter().map(|&option| option.to_owned()).collect();
         let server = MariaDb { directory, options, guard };
         server.resume();
