@@ -84,6 +84,18 @@ impl ArticlesReport {
         let left_out = || format!("{}: not everything was imported", counted(count, "failure"));
         (count > 0).then(left_out)
     }
+
+    /// Adds what one more commit has imported and left out.
+    fn add(&mut self, done: ArticlesReport) {
+        self.added += done.added;
+        self.changed += done.changed;
+        self.already_there += done.already_there;
+        self.redirects += done.redirects;
+        self.attachments_added += done.attachments_added;
+        self.attachments_changed += done.attachments_changed;
+        self.attachments_already_there += done.attachments_already_there;
+        self.left_out.extend(done.left_out);
+    }
 }
 
 impl fmt::Display for ArticlesReport {
@@ -209,24 +221,17 @@ async fn everything(
         drop(reading);
         let done = writer.committed(async |plan| write(import, &arrived, plan, limits));
         let done = done.await?;
-        report.added += done.added;
-        report.changed += done.changed;
-        report.already_there += done.already_there;
-        report.left_out.extend(done.left_out);
+        report.add(done);
     }
     progress.end();
     let redirects: Vec<_> = manifest.redirects.iter().collect();
     for redirects in redirects.chunks(TOGETHER_MAX) {
         let done = writer.committed(async |plan| redirect(import, redirects, plan, &limits));
         let done = done.await?;
-        report.redirects += done.redirects;
-        report.left_out.extend(done.left_out);
+        report.add(done);
     }
     let done = attachments::import(import, attached, attachment_limits, writer).await?;
-    report.attachments_added = done.attachments_added;
-    report.attachments_changed = done.attachments_changed;
-    report.attachments_already_there = done.attachments_already_there;
-    report.left_out.extend(done.left_out);
+    report.add(done);
     report.left_out.sort_by(|one, other| one.what.cmp(&other.what));
     Ok(report)
 }

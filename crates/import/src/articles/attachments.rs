@@ -63,10 +63,7 @@ pub(super) async fn import(
         drop(reading);
         let done = writer.committed(async |plan| Ok(write(import, &arrived, plan, &limits)));
         let done = done.await?;
-        report.attachments_added += done.attachments_added;
-        report.attachments_changed += done.attachments_changed;
-        report.attachments_already_there += done.attachments_already_there;
-        report.left_out.extend(done.left_out);
+        report.add(done);
     }
     Ok(report)
 }

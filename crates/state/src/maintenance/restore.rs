@@ -64,24 +64,16 @@ async fn from_store(
         ),
         error => anyhow::Error::from(error).context(format!("cannot restore into {location}")),
     };
-    // Before the work, not after it. Dropped, it leaves nothing.
-    let restored = match records.restore().await.map(drop) {
-        Err(error) => Err(not_empty(error)),
-        Ok(()) => {
-            let blobs = config.blobs();
-            let spool = config.data_dir.join("spool");
-            let target = BlobStore::open(&blobs, &spool)
-                .await
-                .with_context(|| format!("cannot open the blobs in `{blobs}`"));
-            match target {
-                Err(error) => Err(error),
-                Ok(target) => {
-                    bring(config, source, &target, &records, is_loss_allowed, progress, not_empty)
-                        .await
-                }
-            }
-        }
+    let restoring = async {
+        // Before the work, not after it. Dropped, it leaves nothing.
+        records.restore().await.map(drop).map_err(not_empty)?;
+        let (blobs, spool) = (config.blobs(), config.data_dir.join("spool"));
+        let target = BlobStore::open(&blobs, &spool)
+            .await
+            .with_context(|| format!("cannot open the blobs in `{blobs}`"))?;
+        bring(config, source, &target, &records, is_loss_allowed, progress, not_empty).await
     };
+    let restored = restoring.await;
     records.close().await;
     restored
 }
