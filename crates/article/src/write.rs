@@ -6,6 +6,7 @@
 //! mismatch, after which the caller checks again.
 
 mod refusal;
+mod rename;
 
 use std::sync::Arc;
 
@@ -15,11 +16,13 @@ use reply::{is_listed, listed_tags};
 
 use crate::attachment::{self, AttachmentAct, AttachmentChange, attachments_key};
 use crate::record::{key, render};
-use crate::rename::rename;
 use crate::tag::RevisionTag;
 use crate::{Article, ArticleName, Content, Kind, Revision, RevisionFacts, Snapshot};
 
+use self::rename::rename;
+
 pub use self::refusal::{Stale, WriteError};
+pub use self::rename::{RECORDS_MAX as RENAMED_RECORDS_MAX, Redirect};
 
 /// Bounds on what a write may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

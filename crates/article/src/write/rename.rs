@@ -8,9 +8,9 @@
 use ::record::{Batch, Expected, Serial};
 use jiff::Timestamp;
 
+use super::{check_author, next, whole_microseconds};
 use crate::attachment::{self, attachments_key};
 use crate::record::{key, render};
-use crate::write::{check_author, next, whole_microseconds};
 use crate::{
     ArticleName, Change, Checked, Kind, Limits, Revision, RevisionFacts, RevisionTag, Snapshot,
     WriteError,
@@ -24,7 +24,7 @@ pub const RECORDS_MAX: usize = 4_000;
 ///
 /// # Errors
 /// [`WriteError`], for the first rule that it breaks.
-pub(crate) fn rename(
+pub(super) fn rename(
     change: &Change,
     to: &ArticleName,
     snapshot: &Snapshot,
