@@ -141,11 +141,6 @@ impl LoginText {
     /// The start of every login.
     pub const PREFIX: &'static str = "larder-login-";
 
-    /// The claimed user.
-    pub fn user(&self) -> &UserName {
-        &self.user
-    }
-
     /// The claimed expiry; `None` if the login has another form.
     pub fn expires_at(&self) -> Option<Timestamp> {
         let (_, expires_at, _) = head(&self.signed)?;

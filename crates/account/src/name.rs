@@ -4,8 +4,6 @@
 //! ASCII. Of the latter only visible ones are accepted (letters, digits, signs, emoji), so that no two names differ by
 //! something invisible. Names are stored in Unicode's composed form (NFC), so that a name is the same on every keyboard.
 
-use std::borrow::Borrow;
-use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -249,30 +247,10 @@ impl FromStr for GroupName {
     }
 }
 
-macro_rules! reads_as_text {
-    ($name:ident) => {
-        impl fmt::Display for $name {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(formatter)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(formatter, "{}({:?})", stringify!($name), &*self.0)
-            }
-        }
-
-        impl Borrow<str> for $name {
-            fn borrow(&self) -> &str {
-                &self.0
-            }
-        }
-    };
-}
-
-reads_as_text!(UserName);
-reads_as_text!(GroupName);
+record::checked_text!(UserName);
+record::checked_text!(GroupName);
+record::found_by_text!(UserName);
+record::found_by_text!(GroupName);
 
 #[cfg(test)]
 mod tests {

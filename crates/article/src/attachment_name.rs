@@ -4,8 +4,6 @@
 //! article's name, and cannot begin with a dot. How the bytes are sent depends on the name alone: a browser is told to save
 //! files that it could run, whatever media type the uploader gave.
 
-use std::borrow::Borrow;
-use std::fmt;
 use std::sync::Arc;
 
 use unicode_normalization::char::is_combining_mark;
@@ -149,32 +147,8 @@ impl AttachmentName {
     }
 }
 
-impl fmt::Display for AttachmentName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
-
-impl fmt::Debug for AttachmentName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "AttachmentName({:?})", &*self.0)
-    }
-}
-
-impl std::str::FromStr for AttachmentName {
-    type Err = AttachmentNameError;
-
-    fn from_str(text: &str) -> Result<AttachmentName, AttachmentNameError> {
-        AttachmentName::parse(text)
-    }
-}
-
-/// Names have the order and the hash of their text.
-impl Borrow<str> for AttachmentName {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
+::record::checked_text!(AttachmentName, AttachmentNameError);
+::record::found_by_text!(AttachmentName);
 
 #[cfg(test)]
 mod tests {

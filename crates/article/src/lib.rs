@@ -3,7 +3,7 @@
 //! ```text
 //! store records ─► Snapshot::apply ─► Snapshot ─► latest, revision, history, list ─► render
 //!                                        │
-//! Put, Delete, Restore, Rename ─────► check ─► record::Batch (committed by the caller)
+//! Change ───────────────────────────► check ─► record::Batch (committed by the caller)
 //! AttachmentWrite ──────────────────► put, remove ─┘
 //!                                        └────► WriteError ─► merge proposal ─► render
 //! texts and links ─► TextIndex ─► search by words, backlinks
@@ -25,7 +25,6 @@ mod merge;
 mod name;
 mod path;
 mod record;
-mod rename;
 pub mod render;
 mod revision;
 mod search;
@@ -53,12 +52,12 @@ pub use merge::{Hunk, Merge, MergeSides, NotMergeable, merge};
 pub use name::{ArticleName, ArticleNameError};
 pub use path::{ArticlePath, PathError, Target};
 pub use record::{KIND, key};
-pub use rename::{RECORDS_MAX as RENAMED_RECORDS_MAX, Redirect, Rename};
 pub use revision::{Kind, Revision, RevisionError, RevisionFacts};
 pub use search::{SearchIndex, fold};
 pub use snapshot::{Applied, Article, ListQuery, Page, Snapshot};
 pub use tag::RevisionTag;
 pub use text_index::TextIndex;
 pub use write::{
-    Announced, Change, Checked, Delete, Limits, Put, Restore, Stale, WriteError, resolve_base,
+    Act, Announced, Change, Checked, Limits, RENAMED_RECORDS_MAX, Redirect, Stale, WriteError,
+    resolve_base,
 };

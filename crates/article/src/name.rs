@@ -4,8 +4,6 @@
 //! name or at least one is refused: invisible characters are only where they change what is seen. A name must survive
 //! every proxy between server and reader; and no name may be mistaken for one of an article's own pages.
 
-use std::borrow::Borrow;
-use std::fmt;
 use std::sync::Arc;
 
 use unicode_normalization::UnicodeNormalization;
@@ -228,32 +226,8 @@ pub(crate) fn refused(character: char) -> Option<(char, &'static str)> {
     Some((character, what))
 }
 
-impl fmt::Display for ArticleName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
-
-impl fmt::Debug for ArticleName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "ArticleName({:?})", &*self.0)
-    }
-}
-
-impl std::str::FromStr for ArticleName {
-    type Err = ArticleNameError;
-
-    fn from_str(text: &str) -> Result<ArticleName, ArticleNameError> {
-        ArticleName::parse(text)
-    }
-}
-
-/// Names have the order and the hash of their text.
-impl Borrow<str> for ArticleName {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
+::record::checked_text!(ArticleName, ArticleNameError);
+::record::found_by_text!(ArticleName);
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -187,7 +187,7 @@ mod tests {
         store.write(&delete("a/b", 1));
         store.write(&restore("a/b", 2, Some(1)));
         let revisions = store.log.len();
-        store.rename(&rename("a/b", 3, "c"));
+        store.write(&rename("a/b", 3, "c"));
         let last = |key: &str| store.log.iter().filter(|it| it.key.as_str() == key).count() == 1;
         assert!(last("article/0000000004/c") && last("article/0000000004/a/b"));
         let is_new = |record: &&Record| record.key.as_str().contains("0000000004");

@@ -463,7 +463,7 @@ mod tests {
     fn other_names_are_shown_to_those_who_may_know_them() {
         let mut store = Store::default();
         store.write(&put("a", 0, "x"));
-        store.rename(&rename("a", 1, "b"));
+        store.write(&rename("a", 1, "b"));
         let latest = |at: &str, names: Names<'_>| -> Value {
             let article = store.snapshot.article(&name(at)).expect(at);
             let body = revision(&name(at), article.latest().expect("a revision"), names);

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use ::record::{Batch, Expected, Found, Key, Mismatch, Record, Serial};
 use jiff::Timestamp;
 
-use crate::{
-    ArticleName, Change, Checked, Content, Delete, Limits, Put, Rename, Restore, Revision,
-    Snapshot, WriteError,
-};
+use crate::{Act, ArticleName, Change, Checked, Content, Limits, Revision, Snapshot, WriteError};
 
 /// Commits batches as the real store does, and applies each to a snapshot.
 #[derive(Default)]
@@ -60,13 +57,6 @@ impl Store {
         self.commit(&checked.batch).expect("no other writer");
         checked.revision
     }
-
-    #[track_caller]
-    pub(crate) fn rename(&mut self, rename: &Rename) -> Revision {
-        let checked = rename.check(&self.snapshot, &Limits::default()).expect("an allowed rename");
-        self.commit(&checked.batch).expect("no other writer");
-        checked.revision
-    }
 }
 
 #[track_caller]
@@ -79,40 +69,24 @@ pub(crate) fn at() -> Timestamp {
     "2026-01-02T03:04:05.123456789Z".parse().expect("a time")
 }
 
+fn change(text: &str, base: u32, author: &str, comment: &str, act: Act) -> Change {
+    let (author, comment) = (author.to_owned(), comment.to_owned());
+    Change { name: name(text), base: Revision(base), author, comment, at: at(), act }
+}
+
 pub(crate) fn put(text: &str, base: u32, content: &str) -> Change {
-    Change::Put(Put {
-        name: name(text),
-        base: Revision(base),
-        content: Content::of(content.as_bytes(), Some("text/markdown")).expect("a media type"),
-        author: "ada".to_owned(),
-        comment: " why \n".to_owned(),
-        at: at(),
-    })
+    let content = Content::of(content.as_bytes(), Some("text/markdown")).expect("a media type");
+    change(text, base, "ada", " why \n", Act::Put(content))
 }
 
 pub(crate) fn delete(text: &str, base: u32) -> Change {
-    let (author, comment) = ("bob".to_owned(), String::new());
-    Change::Delete(Delete { name: name(text), base: Revision(base), author, comment, at: at() })
+    change(text, base, "bob", "", Act::Delete)
 }
 
 pub(crate) fn restore(text: &str, base: u32, from: Option<u32>) -> Change {
-    Change::Restore(Restore {
-        name: name(text),
-        base: Revision(base),
-        from: from.map(Revision),
-        author: "cyd".to_owned(),
-        comment: String::new(),
-        at: at(),
-    })
+    change(text, base, "cyd", "", Act::Restore(from.map(Revision)))
 }
 
-pub(crate) fn rename(text: &str, base: u32, to: &str) -> Rename {
-    Rename {
-        name: name(text),
-        base: Revision(base),
-        to: name(to),
-        author: "dan".to_owned(),
-        comment: " better".to_owned(),
-        at: at(),
-    }
+pub(crate) fn rename(text: &str, base: u32, to: &str) -> Change {
+    change(text, base, "dan", " better", Act::Rename(name(to)))
 }

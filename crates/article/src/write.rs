@@ -6,6 +6,7 @@
 //! mismatch, after which the caller checks again.
 
 mod refusal;
+mod rename;
 
 use std::sync::Arc;
 
@@ -18,7 +19,10 @@ use crate::record::{key, render};
 use crate::tag::RevisionTag;
 use crate::{Article, ArticleName, Content, Kind, Revision, RevisionFacts, Snapshot};
 
+use self::rename::rename;
+
 pub use self::refusal::{Stale, WriteError};
+pub use self::rename::{RECORDS_MAX as RENAMED_RECORDS_MAX, Redirect};
 
 /// Bounds on what a write may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,64 +39,36 @@ impl Default for Limits {
     }
 }
 
-/// A new text for an article.
+/// A write of an article.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Put {
+pub struct Change {
     /// The article.
     pub name: ArticleName,
-    /// The revision that the text was made from; [`Revision::NONE`] creates the article.
+    /// The revision that the text was made from, or that the writer saw when deciding; [`Revision::NONE`] creates the article.
     pub base: Revision,
-    /// The text; its blob is stored before the batch is committed.
-    pub content: Content,
     /// Who writes: 1 to 255 bytes on one line.
     pub author: String,
     /// Why; may be empty. White space around it is dropped.
     pub comment: String,
     /// The current time; kept in whole microseconds.
     pub at: Timestamp,
+    /// What is done.
+    pub act: Act,
 }
 
-/// A deletion: the name is empty from then on, its history stays.
+/// What a write does to the article.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delete {
-    /// The article.
-    pub name: ArticleName,
-    /// The revision that the writer saw when deciding to delete.
-    pub base: Revision,
-    /// Who deletes.
-    pub author: String,
-    /// Why; may be empty.
-    pub comment: String,
-    /// The current time.
-    pub at: Timestamp,
-}
-
-/// Makes an earlier revision's content the latest again. This undoes a deletion, or later texts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restore {
-    /// The article.
-    pub name: ArticleName,
-    /// The revision that the writer saw when deciding to restore.
-    pub base: Revision,
-    /// The revision whose content is restored; `None` for the last one with a content.
-    pub from: Option<Revision>,
-    /// Who restores.
-    pub author: String,
-    /// Why; may be empty.
-    pub comment: String,
-    /// The current time.
-    pub at: Timestamp,
-}
-
-/// Any of the writes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// A new text.
-    Put(Put),
-    /// A deletion.
-    Delete(Delete),
-    /// A restoration.
-    Restore(Restore),
+pub enum Act {
+    /// Gives it this text, whose blob is stored before the batch is committed.
+    Put(Content),
+    /// Deletes it: the name is empty from then on, its history stays.
+    Delete,
+    /// Makes the content of this revision the latest again, or of the last one with a content. This undoes a deletion, or later
+    /// texts.
+    Restore(Option<Revision>),
+    /// Gives it this name: all revisions move there, and the old name redirects. The result names the article by its new name; the
+    /// caller touches the blobs of all its revisions before the commit.
+    Rename(ArticleName),
 }
 
 /// A write that passed its checks against a snapshot.
@@ -174,58 +150,40 @@ pub struct Announced<'text> {
 }
 
 impl Announced<'_> {
-    /// Checks all that [`Change::check`] checks of a [`Put`], except what depends on its content.
+    /// Checks all that [`Change::check`] checks of a [`Act::Put`], except what depends on its content.
     ///
     /// # Errors
     /// [`WriteError`], for the first rule that the write breaks whatever it contains.
     pub fn check(&self, snapshot: &Snapshot, limits: &Limits) -> Result<(), WriteError> {
         let Announced { name, base, author, comment } = *self;
         check_author(author, comment.trim(), limits)?;
-        check_base(What::Put(None), name, snapshot.article(name), base)?;
+        check_base(None, name, snapshot.article(name), base)?;
         next(name, base).map(drop)
     }
 }
 
 impl Change {
-    /// The name of the article that this write changes.
-    pub fn name(&self) -> &ArticleName {
-        match self {
-            Change::Put(Put { name, .. })
-            | Change::Delete(Delete { name, .. })
-            | Change::Restore(Restore { name, .. }) => name,
-        }
-    }
-
     /// Checks this write against `snapshot`. The caller commits the batch of the result.
     ///
     /// # Errors
     /// [`WriteError`], for the first rule that the write breaks.
     pub fn check(&self, snapshot: &Snapshot, limits: &Limits) -> Result<Checked, WriteError> {
-        let (name, base, author, comment, at) = match self {
-            Change::Put(Put { name, base, author, comment, at, .. })
-            | Change::Delete(Delete { name, base, author, comment, at })
-            | Change::Restore(Restore { name, base, author, comment, at, .. }) => {
-                (name, *base, author, comment.trim(), *at)
-            }
-        };
+        let Change { name, base, author, comment, at, act } = self;
+        let (base, comment) = (*base, comment.trim());
         check_author(author, comment, limits)?;
         let article = snapshot.article(name);
-        let what = match self {
-            Change::Put(put) => {
-                check_size(&put.content, limits)?;
-                What::Put(Some(&put.content))
-            }
-            Change::Delete(_) => What::Delete,
-            Change::Restore(_) => What::Restore,
-        };
-        check_base(what, name, article, base)?;
-        let kind = match self {
-            Change::Put(put) => Kind::Put(put.content.clone()),
-            Change::Delete(_) => Kind::Deleted,
-            Change::Restore(restore) => restored(name, article, restore.from)?,
+        if let Act::Put(content) = act {
+            check_size(content, limits)?;
+        }
+        check_base(Some(act), name, article, base)?;
+        let kind = match act {
+            Act::Put(content) => Kind::Put(content.clone()),
+            Act::Delete => Kind::Deleted,
+            Act::Restore(from) => restored(name, article, *from)?,
+            Act::Rename(to) => return rename(self, to, snapshot),
         };
         let revision = next(name, base)?;
-        let at = whole_microseconds(at);
+        let at = whole_microseconds(*at);
         let key = key(name, revision);
         let (body, blobs) = render(&kind, base, author, comment, at);
         // The name was never used; an article may get it meanwhile, with higher numbers.
@@ -283,26 +241,17 @@ pub(crate) fn whole_microseconds(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }
 
-/// What a write does to the article.
-#[derive(Clone, Copy)]
-pub(crate) enum What<'content> {
-    /// Gives it a new text, if that is known.
-    Put(Option<&'content Content>),
-    Delete,
-    Restore,
-    Rename,
-}
-
-/// Checks that `base` is the latest revision, and that the article's state allows this write.
-pub(crate) fn check_base(
-    what: What<'_>,
+/// Checks that `base` is the latest revision, and that the article's state allows this write; `None`: of a text that has not
+/// arrived.
+fn check_base(
+    act: Option<&Act>,
     name: &ArticleName,
     article: Option<&Arc<Article>>,
     base: Revision,
 ) -> Result<(), WriteError> {
     let Some(article) = article else {
-        return match (what, base) {
-            (What::Put(_), Revision::NONE) => Ok(()),
+        return match (act, base) {
+            (None | Some(Act::Put(_)), Revision::NONE) => Ok(()),
             _ => Err(WriteError::NotFound { name: name.clone() }),
         };
     };
@@ -314,7 +263,7 @@ pub(crate) fn check_base(
         }
     };
     let has_same_content =
-        matches!(what, What::Put(Some(content)) if latest.content() == Some(content));
+        matches!(act, Some(Act::Put(content)) if latest.content() == Some(content));
     let stale = || {
         let (name, latest) = (name.clone(), latest.clone());
         Box::new(Stale { name, base, latest, has_same_content })
@@ -324,9 +273,9 @@ pub(crate) fn check_base(
     }
     let is_redirect = latest.redirect().is_some();
     let is_deleted = latest.is_deleted() && !is_redirect;
-    match what {
-        What::Delete | What::Rename if is_deleted => Err(WriteError::Deleted(stale())),
-        What::Rename if is_redirect => Err(WriteError::Renamed(stale())),
+    match act {
+        Some(Act::Delete | Act::Rename(_)) if is_deleted => Err(WriteError::Deleted(stale())),
+        Some(Act::Rename(_)) if is_redirect => Err(WriteError::Renamed(stale())),
         _ if base == latest.revision => Ok(()),
         _ if is_redirect => Err(WriteError::Renamed(stale())),
         _ if is_deleted => Err(WriteError::Deleted(stale())),

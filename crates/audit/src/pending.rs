@@ -10,14 +10,9 @@ pub struct Pending<'audit> {
 }
 
 impl<'audit> Pending<'audit> {
-    /// Nothing yet.
-    pub fn new(audit: &'audit Audit) -> Pending<'audit> {
-        Pending { audit, entries: Vec::new() }
-    }
-
-    /// Replaces the entries that will be noted, because the earlier ones were not committed.
-    pub fn set(&mut self, entries: Vec<Entry>) {
-        self.entries = entries;
+    /// Entries about a change whose commit begins.
+    pub fn new(audit: &'audit Audit, entries: Vec<Entry>) -> Pending<'audit> {
+        Pending { audit, entries }
     }
 
     /// Notes the entries: they are committed.

@@ -33,33 +33,17 @@ const FOUND_MAX: usize = 50;
 /// Shorter words are not looked for.
 const WORD_CHARS_MIN: usize = 3;
 
-/// The members of a record: all that aura reads, and no others, because aura refuses unknown members.
-const FIELDS: [Field; 24] = [
-    Field::CheckDepends,
-    Field::Conflicts,
-    Field::Depends,
-    Field::Description,
-    Field::FirstSubmitted,
-    Field::Groups,
-    Field::Id,
-    Field::Keywords,
-    Field::LastModified,
-    Field::License,
-    Field::Maintainer,
-    Field::MakeDepends,
-    Field::Name,
-    Field::NumVotes,
-    Field::OptDepends,
-    Field::OutOfDate,
-    Field::PackageBase,
-    Field::PackageBaseId,
-    Field::Popularity,
-    Field::Provides,
-    Field::Replaces,
-    Field::Url,
-    Field::UrlPath,
-    Field::Version,
-];
+/// Whether aura reads this member of a record: it refuses all others.
+fn is_known_to_aura(field: &Field) -> bool {
+    !matches!(
+        field,
+        Field::CoMaintainers
+            | Field::PendingRequests
+            | Field::Submitter
+            | Field::Others
+            | Field::Unshown
+    )
+}
 
 impl Snapshot {
     /// The packages as JSON: by name in the order asked, others in name order or by votes, each once.
@@ -97,7 +81,7 @@ impl Snapshot {
             }
             let record = self.record(doc);
             out.extend_from_slice(if at == 0 { b"{" } else { b",{" });
-            for (at, field) in FIELDS.into_iter().enumerate() {
+            for (at, field) in Field::ALL.into_iter().filter(is_known_to_aura).enumerate() {
                 out.extend_from_slice(&field.key().as_bytes()[usize::from(at == 0)..]);
                 out.extend_from_slice(&record.shown(field));
             }

@@ -1,76 +1,77 @@
 //! The fields of a record under their names on the wire, and the fields that can be searched.
 
-/// A key of a package record. The order is the ascending one that keys have in an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Field {
-    CheckDepends,
-    CoMaintainers,
-    Conflicts,
-    Depends,
-    Description,
-    FirstSubmitted,
-    Groups,
-    Id,
-    Keywords,
-    LastModified,
-    License,
-    Maintainer,
-    MakeDepends,
-    Name,
-    NumVotes,
-    OptDepends,
-    OutOfDate,
-    PackageBase,
-    PackageBaseId,
-    PendingRequests,
-    Popularity,
-    Provides,
-    Replaces,
-    Submitter,
-    Url,
-    UrlPath,
-    Version,
-    /// All other members of a dump, each with its own key, written between the fields in the order of keys.
-    Others,
-    /// Members that an answer has only if they are requested by name: see [`unshown`](crate::unshown).
-    Unshown,
+/// An enum, the list of its variants, and the text of each, from the same lines.
+macro_rules! texts {
+    (
+        $(#[$attribute:meta])*
+        $visible:vis enum $Enum:ident {
+            $( $(#[$doc:meta])* $Variant:ident = $text:literal, )*
+        }
+        $(#[$text_doc:meta])*
+        fn $text_of:ident;
+    ) => {
+        $(#[$attribute])*
+        $visible enum $Enum {
+            $( $(#[$doc])* $Variant, )*
+        }
+
+        impl $Enum {
+            /// All of them, in order.
+            $visible const ALL: [$Enum; [$($text),*].len()] = [$($Enum::$Variant),*];
+
+            $(#[$text_doc])*
+            $visible const fn $text_of(self) -> &'static str {
+                match self {
+                    $( $Enum::$Variant => $text, )*
+                }
+            }
+        }
+    };
+}
+
+texts! {
+    /// A key of a package record. The order is the ascending one that keys have in an answer.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(u8)]
+    pub(crate) enum Field {
+        CheckDepends = ",\"CheckDepends\":",
+        CoMaintainers = ",\"CoMaintainers\":",
+        Conflicts = ",\"Conflicts\":",
+        Depends = ",\"Depends\":",
+        Description = ",\"Description\":",
+        FirstSubmitted = ",\"FirstSubmitted\":",
+        Groups = ",\"Groups\":",
+        Id = ",\"ID\":",
+        Keywords = ",\"Keywords\":",
+        LastModified = ",\"LastModified\":",
+        License = ",\"License\":",
+        Maintainer = ",\"Maintainer\":",
+        MakeDepends = ",\"MakeDepends\":",
+        Name = ",\"Name\":",
+        NumVotes = ",\"NumVotes\":",
+        OptDepends = ",\"OptDepends\":",
+        OutOfDate = ",\"OutOfDate\":",
+        PackageBase = ",\"PackageBase\":",
+        PackageBaseId = ",\"PackageBaseID\":",
+        PendingRequests = ",\"PendingRequests\":",
+        Popularity = ",\"Popularity\":",
+        Provides = ",\"Provides\":",
+        Replaces = ",\"Replaces\":",
+        Submitter = ",\"Submitter\":",
+        Url = ",\"URL\":",
+        UrlPath = ",\"URLPath\":",
+        Version = ",\"Version\":",
+        /// All other members of a dump, each with its own key, written between the fields in the order of keys.
+        Others = "",
+        /// Members that an answer has only if they are requested by name: see [`unshown`](crate::unshown).
+        Unshown = ",\"Larder\":",
+    }
+
+    /// The key as it is written in an object: quoted, with its colon and the comma before it.
+    fn key;
 }
 
 impl Field {
-    /// All fields, in order.
-    pub(crate) const ALL: [Field; 29] = [
-        Field::CheckDepends,
-        Field::CoMaintainers,
-        Field::Conflicts,
-        Field::Depends,
-        Field::Description,
-        Field::FirstSubmitted,
-        Field::Groups,
-        Field::Id,
-        Field::Keywords,
-        Field::LastModified,
-        Field::License,
-        Field::Maintainer,
-        Field::MakeDepends,
-        Field::Name,
-        Field::NumVotes,
-        Field::OptDepends,
-        Field::OutOfDate,
-        Field::PackageBase,
-        Field::PackageBaseId,
-        Field::PendingRequests,
-        Field::Popularity,
-        Field::Provides,
-        Field::Replaces,
-        Field::Submitter,
-        Field::Url,
-        Field::UrlPath,
-        Field::Version,
-        Field::Others,
-        Field::Unshown,
-    ];
-
     /// All fields in the order in which a record stores their values. Those of a search record come first, so that a
     /// search touches few cache lines. [`Field::place`] gives a field's position in it.
     pub(crate) const KEPT: [Field; 29] = {
@@ -117,41 +118,6 @@ impl Field {
         place
     }
 
-    /// The key as it is written in an object: quoted, with its colon and the comma before it.
-    pub(crate) const fn key(self) -> &'static str {
-        match self {
-            Field::CheckDepends => ",\"CheckDepends\":",
-            Field::CoMaintainers => ",\"CoMaintainers\":",
-            Field::Conflicts => ",\"Conflicts\":",
-            Field::Depends => ",\"Depends\":",
-            Field::Description => ",\"Description\":",
-            Field::FirstSubmitted => ",\"FirstSubmitted\":",
-            Field::Groups => ",\"Groups\":",
-            Field::Id => ",\"ID\":",
-            Field::Keywords => ",\"Keywords\":",
-            Field::LastModified => ",\"LastModified\":",
-            Field::License => ",\"License\":",
-            Field::Maintainer => ",\"Maintainer\":",
-            Field::MakeDepends => ",\"MakeDepends\":",
-            Field::Name => ",\"Name\":",
-            Field::NumVotes => ",\"NumVotes\":",
-            Field::OptDepends => ",\"OptDepends\":",
-            Field::OutOfDate => ",\"OutOfDate\":",
-            Field::PackageBase => ",\"PackageBase\":",
-            Field::PackageBaseId => ",\"PackageBaseID\":",
-            Field::PendingRequests => ",\"PendingRequests\":",
-            Field::Popularity => ",\"Popularity\":",
-            Field::Provides => ",\"Provides\":",
-            Field::Replaces => ",\"Replaces\":",
-            Field::Submitter => ",\"Submitter\":",
-            Field::Url => ",\"URL\":",
-            Field::UrlPath => ",\"URLPath\":",
-            Field::Version => ",\"Version\":",
-            Field::Others => "",
-            Field::Unshown => ",\"Larder\":",
-        }
-    }
-
     /// The key without quotes; empty for [`Field::Others`].
     pub(crate) fn name(self) -> &'static str {
         self.key().trim_matches([',', '"', ':'])
@@ -194,83 +160,48 @@ impl Field {
     }
 }
 
-/// The field that a search looks at: the values of the `by` parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum By {
-    /// Substring of the package's name.
-    Name,
-    /// Substring of the package's name or description.
-    NameDesc,
-    /// User name of the maintainer; the empty name finds orphans.
-    Maintainer,
-    /// User name of the submitter of the package base.
-    Submitter,
-    /// Name of a dependency, without its version condition.
-    Depends,
-    /// Name of a dependency for building.
-    MakeDepends,
-    /// Name of an optional dependency.
-    OptDepends,
-    /// Name of a dependency for checking.
-    CheckDepends,
-    /// Name of something that the package provides, its own name included.
-    Provides,
-    /// Name of something that the package conflicts with.
-    Conflicts,
-    /// Name of something that the package replaces.
-    Replaces,
-    /// One keyword of the package base.
-    Keywords,
-    /// A group that the package belongs to.
-    Groups,
-    /// User name of a co-maintainer.
-    CoMaintainers,
-    /// Name of the package base (neither aurweb nor goaurrpc has it).
-    PackageBase,
+texts! {
+    /// The field that a search looks at: the values of the `by` parameter.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(u8)]
+    pub enum By {
+        /// Substring of the package's name.
+        Name = "name",
+        /// Substring of the package's name or description.
+        NameDesc = "name-desc",
+        /// User name of the maintainer; the empty name finds orphans.
+        Maintainer = "maintainer",
+        /// User name of the submitter of the package base.
+        Submitter = "submitter",
+        /// Name of a dependency, without its version condition.
+        Depends = "depends",
+        /// Name of a dependency for building.
+        MakeDepends = "makedepends",
+        /// Name of an optional dependency.
+        OptDepends = "optdepends",
+        /// Name of a dependency for checking.
+        CheckDepends = "checkdepends",
+        /// Name of something that the package provides, its own name included.
+        Provides = "provides",
+        /// Name of something that the package conflicts with.
+        Conflicts = "conflicts",
+        /// Name of something that the package replaces.
+        Replaces = "replaces",
+        /// One keyword of the package base.
+        Keywords = "keywords",
+        /// A group that the package belongs to.
+        Groups = "groups",
+        /// User name of a co-maintainer.
+        CoMaintainers = "comaintainers",
+        /// Name of the package base (neither aurweb nor goaurrpc has it).
+        PackageBase = "pkgbase",
+    }
+
+    /// The value as it is written on the wire.
+    fn name;
 }
 
 impl By {
-    /// All values, in the order of their numbers.
-    pub const ALL: [By; 15] = [
-        By::Name,
-        By::NameDesc,
-        By::Maintainer,
-        By::Submitter,
-        By::Depends,
-        By::MakeDepends,
-        By::OptDepends,
-        By::CheckDepends,
-        By::Provides,
-        By::Conflicts,
-        By::Replaces,
-        By::Keywords,
-        By::Groups,
-        By::CoMaintainers,
-        By::PackageBase,
-    ];
-
-    /// The value as it is written on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            By::Name => "name",
-            By::NameDesc => "name-desc",
-            By::Maintainer => "maintainer",
-            By::Submitter => "submitter",
-            By::Depends => "depends",
-            By::MakeDepends => "makedepends",
-            By::OptDepends => "optdepends",
-            By::CheckDepends => "checkdepends",
-            By::Provides => "provides",
-            By::Conflicts => "conflicts",
-            By::Replaces => "replaces",
-            By::Keywords => "keywords",
-            By::Groups => "groups",
-            By::CoMaintainers => "comaintainers",
-            By::PackageBase => "pkgbase",
-        }
-    }
-
     /// The value with this spelling; upper case is not accepted, as in aurweb.
     pub fn parse(name: &str) -> Option<By> {
         By::ALL.into_iter().find(|by| by.name() == name)

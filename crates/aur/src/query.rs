@@ -299,16 +299,6 @@ impl Query {
     pub(crate) fn single(&self) -> Option<&Arg> {
         self.args.get(self.single)
     }
-
-    /// The kind of the query.
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// The field that the query searches.
-    pub fn by(&self) -> By {
-        self.by
-    }
 }
 
 /// Parses a version as aurweb's framework parses integers: with a sign, leading zeros, underscores between digits, or

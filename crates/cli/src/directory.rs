@@ -6,9 +6,7 @@
 use std::sync::Arc;
 
 use account::Snapshot;
-use audit::Audit;
 use config::Config;
-use jiff::Timestamp;
 use operations::{Basis, Done, Keeper, Operation, Refusal, Rules, Sender};
 use record::{Batch, Digest, Record, Serial, UnreadableRecord};
 use state::setup;
@@ -22,7 +20,7 @@ use super::{Exit, note};
 
 /// An open store, as of the last look.
 pub(super) struct Directory {
-    follower: Follower<Seen>,
+    follower: Follower<LoadedState>,
     /// The blob store, if written records name blobs.
     blobs: Option<BlobStore>,
     rules: Arc<Rules>,
@@ -30,20 +28,20 @@ pub(super) struct Directory {
 
 /// The state that was read: users and tokens, and the indexes if they are needed.
 #[derive(Clone)]
-struct Seen {
+struct LoadedState {
     stored: Stored,
     has_index: bool,
 }
 
-impl State for Seen {
+impl State for LoadedState {
     fn serial(&self) -> Serial {
         self.stored.serial
     }
 
-    fn apply(&self, records: &[Record], serial: Serial) -> (Seen, Vec<UnreadableRecord>) {
+    fn apply(&self, records: &[Record], serial: Serial) -> (LoadedState, Vec<UnreadableRecord>) {
         let (stored, troubles) =
             self.stored.apply_without_articles(records, serial, self.has_index);
-        (Seen { stored, has_index: self.has_index }, troubles)
+        (LoadedState { stored, has_index: self.has_index }, troubles)
     }
 }
 
@@ -114,7 +112,7 @@ impl Directory {
             _ => None,
         };
         let (stored, has_index) = (Stored::of_server(config), purpose.has_index());
-        let follower = Follower::new(records, Seen { stored, has_index });
+        let follower = Follower::new(records, LoadedState { stored, has_index });
         let mut directory = Directory { follower, blobs, rules: Arc::new(Rules::of(config)) };
         directory.refresh().await?;
         if directory.snapshot().users().len() == 0 {
@@ -196,15 +194,6 @@ impl Keeper for Directory {
         &self.rules
     }
 
-    /// The server compares its clock with the store's.
-    fn forget_before(&self, _now: Timestamp) -> Option<Timestamp> {
-        None
-    }
-
-    fn audit(&self) -> Option<Arc<Audit>> {
-        None
-    }
-
     async fn touch(&self, blob: Digest) -> Result<bool, BlobError> {
         match &self.blobs {
             Some(blobs) => blobs.touch(blob).await,
@@ -221,14 +210,5 @@ impl Keeper for Directory {
             Ok(()) => self.follower.state().serial() >= serial,
             Err(_) => false,
         }
-    }
-
-    async fn catch_up_with(&mut self, serial: Serial) -> bool {
-        self.shows(serial).await
-    }
-
-    async fn is_further(&mut self, serial: Serial) -> Result<bool, WriteFailure> {
-        self.shows(serial).await;
-        Ok(self.follower.state().serial() > serial)
     }
 }

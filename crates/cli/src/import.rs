@@ -201,30 +201,26 @@ impl Command {
                 let author = user.to_string();
                 let import =
                     ArticlesImport { directory, prefix, author, comment, is_dry_run: dry_run };
-                let report = runtime.block_on(import_articles(config, &import)).map_err(failed)?;
+                let report = runtime.block_on(import_articles(config, &import))?;
                 let shortfall = report.shortfall();
                 return tell_all(&report, shortfall, answer.is_json, out);
             }
             Command::ImportOsv { path, fewer, dry_run, answer } => {
                 let import = OsvImport { path, is_dry_run: dry_run, is_shrinking: fewer };
-                let report = import_osv(config, &import).map_err(failed)?;
+                let report = import_osv(config, &import)?;
                 // Files that are no records are no failure: OSV's export may have some.
                 return tell_all(&report, None, answer.is_json, out);
             }
             Command::ExportArticles { directory, prefix, answer } => {
                 let export = ArticlesExport { directory, prefix };
-                let report = runtime.block_on(export_articles(config, &export)).map_err(failed)?;
+                let report = runtime.block_on(export_articles(config, &export))?;
                 let shortfall = report.shortfall();
                 return tell_all(&report, shortfall, answer.is_json, out);
             }
         };
-        let (report, password) = done.map_err(failed)?;
+        let (report, password) = done?;
         tell(config, &report, password, is_json, out)
     }
-}
-
-fn failed(error: anyhow::Error) -> Exit {
-    Exit::failure(format!("{error:#}"))
 }
 
 impl Use {
@@ -247,10 +243,10 @@ impl Use {
         };
         let user = if self.token_stdin { Some(TOKEN_USER) } else { self.user.as_deref() };
         let credentials = match user {
-            Some(user) => Some(Credentials::new(user, &line_of_stdin()?).map_err(failed)?),
+            Some(user) => Some(Credentials::new(user, &line_of_stdin()?)?),
             None => None,
         };
-        runtime()?.block_on(self.make(&wish, credentials.as_ref(), out)).map_err(failed)
+        Ok(runtime()?.block_on(self.make(&wish, credentials.as_ref(), out))?)
     }
 
     async fn make(
@@ -339,8 +335,7 @@ fn tell(
     let told = tell_all(report, report.shortfall(), is_json, out);
     if let Some(password) = password {
         // Not in the report, which may be kept.
-        let shown = setup::hand_over(config, &password, io::stderr().is_terminal());
-        let shown = shown.map_err(|error| Exit::failure(format!("{error:#}")))?;
+        let shown = setup::hand_over(config, &password, io::stderr().is_terminal())?;
         let _ = writeln!(
             io::stderr(),
             "larder: made the user `root` {shown}; `larder user password root` changes the password"

@@ -28,12 +28,10 @@ impl Command {
 
 async fn init(config: &Config, password: &RootPassword) -> Result<String, Exit> {
     let chosen = password.chosen()?;
-    let failure = |error: anyhow::Error| Exit::failure(format!("{error:#}"));
-    setup::create_data_dir(&config.data_dir).map_err(failure)?;
-    let store = setup::open(config).await.map_err(failure)?;
+    setup::create_data_dir(&config.data_dir)?;
+    let store = setup::open(config).await?;
     let default = setup::default_root_password(config);
-    let made = setup::initialize(&store.records, chosen.clone().or(default)).await;
-    let made = made.map_err(failure)?;
+    let made = setup::initialize(&store.records, chosen.clone().or(default)).await?;
     let place = config.database();
     let text = match (made, &chosen) {
         (Some(_), Some(_)) => Ok(format!(
@@ -42,7 +40,7 @@ async fn init(config: &Config, password: &RootPassword) -> Result<String, Exit> 
         )),
         (Some(made), None) => {
             let is_terminal = io::stdout().is_terminal();
-            let shown = setup::hand_over(config, &made, is_terminal).map_err(failure)?;
+            let shown = setup::hand_over(config, &made, is_terminal)?;
             Ok(format!(
                 "prepared {place} and `{}`\n\
                  made the user root {shown}\n\
@@ -53,7 +51,7 @@ async fn init(config: &Config, password: &RootPassword) -> Result<String, Exit> 
         }
         (None, None) => Ok(already(&place)),
         (None, Some(chosen)) => {
-            let stored = setup::load(config, &store.records).await.map_err(failure)?;
+            let stored = setup::load(config, &store.records).await?;
             let accounts = &stored.state().accounts;
             let hash = accounts.user(&UserName::root()).and_then(|root| root.password_hash.clone());
             let is_same =

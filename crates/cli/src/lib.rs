@@ -214,6 +214,12 @@ impl From<clap::Error> for Exit {
     }
 }
 
+impl From<anyhow::Error> for Exit {
+    fn from(error: anyhow::Error) -> Exit {
+        Exit::failure(format_args!("{error:#}"))
+    }
+}
+
 impl From<ConfigError> for Exit {
     fn from(error: ConfigError) -> Self {
         Self::Message { code: error.exit_code(), text: error.to_string() }

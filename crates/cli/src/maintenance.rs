@@ -13,7 +13,7 @@ use clap::{Subcommand, value_parser};
 use config::Config;
 use net::ListenAddress;
 use source::DataDirLock;
-use state::maintenance::{self, BackupReport, Layout, Loss, Progress, RestoreReport};
+use state::maintenance::{self, BackupReport, CopiedBlobs, Layout, Loss, Progress, RestoreReport};
 use state::maintenance::{Adoption, Known, SweepOutcome, SweepPlan, VerifyReport};
 use state::text::counted;
 
@@ -93,8 +93,7 @@ impl Command {
     /// # Errors
     /// What failed, or the faults that were found, with exit code 1.
     pub(super) fn run(self, config: &Config, out: &mut dyn Write) -> Result<(), Exit> {
-        let answer = runtime()?.block_on(act(config, self));
-        let answer = answer.map_err(|error| Exit::failure(format!("{error:#}")))?;
+        let answer = runtime()?.block_on(act(config, self))?;
         print(&answer.text, out)?;
         answer.failure.map_or(Ok(()), |text| Err(Exit::failure(text)))
     }
@@ -199,30 +198,26 @@ fn losses(lost: &[Loss], consequence: &str) -> Option<String> {
     Some(text)
 }
 
+/// How many blobs are there, and how many of them were copied now.
+fn numbers(blobs: &CopiedBlobs) -> (String, String) {
+    let number = |count, bytes| format!("{} ({})", counted(count, "blob"), size(bytes));
+    (number(blobs.there, blobs.there_bytes), number(blobs.copied, blobs.copied_bytes))
+}
+
 fn of_backup(report: &BackupReport, directory: &str) -> Answer {
+    let BackupReport { serial, records, blobs } = report;
+    let (records, (there, copied)) = (counted(*records, "record"), numbers(blobs));
     let text = format!(
-        "backed up {} of serial {} and {} ({}) into `{directory}`; {} ({}) copied now\n",
-        counted(report.records, "record"),
-        report.serial,
-        counted(report.blobs, "blob"),
-        size(report.blobs_bytes),
-        counted(report.copied, "blob"),
-        size(report.copied_bytes),
+        "backed up {records} of serial {serial} and {there} into `{directory}`; {copied} copied now\n"
     );
-    Answer { text, failure: losses(&report.lost, "the backup has everything else") }
+    Answer { text, failure: losses(&blobs.lost, "the backup has everything else") }
 }
 
 fn of_restore(report: &RestoreReport, config: &Config) -> Answer {
-    let blobs = format!(
-        "{} ({}); {} ({}) copied now",
-        counted(report.blobs, "blob"),
-        size(report.blobs_bytes),
-        counted(report.copied, "blob"),
-        size(report.copied_bytes),
-    );
+    let (there, copied) = numbers(&report.blobs);
     let (text, consequence) = if report.is_done {
         let text = format!(
-            "restored {} of serial {} into {} and {blobs} into `{}`\n",
+            "restored {} of serial {} into {} and {there}; {copied} copied now into `{}`\n",
             counted(report.records, "record"),
             report.serial,
             config.database(),
@@ -232,7 +227,7 @@ fn of_restore(report: &RestoreReport, config: &Config) -> Answer {
     } else {
         (String::new(), "no record was restored; --allow-loss restores everything else")
     };
-    Answer { text, failure: losses(&report.lost, consequence) }
+    Answer { text, failure: losses(&report.blobs.lost, consequence) }
 }
 
 fn of_verify(report: &VerifyReport, is_json: bool) -> anyhow::Result<Answer> {

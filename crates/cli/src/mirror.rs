@@ -71,8 +71,7 @@ impl Command {
             }
         };
         progress.end();
-        let carried = done.map_err(|error| Exit::failure(format!("{error:#}")))?;
-        tell(&carried, out)
+        tell(&done?, out)
     }
 }
 

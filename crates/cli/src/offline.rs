@@ -209,11 +209,7 @@ async fn ask(url: &str, client: reqwest::Result<reqwest::Client>) -> Result<Stri
     let failed = |error: reqwest::Error| {
         // The chain of causes has what a person can act on, such as "connection refused".
         let mut text = format!("{url}: {error}");
-        let mut cause = std::error::Error::source(&error);
-        while let Some(error) = cause {
-            text.push_str(&format!(": {error}"));
-            cause = error.source();
-        }
+        text.extend(net::causes(&error).map(|cause| format!(": {cause}")));
         if error.is_connect() {
             text.push_str("; does the server run, and is this its address?");
         }

@@ -202,14 +202,8 @@ impl Index for Fetching {
 
 /// The error with its causes, without the URL, which may have credentials.
 fn told(error: &reqwest::Error) -> String {
-    let mut text = "no whole answer".to_owned();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
+    let causes = net::causes(error).map(|cause| format!(": {cause}"));
+    format!("no whole answer{}", causes.collect::<String>())
 }
 
 #[cfg(test)]

@@ -377,10 +377,7 @@ pub(super) fn action(entry: &Value) -> String {
 
 fn unreachable(base: &Url, error: &reqwest::Error) -> Failure {
     // The innermost cause is what a person can act on, such as "connection refused".
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
+    let cause = net::causes(error).last().unwrap_or(error);
     let text = match error.is_timeout() {
         true => format!("{base} does not answer in time"),
         false => format!("{base} cannot be reached: {cause}"),

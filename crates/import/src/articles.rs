@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use article::{
-    ArticleName, AttachmentName, Change, Content, ContentType, Inspector, Limits, Put, Redirect,
+    Act, ArticleName, AttachmentName, Change, Content, ContentType, Inspector, Limits, Redirect,
     Revision, Snapshot, of_name,
 };
 use bytes::Bytes;
@@ -84,6 +84,18 @@ impl ArticlesReport {
         let left_out = || format!("{}: not everything was imported", counted(count, "failure"));
         (count > 0).then(left_out)
     }
+
+    /// Adds what one more commit has imported and left out.
+    fn add(&mut self, done: ArticlesReport) {
+        self.added += done.added;
+        self.changed += done.changed;
+        self.already_there += done.already_there;
+        self.redirects += done.redirects;
+        self.attachments_added += done.attachments_added;
+        self.attachments_changed += done.attachments_changed;
+        self.attachments_already_there += done.attachments_already_there;
+        self.left_out.extend(done.left_out);
+    }
 }
 
 impl fmt::Display for ArticlesReport {
@@ -123,7 +135,7 @@ struct Listing {
 }
 
 /// A file that was read, and whose bytes are kept.
-struct Arrived {
+struct ReadArticle {
     path: String,
     name: ArticleName,
     content: Content,
@@ -145,13 +157,12 @@ pub async fn import_articles(
         bail!("there is no store in {}: `larder init` makes one", config.database());
     }
     let mut writer = Writer::open(config, import.is_dry_run).await?;
-    let done = everything(config, import, listing, &mut writer).await;
+    let done = everything(import, listing, &mut writer).await;
     writer.close().await;
     done
 }
 
 async fn everything(
-    config: &Config,
     import: &ArticlesImport,
     listing: Listing,
     writer: &mut Writer,
@@ -174,7 +185,7 @@ async fn everything(
             Err(why) => report.left_out.push(LeftOut::new(path, why)),
         }
     }
-    let limits = Limits { content_bytes_max: config.article.body_bytes_max, ..Limits::default() };
+    let (limits, attachment_limits) = writer.article_limits();
     let progress = Progress::on_terminal();
     progress.begin_counted("articles", wanted.len() as u64);
     for wanted in wanted.chunks(TOGETHER_MAX) {
@@ -195,7 +206,7 @@ async fn everything(
                     continue;
                 }
             };
-            let next = Arrived { path, name, content };
+            let next = ReadArticle { path, name, content };
             // An unchanged text needs no blob. A refused one is decided here, because its bytes are not kept for a later
             // decision.
             match (state(&writer.stored().articles, &next), staged) {
@@ -210,24 +221,17 @@ async fn everything(
         drop(reading);
         let done = writer.committed(async |plan| write(import, &arrived, plan, limits));
         let done = done.await?;
-        report.added += done.added;
-        report.changed += done.changed;
-        report.already_there += done.already_there;
-        report.left_out.extend(done.left_out);
+        report.add(done);
     }
     progress.end();
     let redirects: Vec<_> = manifest.redirects.iter().collect();
     for redirects in redirects.chunks(TOGETHER_MAX) {
         let done = writer.committed(async |plan| redirect(import, redirects, plan, &limits));
         let done = done.await?;
-        report.redirects += done.redirects;
-        report.left_out.extend(done.left_out);
+        report.add(done);
     }
-    let done = attachments::import(config, import, attached, writer).await?;
-    report.attachments_added = done.attachments_added;
-    report.attachments_changed = done.attachments_changed;
-    report.attachments_already_there = done.attachments_already_there;
-    report.left_out.extend(done.left_out);
+    let done = attachments::import(import, attached, attachment_limits, writer).await?;
+    report.add(done);
     report.left_out.sort_by(|one, other| one.what.cmp(&other.what));
     Ok(report)
 }
@@ -249,7 +253,7 @@ enum State {
     Refused(String),
 }
 
-fn state(articles: &Snapshot, arrived: &Arrived) -> State {
+fn state(articles: &Snapshot, arrived: &ReadArticle) -> State {
     let Some(article) = articles.article(&arrived.name) else {
         return State::Wanted(Revision::NONE);
     };
@@ -270,7 +274,7 @@ fn state(articles: &Snapshot, arrived: &Arrived) -> State {
 
 fn write(
     import: &ArticlesImport,
-    arrived: &[Arrived],
+    arrived: &[ReadArticle],
     plan: &mut Plan,
     limits: &Limits,
 ) -> anyhow::Result<ArticlesReport> {
@@ -288,15 +292,15 @@ fn write(
             }
             State::Wanted(base) => base,
         };
-        let put = Put {
+        let change = Change {
             name: arrived.name.clone(),
             base,
-            content: arrived.content.clone(),
             author: import.author.clone(),
             comment: import.comment.clone(),
             at: Timestamp::now(),
+            act: Act::Put(arrived.content.clone()),
         };
-        match Change::Put(put).check(articles, limits) {
+        match change.check(articles, limits) {
             Ok(checked) => {
                 plan.add(checked.batch);
                 match base {

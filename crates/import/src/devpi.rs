@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use config::Config;
-use state::setup;
 
 use self::dump::Dump;
 use super::report::Report;
@@ -71,12 +70,7 @@ async fn everything(
     let there = files::import(writer, &items, &mut report).await?;
     files::verify(writer, &items, &there, &mut report).await?;
     files::keep_names(writer, dump, &mut report).await?;
-    // This comes last, since only the report shows a password that is made here.
-    let root_password = match writer.records() {
-        Some(records) => setup::initialize(records, setup::default_root_password(config)).await?,
-        None => None,
-    };
-    Ok((report, root_password))
+    Ok((report, writer.make_root(config).await?))
 }
 
 async fn read_dump(directory: &Path) -> anyhow::Result<Dump> {

@@ -20,7 +20,6 @@ use record::Digest;
 use serde_json::{Map, json};
 use state::maintenance::Progress;
 use state::release_metadata;
-use state::setup;
 use state::text::counted;
 
 use super::intake::{Arrival, Intake};
@@ -91,12 +90,7 @@ async fn everything(
     make_stage(import, writer, &mut report).await?;
     let there = files(import, paths, writer, &mut report).await?;
     verify(import, &there, writer, &mut report).await?;
-    // This comes last, since only the report shows a password that is made here.
-    let root_password = match writer.records() {
-        Some(records) => setup::initialize(records, setup::default_root_password(config)).await?,
-        None => None,
-    };
-    Ok((report, root_password))
+    Ok((report, writer.make_root(config).await?))
 }
 
 /// The paths of release files below `directory`, and those of other files, in order.

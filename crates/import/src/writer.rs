@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context;
-use audit::Audit;
+use article::{AttachmentLimits, Limits};
 use config::Config;
-use jiff::Timestamp;
 use operations::{Decided, Keeper, Refusal, Rules, Sender, decided};
 use record::{Batch, Digest, Expected, Key, Record, Serial, Write};
 use state::stored::{self, Stored, WriteFailure};
@@ -137,6 +136,27 @@ impl Writer {
         }
     }
 
+    /// Makes `root` if the store has none, and returns its password. Call this last, since only the report shows it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) async fn make_root(
+        &self,
+        config: &Config,
+    ) -> anyhow::Result<Option<account::Password>> {
+        match self.records() {
+            Some(records) => {
+                Ok(setup::initialize(records, setup::default_root_password(config)).await?)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The bounds of articles and of their files.
+    pub(super) fn article_limits(&self) -> (Limits, AttachmentLimits) {
+        (self.rules.article_limits, self.rules.attachment_limits)
+    }
+
     /// Closes the database.
     pub(super) async fn close(self) {
         if let Some(store) = self.store {
@@ -152,15 +172,6 @@ impl Keeper for Writer {
 
     fn rules(&self) -> &Arc<Rules> {
         &self.rules
-    }
-
-    /// The server compares its clock with the store's.
-    fn forget_before(&self, _now: Timestamp) -> Option<Timestamp> {
-        None
-    }
-
-    fn audit(&self) -> Option<Arc<Audit>> {
-        None
     }
 
     async fn touch(&self, blob: Digest) -> Result<bool, BlobError> {
@@ -194,15 +205,6 @@ impl Keeper for Writer {
             }
         }
         Writer::stored(self).serial >= serial
-    }
-
-    async fn catch_up_with(&mut self, serial: Serial) -> bool {
-        self.shows(serial).await
-    }
-
-    async fn is_further(&mut self, serial: Serial) -> Result<bool, WriteFailure> {
-        self.shows(serial).await;
-        Ok(Writer::stored(self).serial > serial)
     }
 }
 

@@ -183,27 +183,18 @@ impl Mirrors {
         let modified_at = modified_at.map_or_else(SystemTime::now, SystemTime::from);
         let sha256 = order.sha256().map(str::to_owned);
         let is_immutable = sha256.is_some();
+        let unasked = |sha256, size_bytes| {
+            let (size_bytes, body) = (Some(size_bytes), Body::Unasked);
+            FileAnswer::File(MirroredFile { sha256, size_bytes, is_immutable, modified_at, body })
+        };
         if let (true, Err(trouble)) = (is_head, &may_be_asked) {
             // Nothing is downloaded for that: the head in the shared cache says everything.
             let head = self.shared_head(mirror, &order.key, |head| order.is_of(head)).await;
             let head = head.ok_or_else(|| trouble.clone())?;
-            return Ok(FileAnswer::File(MirroredFile {
-                sha256: Some(head.sha256),
-                size_bytes: Some(head.size_bytes),
-                is_immutable,
-                modified_at,
-                body: Body::Unasked,
-            }));
+            return Ok(unasked(Some(head.sha256), head.size_bytes));
         }
         if let (true, Some(size_bytes), true) = (is_head, order.size_bytes, is_immutable) {
-            let (size_bytes, body) = (Some(size_bytes), Body::Unasked);
-            return Ok(FileAnswer::File(MirroredFile {
-                sha256,
-                size_bytes,
-                is_immutable,
-                modified_at,
-                body,
-            }));
+            return Ok(unasked(sha256, size_bytes));
         }
         let known = held.as_ref().map(|(head, _)| head.clone());
         let downloading = async {

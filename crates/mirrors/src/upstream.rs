@@ -191,12 +191,7 @@ fn host_of(url: &Url) -> String {
 fn told(url: &Url, error: reqwest::Error) -> UpstreamError {
     let error = error.without_url();
     let mut text = format!("{}: {error}", host_of(url));
-    let mut cause = std::error::Error::source(&error);
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
+    text.extend(net::causes(&error).map(|cause| format!(": {cause}")));
     let blame = if error.is_connect() { Blame::Upstream } else { Blame::Unclear };
     UpstreamError { blame, ..UpstreamError::new(text) }
 }

@@ -143,8 +143,7 @@ pub fn build_client(builder: impl Fn() -> ClientBuilder) -> reqwest::Result<reqw
     builder().build().or_else(|error| {
         let client = builder().tls_certs_only([]).build()?;
         IS_SAID.call_once(|| {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            let cause = cause.unwrap_or_else(|| error.to_string());
+            let cause = causes(&error).next().map_or(error.to_string(), ToString::to_string);
             tracing::warn!(
                 cause,
                 "connections to other servers over HTTPS fail; install ca-certificates"
@@ -152,6 +151,13 @@ pub fn build_client(builder: impl Fn() -> ClientBuilder) -> reqwest::Result<reqw
         });
         Ok(client)
     })
+}
+
+/// The causes of an error, the innermost last.
+pub fn causes<'error>(
+    error: &'error (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'error (dyn std::error::Error + 'static)> {
+    std::iter::successors(error.source(), |cause| cause.source())
 }
 
 impl Resolve for Egress {
@@ -287,12 +293,7 @@ mod tests {
         let client = egress("").client().tls_certs_only([]).build().expect("a client");
         let sent = client.get(format!("http://localhost:{port}/")).send().await;
         let error = sent.expect_err("it is refused");
-        let mut causes = vec![error.to_string()];
-        let mut cause = std::error::Error::source(&error);
-        while let Some(error) = cause {
-            causes.push(error.to_string());
-            cause = error.source();
-        }
+        let causes: Vec<String> = causes(&error).map(ToString::to_string).collect();
         assert!(causes.iter().any(|cause| cause.contains("no public address")), "{causes:?}");
         let accepted = listener.accept().expect_err("nobody has come");
         assert_eq!(accepted.kind(), std::io::ErrorKind::WouldBlock);

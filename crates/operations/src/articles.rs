@@ -1,8 +1,7 @@
 //! Articles: written, deleted, restored and renamed.
 
 use article::{
-    Announced, ArticleName, Change, Checked, Content, ContentType, Delete, Put, Rename, Restore,
-    Revision, WriteError, resolve_base,
+    Act, Announced, ArticleName, Change, Content, ContentType, Revision, WriteError, resolve_base,
 };
 use record::Digest;
 
@@ -54,11 +53,23 @@ pub struct Written {
     pub replaced: Option<Digest>,
 }
 
-fn written(basis: &Basis, name: &ArticleName, checked: Checked) -> Decided<Written> {
-    let latest = basis.stored.articles.latest(name).and_then(|facts| facts.content());
+/// Decides a write by this sender, who may write the article.
+fn write(
+    basis: &Basis,
+    (name, base): (&ArticleName, &Base),
+    comment: &str,
+    act: Act,
+) -> Result<Decided<Written>, Refusal> {
+    check_article_writer(basis, name)?;
+    let base = base.resolve(basis, name)?;
+    let (articles, author) = (&basis.stored.articles, author(basis));
+    let (name, comment, at) = (name.clone(), comment.to_owned(), basis.now);
+    let change = Change { name, base, author, comment, at, act };
+    let checked = change.check(articles, &basis.rules.article_limits)?;
+    let latest = articles.latest(&change.name).and_then(|facts| facts.content());
     let replaced = latest.map(|content| content.digest);
     let (name, revision) = (checked.name, checked.revision);
-    Decided::new(checked.batch, Written { name, revision, replaced })
+    Ok(Decided::new(checked.batch, Written { name, revision, replaced }))
 }
 
 /// Asks whether a text may be written before it has arrived. It writes nothing.
@@ -117,13 +128,7 @@ impl Operation for WriteArticle {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
         let WriteArticle { name, base, content, comment } = self;
-        check_article_writer(basis, name)?;
-        let base = base.resolve(basis, name)?;
-        let (author, comment, at) = (author(basis), comment.clone(), basis.now);
-        let (name, content) = (name.clone(), content.clone());
-        let change = Change::Put(Put { name, base, content, author, comment, at });
-        let checked = change.check(&basis.stored.articles, &basis.rules.article_limits)?;
-        Ok(written(basis, change.name(), checked))
+        write(basis, (name, base), comment, Act::Put(content.clone()))
     }
 }
 
@@ -144,13 +149,7 @@ impl Operation for DeleteArticle {
     type Outcome = Written;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
-        let DeleteArticle { name, base, comment } = self;
-        check_article_writer(basis, name)?;
-        let base = base.resolve(basis, name)?;
-        let (author, comment, at) = (author(basis), comment.clone(), basis.now);
-        let change = Change::Delete(Delete { name: name.clone(), base, author, comment, at });
-        let checked = change.check(&basis.stored.articles, &basis.rules.article_limits)?;
-        Ok(written(basis, name, checked))
+        write(basis, (&self.name, &self.base), &self.comment, Act::Delete)
     }
 }
 
@@ -174,13 +173,8 @@ impl Operation for RestoreArticle {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
         let RestoreArticle { name, base, from, comment } = self;
-        check_article_writer(basis, name)?;
-        let base = base.resolve(basis, name)?;
-        let (author, comment, at) = (author(basis), comment.clone(), basis.now);
-        let (name, from) = (name.clone(), Some(*from));
-        let change = Change::Restore(Restore { name, base, from, author, comment, at });
-        let checked = change.check(&basis.stored.articles, &basis.rules.article_limits)?;
-        Ok(written(basis, change.name(), checked).naming(OldBlobs::Needed))
+        let restored = write(basis, (name, base), comment, Act::Restore(Some(*from)))?;
+        Ok(restored.naming(OldBlobs::Needed))
     }
 }
 
@@ -209,11 +203,7 @@ impl Operation for RenameArticle {
             check_article_writer(basis, name)?;
             check_article_reader(basis, name)?;
         }
-        let base = base.resolve(basis, name)?;
-        let (author, comment, at) = (author(basis), comment.clone(), basis.now);
-        let (name, to) = (name.clone(), to.clone());
-        let rename = Rename { name, base, to, author, comment, at };
-        let checked = rename.check(&basis.stored.articles, &basis.rules.article_limits)?;
-        Ok(written(basis, &rename.name, checked).naming(OldBlobs::Kept))
+        let renamed = write(basis, (name, base), comment, Act::Rename(to.clone()))?;
+        Ok(renamed.naming(OldBlobs::Kept))
     }
 }

@@ -102,11 +102,16 @@ pub trait Keeper: Send + Sync {
     /// The settings.
     fn rules(&self) -> &Arc<Rules>;
 
-    /// Before which time tokens and sessions are forgotten after their end: see [`Basis::forget_before`].
-    fn forget_before(&self, now: Timestamp) -> Option<Timestamp>;
+    /// Before which time tokens and sessions are forgotten after their end: see [`Basis::forget_before`]. `None` unless this
+    /// process compares its clock with the store's, as the server does.
+    fn forget_before(&self, _now: Timestamp) -> Option<Timestamp> {
+        None
+    }
 
     /// The audit log, if this process writes it.
-    fn audit(&self) -> Option<Arc<Audit>>;
+    fn audit(&self) -> Option<Arc<Audit>> {
+        None
+    }
 
     /// Makes a blob young; whether it is there.
     fn touch(&self, blob: Digest) -> impl Future<Output = Result<bool, BlobError>> + Send;
@@ -118,7 +123,9 @@ pub trait Keeper: Send + Sync {
     fn shows(&mut self, serial: Serial) -> impl Future<Output = bool> + Send;
 
     /// Waits, less patiently, for the write that came first.
-    fn catch_up_with(&mut self, serial: Serial) -> impl Future<Output = bool> + Send;
+    fn catch_up_with(&mut self, serial: Serial) -> impl Future<Output = bool> + Send {
+        self.shows(serial)
+    }
 
     /// Whether the store is further than `serial`, and this process shows that now.
     ///
@@ -127,7 +134,12 @@ pub trait Keeper: Send + Sync {
     fn is_further(
         &mut self,
         serial: Serial,
-    ) -> impl Future<Output = Result<bool, WriteFailure>> + Send;
+    ) -> impl Future<Output = Result<bool, WriteFailure>> + Send {
+        async move {
+            self.shows(serial).await;
+            Ok(self.stored()?.serial > serial)
+        }
+    }
 }
 
 /// Decides, commits and waits until everybody sees it.
@@ -222,10 +234,7 @@ where
         // The last owner of a snapshot frees it; that need not wait for the store.
         drop(basis);
         let audit = keeper.audit();
-        let mut pending = audit.as_deref().map(Pending::new);
-        if let Some(pending) = &mut pending {
-            pending.set(entries);
-        }
+        let pending = audit.as_deref().map(|audit| Pending::new(audit, entries));
         // Boxed: it is by far the largest future of a write.
         let committed = Box::pin(keeper.commit(batch)).await;
         changes.settle(&committed);

@@ -1,81 +1,58 @@
 //! [`Name`]: the list of all operations.
 
-/// Every operation. The test of rights has a case for each, and does not compile without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "each is the name of a struct, which says what it does")]
-pub enum Name {
-    AnnounceText,
-    WriteArticle,
-    DeleteArticle,
-    RestoreArticle,
-    RenameArticle,
-    AnnounceAttachment,
-    PutAttachment,
-    RemoveAttachment,
-    CreateIndex,
-    ChangeIndex,
-    DeleteIndex,
-    SweepLeftovers,
-    PushRelease,
-    ApproveRelease,
-    YankRelease,
-    YankFile,
-    SetProjectStatus,
-    DeleteProject,
-    DeleteRelease,
-    DeleteFile,
-    RemoveOldVersions,
-    OpenSession,
-    CloseSession,
-    CreateToken,
-    RevokeToken,
-    RegisterRelease,
-    UploadFile,
-    AddToxResult,
-    CreateUser,
-    ChangeUser,
-    SetPassword,
-    SetGroups,
-    SetDisabled,
-    DeleteUser,
+/// The enum, with the list of its variants.
+macro_rules! with_all {
+    ($(#[$attribute:meta])* pub enum $Enum:ident { $($name:ident,)* }) => {
+        $(#[$attribute])*
+        pub enum $Enum {
+            $($name,)*
+        }
+
+        impl $Enum {
+            /// All of them.
+            pub const ALL: &[$Enum] = &[$($Enum::$name,)*];
+        }
+    };
 }
 
-impl Name {
-    /// All of them.
-    pub const ALL: &[Name] = &[
-        Name::AnnounceText,
-        Name::WriteArticle,
-        Name::DeleteArticle,
-        Name::RestoreArticle,
-        Name::RenameArticle,
-        Name::AnnounceAttachment,
-        Name::PutAttachment,
-        Name::RemoveAttachment,
-        Name::CreateIndex,
-        Name::ChangeIndex,
-        Name::DeleteIndex,
-        Name::SweepLeftovers,
-        Name::PushRelease,
-        Name::ApproveRelease,
-        Name::YankRelease,
-        Name::YankFile,
-        Name::SetProjectStatus,
-        Name::DeleteProject,
-        Name::DeleteRelease,
-        Name::DeleteFile,
-        Name::RemoveOldVersions,
-        Name::OpenSession,
-        Name::CloseSession,
-        Name::CreateToken,
-        Name::RevokeToken,
-        Name::RegisterRelease,
-        Name::UploadFile,
-        Name::AddToxResult,
-        Name::CreateUser,
-        Name::ChangeUser,
-        Name::SetPassword,
-        Name::SetGroups,
-        Name::SetDisabled,
-        Name::DeleteUser,
-    ];
+with_all! {
+    /// Every operation. The test of rights has a case for each, and does not compile without.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[expect(missing_docs, reason = "each is the name of a struct, which says what it does")]
+    pub enum Name {
+        AnnounceText,
+        WriteArticle,
+        DeleteArticle,
+        RestoreArticle,
+        RenameArticle,
+        AnnounceAttachment,
+        PutAttachment,
+        RemoveAttachment,
+        CreateIndex,
+        ChangeIndex,
+        DeleteIndex,
+        SweepLeftovers,
+        PushRelease,
+        ApproveRelease,
+        YankRelease,
+        YankFile,
+        SetProjectStatus,
+        DeleteProject,
+        DeleteRelease,
+        DeleteFile,
+        RemoveOldVersions,
+        OpenSession,
+        CloseSession,
+        CreateToken,
+        RevokeToken,
+        RegisterRelease,
+        UploadFile,
+        AddToxResult,
+        CreateUser,
+        ChangeUser,
+        SetPassword,
+        SetGroups,
+        SetDisabled,
+        DeleteUser,
+    }
 }

@@ -3,7 +3,7 @@
 use pypi::change::remove::{self, Extent};
 use pypi::change::retention::{self, Removal, RetentionPlan, RetentionRule};
 use pypi::change::yank;
-use pypi::{ChangeError, Directory, FileLookup, ProjectName, ProjectStatus, StageName};
+use pypi::{Directory, ProjectName, ProjectStatus, StageName};
 
 use crate::rights::{About, check_keeper, remover};
 use crate::{Basis, Decided, Name, Operation, Refusal, Right, Rule};
@@ -20,10 +20,6 @@ pub struct FilePlace {
 impl FilePlace {
     fn about(&self) -> About<'_> {
         About::File(Some((self.directory, &self.filename)))
-    }
-
-    fn below(&self, stage: &StageName) -> String {
-        format!("{stage}/+f/{}/{}", self.directory, self.filename)
     }
 }
 
@@ -83,14 +79,7 @@ impl Operation for YankFile {
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let YankFile { stage, file, reason } = self;
         let found = remover(basis, stage, file.about(), YankFile::PURPOSE)?;
-        let path = || file.below(stage);
-        let project = match found.file(file.directory, &file.filename) {
-            FileLookup::Found { project, .. } => project,
-            FileLookup::Gone => return Err(ChangeError::FileGone { path: path() }.into()),
-            FileLookup::CoreMetadata { .. }
-            | FileLookup::Provenance { .. }
-            | FileLookup::Absent => return Err(ChangeError::NoFile { path: path() }.into()),
-        };
+        let (_, project) = found.file_to_change(file.directory, &file.filename)?;
         let (index, reason) = (&basis.stored.index, reason.as_deref());
         let decision = yank::file(index, stage, &project, &file.filename, reason)?;
         Ok(Decided::new(decision.batch(), ()))

@@ -144,6 +144,22 @@ pub(crate) fn check_bases(
     }
 }
 
+/// The index, if `may` says that the sender has the right to its part. `list` is devpi's list of those who have it.
+fn admitted<'basis>(
+    basis: &'basis Basis,
+    name: &StageName,
+    portion: Portion<'_>,
+    (right, scope, list): (Right, Scope, &str),
+    may: impl FnOnce(&Stage, &Principal, Portion<'_>) -> bool,
+) -> Result<&'basis Arc<Stage>, Refusal> {
+    let (stage, principal) = (stage(basis, name)?, basis.principal());
+    if basis.sender().is_on_the_machine() || may(stage, principal, portion) {
+        return Ok(stage);
+    }
+    let what = (scope, stage.object(portion));
+    Err(denied(principal, right, what, not_listed(principal, list, name)))
+}
+
 /// The index, if the sender may remove and change what is in it; `purpose` is for the refusal.
 ///
 /// # Errors
@@ -154,14 +170,9 @@ pub fn remover<'basis>(
     about: About<'_>,
     purpose: &'static str,
 ) -> Result<&'basis Arc<Stage>, Refusal> {
-    let (found, principal) = (stage(basis, name)?, basis.principal());
-    let project = about.of(found);
-    if basis.sender().is_on_the_machine() || found.may_remove(principal, project.portion()) {
-        return Ok(found);
-    }
-    let what = (Scope::PythonAdmin, found.object(project.portion()));
-    let otherwise = not_listed(principal, "acl_upload", found.name());
-    Err(denied(principal, Right::Remove(purpose), what, otherwise))
+    let project = about.of(stage(basis, name)?);
+    let right = (Right::Remove(purpose), Scope::PythonAdmin, "acl_upload");
+    admitted(basis, name, project.portion(), right, Stage::may_remove)
 }
 
 /// The index, if the sender may read the part that the wish is about. Its bases do not count.
@@ -173,14 +184,9 @@ pub fn reader<'basis>(
     name: &StageName,
     about: About<'_>,
 ) -> Result<&'basis Arc<Stage>, Refusal> {
-    let (found, principal) = (stage(basis, name)?, basis.principal());
-    let project = about.of(found);
-    if basis.sender().is_on_the_machine() || found.may_read(principal, project.portion()) {
-        return Ok(found);
-    }
-    let what = (Scope::PythonRead, found.object(project.portion()));
-    let otherwise = not_listed(principal, "acl_read", found.name());
-    Err(denied(principal, Right::ReadIndex(found.name().clone()), what, otherwise))
+    let project = about.of(stage(basis, name)?);
+    let right = (Right::ReadIndex(name.clone()), Scope::PythonRead, "acl_read");
+    admitted(basis, name, project.portion(), right, Stage::may_read)
 }
 
 /// The index, if the sender may read it and add test results to it.
@@ -192,15 +198,9 @@ pub fn tester<'basis>(
     name: &StageName,
     about: About<'_>,
 ) -> Result<&'basis Arc<Stage>, Refusal> {
-    let (found, principal) = (reader(basis, name, about)?, basis.principal());
-    let project = about.of(found);
-    let is_on_the_machine = basis.sender().is_on_the_machine();
-    if is_on_the_machine || found.may_upload_tox_results(principal, project.portion()) {
-        return Ok(found);
-    }
-    let what = (Scope::PythonUpload, found.object(project.portion()));
-    let otherwise = not_listed(principal, "acl_toxresult_upload", found.name());
-    Err(denied(principal, Right::AddToxResult, what, otherwise))
+    let project = about.of(reader(basis, name, about)?);
+    let right = (Right::AddToxResult, Scope::PythonUpload, "acl_toxresult_upload");
+    admitted(basis, name, project.portion(), right, Stage::may_upload_tox_results)
 }
 
 /// Refuses senders who may not upload into the index; `right` says whether by an upload or a push.
@@ -213,12 +213,7 @@ pub fn uploader<'basis>(
     portion: Portion<'_>,
     right: Right,
 ) -> Result<&'basis Arc<Stage>, Refusal> {
-    let (found, principal) = (stage(basis, name)?, basis.principal());
-    if basis.sender().is_on_the_machine() || found.may_upload(principal, portion) {
-        return Ok(found);
-    }
-    let what = (Scope::PythonUpload, found.object(portion));
-    Err(denied(principal, right, what, not_listed(principal, "acl_upload", name)))
+    admitted(basis, name, portion, (right, Scope::PythonUpload, "acl_upload"), Stage::may_upload)
 }
 
 /// The refusal of a token that may only add files, if a file with this name has other contents.

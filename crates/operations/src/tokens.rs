@@ -1,23 +1,17 @@
 //! API tokens: made and revoked.
 
 use account::change::{self, NewToken, NoToken, NoUser};
-use account::{Token, TokenId, TokenText, UserName, UserPolicy};
+use account::{Token, TokenId, TokenText, UserName};
 
-use crate::users::forbidden;
+use crate::users::admit_always;
 use crate::{Basis, Decided, Name, Operation, Refusal};
-
-/// Who manages tokens: no setting moves whose tokens are whose business.
-fn policy() -> UserPolicy {
-    UserPolicy::default()
-}
 
 /// Refuses senders who may not list and revoke the tokens of that user.
 ///
 /// # Errors
 /// [`Refusal::Ended`], [`Refusal::Denied`].
 pub fn admit(basis: &Basis, owner: &UserName) -> Result<(), Refusal> {
-    let may = policy().manage_tokens(basis.valid_principal()?, owner);
-    may.map_err(|error| forbidden(basis, error))
+    admit_always(basis, |policy, principal| policy.manage_tokens(principal, owner))
 }
 
 /// Makes a token. The outcome is its text, which nobody gets to know again.
@@ -36,11 +30,9 @@ impl Operation for CreateToken {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Self::Outcome>, Refusal> {
         let (accounts, token) = (&basis.stored.accounts, self.token.clone());
-        if !basis.sender().is_on_the_machine() {
-            let principal = basis.valid_principal()?;
-            let may = policy().create_token(principal, &token.user, token.scopes);
-            may.map_err(|error| forbidden(basis, error))?;
-        }
+        admit_always(basis, |policy, principal| {
+            policy.create_token(principal, &token.user, token.scopes)
+        })?;
         if accounts.user(&token.user).is_none() {
             return Err(NoUser(token.user).into());
         }
@@ -63,14 +55,13 @@ impl Operation for RevokeToken {
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
-        let (accounts, none) = (&basis.stored.accounts, NoToken(self.id));
+        let accounts = &basis.stored.accounts;
         if !basis.sender().is_on_the_machine() {
-            let principal = basis.valid_principal()?;
-            if let Some(own) = principal.user_name() {
+            if let Some(own) = basis.valid_principal()?.user_name() {
                 admit(basis, own)?;
             }
-            let token = accounts.token(self.id).ok_or_else(|| none.clone())?;
-            policy().manage_tokens(principal, &token.user).map_err(|_| none)?;
+            let token = accounts.token(self.id).ok_or(NoToken(self.id))?;
+            admit(basis, &token.user).map_err(|_| NoToken(self.id))?;
         }
         Ok(Decided::new(change::revoke_token(accounts, self.id)?, ()))
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use account::change::{self, NoUser};
 use account::{
-    Forbidden, GroupName, Lack, Object, PasswordHash, ProfileEdit, Scope, User, UserName,
-    UserPolicy,
+    Forbidden, GroupName, Lack, Object, PasswordHash, Principal, ProfileEdit, Scope, User,
+    UserName, UserPolicy,
 };
 use pypi::change::stage;
 
@@ -53,6 +53,18 @@ pub(crate) fn admit(
         return Ok(());
     }
     may(&basis.rules.users).map_err(|error| forbidden(basis, error))
+}
+
+/// Asks a policy that no setting loosens: administrators may, and users for themselves. Credentials that hold no longer are
+/// refused.
+pub(crate) fn admit_always(
+    basis: &Basis,
+    may: impl FnOnce(&UserPolicy, &Principal) -> Result<(), Forbidden>,
+) -> Result<(), Refusal> {
+    if basis.sender().is_on_the_machine() {
+        return Ok(());
+    }
+    may(&UserPolicy::default(), basis.valid_principal()?).map_err(|error| forbidden(basis, error))
 }
 
 /// Makes a user.
@@ -171,11 +183,7 @@ impl Operation for SetPassword {
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let accounts = &basis.stored.accounts;
         let user = accounts.user(&self.name).ok_or_else(|| NoUser(self.name.clone()))?;
-        if !basis.sender().is_on_the_machine() {
-            // Users set their own, whatever the settings say.
-            let may = UserPolicy::default().change_password(basis.valid_principal()?, user);
-            may.map_err(|error| forbidden(basis, error))?;
-        }
+        admit_always(basis, |policy, principal| policy.change_password(principal, user))?;
         let batch = change::set_password(accounts, &self.name, self.password.clone(), basis.now)?;
         Ok(Decided::new(batch, ()))
     }
@@ -229,11 +237,7 @@ impl Operation for SetDisabled {
 
 /// Lets administrators pass.
 fn administer(basis: &Basis, name: &UserName) -> Result<(), Refusal> {
-    if basis.sender().is_on_the_machine() {
-        return Ok(());
-    }
-    let may = UserPolicy::default().administer(basis.valid_principal()?, name);
-    may.map_err(|error| forbidden(basis, error))
+    admit_always(basis, |policy, principal| policy.administer(principal, name))
 }
 
 /// Deletes a user with their indexes.

@@ -32,11 +32,6 @@ impl<'a> PostingList<'a> {
         self.bytes.len().saturating_sub(others as usize)
     }
 
-    /// Whether the list has no doc ids.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
     /// The doc ids in ascending order.
     pub fn iter(&self) -> PostingIter<'a> {
         PostingIter { bytes: self.bytes, previous: BEFORE_FIRST }

@@ -25,8 +25,8 @@ use crate::inherit::{Part, ProjectView, VersionView};
 use crate::policy::{Judge, refusal_in_json, shown_versions};
 use crate::url::encoded;
 use crate::{
-    FileRole, LogEntry, ProjectName, ReleaseFile, ResolutionOrder, Snapshot, Stage, StageConfig,
-    StageKind, StageName,
+    LogEntry, ProjectName, ReleaseFile, ResolutionOrder, Snapshot, Stage, StageConfig, StageKind,
+    StageName,
 };
 
 pub use self::tox_report::{ToxCommand, ToxEnvironment, ToxReport, ToxStatus};
@@ -495,18 +495,6 @@ pub fn versions<'snapshot>(
         false => ResolutionOrder::of(snapshot, stage),
     }?;
     order.project(project).map(|view: ProjectView<'_>| view.versions())
-}
-
-/// The files of one version that the stage itself has, by role: for pages, and for pushes to other servers.
-pub fn files_by_role<'snapshot>(
-    stage: &'snapshot Stage,
-    project: &str,
-    version: &str,
-    role: FileRole,
-) -> Vec<&'snapshot ReleaseFile> {
-    let project = stage.project(project);
-    let files = project.into_iter().flat_map(|project| project.files_of(version));
-    files.map(|file| &**file).filter(|file| file.role() == role).collect()
 }
 
 #[cfg(test)]

@@ -4,9 +4,7 @@
 //! -> [`FilenameParts`]: project, version, kind, tags. [`Filename::of_upload`] checks an upload against its form. A
 //! name is never rewritten, and nothing here opens a file.
 
-use std::borrow::Borrow;
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -569,51 +567,9 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-impl FromStr for Filename {
-    type Err = FilenameError;
-
-    fn from_str(text: &str) -> Result<Filename, FilenameError> {
-        Filename::parse(text)
-    }
-}
-
-impl TryFrom<String> for Filename {
-    type Error = FilenameError;
-
-    fn try_from(text: String) -> Result<Filename, FilenameError> {
-        Filename::parse(&text)
-    }
-}
-
-impl From<Filename> for String {
-    fn from(filename: Filename) -> String {
-        filename.as_str().to_owned()
-    }
-}
-
-impl Borrow<str> for Filename {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl AsRef<str> for Filename {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Filename {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
-
-impl fmt::Debug for Filename {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Filename({:?})", self.as_str())
-    }
-}
+record::checked_text!(Filename, FilenameError);
+record::found_by_text!(Filename);
+record::stored_as_text!(Filename, Filename::parse, FilenameError);
 
 #[cfg(test)]
 mod tests;

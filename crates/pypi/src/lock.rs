@@ -230,11 +230,6 @@ impl Lock {
         }
         Ok(lock.lock)
     }
-
-    /// How many files it names; a release with all of its files counts as one.
-    pub fn files(&self) -> usize {
-        self.wanted.iter().map(|wanted| wanted.files.count()).sum()
-    }
 }
 
 /// A lock that is being read.

@@ -410,11 +410,6 @@ impl Page {
         let object = Object::Index(request.stage, request.portion());
         self.readers.iter().all(|acl| acl.admits(principal, Scope::PythonRead, object))
     }
-
-    /// The newest commit that touched what the page shows.
-    pub fn stamp(&self) -> Serial {
-        self.stamp
-    }
 }
 
 #[cfg(test)]

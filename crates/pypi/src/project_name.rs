@@ -3,9 +3,6 @@
 //! A name arrives as its author writes it (`Foo.Bar`) and becomes `foo-bar`. The name as it was written is part of
 //! the metadata, not of this module.
 
-use std::borrow::Borrow;
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -107,52 +104,9 @@ pub(crate) fn normalized(text: &str) -> String {
     normalized
 }
 
-impl FromStr for ProjectName {
-    type Err = ProjectNameError;
-
-    fn from_str(text: &str) -> Result<ProjectName, ProjectNameError> {
-        ProjectName::parse(text)
-    }
-}
-
-/// Like [`ProjectName::normalize`], because it reads stored names.
-impl TryFrom<String> for ProjectName {
-    type Error = ProjectNameError;
-
-    fn try_from(text: String) -> Result<ProjectName, ProjectNameError> {
-        ProjectName::normalize(&text)
-    }
-}
-
-impl From<ProjectName> for String {
-    fn from(name: ProjectName) -> String {
-        name.as_str().to_owned()
-    }
-}
-
-impl Borrow<str> for ProjectName {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl AsRef<str> for ProjectName {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for ProjectName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
-
-impl fmt::Debug for ProjectName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "ProjectName({:?})", self.as_str())
-    }
-}
+record::checked_text!(ProjectName, ProjectNameError);
+record::found_by_text!(ProjectName);
+record::stored_as_text!(ProjectName, ProjectName::normalize, ProjectNameError);
 
 #[cfg(test)]
 mod tests {

@@ -495,29 +495,11 @@ pub(crate) fn list_page(
     links: Links<'_>,
     now: Timestamp,
 ) -> Rendered {
+    if form != PageForm::Human {
+        return merged::merged_list(order, &[], form, links, now);
+    }
     let listed = Listed::of(order, now);
-    let stage = order.stages()[0].name();
-    // Seen from `/{user}/{index}/+simple/`, the project is one segment below.
-    let prefix = match links {
-        Links::Depth(3) | Links::DepthOf(3, _) => String::new(),
-        Links::Depth(depth) | Links::DepthOf(depth, _) => {
-            format!("{}+simple/", links_within(depth, stage))
-        }
-        Links::Absolute(_) => format!("{}+simple/", links.to_stage(stage, stage)),
-    };
-    let text = match form {
-        PageForm::Json => list_json(&listed),
-        PageForm::Html => {
-            let mut page = list_head(stage, 32 * listed.names.len());
-            for name in &listed.names {
-                push_project_link(&mut page, &prefix, name.as_str());
-            }
-            page.push_str("</body></html>\n");
-            page
-        }
-        PageForm::Human => list_human(order, &listed, stage, &prefix),
-    };
-    Rendered::of_list(form, text, &listed)
+    Rendered::of_list(form, list_human(order, &listed, links), &listed)
 }
 
 /// Says how many projects policies hide, to people.
@@ -528,9 +510,13 @@ fn push_hidden_projects(page: &mut String, count: usize) {
     }
 }
 
-/// The prefix of links to a stage's own `+simple/` from a list that has another URL.
-fn links_within(depth: u8, stage: &StageName) -> String {
-    Links::Depth(depth).to_stage(stage, stage)
+/// The prefix of links to projects on a list.
+fn to_projects(links: Links<'_>, stage: &StageName) -> String {
+    match links {
+        // Seen from `/{user}/{index}/+simple/`, the project is one segment below.
+        Links::Depth(3) | Links::DepthOf(3, _) => String::new(),
+        _ => format!("{}+simple/", links.to_stage(stage, stage)),
+    }
 }
 
 fn list_head(stage: &StageName, bytes: usize) -> String {
@@ -553,12 +539,9 @@ fn push_project_link(page: &mut String, prefix: &str, name: &str) {
 }
 
 /// The list for people: projects in groups, by the first stage that has them.
-fn list_human(
-    order: &ResolutionOrder<'_>,
-    listed: &Listed<'_>,
-    stage: &StageName,
-    prefix: &str,
-) -> String {
+fn list_human(order: &ResolutionOrder<'_>, listed: &Listed<'_>, links: Links<'_>) -> String {
+    let stage = order.stages()[0].name();
+    let prefix = to_projects(links, stage);
     let mut page = list_head(stage, 1024);
     push_hidden_projects(&mut page, listed.hidden());
     let mut seen = std::collections::HashSet::new();
@@ -575,22 +558,10 @@ fn list_human(
         page.push_str("</h2>\n");
         let names = stage.projects().map(|(name, _)| name.as_str());
         for name in names.filter(|name| seen.insert(*name) && !listed.hides(name)) {
-            push_project_link(&mut page, prefix, name);
+            push_project_link(&mut page, &prefix, name);
         }
     }
     page.push_str("</body></html>\n");
-    page
-}
-
-fn list_json(listed: &Listed<'_>) -> String {
-    let mut page = String::with_capacity(128 + 36 * listed.names.len());
-    _ = write!(page, "{{\"meta\":{{\"api-version\":\"{API_VERSION}\"}},\"projects\":[");
-    for (position, name) in listed.names.iter().enumerate() {
-        page.push_str(if position == 0 { "{\"name\":\"" } else { ",{\"name\":\"" });
-        page.push_str(name.as_str());
-        page.push_str("\"}");
-    }
-    page.push_str("]}");
     page
 }
 

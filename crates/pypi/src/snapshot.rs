@@ -396,6 +396,25 @@ impl Stage {
         self.projects.get(name)
     }
 
+    /// The file at `+f/{directory}/{filename}`, and its project.
+    ///
+    /// # Errors
+    /// [`ChangeError::FileGone`], [`ChangeError::NoFile`].
+    pub fn file_to_change(
+        &self,
+        directory: Directory,
+        filename: &str,
+    ) -> Result<(Arc<ReleaseFile>, ProjectName), ChangeError> {
+        let path = || format!("{}/+f/{directory}/{filename}", self.name());
+        match self.file(directory, filename) {
+            FileLookup::Found { file, project, .. } => Ok((file, project)),
+            FileLookup::Gone => Err(ChangeError::FileGone { path: path() }),
+            FileLookup::CoreMetadata { .. }
+            | FileLookup::Provenance { .. }
+            | FileLookup::Absent => Err(ChangeError::NoFile { path: path() }),
+        }
+    }
+
     /// The file at `+f/{directory}/{filename}`, or what is remembered of it.
     ///
     /// The path does not name the project, but a file's name starts with it. So each possible start of the name is

@@ -1,6 +1,5 @@
 //! [`StageName`]: `user/index`, the name under which everything of a stage is stored and shown.
 
-use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use account::{NameError, UserName};
 
 /// The name of a stage: its user's name, a slash, its index name. At most 257 bytes; case-sensitive. Safe as two
 /// segments of a path. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StageName {
     text: Arc<str>,
     /// The position of the slash.
@@ -64,13 +63,6 @@ impl StageName {
     }
 }
 
-impl IndexName {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        self.0.as_str()
-    }
-}
-
 impl FromStr for IndexName {
     type Err = NameError;
 
@@ -107,49 +99,15 @@ impl FromStr for StageName {
     }
 }
 
-impl PartialEq for StageName {
-    fn eq(&self, other: &StageName) -> bool {
-        self.text == other.text
-    }
-}
-
-impl Eq for StageName {}
-
-impl PartialOrd for StageName {
-    fn partial_cmp(&self, other: &StageName) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for StageName {
-    fn cmp(&self, other: &StageName) -> std::cmp::Ordering {
-        self.text.cmp(&other.text)
-    }
-}
-
+/// The hash of the text, by which maps find it.
 impl std::hash::Hash for StageName {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.text.hash(state);
     }
 }
 
-impl Borrow<str> for StageName {
-    fn borrow(&self) -> &str {
-        &self.text
-    }
-}
-
-impl fmt::Display for StageName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.text)
-    }
-}
-
-impl fmt::Debug for StageName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "StageName({:?})", &*self.text)
-    }
-}
+record::checked_text!(StageName);
+record::found_by_text!(StageName);
 
 #[cfg(test)]
 mod tests {

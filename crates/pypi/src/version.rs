@@ -3,10 +3,6 @@
 //! Nothing here rewrites a version: a release is stored, listed and looked up under the text that was uploaded, as on
 //! devpi.
 
-use std::cmp::Ordering;
-use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -19,11 +15,12 @@ use serde::{Deserialize, Serialize};
 /// The order is PEP 440's. A version that PEP 440 cannot parse (a *legacy* version: `2004d`, `1.0-final-2`, or a
 /// number beyond 64 bits) comes before all that it can parse; legacy versions are ordered by text. Versions of the
 /// same release are next to each other, ordered by text.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Version {
-    text: Arc<str>,
+    /// The order of the fields is that of versions: `None` sorts before every `Some`, so legacy versions come first.
     parsed: Option<pep440_rs::Version>,
+    text: Arc<str>,
 }
 
 /// What versions of the same release have in common: see [`Version::release_key`].
@@ -157,72 +154,8 @@ pub(crate) fn unsafe_in_path(character: char) -> Option<&'static str> {
     }
 }
 
-impl PartialEq for Version {
-    fn eq(&self, other: &Version) -> bool {
-        self.text == other.text
-    }
-}
-
-impl Eq for Version {}
-
-impl Hash for Version {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.text.hash(state);
-    }
-}
-
-impl Ord for Version {
-    fn cmp(&self, other: &Version) -> Ordering {
-        // `None` sorts before every `Some`: legacy versions come first.
-        self.parsed.cmp(&other.parsed).then_with(|| self.text.cmp(&other.text))
-    }
-}
-
-impl PartialOrd for Version {
-    fn partial_cmp(&self, other: &Version) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl FromStr for Version {
-    type Err = VersionError;
-
-    fn from_str(text: &str) -> Result<Version, VersionError> {
-        Version::parse(text)
-    }
-}
-
-impl TryFrom<String> for Version {
-    type Error = VersionError;
-
-    fn try_from(text: String) -> Result<Version, VersionError> {
-        Version::parse(&text)
-    }
-}
-
-impl From<Version> for String {
-    fn from(version: Version) -> String {
-        version.as_str().to_owned()
-    }
-}
-
-impl AsRef<str> for Version {
-    fn as_ref(&self) -> &str {
-        &self.text
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.text)
-    }
-}
-
-impl fmt::Debug for Version {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Version({:?})", self.as_str())
-    }
-}
+record::checked_text!(Version, VersionError);
+record::stored_as_text!(Version, Version::parse, VersionError);
 
 #[cfg(test)]
 mod tests {

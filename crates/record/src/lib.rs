@@ -13,6 +13,7 @@ mod digest;
 mod form;
 mod key;
 mod serial;
+mod text;
 
 pub use batch::{Batch, Expected, Found, Mismatch, Write};
 pub use change::ChangeKind;

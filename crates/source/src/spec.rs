@@ -1,7 +1,7 @@
 //! [`SourceSpec`]: the setting that names a source, a path or a URL. It is parsed once, and shown without secrets.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use reqwest::Url;
@@ -51,14 +51,6 @@ impl SourceSpec {
                 .map(|url| SourceSpec::Database(Box::new(url)))
                 .map_err(refuse),
             other => Err(refuse(format!("the scheme `{other}` is not supported; {ACCEPTED}"))),
-        }
-    }
-
-    /// The path, if the source is a file.
-    pub fn path(&self) -> Option<&Path> {
-        match self {
-            SourceSpec::File(path) => Some(path),
-            SourceSpec::Url(_) | SourceSpec::Database(_) => None,
         }
     }
 

@@ -25,7 +25,7 @@ use crate::setup;
 
 pub use adopt::{Adoption, adopt};
 pub use backup::{BackupReport, MARKER_FILE_NAME, backup};
-pub use copy::Loss;
+pub use copy::{CopiedBlobs, Loss};
 pub use migrate::{Layout, layout, migrate};
 pub use progress::Progress;
 pub use restore::{RestoreReport, restore};

@@ -568,11 +568,6 @@ impl Upload {
         Ok(())
     }
 
-    /// The number of bytes that were taken so far.
-    pub fn size_bytes(&self) -> u64 {
-        self.size_bytes
-    }
-
     /// All bytes are there.
     ///
     /// # Errors

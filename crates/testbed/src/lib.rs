@@ -15,6 +15,7 @@ mod small_disk;
 mod upstream;
 
 use std::io::Write as _;
+use std::process::{Child, Command, Stdio};
 
 pub use mariadb::{MariaDb, MariaDbSession};
 pub use nginx::Nginx;
@@ -23,6 +24,13 @@ pub use s3::S3;
 pub use silent_proxy::SilentProxy;
 pub use small_disk::SmallDisk;
 pub use upstream::{Offer, Request, Upstream};
+
+/// Runs a shell's script with this command once the input of the returned process is closed. The end of this process closes it,
+/// however it ends.
+fn guard(shell: &mut Command, script: &str) -> Child {
+    shell.args(["-c", &format!("read -r _; {script}")]).stdin(Stdio::piped());
+    shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a shell")
+}
 
 /// Reports that a test was skipped, even where the output of passing tests is captured.
 ///

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::guard;
 use crate::postgres::{as_user, said, signal};
 
 /// A running server; it ends with this process at the latest, and its files are removed.
@@ -52,18 +53,12 @@ impl MariaDb {
         said(as_user(Path::new("mkdir")).arg(&temporary));
         install.arg(format!("--tmpdir={}", temporary.display()));
         said(install.arg(format!("--datadir={}", directory.join("data").display())));
-        let guard = as_user(Path::new("sh"))
-            .arg("-c")
-            .arg(format!(
-                "read -r _; kill -KILL \"$(cat '{0}/pid')\"; \
-                 while kill -0 \"$(cat '{0}/pid')\" 2>/dev/null; do sleep 0.05; done; rm -rf '{0}'",
-                directory.display(),
-            ))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("a shell");
+        let script = format!(
+            "kill -KILL \"$(cat '{0}/pid')\"; \
+             while kill -0 \"$(cat '{0}/pid')\" 2>/dev/null; do sleep 0.05; done; rm -rf '{0}'",
+            directory.display(),
+        );
+        let guard = guard(&mut as_user(Path::new("sh")), &script);
         let options = options.iter().map(|&option| option.to_owned()).collect();
         let server = MariaDb { directory, options, guard };
         server.resume();
@@ -180,16 +175,6 @@ impl MariaDb {
     /// The URL of the database `aur` for this user.
     pub fn url(&self, user: &str) -> String {
         format!("mysql://{user}@localhost/aur?socket={}", self.socket())
-    }
-
-    /// Milliseconds of CPU that the server has taken.
-    pub fn cpu_milliseconds(&self) -> u64 {
-        let stat =
-            fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("a server that runs");
-        let (_, rest) = stat.rsplit_once(") ").expect("a name in parentheses");
-        // Ticks of user and system time, a hundredth of a second each.
-        let ticks = rest.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok());
-        ticks.sum::<u64>() * 10
     }
 
     fn client(&self, database: &str) -> Command {

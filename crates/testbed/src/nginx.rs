@@ -89,13 +89,8 @@ fn run(program: &str, address: SocketAddr, server_block: &str) -> Result<Nginx, 
         .stderr(error_log)
         .spawn()
         .expect("it starts");
-    let guard = Command::new("sh")
-        .args(["-c", &format!("read -r _; kill -TERM {} 2>/dev/null", server.id())])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("a shell");
+    let script = format!("kill -TERM {} 2>/dev/null", server.id());
+    let guard = crate::guard(&mut Command::new("sh"), &script);
     let mut nginx = Nginx { address, server, guard, directory };
     let begun = Instant::now();
     loop {

@@ -36,20 +36,14 @@ impl Postgres {
         let mut initdb = as_user(&programs.join("initdb"));
         initdb.args(["--username=larder", "--auth=trust", "--encoding=UTF8", "--locale=C"]);
         said(initdb.arg("--no-sync").arg("-D").arg(&data));
-        let guard = as_user(Path::new("sh"))
-            .arg("-c")
-            .arg(format!(
-                "read -r _; kill -CONT \"$(head -n 1 '{data}/postmaster.pid')\"; \
-                 '{}' stop -m immediate -D '{data}'; rm -rf '{}'",
-                programs.join("pg_ctl").display(),
-                directory.display(),
-                data = data.display(),
-            ))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("a shell");
+        let script = format!(
+            "kill -CONT \"$(head -n 1 '{data}/postmaster.pid')\"; \
+             '{}' stop -m immediate -D '{data}'; rm -rf '{}'",
+            programs.join("pg_ctl").display(),
+            directory.display(),
+            data = data.display(),
+        );
+        let guard = crate::guard(&mut as_user(Path::new("sh")), &script);
         let server = Postgres { programs, directory, guard };
         server.resume();
         Some(server)

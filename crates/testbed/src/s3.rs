@@ -131,20 +131,14 @@ fn run(program: &Path, directory: &Path, address: SocketAddr) -> Result<Running,
     server.args(["--quiet", "--keep-alive", "--port", &address.to_string(), "posix"]);
     server.arg(directory).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let server = server.spawn().map_err(|error| error.to_string())?;
-    let guard = Command::new("sh")
-        .arg("-c")
-        // The directory is removed when this process ends; if only this run ends, the directory is still needed.
-        .arg(format!(
-            "read -r _; kill -9 {}; kill -0 {} 2>/dev/null || rm -rf '{}'",
-            server.id(),
-            std::process::id(),
-            directory.display()
-        ))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| error.to_string())?;
+    // The directory is removed when this process ends; if only this run ends, the directory is still needed.
+    let script = format!(
+        "kill -9 {}; kill -0 {} 2>/dev/null || rm -rf '{}'",
+        server.id(),
+        std::process::id(),
+        directory.display()
+    );
+    let guard = crate::guard(&mut Command::new("sh"), &script);
     let mut running = Running { server, guard };
     let begun = Instant::now();
     while TcpStream::connect(address).is_err() || begun.elapsed() < Duration::from_millis(100) {

@@ -69,7 +69,7 @@ fn sample() -> Store {
     store.write(&delete("gone", 1));
     store.write(&put("old", 0, "text"));
     store.attach("old", "z.png", "zzz");
-    store.rename(&rename("old", 1, "new"));
+    store.write(&rename("old", 1, "new"));
     store
 }
 
@@ -180,7 +180,7 @@ fn files_go_with_their_article() {
     assert_eq!(acts, ["added", "cleared", "added"]);
     assert_eq!(all.changes().iter().map(|change| change.number).collect::<Vec<_>>(), [1, 2, 3]);
     // Rename the article back.
-    store.rename(&rename("new", 2, "old"));
+    store.write(&rename("new", 2, "old"));
     assert_eq!((store.files("old"), store.files("new")), ("z.png:3".to_owned(), String::new()));
     store.detach("old", "z.png");
     assert_eq!(store.files("old"), "");
@@ -297,7 +297,7 @@ fn followers_learn_of_every_change_once() {
     assert_eq!(news(&store, from, Some(&start)), ["added x"]);
     assert_eq!(news(&store, from, None), ["added x"]);
     let (before, from) = (store.snapshot.clone(), store.log.len());
-    store.rename(&rename("a", 1, "b"));
+    store.write(&rename("a", 1, "b"));
     assert_eq!(news(&store, from, Some(&before)), [""; 0]);
     // Without the state before, the file may be new to followers, so it is reported again.
     assert_eq!(news(&store, from, None), ["added x"]);
@@ -332,7 +332,7 @@ fn without_the_state_before_no_file_is_missed() {
     }
     let last = store.log.len() - 1;
     assert_eq!(news(&store, last, None), ["added x", "added y", "replaced z"]);
-    store.rename(&rename("a", 3, "b"));
+    store.write(&rename("a", 3, "b"));
     let all = store.snapshot.attachments(&name("b")).expect("files").record(&name("b"));
     let told = attachment_changes(&all.key, None, &store.snapshot).expect("changes");
     assert_eq!((told.0, told.1.len()), (name("b"), 3));
@@ -362,7 +362,7 @@ fn files_that_an_older_version_left_do_not_come_back() {
             store.attach("b", "own", "22");
         }
         // Rename the article back to the name that still has files.
-        store.rename(&rename("b", 2, "a"));
+        store.write(&rename("b", 2, "a"));
         assert_eq!(store.files("a"), if has_files { "own:2" } else { "" });
     }
     // Write a new text at a name that redirects, and at the name of a deleted article.

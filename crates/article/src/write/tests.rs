@@ -1,7 +1,7 @@
 //! Writes on a small store: their results, their refusals, and that only one of many writers wins.
 
 use super::*;
-use crate::testing::{Store, at, delete, name, put, restore};
+use crate::testing::{Store, delete, name, put, restore};
 
 /// `a` at version 2, `gone` deleted as version 2.
 fn sample() -> Store {
@@ -20,22 +20,22 @@ fn check(change: &Change, expected: &str) {
     let found = match store.check(change) {
         Ok(checked) => {
             store.commit(&checked.batch).expect("what is checked fits the store");
-            let latest = store.snapshot.latest(change.name()).expect("the revision");
+            let latest = store.snapshot.latest(&change.name).expect("the revision");
             assert_eq!((latest.revision, latest.tag), (checked.revision, checked.tag));
             checked.revision.to_string()
         }
         Err(error) => error.code().to_owned(),
     };
     assert_eq!(found, expected, "{change:?}");
-    if let Change::Put(put) = change {
-        check_announced(put, &found);
+    if let Act::Put(_) = &change.act {
+        check_announced(change, &found);
     }
 }
 
 /// Before a text arrives, it is refused for the same reason, unless the reason is its content.
 #[track_caller]
-fn check_announced(put: &Put, found: &str) {
-    let Put { name, base, author, comment, .. } = put;
+fn check_announced(put: &Change, found: &str) {
+    let Change { name, base, author, comment, .. } = put;
     let announced = Announced { name, base: *base, author, comment };
     let early = announced.check(&sample().snapshot, &Limits::default());
     match early {
@@ -121,21 +121,15 @@ fn a_snapshot_of_another_store_writes_nothing() {
 #[test]
 fn bounds() {
     let limits = Limits { content_bytes_max: 3, comment_bytes_max: 5 };
-    let check = |edit: fn(&mut Put), expected: Option<&str>| {
-        let mut put = Put {
-            name: name("new"),
-            base: Revision::NONE,
-            content: Content::of(b"abc", None).expect("a media type"),
-            author: "ada".to_owned(),
-            comment: "12345".to_owned(),
-            at: at(),
-        };
+    let check = |edit: fn(&mut Change), expected: Option<&str>| {
+        let (author, comment) = ("ada".to_owned(), "12345".to_owned());
+        let mut put = Change { author, comment, ..put("new", 0, "abc") };
         edit(&mut put);
-        let error = Change::Put(put).check(&Snapshot::default(), &limits).err();
+        let error = put.check(&Snapshot::default(), &limits).err();
         assert_eq!(error.as_ref().map(WriteError::code), expected);
     };
     check(|_| {}, None);
-    check(|put| put.content.size_bytes = 4, Some("too_large"));
+    check(|write| write.act = put("new", 0, "abcd").act, Some("too_large"));
     check(|put| put.comment.push('6'), Some("bad_text"));
     check(|put| put.comment.push(' '), None);
     check(|put| put.comment = "a\nb".to_owned(), None);

@@ -5,7 +5,6 @@
 use article::{
     ArticleName, AttachmentLimits, AttachmentName, AttachmentWrite, Condition, Snapshot,
 };
-use config::Config;
 use futures_util::StreamExt as _;
 use jiff::Timestamp;
 use record::Digest;
@@ -16,7 +15,7 @@ use crate::writer::{Plan, Writer};
 use crate::{AT_ONCE_MAX, TOGETHER_MAX};
 
 /// A file that was read, and whose blob is stored.
-struct Arrived {
+struct ReadAttachment {
     path: String,
     article: ArticleName,
     name: AttachmentName,
@@ -25,17 +24,11 @@ struct Arrived {
 
 /// Adds and replaces attachments; those that the folder does not have stay as they are.
 pub(super) async fn import(
-    config: &Config,
     import: &ArticlesImport,
     attached: Vec<(String, (ArticleName, AttachmentName))>,
+    limits: AttachmentLimits,
     writer: &mut Writer,
 ) -> anyhow::Result<ArticlesReport> {
-    let settings = &config.article;
-    let limits = AttachmentLimits {
-        file_bytes_max: settings.attachment_bytes_max,
-        files_max: settings.attachments_max,
-        together_bytes_max: settings.attachments_bytes_max,
-    };
     let mut report = ArticlesReport::default();
     for attached in attached.chunks(TOGETHER_MAX) {
         let mut arrived = Vec::with_capacity(attached.len());
@@ -54,7 +47,7 @@ pub(super) async fn import(
                     continue;
                 }
             };
-            let next = Arrived { path, article, name, content: (digest, size_bytes) };
+            let next = ReadAttachment { path, article, name, content: (digest, size_bytes) };
             // An attachment with the same bytes has its blob stored already; a sweep cannot remove it meanwhile.
             let articles = &writer.stored().articles;
             let is_same = articles.attachments(&next.article).is_some_and(|all| {
@@ -70,22 +63,19 @@ pub(super) async fn import(
         drop(reading);
         let done = writer.committed(async |plan| Ok(write(import, &arrived, plan, &limits)));
         let done = done.await?;
-        report.attachments_added += done.attachments_added;
-        report.attachments_changed += done.attachments_changed;
-        report.attachments_already_there += done.attachments_already_there;
-        report.left_out.extend(done.left_out);
+        report.add(done);
     }
     Ok(report)
 }
 
 fn write(
     import: &ArticlesImport,
-    arrived: &[Arrived],
+    arrived: &[ReadAttachment],
     plan: &mut Plan,
     limits: &AttachmentLimits,
 ) -> ArticlesReport {
     let mut done = ArticlesReport::default();
-    for Arrived { path, article, name, content } in arrived {
+    for ReadAttachment { path, article, name, content } in arrived {
         let write = AttachmentWrite {
             article: article.clone(),
             name: name.clone(),

@@ -85,7 +85,7 @@ pub(crate) fn slug(text: &str) -> Option<String> {
 }
 
 /// An address in a text.
-pub(super) struct Found<'text> {
+pub(super) struct FirstLink<'text> {
     pub(super) before: &'text str,
     pub(super) shown: &'text str,
     pub(super) url: Cow<'text, str>,
@@ -93,7 +93,7 @@ pub(super) struct Found<'text> {
 }
 
 /// The first address in a text: of a page, or what readers of the format take for one.
-pub(super) fn first_link(text: &str, format: Format) -> Option<Found<'_>> {
+pub(super) fn first_link(text: &str, format: Format) -> Option<FirstLink<'_>> {
     let has_mail = matches!(format, Format::Markdown | Format::RestructuredText);
     for (at, byte) in text.bytes().enumerate() {
         let found = match byte {
@@ -108,7 +108,7 @@ pub(super) fn first_link(text: &str, format: Format) -> Option<Found<'_>> {
                 "" => Cow::from(shown),
                 prefix => format!("{prefix}{shown}").into(),
             };
-            return Some(Found { before: &text[..start], shown, url, after: &text[end..] });
+            return Some(FirstLink { before: &text[..start], shown, url, after: &text[end..] });
         }
     }
     None

@@ -40,42 +40,26 @@ impl Order {
     /// The order for a file of a page of this mirror, or for its metadata.
     pub(crate) fn of(mirror: &Mirror, file: &UpstreamFile, is_metadata: bool) -> Option<Order> {
         let mut url = Url::parse(&file.url).ok()?;
-        let upload_time = file.upload_time.clone();
-        if !is_metadata {
-            let key = mirror.key(&format!("file/{}", file.canonical_link()));
-            let name = name_of(mirror, &url);
-            let (size_bytes, hashes) = (file.size_bytes, file.hashes.clone());
-            let stamp = stamp_of(&hashes);
-            return Some(Order {
-                key,
-                name,
-                url,
-                size_bytes,
-                hashes,
-                upload_time,
-                stamp,
-                since: 0,
-                may_redirect: true,
-            });
+        let mut key = format!("file/{}", file.canonical_link());
+        let (mut size_bytes, mut hashes) = (file.size_bytes, file.hashes.clone());
+        if is_metadata {
+            key.push_str(".metadata");
+            url.set_path(&format!("{}.metadata", url.path()));
+            size_bytes = None;
+            hashes = match file.core_metadata.as_ref()? {
+                CoreMetadata::Sha256(digits) => vec![("sha256".into(), digits.clone())],
+                CoreMetadata::Unhashed => Vec::new(),
+            };
         }
-        let metadata = file.core_metadata.as_ref()?;
-        let key = mirror.key(&format!("file/{}.metadata", file.canonical_link()));
-        url.set_path(&format!("{}.metadata", url.path()));
-        let hashes = match metadata {
-            CoreMetadata::Sha256(digits) => vec![("sha256".into(), digits.clone())],
-            CoreMetadata::Unhashed => Vec::new(),
-        };
-        let (name, size_bytes) = (name_of(mirror, &url), None);
-        // It is replaced with its file.
-        let stamp = stamp_of(&file.hashes);
         Some(Order {
-            key,
-            name,
+            key: mirror.key(&key),
+            name: name_of(mirror, &url),
             url,
             size_bytes,
             hashes,
-            upload_time,
-            stamp,
+            upload_time: file.upload_time.clone(),
+            // Metadata is replaced with its file.
+            stamp: stamp_of(&file.hashes),
             since: 0,
             may_redirect: true,
         })

@@ -79,13 +79,13 @@ pub(super) fn inspect<R: ReaderAt>(
 }
 
 /// What was found in a source archive.
-struct Found {
+struct SourceContents {
     walked: Walked,
     /// The bytes of `PKG-INFO`.
     metadata: Option<Vec<u8>>,
 }
 
-impl Found {
+impl SourceContents {
     /// Checks that two blocks of zeros follow the last member. If there are none, it may be cut off there, and uv refuses it.
     fn check_end(&self, inflated_bytes: u64) -> Result<(), ArchiveError> {
         match inflated_bytes >= self.walked.end.saturating_add(2 * BLOCK_BYTES) {
@@ -99,7 +99,7 @@ fn read<R: Read>(
     archive: &mut tar::Archive<R>,
     filename: &Filename,
     limits: &ArchiveLimits,
-) -> Result<Found, ArchiveError> {
+) -> Result<SourceContents, ArchiveError> {
     let mut layout = Layout::default();
     let mut files = Files::default();
     let walked = walk(archive, limits, |met, entry| {
@@ -118,7 +118,7 @@ fn read<R: Read>(
         Ok(ControlFlow::Continue(()))
     })?;
     walked.links.check_for_installers(layout.is_one_top())?;
-    Ok(Found { walked, metadata: layout.pkg_info(filename)? })
+    Ok(SourceContents { walked, metadata: layout.pkg_info(filename)? })
 }
 
 /// Why installers refuse a member; `None` if they take it.

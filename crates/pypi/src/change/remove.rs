@@ -7,7 +7,7 @@ use record::Batch;
 
 use super::draft::{Draft, writable};
 use crate::release_file::Directory;
-use crate::{ChangeError, FileLookup, ProjectName, Snapshot, StageName};
+use crate::{ChangeError, ProjectName, Snapshot, StageName};
 
 /// How much of a project is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,14 +93,7 @@ pub fn file(
     if !stage.config().volatile && !force {
         return Err(ChangeError::VersionNonVolatile);
     }
-    let path = || format!("{}/+f/{directory}/{filename}", stage.name());
-    let (file, name) = match stage.file(directory, filename) {
-        FileLookup::Found { file, project, .. } => (file, project),
-        FileLookup::Gone => return Err(ChangeError::FileGone { path: path() }),
-        FileLookup::CoreMetadata { .. } | FileLookup::Provenance { .. } | FileLookup::Absent => {
-            return Err(ChangeError::NoFile { path: path() });
-        }
-    };
+    let (file, name) = stage.file_to_change(directory, filename)?;
     let mut draft = Draft::default();
     draft.check_stage(stage);
     let project = stage.project_trace(name.as_str());

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::testing::{World, metadata, now, principal, stage_name, user_name};
-use crate::{ProjectName, change};
+use crate::{FileRole, ProjectName, change};
 
 const ROOT: &str = "http://host/sub";
 
@@ -266,11 +266,12 @@ fn a_project_is_its_versions_newest_first() {
 fn the_facts_about_a_file() {
     let world = world();
     let stage = world.snapshot.stage("alice/dev").expect("a stage");
-    let files = files_by_role(stage, "foo", "1.0", FileRole::Release);
+    let mut files = stage.project("foo").expect("a project").files_of("1.0");
+    let file = files.find(|file| file.role() == FileRole::Release).expect("a file");
     let foo = ProjectName::parse("foo").expect("a name");
     let sha256 = Digest::of(b"one").to_string();
     check(
-        FileMeta { project: &foo, file: files[0] },
+        FileMeta { project: &foo, file },
         json!({
             "hash_spec": format!("sha256={sha256}"),
             "hashes": {"sha256": sha256},

@@ -1,7 +1,7 @@
 //! Pages of stages with mirrors: a project's own files and those of its upstreams on one page, nearest first.
 //!
-//! [`merged_page`] and [`merged_list`] have the form of the pages of a stage without a mirror; a test compares them byte by
-//! byte. If several files have one name, the nearest is shown; an upstream's quarantined files are left out.
+//! [`merged_page`] has the form of the page of a stage without a mirror; a test compares them byte by byte. [`merged_list`] is
+//! also the list of such a stage. If several files have one name, the nearest is shown; an upstream's quarantined files are left out.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -11,9 +11,9 @@ use jiff::Timestamp;
 
 use super::one_project::{FromUpstream, connected};
 use super::{
-    API_VERSION, Links, PageForm, QUARANTINED, Rendered, encoded, human_lead, linked, links_within,
-    list_head, push_escaped, push_hidden, push_hidden_projects, push_json, push_json_head,
-    push_meta, push_meta_locations, push_project_link, push_status, push_time,
+    API_VERSION, Links, PageForm, QUARANTINED, Rendered, encoded, human_lead, linked, list_head,
+    push_escaped, push_hidden, push_hidden_projects, push_json, push_json_head, push_meta,
+    push_meta_locations, push_project_link, push_status, push_time, to_projects,
 };
 use crate::inherit::{ProjectView, ResolutionOrder};
 use crate::policy::{Hidden, Judge, Listed, NameRules, Refused, Warnings};
@@ -416,13 +416,7 @@ pub fn merged_list(
     now: Timestamp,
 ) -> Rendered {
     let stage = order.stages()[0].name();
-    let prefix = match links {
-        Links::Depth(3) | Links::DepthOf(3, _) => String::new(),
-        Links::Depth(depth) | Links::DepthOf(depth, _) => {
-            format!("{}+simple/", links_within(depth, stage))
-        }
-        Links::Absolute(_) => format!("{}+simple/", links.to_stage(stage, stage)),
-    };
+    let prefix = to_projects(links, stage);
     let listed = Listed::of(order, now);
     let mut names: Vec<&str> = listed.names.iter().map(|name| name.as_str()).collect();
     let held: HashSet<&str> = order

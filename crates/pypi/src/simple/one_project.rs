@@ -64,7 +64,8 @@ fn says_nothing(part: &FromUpstream<'_>) -> bool {
 
 /// Which of the pages are about the nearest one's project; the nearest itself is.
 pub(super) fn connected(project: &ProjectName, upstream: &[FromUpstream<'_>]) -> Vec<bool> {
-    let mut found: Vec<Found<'_>> = upstream.iter().map(|part| Found::of(part, project)).collect();
+    let mut found: Vec<MirroredProject<'_>> =
+        upstream.iter().map(|part| MirroredProject::of(part, project)).collect();
     if let Some(nearest) = found.first_mut() {
         nearest.is_one = true;
     }
@@ -82,7 +83,7 @@ pub(super) fn connected(project: &ProjectName, upstream: &[FromUpstream<'_>]) ->
 }
 
 /// A mirror's project, and where it is.
-struct Found<'page> {
+struct MirroredProject<'page> {
     /// Whether it is the nearest mirror's project.
     is_one: bool,
     /// The URL of its page.
@@ -92,10 +93,10 @@ struct Found<'page> {
     places: BTreeSet<&'page str>,
 }
 
-impl<'page> Found<'page> {
-    fn of(part: &FromUpstream<'page>, project: &ProjectName) -> Found<'page> {
+impl<'page> MirroredProject<'page> {
+    fn of(part: &FromUpstream<'page>, project: &ProjectName) -> MirroredProject<'page> {
         let page = part.page;
-        Found {
+        MirroredProject {
             is_one: false,
             url: url_of(part.mirror, project),
             tracks: &page.locations.tracks,
@@ -104,8 +105,8 @@ impl<'page> Found<'page> {
     }
 
     /// Whether one of the two tracks the other, both track a third one, or both name the same places.
-    fn is_same(&self, other: &Found<'_>) -> bool {
-        let tracks = |one: &Found<'_>, other: &Found<'_>| {
+    fn is_same(&self, other: &MirroredProject<'_>) -> bool {
+        let tracks = |one: &MirroredProject<'_>, other: &MirroredProject<'_>| {
             one.tracks
                 .iter()
                 .any(|url| Some(url) == other.url.as_ref() || other.tracks.contains(url))
@@ -114,12 +115,12 @@ impl<'page> Found<'page> {
     }
 
     /// Whether each names the other as another place of its project, and both name the same places.
-    fn agrees_with(&self, other: &Found<'_>) -> bool {
+    fn agrees_with(&self, other: &MirroredProject<'_>) -> bool {
         let (Some(own), Some(others)) = (self.url.as_deref(), other.url.as_deref()) else {
             return false;
         };
         let names_other = self.places.contains(others) && other.places.contains(own);
-        let all = |of: &Found<'_>, url: &str| -> BTreeSet<String> {
+        let all = |of: &MirroredProject<'_>, url: &str| -> BTreeSet<String> {
             of.places.iter().copied().chain([url]).map(str::to_owned).collect()
         };
         names_other && all(self, own) == all(other, others)

@@ -19,10 +19,10 @@ use store::{
     BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions, Store, StoreIdentity,
 };
 
-use super::copy::{Carried, Loss, Manner, carry};
+use super::copy::{CopiedBlobs, Manner, carry};
 use super::{Progress, locations, open_existing};
 use crate::identity;
-use crate::named_blobs::{Named, who_names};
+use crate::named_blobs::Named;
 
 /// The file that describes a backup, within its directory.
 pub const MARKER_FILE_NAME: &str = "backup.json";
@@ -40,16 +40,8 @@ pub struct BackupReport {
     pub serial: Serial,
     /// Records, deleted ones included.
     pub records: u64,
-    /// Blobs that are named and in the backup.
-    pub blobs: u64,
-    /// Their bytes.
-    pub blobs_bytes: u64,
-    /// Those of them that were copied now.
-    pub copied: u64,
-    /// Bytes that were copied now.
-    pub copied_bytes: u64,
-    /// Blobs that records name and that could not be read. The backup has everything else.
-    pub lost: Vec<Loss>,
+    /// The blobs that they name. The backup has everything but the lost ones.
+    pub blobs: CopiedBlobs,
 }
 
 /// [`MARKER_FILE_NAME`].
@@ -85,7 +77,7 @@ struct Earlier {
 /// # Errors
 /// What cannot be read or written, with its place; a directory that holds anything but an earlier backup
 /// of the same store. The earlier backup is whole then. Blobs that the store itself has lost are no error
-/// here but [`BackupReport::lost`].
+/// here but [`CopiedBlobs::lost`].
 pub async fn backup(
     config: &Config,
     directory: &Path,
@@ -106,8 +98,8 @@ async fn into_directory(
     is_verifying: bool,
     progress: &Progress,
 ) -> anyhow::Result<BackupReport> {
-    let (database, blobs) = locations(directory);
-    let (file, blob_directory) = (super::file_of(&database), super::directory_of(&blobs));
+    let (database, place) = locations(directory);
+    let (file, blob_directory) = (super::file_of(&database), super::directory_of(&place));
     if file.is_some_and(|file| Some(file) == super::file_of(&config.database()))
         || blob_directory.is_some_and(|it| Some(it) == super::directory_of(&config.blobs()))
     {
@@ -135,12 +127,12 @@ async fn into_directory(
             "the records are those of the store {name}, but the blobs belong to the store {found}"
         );
     }
-    let target = BlobStore::open(&blobs, directory)
+    let target = BlobStore::open(&place, directory)
         .await
-        .with_context(|| format!("cannot open the blobs in `{blobs}`"))?;
-    identity::claim(&target, &name, None, &blobs).await?;
+        .with_context(|| format!("cannot open the blobs in `{place}`"))?;
+    identity::claim(&target, &name, None, &place).await?;
     let new = directory.join("records.db.new");
-    let mut carried = Carried::default();
+    let mut blobs = CopiedBlobs::default();
     let mut named = Named::default();
     for attempt in 1..=ATTEMPTS_MAX {
         progress.begin("copying records");
@@ -154,33 +146,16 @@ async fn into_directory(
             );
         }
         let manner = Manner { is_verifying: is_verifying && attempt == 1, touched_after: None };
-        let before = carried;
-        carried = carry(&source.blobs, &target, &named, manner, progress).await?;
-        carried.copied += before.copied;
-        carried.copied_bytes += before.copied_bytes;
-        if carried.lost.is_empty() {
-            break;
-        }
+        let before = blobs;
+        blobs = carry(&source.blobs, &target, &named, manner, progress).await?;
+        blobs.copied += before.copied;
+        blobs.copied_bytes += before.copied_bytes;
         // A blob that was deleted and swept before it was copied is not lost: newer records do not name it.
-        let digests = carried.lost.iter().map(|loss| loss.digest);
-        let named_by = who_names(&source.records, digests).await?;
-        let is_final = carried.lost.iter().all(|loss| named_by.contains_key(&loss.digest));
-        for loss in &mut carried.lost {
-            loss.named_by = named_by.get(&loss.digest).cloned().unwrap_or_default();
-        }
-        if is_final {
+        if blobs.lost.is_empty() || blobs.name_losses(&source.records).await? {
             break;
         }
     }
-    let report = BackupReport {
-        serial: named.serial,
-        records: named.records,
-        blobs: carried.there,
-        blobs_bytes: carried.there_bytes,
-        copied: carried.copied,
-        copied_bytes: carried.copied_bytes,
-        lost: carried.lost,
-    };
+    let report = BackupReport { serial: named.serial, records: named.records, blobs };
     let marker = Marker {
         v: MARKER_FORM,
         serial: report.serial.0,
@@ -189,9 +164,9 @@ async fn into_directory(
         taken_at: Timestamp::now(),
         source: config.database().to_string(),
         records: report.records,
-        blobs: report.blobs,
-        blobs_bytes: report.blobs_bytes,
-        lost: report.lost.iter().map(|loss| loss.digest.to_string()).collect(),
+        blobs: report.blobs.there,
+        blobs_bytes: report.blobs.there_bytes,
+        lost: report.blobs.lost.iter().map(|loss| loss.digest.to_string()).collect(),
     };
     let directory = directory.to_owned();
     tokio::task::spawn_blocking(move || put_in_place(&directory, &new, &marker)).await??;

@@ -11,11 +11,11 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::{Digest, Key};
 use serde::Serialize;
 use store::blobs::Verdict;
-use store::{BlobError, BlobStore};
+use store::{BlobError, BlobStore, Records};
 
 use super::flaw::{damaged, write_keys, wrong_size};
 use super::{AT_ONCE_MAX, Progress, blob_name};
-use crate::named_blobs::Named;
+use crate::named_blobs::{Named, who_names};
 
 /// A blob that records name and that could not be carried over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -37,17 +37,30 @@ impl std::fmt::Display for Loss {
     }
 }
 
-/// The outcome of copying.
+/// The blobs that records name, after their copying.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Carried {
-    /// Blobs that were written, and their bytes.
-    pub(super) copied: u64,
-    pub(super) copied_bytes: u64,
-    /// All blobs that are named and there, and their bytes.
-    pub(super) there: u64,
-    pub(super) there_bytes: u64,
-    /// The missing blobs; without the keys.
-    pub(super) lost: Vec<Loss>,
+pub struct CopiedBlobs {
+    /// All that are at the target.
+    pub there: u64,
+    /// Their bytes.
+    pub there_bytes: u64,
+    /// Those of them that were copied now.
+    pub copied: u64,
+    /// Bytes that were copied now.
+    pub copied_bytes: u64,
+    /// Those that the source does not have, or that could not be read.
+    pub lost: Vec<Loss>,
+}
+
+impl CopiedBlobs {
+    /// Adds to each loss which of these records name it; whether each is still named by some.
+    pub(super) async fn name_losses(&mut self, records: &Records) -> anyhow::Result<bool> {
+        let named_by = who_names(records, self.lost.iter().map(|loss| loss.digest)).await?;
+        for loss in &mut self.lost {
+            loss.named_by = named_by.get(&loss.digest).cloned().unwrap_or_default();
+        }
+        Ok(self.lost.iter().all(|loss| named_by.contains_key(&loss.digest)))
+    }
 }
 
 /// How to treat blobs that the target has already.
@@ -70,14 +83,14 @@ enum BlobResult {
 ///
 /// # Errors
 /// A source that does not answer and a target that does not take are the end; a single blob that cannot
-/// be read is a loss.
+/// be read is a loss, still without the keys.
 pub(super) async fn carry(
     source: &BlobStore,
     target: &BlobStore,
     named: &Named,
     manner: Manner,
     progress: &Progress,
-) -> anyhow::Result<Carried> {
+) -> anyhow::Result<CopiedBlobs> {
     progress.begin("looking for the blobs that are there");
     let found = found(target, named, progress).await?;
     progress.begin_counted("copying blobs", named.sizes.len() as u64);
@@ -92,7 +105,7 @@ pub(super) async fn carry(
         }
     });
     let mut outcomes = outcomes.buffer_unordered(AT_ONCE_MAX);
-    let mut carried = Carried::default();
+    let mut carried = CopiedBlobs::default();
     let mut copied: HashMap<Digest, u64> = HashMap::new();
     let mut lost: HashMap<Digest, String> = HashMap::new();
     while let Some((digest, outcome)) = outcomes.try_next().await? {
@@ -137,7 +150,7 @@ pub(super) async fn carry(
 
 /// A blob of the target, as it was listed.
 #[derive(Clone, Copy)]
-struct Found {
+struct TargetBlob {
     size_bytes: u64,
     touched_at: SystemTime,
 }
@@ -147,14 +160,14 @@ async fn found(
     blobs: &BlobStore,
     named: &Named,
     progress: &Progress,
-) -> Result<HashMap<Digest, Found>, BlobError> {
+) -> Result<HashMap<Digest, TargetBlob>, BlobError> {
     let mut found = HashMap::with_capacity(named.sizes.len());
     let mut listing = blobs.list();
     while let Some(entry) = listing.try_next().await? {
         progress.step();
         if named.contains(&entry.digest) {
             let touched_at = entry.touched_at;
-            found.insert(entry.digest, Found { size_bytes: entry.size_bytes, touched_at });
+            found.insert(entry.digest, TargetBlob { size_bytes: entry.size_bytes, touched_at });
         }
     }
     Ok(found)
@@ -165,7 +178,7 @@ async fn bring(
     target: &BlobStore,
     digest: &Digest,
     expected: Option<u64>,
-    found: Option<Found>,
+    found: Option<TargetBlob>,
     manner: Manner,
     now: SystemTime,
 ) -> anyhow::Result<BlobResult> {
@@ -182,7 +195,7 @@ async fn bring(
 async fn keep(
     target: &BlobStore,
     digest: &Digest,
-    found: Found,
+    found: TargetBlob,
     manner: Manner,
     now: SystemTime,
 ) -> anyhow::Result<bool> {

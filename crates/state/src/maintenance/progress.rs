@@ -15,11 +15,6 @@ impl Progress {
         Progress(ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()))
     }
 
-    /// A bar that is never shown.
-    pub fn hidden() -> Progress {
-        Progress(ProgressBar::hidden())
-    }
-
     /// A stage of unknown length begins.
     pub(super) fn begin(&self, what: &'static str) {
         self.0.reset();

@@ -11,10 +11,10 @@ use record::Serial;
 use source::DataDirLock;
 use store::{BlobStore, Records, RecordsOptions, RestoreError, Store};
 
-use super::copy::{Carried, Loss, Manner, carry};
+use super::copy::{CopiedBlobs, Manner, carry};
 use super::{Progress, open_directory};
 use crate::identity;
-use crate::named_blobs::{Named, who_names};
+use crate::named_blobs::Named;
 use crate::setup;
 
 /// The outcome of a restore.
@@ -24,16 +24,8 @@ pub struct RestoreReport {
     pub serial: Serial,
     /// Records, deleted ones included; zero if nothing was restored because of losses.
     pub records: u64,
-    /// Blobs that are named and there.
-    pub blobs: u64,
-    /// Their bytes.
-    pub blobs_bytes: u64,
-    /// The blobs that were copied now.
-    pub copied: u64,
-    /// Bytes that were copied now.
-    pub copied_bytes: u64,
-    /// Blobs that the backup names and has not.
-    pub lost: Vec<Loss>,
+    /// The blobs that the backup names.
+    pub blobs: CopiedBlobs,
     /// Whether the records were restored.
     pub is_done: bool,
 }
@@ -72,24 +64,16 @@ async fn from_store(
         ),
         error => anyhow::Error::from(error).context(format!("cannot restore into {location}")),
     };
-    // Before the work, not after it. Dropped, it leaves nothing.
-    let restored = match records.restore().await.map(drop) {
-        Err(error) => Err(not_empty(error)),
-        Ok(()) => {
-            let blobs = config.blobs();
-            let spool = config.data_dir.join("spool");
-            let target = BlobStore::open(&blobs, &spool)
-                .await
-                .with_context(|| format!("cannot open the blobs in `{blobs}`"));
-            match target {
-                Err(error) => Err(error),
-                Ok(target) => {
-                    bring(config, source, &target, &records, is_loss_allowed, progress, not_empty)
-                        .await
-                }
-            }
-        }
+    let restoring = async {
+        // Before the work, not after it. Dropped, it leaves nothing.
+        records.restore().await.map(drop).map_err(not_empty)?;
+        let (blobs, spool) = (config.blobs(), config.data_dir.join("spool"));
+        let target = BlobStore::open(&blobs, &spool)
+            .await
+            .with_context(|| format!("cannot open the blobs in `{blobs}`"))?;
+        bring(config, source, &target, &records, is_loss_allowed, progress, not_empty).await
     };
+    let restored = restoring.await;
     records.close().await;
     restored
 }
@@ -115,16 +99,11 @@ async fn bring(
     identity::claim(target, &name, Some(&named), &config.blobs()).await?;
     // Blobs of an earlier attempt may be old enough for another server's sweep.
     let manner = Manner { is_verifying: false, touched_after: Some(config.store.sweep_grace / 4) };
-    let Carried { copied, copied_bytes, there, there_bytes, mut lost } =
-        carry(&source.blobs, target, &named, manner, progress).await?;
-    if !lost.is_empty() {
-        let digests = lost.iter().map(|loss| loss.digest);
-        let mut named_by = who_names(&source.records, digests).await?;
-        for loss in &mut lost {
-            loss.named_by = named_by.remove(&loss.digest).unwrap_or_default();
-        }
+    let mut blobs = carry(&source.blobs, target, &named, manner, progress).await?;
+    if !blobs.lost.is_empty() {
+        blobs.name_losses(&source.records).await?;
     }
-    let is_done = lost.is_empty() || is_loss_allowed;
+    let is_done = blobs.lost.is_empty() || is_loss_allowed;
     let mut serial = Serial::ZERO;
     if is_done {
         // The administrator wants these records, even if the blobs know later ones. This comes before the records, so that no
@@ -133,14 +112,6 @@ async fn bring(
         progress.begin("copying records");
         serial = source.records.copy_into(records).await.map_err(not_empty)?;
     }
-    Ok(RestoreReport {
-        serial,
-        records: if is_done { named.records } else { 0 },
-        blobs: there,
-        blobs_bytes: there_bytes,
-        copied,
-        copied_bytes,
-        lost,
-        is_done,
-    })
+    let records = if is_done { named.records } else { 0 };
+    Ok(RestoreReport { serial, records, blobs, is_done })
 }

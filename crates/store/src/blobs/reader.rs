@@ -35,11 +35,6 @@ pub(super) enum Source {
 }
 
 impl BlobReader {
-    /// Its name.
-    pub fn digest(&self) -> Digest {
-        self.digest
-    }
-
     /// Its size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes

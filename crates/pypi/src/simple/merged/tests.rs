@@ -57,12 +57,6 @@ fn own_files_look_as_without_a_mirror() {
         let plain = String::from_utf8(plain.expect("a page").reply.body.to_vec()).expect("text");
         assert_eq!(merged(&world, "foo", None, form), plain, "{form:?}");
     }
-    let order = ResolutionOrder::of(&world.snapshot, "alice/dev").expect("a stage");
-    for form in [PageForm::Html, PageForm::Json] {
-        let plain = crate::render(&world.snapshot, "alice/dev", "", form, Links::Depth(3), now());
-        let list = merged_list(&order, &[], form, Links::Depth(3), now());
-        assert_eq!(list.reply.body, plain.expect("a list").reply.body, "{form:?}");
-    }
 }
 
 #[test]

@@ -50,14 +50,14 @@ const LONE_NOTE_AGE: Duration = Duration::from_secs(3600);
 
 /// The entries that a trim has found so far.
 #[derive(Default)]
-struct Found {
+struct CacheListing {
     bytes: u64,
     removed: u64,
     /// Last use in seconds since 1970, key, size.
     entries: Vec<(u64, Digest, u64)>,
 }
 
-impl Found {
+impl CacheListing {
     /// Takes out the least recently used entries, until only nine tenths of the bound are left.
     fn doomed(&mut self, bytes_max: u64, entries_max: usize) -> Vec<Digest> {
         // The latest are at the front.
@@ -162,7 +162,7 @@ impl ObjectCache {
                 used.insert(key, seconds(at));
             }
         }
-        let mut found = Found::default();
+        let mut found = CacheListing::default();
         let mut entries = self.each(ENTRIES);
         while let Some((key, size_bytes, written_at)) = entries.try_next().await? {
             let written_at = seconds(written_at);

@@ -8,148 +8,131 @@
 use ::record::{Batch, Expected, Serial};
 use jiff::Timestamp;
 
+use super::{check_author, next, whole_microseconds};
 use crate::attachment::{self, attachments_key};
 use crate::record::{key, render};
-use crate::write::{What, check_author, check_base, next, whole_microseconds};
 use crate::{
-    ArticleName, Checked, Kind, Limits, Revision, RevisionFacts, RevisionTag, Snapshot, WriteError,
+    ArticleName, Change, Checked, Kind, Limits, Revision, RevisionFacts, RevisionTag, Snapshot,
+    WriteError,
 };
 
 /// Most records that the commit of one renaming writes: two for each revision, one for each redirect that follows,
 /// two for the renaming itself, and two for the files of the article if it has or had any.
 pub const RECORDS_MAX: usize = 4_000;
 
-/// Gives an article another name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rename {
-    /// The article.
-    pub name: ArticleName,
-    /// The revision that the writer saw when deciding to rename.
-    pub base: Revision,
-    /// Its new name.
-    pub to: ArticleName,
-    /// Who renames.
-    pub author: String,
-    /// Why; may be empty.
-    pub comment: String,
-    /// The current time.
-    pub at: Timestamp,
+/// Gives the article of a write that passed its checks another name.
+///
+/// # Errors
+/// [`WriteError`], for the first rule that it breaks.
+pub(super) fn rename(
+    change: &Change,
+    to: &ArticleName,
+    snapshot: &Snapshot,
+) -> Result<Checked, WriteError> {
+    let Change { name, base, author, comment, at, .. } = change;
+    let comment = comment.trim();
+    let not_found = || WriteError::NotFound { name: name.clone() };
+    let article = snapshot.article(name).ok_or_else(not_found)?;
+    let content = article.latest().and_then(|latest| latest.content());
+    let content = content.ok_or_else(not_found)?.clone();
+    if let Some(&revision) = article.unreadable().first() {
+        return Err(WriteError::Unreadable { name: name.clone(), revision });
+    }
+    if name == to {
+        return Err(WriteError::SameName { name: name.clone() });
+    }
+    let moved: Vec<&RevisionFacts> = article.own_revisions().map(|facts| &**facts).collect();
+    let redirects: Vec<_> = snapshot.redirects_to(name).collect();
+    let attachments = snapshot.attachments(name);
+    // Files at the new name belong to no article any more: an older version of Larder, which does not know files, left them.
+    let left = snapshot.attachments(to);
+    for (name, there) in [(name, attachments), (to, left)] {
+        if there.is_some_and(|all| all.is_unreadable()) {
+            return Err(WriteError::UnreadableAttachments { name: name.clone() });
+        }
+    }
+    let of_files = if attachments.is_some() { 2 } else { left.iter().count() };
+    let records = 2 * moved.len() + redirects.len() + 2 + of_files;
+    if records > RECORDS_MAX {
+        let (name, records_max) = (name.clone(), RECORDS_MAX);
+        return Err(WriteError::TooManyVersions { name, records, records_max });
+    }
+    let replaced = replaced(change, to, snapshot, &moved)?;
+    let revision = next(name, *base)?;
+    let at = whole_microseconds(*at);
+
+    let mut batch = Batch::new();
+    let is_new = snapshot.article(to).is_none();
+    let expected = |number: Revision| match replaced {
+        Some(redirect) if redirect.revision == number => Expected::At(redirect.serial),
+        _ if is_new && number == Revision::FIRST => Expected::At(Serial::ZERO),
+        _ => Expected::Absent,
+    };
+    if is_new && moved.first().is_none_or(|first| first.revision > Revision::FIRST) {
+        // Its numbers begin later, so this key conflicts with a writer who creates an article of the new name meanwhile.
+        batch = batch.delete(key(to, Revision::FIRST), expected(Revision::FIRST));
+    }
+    for facts in moved {
+        let RevisionFacts { revision, kind, base, author, comment, at, serial, .. } = facts;
+        let (body, blobs) = render(kind, *base, author, comment, *at);
+        batch = batch.delete(key(name, *revision), Expected::At(*serial));
+        batch = batch.put(key(to, *revision), expected(*revision), body, blobs);
+    }
+    for (from, number) in redirects {
+        // The article replaces the one at its new name.
+        let facts = snapshot.revision(from, *number).filter(|_| from != to);
+        let Some(facts) = facts else { continue };
+        let kind = Kind::Redirect { to: to.clone() };
+        let (body, blobs) = render(&kind, facts.base, &facts.author, &facts.comment, facts.at);
+        batch = batch.put(key(from, *number), Expected::At(facts.serial), body, blobs);
+    }
+    // The record of the files moves to the new name. If a file is written at the same time, either that is committed first
+    // and the renaming is decided again, or it is refused and its writer learns the new name.
+    let (key_before, key_now) = (attachments_key(name), attachments_key(to));
+    batch = match attachments {
+        Some(all) => {
+            let (body, blobs) = attachment::render(all);
+            let batch = batch.delete(key_before, Expected::At(all.serial));
+            let expected = left.map_or(Expected::Absent, |left| Expected::At(left.serial));
+            batch.put(key_now, expected, body, blobs)
+        }
+        None => {
+            let batch = batch.check(key_before, Expected::Absent);
+            match left {
+                Some(left) => batch.delete(key_now, Expected::At(left.serial)),
+                None => batch.check(key_now, Expected::Absent),
+            }
+        }
+    };
+    let tag = RevisionTag::new(revision, Some(&content));
+    let renamed = Kind::Renamed { from: name.clone(), content };
+    let redirect = Kind::Redirect { to: to.clone() };
+    for (name, kind) in [(to, renamed), (name, redirect)] {
+        let (body, blobs) = render(&kind, *base, author, comment, at);
+        batch = batch.put(key(name, revision), Expected::Absent, body, blobs);
+    }
+    Ok(Checked { batch, name: to.clone(), revision, key: key(to, revision), tag })
 }
 
-impl Rename {
-    /// Checks this renaming against `snapshot`. The caller commits the batch of the result, which names the article by its new
-    /// name, and before that touches the blobs of all its revisions.
-    ///
-    /// # Errors
-    /// [`WriteError`], for the first rule that it breaks.
-    pub fn check(&self, snapshot: &Snapshot, limits: &Limits) -> Result<Checked, WriteError> {
-        let Rename { name, base, to, author, comment, at } = self;
-        let comment = comment.trim();
-        check_author(author, comment, limits)?;
-        let not_found = || WriteError::NotFound { name: name.clone() };
-        let article = snapshot.article(name);
-        check_base(What::Rename, name, article, *base)?;
-        let article = article.ok_or_else(not_found)?;
-        let content = article.latest().and_then(|latest| latest.content());
-        let content = content.ok_or_else(not_found)?.clone();
-        if let Some(&revision) = article.unreadable().first() {
-            return Err(WriteError::Unreadable { name: name.clone(), revision });
-        }
-        if name == to {
-            return Err(WriteError::SameName { name: name.clone() });
-        }
-        let moved: Vec<&RevisionFacts> = article.own_revisions().map(|facts| &**facts).collect();
-        let redirects: Vec<_> = snapshot.redirects_to(name).collect();
-        let attachments = snapshot.attachments(name);
-        // Files at the new name belong to no article any more: an older version of Larder, which does not know files, left them.
-        let left = snapshot.attachments(to);
-        for (name, there) in [(name, attachments), (to, left)] {
-            if there.is_some_and(|all| all.is_unreadable()) {
-                return Err(WriteError::UnreadableAttachments { name: name.clone() });
-            }
-        }
-        let of_files = if attachments.is_some() { 2 } else { left.iter().count() };
-        let records = 2 * moved.len() + redirects.len() + 2 + of_files;
-        if records > RECORDS_MAX {
-            let (name, records_max) = (name.clone(), RECORDS_MAX);
-            return Err(WriteError::TooManyVersions { name, records, records_max });
-        }
-        let replaced = self.replaced(snapshot, &moved)?;
-        let revision = next(name, *base)?;
-        let at = whole_microseconds(*at);
-
-        let mut batch = Batch::new();
-        let is_new = snapshot.article(to).is_none();
-        let expected = |number: Revision| match replaced {
-            Some(redirect) if redirect.revision == number => Expected::At(redirect.serial),
-            _ if is_new && number == Revision::FIRST => Expected::At(Serial::ZERO),
-            _ => Expected::Absent,
-        };
-        if is_new && moved.first().is_none_or(|first| first.revision > Revision::FIRST) {
-            // Its numbers begin later, so this key conflicts with a writer who creates an article of the new name meanwhile.
-            batch = batch.delete(key(to, Revision::FIRST), expected(Revision::FIRST));
-        }
-        for facts in moved {
-            let RevisionFacts { revision, kind, base, author, comment, at, serial, .. } = facts;
-            let (body, blobs) = render(kind, *base, author, comment, *at);
-            batch = batch.delete(key(name, *revision), Expected::At(*serial));
-            batch = batch.put(key(to, *revision), expected(*revision), body, blobs);
-        }
-        for (from, number) in redirects {
-            // The article replaces the one at its new name.
-            let facts = snapshot.revision(from, *number).filter(|_| from != to);
-            let Some(facts) = facts else { continue };
-            let kind = Kind::Redirect { to: to.clone() };
-            let (body, blobs) = render(&kind, facts.base, &facts.author, &facts.comment, facts.at);
-            batch = batch.put(key(from, *number), Expected::At(facts.serial), body, blobs);
-        }
-        // The record of the files moves to the new name. If a file is written at the same time, either that is committed first
-        // and the renaming is decided again, or it is refused and its writer learns the new name.
-        let (key_before, key_now) = (attachments_key(name), attachments_key(to));
-        batch = match attachments {
-            Some(all) => {
-                let (body, blobs) = attachment::render(all);
-                let batch = batch.delete(key_before, Expected::At(all.serial));
-                let expected = left.map_or(Expected::Absent, |left| Expected::At(left.serial));
-                batch.put(key_now, expected, body, blobs)
-            }
-            None => {
-                let batch = batch.check(key_before, Expected::Absent);
-                match left {
-                    Some(left) => batch.delete(key_now, Expected::At(left.serial)),
-                    None => batch.check(key_now, Expected::Absent),
-                }
-            }
-        };
-        let tag = RevisionTag::new(revision, Some(&content));
-        let renamed = Kind::Renamed { from: name.clone(), content };
-        let redirect = Kind::Redirect { to: to.clone() };
-        for (name, kind) in [(to, renamed), (name, redirect)] {
-            let (body, blobs) = render(&kind, *base, author, comment, at);
-            batch = batch.put(key(name, revision), Expected::Absent, body, blobs);
-        }
-        Ok(Checked { batch, name: to.clone(), revision, key: key(to, revision), tag })
-    }
-
-    /// The redirect at the new name that the article replaces; `None` if the name was never used.
-    fn replaced<'snapshot>(
-        &self,
-        snapshot: &'snapshot Snapshot,
-        moved: &[&RevisionFacts],
-    ) -> Result<Option<&'snapshot RevisionFacts>, WriteError> {
-        let Some(there) = snapshot.article(&self.to) else { return Ok(None) };
-        let leads_here = |facts: &&RevisionFacts| facts.redirect() == Some(&self.name);
-        let latest = there.latest().map(|latest| &**latest).filter(leads_here);
-        // The article had this name when it had this revision.
-        let latest = latest.filter(|redirect| {
-            let had = moved.iter().any(|facts| facts.revision == redirect.revision);
-            let all = there.revisions().map(|facts| &**facts);
-            had && all.filter(leads_here).count() == 1 && there.unreadable().is_empty()
-        });
-        match latest {
-            Some(redirect) => Ok(Some(redirect)),
-            None => Err(WriteError::NameTaken { name: self.to.clone() }),
-        }
+/// The redirect at the new name that the article replaces; `None` if the name was never used.
+fn replaced<'snapshot>(
+    change: &Change,
+    to: &ArticleName,
+    snapshot: &'snapshot Snapshot,
+    moved: &[&RevisionFacts],
+) -> Result<Option<&'snapshot RevisionFacts>, WriteError> {
+    let Some(there) = snapshot.article(to) else { return Ok(None) };
+    let leads_here = |facts: &&RevisionFacts| facts.redirect() == Some(&change.name);
+    let latest = there.latest().map(|latest| &**latest).filter(leads_here);
+    // The article had this name when it had this revision.
+    let latest = latest.filter(|redirect| {
+        let had = moved.iter().any(|facts| facts.revision == redirect.revision);
+        let all = there.revisions().map(|facts| &**facts);
+        had && all.filter(leads_here).count() == 1 && there.unreadable().is_empty()
+    });
+    match latest {
+        Some(redirect) => Ok(Some(redirect)),
+        None => Err(WriteError::NameTaken { name: to.clone() }),
     }
 }
 
@@ -245,7 +228,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(store: &Store, rename: &Rename, code: &str) {
+    fn refused(store: &Store, rename: &Change, code: &str) {
         let error = rename.check(&store.snapshot, &Limits::default()).expect_err(code);
         assert_eq!(error.code(), code, "{error}");
     }
@@ -259,7 +242,7 @@ mod tests {
         let before: Vec<_> =
             store.snapshot.article(&name("a")).expect("a").revisions().cloned().collect();
         let written = store.log.len();
-        store.rename(&rename("a", 3, "b/c"));
+        store.write(&rename("a", 3, "b/c"));
         check(&store, "b/c", "1 put, 2 deleted, 3 restored, 4 from a");
         check(&store, "a", "4 to b/c");
         assert_eq!(news(&store, written, None), ["added b/c@4", "removed a@4"]);
@@ -301,9 +284,9 @@ mod tests {
         let mut store = Store::default();
         store.write(&put("a", 0, "one"));
         let first = store.snapshot.clone();
-        store.rename(&rename("a", 1, "b"));
+        store.write(&rename("a", 1, "b"));
         let (second, written) = (store.snapshot.clone(), store.log.len());
-        store.rename(&rename("b", 2, "c"));
+        store.write(&rename("b", 2, "c"));
         check(&store, "a", "2 to c");
         check(&store, "b", "3 to c");
         check(&store, "c", "1 put, 2 from a, 3 from b");
@@ -315,7 +298,7 @@ mod tests {
         }
         let to = |to: &str| store.snapshot.redirects_to(&name(to)).count();
         assert_eq!((to("a"), to("b"), to("c")), (0, 0, 2));
-        store.rename(&rename("c", 3, "a"));
+        store.write(&rename("c", 3, "a"));
         check(&store, "a", "1 put, 2 from a, 3 from b, 4 from c");
         check(&store, "b", "3 to a");
         check(&store, "c", "4 to a");
@@ -326,7 +309,7 @@ mod tests {
     fn a_new_article_of_the_old_name_goes_on_with_its_numbers() {
         let mut store = Store::default();
         store.write(&put("a", 0, "one"));
-        store.rename(&rename("a", 1, "b"));
+        store.write(&rename("a", 1, "b"));
         // A writer who has seen the old article cannot overwrite anything.
         for base in [0, 1] {
             let error = store.check(&put("a", base, "two")).expect_err("renamed");
@@ -340,7 +323,7 @@ mod tests {
         check(&store, "a", "2 to b, 3 put, 4 put");
         refused(&store, &rename("b", 2, "a"), "name_taken");
         // The new article is renamed, too: each number leads to the article that had it.
-        store.rename(&rename("a", 4, "d"));
+        store.write(&rename("a", 4, "d"));
         check(&store, "d", "3 put, 4 put, 5 from a");
         let old = store.snapshot.article(&name("a")).expect("a");
         let to = |number| old.redirect_of(Revision(number)).map_or("", ArticleName::as_str);
@@ -348,12 +331,12 @@ mod tests {
         refused(&store, &rename("b", 2, "a"), "name_taken");
         // The redirect to `b` follows it, though it is not the latest revision of `a`.
         let (before, written) = (store.snapshot.clone(), store.log.len());
-        store.rename(&rename("b", 2, "e"));
+        store.write(&rename("b", 2, "e"));
         for before in [Some(&before), None] {
             assert_eq!(news(&store, written, before), ["added e@3", "removed b@3"]);
         }
         check(&store, "a", "2 to e, 5 to d");
-        store.rename(&rename("d", 5, "a"));
+        store.write(&rename("d", 5, "a"));
         check(&store, "a", "2 to e, 3 put, 4 put, 5 from a, 6 from d");
         // A redirect can be deleted; then the name is no other article's either.
         store.write(&delete("d", 6));
@@ -377,8 +360,8 @@ mod tests {
         refused(&store, &rename("a", 2, "a"), "same_name");
         refused(&store, &rename("a", 2, "b"), "name_taken");
         refused(&store, &rename("a", 2, "gone"), "name_taken");
-        refused(&store, &Rename { author: String::new(), ..rename("a", 2, "c") }, "bad_text");
-        store.rename(&rename("a", 2, "c"));
+        refused(&store, &Change { author: String::new(), ..rename("a", 2, "c") }, "bad_text");
+        store.write(&rename("a", 2, "c"));
         refused(&store, &rename("a", 3, "d"), "renamed");
     }
 
@@ -386,31 +369,31 @@ mod tests {
     fn many() -> Store {
         let mut store = Store::default();
         store.write(&put("a", 0, "one"));
-        store.rename(&rename("a", 1, "b"));
+        store.write(&rename("a", 1, "b"));
         store.write(&put("a", 2, "two"));
         store.write(&put("x", 0, "x"));
-        store.rename(&rename("x", 1, "y"));
+        store.write(&rename("x", 1, "y"));
         for base in 2..6 {
             store.write(&put("x", base, "more"));
         }
         store.write(&put("c", 0, "c"));
-        store.rename(&rename("c", 1, "d"));
+        store.write(&rename("c", 1, "d"));
         store
     }
 
     #[test]
     fn versions_that_were_lost_are_missed_under_another_name_too() {
         let mut store = many();
-        store.rename(&rename("b", 2, "e"));
+        store.write(&rename("b", 2, "e"));
         check_lacking(&store, "e", &[], &[]);
         check_lacking(&store, "e", &[1], &[1]);
         check_lacking(&store, "e", &[1, 2], &[1, 2]);
         // Its numbers begin at 3.
-        store.rename(&rename("x", 6, "z"));
+        store.write(&rename("x", 6, "z"));
         check_lacking(&store, "z", &[], &[]);
         check_lacking(&store, "z", &[3, 4], &[3, 4]);
         check_lacking(&store, "z", &[5], &[5]);
-        store.rename(&rename("z", 7, "w"));
+        store.write(&rename("z", 7, "w"));
         check_lacking(&store, "w", &[], &[]);
         check_lacking(&store, "w", &[3], &[3]);
     }
@@ -486,10 +469,10 @@ mod tests {
         }
         // The redirect follows the article through each renaming, and the article can take its name.
         let late = outcome(&store, "late", "a").expect("allowed");
-        store.rename(&rename("a", 1, "b"));
+        store.write(&rename("a", 1, "b"));
         check(&store, "old", "1 to b");
         store.commit(&late.batch).expect_err("the article has another name");
-        store.rename(&rename("b", 2, "old"));
+        store.write(&rename("b", 2, "old"));
         check(&store, "old", "1 put, 2 from a, 3 from b");
     }
 
