@@ -155,7 +155,7 @@ pub(super) fn is_form(ask: &Ask) -> bool {
 
 /// 405 for a path without uploads, with the right URL: the index is missing in this one, or a project is too much.
 pub(super) fn no_uploads(ask: &Ask, route: &Route) -> Response {
-    let root = &ask.root_url;
+    let root = ask.root_url();
     let (what, example) = match (route.user.as_str(), route.stage.as_str()) {
         ("", _) => ("`/`".to_owned(), format!("{root}/USER/INDEX/")),
         (user, "") => (format!("the user `{user}`"), format!("{root}/{user}/INDEX/")),

@@ -129,7 +129,7 @@ pub(in super::super) async fn compare_releases(
     };
     let [old_text, new_text] = [described(ask, &old).await?, described(ask, &new).await?];
     let page = ComparisonPage {
-        site: Site::below(&ask.app, &*ask.root_url),
+        site: Site::below(&ask.app, ask.root_url()),
         stage: readable.stage(),
         path: format!("{}/{}", in_path(readable.stage()), readable.name),
         name: readable.name.as_str(),
