@@ -233,8 +233,21 @@ fn announce(config: &Config, password: &Password) -> anyhow::Result<()> {
 mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::time::Duration;
 
     use super::*;
+
+    /// docs/store.md promises how far a process is behind, and how soon it writes after a promotion.
+    #[test]
+    fn the_promised_times_follow_from_the_bounds() {
+        const BEHIND_MAX: Duration = Duration::from_secs(3);
+        const PROMOTED_MAX: Duration = Duration::from_secs(5);
+        const TO_CONNECT_AND_READ: Duration = Duration::from_millis(900);
+        let asked = Config::default().store.poll + store::records::ASKED_ANEW_AFTER;
+        assert!(asked + TO_CONNECT_AND_READ <= BEHIND_MAX, "{asked:?}");
+        // The old server may have answered the poll before.
+        assert!(asked + store::records::ASKED_ANEW_AFTER <= PROMOTED_MAX, "{asked:?}");
+    }
 
     #[test]
     fn a_new_password_is_for_its_owner_alone() {

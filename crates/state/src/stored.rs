@@ -4,11 +4,11 @@
 //! [`store::Follower`]) -> [`Stored`] published -> [`LiveStore::shows`] -> the write is acknowledged. No request applies its own
 //! write. The tail does, as for other processes' writes, so that the published state cannot differ from the stored one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use config::Config;
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 use prometheus::{Histogram, IntCounter};
 use record::{Batch, Record, Serial, UnreadableRecord};
@@ -38,6 +38,28 @@ pub struct Stored {
     pub identity: Option<HeaderValue>,
     /// [`Stored::serial`], finished for a header.
     serial_header: Option<HeaderValue>,
+    /// Headers of answers that depend on nothing but this state.
+    pub heads: Heads,
+}
+
+/// Heads of answers, each finished when it is first needed. A copy of a state begins without any.
+#[derive(Default)]
+pub struct Heads([OnceLock<HeaderMap>; Heads::KINDS]);
+
+impl Heads {
+    /// How many kinds of heads there are.
+    pub const KINDS: usize = 24;
+
+    /// The head of this kind.
+    pub fn of(&self, kind: usize, make: impl FnOnce() -> HeaderMap) -> &HeaderMap {
+        self.0[kind].get_or_init(make)
+    }
+}
+
+impl Clone for Heads {
+    fn clone(&self) -> Heads {
+        Heads::default()
+    }
 }
 
 impl store::State for Stored {
@@ -59,7 +81,8 @@ impl store::State for Stored {
             .or_else(|| self.identity.clone());
         let (articles, index) = (articles.snapshot, index.snapshot);
         let serial_header = Some(HeaderValue::from(serial.0));
-        (Stored { serial, accounts, articles, index, identity, serial_header }, troubles)
+        let heads = Heads::default();
+        (Stored { serial, accounts, articles, index, identity, serial_header, heads }, troubles)
     }
 }
 

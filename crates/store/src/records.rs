@@ -39,6 +39,7 @@ use tokio_util::task::TaskTracker;
 
 pub use error::{Cause, CommitError, Damage, OpenError, ReadError, RestoreError, Rewound};
 pub use location::{DatabaseLocation, DatabaseLocationError};
+pub use postgres::ASKED_ANEW_AFTER;
 pub use restore::Restore;
 
 use error::{commit_error, open_error};

@@ -36,7 +36,13 @@ pub(crate) fn root_url(
 
 /// The path of the URL that this server has outside, which paths on this server begin with for clients; mostly empty.
 pub(crate) fn root_path(app: &App, head: &Parts) -> String {
-    prefix(&root_url(app, &head.uri, &head.headers, &head.extensions)).to_owned()
+    let (headers, extensions) = (&head.headers, &head.extensions);
+    // Asked for each request: the URL as a whole is not made for it.
+    let path = match outside_url(app, headers, extensions).or(app.config.public_url.as_deref()) {
+        Some(url) => prefix(url),
+        None => outside_prefix(app, headers, extensions).unwrap_or_default(),
+    };
+    path.to_owned()
 }
 
 /// The path of a URL, without a slash at its end.

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderValue};
 use record::Serial;
 
 use super::error::HttpError;
+use super::negotiation::has_any;
 use crate::app::App;
 use crate::routes::Endpoint;
 
@@ -29,6 +30,9 @@ pub(crate) fn is_awaited_by(endpoint: Endpoint) -> bool {
 /// # Errors
 /// 400 for a value that is no serial; 503 if this process does not have it in time.
 pub(crate) async fn wait_for_seen(app: &App, request: &HeaderMap) -> Result<(), HttpError> {
+    if !has_any(request, [&X_LARDER_SERIAL, &X_DEVPI_SERIAL]) {
+        return Ok(());
+    }
     let mut seen = Serial::ZERO;
     for (name, shown) in [(X_LARDER_SERIAL, "X-Larder-Serial"), (X_DEVPI_SERIAL, "X-DEVPI-SERIAL")]
     {

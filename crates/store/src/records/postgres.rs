@@ -46,8 +46,13 @@ const POLL_INTERVAL_UNHEARD: Duration = Duration::from_millis(50);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a connection may take over something that a database answers at once. A firewall may have forgotten the connection
-/// silently. Together with the poll's interval this bounds how far a process is behind: docs/store.md promises it.
+/// silently.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long after a poll over a connection that is silently gone, or to a server that has become the primary since the poll before,
+/// new connections ask at the latest. With the poll's interval, and the time to connect and to read, this bounds how far a process is
+/// behind, and how soon it writes after a promotion: docs/store.md promises both.
+pub const ASKED_ANEW_AFTER: Duration = PATIENCE.saturating_add(POLL_INTERVAL_UNHEARD);
 
 /// How long it may take to connect and be let in, for who asks again anyway.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);

@@ -60,7 +60,7 @@ pub(crate) async fn show_user(ask: &Ask, user: &str) -> Result<Response, Refused
         }
     });
     let page = UserPage {
-        site: Site::below(&ask.app, &*ask.root_url),
+        site: Site::below(&ask.app, ask.root_url()),
         name: name.as_str(),
         title: user.title.as_deref().unwrap_or_default(),
         description: user.description.as_deref().unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! [`Ask`]: a request of this surface, and what several steps need of it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use account::Principal;
 use http::header::{ACCEPT, HeaderName, USER_AGENT};
@@ -38,8 +38,8 @@ pub(crate) struct Ask {
     pub(crate) path: String,
     /// The published state of the store, taken once.
     pub(crate) stored: Arc<Stored>,
-    /// The start of this server's URLs, without a trailing slash.
-    pub(crate) root_url: String,
+    /// [`Ask::root_url`], once it was needed: most answers have no such URL.
+    root_url: OnceLock<String>,
     /// The last commit of this request; zero if there is none.
     written: Arc<AtomicU64>,
     /// The outcome of checking the credentials, once it was needed: a password is hashed only once.
@@ -56,9 +56,8 @@ impl Ask {
     ) -> Result<Ask, HttpError> {
         serial::wait_for_seen(&app, &head.headers).await?;
         let stored = auth::stored(&app)?;
-        let root_url = root_url(&app, &head.uri, &head.headers, &head.extensions);
         let path = head.uri.path().to_owned();
-        let proved = OnceCell::new();
+        let (root_url, proved) = (OnceLock::new(), OnceCell::new());
         Ok(Ask { app, head, path, stored, root_url, written, proved })
     }
 
@@ -76,7 +75,7 @@ impl Ask {
         let root_url = root_url(&app, &head.uri, &head.headers, &head.extensions);
         head.headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(PROGRAMS_ACCEPT))]);
         head.method = Method::GET;
-        let proved = OnceCell::from(Ok(principal));
+        let (root_url, proved) = (OnceLock::from(root_url), OnceCell::from(Ok(principal)));
         Ok(Ask { app, head, path, stored, root_url, written: Arc::default(), proved })
     }
 
@@ -89,6 +88,12 @@ impl Ask {
         self.principal().await?;
         let share = &self.app.limits.making_answers[Surface::Python as usize];
         turns::in_turn(share, Box::pin(making)).await?
+    }
+
+    /// The start of this server's URLs, without a trailing slash.
+    pub(crate) fn root_url(&self) -> &str {
+        let Parts { uri, headers, extensions, .. } = &self.head;
+        self.root_url.get_or_init(|| root_url(&self.app, uri, headers, extensions))
     }
 
     /// Notes a commit of this request, which its response names.

@@ -55,6 +55,9 @@ const CHANGING_PRIVATE: &str = "private, max-age=0, must-revalidate";
 /// Devpi's text for a file that the stage once had.
 const REMOVED: &str = "file existed, deleted in later serial";
 
+/// Room for the headers of a file, so that their map grows once.
+const HEADERS_MAX: usize = 15;
+
 /// How deep the JSON of a test result may be nested; Python's parser fails at a depth little above that.
 const TOX_RESULT_DEPTH_MAX: usize = 128;
 
@@ -376,11 +379,15 @@ async fn send(
         };
         let mut response = match &source {
             Source::Memory(bytes) => {
-                let body = Body::from(bytes.slice(start as usize..end as usize));
-                ([(CONTENT_LENGTH, end - start)], body).into_response()
+                let bytes = bytes.slice(start as usize..end as usize);
+                let mut response = Response::new(Body::from(bytes));
+                response.headers_mut().reserve(HEADERS_MAX);
+                response.headers_mut().insert(CONTENT_LENGTH, (end - start).into());
+                response
             }
             Source::Store(blob) => blob_range(blob, start..end),
         };
+        response.headers_mut().reserve(HEADERS_MAX);
         *response.status_mut() = status;
         if status == StatusCode::PARTIAL_CONTENT {
             content_range(response.headers_mut(), start, end, size_bytes);

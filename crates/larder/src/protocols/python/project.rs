@@ -139,7 +139,7 @@ pub(crate) async fn show_project(
             return streamed(principal, versions.len());
         }
         let metadata = opened.load().await?;
-        let (viewer, url) = (ask.view(&principal), &ask.root_url);
+        let (viewer, url) = (ask.view(&principal), ask.root_url());
         let config = devpi::project_config(&versions, name, url, &metadata, viewer, judge.as_ref());
         let said = said(shown.as_ref());
         let said = Some(said.as_str()).filter(|said| !said.is_empty());
@@ -182,7 +182,7 @@ fn streamed(
         place.ok_or_else(|| HttpError::unavailable("too many large projects are being sent", 2))?;
     let (app, stored) = (ask.app.clone(), ask.stored.clone());
     let shows_all = app.config.python.devpi_defaults;
-    let (stage, root_url) = (stage.to_owned(), ask.root_url.clone());
+    let (stage, root_url) = (stage.to_owned(), ask.root_url().to_owned());
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         let _place = place;
@@ -336,7 +336,7 @@ pub(crate) async fn show_release(
         let metadata = metadata(&ask.app, std::slice::from_ref(wanted)).await?;
         let principal = ask.principal().await?;
         let viewer = ask.view(&principal);
-        let data = devpi::version_data(wanted, name, &ask.root_url, &metadata, viewer, judge);
+        let data = devpi::version_data(wanted, name, ask.root_url(), &metadata, viewer, judge);
         Ok(reply::result(StatusCode::OK, "versiondata", data, None))
     };
     ask.in_turn(making).await

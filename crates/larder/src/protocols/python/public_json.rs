@@ -131,7 +131,7 @@ async fn made(
     let order = ResolutionOrder::of(&ask.stored.index, stage);
     let serial = order.map_or(0, |order| order.project_stamp(name.as_str()).0);
     let stage = utf8_percent_encode(stage, &STAGE).to_string();
-    let urls = PublicUrls { root: &ask.root_url, stage: &stage };
+    let urls = PublicUrls { root: ask.root_url(), stage: &stage };
     let json = files.json(name, shown, version.is_none(), &known, urls, serial);
     Ok((head, Reply::tagged(reply::JSON, json)))
 }

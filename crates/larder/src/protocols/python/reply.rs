@@ -114,7 +114,7 @@ fn page(ask: &Ask, status: StatusCode, text: &str) -> Response {
         let body = format!("{} {title}\n\n{text}\n", status.as_u16());
         return typed(status, body, "text/plain; charset=UTF-8");
     }
-    let site = Site::below(&ask.app, &*ask.root_url);
+    let site = Site::below(&ask.app, ask.root_url());
     // After logging in, the browser returns here.
     let is_safe = matches!(ask.head.method, Method::GET | Method::HEAD);
     let site = if is_safe { site.at_place(&ask.head.uri) } else { site };
@@ -136,7 +136,7 @@ pub(crate) fn typed(
 pub(crate) fn redirect(ask: &Ask, path: &str) -> Response {
     let query = ask.head.uri.query().map_or_else(String::new, |query| format!("?{query}"));
     let mut response = StatusCode::FOUND.into_response();
-    if let Ok(location) = HeaderValue::try_from(format!("{}{path}{query}", ask.root_url)) {
+    if let Ok(location) = HeaderValue::try_from(format!("{}{path}{query}", ask.root_url())) {
         response.headers_mut().insert(LOCATION, location);
     }
     response.headers_mut().insert(VARY, VARIES);

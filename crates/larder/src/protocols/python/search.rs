@@ -114,7 +114,7 @@ pub(crate) async fn search(ask: &Ask) -> Result<Response, Refused> {
                     "name": hit.project,
                     "version": hit.version,
                     "summary": summary,
-                    "url": format!("{}/{}", ask.root_url, path(hit)),
+                    "url": format!("{}/{}", ask.root_url(), path(hit)),
                 })
             })
             .collect();
@@ -230,7 +230,7 @@ async fn html(
     hits: &[Hit],
     summaries: &[String],
 ) -> Response {
-    let site = Site::below(&ask.app, &*ask.root_url);
+    let site = Site::below(&ask.app, ask.root_url());
     let items = hits.iter().zip(summaries).map(|(hit, summary)| Item {
         url: format!("{}/{}", site.prefix(), path(hit)),
         project: &hit.project,

@@ -4,7 +4,7 @@ pub(crate) mod mirrored;
 
 use ::reply::Encoding;
 use axum::body::Body;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
     HeaderName, IF_MATCH, USER_AGENT, VARY, X_CONTENT_TYPE_OPTIONS,
@@ -16,6 +16,7 @@ use memchr::memchr;
 use net::Answered;
 use pypi::{Links, NoPage, Page, PageForm, PageRequest, ProjectName, ResolutionOrder};
 use resources::turns::Share;
+use state::stored::Stored;
 
 use super::ask::{Ask, is_installer};
 use super::refused::Refused;
@@ -44,8 +45,8 @@ const SIMPLE: &str = "application/vnd.pypi.simple.";
 const HTML: &str = "text/html";
 const XHTML: &str = "application/xhtml+xml";
 
-/// Room for the headers of a page and those of devpi, so that their map grows once.
-const HEADERS_MAX: usize = 13;
+/// Room for the headers of a page and those of devpi, so that their map does not grow.
+const HEADERS_MAX: usize = 14;
 
 /// An upload must be visible at once, so caches revalidate each time; the answer is mostly 304.
 const PUBLIC: HeaderValue = HeaderValue::from_static("max-age=0, must-revalidate");
@@ -77,19 +78,23 @@ pub(crate) fn show_simple_page_now(
     let stored = app.live_store.snapshot()?;
     let wanted = NegotiatedForm::of(&head.headers).ok()?;
     let request = PageRequest { stage, project, form: wanted.form, depth: 4 };
-    let mut response = match app.python.pages.ready(&stored.index, request) {
-        Some(page) => respond_if_open(&head.headers, &page, &wanted)?,
+    let response = match app.python.pages.ready(&stored.index, request) {
+        Some(page) => respond_if_open(&head.headers, &stored, &page, &wanted)?,
         None => mirrored::page_now(app, &head.headers, &stored, request, &wanted)?,
     };
-    insert_headers(response.headers_mut(), &stored);
     Some(Answered::Finished(response))
 }
 
 /// The response with a page that everybody may read, if it is there in the client's encoding.
-fn respond_if_open(request: &HeaderMap, page: &Page, wanted: &NegotiatedForm) -> Option<Response> {
+fn respond_if_open(
+    request: &HeaderMap,
+    stored: &Stored,
+    page: &Page,
+    wanted: &NegotiatedForm,
+) -> Option<Response> {
     let encoding = accepted_encoding(request);
     let is_at_hand = page.is_public() && page.body().has(encoding);
-    is_at_hand.then(|| respond(request, page, wanted, encoding))
+    is_at_hand.then(|| respond(request, stored, page, wanted, encoding))
 }
 
 /// The form of a page that a client wants.
@@ -222,7 +227,7 @@ pub(crate) async fn refresh_page(
 /// `POST` where only pages are: some upload to the URL that they install from.
 pub(crate) fn no_uploads(ask: &Ask, stage: &str) -> Response {
     let names: Vec<&str> = ask.path.split('/').take(3).collect();
-    let url = format!("{}{}/", ask.root_url, names.join("/"));
+    let url = format!("{}{}/", ask.root_url(), names.join("/"));
     let text = format!("nothing can be uploaded to the pages of {stage}: its uploads go to {url}");
     reply::upload_refusal(ask, StatusCode::NOT_FOUND, &text)
 }
@@ -283,7 +288,7 @@ async fn page(
         let _turn = turn(making(&ask.app, project)).await?;
         return Ok(tokio::task::block_in_place(|| absolute(ask, &page, request, &wanted)));
     }
-    Ok(checked(&ask.head.headers, &page, &wanted, encoding)?)
+    Ok(checked(ask, &page, &wanted, encoding)?)
 }
 
 /// The turns to make the page of a project, or the list.
@@ -293,7 +298,7 @@ fn making<'app>(app: &'app App, project: Option<&ProjectName>) -> &'app Share {
 
 /// The page with absolute links, made for this request. Takes long.
 fn absolute(ask: &Ask, page: &Page, request: PageRequest<'_>, wanted: &NegotiatedForm) -> Response {
-    let links = Links::Absolute(&ask.root_url);
+    let links = Links::Absolute(ask.root_url());
     let PageRequest { stage, project, form, .. } = request;
     let now = Timestamp::now();
     let rendering = || pypi::render(&ask.stored.index, stage, project, form, links, now);
@@ -312,45 +317,70 @@ fn absolute(ask: &Ask, page: &Page, request: PageRequest<'_>, wanted: &Negotiate
 
 /// [`respond`], for a request that may expect another page.
 fn checked(
-    request: &HeaderMap,
+    ask: &Ask,
     page: &Page,
     wanted: &NegotiatedForm,
     encoding: Encoding,
 ) -> Result<Response, HttpError> {
+    let request = &ask.head.headers;
     check_expected(request, |tags| page.reply().is_matched_by(tags), None)?;
-    Ok(respond(request, page, wanted, encoding))
+    Ok(respond(request, &ask.stored, page, wanted, encoding))
 }
 
 fn respond(
     request: &HeaderMap,
+    stored: &Stored,
     page: &Page,
     wanted: &NegotiatedForm,
     encoding: Encoding,
 ) -> Response {
-    let mut response = if has_known_tag(request, |tags| page.reply().is_known_by(tags)) {
-        StatusCode::NOT_MODIFIED.into_response()
-    } else {
-        let mut response = Response::new(Body::from(page.body().form(encoding).clone()));
-        let headers = response.headers_mut();
-        headers.reserve(HEADERS_MAX);
-        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        if wanted.form != PageForm::Json {
-            headers.insert(CONTENT_SECURITY_POLICY, LINKS_ALONE);
-        }
-        if let Some(name) = encoding.header_value() {
-            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(name));
-        }
-        response
-    };
+    let is_known = has_known_tag(request, |tags| page.reply().is_known_by(tags));
+    let body = if is_known { Body::empty() } else { page.body().form(encoding).clone().into() };
+    let mut response = Response::new(body);
+    if is_known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    }
     let headers = response.headers_mut();
-    headers.reserve(HEADERS_MAX);
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(wanted.content_type));
+    // A copy takes less time than to insert each header.
+    let sent_in = (!is_known).then_some(encoding);
+    *headers = head(stored, wanted, sent_in, page.is_public()).clone();
     if let Ok(tag) = HeaderValue::from_str(page.tag(encoding)) {
         headers.insert(ETAG, tag);
     }
-    headers.insert(VARY, wanted.varies());
-    headers.insert(CACHE_CONTROL, if page.is_public() { PUBLIC } else { PRIVATE });
     response
+}
+
+/// The headers of a page, with a place for its tag, and of an answer without it (`sent_in` is none).
+fn head<'stored>(
+    stored: &'stored Stored,
+    wanted: &NegotiatedForm,
+    sent_in: Option<Encoding>,
+    is_public: bool,
+) -> &'stored HeaderMap {
+    let form = match (wanted.form, wanted.varies_by_agent) {
+        (PageForm::Json, _) => 0,
+        (_, true) => 1,
+        (_, false) => 2,
+    };
+    let sent = sent_in.map_or(0, |encoding| 1 + encoding as usize);
+    stored.heads.of((form * 4 + sent) * 2 + usize::from(is_public), || {
+        let mut headers = HeaderMap::with_capacity(HEADERS_MAX);
+        if let Some(encoding) = sent_in {
+            headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            if wanted.form != PageForm::Json {
+                headers.insert(CONTENT_SECURITY_POLICY, LINKS_ALONE);
+            }
+            if let Some(name) = encoding.header_value() {
+                headers.insert(CONTENT_ENCODING, HeaderValue::from_static(name));
+            }
+        }
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(wanted.content_type));
+        headers.insert(ETAG, HeaderValue::from_static(""));
+        headers.insert(VARY, wanted.varies());
+        headers.insert(CACHE_CONTROL, if is_public { PUBLIC } else { PRIVATE });
+        insert_headers(&mut headers, stored);
+        headers
+    })
 }
 
 fn not_acceptable(ask: &Ask) -> Response {

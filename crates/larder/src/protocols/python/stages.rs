@@ -28,7 +28,7 @@ pub(crate) async fn show_api(ask: &Ask, stage: &str) -> Result<Response, Refused
     if found.is_none() && !stage.is_empty() {
         return Ok(reply::refused(ask, &HttpError::unknown_stage(stage)));
     }
-    let config = devpi::api_config(&ask.root_url, &principal, found.map(|stage| &**stage));
+    let config = devpi::api_config(ask.root_url(), &principal, found.map(|stage| &**stage));
     Ok(reply::result(StatusCode::OK, "apiconfig", config, None))
 }
 

@@ -89,7 +89,7 @@ pub(crate) async fn check_access(ask: &Ask) -> Result<Response, Refused> {
     };
     let path = in_one_spelling(path_of(&uri));
     let public_url = ask.app.config.public_url.as_deref().unwrap_or_default();
-    let readings = ["", public_url, &ask.root_url].map(|root| {
+    let readings = ["", public_url, ask.root_url()].map(|root| {
         let inner = below(&path, &in_one_spelling(prefix(root))).unwrap_or(&path);
         Some(settled(ask, Route::parse(&in_one_spelling(inner), None)?))
     });

@@ -77,7 +77,7 @@ pub(crate) async fn show_tox_results(ask: &Ask, route: &Route) -> Result<Respons
         Some(wanted) => format!("{}: {name} {version}, test result {wanted}", part.stage.name()),
         None => format!("{}: {name} {version}, test results of {filename}", part.stage.name()),
     };
-    let site = Site::below(&ask.app, &*ask.root_url);
+    let site = Site::below(&ask.app, ask.root_url());
     let page = match wanted {
         Some(_) => ToxPage { site, title: &title, lines: Vec::new(), details: Some(&shown) },
         None => ToxPage { site, title: &title, lines: lines(ask, &shown), details: None },
@@ -148,7 +148,7 @@ async fn read<'snapshot>(
                 ToxReport::parse(&bytes)
             })
         });
-        let url = file_url(&ask.root_url, part.stage.name(), file);
+        let url = file_url(ask.root_url(), part.stage.name(), file);
         shown.push(ToxResult { file, url, report });
     }
     Ok(shown)
@@ -187,7 +187,7 @@ fn lines<'a>(ask: &Ask, shown: &'a [ToxResult<'_>]) -> Vec<Line<'a>> {
     let mut lines = Vec::new();
     for result in shown {
         let name = result.file.filename();
-        let url = format!("{}{}/{name}", ask.root_url, ask.path.trim_end_matches('/'));
+        let url = format!("{}{}/{name}", ask.root_url(), ask.path.trim_end_matches('/'));
         let unknown = Line {
             url,
             name,

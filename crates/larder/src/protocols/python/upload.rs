@@ -119,7 +119,7 @@ pub(crate) fn is_form(ask: &Ask) -> bool {
 
 /// 405 for a path without uploads, with the right URL: the index is missing in this one, or a project is too much.
 pub(crate) fn no_uploads(ask: &Ask, route: &Route) -> Response {
-    let root = &ask.root_url;
+    let root = ask.root_url();
     let (what, example) = match (route.user.as_str(), route.stage.as_str()) {
         ("", _) => ("`/`".to_owned(), format!("{root}/USER/INDEX/")),
         (user, "") => (format!("the user `{user}`"), format!("{root}/{user}/INDEX/")),

@@ -71,7 +71,7 @@ async fn planned(
         return Ok(None);
     }
     let pages = MirrorPages {
-        root_url: ask.root_url.clone(),
+        root_url: ask.root_url().to_owned(),
         asked: order.stages()[0].clone(),
         project: project.clone(),
         heard: heard.into_iter().map(|(stage, known)| (stage.clone(), known)).collect(),

@@ -73,7 +73,7 @@ pub(super) fn page_now(
     }
     let stamp = order.project_stamp(request.project);
     let finished = app.python.mirrors.finished(&key(request), stamp, &versions)?;
-    let response = respond_if_open(headers, &finished.page, wanted)?;
+    let response = respond_if_open(headers, stored, &finished.page, wanted)?;
     Some(with_serial(response, finished.page.last_serial()))
 }
 
@@ -145,7 +145,7 @@ pub(super) async fn page(
     if is_absolute {
         let conditions = Conditions::of(&ask.head.method, &ask.head.headers);
         let made = tokio::task::block_in_place(|| {
-            let Rendered { reply, last_serial, .. } = render(Links::Absolute(&ask.root_url))?;
+            let Rendered { reply, last_serial, .. } = render(Links::Absolute(ask.root_url()))?;
             Some((respond_now(reply, StatusCode::OK, &conditions), last_serial))
         });
         let Some((mut response, last_serial)) = made else { return missing() };
@@ -181,7 +181,7 @@ pub(super) async fn page(
     if !page.body().has(encoding) {
         tokio::task::block_in_place(|| page.body().form(encoding));
     }
-    let response = checked(&ask.head.headers, page, wanted, encoding)?;
+    let response = checked(ask, page, wanted, encoding)?;
     Ok(marked(with_serial(response, page.last_serial()), stale))
 }
 
