@@ -16,7 +16,7 @@ mod space;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
-use std::io::{self, BufReader, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufReader, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -95,6 +95,12 @@ pub(super) fn no_room(text: impl Into<String>) -> io::Error {
 }
 
 impl EntryFile {
+    /// Its content, from its beginning.
+    pub(super) fn content(&mut self) -> io::Result<BufReader<&File>> {
+        self.file.seek(SeekFrom::Start(HEAD_BYTES))?;
+        Ok(BufReader::with_capacity(64 << 10, &self.file))
+    }
+
     /// Whether its bytes were compared with their digest in this process.
     pub(super) fn is_checked(&self) -> bool {
         self.space.is_checked.load(Relaxed)
@@ -279,22 +285,19 @@ impl Disk {
         self.index().entries.get(key).map(|held| held.space.bytes())
     }
 
-    /// The entry's head and content, which is compared with its digest. Blocks.
-    pub(super) fn content(&self, key: &Key) -> Option<(Head, Vec<u8>)> {
-        self.content_and_use(key).map(|(head, content, _)| (head, content))
+    /// The entry's head, and its file, whose content was compared with its digest. Blocks.
+    pub(super) fn checked_entry(&self, key: &Key) -> Option<(Head, EntryFile)> {
+        let (head, file) = self.open_entry(key)?;
+        self.check(key, &head, &file).then_some((head, file))
     }
 
-    /// [`Disk::content`], and whether this use should be noted in the entry. Blocks.
-    pub(super) fn content_and_use(&self, key: &Key) -> Option<(Head, Vec<u8>, bool)> {
-        let (head, file) = self.open_entry(key)?;
-        let mut content = vec![0; usize::try_from(head.size_bytes).ok()?];
-        let is_read = file.read_exact_at(&mut content, HEAD_BYTES).is_ok();
-        if is_read && Digest::of(&content).to_string() == head.sha256 {
-            return Some((head, content, file.is_use_noted));
-        }
-        tracing::warn!(name = head.name, "removed a damaged entry of the mirrors' cache");
-        self.remove(key);
-        None
+    /// The entry's head and content. Blocks.
+    #[cfg(test)]
+    pub(super) fn content(&self, key: &Key) -> Option<(Head, Vec<u8>)> {
+        let (head, mut file) = self.checked_entry(key)?;
+        let mut content = Vec::new();
+        io::Read::read_to_end(&mut file.content().ok()?, &mut content).ok()?;
+        Some((head, content))
     }
 
     /// A new entry, whose content has this many bytes, or more. Blocks.
@@ -411,6 +414,17 @@ impl Disk {
             index.remove(&key);
         }
         true
+    }
+}
+
+impl Write for Writing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.append(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

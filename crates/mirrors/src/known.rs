@@ -67,6 +67,8 @@ pub struct Known {
     pub(super) etag: Option<String>,
     pub(super) last_modified: Option<String>,
     serial: Option<u64>,
+    /// [`Known::files`] of its page, found out when it was read.
+    files: usize,
 }
 
 /// A cached page or list, and whether upstream has not confirmed it.
@@ -164,6 +166,7 @@ impl Known {
             etag: None,
             last_modified: None,
             serial: None,
+            files: 0,
         }
     }
 
@@ -175,9 +178,9 @@ impl Known {
         }
     }
 
-    /// How many files its page has.
+    /// How many files its page has, or as many as others have that take as much memory.
     pub fn files(&self) -> usize {
-        self.page().map_or(0, |page| page.files.len())
+        self.page().map_or(0, |_| self.files)
     }
 
     /// All but its content.
@@ -204,7 +207,7 @@ impl Known {
     }
 
     /// About how much memory it takes, in bytes.
-    pub(super) fn memory_bytes(&self) -> u64 {
+    pub fn memory_bytes(&self) -> u64 {
         512 + self.page().map_or(0, |page| page.memory_bytes())
     }
 }
@@ -511,8 +514,14 @@ impl Mirrors {
                 FETCH_TIMEOUT.as_secs()
             )))
         });
-        let old = match kept.as_ref().and_then(Kept::in_memory) {
-            None if kept.is_some() && outcome.is_ok() => self.remembered(mirror, subject).await,
+        let is_needed = match &outcome {
+            Ok(Answer::NotModified { .. }) => true,
+            // It tells whether another process's page is asked for.
+            Ok(Answer::Page(_)) => self.shared.is_some(),
+            Err(_) => false,
+        };
+        let mut old = match kept.as_ref().and_then(Kept::in_memory) {
+            None if kept.is_some() && is_needed => self.remembered(mirror, subject).await,
             old => old,
         };
         let mut theirs = None;
@@ -529,8 +538,14 @@ impl Mirrors {
                 if may_be_undated(subject, old.as_deref()) {
                     theirs = self.bring_known(mirror, subject).await;
                 }
+                // A page that was evicted meanwhile takes no memory while this one waits for its turn.
+                old = None;
                 // Upstream's answer is complete: the rest depends only on this machine.
-                self.understand(mirror, subject, *page).await
+                let understood = self.understand(mirror, subject, *page).await;
+                if let (Ok((answer, _)), Some(kept)) = (&understood, &kept) {
+                    old = self.replaced(mirror, subject, kept, answer).await;
+                }
+                understood
             }
             // For a project, its absence is an answer.
             (Err(trouble), Subject::Project(_)) if trouble.is_absent => {
@@ -554,6 +569,21 @@ impl Mirrors {
                 mirror.failed(subject, self.started_at.elapsed(), &trouble);
                 Err(trouble)
             }
+        }
+    }
+
+    /// The page that a new one replaces. One that was evicted is needed only if it may tell when files were first seen. For a
+    /// caller with a turn to read pages.
+    async fn replaced(
+        self: &Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+        subject: &Subject,
+        kept: &Kept,
+        answer: &UpstreamAnswer,
+    ) -> Option<Arc<Known>> {
+        match subject {
+            Subject::Project(name) if answer.has_undated() => self.again(mirror, name, kept).await,
+            _ => kept.in_memory().or_else(|| self.in_memory(mirror, subject)),
         }
     }
 
@@ -604,7 +634,8 @@ impl Mirrors {
                     let before = old.as_ref().and_then(|old| old.page());
                     note_first_seen(mirror, Arc::make_mut(page), before, theirs).await;
                 }
-                let new = Known { content, etag, last_modified, serial, ..Known::absent() };
+                let files = files_of(&content);
+                let new = Known { content, etag, last_modified, serial, files, ..Known::absent() };
                 self.next(old.as_deref(), new)
             }
             UpstreamAnswer::Absent => self.next(old.as_deref(), Known::absent()),
@@ -676,6 +707,16 @@ async fn note_first_seen(
     {
         page.take_older_first_seen(&theirs);
     }
+}
+
+/// What a file of the public index takes in memory, in bytes.
+const FILE_BYTES: u64 = 640;
+
+/// [`Known::files`] of this content.
+fn files_of(content: &Content) -> usize {
+    let Content::Page(Some(page)) = content else { return 0 };
+    let usual = page.shown_bytes() / FILE_BYTES;
+    page.files.len().max(usize::try_from(usual).unwrap_or(usize::MAX))
 }
 
 /// Whether upstream's page may have files without a time of upload, as far as is known.

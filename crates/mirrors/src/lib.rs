@@ -75,7 +75,7 @@ const LARGE_PAGE_COUNTS: u32 = 12;
 const USING_MAX: usize = 512;
 
 /// A page with more files is large.
-const MANY_FILES: usize = 5_000;
+pub const MANY_FILES: usize = 5_000;
 
 /// The smallest part of a cache in memory, if the cache is that large.
 const CACHE_PART_BYTES_MIN: u64 = 64 << 20;

@@ -17,10 +17,10 @@ const TURNS: usize = 8;
 /// Further plans that may wait.
 const WAITING_MAX: usize = 64;
 
-/// Answers that are sent at once: each keeps its plan and its pages as long as its reader takes. An answer of more than
-/// [`FILES_OF_STREAM`] files counts as several.
+/// Answers that are sent at once: each keeps its plan and its pages as long as its reader takes. An answer whose pages take more
+/// than [`BYTES_OF_STREAM`] counts as several.
 const STREAMS_MAX: u32 = 64;
-const FILES_OF_STREAM: usize = 4_096;
+const BYTES_OF_STREAM: u64 = 512 << 10;
 
 /// Of these, those for one client; a client without another answer may get one of any size.
 const STREAMS_OF_CLIENT_MAX: u32 = 16;
@@ -82,10 +82,10 @@ impl Plans {
         Ok((place, self.share.turns.take_many(turns).await))
     }
 
-    /// The right to send this client the JSON of this many files in portions; `None` if too much is being sent, to it or to
-    /// all.
-    pub fn stream(&self, client: ClientKey, files: usize) -> Option<Stream> {
-        let counts = u32::try_from(files / FILES_OF_STREAM + 1).unwrap_or(STREAMS_MAX);
+    /// The right to send this client JSON in portions that is made of pages of this many bytes in memory; `None` if too much is
+    /// being sent, to it or to all.
+    pub fn stream(&self, client: ClientKey, page_bytes: u64) -> Option<Stream> {
+        let counts = u32::try_from(page_bytes / BYTES_OF_STREAM + 1).unwrap_or(STREAMS_MAX);
         let counts = counts.min(STREAMS_MAX);
         let mut clients = lock(&self.clients);
         let before = clients.get(&client).copied().unwrap_or_default();
@@ -134,15 +134,15 @@ mod tests {
     #[test]
     fn only_so_much_is_sent_at_once() {
         let plans = Plans::new();
-        let stream = |client: u32, files: usize| plans.stream(ClientKey::Ipv4(client), files);
+        let stream = |client: u32, bytes: u64| plans.stream(ClientKey::Ipv4(client), bytes);
         let streams: Vec<_> = (0..STREAMS_MAX).map(|client| stream(client, 300)).collect();
         assert!(streams.iter().all(Option::is_some) && stream(STREAMS_MAX, 300).is_none());
         drop(streams);
-        let large = stream(1, 60 * FILES_OF_STREAM);
-        assert!(large.is_some() && stream(2, 3 * FILES_OF_STREAM).is_none());
-        assert!(stream(2, 2 * FILES_OF_STREAM).is_some());
+        let large = stream(1, 60 * BYTES_OF_STREAM);
+        assert!(large.is_some() && stream(2, 3 * BYTES_OF_STREAM).is_none());
+        assert!(stream(2, 2 * BYTES_OF_STREAM).is_some());
         drop(large);
-        assert!(stream(1, usize::MAX).is_some(), "however many, it is sent alone");
+        assert!(stream(1, u64::MAX).is_some(), "however many, it is sent alone");
     }
 
     #[test]
@@ -159,11 +159,11 @@ mod tests {
         assert!(again.is_some() && plans.stream(one, 300).is_none(), "one has ended");
         drop((streams, again, others));
         // Something large may be the only one, and only that.
-        let large = plans.stream(one, 20 * FILES_OF_STREAM);
+        let large = plans.stream(one, 20 * BYTES_OF_STREAM);
         assert!(large.is_some() && plans.stream(one, 300).is_none());
         drop(large);
         assert!(lock(&plans.clients).is_empty(), "nothing is kept of who has gone");
         let small = plans.stream(one, 300);
-        assert!(small.is_some() && plans.stream(one, 20 * FILES_OF_STREAM).is_none());
+        assert!(small.is_some() && plans.stream(one, 20 * BYTES_OF_STREAM).is_none());
     }
 }

@@ -542,9 +542,8 @@ impl Mirrors {
 pub(super) async fn page_of(mirror: &Mirror, brought: FetchedEntry) -> Option<UpstreamPage> {
     let (writing, url) = (brought.writing, mirror.origin.url.clone());
     let reading = blocking(move || {
-        let mut content = Vec::new();
-        io::Read::read_to_end(&mut writing.content()?, &mut content)?;
-        UpstreamPage::parse("application/json", &content, &url).map_err(io::Error::other)
+        let mut content = writing.content()?;
+        UpstreamPage::read("application/json", &mut content, &url).map_err(io::Error::other)
     });
     reading.await.ok()
 }

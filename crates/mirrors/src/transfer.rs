@@ -595,7 +595,7 @@ impl Mirrors {
         let key = mirror.key(&subject.name());
         // Nothing is confirmed later than now.
         let confirmed_at = said.confirmed_at.clamp(0, milliseconds(SystemTime::now()));
-        if let Some((there, _)) = self.disk.content(&key)
+        if let Some((there, _)) = self.disk.checked_entry(&key)
             && there.confirmed_at >= confirmed_at
         {
             return Ok(true);

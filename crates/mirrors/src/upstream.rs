@@ -5,7 +5,7 @@
 //! Connections go only where [`Egress`] admits them. Credentials go to the host of the mirror's URL alone. Errors name the
 //! host and the reason, never a URL with credentials.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,7 +15,7 @@ use flate2::read::MultiGzDecoder;
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use percent_encoding::percent_decode_str;
-use pypi::upstream::Blame;
+use pypi::upstream::{Blame, PageError};
 use reqwest::{Client, Response, Url};
 
 use net::Egress;
@@ -365,6 +365,34 @@ fn too_large(host: &str, bytes_max: usize) -> UpstreamError {
     UpstreamError::new(format!("{host}: the page has more than {bytes_max} bytes"))
 }
 
+/// A page, of which only so many bytes are read. It remembers why it failed.
+struct Bounded<'page> {
+    source: &'page mut dyn Read,
+    left: usize,
+    failure: Option<Failure>,
+}
+
+enum Failure {
+    TooLarge,
+    Damaged(io::Error),
+}
+
+impl Read for Bounded<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let failure = match self.source.read(buffer) {
+            Ok(bytes) if bytes <= self.left => {
+                self.left -= bytes;
+                return Ok(bytes);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
+            Ok(_) => Failure::TooLarge,
+            Err(error) => Failure::Damaged(error),
+        };
+        self.failure = Some(failure);
+        Err(io::Error::other("it cannot be read"))
+    }
+}
+
 impl PageBody {
     /// Whether it is small even when inflated, which is found out by inflating it. Blocks.
     pub(super) fn is_small(&self) -> bool {
@@ -374,6 +402,45 @@ impl PageBody {
         let mut length = || std::io::copy(&mut inflated, &mut std::io::sink());
         // A damaged one is refused later, when it is inflated.
         !self.is_gzip || length().is_ok_and(|length| length <= bytes_max)
+    }
+
+    /// What `parse` reads of the page, of which at most this many bytes are read, piece by piece. Blocks.
+    ///
+    /// # Errors
+    /// If it has more, is damaged, or is not what `parse` expects.
+    pub(super) fn parsed<T>(
+        self,
+        bytes_max: usize,
+        parse: impl FnOnce(&mut dyn Read) -> Result<T, PageError>,
+    ) -> Result<T, UpstreamError> {
+        let PageBody { host, bytes, is_gzip } = self;
+        let damaged =
+            |error| UpstreamError::new(format!("{host}: the page cannot be inflated: {error}"));
+        let (mut in_memory, mut on_disk);
+        let source: &mut dyn Read = match &bytes {
+            Arrived::InMemory(bytes) => {
+                in_memory = bytes.as_slice();
+                &mut in_memory
+            }
+            Arrived::OnDisk(writing) => {
+                on_disk = writing.content().map_err(damaged)?;
+                &mut on_disk
+            }
+        };
+        let mut inflating;
+        let source: &mut dyn Read = if is_gzip {
+            inflating = MultiGzDecoder::new(source);
+            &mut inflating
+        } else {
+            source
+        };
+        let mut bounded = Bounded { source, left: bytes_max, failure: None };
+        let parsed = parse(&mut bounded);
+        match (bounded.failure, parsed) {
+            (Some(Failure::TooLarge), _) => Err(too_large(&host, bytes_max)),
+            (Some(Failure::Damaged(error)), _) => Err(damaged(error)),
+            (None, parsed) => parsed.map_err(|error| UpstreamError::new(error.to_string())),
+        }
     }
 
     /// The page, of at most this many bytes. Blocks.
@@ -469,5 +536,21 @@ mod tests {
         let refused = page(gzip(1001), true).inflated(1000).expect_err("a byte too many");
         assert!(refused.to_string().contains("more than 1000 bytes"), "{refused}");
         assert!(page(b"no gzip".to_vec(), true).inflated(1000).is_err());
+        let parsed = |bytes: Vec<u8>, is_gzip| {
+            page(bytes, is_gzip).parsed(1000, |source| {
+                let mut all = Vec::new();
+                // What fails is reported, even if it was not noticed here.
+                _ = source.read_to_end(&mut all);
+                Ok(all.len())
+            })
+        };
+        assert_eq!(parsed(gzip(1000), true).expect("a page"), 1000);
+        assert_eq!(parsed(vec![b' '; 1000], false).expect("a page"), 1000);
+        for (bytes, is_gzip) in [(gzip(1001), true), (vec![b' '; 1001], false)] {
+            let refused = parsed(bytes, is_gzip).expect_err("a byte too many");
+            assert!(refused.to_string().contains("more than 1000 bytes"), "{refused}");
+        }
+        let damaged = parsed(b"no gzip".to_vec(), true).expect_err("no gzip");
+        assert!(damaged.to_string().contains("cannot be inflated"), "{damaged}");
     }
 }

@@ -11,14 +11,17 @@ mod html;
 mod json;
 mod names;
 mod place;
+mod source;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io::{self, Read, Write};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use url::Url;
 
+use self::source::Start;
 use crate::{ProjectName, StatusMarker};
 
 pub use self::freshness::{Blame, Breaker, Outage, Standing, standing};
@@ -126,9 +129,30 @@ impl UpstreamPage {
     ///
     /// # Errors
     /// [`PageError`] if it is neither a JSON nor an HTML page of an index.
-    pub fn parse(content_type: &str, body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
+    pub fn parse(
+        content_type: &str,
+        mut body: &[u8],
+        base: &Url,
+    ) -> Result<UpstreamPage, PageError> {
         match PageFormat::of(content_type, body)? {
             PageFormat::Json => json::page(body, base),
+            PageFormat::Html => UpstreamPage::read(content_type, &mut body, base),
+        }
+    }
+
+    /// [`UpstreamPage::parse`], of a body that comes piece by piece and is never in memory as a whole. Such a body may have no text
+    /// of more than a megabyte.
+    ///
+    /// # Errors
+    /// [`PageError`] if it is neither a JSON nor an HTML page of an index, or cannot be read.
+    pub fn read(
+        content_type: &str,
+        body: &mut dyn Read,
+        base: &Url,
+    ) -> Result<UpstreamPage, PageError> {
+        let body = Start::of(body).map_err(PageError::new)?;
+        match PageFormat::of(content_type, &body.bytes)? {
+            PageFormat::Json => json::read(body, base),
             PageFormat::Html => html::page(content_type, body, base),
         }
     }
@@ -176,7 +200,18 @@ impl UpstreamPage {
 
     /// The page as JSON, with absolute URLs; [`UpstreamPage::parse`] reads it back.
     pub fn to_json(&self) -> Vec<u8> {
-        json::written(self)
+        let mut bytes = Vec::new();
+        // Memory does not fail.
+        _ = self.write_json(&mut bytes);
+        bytes
+    }
+
+    /// Writes [`UpstreamPage::to_json`] piece by piece.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
+        json::write(self, to)
     }
 
     /// The file at this place, and whether its metadata is meant rather than itself.
@@ -200,6 +235,12 @@ impl UpstreamPage {
             versions: self.versions.iter().take(1).cloned().collect(),
             files: self.files.iter().take(1).cloned().collect(),
         }
+    }
+
+    /// About how much memory it takes as it is kept or as it is shown, in bytes: whichever is more.
+    pub fn shown_bytes(&self) -> u64 {
+        let escapes: usize = self.files.iter().map(UpstreamFile::escapes_bytes).sum();
+        self.memory_bytes() + escapes as u64
     }
 
     /// About how much memory it takes, in bytes.
@@ -270,8 +311,8 @@ pub(crate) fn place_of_project(base: &Url, text: &str) -> Option<Box<str>> {
     Some(String::from(url).into())
 }
 
-/// Most files, and most versions, of a project's page: a page is read and rendered in memory. The largest real projects have some
-/// 20,000 files.
+/// Most files, and most versions, of a project's page: what is kept of a page, and what is rendered, is in memory. The largest real
+/// projects have some 20,000 files.
 pub const FILES_MAX: usize = 40_000;
 
 /// Files with one name that are distinguished by their URLs; further ones are not found.
@@ -285,14 +326,22 @@ struct Files {
     memory_bytes: usize,
 }
 
+/// The items, in memory for no more of them.
+fn exactly<T>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut items: Vec<T> = items.collect();
+    items.shrink_to_fit();
+    items
+}
+
 impl Files {
-    /// Memory for the files of a page: on a page with a long URL, relative URLs become many times as long.
-    const MEMORY_BYTES_MAX: usize = 40 << 20;
+    /// Memory for the files of a page, as they are kept or as they are shown, whichever is more: on a page with a long URL,
+    /// relative URLs become many times as long. 20,000 files may take 1.2 kB each, twice as much as those of the public index.
+    const MEMORY_BYTES_MAX: usize = 24 << 20;
 
     fn extend(&mut self, file: Option<UpstreamFile>) {
         let Some(file) = file else { return };
         self.seen += 1;
-        self.memory_bytes += file.memory_bytes();
+        self.memory_bytes += file.memory_bytes() + file.escapes_bytes();
         if self.check().is_ok() {
             self.files.push(file);
         }
@@ -323,6 +372,27 @@ impl Files {
 }
 
 impl UpstreamFile {
+    /// How many bytes longer its texts are on a page at most: characters that are escaped there take up to six.
+    fn escapes_bytes(&self) -> usize {
+        let escapes = |text: &str| {
+            let is_escaped = |byte: &u8| {
+                *byte < b' ' || matches!(byte, b'"' | b'\'' | b'&' | b'<' | b'>' | b'\\')
+            };
+            5 * text.as_bytes().iter().filter(|byte| is_escaped(byte)).count()
+        };
+        let optional = [&self.requires_python, &self.yanked, &self.provenance];
+        let optional = optional.into_iter().flatten().map(|text| escapes(text));
+        // The name is in the link, too.
+        2 * escapes(&self.filename) + escapes(&self.url) + optional.sum::<usize>()
+    }
+
+    /// About how long its texts are on a page.
+    pub(crate) fn shown_bytes(&self) -> usize {
+        // Its name is in its link, too.
+        let texts = self.memory_bytes() - size_of::<UpstreamFile>() + self.filename.len();
+        texts + self.escapes_bytes()
+    }
+
     fn memory_bytes(&self) -> usize {
         let length = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
         let hashes: usize = self.hashes.iter().map(|(name, hex)| name.len() + hex.len() + 48).sum();

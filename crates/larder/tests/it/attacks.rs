@@ -5,3 +5,4 @@ mod connections;
 mod frames;
 mod memory;
 mod unread;
+mod upstream_pages;

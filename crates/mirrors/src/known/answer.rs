@@ -83,21 +83,23 @@ impl Mirrors {
         }
         let subject = subject.clone();
         let provides_metadata = mirror.provides_metadata;
-        let parsing = tokio::task::spawn_blocking(move || {
-            let body = body.inflated(subject.bytes_max())?;
-            let parsed = match subject {
-                Subject::List => UpstreamNames::parse(&content_type, &body)
-                    .map(|names| Content::Names(names.into())),
-                Subject::Project(project) => {
-                    UpstreamPage::parse(&content_type, &body, &url).map(|mut page| {
-                        page.keep_files_of(&project);
-                        say_metadata(&mut page, provides_metadata);
-                        page.last_serial = serial.or(page.last_serial);
-                        Content::Page(Some(page.into()))
-                    })
-                }
-            };
-            parsed.map_err(|error| UpstreamError::new(error.to_string()))
+        let parsing = tokio::task::spawn_blocking(move || match &subject {
+            Subject::List => {
+                let body = body.inflated(subject.bytes_max())?;
+                let names = UpstreamNames::parse(&content_type, &body);
+                let names = names.map_err(|error| UpstreamError::new(error.to_string()))?;
+                Ok(Content::Names(names.into()))
+            }
+            Subject::Project(project) => {
+                // A large page is never in memory as it came.
+                let mut page = body.parsed(subject.bytes_max(), |source| {
+                    UpstreamPage::read(&content_type, source, &url)
+                })?;
+                page.keep_files_of(project);
+                say_metadata(&mut page, provides_metadata);
+                page.last_serial = serial.or(page.last_serial);
+                Ok(Content::Page(Some(page.into())))
+            }
         });
         let content = parsing.await.map_err(|error| UpstreamError::new(error.to_string()))??;
         Ok((UpstreamAnswer::Changed { content, etag, last_modified, serial }, Some(working)))
@@ -134,6 +136,18 @@ pub(super) enum UpstreamAnswer {
     },
     /// Upstream has no such project.
     Absent,
+}
+
+impl UpstreamAnswer {
+    /// Whether it is a page with files of which upstream does not say when they were uploaded.
+    pub(super) fn has_undated(&self) -> bool {
+        match self {
+            UpstreamAnswer::Changed { content: Content::Page(Some(page)), .. } => {
+                page.files.iter().any(|file| file.upload_time.is_none())
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Applies the setting that overrides the page about metadata beside the wheels.

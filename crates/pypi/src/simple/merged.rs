@@ -4,6 +4,7 @@
 //! also the list of such a stage. If several files have one name, the nearest is shown; an upstream's quarantined files are left out.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
 
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::inherit::{ProjectView, ResolutionOrder};
 use crate::policy::{Hidden, Judge, Listed, NameRules, Refused, Warnings};
-use crate::upstream::{CoreMetadata, Locations, UpstreamNames};
+use crate::upstream::{CoreMetadata, Locations, UpstreamFile, UpstreamNames};
 use crate::version::ReleaseKey;
 use crate::{Filename, ProjectName, StageName, StatusMarker, Version};
 
@@ -53,7 +54,9 @@ impl MergedPage<'_> {
 
 /// The visible files of a page, and what a policy hides.
 struct Shown<'page> {
-    files: Vec<Link<'page>>,
+    files: Vec<Visible<'page>>,
+    /// Of each upstream.
+    mirrors: Vec<Linked<'page>>,
     hidden: Hidden,
     /// The versions of hidden files of upstreams.
     hidden_versions: Vec<Version>,
@@ -61,14 +64,29 @@ struct Shown<'page> {
     warnings: Warnings,
 }
 
+/// A file that is shown. What is shown of an upstream's file is made when it is written: there may be tens of thousands of them.
+enum Visible<'page> {
+    Own(Box<Link<'page>>),
+    /// The upstream's place among [`MergedPage::upstream`], and its file.
+    Upstream(usize, &'page UpstreamFile),
+}
+
+/// How an upstream's files are linked.
+struct Linked<'page> {
+    stage: &'page StageName,
+    /// The beginning of their links.
+    prefix: String,
+    /// Whether its page names versions: those in files' names may differ, such as the build of an RPM.
+    is_version_named: bool,
+}
+
 /// A file of either kind.
 struct Link<'page> {
     stage: &'page StageName,
     href: String,
     filename: &'page str,
+    /// The version of an own file.
     version: Option<Version>,
-    /// Whether its page names its version: the version in the file's name may differ, such as the build of an RPM.
-    is_version_named: bool,
     hashes: Vec<(&'page str, Cow<'page, str>)>,
     requires_python: Option<&'page str>,
     size_bytes: Option<u64>,
@@ -86,7 +104,7 @@ pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) ->
     let mut shown = shown(merged, form, links);
     let text = match form {
         PageForm::Json => json(merged, &shown),
-        PageForm::Html => html(merged, &shown.files, ""),
+        PageForm::Html => html(merged, &shown, ""),
         PageForm::Human => {
             let stage = merged.order.stages()[0].name();
             let prefix = links.to_stage(stage, stage);
@@ -102,7 +120,7 @@ pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) ->
                      (<code>mirror_merge</code>).</p>\n",
                 );
             }
-            let first_seen = shown.files.iter().filter(|file| file.is_first_seen).count();
+            let first_seen = shown.files.iter().filter(|file| file.is_first_seen()).count();
             if first_seen > 0 {
                 let files = if first_seen == 1 { "file" } else { "files" };
                 _ = writeln!(
@@ -111,11 +129,10 @@ pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) ->
                      the time that installers get is when this server first saw them.</p>"
                 );
             }
-            shown.files.sort_by(|one, other| {
-                let newer = other.version.cmp(&one.version);
-                newer.then_with(|| one.filename.cmp(other.filename))
+            shown.files.sort_by_cached_key(|file| {
+                (Reverse(file.version(merged.project)), file.filename())
             });
-            html(merged, &shown.files, &lead)
+            html(merged, &shown, &lead)
         }
     };
     let rendered = Rendered::of(form, text, &shown.hidden).until(merged.judge);
@@ -163,12 +180,11 @@ fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) ->
             push_time(&mut time, file.uploaded_at_microseconds);
             let provenance =
                 file.provenance().map(|_| format!("{}.provenance", url(links.absolute())).into());
-            files.push(Link {
+            files.push(Visible::Own(Box::new(Link {
                 stage: from,
                 href: url(links),
                 filename: file.filename(),
                 version: Version::parse(file.version()).ok(),
-                is_version_named: false,
                 hashes: vec![("sha256", file.digest().to_string().into())],
                 requires_python: file.requires_python(),
                 size_bytes: Some(file.size_bytes()),
@@ -177,54 +193,116 @@ fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) ->
                 yanked: view.part.project.yanked(file),
                 core_metadata: file.core_metadata().map(|it| Some(it.to_string().into())),
                 provenance,
-            });
+            })));
         }
     }
-    for FromUpstream { mirror, page } in merged.upstream {
+    let mut mirrors = Vec::new();
+    for (at, FromUpstream { mirror, page }) in merged.upstream.iter().enumerate() {
         let is_quarantined =
             page.status.as_ref().is_some_and(|(it, _)| *it == StatusMarker::Quarantined);
-        let prefix = links.to_stage(linked(mirror.name(), stage, judge), stage);
-        let is_version_named = page.versions.iter().any(|named| is_comparable(named));
+        mirrors.push(Linked {
+            stage: mirror.name(),
+            prefix: links.to_stage(linked(mirror.name(), stage, judge), stage),
+            is_version_named: page.versions.iter().any(|named| is_comparable(named)),
+        });
         for file in &page.files {
             if !seen.insert(&*file.filename) || is_quarantined {
                 continue;
             }
-            let version = version_of(&file.filename, merged.project);
             if is_hidden(judge.and_then(|judge| judge.refusal_of_upstream(mirror.name(), file))) {
-                hidden_versions.extend(version);
+                hidden_versions.extend(version_of(&file.filename, merged.project));
                 continue;
             }
             let warned = warner.and_then(|it| it.warning(mirror.name(), &it.upstreams(file)));
             warned.into_iter().for_each(|it| warnings.add(&file.filename, it));
-            let said = file.upload_time.as_deref().map(Cow::Borrowed);
-            let seen = file.first_seen.filter(|_| said.is_none());
-            let is_first_seen = seen.is_some();
-            let seen = seen.map(|seen| {
-                let mut time = String::new();
-                push_time(&mut time, seen.as_microsecond());
-                time.into()
-            });
-            files.push(Link {
-                stage: mirror.name(),
-                href: format!("{prefix}{}", file.link()),
-                filename: &file.filename,
-                version,
-                is_version_named,
-                hashes: file.hashes.iter().map(|(name, hex)| (&**name, (&**hex).into())).collect(),
-                requires_python: file.requires_python.as_deref(),
-                size_bytes: file.size_bytes,
-                upload_time: said.or(seen),
-                is_first_seen,
-                yanked: file.yanked.as_deref(),
-                core_metadata: file.core_metadata.as_ref().map(|it| match it {
-                    CoreMetadata::Unhashed => None,
-                    CoreMetadata::Sha256(digits) => Some((&**digits).into()),
-                }),
-                provenance: file.provenance.as_deref().map(Cow::Borrowed),
-            });
+            files.push(Visible::Upstream(at, file));
         }
     }
-    Shown { files, hidden, hidden_versions, warnings }
+    Shown { files, mirrors, hidden, hidden_versions, warnings }
+}
+
+impl<'page> Shown<'page> {
+    /// Calls `take` with each file, and its place.
+    fn each(&self, mut take: impl FnMut(usize, &Link<'page>)) {
+        for (at, file) in self.files.iter().enumerate() {
+            match file {
+                Visible::Own(link) => take(at, link),
+                Visible::Upstream(of, file) => take(at, &self.mirrors[*of].link(file)),
+            }
+        }
+    }
+
+    /// The versions of the files whose pages do not name them.
+    fn unnamed_versions(&self, project: &ProjectName) -> impl Iterator<Item = Version> {
+        let is_unnamed = |file: &&Visible<'_>| match file {
+            Visible::Own(_) => true,
+            Visible::Upstream(of, _) => !self.mirrors[*of].is_version_named,
+        };
+        self.files.iter().filter(is_unnamed).filter_map(|file| file.version(project))
+    }
+
+    /// About how long the files are on a page, and seldom less.
+    fn text_bytes(&self) -> usize {
+        let bytes = self.files.iter().map(|file| match file {
+            Visible::Own(_) => 600,
+            Visible::Upstream(_, file) => file.shown_bytes() + 300,
+        });
+        bytes.sum()
+    }
+}
+
+impl<'page> Visible<'page> {
+    fn filename(&self) -> &'page str {
+        match self {
+            Visible::Own(link) => link.filename,
+            Visible::Upstream(_, file) => &file.filename,
+        }
+    }
+
+    fn version(&self, project: &ProjectName) -> Option<Version> {
+        match self {
+            Visible::Own(link) => link.version.clone(),
+            Visible::Upstream(_, file) => version_of(&file.filename, project),
+        }
+    }
+
+    /// Whether its time is when it was first seen here.
+    fn is_first_seen(&self) -> bool {
+        match self {
+            Visible::Own(_) => false,
+            Visible::Upstream(_, file) => file.upload_time.is_none() && file.first_seen.is_some(),
+        }
+    }
+}
+
+impl<'page> Linked<'page> {
+    fn link(&self, file: &'page UpstreamFile) -> Link<'page> {
+        let said = file.upload_time.as_deref().map(Cow::Borrowed);
+        let seen = file.first_seen.filter(|_| said.is_none());
+        let is_first_seen = seen.is_some();
+        let seen = seen.map(|seen| {
+            let mut time = String::new();
+            push_time(&mut time, seen.as_microsecond());
+            time.into()
+        });
+        Link {
+            stage: self.stage,
+            href: format!("{}{}", self.prefix, file.link()),
+            filename: &file.filename,
+            version: None,
+            hashes: file.hashes.iter().map(|(name, hex)| (&**name, (&**hex).into())).collect(),
+            requires_python: file.requires_python.as_deref(),
+            size_bytes: file.size_bytes,
+            upload_time: said.or(seen),
+            is_first_seen,
+            yanked: file.yanked.as_deref(),
+            core_metadata: file.core_metadata.as_ref().map(|it| match it {
+                CoreMetadata::Unhashed => None,
+                CoreMetadata::Sha256(digits) => Some((&**digits).into()),
+            }),
+            provenance: file.provenance.as_deref().map(Cow::Borrowed),
+        }
+    }
 }
 
 fn version_of(filename: &str, project: &ProjectName) -> Option<Version> {
@@ -258,9 +336,9 @@ fn locations(merged: &MergedPage<'_>) -> Locations {
     locations
 }
 
-fn html(merged: &MergedPage<'_>, files: &[Link<'_>], lead: &str) -> String {
+fn html(merged: &MergedPage<'_>, shown: &Shown<'_>, lead: &str) -> String {
     let stage = merged.order.stages()[0].name();
-    let mut page = String::with_capacity(512 + lead.len() + 400 * files.len());
+    let mut page = String::with_capacity(1_024 + lead.len() + shown.text_bytes());
     page.push_str("<!DOCTYPE html><html lang=\"en\"><head>");
     push_meta(&mut page, "repository-version", API_VERSION);
     if let Some((marker, reason)) = status_of(merged) {
@@ -278,7 +356,7 @@ fn html(merged: &MergedPage<'_>, files: &[Link<'_>], lead: &str) -> String {
         page.push_str(close);
     }
     page.push_str(lead);
-    for file in files {
+    shown.each(|_, file| {
         push_escaped(&mut page, file.stage.as_str());
         page.push_str(" <a href=\"");
         // An upstream's spelling of its URL may have `&`.
@@ -307,8 +385,9 @@ fn html(merged: &MergedPage<'_>, files: &[Link<'_>], lead: &str) -> String {
         page.push('>');
         push_escaped(&mut page, file.filename);
         page.push_str("</a><br>\n");
-    }
+    });
     page.push_str("</body></html>\n");
+    page.shrink_to_fit();
     page
 }
 
@@ -321,28 +400,26 @@ fn push_attribute(page: &mut String, name: &str, value: Option<&str>) {
 }
 
 /// The versions that have hidden files and no visible ones, in the form of [`Version::release_key`].
-fn hidden_versions<'page>(shown: &'page Shown<'_>) -> BTreeSet<ReleaseKey<'page>> {
+fn hidden_versions<'page>(
+    shown: &'page Shown<'_>,
+    project: &ProjectName,
+) -> BTreeSet<ReleaseKey<'page>> {
     let mut hidden: BTreeSet<_> = shown.hidden_versions.iter().map(Version::release_key).collect();
     if !hidden.is_empty() {
-        for version in shown.files.iter().filter_map(|file| file.version.as_ref()) {
-            hidden.remove(&version.release_key());
-        }
+        let visible: BTreeSet<Version> =
+            shown.files.iter().filter_map(|file| file.version(project)).collect();
+        let visible: BTreeSet<_> = visible.iter().map(Version::release_key).collect();
+        hidden.retain(|key| !visible.contains(key));
     }
     hidden
 }
 
-fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
-    let files = &shown.files;
-    let mut page = String::with_capacity(512 + 600 * files.len());
-    push_json_head(&mut page, merged.project.as_str(), &locations(merged), merged.last_serial());
-    push_status(&mut page, status_of(merged));
-    push_hidden(&mut page, &shown.hidden);
-    page.push_str(",\"versions\":[");
-    let of_files = files.iter().filter(|file| !file.is_version_named);
-    let of_files = of_files.filter_map(|file| Some((file.version.clone()?, false)));
+/// The versions of a page, in their order.
+fn versions(merged: &MergedPage<'_>, shown: &Shown<'_>) -> Vec<Version> {
+    let of_files = shown.unnamed_versions(merged.project).map(|version| (version, false));
     let named = merged.upstream.iter().flat_map(|part| &part.page.versions);
     let named = named.filter_map(|version| Some((Version::parse(version).ok()?, true)));
-    let hidden = hidden_versions(shown);
+    let hidden = hidden_versions(shown, merged.project);
     let named = named.filter(|(version, _)| !hidden.contains(&version.release_key()));
     let mut versions: Vec<(Version, bool)> = of_files.chain(named).collect();
     versions.sort_by(|(one, one_is_named), (other, other_is_named)| {
@@ -354,12 +431,24 @@ fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
         let is_spelled_anew = *is_named && !*kept_is_named && one.is_same_release(kept);
         is_spelled_anew || one.as_str() == kept.as_str()
     });
-    for (position, (version, _)) in versions.iter().enumerate() {
+    versions.into_iter().map(|(version, _)| version).collect()
+}
+
+fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
+    let versions = versions(merged, shown);
+    let bytes = versions.iter().map(|version| version.as_str().len() + 16).sum::<usize>();
+    let mut page = String::with_capacity(4_096 + bytes + shown.text_bytes());
+    push_json_head(&mut page, merged.project.as_str(), &locations(merged), merged.last_serial());
+    push_status(&mut page, status_of(merged));
+    push_hidden(&mut page, &shown.hidden);
+    page.push_str(",\"versions\":[");
+    for (position, version) in versions.iter().enumerate() {
         page.push_str(if position == 0 { "" } else { "," });
         push_json(&mut page, version.as_str());
     }
+    drop(versions);
     page.push_str("],\"files\":[");
-    for (position, file) in files.iter().enumerate() {
+    shown.each(|position, file| {
         page.push_str(if position == 0 { "{\"filename\":" } else { ",{\"filename\":" });
         push_json(&mut page, file.filename);
         page.push_str(",\"url\":");
@@ -394,8 +483,9 @@ fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
         }
         push_member(&mut page, "provenance", file.provenance.as_deref());
         page.push('}');
-    }
+    });
     page.push_str("]}");
+    page.shrink_to_fit();
     page
 }
 

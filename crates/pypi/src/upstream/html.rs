@@ -1,14 +1,19 @@
 //! A page as HTML (PEP 503, 592, 629, 658, 714, 740, 792): its links, and the facts in its head.
 
+use std::cell::Cell;
+use std::io::Read;
+use std::rc::Rc;
+
 use encoding_rs::{Encoding, UTF_8};
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
-use html5gum::{Span, Tokenizer};
+use html5gum::{IoReader, Span, Tokenizer};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
+use super::source::{Decoded, ShortTokens, Start};
 use super::{
     CoreMetadata, Files, Locations, PageError, UpstreamFile, UpstreamPage, absolute, digest,
-    is_hexadecimal, one_line, specifiers, time,
+    exactly, is_hexadecimal, one_line, specifiers, time,
 };
 use crate::{Filename, StatusMarker};
 
@@ -36,6 +41,9 @@ pub(super) struct Head {
     has_form: bool,
     has_password: bool,
 }
+
+/// After so many bytes of a link's text, nothing is added to it.
+const TEXT_BYTES_MAX: usize = 4 << 10;
 
 /// Longest title that is read, in bytes.
 const TITLE_BYTES_MAX: usize = 500;
@@ -182,22 +190,25 @@ fn attribute(attributes: &Attributes, name: &str) -> Option<String> {
 /// [`PageError`] if the page has no link and does not say that it is of an index, as an error page; or if its base is too long.
 pub(super) fn each_anchor(
     content_type: &str,
-    body: &[u8],
+    body: Start<&mut dyn Read>,
     take: &mut dyn FnMut(&Head, Anchor),
 ) -> Result<Head, PageError> {
-    let (text, _, _) = encoding_of(content_type, body).decode(body);
+    let length = Rc::new(Cell::new(0));
+    let text = Decoded::of(body.all, encoding_of(content_type, &body.bytes));
+    let text = IoReader::new(ShortTokens::of(text, length.clone()));
     let mut sieve = Sieve::default();
-    let mut emitter =
-        CallbackEmitter::new(move |event: CallbackEvent<'_>, _: Span<()>| sieve.piece(event));
+    let mut emitter = CallbackEmitter::new(move |event: CallbackEvent<'_>, _: Span<()>| {
+        // An error may be within a token.
+        if !matches!(event, CallbackEvent::Error(_)) {
+            length.set(0);
+        }
+        sieve.piece(event)
+    });
     emitter.naively_switch_states(true);
     let mut head = Head::default();
     let mut open: Option<Anchor> = None;
-    for piece in Tokenizer::new_with_emitter(&*text, emitter) {
-        let piece = match piece {
-            Ok(piece) => piece,
-            Err(never) => match never {},
-        };
-        match piece {
+    for piece in Tokenizer::new_with_emitter(text, emitter) {
+        match piece.map_err(PageError::new)? {
             Piece::Link(attributes) => {
                 finish(&mut head, &mut open, take);
                 if let Some(href) = attribute(&attributes, "href") {
@@ -238,7 +249,9 @@ pub(super) fn each_anchor(
                 }
             }
             Piece::Text(text) => {
-                if let Some(anchor) = &mut open {
+                if let Some(anchor) = &mut open
+                    && anchor.text.len() <= TEXT_BYTES_MAX
+                {
                     anchor.text.push_str(&text);
                 }
             }
@@ -295,7 +308,11 @@ fn finish(head: &mut Head, open: &mut Option<Anchor>, take: &mut dyn FnMut(&Head
     }
 }
 
-pub(super) fn page(content_type: &str, body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
+pub(super) fn page(
+    content_type: &str,
+    body: Start<&mut dyn Read>,
+    base: &Url,
+) -> Result<UpstreamPage, PageError> {
     let mut files = Files::default();
     let mut own: Option<Url> = None;
     let head = each_anchor(content_type, body, &mut |head, anchor| {
@@ -347,7 +364,7 @@ fn file(anchor: &Anchor, base: &Url) -> Option<UpstreamFile> {
     let core_metadata = said("data-core-metadata").or_else(|| said("data-dist-info-metadata"));
     Some(UpstreamFile {
         filename: filename.into(),
-        hashes: hashes.collect(),
+        hashes: exactly(hashes),
         size_bytes: said("data-size").and_then(|text| text.parse().ok()),
         upload_time: said("data-upload-time").as_deref().and_then(time),
         first_seen: None,
@@ -379,7 +396,9 @@ mod tests {
              foo-1.0.tar.gz</a{noise}>"
         );
         let mut anchors = Vec::new();
-        let head = each_anchor("", body.as_bytes(), &mut |_, anchor| anchors.push(anchor));
+        let mut body = body.as_bytes();
+        let body = Start::of(&mut body as &mut dyn Read).expect("memory");
+        let head = each_anchor("", body, &mut |_, anchor| anchors.push(anchor));
         assert_eq!(head.expect("a page").base.as_deref(), Some("/f/"));
         let [anchor] = &anchors[..] else { panic!("there is one link") };
         let expected = [("data-size", "0"), ("data-yanked", ""), ("href", "foo-1.0.tar.gz")];
@@ -393,7 +412,8 @@ mod tests {
         let page_with = |base_bytes: usize| {
             let base = format!("/f{}/", "/f".repeat(base_bytes / 2 - 1));
             assert_eq!(base.len(), base_bytes + 1);
-            page("", format!("<base href={base}><a href=foo-1.0.zip>foo</a>").as_bytes(), &url)
+            let body = format!("<base href={base}><a href=foo-1.0.zip>foo</a>");
+            UpstreamPage::parse("", body.as_bytes(), &url)
         };
         let files = page_with(BASE_BYTES_MAX - 2).expect("a page").files;
         assert!(files[0].url.ends_with("/f/f/foo-1.0.zip"), "{}", files[0].url);

@@ -4,33 +4,70 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::io::{self, BufReader, Read, Write};
 
-use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use url::Url;
 
+use super::source::{PlainJson, Start};
 use super::{
     CoreMetadata, FILES_MAX, Files, Locations, PageError, UpstreamFile, UpstreamPage, absolute,
-    digest, is_hexadecimal, one_line, specifiers, time,
+    digest, exactly, is_hexadecimal, one_line, specifiers, time,
 };
 use crate::{StatusMarker, check_segment};
 
-/// A page that is read; its files are read one by one, so that only what is kept of each takes memory.
-#[derive(Deserialize)]
+/// A page that is read, except for its files.
+#[derive(Default)]
 struct ReadPage<'text> {
-    #[serde(borrow)]
-    meta: Meta<'text>,
-    #[serde(rename = "project-status", borrow, default)]
+    meta: Option<Meta<'text>>,
     status: Option<WireStatus<'text>>,
-    #[serde(rename = "alternate-locations", default)]
     alternates: Urls,
-    #[serde(default)]
     versions: Versions,
-    #[serde(borrow)]
-    files: &'text RawValue,
 }
+
+/// Reads a page; its files are read one by one, so that only what is kept of each takes memory.
+struct Page<'page> {
+    base: &'page Url,
+    files: &'page mut Files,
+}
+
+impl<'text> Visitor<'text> for Page<'_> {
+    type Value = ReadPage<'text>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object with `meta` and `files`")
+    }
+
+    fn visit_map<A: MapAccess<'text>>(self, mut members: A) -> Result<ReadPage<'text>, A::Error> {
+        let Page { base, files } = self;
+        let (mut page, mut has_files) = (ReadPage::default(), false);
+        while let Some(Name(name)) = members.next_key()? {
+            match &*name {
+                "meta" => {
+                    let meta: Meta<'_> = members.next_value()?;
+                    meta.check().map_err(|error| A::Error::custom(error.0))?;
+                    page.meta = Some(meta);
+                }
+                "project-status" => page.status = members.next_value()?,
+                "alternate-locations" => page.alternates = members.next_value()?,
+                "versions" => page.versions = members.next_value()?,
+                "files" if has_files => return Err(A::Error::duplicate_field("files")),
+                "files" => {
+                    members.next_value_seed(EachFile { base, files: &mut *files })?;
+                    has_files = true;
+                }
+                _ => _ = members.next_value::<IgnoredAny>()?,
+            }
+        }
+        if has_files { Ok(page) } else { Err(A::Error::missing_field("files")) }
+    }
+}
+
+/// The name of a member.
+#[derive(Deserialize)]
+struct Name<'text>(#[serde(borrow)] Cow<'text, str>);
 
 /// A page that is written, its files one by one, too.
 #[derive(Serialize)]
@@ -240,6 +277,9 @@ impl<'text, const MEMBERS: usize> Visitor<'text> for FlatVisitor<MEMBERS> {
     }
 }
 
+/// Longest versions of a page together, in bytes.
+const VERSIONS_BYTES_MAX: usize = 2 << 20;
+
 /// The versions of a page: those that are texts.
 #[derive(Default)]
 struct Versions(Vec<Box<str>>);
@@ -256,17 +296,19 @@ impl<'text> Visitor<'text> for VersionsVisitor {
     type Value = Versions;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "a list of at most {FILES_MAX} versions")
+        write!(out, "a list of at most {FILES_MAX} versions and {VERSIONS_BYTES_MAX} bytes")
     }
 
     fn visit_seq<A: SeqAccess<'text>>(self, mut items: A) -> Result<Versions, A::Error> {
-        let (mut versions, mut seen) = (Vec::new(), 0);
+        let (mut versions, mut seen, mut bytes) = (Vec::new(), 0, 0);
         while let Some(Flat(item)) = items.next_element::<Flat<0>>()? {
+            let version: Option<Box<str>> = item.as_str().map(Into::into);
             seen += 1;
-            if seen > FILES_MAX {
+            bytes += version.as_ref().map_or(0, |version| version.len());
+            if seen > FILES_MAX || bytes > VERSIONS_BYTES_MAX {
                 return Err(A::Error::invalid_length(seen, &self));
             }
-            versions.extend(item.as_str().map(Into::into));
+            versions.extend(version);
         }
         Ok(Versions(versions))
     }
@@ -276,6 +318,14 @@ impl<'text> Visitor<'text> for VersionsVisitor {
 struct EachFile<'page> {
     base: &'page Url,
     files: &'page mut Files,
+}
+
+impl<'text> DeserializeSeed<'text> for EachFile<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'text>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_seq(self)
+    }
 }
 
 impl<'text> Visitor<'text> for EachFile<'_> {
@@ -309,24 +359,41 @@ impl Meta<'_> {
 }
 
 pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
-    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
-    let page: ReadPage<'_> = serde_json::from_slice(body).map_err(PageError::new)?;
-    page.meta.check()?;
+    let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
+    page_of(serde_json::Deserializer::from_slice(body), base)
+}
+
+/// [`page`], of a body that comes piece by piece.
+pub(super) fn read(body: Start<&mut dyn Read>, base: &Url) -> Result<UpstreamPage, PageError> {
+    let Start { bytes, mut all } = body;
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        all.read_exact(&mut [0; BYTE_ORDER_MARK.len()]).map_err(PageError::new)?;
+    }
+    let body = BufReader::with_capacity(64 << 10, PlainJson::of(all));
+    page_of(serde_json::Deserializer::from_reader(body), base)
+}
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+fn page_of<'text>(
+    mut body: serde_json::Deserializer<impl serde_json::de::Read<'text>>,
+    base: &Url,
+) -> Result<UpstreamPage, PageError> {
+    let mut files = Files::default();
+    let page = body.deserialize_map(Page { base, files: &mut files }).map_err(PageError::new)?;
+    body.end().map_err(PageError::new)?;
+    let meta = page.meta.ok_or_else(|| PageError("it has no `meta`".to_owned()))?;
     let status = page.status.and_then(|it| {
         let marker = StatusMarker::parse(&it.status)?;
         Some((marker, it.reason.as_deref().and_then(one_line)))
     });
-    let mut files = Files::default();
-    serde_json::Deserializer::from_str(page.files.get())
-        .deserialize_seq(EachFile { base, files: &mut files })
-        .map_err(PageError::new)?;
-    let alternates = page.alternates.0.iter().chain(&page.meta.alternates.0);
+    let alternates = page.alternates.0.iter().chain(&meta.alternates.0);
     let alternates = alternates.map(String::as_str);
-    let tracks = page.meta.tracks.0.iter().map(String::as_str);
+    let tracks = meta.tracks.0.iter().map(String::as_str);
     Ok(UpstreamPage {
         status,
         locations: Locations::read(base, tracks, alternates),
-        last_serial: page.meta.last_serial.0.as_u64().filter(|serial| *serial > 0),
+        last_serial: meta.last_serial.0.as_u64().filter(|serial| *serial > 0),
         versions: page.versions.0,
         files: files.all()?,
     })
@@ -361,7 +428,7 @@ fn file(file: WireFile<'_>, base: &Url) -> Option<UpstreamFile> {
     Some(UpstreamFile {
         filename: file.filename.into(),
         url: String::from(url).into(),
-        hashes: hashes.collect(),
+        hashes: exactly(hashes),
         size_bytes: file.size.0.as_u64(),
         upload_time: file.upload_time.0.as_str().filter(|_| !is_first_seen).and_then(time),
         first_seen: file.first_seen.0.as_str().and_then(|text| text.parse().ok()),
@@ -381,7 +448,7 @@ fn file(file: WireFile<'_>, base: &Url) -> Option<UpstreamFile> {
     })
 }
 
-pub(super) fn written(page: &UpstreamPage) -> Vec<u8> {
+pub(super) fn write(page: &UpstreamPage, to: &mut dyn Write) -> io::Result<()> {
     let page = WrittenPage {
         meta: Meta {
             api_version: "1.4".into(),
@@ -397,27 +464,7 @@ pub(super) fn written(page: &UpstreamPage) -> Vec<u8> {
         versions: &page.versions,
         files: &page.files,
     };
-    // Written twice, first to be counted: memory that grows would be twice as much for a moment. These are texts and numbers: nothing
-    // can fail.
-    let mut counted = Counted(0);
-    _ = serde_json::to_writer(&mut counted, &page);
-    let mut bytes = Vec::with_capacity(counted.0);
-    _ = serde_json::to_writer(&mut bytes, &page);
-    bytes
-}
-
-/// Counts what is written.
-struct Counted(usize);
-
-impl std::io::Write for Counted {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+    serde_json::to_writer(to, &page).map_err(io::Error::from)
 }
 
 fn each_file<S: Serializer>(files: &[UpstreamFile], to: S) -> Result<S::Ok, S::Error> {

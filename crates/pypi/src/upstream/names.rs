@@ -1,10 +1,12 @@
 //! [`UpstreamNames`]: the names of all projects of an upstream, sorted, in one text.
 
 use std::fmt;
+use std::io::Read;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::source::Start;
 use super::{PageError, PageFormat, html, json};
 use crate::ProjectName;
 
@@ -60,7 +62,7 @@ impl UpstreamNames {
     ///
     /// # Errors
     /// [`PageError`] if it is neither.
-    pub fn parse(content_type: &str, body: &[u8]) -> Result<UpstreamNames, PageError> {
+    pub fn parse(content_type: &str, mut body: &[u8]) -> Result<UpstreamNames, PageError> {
         let mut names = Builder::default();
         match PageFormat::of(content_type, body)? {
             PageFormat::Json => {
@@ -70,6 +72,7 @@ impl UpstreamNames {
                 names = list.projects.0;
             }
             PageFormat::Html => {
+                let body = Start::of(&mut body as &mut dyn Read).map_err(PageError::new)?;
                 let head = html::each_anchor(content_type, body, &mut |_, anchor| {
                     // The link's text is the name as it is written; if it is an image instead, the URL tells.
                     let segment = || anchor.href.trim_end_matches('/').rsplit('/').next();

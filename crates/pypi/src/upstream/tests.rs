@@ -165,6 +165,29 @@ fn a_page_takes_bounded_memory() {
     }
     let refused = parse(&of(0, FILES_MAX + 1), &base()).expect_err("too many");
     assert!(refused.to_string().contains("at most 40000 versions"), "{refused}");
+    // What is longer on a page counts, and so do versions.
+    let yanked = format!(r#"{{"filename":"a","url":"b","yanked":"{}"}}"#, "'".repeat(9_000));
+    for (files, is_read) in [(400, true), (500, false)] {
+        let files = vec![yanked.as_str(); files].join(",");
+        let body = format!(r#"{{"meta":{{"api-version":"1.1"}},"files":[{files}]}}"#);
+        assert_eq!(parse(&body, &base()).is_ok(), is_read, "{} bytes", body.len());
+    }
+    let versions = vec![format!("\"{}\"", "1".repeat(1_000)); 2_100].join(",");
+    let body = format!(r#"{{"meta":{{"api-version":"1.1"}},"versions":[{versions}],"files":[]}}"#);
+    let refused = parse(&body, &base()).expect_err("too long").to_string();
+    assert!(refused.contains("2097152 bytes"), "{refused}");
+    // A body that comes piece by piece has no text that would take as much memory.
+    let read = |body: String| UpstreamPage::read("", &mut body.as_bytes(), &base());
+    let long = "x".repeat(2 << 20);
+    let json = format!(r#"{{"meta":{{"api-version":"1.1"}},"x":"{long}","files":[]}}"#);
+    let html = format!("<a href=b-1.zip title=\"{}\">b</a>", long.replace("xxx", "x>x"));
+    for (body, bytes_max) in [(json, "1048576"), (html, "131072")] {
+        let refused = read(body).expect_err("a long text").to_string();
+        assert!(refused.contains(&format!("more than {bytes_max} bytes")), "{refused}");
+    }
+    let depths =
+        format!(r#"{{"meta":{{"api-version":"1.1"}},"x":{},"files":[]}}"#, "[".repeat(200));
+    assert!(read(depths).expect_err("deep").to_string().contains("deep"));
     // Each relative URL becomes as long as that of its page.
     let long =
         Url::parse(&format!("https://index.example/{}/", "x".repeat(16_000))).expect("a URL");
@@ -404,7 +427,10 @@ proptest! {
             versions: vec!["1".into()],
             files: files.collect(),
         };
-        prop_assert_eq!(UpstreamPage::parse("", &page.to_json(), &base()), Ok(page));
+        let json = page.to_json();
+        let read = UpstreamPage::read("", &mut json.as_slice(), &base());
+        prop_assert_eq!(UpstreamPage::parse("", &json, &base()), read.clone());
+        prop_assert_eq!(read, Ok(page));
     }
 
     #[test]

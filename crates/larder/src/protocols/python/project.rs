@@ -164,6 +164,9 @@ fn sentences(hidden: &Hidden) -> String {
     hidden.sentences().collect::<Vec<_>>().join("; ")
 }
 
+/// About what a version of an own project takes in memory while its JSON is sent.
+const VERSION_BYTES: u64 = 128;
+
 /// The JSON of a project with `count` versions, made and sent in portions.
 ///
 /// # Errors
@@ -177,7 +180,8 @@ fn streamed(
     count: usize,
 ) -> Result<Response, Refused> {
     let client = client(&ask.app, &ask.head).key();
-    let place = ask.app.python.mirrors.plans.stream(client, count);
+    // The state that it is made of stays in memory anyway: only the list of versions is its own.
+    let place = ask.app.python.mirrors.plans.stream(client, VERSION_BYTES * count as u64);
     let place =
         place.ok_or_else(|| HttpError::unavailable("too many large projects are being sent", 2))?;
     let (app, stored) = (ask.app.clone(), ask.stored.clone());

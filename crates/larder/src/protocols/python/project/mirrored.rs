@@ -65,7 +65,7 @@ async fn planned(
     if !told.has_page {
         return Ok(None);
     }
-    let (mut heard, place, turn) = told.in_plan(ask, project).await?;
+    let (mut heard, places, turn) = told.in_plan(ask, project).await?;
     keep_one_project(order, project, &mut heard);
     if heard.iter().all(|(_, known)| known.page().is_none()) {
         return Ok(None);
@@ -78,7 +78,7 @@ async fn planned(
     };
     let wanted = wanted.map(str::to_owned);
     let made = turn.run(move || {
-        let _place = place;
+        let _places = places;
         let plan = pages.plan(wanted.as_deref());
         Arc::new((pages, plan))
     });
@@ -253,10 +253,10 @@ async fn answer(
     let said = if is_whole { sentences(&plan.hidden) } else { String::new() };
     if plan.files.len() > AT_ONCE {
         let client = client(&ask.app, &ask.head).key();
-        let place =
-            ask.app.python.mirrors.plans.stream(client, plan.files.len()).ok_or_else(|| {
-                HttpError::unavailable("too many large projects of mirrors are being sent", 2)
-            })?;
+        let page_bytes = pages.heard.iter().map(|(_, known)| known.memory_bytes()).sum();
+        let place = ask.app.python.mirrors.plans.stream(client, page_bytes).ok_or_else(|| {
+            HttpError::unavailable("too many large projects of mirrors are being sent", 2)
+        })?;
         return Ok(streamed(ask.app.clone(), made, place, is_whole, said));
     }
     let versions = (0..plan.versions.len()).map(|at| pages.version(plan, at));

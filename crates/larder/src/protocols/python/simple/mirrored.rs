@@ -9,7 +9,7 @@ use axum::response::Response;
 use http::header::{CACHE_CONTROL, HeaderName, WARNING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
-use mirrors::{FinishedKey, Found, Kept, Known, Stale, UpstreamError};
+use mirrors::{FinishedKey, Found, Kept, Known, MANY_FILES, Stale, UpstreamError};
 use pypi::{
     FromUpstream, Judge, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName,
     Rendered, ResolutionOrder, Stage, StageName, merged_list, merged_page, of_one_project,
@@ -310,18 +310,24 @@ impl<'order> Told<'order> {
         Ok((self.again(ask, project).await?, turn))
     }
 
-    /// What they know, and the turns to plan what is shown of it.
+    /// What they know, and the turns to plan what is shown of it. Meanwhile no other large page is read or rendered if these are
+    /// large.
     pub(crate) async fn in_plan(
         self,
         ask: &Ask,
         project: &ProjectName,
-    ) -> Result<(Vec<Heard<'order>>, Turn, Turn), HttpError> {
+    ) -> Result<(Vec<Heard<'order>>, Vec<Turn>, Turn), HttpError> {
         let entered = ask.app.python.mirrors.plans.enter(self.files).await;
         let (place, turn) = entered.map_err(|most| {
             let text = format!("{most} requests for projects of mirrors wait already");
             HttpError::unavailable(text, 2)
         })?;
-        Ok((self.again(ask, project).await?, place, turn))
+        let mut places = vec![place];
+        if self.files > MANY_FILES {
+            let using = ask.app.python.mirrors.turn_to_use(self.files).await;
+            places.extend(using.map_err(|trouble| failed_with(trouble.to_string(), &trouble))?);
+        }
+        Ok((self.again(ask, project).await?, places, turn))
     }
 }
 
