@@ -111,11 +111,11 @@ fn pages_of_a_hostile_upstream() {
     };
     let mirror = json!({"type": "mirror", "mirror_url": upstream.url("/simple/"), "mirror_no_project_list": true});
     put("/root/up", mirror);
-    put("/root/judged", json!({"bases": ["root/up"], "policy_cooldown_days": 7}));
+    put("/root/dev", json!({"bases": ["root/up"], "policy_cooldown_days": 7}));
     // The first answers open what stays open.
     upstream.offer("/simple/first/", Offer::json(json_page("first", 10, "", "")));
     for (path, headers) in FORMS {
-        for stage in ["root/up", "root/judged"] {
+        for stage in ["root/up", "root/dev"] {
             asked(&process, stage, &path.replace("{}", "first"), headers);
         }
     }
@@ -153,7 +153,7 @@ fn pages_of_a_hostile_upstream() {
         upstream.offer(&format!("/simple/{project}/"), Offer::json(page));
     }
     for (at, (path, headers)) in FORMS.into_iter().enumerate() {
-        for stage in ["root/up", "root/judged"] {
+        for stage in ["root/up", "root/dev"] {
             let path = path.replace("{}", &format!("most{}", at % AT_ONCE));
             let what = format!("{stage}/{path}, {}", headers.replace("\r\n", ", "));
             // Its JSON in the shape of the public index, and its page for people, have bounds of their own.
@@ -166,7 +166,7 @@ fn pages_of_a_hostile_upstream() {
             let process = &process;
             let ask = |at: usize| {
                 let (path, headers) = FORMS[at % FORMS.len()];
-                let stage = ["root/up", "root/judged"][at % 2];
+                let stage = ["root/up", "root/dev"][at % 2];
                 let path = path.replace("{}", &format!("{project}{}", at % AT_ONCE));
                 scope.spawn(move || asked(process, stage, &path, headers))
             };
