@@ -1,7 +1,7 @@
 //! The server, in rooms. What requests are answered from: [`published`], and the state of the server around it, [`app`], which
 //! [`tasks`] keep up to date. The table of paths, [`routes`], and what every request goes through, [`front`]. Handlers:
 //! [`protocols`] for programs, [`people`] for pages and forms. Above them the [`door`], which sends a request to its handler,
-//! and the [`start`] of a server. Each room uses only those before it.
+//! and the [`mod@start`] of a server. Each room uses only those before it.
 
 pub mod app;
 mod door;

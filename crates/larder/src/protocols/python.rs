@@ -1,7 +1,7 @@
 //! The Python index: devpi's URL space, and the URLs of installers and uploaders.
 //!
-//! path -> [`route::Route`] -> (by the method) [`Endpoint`] -> handler -> response, each with devpi's headers. All requests
-//! that no other surface answers come here: `/{user}/{index}/…` has no prefix.
+//! path -> [`route::Route`] -> a handler, which the [door](crate::door) calls -> response, each with devpi's headers. All
+//! requests that no other surface answers come here: `/{user}/{index}/…` has no prefix.
 
 pub(crate) mod ask;
 pub(crate) mod audit;

@@ -1,6 +1,6 @@
 //! `/+attachments/{article}/`: the files of an article for people, with forms to add, replace and remove them.
 //!
-//! multipart form -> session and form token, checked before the first byte of a file -> [`attachments`], as for programs ->
+//! multipart form -> session and form token, checked before the first byte of a file -> [`attachment_changes`], as for programs ->
 //! redirect to the page, or the page with what is wrong.
 
 use std::sync::Arc;
