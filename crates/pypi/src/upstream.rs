@@ -335,8 +335,8 @@ fn exactly<T>(items: impl Iterator<Item = T>) -> Vec<T> {
 
 impl Files {
     /// Memory for the files of a page, as they are kept or as they are shown, whichever is more: on a page with a long URL,
-    /// relative URLs become many times as long. 20,000 files may take 1.2 kB each, twice as much as those of the public index.
-    const MEMORY_BYTES_MAX: usize = 24 << 20;
+    /// relative URLs become many times as long. 20,000 files may take 1 kB each; those of the public index take some 640 bytes.
+    const MEMORY_BYTES_MAX: usize = 20 << 20;
 
     fn extend(&mut self, file: Option<UpstreamFile>) {
         let Some(file) = file else { return };

@@ -167,7 +167,7 @@ fn a_page_takes_bounded_memory() {
     assert!(refused.to_string().contains("at most 40000 versions"), "{refused}");
     // What is longer on a page counts, and so do versions.
     let yanked = format!(r#"{{"filename":"a","url":"b","yanked":"{}"}}"#, "'".repeat(9_000));
-    for (files, is_read) in [(400, true), (500, false)] {
+    for (files, is_read) in [(350, true), (400, false)] {
         let files = vec![yanked.as_str(); files].join(",");
         let body = format!(r#"{{"meta":{{"api-version":"1.1"}},"files":[{files}]}}"#);
         assert_eq!(parse(&body, &base()).is_ok(), is_read, "{} bytes", body.len());

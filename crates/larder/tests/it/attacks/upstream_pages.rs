@@ -15,6 +15,9 @@ use crate::server::{ROOT, ROOT_PASSWORD};
 /// The most files that a page may have.
 const FILES: usize = 40_000;
 
+/// The most of those that the public index has, by the memory that they take.
+const USUAL_FILES: usize = 32_000;
+
 /// Projects with such pages.
 const AT_ONCE: usize = 5;
 
@@ -144,12 +147,12 @@ fn pages_of_a_hostile_upstream() {
     let few = format!(",\"yanked\":\"{}\"", "'".repeat(3_000));
     for at in 0..AT_ONCE {
         let project = format!("few{at}");
-        let page = json_page(&project, 1_200, &few, "");
+        let page = json_page(&project, 1_000, &few, "");
         upstream.offer(&format!("/simple/{project}/"), Offer::json(page));
     }
     for at in 0..AT_ONCE {
         let project = format!("most{at}");
-        let page = json_page(&project, FILES, USUAL, "");
+        let page = json_page(&project, USUAL_FILES, USUAL, "");
         upstream.offer(&format!("/simple/{project}/"), Offer::json(page));
     }
     for (at, (path, headers)) in FORMS.into_iter().enumerate() {
