@@ -145,7 +145,7 @@ impl<'path> Quick<'path> {
             Quick::Article(rest) if page::wants_page(&head.headers) => {
                 people::articles::read_article_now(app, head, rest)
             }
-            Quick::Article(rest) => articles::read_article_now(app, head, rest),
+            Quick::Article(rest) => articles::read_article_now(app, head, rest, false),
             Quick::SimplePage { stage, project } => {
                 simple::show_simple_page_now(app, head, stage, project)
             }

@@ -76,7 +76,7 @@ macro_rules! endpoints {
             $($($endpoint,)+)+
         }
 
-        /// The endpoints by their trees: whoever calls handlers has one for each of a tree.
+        /// The endpoints of each tree, so that a `match` over them is exhaustive.
         pub(crate) mod trees {
             $(
                 #[derive(Clone, Copy)]

@@ -365,7 +365,7 @@ fn too_large(host: &str, bytes_max: usize) -> UpstreamError {
     UpstreamError::new(format!("{host}: the page has more than {bytes_max} bytes"))
 }
 
-/// A page, of which only so many bytes are read. It remembers why it failed.
+/// Reads at most so many bytes of a page, and notes why reading failed.
 struct Bounded<'page> {
     source: &'page mut dyn Read,
     left: usize,

@@ -36,7 +36,7 @@ use crate::protocols::articles::reader::{
     PAGE, Reading, admitted, bytes, check_reader, content_of, from_store, revision,
 };
 use crate::protocols::articles::write;
-use crate::protocols::articles::{parse_path, redirect};
+use crate::protocols::articles::{self, parse_path, redirect};
 use crate::published::finished_pages::MadeOf;
 
 pub(crate) use attachments::{change_attachments, list_attachments};
@@ -163,7 +163,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// GET and HEAD of a path below `/article/`, for a browser: a page, or the bytes where there is none.
+/// Answers a browser's GET or HEAD below `/article/` with a page, or with the bytes if there is no page.
 pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
     let path = parse_path(head.uri.path())?;
     let object = Object::Article(path.name.as_str());
@@ -228,7 +228,10 @@ fn keeping(app: &App, head: &Parts, stored: &Stored, site: &Site) -> Option<Keep
 /// The cached page of the article that follows `/article/` in a path, if it is up to date. Not for users who are logged in: this process may not have read yet what
 /// they have just written in another.
 pub(crate) fn read_article_now(app: &App, head: &Parts, rest: &str) -> Option<Answered> {
-    let stored = latest_now(app, head, rest)?;
+    // The bytes of a version are the same for everybody.
+    let Some(stored) = latest_now(app, head, rest) else {
+        return articles::read_article_now(app, head, rest, true);
+    };
     if session::shown(app, head).is_some() {
         return None;
     }

@@ -64,13 +64,22 @@ const INERT: [&str; 10] = [
 
 /// Answers nearly all requests: for one revision, whole, from memory, with headers that are finished too. `rest` is what
 /// follows `/article/`.
-pub(crate) fn read_article_now(app: &App, head: &Parts, rest: &str) -> Option<Answered> {
+pub(crate) fn read_article_now(
+    app: &App,
+    head: &Parts,
+    rest: &str,
+    is_for_people: bool,
+) -> Option<Answered> {
     if !is_plain(app, head) {
         return None;
     }
     let rest = decoded(rest).ok()?;
     let stored = app.live_store.snapshot()?;
     let (facts, is_latest) = found(&stored, &rest)?;
+    // People get a page of the latest revision.
+    if is_latest && is_for_people {
+        return None;
+    }
     let content_facts = facts.content()?;
     let content = app.articles.contents.at_hand(&content_facts.digest)?;
     let revision = RevisionResponse { facts, content: content_facts, is_latest, is_open: true };

@@ -117,7 +117,7 @@ fn the_media_type_is_kept() {
         ("a/0", Some(HTML), b"<p>", HTML),
         ("a/1", None, b"<p>", HTML),
         ("a/2", FORM, b"<p>", HTML),
-        // UTF-8 text gets the charset, whoever writes it and whatever it was before; other bytes keep their type.
+        // A text in UTF-8 gets that charset, no matter who writes it; other bytes keep their media type.
         ("a/3", Some("text/plain"), b"p", "text/plain; charset=utf-8"),
         ("a/4", Some("text/x-y; a=b"), "é".as_bytes(), "text/x-y; a=b; charset=utf-8"),
         ("a/5", Some("text/plain"), b"\xe9", "text/plain"),
