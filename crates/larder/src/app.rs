@@ -186,3 +186,15 @@ impl App {
         self.config.article.acl_read.entries().contains(&AclEntry::Everybody)
     }
 }
+
+#[cfg(test)]
+impl App {
+    /// The state of a server with an empty store, and its directory.
+    pub(crate) async fn for_test() -> (Arc<App>, tempfile::TempDir) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
+        let store = state::setup::open(&config).await.expect("a store");
+        let (app, _requests) = App::new(config, store).expect("an app");
+        (Arc::new(app), directory)
+    }
+}

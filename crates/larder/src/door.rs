@@ -96,7 +96,8 @@ impl Door {
             Answered::Later(answering) => {
                 let (app, site) = (app.clone(), site());
                 return Some(Answered::Later(Box::pin(async move {
-                    let mut response = survived(answering.map(Ok)).await;
+                    let answering = answering.map(|response| (endpoint, response));
+                    let (_, mut response) = survived(endpoint, answering).await;
                     finish.apply(&app, &mut response, || site);
                     response
                 })));
@@ -178,9 +179,9 @@ async fn answer_later(
     let is_head = head.method == Method::HEAD;
     let (endpoint, mut response, site) = match tree {
         Tree::Admin => {
-            let answering = admin::answer(&app, &head);
-            let (endpoint, answer) = security::of_request(client, answering).await;
-            (endpoint, answer.unwrap_or_else(HttpError::into_response), None)
+            let answering = survived(Endpoint::FindNothingForAdmins, admin::answer(&app, &head));
+            let (endpoint, response) = security::of_request(client, answering).await;
+            (endpoint, response, None)
         }
         _ => {
             let site = site_of_browser(&app, &head);
@@ -192,7 +193,8 @@ async fn answer_later(
             };
             let session = auth::session::note(&app, &mut head, site.is_some()).await;
             // Boxed: it would be moved from one future into the next, and it is the largest.
-            let answering = Box::pin(answer(&app, asked, seen, head, body));
+            let answering =
+                Box::pin(survived(asked.endpoint, answer(&app, asked, seen, head, body)));
             let (endpoint, mut response) = security::of_request(client, answering).await;
             if let Some(session) = session {
                 session.finish(response.headers_mut());
@@ -235,10 +237,11 @@ async fn answer(
         return (endpoint, refused.into_response());
     }
     match asked.way {
-        // Boxed, so that the futures of other requests stay small.
         Way::Handler(route) => {
-            (endpoint, survived(handlers::call(app, endpoint, route, head, body)).await)
+            let outcome = handlers::call(app, endpoint, route, head, body).await;
+            (endpoint, outcome.unwrap_or_else(HttpError::into_response))
         }
+        // Boxed, so that the futures of other requests stay small.
         Way::Python => Box::pin(python::answer(app, head, body)).await,
         Way::Nowhere(answer) => (endpoint, answer),
     }
@@ -259,12 +262,13 @@ fn lead_outside(headers: &mut HeaderMap, root_path: &str) {
     }
 }
 
-/// The response of a handler, also if it fails or panics.
-async fn survived(answering: impl Future<Output = Result<Response, HttpError>>) -> Response {
-    match AssertUnwindSafe(answering).catch_unwind().await {
-        Ok(outcome) => outcome.unwrap_or_else(HttpError::into_response),
-        Err(cause) => panicked(cause),
-    }
+/// An answer and the endpoint that gave it; if it panics, 500 in the name of `endpoint`.
+async fn survived(
+    endpoint: Endpoint,
+    answering: impl Future<Output = (Endpoint, Response)>,
+) -> (Endpoint, Response) {
+    let outcome = AssertUnwindSafe(answering).catch_unwind().await;
+    outcome.unwrap_or_else(|cause| (endpoint, panicked(cause)))
 }
 
 /// The last step of every request: headers, the error page for a browser, and the metrics.
@@ -320,21 +324,12 @@ fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use config::Config;
-
-    async fn app() -> (Arc<App>, tempfile::TempDir) {
-        let directory = tempfile::tempdir().expect("a directory");
-        let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
-        let store = state::setup::open(&config).await.expect("a store");
-        let (app, _requests) = App::new(config, store).expect("an app");
-        (Arc::new(app), directory)
-    }
 
     #[tokio::test]
     async fn a_panic_is_a_500_and_counted_as_one() {
-        let (app, _directory) = app().await;
-        let mut response = survived(async { panic!("a handler that panics") }).await;
-        let endpoint = Endpoint::ShowDocs;
+        let (app, _directory) = App::for_test().await;
+        let answering = async { panic!("a handler that panics") };
+        let (endpoint, mut response) = survived(Endpoint::ShowDocs, answering).await;
         let finish = Finish { endpoint, stopwatch: Stopwatch::start(), has_origin: false };
         finish.apply(&app, &mut response, || None);
         assert_eq!(response.status(), 500);

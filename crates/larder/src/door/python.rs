@@ -67,12 +67,13 @@ async fn answer_to(ask: &Ask, body: Body) -> (Endpoint, Response) {
             Some(endpoint) => dispatch(ask, endpoint, &route, body).await,
             None => wrong_method(ask, &route),
         };
-        Ok(match outcome {
+        let response = match outcome {
             Ok(response) => response,
             Err(refused) => refusals::answer(ask, refused).await,
-        })
+        };
+        (endpoint, response)
     };
-    (endpoint, survived(answering).await)
+    survived(endpoint, answering).await
 }
 
 /// The headers that decide between a page, JSON and the form for installers.

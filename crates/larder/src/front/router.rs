@@ -48,7 +48,7 @@ fn refused(error: impl std::fmt::Display) -> HttpError {
     HttpError::bad_request(error.to_string())
 }
 
-/// Names of a path as types; 400 for what is none.
+/// The names in a path, as types. A name that is not valid is answered with 400.
 impl Route {
     /// The name that stands for `placeholder`, percent-decoded.
     pub(crate) fn text(&self, placeholder: &str) -> Result<Cow<'_, str>, HttpError> {
@@ -104,23 +104,12 @@ pub(crate) fn options(place: &'static Place) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use config::Config;
-
-    async fn app() -> (Arc<App>, tempfile::TempDir) {
-        let directory = tempfile::tempdir().expect("a directory");
-        let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
-        let store = state::setup::open(&config).await.expect("a store");
-        let (app, _requests) = App::new(config, store).expect("an app");
-        (Arc::new(app), directory)
-    }
 
     /// The table and the way that requests take agree.
     #[tokio::test]
     async fn every_place_of_the_main_tree_is_found_by_a_path_of_it() {
-        let (app, _directory) = app().await;
+        let (app, _directory) = App::for_test().await;
         for wanted in Place::all().iter().filter(|place| place.tree == Tree::Main) {
             let path = wanted.path.replace(['{', '}'], "");
             let found = route(&app, &path).expect(wanted.path).place;

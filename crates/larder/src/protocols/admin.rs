@@ -27,36 +27,33 @@ use crate::routes::{Endpoint, InTree, Route, Tree};
 use crate::tasks::rescue::rescue;
 
 /// The answer to a request to this listener, and the endpoint that gave it.
-pub(crate) async fn answer(
-    app: &Arc<App>,
-    head: &Parts,
-) -> (Endpoint, Result<Response, HttpError>) {
+pub(crate) async fn answer(app: &Arc<App>, head: &Parts) -> (Endpoint, Response) {
     let path = head.uri.path();
     let Some(route) = Route::find(Tree::Admin, path) else {
-        return (Endpoint::FindNothingForAdmins, Err(HttpError::nothing_at(path)));
+        let nothing = HttpError::nothing_at(path);
+        return (Endpoint::FindNothingForAdmins, nothing.into_response());
     };
     let found = route.place.endpoint(&head.method);
     let endpoint = found.unwrap_or(route.place.first());
-    if let Err(refused) = admitted(app, head, endpoint).await {
-        return (endpoint, refused);
-    }
-    let wrong = || HttpError::method_not_allowed(&head.method, path, route.place.allow());
-    let Some(found) = found else { return (endpoint, Err(wrong())) };
-    (endpoint, handle(app, head, found, &route).await)
+    let outcome = match (admitted(app, head, endpoint).await, found) {
+        (Err(error), _) => Err(error),
+        (Ok(false), _) => Ok(text(StatusCode::UNAUTHORIZED, "Unauthorized")),
+        (Ok(true), Some(found)) => handle(app, head, found, &route).await,
+        (Ok(true), None) => {
+            Err(HttpError::method_not_allowed(&head.method, path, route.place.allow()))
+        }
+    };
+    (endpoint, outcome.unwrap_or_else(HttpError::into_response))
 }
 
-/// All but the OpenAPI document need the key.
-async fn admitted(
-    app: &App,
-    head: &Parts,
-    endpoint: Endpoint,
-) -> Result<(), Result<Response, HttpError>> {
-    auth::refuse_foreign_pages(app, head, endpoint).map_err(Err)?;
-    if endpoint == Endpoint::ShowAdminOpenapi || has_key(app, head).await.map_err(Err)? {
-        return Ok(());
+/// Whether the request may be answered: all but the OpenAPI document need the key.
+async fn admitted(app: &App, head: &Parts, endpoint: Endpoint) -> Result<bool, HttpError> {
+    auth::refuse_foreign_pages(app, head, endpoint)?;
+    let is_admitted = endpoint == Endpoint::ShowAdminOpenapi || has_key(app, head).await?;
+    if !is_admitted {
+        auth::failed(app, Some("admin key"), "admin_key");
     }
-    auth::failed(app, Some("admin key"), "admin_key");
-    Err(Ok(text(StatusCode::UNAUTHORIZED, "Unauthorized")))
+    Ok(is_admitted)
 }
 
 async fn handle(
