@@ -350,20 +350,14 @@ fn respond(
     response
 }
 
-/// The headers of a page, with a place for its tag, and of an answer without it (`sent_in` is none).
+/// All headers of a page but the value of its tag; `sent_in` is `None` for a 304.
 fn head<'stored>(
     stored: &'stored Stored,
     wanted: &NegotiatedForm,
     sent_in: Option<Encoding>,
     is_public: bool,
 ) -> &'stored HeaderMap {
-    let form = match (wanted.form, wanted.varies_by_agent) {
-        (PageForm::Json, _) => 0,
-        (_, true) => 1,
-        (_, false) => 2,
-    };
-    let sent = sent_in.map_or(0, |encoding| 1 + encoding as usize);
-    stored.heads.of((form * 4 + sent) * 2 + usize::from(is_public), || {
+    stored.heads.of(kind_of_head(wanted, sent_in, is_public), || {
         let mut headers = HeaderMap::with_capacity(HEADERS_MAX);
         if let Some(encoding) = sent_in {
             headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -383,6 +377,17 @@ fn head<'stored>(
     })
 }
 
+/// The number of a head among the [`Heads`](state::stored::Heads) of a state: those with the same number are equal.
+fn kind_of_head(wanted: &NegotiatedForm, sent_in: Option<Encoding>, is_public: bool) -> usize {
+    let form = match (wanted.form, wanted.varies_by_agent) {
+        (PageForm::Json, _) => 0,
+        (_, true) => 1,
+        (_, false) => 2,
+    };
+    let sent = sent_in.map_or(0, |encoding| 1 + encoding as usize);
+    (form * 4 + sent) * 2 + usize::from(is_public)
+}
+
 fn not_acceptable(ask: &Ask) -> Response {
     let text = format!(
         "`{}` is not served: application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html and \
@@ -390,4 +395,44 @@ fn not_acceptable(ask: &Ask) -> Response {
         ask.accept()
     );
     reply::refusal(ask, StatusCode::NOT_ACCEPTABLE, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use config::Config;
+    use state::stored::Heads;
+
+    use super::*;
+
+    #[test]
+    fn each_head_is_that_of_its_page() {
+        let stored = Stored::of_server(&Config::default());
+        let forms = || {
+            let html =
+                NegotiatedForm { varies_by_agent: false, ..NegotiatedForm::html(PageForm::Html) };
+            [NegotiatedForm::json(), NegotiatedForm::html(PageForm::Human), html]
+        };
+        let sent = [None, Some(Encoding::Identity), Some(Encoding::Gzip), Some(Encoding::Zstd)];
+        let mut kinds = HashSet::new();
+        // Twice, so that each head is found again.
+        for (wanted, sent_in) in
+            forms().iter().chain(&forms()).flat_map(|it| sent.map(|sent| (it, sent)))
+        {
+            for is_public in [true, false] {
+                kinds.insert(kind_of_head(wanted, sent_in, is_public));
+                let head = head(&stored, wanted, sent_in, is_public);
+                assert_eq!(head[CONTENT_TYPE], wanted.content_type);
+                assert_eq!(head[VARY], wanted.varies());
+                assert_eq!(head[CACHE_CONTROL], if is_public { PUBLIC } else { PRIVATE });
+                let encoding = head.get(CONTENT_ENCODING).map(|name| name.to_str().expect("text"));
+                assert_eq!(encoding, sent_in.and_then(Encoding::header_value));
+                let has_policy = sent_in.is_some() && wanted.form != PageForm::Json;
+                assert_eq!(head.contains_key(CONTENT_SECURITY_POLICY), has_policy);
+            }
+        }
+        assert_eq!(kinds.len(), Heads::KINDS, "each has a number of its own, and none is left");
+        assert!(kinds.iter().all(|kind| *kind < Heads::KINDS), "{kinds:?}");
+    }
 }
