@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use larder::action::request::{Calls, DEPTH_MAX, Form};
+use larder::protocols::actions::request::{Calls, DEPTH_MAX, RequestPart};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -10,14 +10,14 @@ const CALLS_MAX: usize = 5;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&choice, json)) = data.split_first() else { return };
-    let form = if choice % 2 == 0 { Form::Whole } else { Form::Inner };
+    let form = if choice % 2 == 0 { RequestPart::Whole } else { RequestPart::Inner };
     match Calls::parse(json, form, CALLS_MAX) {
         Ok(Calls(calls)) => {
             assert!((1..=CALLS_MAX).contains(&calls.len()));
             // Another reader finds the same calls. Numbers out of its range, and halves of characters, are told by who
             // reads the arguments.
             let Ok(value) = serde_json::from_slice::<Value>(json) else { return };
-            let actions = if form == Form::Whole { &value["actions"] } else { &value };
+            let actions = if form == RequestPart::Whole { &value["actions"] } else { &value };
             let actions = actions.as_object().expect("an object of actions");
             assert_eq!(actions.len(), calls.len(), "no name occurs twice");
             for call in &calls {

@@ -11,8 +11,9 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use config::{AurSource, Config, ListenAddress};
+use config::{AurSource, Config};
 use libfuzzer_sys::fuzz_target;
+use net::ListenAddress;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// A connection that is silent for so long hangs.
@@ -49,7 +50,7 @@ static SERVER: LazyLock<Server> = LazyLock::new(|| {
     while !app.obstacles().is_empty() {
         std::thread::sleep(Duration::from_millis(5));
     }
-    runtime.block_on(larder::demo::articles::write(&app)).expect("articles");
+    runtime.block_on(larder::write_demo_articles(&app)).expect("articles");
     Server { socket, _runtime: runtime, _directory: directory }
 });
 

@@ -14,4 +14,5 @@ pub mod routes;
 mod start;
 pub mod tasks;
 
+pub use start::demo::articles::write as write_demo_articles;
 pub use start::{Running, run, start};

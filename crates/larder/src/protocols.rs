@@ -2,7 +2,7 @@
 //!
 //! No handler here makes a page; browsers ask [`crate::people`] at the same paths, and the [`crate::door`] sends them there.
 
-pub(crate) mod actions;
+pub mod actions;
 pub mod admin;
 pub(crate) mod articles;
 pub(crate) mod aur;

@@ -2,7 +2,7 @@
 //!
 //! [`config`] -> [`run`]: open the data directory, bind, load, serve, drain.
 
-mod demo;
+pub(crate) mod demo;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ mod article;
 mod aur;
 pub(crate) mod endpoint;
 mod example;
-pub(crate) mod request;
+pub mod request;
 mod server;
 
 use std::pin::Pin;

@@ -11,27 +11,27 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// How deep arrays and objects may be nested; no action needs more than four levels.
-pub(crate) const DEPTH_MAX: usize = 32;
+pub const DEPTH_MAX: usize = 32;
 
 /// Most characters of a client's text that an error repeats.
 const SHOWN_MAX: usize = 200;
 
 /// One call.
 #[derive(Debug)]
-pub(crate) struct Call<'json> {
+pub struct Call<'json> {
     /// The name of the action, which may not exist.
-    pub(crate) name: String,
+    pub name: String,
     /// Its arguments.
-    pub(crate) arguments: &'json RawValue,
+    pub arguments: &'json RawValue,
 }
 
 /// The calls of a request, at least one, in the order of the request; no name occurs twice.
 #[derive(Debug)]
-pub(crate) struct Calls<'json>(pub Vec<Call<'json>>);
+pub struct Calls<'json>(pub Vec<Call<'json>>);
 
 /// The part of a request that the JSON is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RequestPart {
+pub enum RequestPart {
     /// `{"actions":{…}}`
     Whole,
     /// The value that `…` stands for in [`RequestPart::Whole`], with its braces.
@@ -40,7 +40,7 @@ pub(crate) enum RequestPart {
 
 /// Why a request cannot be parsed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum RequestError {
+pub enum RequestError {
     /// The request is not UTF-8.
     #[error("the request is not UTF-8 from byte {0} on, expected JSON")]
     NotUtf8(usize),
@@ -57,7 +57,7 @@ impl<'json> Calls<'json> {
     ///
     /// # Errors
     /// What is wrong with it, and what was expected; of the arguments, this checks only that they are JSON.
-    pub(crate) fn parse(
+    pub fn parse(
         json: &'json [u8],
         form: RequestPart,
         calls_max: usize,

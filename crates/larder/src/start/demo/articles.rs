@@ -41,7 +41,7 @@ const ARTICLES: [(&str, &str); 20] = articles![
 ///
 /// # Errors
 /// Those of the store.
-pub(crate) async fn write(app: &App) -> anyhow::Result<()> {
+pub async fn write(app: &App) -> anyhow::Result<()> {
     let are_there = |app: &App| app.live_store.snapshot().map(|stored| !stored.articles.is_empty());
     if are_there(app) != Some(false) {
         return Ok(());
