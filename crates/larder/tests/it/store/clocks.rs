@@ -1,6 +1,7 @@
 //! Clocks of another day: a process or a command whose clock is wrong deletes nothing by time, and says so.
 
 use std::process::Command;
+use std::sync::LazyLock;
 
 use super::{Place, Wheel, make_stage, try_exchange};
 use crate::asking::Says as _;
@@ -11,16 +12,29 @@ use crate::wait_until;
 /// How far a command and a process are ahead.
 const DAYS: ((&str, &str), (&str, f64)) = (("+2d", "2 days"), ("+1d", 86_400.0));
 
+/// The library that makes clocks wrong; `None` if it cannot be had.
+///
+/// The wrapper is asked for it once, and again where it fails: it names a semaphore by its process ID, and a killed process
+/// of that ID has left one.
+static LIBRARY: LazyLock<Option<String>> = LazyLock::new(|| {
+    let mut said = "faketime is not installed (Debian package faketime)".to_owned();
+    for _ in 0..10 {
+        let Ok(output) = Command::new("faketime").args(["-f", "+1d", "printenv", "LD_PRELOAD"]).output() else {
+            break;
+        };
+        if output.status.success() {
+            return Some(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        }
+        said = format!("faketime failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    testbed::skipped(&said);
+    None
+});
+
 /// The environment of a process whose clock is ahead by this; `None` if that cannot be had.
 fn ahead(by: &str) -> Option<Vec<(&'static str, String)>> {
-    let printed = Command::new("faketime").args(["-f", by, "printenv", "LD_PRELOAD"]).output();
-    let library = printed.ok().filter(|printed| printed.status.success());
-    let Some(library) = library.and_then(|printed| String::from_utf8(printed.stdout).ok()) else {
-        testbed::skipped("faketime is not installed (Debian package faketime)");
-        return None;
-    };
     Some(vec![
-        ("LD_PRELOAD", library.trim().to_owned()),
+        ("LD_PRELOAD", LIBRARY.clone()?),
         ("FAKETIME", by.to_owned()),
         ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
     ])
