@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ::record::{Batch, Expected, Found, Key, Mismatch, Record, Serial};
+use ::record::{Batch, Expected, Key, KeyState, Mismatch, Record, Serial};
 use jiff::Timestamp;
 
 use crate::{Act, ArticleName, Change, Checked, Content, Limits, Revision, Snapshot, WriteError};
@@ -25,7 +25,7 @@ impl Store {
             let record = self.records.get(key);
             let serial = record.map_or(Serial::ZERO, |record| record.serial);
             let is_present = record.is_some_and(|record| record.body.is_some());
-            let found = Found { serial, is_present };
+            let found = KeyState { serial, is_present };
             if !expected.holds(found) {
                 return Err(Mismatch { key: key.clone(), expected, found });
             }

@@ -71,7 +71,7 @@ pub struct Hit {
 
 /// The results of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct SearchResults {
     /// The best first: those with exactly this name, with exactly this title, those with all words in name or title, then those
     /// with some words there; among these, by how often the words occur in the text, then by name.
     pub hits: Vec<Hit>,
@@ -252,8 +252,8 @@ impl TextIndex {
         question: &Question,
         limit: usize,
         is_shown: Option<&dyn Fn(&ArticleName) -> bool>,
-    ) -> Found {
-        let mut found = Found { is_whole: true, ..Found::default() };
+    ) -> SearchResults {
+        let mut found = SearchResults { is_whole: true, ..SearchResults::default() };
         if question.is_empty() {
             return found;
         }

@@ -227,7 +227,7 @@ impl Audit {
     ///
     /// # Errors
     /// If the log cannot be read.
-    pub fn query(&self, query: &Query, shown: impl Fn(&mut Value)) -> io::Result<Found> {
+    pub fn query(&self, query: &Query, shown: impl Fn(&mut Value)) -> io::Result<EntryPage> {
         if let Some(Some(queue)) = self.queue.get() {
             let (told, written) = sync_channel(1);
             let until = Instant::now() + WRITE_PATIENCE;
@@ -263,7 +263,7 @@ pub struct Query {
 
 /// A page of entries, newest first.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct EntryPage {
     /// The lines as JSON, as they were written.
     pub entries: Vec<Value>,
     /// `before` of the next page; `None` if there is none.
@@ -426,7 +426,7 @@ impl Log {
         query: &Query,
         now: Timestamp,
         shown: impl Fn(&mut Value),
-    ) -> io::Result<Found> {
+    ) -> io::Result<EntryPage> {
         let (oldest, limit) = (self.oldest(now), query.limit.unwrap_or(PAGE));
         let mut segments = self.segments()?;
         segments.retain(|(first, _)| query.before.is_none_or(|before| *first < before));
@@ -450,16 +450,16 @@ impl Log {
                 }
                 if entries.len() == limit {
                     let next = entries.last().and_then(|last| last["id"].as_u64());
-                    return Ok(Found { entries, next });
+                    return Ok(EntryPage { entries, next });
                 }
                 entries.push(entry);
             }
             looked_at += text.len();
             if looked_at > LOOKED_AT_BYTES_MAX && position > 0 {
-                return Ok(Found { entries, next: Some(*first) });
+                return Ok(EntryPage { entries, next: Some(*first) });
             }
         }
-        Ok(Found { entries, next: None })
+        Ok(EntryPage { entries, next: None })
     }
 }
 

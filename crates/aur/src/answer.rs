@@ -13,7 +13,7 @@ use crate::fold::{fold, folded_bytes};
 use crate::needles::{Needles, WORDS_MAX};
 use crate::outside::Outside;
 use crate::params::{Arg, Params};
-use crate::query::{Asked, Kind, Query, Refusal, Version};
+use crate::query::{Kind, Query, Refusal, RequestKind, Version};
 use crate::record::{Notes, Repetitions, Shape};
 use crate::searched::Searched;
 use crate::sheet::Sheet;
@@ -56,7 +56,7 @@ pub struct Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was answered.
-    Answered(Asked),
+    Answered(RequestKind),
     /// It was refused.
     Refused {
         /// Why.
@@ -64,7 +64,7 @@ pub enum Outcome {
         /// The version of the request: version 6 has its own status for errors.
         version: Version,
         /// What the request asked for, if the query was valid and only its results were refused.
-        asked: Option<Asked>,
+        asked: Option<RequestKind>,
     },
 }
 

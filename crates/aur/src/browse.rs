@@ -94,7 +94,7 @@ pub struct Base {
 
 /// Which packages a list shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted<'text> {
+pub enum PackageSelection<'text> {
     /// All packages.
     All,
     /// Packages with all of these words in their name, or name or description. `by` is one of these two fields.
@@ -125,7 +125,7 @@ pub struct Part {
 
 /// Part of a list, and how long the list is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listed {
+pub struct PackageList {
     /// All that are wanted.
     pub count: usize,
     /// The part.
@@ -151,29 +151,29 @@ impl Snapshot {
     }
 
     /// Part of the packages that are wanted, and how many there are.
-    pub fn browse(&self, wanted: &Wanted<'_>, filter: Filter, part: Part) -> Listed {
+    pub fn browse(&self, wanted: &PackageSelection<'_>, filter: Filter, part: Part) -> PackageList {
         let mut docs = self.wanted(wanted);
         if filter != Filter::default() {
             docs.retain(|&doc| self.key(doc).passes(filter));
         }
         let count = docs.len();
         let packages = self.sorted(docs, part).map(|doc| summary(self.record(doc))).collect();
-        Listed { count, packages }
+        PackageList { count, packages }
     }
 
     /// The packages that a person who types `text` most likely means: the one with this name, then those whose name begins with
     /// it, those with all words in their name, those with all words in their description; the most popular first. The count is
     /// that of the packages with all words in name or description.
-    pub fn best(&self, text: &str, limit: usize) -> Listed {
+    pub fn best(&self, text: &str, limit: usize) -> PackageList {
         let by_popularity =
             Part { order: Order::Popularity, is_descending: true, offset: 0, limit };
         let named = text.trim();
         let dashed = named.split_whitespace().collect::<Vec<_>>().join("-");
-        let all = self.wanted(&Wanted::Words { by: By::NameDesc, words: named });
+        let all = self.wanted(&PackageSelection::Words { by: By::NameDesc, words: named });
         let mut found: Vec<DocId> = self.find(&dashed).into_iter().collect();
-        let in_names = || self.wanted(&Wanted::Words { by: By::Name, words: named });
+        let in_names = || self.wanted(&PackageSelection::Words { by: By::Name, words: named });
         let ranks: [&dyn Fn() -> Vec<DocId>; 3] =
-            [&|| self.wanted(&Wanted::Beginning(&dashed)), &in_names, &|| all.clone()];
+            [&|| self.wanted(&PackageSelection::Beginning(&dashed)), &in_names, &|| all.clone()];
         for rank in ranks {
             if found.len() >= limit || dashed.is_empty() {
                 break;
@@ -185,18 +185,18 @@ impl Snapshot {
         }
         found.truncate(limit);
         let packages = found.into_iter().map(|doc| summary(self.record(doc))).collect();
-        Listed { count: all.len(), packages }
+        PackageList { count: all.len(), packages }
     }
 
     /// The number of packages with any of these values of exact fields.
     pub fn count_of(&self, values: &[(By, &str)]) -> usize {
-        self.wanted(&Wanted::Values(values)).len()
+        self.wanted(&PackageSelection::Values(values)).len()
     }
 
-    pub(crate) fn wanted(&self, wanted: &Wanted<'_>) -> Vec<DocId> {
+    pub(crate) fn wanted(&self, wanted: &PackageSelection<'_>) -> Vec<DocId> {
         match *wanted {
-            Wanted::All => self.docs().collect(),
-            Wanted::Words { by, words } => {
+            PackageSelection::All => self.docs().collect(),
+            PackageSelection::Words { by, words } => {
                 let needles = Needles::of(words.split_whitespace(), Mode::Contains, WORDS_MAX);
                 if needles.is_empty() {
                     return Vec::new();
@@ -205,13 +205,13 @@ impl Snapshot {
                     segment.find_words(by, Mode::Contains, &needles, limit)
                 })
             }
-            Wanted::Beginning(start) => {
+            PackageSelection::Beginning(start) => {
                 let start = fold(start);
                 self.found_in_all(|segment, limit| {
                     segment.find_text(By::Name, Mode::StartsWith, &start, limit)
                 })
             }
-            Wanted::Values(values) => self.found_in_all(|segment, limit| {
+            PackageSelection::Values(values) => self.found_in_all(|segment, limit| {
                 let lists = distinct(values).map(|(by, value)| {
                     let value = Arg { literal: value.to_owned(), spaced: None };
                     segment.find_by(by, &value, limit)
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(wanted: &Wanted<'_>, filter: Filter, part: Part, count: usize, names: &str) {
+    fn check(wanted: &PackageSelection<'_>, filter: Filter, part: Part, count: usize, names: &str) {
         let listed = sample().browse(wanted, filter, part);
         let found: Vec<_> = listed.packages.iter().map(|package| package.name.as_str()).collect();
         assert_eq!((listed.count, found.join(" ")), (count, names.to_owned()), "{wanted:?}");
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn lists_are_sorted() {
         let all = |order, is_descending, names| {
-            check(&Wanted::All, Filter::default(), part(order, is_descending), 4, names);
+            check(&PackageSelection::All, Filter::default(), part(order, is_descending), 4, names);
         };
         all(Order::Name, false, "apple bigpear pear pear-git");
         all(Order::Name, true, "pear-git pear bigpear apple");
@@ -375,27 +375,27 @@ mod tests {
             (0, 0, ""),
         ] {
             let part = Part { order: Order::Popularity, is_descending: true, offset, limit };
-            check(&Wanted::All, Filter::default(), part, 4, names);
+            check(&PackageSelection::All, Filter::default(), part, 4, names);
         }
     }
 
     #[test]
     fn what_is_wanted() {
         let by_name = part(Order::Name, false);
-        let check = |wanted: Wanted<'_>, count, names| {
+        let check = |wanted: PackageSelection<'_>, count, names| {
             check(&wanted, Filter::default(), by_name, count, names);
         };
-        check(Wanted::Words { by: By::Name, words: "pear" }, 3, "bigpear pear pear-git");
-        check(Wanted::Words { by: By::NameDesc, words: "pear NO" }, 1, "apple");
-        check(Wanted::Words { by: By::NameDesc, words: " " }, 0, "");
-        check(Wanted::Beginning("Pear"), 2, "pear pear-git");
-        check(Wanted::Values(&[(By::Depends, "tree")]), 2, "pear pear-git");
-        check(Wanted::Values(&[(By::Provides, "pear")]), 2, "pear pear-git");
+        check(PackageSelection::Words { by: By::Name, words: "pear" }, 3, "bigpear pear pear-git");
+        check(PackageSelection::Words { by: By::NameDesc, words: "pear NO" }, 1, "apple");
+        check(PackageSelection::Words { by: By::NameDesc, words: " " }, 0, "");
+        check(PackageSelection::Beginning("Pear"), 2, "pear pear-git");
+        check(PackageSelection::Values(&[(By::Depends, "tree")]), 2, "pear pear-git");
+        check(PackageSelection::Values(&[(By::Provides, "pear")]), 2, "pear pear-git");
         let people = [(By::Maintainer, "ann"), (By::CoMaintainers, "cid")];
-        check(Wanted::Values(&people), 3, "apple pear pear-git");
-        check(Wanted::Values(&[(By::Maintainer, "")]), 1, "bigpear");
-        check(Wanted::Values(&[(By::OptDepends, "sun")]), 1, "pear");
-        check(Wanted::Values(&[]), 0, "");
+        check(PackageSelection::Values(&people), 3, "apple pear pear-git");
+        check(PackageSelection::Values(&[(By::Maintainer, "")]), 1, "bigpear");
+        check(PackageSelection::Values(&[(By::OptDepends, "sun")]), 1, "pear");
+        check(PackageSelection::Values(&[]), 0, "");
     }
 
     /// Changes since the large segment was built are in a layer over it.
@@ -407,20 +407,20 @@ mod tests {
         let limits = DumpLimits::default();
         let next = dump::read_after(&sample(), changed.as_bytes(), &limits, []).expect("a dump");
         let next = next.expect("a layer");
-        let names = |listed: Listed| -> Vec<String> {
+        let names = |listed: PackageList| -> Vec<String> {
             listed.packages.into_iter().map(|package| package.name).collect()
         };
         let listed = |wanted, order, is_descending| {
             names(next.browse(&wanted, Filter::default(), part(order, is_descending)))
         };
-        let by_popularity = listed(Wanted::All, Order::Popularity, true);
+        let by_popularity = listed(PackageSelection::All, Order::Popularity, true);
         assert_eq!(by_popularity, ["bigpear", "apple", "pear-hg", "pear"]);
         assert_eq!(
-            listed(Wanted::All, Order::Name, false),
+            listed(PackageSelection::All, Order::Name, false),
             ["apple", "bigpear", "pear", "pear-hg"]
         );
         let people = [(By::Maintainer, "ann"), (By::Submitter, "bob")];
-        let of_people = listed(Wanted::Values(&people), Order::Name, false);
+        let of_people = listed(PackageSelection::Values(&people), Order::Name, false);
         assert_eq!(of_people, ["apple", "bigpear", "pear", "pear-hg"]);
         assert_eq!(names(next.best("pear", 3)), ["pear", "pear-hg", "bigpear"]);
         let base = next.base("pear").expect("a base").packages;
@@ -431,7 +431,7 @@ mod tests {
     #[test]
     fn filters() {
         let check = |filter, count, names| {
-            check(&Wanted::All, filter, part(Order::Name, false), count, names);
+            check(&PackageSelection::All, filter, part(Order::Name, false), count, names);
         };
         check(Filter { is_out_of_date: Some(true), orphans: false }, 1, "pear-git");
         check(Filter { is_out_of_date: Some(false), orphans: false }, 3, "apple bigpear pear");

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use postings::DocId;
 
-use crate::browse::Wanted;
+use crate::browse::PackageSelection;
 use crate::error::QueryError;
 use crate::field::{By, Field, Mode};
 use crate::fold::fold;
@@ -67,7 +67,7 @@ impl Snapshot {
             FaurBy::Provides => {
                 let values: Vec<(By, &str)> =
                     names.iter().map(|name| (By::Provides, name.as_str())).collect();
-                self.wanted(&Wanted::Values(&values))
+                self.wanted(&PackageSelection::Values(&values))
             }
             FaurBy::Words => self.with_words(names, outside)?,
         };

@@ -45,7 +45,7 @@ mod update;
 mod words;
 
 pub use answer::{Answer, Outcome};
-pub use browse::{Base, Details, Filter, Listed, Order, Part, Summary, Wanted};
+pub use browse::{Base, Details, Filter, Order, PackageList, PackageSelection, Part, Summary};
 pub use difference::{Difference, Facts};
 pub use dump::{DumpError, DumpLimits};
 pub use error::QueryError;
@@ -55,6 +55,6 @@ pub use fold::fold;
 pub use lists::{Compressed, List};
 pub use outside::Outside;
 pub use params::{Body, Params, PathParams};
-pub use query::{Asked, Kind, Query, Refusal, Version};
+pub use query::{Kind, Query, Refusal, RequestKind, Version};
 pub use snapshot::Snapshot;
 pub use update::Changes;

@@ -81,7 +81,7 @@ pub struct Query {
     /// Index in `args` of the argument that a query with one argument uses.
     pub(crate) single: usize,
     pub(crate) callback: Option<String>,
-    pub(crate) asked: Asked,
+    pub(crate) asked: RequestKind,
     /// The answer gets an outline: see [`Params::outlined`].
     pub(crate) is_outlined: bool,
     /// The parts that upstream does not have, if there are any. Boxed, as nearly all queries have none.
@@ -98,7 +98,7 @@ struct Refinement {
 
 /// What a request asked for, in its own words: goaurrpc's metrics count these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestKind {
     /// The type.
     pub kind: Kind,
     /// Whether [`Kind::Info`] was requested by its older name `multiinfo`.
@@ -116,7 +116,7 @@ pub struct Refusal {
     pub(crate) version: Option<i128>,
     pub(crate) callback: Option<String>,
     /// What the request asked for, if the request itself was valid.
-    pub(crate) asked: Option<Asked>,
+    pub(crate) asked: Option<RequestKind>,
     /// The text of the error, if it names something of the request.
     pub(crate) detail: Option<Box<str>>,
 }
@@ -172,7 +172,7 @@ impl Query {
             Some(_) => return Err(refuse(QueryError::IncorrectMode)),
         };
         let is_multiinfo = params.type_.as_deref() == Some("multiinfo");
-        let asked = Asked {
+        let asked = RequestKind {
             kind,
             is_multiinfo,
             by: match by {

@@ -13,7 +13,7 @@ use reply::Etag;
 
 use crate::answer::{Answer, JSON, Outcome, info, search, unanswered};
 use crate::arch::Arch;
-use crate::browse::{Part, Wanted};
+use crate::browse::{PackageSelection, Part};
 use crate::error::QueryError;
 use crate::field::{By, Field, Mode};
 use crate::fit::Fit;
@@ -456,7 +456,7 @@ impl Needing<'_> {
             .collect();
         let values: Vec<(By, &str)> =
             names.iter().flat_map(|name| kinds.iter().map(|&by| (by, *name))).collect();
-        let mut docs = self.snapshot.wanted(&Wanted::Values(&values));
+        let mut docs = self.snapshot.wanted(&PackageSelection::Values(&values));
         docs.retain(|&other| other != self.doc);
         if let Some(arch) = self.arch {
             let terms = names.iter().map(|name| folded_bytes(name.trim_end_matches(' ')));

@@ -14,7 +14,7 @@ use config::Config;
 use net::ListenAddress;
 use source::DataDirLock;
 use state::maintenance::{self, BackupReport, CopiedBlobs, Layout, Loss, Progress, RestoreReport};
-use state::maintenance::{Adoption, Known, SweepOutcome, SweepPlan, VerifyReport};
+use state::maintenance::{Adoption, ReadRecords, SweepOutcome, SweepPlan, VerifyReport};
 use state::text::counted;
 
 use super::{Exit, print, runtime};
@@ -128,7 +128,7 @@ async fn act(config: &Config, command: Command) -> anyhow::Result<Answer> {
             };
             let store = maintenance::open_existing(config).await?;
             let plan = SweepPlan { grace, is_dry_run: dry_run, is_forced: force };
-            let outcome = maintenance::sweep(&store, plan, &Known::default()).await;
+            let outcome = maintenance::sweep(&store, plan, &ReadRecords::default()).await;
             store.close().await;
             Ok(of_sweep(&outcome?, plan))
         }

@@ -1,6 +1,6 @@
 //! `larder prefetch`: asks an index for every file that a lock names, so that its mirrors keep them.
 //!
-//! lock files -> [`Wanted`] -> [`mirrors::prefetch`], which asks for the page of each project and for the files over HTTP.
+//! lock files -> [`LockedRelease`] -> [`mirrors::prefetch`], which asks for the page of each project and for the files over HTTP.
 //! Nothing is written here: what is kept is the cache of the mirrors behind the index.
 
 use std::io::Write;
@@ -13,7 +13,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use http::header::ACCEPT;
 use mirrors::prefetch::{Fetched, Index, Offered, Pieces, fetch};
 use pypi::ProjectName;
-use pypi::lock::{Lock, Wanted};
+use pypi::lock::{Lock, LockedRelease};
 use reqwest::{Client, Url};
 use serde_json::Value;
 use state::maintenance::Progress;
@@ -51,7 +51,7 @@ impl Command {
     /// A lock that cannot be read; what could not be fetched.
     pub(super) fn run(self, environment: &Environment, out: &mut dyn Write) -> Result<(), Exit> {
         let index = index_url(&self.index).map_err(Exit::usage)?;
-        let mut wanted: Vec<Wanted> = Vec::new();
+        let mut wanted: Vec<LockedRelease> = Vec::new();
         for path in &self.files {
             let problem = |text: String| Exit::failure(format!("{}: {text}", path.display()));
             let text = std::fs::read_to_string(path)
@@ -109,7 +109,7 @@ fn index_url(text: &str) -> Result<Url, String> {
 async fn fetch_all(
     index: Url,
     token: Option<String>,
-    wanted: Vec<Wanted>,
+    wanted: Vec<LockedRelease>,
     jobs: usize,
 ) -> Result<(Fetched, Vec<String>), Exit> {
     let builder = || {

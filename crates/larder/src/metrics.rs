@@ -10,7 +10,7 @@ mod times;
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use aur::{Asked, By, Kind, QueryError};
+use aur::{By, Kind, QueryError, RequestKind};
 use http::{Method, StatusCode};
 use prometheus::{
     Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
@@ -332,7 +332,7 @@ impl Metrics {
     }
 
     /// Counts an answered question.
-    pub fn answered(&self, method: &Method, asked: Asked, body_bytes: usize) {
+    pub fn answered(&self, method: &Method, asked: RequestKind, body_bytes: usize) {
         self.asked(method, asked);
         let sizes = &self.rpc_sizes;
         let size = match asked.kind {
@@ -346,12 +346,12 @@ impl Metrics {
     }
 
     /// Counts a question that is refused because it finds more packages than one answer may have.
-    pub fn found_too_many(&self, method: &Method, asked: Asked, body_bytes: usize) {
+    pub fn found_too_many(&self, method: &Method, asked: RequestKind, body_bytes: usize) {
         self.asked(method, asked);
         self.rpc_sizes.error.observe(body_bytes as f64);
     }
 
-    fn asked(&self, method: &Method, asked: Asked) {
+    fn asked(&self, method: &Method, asked: RequestKind) {
         let method = match *method {
             Method::POST => 2,
             Method::HEAD => 1,

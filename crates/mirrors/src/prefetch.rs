@@ -1,6 +1,6 @@
 //! Requests the files of a lock from an index ahead of time, so that the mirrors behind it keep them.
 //!
-//! [`Wanted`] -> the index's files of the project -> the files that the lock means, read to their end and compared with their
+//! [`LockedRelease`] -> the index's files of the project -> the files that the lock means, read to their end and compared with their
 //! digests. Nothing is written here. The caller knows how to ask an index: [`Index`].
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use md5::Md5;
-use pypi::lock::{ALGORITHMS, Files, Wanted};
+use pypi::lock::{ALGORITHMS, Files, LockedRelease};
 use pypi::{Filename, ProjectName, Version};
 use sha2::digest::DynDigest;
 use sha2::{Sha256, Sha384, Sha512};
@@ -85,7 +85,7 @@ impl std::ops::AddAssign for Fetched {
 }
 
 /// Fetches the files of one release; returns what was fetched, and a line for each file that was not.
-pub async fn fetch(index: &impl Index, wanted: &Wanted) -> (Fetched, Vec<String>) {
+pub async fn fetch(index: &impl Index, wanted: &LockedRelease) -> (Fetched, Vec<String>) {
     let mut fetched = Fetched::default();
     let problems = match index.offered(&wanted.project).await {
         Ok(offered) => files_of(index, wanted, &offered, &mut fetched).await,
@@ -97,7 +97,7 @@ pub async fn fetch(index: &impl Index, wanted: &Wanted) -> (Fetched, Vec<String>
 
 async fn files_of(
     index: &impl Index,
-    wanted: &Wanted,
+    wanted: &LockedRelease,
     offered: &[Offered],
     fetched: &mut Fetched,
 ) -> Vec<String> {

@@ -49,7 +49,7 @@ pub use item_change::{Item, ItemChange};
 pub use metadata::{Metadata, MetadataError};
 pub use pages::{Clock, NoPage, Page, PageBudget, PageCounts, PageRequest, Pages, render};
 pub use permission::may_own;
-pub use policy::{Hidden, Judge, Policy, Refused, Shown, Warnings};
+pub use policy::{Hidden, Judge, Policy, Refused, RefusedFiles, Warnings};
 pub use project::{Project, ProjectStatus, Release, StatusMarker};
 pub use project_name::{ProjectName, ProjectNameError};
 pub use record::{KIND, stage_key, stage_of_key};

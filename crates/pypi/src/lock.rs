@@ -8,7 +8,7 @@ use crate::{ProjectName, Version};
 
 /// Files of one release.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct LockedRelease {
     /// The project.
     pub project: ProjectName,
     /// The version.
@@ -46,7 +46,7 @@ impl Files {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lock {
     /// Releases, in the order of the lock; the same one may be there twice.
-    pub wanted: Vec<Wanted>,
+    pub wanted: Vec<LockedRelease>,
     /// Packages from directories, repositories and the like.
     pub others: usize,
 }
@@ -242,7 +242,7 @@ struct Within {
 }
 
 impl Within {
-    fn add(&mut self, wanted: Wanted) -> Result<(), String> {
+    fn add(&mut self, wanted: LockedRelease) -> Result<(), String> {
         let LockBounds { releases_max, files_max } = self.bounds;
         self.files += wanted.files.count();
         self.lock.wanted.push(wanted);
@@ -441,8 +441,8 @@ fn is_known(digest: &str) -> bool {
     digest.split_once(':').is_some_and(|(name, _)| ALGORITHMS.contains(&name))
 }
 
-fn release(name: &str, version: &str, files: Files) -> Result<Wanted, String> {
-    Ok(Wanted {
+fn release(name: &str, version: &str, files: Files) -> Result<LockedRelease, String> {
+    Ok(LockedRelease {
         project: ProjectName::parse(name).map_err(|error| error.to_string())?,
         version: Version::parse(version).map_err(|error| format!("{name}: {error}"))?,
         files,

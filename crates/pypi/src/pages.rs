@@ -313,7 +313,7 @@ pub fn render(
     let view = order.project(project).ok_or_else(none)?;
     let name = ProjectName::normalize(project).map_err(|_| none())?;
     let judge = Judge::of(&order, &name, now);
-    Ok(simple::project_page(&order, &view, project, form, links, judge.as_ref()))
+    Ok(simple::project_page(&order, &view, &name, form, links, judge.as_ref()))
 }
 
 impl Page {

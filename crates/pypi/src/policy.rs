@@ -1,7 +1,7 @@
 //! [`Policy`]: which files a stage or a mirror gives out, and [`Judge`], which decides it for every way to a file.
 //!
 //! settings of a stage -> [`Policy`] -> [`Judge::of`] the stages that answer for a project -> for each [`Candidate`] either
-//! nothing, or why it is [`Refused`] -> [`Hidden`], a page's remark about hidden files; [`Shown`] and [`Listed`], the visible
+//! nothing, or why it is [`Refused`] -> [`Hidden`], a page's remark about hidden files; [`RefusedFiles`] and [`VisibleProjects`], the visible
 //! parts of a project and of a list of projects.
 //!
 //! Pages, JSON and downloads all ask the same judge, so they cannot disagree. A file has to pass the policy of the stage
@@ -30,7 +30,7 @@ pub(crate) use self::judge::refusal_in_json;
 pub use self::rule::{Exception, NamePattern, Pin, ProjectPlace, Quarantine, Rule, RuleError};
 pub(crate) use self::rule::{OPERATORS, time};
 pub(crate) use self::shown::NameRules;
-pub use self::shown::{Listed, Shown, all_hidden, shown_versions, shows_version};
+pub use self::shown::{RefusedFiles, VisibleProjects, all_hidden, shown_versions, shows_version};
 pub use self::warnings::Warnings;
 
 /// Longest cool-down: a hundred years.

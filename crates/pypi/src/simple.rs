@@ -13,12 +13,13 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use reply::Reply;
 
-use crate::inherit::{FileView, ProjectView, ResolutionOrder};
+use self::merged::{MergedPage, merged_page};
+use crate::inherit::{ProjectView, ResolutionOrder};
 use crate::osv::Judged;
-use crate::policy::{Hidden, Judge, Listed, Warnings};
+use crate::policy::{Hidden, Judge, VisibleProjects, Warnings};
 use crate::upstream::Locations;
 use crate::url::encoded;
-use crate::{ReleaseFile, StageName, StatusMarker, Version};
+use crate::{ProjectName, StageName};
 
 /// The format of a page, and its readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,7 +73,7 @@ impl Rendered {
     }
 
     /// A list, which is out of date as soon as `listed` is.
-    pub(crate) fn of_list(form: PageForm, text: String, listed: &Listed<'_>) -> Rendered {
+    pub(crate) fn of_list(form: PageForm, text: String, listed: &VisibleProjects<'_>) -> Rendered {
         Rendered {
             expires_at: listed.until(),
             judged: listed.judged().cloned(),
@@ -87,13 +88,6 @@ impl Rendered {
         self.judged = judge.and_then(Judge::judged).cloned();
         self
     }
-}
-
-/// What a page says about its project, besides its files.
-struct About<'page> {
-    status: Option<(&'page str, Option<&'page str>)>,
-    locations: &'page Locations,
-    hidden: &'page Hidden,
 }
 
 /// How links begin.
@@ -144,20 +138,32 @@ impl<'text> Links<'text> {
 
 /// Appends `text`, escaped for HTML text and attributes.
 fn push_escaped(page: &mut String, text: &str) {
-    for character in text.chars() {
-        match character {
-            '&' => page.push_str("&amp;"),
-            '<' => page.push_str("&lt;"),
-            '>' => page.push_str("&gt;"),
-            '"' => page.push_str("&quot;"),
-            '\'' => page.push_str("&#x27;"),
-            _ => page.push(character),
-        }
+    let mut rest = text;
+    while let Some(at) =
+        rest.bytes().position(|byte| matches!(byte, b'&' | b'<' | b'>' | b'"' | b'\''))
+    {
+        page.push_str(&rest[..at]);
+        page.push_str(match rest.as_bytes()[at] {
+            b'&' => "&amp;",
+            b'<' => "&lt;",
+            b'>' => "&gt;",
+            b'"' => "&quot;",
+            _ => "&#x27;",
+        });
+        rest = &rest[at + 1..];
     }
+    page.push_str(rest);
 }
 
 /// Appends `text` as a JSON string.
 fn push_json(page: &mut String, text: &str) {
+    // Most texts of a page are names and digests, which need no escape.
+    if text.bytes().all(|byte| byte >= b' ' && !matches!(byte, b'"' | b'\\')) {
+        page.push('"');
+        page.push_str(text);
+        page.push('"');
+        return;
+    }
     // serde_json escapes the text; that cannot fail.
     page.push_str(&serde_json::to_string(text).unwrap_or_else(|_| "\"\"".to_owned()));
 }
@@ -168,94 +174,18 @@ fn push_time(page: &mut String, microseconds: i64) {
     _ = write!(page, "{time:.6}");
 }
 
-fn push_hexadecimal(page: &mut String, digest: &record::Digest) {
-    for byte in digest.as_bytes() {
-        for digit in [byte >> 4, byte & 15] {
-            page.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
-        }
-    }
-}
-
-/// The page of a project in `stage`.
+/// The page of a project that only the stages themselves have.
 pub(crate) fn project_page(
     order: &ResolutionOrder<'_>,
     view: &ProjectView<'_>,
-    project: &str,
+    project: &ProjectName,
     form: PageForm,
     links: Links<'_>,
     judge: Option<&Judge<'_>>,
 ) -> Rendered {
-    let mut files = view.files();
-    let mut hidden = Hidden::default();
-    if let Some(judge) = judge {
-        files.retain(|file| {
-            let refused = judge.refusal_of_own(file.part.stage.name(), file.file);
-            refused.iter().for_each(|refused| hidden.add(refused));
-            refused.is_none()
-        });
-    }
-    let stage = order.stages()[0].name();
-    let prefixes = |links: Links<'_>| -> Vec<String> {
-        let parts = view.parts().iter();
-        parts.map(|part| links.to_stage(linked(part.stage.name(), stage, judge), stage)).collect()
-    };
-    let prefixes = Prefixes { files: prefixes(links), provenances: prefixes(links.absolute()) };
-    let holders = view.parts().iter().map(|part| part.stage.name());
-    let quarantine = judge.and_then(|judge| judge.quarantine(holders));
-    let own = view.parts()[0].project.status();
-    let status = match quarantine {
-        Some(reason) => Some((QUARANTINED, Some(reason).filter(|it| !it.is_empty()))),
-        None => own.map(|it| (it.marker.as_str(), it.reason.as_deref())),
-    };
-    let locations = view.locations(project);
-    let about = About { status, locations: &locations, hidden: &hidden };
-    let text = match form {
-        PageForm::Json => project_json(&about, project, &files, &prefixes),
-        PageForm::Html => project_html(stage, &about, project, &files, &prefixes, ""),
-        PageForm::Human => {
-            let blocked = view.blocked_mirrors();
-            let prefix = links.to_stage(stage, stage);
-            let mut warnings = Warnings::default();
-            if let Some(judge) = judge.filter(|judge| judge.may_note()) {
-                for FileView { part, file, .. } in &files {
-                    let warned = judge.warning(part.stage.name(), &judge.own(file));
-                    warned.into_iter().for_each(|it| warnings.add(file.filename(), it));
-                }
-            }
-            let lead = human_lead(order, blocked, &hidden, &warnings, &prefix, project);
-            let files = newest_first(files);
-            project_html(stage, &about, project, &files, &prefixes, &lead)
-        }
-    };
-    Rendered::of(form, text, &hidden).until(judge)
-}
-
-/// The starts of links, by [`FileView::part_index`].
-struct Prefixes {
-    files: Vec<String>,
-    provenances: Vec<String>,
-}
-
-const QUARANTINED: &str = StatusMarker::Quarantined.as_str();
-
-/// The stage below which a file of `holder` is linked: below the stage that was asked if that has a policy, so that the
-/// policy counts for the link.
-fn linked<'name>(
-    holder: &'name StageName,
-    asked: &'name StageName,
-    judge: Option<&Judge<'_>>,
-) -> &'name StageName {
-    if judge.is_some_and(Judge::is_of_asked) { asked } else { holder }
-}
-
-/// Sorts files by version, newest first, and within a version by name.
-fn newest_first(files: Vec<FileView<'_>>) -> Vec<FileView<'_>> {
-    let versions = files.iter().map(|file| Version::parse(file.file.version()).ok());
-    let mut pairs: Vec<_> = versions.collect::<Vec<_>>().into_iter().zip(files).collect();
-    pairs.sort_by(|(one, file), (other, other_file)| {
-        other.cmp(one).then_with(|| file.file.filename().cmp(other_file.file.filename()))
-    });
-    pairs.into_iter().map(|(_, file)| file).collect()
+    let blocked = view.blocked_mirrors();
+    let (own, upstream, apart) = (Some(view), &[], &[]);
+    merged_page(&MergedPage { order, own, upstream, blocked, apart, project, judge }, form, links)
 }
 
 /// The text for people before the links.
@@ -287,79 +217,6 @@ fn human_lead(
         lead.push_str(".</p>\n");
     }
     lead
-}
-
-fn project_html(
-    stage: &StageName,
-    about: &About<'_>,
-    project: &str,
-    files: &[FileView<'_>],
-    prefixes: &Prefixes,
-    lead: &str,
-) -> String {
-    let mut page = String::with_capacity(512 + lead.len() + 320 * files.len());
-    page.push_str("<!DOCTYPE html><html lang=\"en\"><head>");
-    push_meta(&mut page, "repository-version", API_VERSION);
-    if let Some((status, reason)) = about.status {
-        push_meta(&mut page, "project-status", status);
-        if let Some(reason) = reason {
-            push_meta(&mut page, "project-status-reason", reason);
-        }
-    }
-    push_meta_locations(&mut page, about.locations);
-    for (open, close) in [("<title>", "</title></head><body><h1>"), ("", "</h1>\n")] {
-        page.push_str(open);
-        push_escaped(&mut page, stage.as_str());
-        page.push_str(": links for ");
-        page.push_str(project);
-        page.push_str(close);
-    }
-    page.push_str(lead);
-    for FileView { part, part_index, file } in files {
-        push_escaped(&mut page, part.stage.name().as_str());
-        page.push_str(" <a href=\"");
-        page.push_str(&prefixes.files[*part_index]);
-        page.push_str("+f/");
-        file.directory().push_to(&mut page);
-        _ = write!(page, "/{}#sha256=", encoded(file.filename()));
-        push_hexadecimal(&mut page, file.digest());
-        page.push('"');
-        if let Some(requires_python) = file.requires_python().filter(|text| !text.is_empty()) {
-            page.push_str(" data-requires-python=\"");
-            push_escaped(&mut page, requires_python);
-            page.push('"');
-        }
-        if let Some(reason) = part.project.yanked(file) {
-            page.push_str(" data-yanked=\"");
-            push_escaped(&mut page, reason);
-            page.push('"');
-        }
-        if let Some(digest) = file.core_metadata() {
-            // The attribute has only PEP 714's name: installers that knew only the older one ask for JSON.
-            page.push_str(" data-core-metadata=\"sha256=");
-            push_hexadecimal(&mut page, digest);
-            page.push('"');
-        }
-        if file.provenance().is_some() {
-            page.push_str(" data-provenance=\"");
-            push_provenance(&mut page, &prefixes.provenances[*part_index], file);
-            page.push('"');
-        }
-        // HTML has no standard attribute for sizes and times. Clients that read them ask for JSON.
-        page.push('>');
-        push_escaped(&mut page, file.filename());
-        page.push_str("</a><br>\n");
-    }
-    page.push_str("</body></html>\n");
-    page
-}
-
-/// Adds the URL of a file's provenance.
-fn push_provenance(page: &mut String, prefix: &str, file: &ReleaseFile) {
-    page.push_str(prefix);
-    page.push_str("+f/");
-    file.directory().push_to(page);
-    _ = write!(page, "/{}.provenance", encoded(file.filename()));
 }
 
 fn push_meta(page: &mut String, name: &str, content: &str) {
@@ -422,72 +279,6 @@ fn push_hidden(page: &mut String, hidden: &Hidden) {
     }
 }
 
-fn project_json(
-    about: &About<'_>,
-    project: &str,
-    files: &[FileView<'_>],
-    prefixes: &Prefixes,
-) -> String {
-    let mut page = String::with_capacity(512 + 512 * files.len());
-    push_json_head(&mut page, project, about.locations, None);
-    push_status(&mut page, about.status);
-    push_hidden(&mut page, about.hidden);
-    page.push_str(",\"versions\":[");
-    let mut versions: Vec<&str> = files.iter().map(|file| file.file.version()).collect();
-    versions.sort_unstable();
-    versions.dedup();
-    let mut versions: Vec<Version> =
-        versions.into_iter().filter_map(|version| Version::parse(version).ok()).collect();
-    versions.sort();
-    for (position, version) in versions.iter().enumerate() {
-        page.push_str(if position == 0 { "" } else { "," });
-        push_json(&mut page, version.as_str());
-    }
-    page.push_str("],\"files\":[");
-    for (position, FileView { part, part_index, file }) in files.iter().enumerate() {
-        page.push_str(if position == 0 { "{\"filename\":" } else { ",{\"filename\":" });
-        push_json(&mut page, file.filename());
-        page.push_str(",\"url\":\"");
-        page.push_str(&prefixes.files[*part_index]);
-        page.push_str("+f/");
-        file.directory().push_to(&mut page);
-        _ = write!(page, "/{}", encoded(file.filename()));
-        page.push_str("\",\"hashes\":{\"sha256\":\"");
-        push_hexadecimal(&mut page, file.digest());
-        page.push_str("\"}");
-        if let Some(requires_python) = file.requires_python() {
-            page.push_str(",\"requires-python\":");
-            push_json(&mut page, requires_python);
-        }
-        _ = write!(page, ",\"size\":{},\"upload-time\":\"", file.size_bytes());
-        push_time(&mut page, file.uploaded_at_microseconds);
-        page.push('"');
-        match part.project.yanked(file) {
-            // JSON readers take an empty text for "not yanked".
-            Some("") => page.push_str(",\"yanked\":true"),
-            Some(reason) => {
-                page.push_str(",\"yanked\":");
-                push_json(&mut page, reason);
-            }
-            None => {}
-        }
-        if let Some(digest) = file.core_metadata() {
-            // The older name is left out: pip before 23.1 fails on it (PEP 714).
-            page.push_str(",\"core-metadata\":{\"sha256\":\"");
-            push_hexadecimal(&mut page, digest);
-            page.push_str("\"}");
-        }
-        if file.provenance().is_some() {
-            page.push_str(",\"provenance\":\"");
-            push_provenance(&mut page, &prefixes.provenances[*part_index], file);
-            page.push('"');
-        }
-        page.push('}');
-    }
-    page.push_str("]}");
-    page
-}
-
 /// The list of all projects of a stage and its bases, without those that a policy hides entirely.
 pub(crate) fn list_page(
     order: &ResolutionOrder<'_>,
@@ -498,7 +289,7 @@ pub(crate) fn list_page(
     if form != PageForm::Human {
         return merged::merged_list(order, &[], form, links, now);
     }
-    let listed = Listed::of(order, now);
+    let listed = VisibleProjects::of(order, now);
     Rendered::of_list(form, list_human(order, &listed, links), &listed)
 }
 
@@ -539,7 +330,11 @@ fn push_project_link(page: &mut String, prefix: &str, name: &str) {
 }
 
 /// The list for people: projects in groups, by the first stage that has them.
-fn list_human(order: &ResolutionOrder<'_>, listed: &Listed<'_>, links: Links<'_>) -> String {
+fn list_human(
+    order: &ResolutionOrder<'_>,
+    listed: &VisibleProjects<'_>,
+    links: Links<'_>,
+) -> String {
     let stage = order.stages()[0].name();
     let prefix = to_projects(links, stage);
     let mut page = list_head(stage, 1024);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use account::{Identity, Means, Principal, Scopes, User, UserName};
 use bytes::Bytes;
 use jiff::Timestamp;
-use record::{Batch, Digest, Found, Key, Mismatch, Record, Serial};
+use record::{Batch, Digest, Key, KeyState, Mismatch, Record, Serial};
 use serde_json::{Value, json};
 
 use crate::change::{self, Decision, upload::FileUpload};
@@ -72,10 +72,10 @@ impl World {
         self.commit(batch).expect("nothing is expected");
     }
 
-    pub(crate) fn found(&self, key: &Key) -> Found {
+    pub(crate) fn found(&self, key: &Key) -> KeyState {
         match self.records.get(key) {
-            Some(record) => Found { serial: record.serial, is_present: record.body.is_some() },
-            None => Found { serial: Serial::ZERO, is_present: false },
+            Some(record) => KeyState { serial: record.serial, is_present: record.body.is_some() },
+            None => KeyState { serial: Serial::ZERO, is_present: false },
         }
     }
 

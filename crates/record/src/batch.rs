@@ -49,12 +49,12 @@ pub struct Mismatch {
     /// The expected state.
     pub expected: Expected,
     /// The actual state.
-    pub found: Found,
+    pub found: KeyState,
 }
 
 /// The actual state of a key, for [`Mismatch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct KeyState {
     /// The commit that wrote it last; [`Serial::ZERO`] if it was never written.
     pub serial: Serial,
     /// Whether it has a body.
@@ -63,7 +63,7 @@ pub struct Found {
 
 impl Expected {
     /// Whether a key in the state `found` fulfils this condition.
-    pub fn holds(self, found: Found) -> bool {
+    pub fn holds(self, found: KeyState) -> bool {
         match self {
             Expected::Anything => true,
             Expected::Absent => !found.is_present,
@@ -84,7 +84,7 @@ impl std::fmt::Display for Expected {
     }
 }
 
-impl std::fmt::Display for Found {
+impl std::fmt::Display for KeyState {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = if self.is_present { "present" } else { "absent" };
         write!(formatter, "{state} at serial {}", self.serial)
@@ -138,9 +138,9 @@ mod tests {
 
     #[test]
     fn conditions_on_a_key() {
-        let never = Found { serial: Serial::ZERO, is_present: false };
-        let deleted = Found { serial: Serial(4), is_present: false };
-        let present = Found { serial: Serial(4), is_present: true };
+        let never = KeyState { serial: Serial::ZERO, is_present: false };
+        let deleted = KeyState { serial: Serial(4), is_present: false };
+        let present = KeyState { serial: Serial(4), is_present: true };
         let outcomes = |expected: Expected| [never, deleted, present].map(|it| expected.holds(it));
         assert_eq!(outcomes(Expected::Anything), [true, true, true]);
         assert_eq!(outcomes(Expected::Absent), [true, true, false]);

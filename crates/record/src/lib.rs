@@ -15,7 +15,7 @@ mod key;
 mod serial;
 mod text;
 
-pub use batch::{Batch, Expected, Found, Mismatch, Write};
+pub use batch::{Batch, Expected, KeyState, Mismatch, Write};
 pub use change::ChangeKind;
 pub use digest::{Digest, DigestError, Hasher};
 pub use form::{UnreadableReason, UnreadableRecord, check_form, read_body, write_body};

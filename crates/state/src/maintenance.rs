@@ -29,7 +29,7 @@ pub use copy::{CopiedBlobs, Loss};
 pub use migrate::{Layout, layout, migrate};
 pub use progress::Progress;
 pub use restore::{RestoreReport, restore};
-pub use sweep::{Known, SweepOutcome, SweepPlan, sweep};
+pub use sweep::{ReadRecords, SweepOutcome, SweepPlan, sweep};
 pub use verify::{Fault, VerifyReport, verify};
 
 /// Blobs that are copied or hashed at once.

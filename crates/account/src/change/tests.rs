@@ -1,6 +1,6 @@
 //! Changes of users and tokens: what each writes, and which are refused.
 
-use record::{Found, Record};
+use record::{KeyState, Record};
 
 use super::*;
 use crate::testing::{at, limits as limits_of, name, user};
@@ -10,7 +10,7 @@ use crate::{Field, Password};
 #[derive(Clone, Default)]
 struct Store {
     snapshot: Snapshot,
-    written: std::collections::BTreeMap<record::Key, Found>,
+    written: std::collections::BTreeMap<record::Key, KeyState>,
     serial: Serial,
 }
 
@@ -26,7 +26,7 @@ impl Store {
 
     /// Its outcome, as text.
     fn commit(&mut self, batch: Batch) -> Result<(), String> {
-        let never = Found { serial: Serial::ZERO, is_present: false };
+        let never = KeyState { serial: Serial::ZERO, is_present: false };
         let writes = batch.writes.iter().map(|write| (&write.key, write.expected));
         for (key, expected) in writes.chain(batch.checks.iter().map(|(key, it)| (key, *it))) {
             let found = self.written.get(key).copied().unwrap_or(never);
@@ -38,7 +38,7 @@ impl Store {
         self.serial = self.serial.next();
         let serial = self.serial;
         let records = batch.writes.into_iter().map(|write| {
-            let found = Found { serial, is_present: write.body.is_some() };
+            let found = KeyState { serial, is_present: write.body.is_some() };
             self.written.insert(write.key.clone(), found);
             Record { key: write.key, serial, body: write.body, blobs: write.blobs }
         });

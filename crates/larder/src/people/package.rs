@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use askama::Template;
-use aur::{By, Details, Filter, Order, Part, Snapshot, Summary, Wanted};
+use aur::{By, Details, Filter, Order, PackageSelection, Part, Snapshot, Summary};
 use axum::response::Response;
 use config::AurSource;
 use http::request::Parts;
@@ -145,7 +145,8 @@ impl Dependency {
         if !is_here && !name.is_empty() {
             let part = popular(PROVIDERS_MAX);
             let values = [(By::Provides, name)];
-            let found = snapshot.browse(&Wanted::Values(&values), Filter::default(), part);
+            let found =
+                snapshot.browse(&PackageSelection::Values(&values), Filter::default(), part);
             dependency.providers_more = found.count - found.packages.len();
             dependency.providers = names(found.packages);
         }
@@ -336,7 +337,7 @@ fn package_page(app: &App, site: Site, snapshot: &Snapshot, details: Details) ->
     for (title, by) in kinds {
         let values: Vec<_> = wanted.iter().map(|name| (by, *name)).collect();
         let part = popular(DEPENDENTS_MAX);
-        let found = snapshot.browse(&Wanted::Values(&values), Filter::default(), part);
+        let found = snapshot.browse(&PackageSelection::Values(&values), Filter::default(), part);
         if found.count == 0 {
             continue;
         }
@@ -533,7 +534,8 @@ fn person(snapshot: &Snapshot, name: &str) -> Option<Person> {
     let mut parts = Vec::new();
     for (id, title, by, field) in kinds {
         let part = popular(OF_PERSON_MAX);
-        let found = snapshot.browse(&Wanted::Values(&[(by, name)]), Filter::default(), part);
+        let found =
+            snapshot.browse(&PackageSelection::Values(&[(by, name)]), Filter::default(), part);
         if found.count > 0 {
             let all = (found.count > found.packages.len()).then(|| query(field));
             let packages = found.packages.into_iter().map(Row::from).collect();
@@ -558,7 +560,7 @@ fn written(snapshot: &Snapshot, name: &str) -> Option<String> {
     for by in [By::Maintainer, By::CoMaintainers, By::Submitter] {
         let values = [(by, name)];
         let first = Part { limit: 1, ..popular(1) };
-        let found = snapshot.browse(&Wanted::Values(&values), Filter::default(), first);
+        let found = snapshot.browse(&PackageSelection::Values(&values), Filter::default(), first);
         let Some(package) = found.packages.into_iter().next() else { continue };
         let details = snapshot.details(&package.name)?;
         let people = details.summary.maintainer.into_iter();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use askama::Template;
-use aur::{By, Filter, Listed, Order, Part, Snapshot, Wanted};
+use aur::{By, Filter, Order, PackageList, PackageSelection, Part, Snapshot};
 use axum::response::{IntoResponse, Response};
 use http::header::IF_NONE_MATCH;
 use http::request::Parts;
@@ -158,21 +158,22 @@ impl Search {
         }
     }
 
-    fn answer(&self, snapshot: &Snapshot) -> Listed {
+    fn answer(&self, snapshot: &Snapshot) -> PackageList {
         let words = self.words.as_str();
-        let browse = |wanted: &Wanted<'_>| snapshot.browse(wanted, self.filter, self.part());
+        let browse =
+            |wanted: &PackageSelection<'_>| snapshot.browse(wanted, self.filter, self.part());
         // A package matches if it has any of the values.
         let values = |fields: &[By]| {
             let words = words.split_whitespace().take(20);
             let pairs = words.flat_map(|word| fields.iter().map(move |&by| (by, word)));
-            browse(&Wanted::Values(&pairs.collect::<Vec<_>>()))
+            browse(&PackageSelection::Values(&pairs.collect::<Vec<_>>()))
         };
         if words.is_empty() {
-            return browse(&Wanted::All);
+            return browse(&PackageSelection::All);
         }
         match self.field {
-            "nd" => browse(&Wanted::Words { by: By::NameDesc, words }),
-            "n" => browse(&Wanted::Words { by: By::Name, words }),
+            "nd" => browse(&PackageSelection::Words { by: By::NameDesc, words }),
+            "n" => browse(&PackageSelection::Words { by: By::Name, words }),
             "N" => {
                 let packages = snapshot.details(words).map(|it| it.summary).into_iter();
                 alone(packages.collect())
@@ -189,8 +190,8 @@ impl Search {
 }
 
 /// A list that needs no sorting.
-fn alone(packages: Vec<aur::Summary>) -> Listed {
-    Listed { count: packages.len(), packages }
+fn alone(packages: Vec<aur::Summary>) -> PackageList {
+    PackageList { count: packages.len(), packages }
 }
 
 /// A choice, or a link to another choice.

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
-use aur::{Filter, Order, Part, Snapshot, Summary, Wanted};
+use aur::{Filter, Order, PackageSelection, Part, Snapshot, Summary};
 use source::KeptDumpFile;
 
 use super::example::Example;
@@ -75,6 +75,8 @@ impl AurPublished {
             _ => &self.latest.newest,
         };
         let part = Part { order, is_descending: true, offset: 0, limit: LATEST_MAX };
-        list.get_or_init(|| self.snapshot.browse(&Wanted::All, Filter::default(), part).packages)
+        list.get_or_init(|| {
+            self.snapshot.browse(&PackageSelection::All, Filter::default(), part).packages
+        })
     }
 }

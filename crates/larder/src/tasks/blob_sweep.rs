@@ -11,7 +11,7 @@ use operations::indexes::SweepLeftovers;
 use operations::{Refusal, Sender};
 use resources::turns::blocking;
 use source::schedule::Jitter;
-use state::maintenance::{self, Known, SweepPlan};
+use state::maintenance::{self, ReadRecords, SweepPlan};
 use state::stored::WriteFailure;
 use tokio_util::sync::CancellationToken;
 
@@ -58,7 +58,7 @@ pub async fn sweep(app: &App) {
     let plan =
         SweepPlan { grace: app.config.store.sweep_grace, is_dry_run: false, is_forced: false };
     let Some(stored) = app.live_store.snapshot_full() else { return };
-    let known = blocking(move || Known {
+    let known = blocking(move || ReadRecords {
         serial: stored.serial,
         digests: stored.records().flat_map(|record| record.blobs).collect(),
     });

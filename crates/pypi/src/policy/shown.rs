@@ -1,4 +1,4 @@
-//! The visible parts of projects: [`Shown`] of one project, version by version; [`all_hidden`] if there is none; [`Listed`],
+//! The visible parts of projects: [`RefusedFiles`] of one project, version by version; [`all_hidden`] if there is none; [`VisibleProjects`],
 //! the projects that have one.
 //!
 //! Policies decide, and owners who put a project into quarantine. As on pages, the nearest file with a name counts.
@@ -17,22 +17,22 @@ use crate::{FileRole, Project, ProjectName, Stage, StageName};
 
 /// The refused files of a project, and why.
 #[derive(Clone, Debug, Default)]
-pub struct Shown<'snapshot> {
+pub struct RefusedFiles<'snapshot> {
     hidden: Hidden,
     /// For each version with release files: why the first one is refused, if all of them are.
     versions: HashMap<&'snapshot str, Option<Refused>>,
 }
 
-impl<'snapshot> Shown<'snapshot> {
+impl<'snapshot> RefusedFiles<'snapshot> {
     /// Judges the files that the stages have themselves; `None` if no policy or quarantine applies.
     pub fn of(
         view: &ProjectView<'snapshot>,
         judge: Option<&Judge<'_>>,
-    ) -> Option<Shown<'snapshot>> {
+    ) -> Option<RefusedFiles<'snapshot>> {
         if judge.is_none() && !is_any_quarantined(view) {
             return None;
         }
-        let mut shown = Shown::default();
+        let mut shown = RefusedFiles::default();
         for (version, refused) in judged(view, judge) {
             refused.iter().for_each(|refused| shown.hidden.add(refused));
             match shown.versions.entry(version) {
@@ -85,7 +85,7 @@ pub fn shown_versions<'snapshot>(
     }
     let view = ProjectView::alone(stage, project);
     let judge = Judge::between(stage, stage, name, now);
-    if let Some(shown) = Shown::of(&view, judge.as_ref()) {
+    if let Some(shown) = RefusedFiles::of(&view, judge.as_ref()) {
         versions.retain(|version| shown.refusal_of(version).is_none());
     }
     (!versions.is_empty()).then_some(versions)
@@ -140,7 +140,7 @@ fn judged<'view, 'snapshot: 'view>(
 
 /// The stages' own projects that have a visible part.
 #[derive(Clone, Debug)]
-pub struct Listed<'snapshot> {
+pub struct VisibleProjects<'snapshot> {
     /// Their names, ascending, each once.
     pub names: Vec<&'snapshot ProjectName>,
     hidden: HashSet<&'snapshot str>,
@@ -150,10 +150,10 @@ pub struct Listed<'snapshot> {
     judged: Option<Judged>,
 }
 
-impl<'snapshot> Listed<'snapshot> {
+impl<'snapshot> VisibleProjects<'snapshot> {
     /// The projects that these stages show at this time.
-    pub fn of(order: &ResolutionOrder<'snapshot>, now: Timestamp) -> Listed<'snapshot> {
-        let mut listed = Listed {
+    pub fn of(order: &ResolutionOrder<'snapshot>, now: Timestamp) -> VisibleProjects<'snapshot> {
+        let mut listed = VisibleProjects {
             names: order.project_names(),
             hidden: HashSet::new(),
             elsewhere: HashSet::new(),

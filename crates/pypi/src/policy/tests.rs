@@ -487,7 +487,7 @@ proptest! {
                 let view = order.project(project.as_str()).expect("a project");
                 let mut versions = view.versions();
                 if let Some(judge) = &judge {
-                    let shown = Shown::of(&view, Some(judge)).expect("there is a policy");
+                    let shown = RefusedFiles::of(&view, Some(judge)).expect("there is a policy");
                     prop_assert_eq!(shown.hidden().files(), render(PageForm::Json).hidden_files);
                     versions.retain(|version| shown.refusal_of(version.version.as_str()).is_none());
                 }

@@ -1,7 +1,8 @@
-//! Pages of stages with mirrors: a project's own files and those of its upstreams on one page, nearest first.
+//! The page of a project, and the list of projects: what the stages have themselves and what their mirrors' upstreams have,
+//! nearest first.
 //!
-//! [`merged_page`] has the form of the page of a stage without a mirror; a test compares them byte by byte. [`merged_list`] is
-//! also the list of such a stage. If several files have one name, the nearest is shown; an upstream's quarantined files are left out.
+//! A stage without a mirror has no upstream part, and is otherwise the same. If several files have one name, the nearest is
+//! shown; an upstream's quarantined files are left out.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -12,15 +13,15 @@ use jiff::Timestamp;
 
 use super::one_project::{FromUpstream, connected};
 use super::{
-    API_VERSION, Links, PageForm, QUARANTINED, Rendered, encoded, human_lead, linked, list_head,
-    push_escaped, push_hidden, push_hidden_projects, push_json, push_json_head, push_meta,
-    push_meta_locations, push_project_link, push_status, push_time, to_projects,
+    API_VERSION, Links, PageForm, Rendered, encoded, human_lead, list_head, push_escaped,
+    push_hidden, push_hidden_projects, push_json, push_json_head, push_meta, push_meta_locations,
+    push_project_link, push_status, push_time, to_projects,
 };
-use crate::inherit::{ProjectView, ResolutionOrder};
-use crate::policy::{Hidden, Judge, Listed, NameRules, Refused, Warnings};
+use crate::inherit::{FileView, ProjectView, ResolutionOrder};
+use crate::policy::{Hidden, Judge, NameRules, Refused, VisibleProjects, Warnings};
 use crate::upstream::{CoreMetadata, Locations, UpstreamFile, UpstreamNames};
 use crate::version::ReleaseKey;
-use crate::{Filename, ProjectName, StageName, StatusMarker, Version};
+use crate::{Filename, Part, ProjectName, ReleaseFile, StageName, StatusMarker, Version};
 
 /// The parts of a merged page.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +56,8 @@ impl MergedPage<'_> {
 /// The visible files of a page, and what a policy hides.
 struct Shown<'page> {
     files: Vec<Visible<'page>>,
+    /// How own files are linked, by [`FileView::part_index`].
+    parts: Vec<OwnPrefix>,
     /// Of each upstream.
     mirrors: Vec<Linked<'page>>,
     hidden: Hidden,
@@ -64,11 +67,17 @@ struct Shown<'page> {
     warnings: Warnings,
 }
 
-/// A file that is shown. What is shown of an upstream's file is made when it is written: there may be tens of thousands of them.
+/// A file that is shown. What is shown of it is made when it is written: there may be tens of thousands of them.
 enum Visible<'page> {
-    Own(Box<Link<'page>>),
+    Own(FileView<'page>),
     /// The upstream's place among [`MergedPage::upstream`], and its file.
     Upstream(usize, &'page UpstreamFile),
+}
+
+/// How the links to the own files of a stage begin.
+struct OwnPrefix {
+    files: String,
+    provenances: String,
 }
 
 /// How an upstream's files are linked.
@@ -80,17 +89,23 @@ struct Linked<'page> {
     is_version_named: bool,
 }
 
+/// When a file was uploaded.
+enum Time<'page> {
+    /// In the words of upstream.
+    Said(&'page str),
+    /// Microseconds since 1970.
+    At(i64),
+}
+
 /// A file of either kind.
 struct Link<'page> {
     stage: &'page StageName,
     href: String,
     filename: &'page str,
-    /// The version of an own file.
-    version: Option<Version>,
     hashes: Vec<(&'page str, Cow<'page, str>)>,
     requires_python: Option<&'page str>,
     size_bytes: Option<u64>,
-    upload_time: Option<Cow<'page, str>>,
+    upload_time: Option<Time<'page>>,
     /// Whether that is when it was first seen here.
     is_first_seen: bool,
     yanked: Option<&'page str>,
@@ -139,6 +154,18 @@ pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) ->
     Rendered { last_serial: merged.last_serial(), ..rendered }
 }
 
+const QUARANTINED: &str = StatusMarker::Quarantined.as_str();
+
+/// The stage below which a file of `holder` is linked: below the stage that was asked if that has a policy, so that the
+/// policy counts for the link.
+fn linked<'name>(
+    holder: &'name StageName,
+    asked: &'name StageName,
+    judge: Option<&Judge<'_>>,
+) -> &'name StageName {
+    if judge.is_some_and(Judge::is_of_asked) { asked } else { holder }
+}
+
 /// Whether a version that upstream names can be compared: an upstream that names others has no list to rely on.
 fn is_comparable(version: &str) -> bool {
     Version::parse(version).is_ok_and(|version| !version.is_legacy())
@@ -154,47 +181,30 @@ fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) ->
         refused.iter().for_each(|refused| hidden.add(refused));
         refused.is_some()
     };
-    let mut seen: HashSet<&str> = HashSet::new();
+    let (mut seen, mut parts) = (HashSet::<&str>::new(), Vec::new());
     if let Some(own) = merged.own {
         // A file that is not shown still hides farther ones with the same name.
-        let parts = own.parts().iter();
-        seen.extend(
-            parts.flat_map(|part| part.project.release_files()).map(|file| file.filename()),
-        );
+        let held = own.parts().iter().flat_map(|part| part.project.release_files());
+        if !merged.upstream.is_empty() {
+            seen.extend(held.map(|file| file.filename()));
+        }
         for view in own.files() {
             let (from, file) = (view.part.stage.name(), view.file);
             if is_hidden(judge.and_then(|judge| judge.refusal_of_own(from, file))) {
                 continue;
             }
-            let url = |links: Links<'_>| {
-                let mut url = links.to_stage(linked(from, stage, judge), stage);
-                url.push_str("+f/");
-                file.directory().push_to(&mut url);
-                _ = write!(url, "/{}", encoded(file.filename()));
-                url
-            };
             if let Some(warned) = warner.and_then(|it| it.warning(from, &it.own(file))) {
                 warnings.add(file.filename(), warned);
             }
-            let mut time = String::new();
-            push_time(&mut time, file.uploaded_at_microseconds);
-            let provenance =
-                file.provenance().map(|_| format!("{}.provenance", url(links.absolute())).into());
-            files.push(Visible::Own(Box::new(Link {
-                stage: from,
-                href: url(links),
-                filename: file.filename(),
-                version: Version::parse(file.version()).ok(),
-                hashes: vec![("sha256", file.digest().to_string().into())],
-                requires_python: file.requires_python(),
-                size_bytes: Some(file.size_bytes()),
-                upload_time: Some(time.into()),
-                is_first_seen: false,
-                yanked: view.part.project.yanked(file),
-                core_metadata: file.core_metadata().map(|it| Some(it.to_string().into())),
-                provenance,
-            })));
+            files.push(Visible::Own(view));
         }
+        let prefix = |part: &Part<'_>, links: Links<'_>| {
+            links.to_stage(linked(part.stage.name(), stage, judge), stage)
+        };
+        parts.extend(own.parts().iter().map(|part| OwnPrefix {
+            files: prefix(part, links),
+            provenances: prefix(part, links.absolute()),
+        }));
     }
     let mut mirrors = Vec::new();
     for (at, FromUpstream { mirror, page }) in merged.upstream.iter().enumerate() {
@@ -218,7 +228,7 @@ fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) ->
             files.push(Visible::Upstream(at, file));
         }
     }
-    Shown { files, mirrors, hidden, hidden_versions, warnings }
+    Shown { files, parts, mirrors, hidden, hidden_versions, warnings }
 }
 
 impl<'page> Shown<'page> {
@@ -226,7 +236,7 @@ impl<'page> Shown<'page> {
     fn each(&self, mut take: impl FnMut(usize, &Link<'page>)) {
         for (at, file) in self.files.iter().enumerate() {
             match file {
-                Visible::Own(link) => take(at, link),
+                Visible::Own(view) => take(at, &self.parts[view.part_index].link(view)),
                 Visible::Upstream(of, file) => take(at, &self.mirrors[*of].link(file)),
             }
         }
@@ -234,11 +244,13 @@ impl<'page> Shown<'page> {
 
     /// The versions of the files whose pages do not name them.
     fn unnamed_versions(&self, project: &ProjectName) -> impl Iterator<Item = Version> {
-        let is_unnamed = |file: &&Visible<'_>| match file {
-            Visible::Own(_) => true,
-            Visible::Upstream(of, _) => !self.mirrors[*of].is_version_named,
-        };
-        self.files.iter().filter(is_unnamed).filter_map(|file| file.version(project))
+        let mut own = HashSet::new();
+        self.files.iter().filter_map(move |file| match file {
+            // Most versions have several files.
+            Visible::Own(view) if !own.insert(view.file.version()) => None,
+            Visible::Upstream(of, _) if self.mirrors[*of].is_version_named => None,
+            file => file.version(project),
+        })
     }
 
     /// About how long the files are on a page, and seldom less.
@@ -254,14 +266,14 @@ impl<'page> Shown<'page> {
 impl<'page> Visible<'page> {
     fn filename(&self) -> &'page str {
         match self {
-            Visible::Own(link) => link.filename,
+            Visible::Own(view) => view.file.filename(),
             Visible::Upstream(_, file) => &file.filename,
         }
     }
 
     fn version(&self, project: &ProjectName) -> Option<Version> {
         match self {
-            Visible::Own(link) => link.version.clone(),
+            Visible::Own(view) => Version::parse(view.file.version()).ok(),
             Visible::Upstream(_, file) => version_of(&file.filename, project),
         }
     }
@@ -275,21 +287,44 @@ impl<'page> Visible<'page> {
     }
 }
 
+impl OwnPrefix {
+    fn link<'page>(&self, view: &FileView<'page>) -> Link<'page> {
+        let file: &'page ReleaseFile = view.file;
+        let path = |prefix: &str| {
+            let mut path = String::with_capacity(prefix.len() + 40 + file.filename().len());
+            path.push_str(prefix);
+            path.push_str("+f/");
+            file.directory().push_to(&mut path);
+            _ = write!(path, "/{}", encoded(file.filename()));
+            path
+        };
+        let provenance = file.provenance().map(|_| path(&self.provenances) + ".provenance");
+        Link {
+            stage: view.part.stage.name(),
+            href: path(&self.files),
+            filename: file.filename(),
+            hashes: vec![("sha256", file.digest().to_string().into())],
+            requires_python: file.requires_python(),
+            size_bytes: Some(file.size_bytes()),
+            upload_time: Some(Time::At(file.uploaded_at_microseconds)),
+            is_first_seen: false,
+            yanked: view.part.project.yanked(file),
+            core_metadata: file.core_metadata().map(|it| Some(it.to_string().into())),
+            provenance: provenance.map(Cow::Owned),
+        }
+    }
+}
+
 impl<'page> Linked<'page> {
     fn link(&self, file: &'page UpstreamFile) -> Link<'page> {
-        let said = file.upload_time.as_deref().map(Cow::Borrowed);
+        let said = file.upload_time.as_deref().map(Time::Said);
         let seen = file.first_seen.filter(|_| said.is_none());
         let is_first_seen = seen.is_some();
-        let seen = seen.map(|seen| {
-            let mut time = String::new();
-            push_time(&mut time, seen.as_microsecond());
-            time.into()
-        });
+        let seen = seen.map(|seen| Time::At(seen.as_microsecond()));
         Link {
             stage: self.stage,
             href: format!("{}{}", self.prefix, file.link()),
             filename: &file.filename,
-            version: None,
             hashes: file.hashes.iter().map(|(name, hex)| (&**name, (&**hex).into())).collect(),
             requires_python: file.requires_python.as_deref(),
             size_bytes: file.size_bytes,
@@ -377,11 +412,13 @@ fn html(merged: &MergedPage<'_>, shown: &Shown<'_>, lead: &str) -> String {
         );
         push_attribute(&mut page, "yanked", file.yanked);
         match &file.core_metadata {
+            // The attribute has only PEP 714's name: installers that knew only the older one ask for JSON.
             Some(Some(digits)) => _ = write!(page, " data-core-metadata=\"sha256={digits}\""),
             Some(None) => page.push_str(" data-core-metadata=\"true\""),
             None => {}
         }
         push_attribute(&mut page, "provenance", file.provenance.as_deref());
+        // HTML has no standard attribute for sizes and times. Clients that read them ask for JSON.
         page.push('>');
         push_escaped(&mut page, file.filename);
         page.push_str("</a><br>\n");
@@ -465,7 +502,15 @@ fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
         if let Some(size_bytes) = file.size_bytes {
             _ = write!(page, ",\"size\":{size_bytes}");
         }
-        push_member(&mut page, "upload-time", file.upload_time.as_deref());
+        match file.upload_time {
+            Some(Time::At(microseconds)) => {
+                page.push_str(",\"upload-time\":\"");
+                push_time(&mut page, microseconds);
+                page.push('"');
+            }
+            Some(Time::Said(time)) => push_member(&mut page, "upload-time", Some(time)),
+            None => {}
+        }
         if file.is_first_seen {
             page.push_str(",\"_upload-time-from\":\"first-seen\"");
         }
@@ -475,6 +520,7 @@ fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
             reason => push_member(&mut page, "yanked", reason),
         }
         match &file.core_metadata {
+            // The older name is left out: pip before 23.1 fails on it (PEP 714).
             Some(Some(digits)) => {
                 _ = write!(page, ",\"core-metadata\":{{\"sha256\":\"{digits}\"}}")
             }
@@ -507,7 +553,7 @@ pub fn merged_list(
 ) -> Rendered {
     let stage = order.stages()[0].name();
     let prefix = to_projects(links, stage);
-    let listed = Listed::of(order, now);
+    let listed = VisibleProjects::of(order, now);
     let mut names: Vec<&str> = listed.names.iter().map(|name| name.as_str()).collect();
     let held: HashSet<&str> = order
         .stages()

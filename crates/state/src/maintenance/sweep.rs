@@ -31,7 +31,7 @@ pub struct SweepPlan {
 /// The records that a server has read: a sweep keeps the blobs that they name, even if rows were removed from the database
 /// since.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct ReadRecords {
     /// The serial up to which it has read.
     pub serial: Serial,
     /// The blobs that the records named then.
@@ -59,7 +59,11 @@ pub struct SweepOutcome {
 /// # Errors
 /// Records and blobs with different names; a clock that is wrong; files that cannot be read or deleted. Blobs that were deleted until then stay
 /// deleted.
-pub async fn sweep(store: &Store, plan: SweepPlan, known: &Known) -> anyhow::Result<SweepOutcome> {
+pub async fn sweep(
+    store: &Store,
+    plan: SweepPlan,
+    known: &ReadRecords,
+) -> anyhow::Result<SweepOutcome> {
     if !plan.is_dry_run {
         // Always checked, even with `is_forced`: blobs of an unknown store stay, and those that only a wrong clock takes for old.
         identity::check_before_sweep(store).await?;

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use record::{Batch, Expected, Found, Key, Mismatch, Serial};
+use record::{Batch, Expected, Key, KeyState, Mismatch, Serial};
 
 use super::error::CommitError;
 use super::rows::State;
@@ -21,7 +21,7 @@ pub(super) struct States<'a> {
     /// Whether the store has the record that names it.
     pub(super) is_anchored: bool,
     /// The keys that were ever written.
-    pub(super) found: HashMap<&'a str, Found>,
+    pub(super) found: HashMap<&'a str, KeyState>,
 }
 
 /// The decisions about a group.
@@ -105,7 +105,7 @@ pub(super) fn plan<'a>(batches: &[&'a Batch], seen: &Seen, states: States<'a>) -
         serial = serial.next();
         for write in &batch.writes {
             let key = write.key.as_str();
-            found.insert(key, Found { serial, is_present: write.body.is_some() });
+            found.insert(key, KeyState { serial, is_present: write.body.is_some() });
             let row = Row {
                 key,
                 serial: serial.0.cast_signed(),
@@ -122,8 +122,8 @@ pub(super) fn plan<'a>(batches: &[&'a Batch], seen: &Seen, states: States<'a>) -
     Plan { outcomes, rows, serial }
 }
 
-fn mismatch(batch: &Batch, found: &HashMap<&str, Found>) -> Option<Mismatch> {
-    let never = Found { serial: Serial::ZERO, is_present: false };
+fn mismatch(batch: &Batch, found: &HashMap<&str, KeyState>) -> Option<Mismatch> {
+    let never = KeyState { serial: Serial::ZERO, is_present: false };
     let fault = |(key, expected): (&Key, Expected)| {
         let found = found.get(key.as_str()).copied().unwrap_or(never);
         (!expected.holds(found)).then(|| Mismatch { key: key.clone(), expected, found })
@@ -160,8 +160,9 @@ mod tests {
     fn check_seen(seen: Seen, batches: &[&str], expected: &str) {
         let batches: Vec<Batch> = batches.iter().map(|text| batch(text)).collect();
         let batches: Vec<&Batch> = batches.iter().collect();
-        let found = [("a", 3, true), ("b", 5, false)]
-            .map(|(key, serial, is_present)| (key, Found { serial: Serial(serial), is_present }));
+        let found = [("a", 3, true), ("b", 5, false)].map(|(key, serial, is_present)| {
+            (key, KeyState { serial: Serial(serial), is_present })
+        });
         let found = HashMap::from(found);
         let states = States { serial: Serial(7), is_anchored: true, found };
         let plan = plan(&batches, &seen, states);

@@ -1,7 +1,7 @@
 //! Rows as both engines hand them out, turned into records.
 
 use bytes::Bytes;
-use record::{Digest, Found, Key, Record, Serial};
+use record::{Digest, Key, KeyState, Record, Serial};
 use sqlx::{ColumnIndex, Decode, Row, Type};
 
 use super::error::ReadError;
@@ -104,7 +104,7 @@ where
 
 /// The store's serial, whether it has the record that names the store, and the state of a key; `None` if none of the keys
 /// exists.
-pub(super) type State<'r> = (Serial, bool, Option<(&'r str, Found)>);
+pub(super) type State<'r> = (Serial, bool, Option<(&'r str, KeyState)>);
 
 /// Reads how a key is from a row: the store's serial, the key, its serial, whether it has a body, whether the store is
 /// the right one.
@@ -122,7 +122,7 @@ where
         return Ok((store, is_anchored, None));
     };
     let serial = Serial(row.try_get::<i64, _>(2)?.cast_unsigned());
-    Ok((store, is_anchored, Some((key, Found { serial, is_present: row.try_get(3)? }))))
+    Ok((store, is_anchored, Some((key, KeyState { serial, is_present: row.try_get(3)? }))))
 }
 
 fn serial_of(number: i64) -> Result<Serial, String> {

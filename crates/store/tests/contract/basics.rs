@@ -1,6 +1,6 @@
 //! Commits, conditions and reads, one at a time.
 
-use record::{Batch, Digest, Expected, Found, Mismatch, Record, Serial};
+use record::{Batch, Digest, Expected, KeyState, Mismatch, Record, Serial};
 use store::records::{CommitError, OpenError, Records, RecordsOptions};
 
 use crate::database::{Database, Kind, flaws, key, options, put, run};
@@ -61,7 +61,7 @@ async fn a_deleted_key_is_a_record_without_a_body(database: Database) {
     let deleted = Record { key: key("a"), serial: Serial(2), body: None, blobs: Vec::new() };
     assert_eq!(records.records_after(Serial(1)).await, Ok((vec![deleted.clone()], Serial(2))));
     assert_eq!(records.record(&key("a")).await, Ok(Some(deleted)));
-    let found = Found { serial: Serial(2), is_present: false };
+    let found = KeyState { serial: Serial(2), is_present: false };
     let mismatch = Mismatch { key: key("a"), expected: Expected::Present, found };
     assert_eq!(records.commit(delete()).await, Err(CommitError::Mismatch(mismatch)));
     let again = Batch::new().put(key("a"), Expected::At(Serial(2)), "2", Vec::new());
@@ -71,8 +71,8 @@ async fn a_deleted_key_is_a_record_without_a_body(database: Database) {
 async fn conditions_are_decided_by_the_store(database: Database) {
     let records = database.open().await;
     records.commit(put("a", "1")).await.expect("committed");
-    let a_at_1 = Found { serial: Serial(1), is_present: true };
-    let never = Found { serial: Serial::ZERO, is_present: false };
+    let a_at_1 = KeyState { serial: Serial(1), is_present: true };
+    let never = KeyState { serial: Serial::ZERO, is_present: false };
     let write = |text, expected| Batch::new().put(key(text), expected, "2", Vec::new());
     let check = |text, expected| write("other", Expected::Anything).check(key(text), expected);
     let refused = [

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use record::{Batch, Expected, Found, Key, Mismatch, Record, Serial};
+use record::{Batch, Expected, Key, KeyState, Mismatch, Record, Serial};
 use store::records::CommitError;
 
 use crate::database::{Database, flaws, key};
@@ -30,10 +30,10 @@ struct Model {
 }
 
 impl Model {
-    fn found(&self, key: &Key) -> Found {
+    fn found(&self, key: &Key) -> KeyState {
         match self.records.get(key) {
-            Some(record) => Found { serial: record.serial, is_present: record.body.is_some() },
-            None => Found { serial: Serial::ZERO, is_present: false },
+            Some(record) => KeyState { serial: record.serial, is_present: record.body.is_some() },
+            None => KeyState { serial: Serial::ZERO, is_present: false },
         }
     }
 

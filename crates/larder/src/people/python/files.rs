@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use pypi::{
-    FileRole, Judge, ProjectName, ProjectView, Refused as PolicyRefused, ReleaseFile,
-    ResolutionOrder, Shown, VersionView,
+    FileRole, Judge, ProjectName, ProjectView, Refused as PolicyRefused, RefusedFiles, ReleaseFile,
+    ResolutionOrder, VersionView,
 };
 
 use crate::front::error::HttpError;
@@ -54,7 +54,7 @@ impl<'ask> Readable<'ask> {
             HttpError::not_found(format!("{stage} has no version `{wanted}` of {name}"))
         })?;
         let judge = Judge::of(&self.order, self.name, Timestamp::now());
-        let refusal = Shown::of(&self.found, judge.as_ref())
+        let refusal = RefusedFiles::of(&self.found, judge.as_ref())
             .and_then(|shown| shown.refusal_of(version.version.as_str()).cloned());
         drop(judge);
         match refusal {

@@ -12,8 +12,8 @@ use pypi::archive::is_archive;
 use pypi::devpi::{View, file_url};
 use pypi::upstream::Locations;
 use pypi::{
-    FileRole, Filename, Judge, Project as Contents, ProjectName, ProjectView, ReleaseFile,
-    ResolutionOrder, Shown, Stage, VersionView, Warnings,
+    FileRole, Filename, Judge, Project as Contents, ProjectName, ProjectView, RefusedFiles,
+    ReleaseFile, ResolutionOrder, Stage, VersionView, Warnings,
 };
 
 use super::description::Described;
@@ -240,7 +240,7 @@ async fn show(
         let judge = Judge::of(&order, name, Timestamp::now());
         let judge = judge.as_ref();
         let mut versions = found.versions();
-        let decided = Shown::of(&found, judge);
+        let decided = RefusedFiles::of(&found, judge);
         let refusal_of =
             |version: &str| decided.as_ref().and_then(|shown| shown.refusal_of(version));
         let meant = wanted.and_then(|wanted| VersionView::meant(&versions, wanted)).cloned();

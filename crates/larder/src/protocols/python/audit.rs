@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use account::{Object, Portion, Scope};
-use audit::{Found, Query, anonymise};
+use audit::{EntryPage, Query, anonymise};
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ pub(crate) async fn entries<'query>(
     ask: &Ask,
     stage: &str,
     query: impl Iterator<Item = (Cow<'query, str>, Cow<'query, str>)>,
-) -> Result<Found, Refused> {
+) -> Result<EntryPage, Refused> {
     const PURPOSE: &str = "reading the audit log";
     let principal = ask.principal().await?;
     if stage.is_empty() {

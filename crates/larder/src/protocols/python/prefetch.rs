@@ -19,7 +19,7 @@ use mirrors::Mirror;
 use mirrors::prefetch::{self, Index, Offered, Pieces};
 use operations::rights::{self, check_keeper, may_keep};
 use operations::{Basis, Right, Sender};
-use pypi::lock::{Lock, LockBounds, LockShape, Wanted};
+use pypi::lock::{Lock, LockBounds, LockShape, LockedRelease};
 use pypi::upstream::Place;
 use pypi::{ProjectName, Stage, StageName};
 use serde_json::{Value, json};
@@ -252,7 +252,7 @@ fn described(prefetch: Option<&Prefetch>) -> Value {
 }
 
 /// Fetches everything, unless the mirror goes, goes offline, or who asked may not any more.
-fn run(index: OwnIndex, wanted: Vec<Wanted>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+fn run(index: OwnIndex, wanted: Vec<LockedRelease>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     /// Ends it however the work ends.
     struct Ending(Arc<Prefetch>);
     impl Drop for Ending {

@@ -20,7 +20,7 @@ use operations::rights::{About, remover};
 use pypi::change::remove::Extent;
 use pypi::devpi::{self, View};
 use pypi::policy::Hidden;
-use pypi::{Judge, ProjectName, ResolutionOrder, Shown, VersionView};
+use pypi::{Judge, ProjectName, RefusedFiles, ResolutionOrder, VersionView};
 use resources::turns::Turn;
 use serde_json::Value;
 use serde_json::json;
@@ -126,7 +126,7 @@ pub(crate) async fn show_project(
     let making = async {
         let mut versions = view.versions();
         let judge = Judge::of(&order, name, Timestamp::now());
-        let shown = Shown::of(&view, judge.as_ref());
+        let shown = RefusedFiles::of(&view, judge.as_ref());
         leave_out(&mut versions, shown.as_ref());
         let principal = ask.principal().await?;
         let streamed =
@@ -149,14 +149,14 @@ pub(crate) async fn show_project(
 }
 
 /// Leaves out the versions whose files are all refused.
-fn leave_out(versions: &mut Vec<VersionView<'_>>, shown: Option<&Shown<'_>>) {
+fn leave_out(versions: &mut Vec<VersionView<'_>>, shown: Option<&RefusedFiles<'_>>) {
     if let Some(shown) = shown {
         versions.retain(|view| shown.refusal_of(view.version.as_str()).is_none());
     }
 }
 
 /// The hidden versions, in words.
-fn said(shown: Option<&Shown<'_>>) -> String {
+fn said(shown: Option<&RefusedFiles<'_>>) -> String {
     shown.map(|shown| sentences(shown.hidden())).unwrap_or_default()
 }
 
@@ -200,7 +200,7 @@ fn streamed(
         let judge = order.and_then(|order| Judge::of(&order, &project, Timestamp::now()));
         let (versions, shown) = tokio::task::block_in_place(|| {
             let mut versions = view.as_ref().map(|view| view.versions()).unwrap_or_default();
-            let shown = view.as_ref().and_then(|view| Shown::of(view, judge.as_ref()));
+            let shown = view.as_ref().and_then(|view| RefusedFiles::of(view, judge.as_ref()));
             leave_out(&mut versions, shown.as_ref());
             (versions, shown)
         });
@@ -333,7 +333,7 @@ pub(crate) async fn show_release(
         let version = wanted.version.as_str();
         let judge = Judge::of(&order, name, Timestamp::now());
         let judge = judge.as_ref();
-        let shown = Shown::of(&view, judge);
+        let shown = RefusedFiles::of(&view, judge);
         if let Some(refused) = shown.as_ref().and_then(|shown| shown.refusal_of(version)) {
             return Ok(policy::refused(ask, &format!("{name} {version}"), refused).await);
         }

@@ -16,7 +16,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pypi::policy::shown_versions;
-use pypi::{Judge, Project, ProjectName, ResolutionOrder, Shown, Stage, Version};
+use pypi::{Judge, Project, ProjectName, RefusedFiles, ResolutionOrder, Stage, Version};
 use record::Digest;
 use resources::turns::Turns;
 use serde::Deserialize;
@@ -300,7 +300,7 @@ fn inherited(order: &ResolutionOrder<'_>, query: &xml_rpc::Query) -> Vec<Hit> {
     let now = Timestamp::now();
     let found = names.filter_map(|name| {
         let view = order.project(name.as_str())?;
-        let shown = Shown::of(&view, Judge::of(order, name, now).as_ref());
+        let shown = RefusedFiles::of(&view, Judge::of(order, name, now).as_ref());
         let is_shown =
             |version: &&str| shown.as_ref().is_none_or(|shown| shown.refusal_of(version).is_none());
         // The nearest stage with something to show.

@@ -1,4 +1,4 @@
-//! Merged pages: without anything to merge, byte by byte those of a stage without mirrors.
+//! Pages with files of upstreams.
 
 use serde_json::json;
 use url::Url;
@@ -46,17 +46,6 @@ fn merged(world: &World, project: &str, page: Option<&UpstreamPage>, form: PageF
     };
     let reply = merged_page(&merged, form, Links::Depth(4)).reply;
     String::from_utf8(reply.body.to_vec()).expect("text")
-}
-
-#[test]
-fn own_files_look_as_without_a_mirror() {
-    let world = world();
-    for form in FORMS {
-        let plain =
-            crate::render(&world.snapshot, "alice/dev", "foo", form, Links::Depth(4), now());
-        let plain = String::from_utf8(plain.expect("a page").reply.body.to_vec()).expect("text");
-        assert_eq!(merged(&world, "foo", None, form), plain, "{form:?}");
-    }
 }
 
 #[test]
