@@ -19,7 +19,9 @@ const DAYS: ((&str, &str), (&str, f64)) = (("+2d", "2 days"), ("+1d", 86_400.0))
 static LIBRARY: LazyLock<Option<String>> = LazyLock::new(|| {
     let mut said = "faketime is not installed (Debian package faketime)".to_owned();
     for _ in 0..10 {
-        let Ok(output) = Command::new("faketime").args(["-f", "+1d", "printenv", "LD_PRELOAD"]).output() else {
+        let Ok(output) =
+            Command::new("faketime").args(["-f", "+1d", "printenv", "LD_PRELOAD"]).output()
+        else {
             break;
         };
         if output.status.success() {
