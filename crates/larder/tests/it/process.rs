@@ -129,6 +129,11 @@ impl Process {
         Process { child, client, stdout, stderr, directory }
     }
 
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Its output on stderr so far.
     pub(crate) fn log(&self) -> String {
         self.stderr.lock().expect("no panic").clone()
