@@ -67,7 +67,11 @@ pub(super) enum Command {
     },
     /// Declare that these blobs belong to these records, whatever store the blobs name and however far it had come; no
     /// server may run on them
-    Adopt,
+    Adopt {
+        /// Do so also while other processes are connected to the records: restart them then
+        #[arg(long)]
+        while_others_run: bool,
+    },
     /// Have the running server write what it has in memory into a new store: for when its database is damaged
     Rescue {
         /// Where to; the server writes there, as its user
@@ -118,7 +122,9 @@ async fn act(config: &Config, command: Command) -> anyhow::Result<Answer> {
         }
         Command::Migrate { check } => migrate(config, check).await,
         Command::Rescue { directory } => rescue(config, &directory).await,
-        Command::Adopt => Ok(of_adoption(&maintenance::adopt(config).await?, config)),
+        Command::Adopt { while_others_run } => {
+            Ok(of_adoption(&maintenance::adopt(config, while_others_run).await?, config))
+        }
         Command::Sweep { dry_run, grace, force } => {
             let grace = grace.map_or(config.store.sweep_grace, Duration::from_secs);
             // The lock keeps out servers, which may have stored a blob and not yet committed its record.

@@ -461,8 +461,8 @@ impl Mirrors {
         if fs::symlink_metadata(from.join(LIST)).is_ok() {
             let taken = read_said(&from.join(LIST), Subject::List.bytes_max()).and_then(
                 |(said, content)| {
-                    let text = String::from_utf8(content).map_err(io::Error::other)?;
-                    let names = UpstreamNames::from_lines(&text).to_lines().into_bytes();
+                    let mut names = Vec::new();
+                    UpstreamNames::from_lines(content.as_slice())?.write_lines(&mut names)?;
                     self.keep(mirror, &Subject::List, said, &names, is_of_this_upstream)
                 },
             );

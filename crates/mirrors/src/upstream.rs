@@ -1,7 +1,7 @@
 //! [`Upstream`]: the client for a mirror's upstream: where it may connect, with which credentials, and how much it reads.
 //!
 //! URL -> [`Upstream::get`] (up to five redirects, each checked) -> status and headers -> [`read_body`], on disk if it is
-//! large -> [`PageBody::inflated`], within a bound.
+//! large -> [`PageBody::parsed`], piece by piece and within a bound.
 //! Connections go only where [`Egress`] admits them. Credentials go to the host of the mirror's URL alone. Errors name the
 //! host and the reason, never a URL with credentials.
 
@@ -442,40 +442,6 @@ impl PageBody {
             (None, parsed) => parsed.map_err(|error| UpstreamError::new(error.to_string())),
         }
     }
-
-    /// The page, of at most this many bytes. Blocks.
-    ///
-    /// # Errors
-    /// If it has more, or is damaged.
-    pub(super) fn inflated(self, bytes_max: usize) -> Result<Vec<u8>, UpstreamError> {
-        let PageBody { host, bytes, is_gzip } = self;
-        let bounded = bytes_max as u64 + 1;
-        let all = |source: &mut dyn Read, bytes: u64| {
-            let mut all = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
-            source.take(bounded).read_to_end(&mut all).map(|_| all)
-        };
-        // A large page is inflated once for its size alone: memory that grows would be twice as much for a moment.
-        let counted =
-            |source: &mut dyn Read| std::io::copy(&mut source.take(bounded), &mut std::io::sink());
-        let read = match (bytes, is_gzip) {
-            (Arrived::InMemory(bytes), false) => Ok(bytes),
-            (Arrived::InMemory(bytes), true) => all(&mut MultiGzDecoder::new(bytes.as_slice()), 0),
-            (Arrived::OnDisk(writing), false) => writing
-                .content()
-                .and_then(|mut content| counted(&mut content))
-                .and_then(|bytes| all(&mut writing.content()?, bytes)),
-            (Arrived::OnDisk(writing), true) => {
-                let inflated = || writing.content().map(MultiGzDecoder::new);
-                inflated()
-                    .and_then(|mut content| counted(&mut content))
-                    .and_then(|bytes| all(&mut inflated()?, bytes))
-            }
-        };
-        let page = read.map_err(|error| {
-            UpstreamError::new(format!("{host}: the page cannot be inflated: {error}"))
-        })?;
-        if page.len() > bytes_max { Err(too_large(&host, bytes_max)) } else { Ok(page) }
-    }
 }
 
 #[cfg(test)]
@@ -532,10 +498,6 @@ mod tests {
         assert!(page(vec![b' '; 10], false).is_small());
         assert!(page(gzip(SMALL_PAGE_BYTES_MAX), true).is_small());
         assert!(!page(gzip(SMALL_PAGE_BYTES_MAX + 1), true).is_small());
-        assert_eq!(page(gzip(1000), true).inflated(1000).expect("a page").len(), 1000);
-        let refused = page(gzip(1001), true).inflated(1000).expect_err("a byte too many");
-        assert!(refused.to_string().contains("more than 1000 bytes"), "{refused}");
-        assert!(page(b"no gzip".to_vec(), true).inflated(1000).is_err());
         let parsed = |bytes: Vec<u8>, is_gzip| {
             page(bytes, is_gzip).parsed(1000, |source| {
                 let mut all = Vec::new();

@@ -1,6 +1,6 @@
 //! A mirror's upstream: its page of a project, its list of projects, and the places of its files here.
 //!
-//! bytes of an answer -> [`UpstreamPage::parse`] or [`UpstreamNames::parse`] -> merged into pages, asked by requests for
+//! bytes of an answer -> [`UpstreamPage::parse`] or [`UpstreamNames::read`] -> merged into pages, asked by requests for
 //! files. [`standing`], [`Outage`] and [`Breaker`] decide when the upstream is asked again.
 //!
 //! Everything that upstream says about a file is kept and passed on. Files that cannot be served are left out: a name that is

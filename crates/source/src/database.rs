@@ -403,7 +403,6 @@ impl DatabaseWatch {
             false => Vec::new(),
         };
         let stall = self.options.body_stall_timeout.min(ROW_TIME_MAX);
-        let started_at = Instant::now();
         let reading = async {
             let mut transaction = Transaction::new(connection, stall, pushes.state());
             let comparing = held.compare(&mut transaction, tables, &recent, is_due);
@@ -425,8 +424,10 @@ impl DatabaseWatch {
             let later = later.filter(|base| !difference.bases.contains(base)).take(room);
             let later: Vec<i64> = later.copied().collect();
             difference.bases.extend(later);
+            // The comparison takes its time however small the part is.
+            let started_at = Instant::now();
             let part = difference.read(transaction, tables).await?;
-            Ok((Some((difference, part)), have_ended, looked))
+            Ok((Some((difference, part, started_at.elapsed())), have_ended, looked))
         };
         let bound = self.options.transfer_time_max;
         let read = self.within(bound, "reading what has changed", reading).await?;
@@ -435,7 +436,7 @@ impl DatabaseWatch {
             self.gate.reading(tables, looked);
         }
         self.gate.has_committed();
-        let Some((mut difference, part)) = read else {
+        let Some((mut difference, part, took)) = read else {
             self.held = Some(held);
             return match have_ended {
                 true => self.read_all(connection, pushes).await,
@@ -449,7 +450,7 @@ impl DatabaseWatch {
         self.postponed.extend(&difference.postponed);
         self.postponed.retain(|base| !difference.bases.contains(base));
         if !self.postponed.is_empty() {
-            let share = PART_TIME.as_secs_f64() / (now - started_at).as_secs_f64();
+            let share = PART_TIME.as_secs_f64() / took.as_secs_f64();
             let bases = difference.bases.len() as f64 * share.min(2.0);
             self.part_bases = (bases as usize).clamp(PART_MIN, DIFFERENT_MAX);
         }

@@ -15,6 +15,7 @@ mod group;
 mod location;
 mod pools;
 mod postgres;
+mod presence;
 mod read;
 mod reader;
 mod recent;
@@ -152,6 +153,21 @@ impl Records {
                 is_new.map_err(|error| open_error(&location.to_string(), &error))
             }
         }
+    }
+
+    /// The processes that have the records at `location` open and follow them, as people tell them apart. None of a file of
+    /// SQLite, which belongs to one server: the lock of its data directory tells of that.
+    ///
+    /// # Errors
+    /// [`OpenError::Unavailable`]: then it is not known.
+    pub async fn processes(
+        location: &DatabaseLocation,
+        options: &RecordsOptions,
+    ) -> Result<Vec<String>, OpenError> {
+        let DatabaseLocation::Postgres(url) = location else { return Ok(Vec::new()) };
+        let listed =
+            async { presence::list(&postgres::options(url)?, options.database_timeout).await };
+        listed.await.map_err(|error| open_error(&location.to_string(), &error))
     }
 
     async fn open_as(

@@ -5,4 +5,5 @@ mod connections;
 mod frames;
 mod memory;
 mod unread;
+mod upstream_lists;
 mod upstream_pages;

@@ -14,9 +14,11 @@ use crate::asking::Says as _;
 use crate::client::Client;
 use crate::{catalogue, wait_until};
 
-/// The binary, without any configuration of this machine.
+/// The binary, without any configuration of this machine. `LARDER_TEST_BINARY` names another one, such as one that is optimized, to
+/// measure it.
 pub(crate) fn larder(directory: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    let other = std::env::var_os("LARDER_TEST_BINARY");
+    let mut command = Command::new(other.unwrap_or_else(|| env!("CARGO_BIN_EXE_larder").into()));
     command.env_clear().env("HOME", directory).current_dir(directory).stdin(Stdio::null());
     command
 }
@@ -127,6 +129,11 @@ impl Process {
         });
         let client = Client { address: address.expect("it was waited for") };
         Process { child, client, stdout, stderr, directory }
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Its output on stderr so far.

@@ -84,14 +84,14 @@ impl Mirrors {
         let subject = subject.clone();
         let provides_metadata = mirror.provides_metadata;
         let parsing = tokio::task::spawn_blocking(move || match &subject {
+            // A large page or list is never in memory as it came.
             Subject::List => {
-                let body = body.inflated(subject.bytes_max())?;
-                let names = UpstreamNames::parse(&content_type, &body);
-                let names = names.map_err(|error| UpstreamError::new(error.to_string()))?;
+                let names = body.parsed(subject.bytes_max(), |source| {
+                    UpstreamNames::read(&content_type, source)
+                })?;
                 Ok(Content::Names(names.into()))
             }
             Subject::Project(project) => {
-                // A large page is never in memory as it came.
                 let mut page = body.parsed(subject.bytes_max(), |source| {
                     UpstreamPage::read(&content_type, source, &url)
                 })?;

@@ -1,6 +1,6 @@
 //! Pages and lists on disk.
 
-use std::io::{self, BufWriter, IntoInnerError, Write};
+use std::io::{self, BufReader, BufWriter, IntoInnerError, Write};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -32,7 +32,7 @@ impl Write for Measured {
 
 fn write_content(content: &Content, to: &mut dyn Write) -> io::Result<()> {
     match content {
-        Content::Names(names) => to.write_all(names.to_lines().as_bytes())?,
+        Content::Names(names) => names.write_lines(to)?,
         Content::Page(page) => page.iter().try_for_each(|page| page.write_json(to))?,
     }
     to.flush()
@@ -93,7 +93,7 @@ impl Mirrors {
         }
         let content = match subject {
             Subject::List => Content::Names(
-                UpstreamNames::from_lines(&io::read_to_string(file.content().ok()?).ok()?).into(),
+                UpstreamNames::from_lines(BufReader::new(file.content().ok()?)).ok()?.into(),
             ),
             Subject::Project(project) => {
                 let mut content = file.content().ok()?;

@@ -279,7 +279,7 @@ fn a_list_of_an_upstream_leaves_out_what_is_refused_by_name() {
     let parse = |names: &str| {
         let projects: Vec<Value> = names.split(' ').map(|name| json!({"name": name})).collect();
         let text = json!({"meta": {"api-version": "1.0"}, "projects": projects}).to_string();
-        UpstreamNames::parse("application/vnd.pypi.simple.v1+json", text.as_bytes())
+        UpstreamNames::read("application/vnd.pypi.simple.v1+json", &mut text.as_bytes())
             .expect("a list")
     };
     let up = parse("bad-one bad evil foo mine");

@@ -67,7 +67,7 @@ impl<'text> Visitor<'text> for Page<'_> {
 
 /// The name of a member.
 #[derive(Deserialize)]
-struct Name<'text>(#[serde(borrow)] Cow<'text, str>);
+pub(super) struct Name<'text>(#[serde(borrow)] pub(super) Cow<'text, str>);
 
 /// A page that is written, its files one by one, too.
 #[derive(Serialize)]
@@ -365,12 +365,16 @@ pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
 
 /// [`page`], of a body that comes piece by piece.
 pub(super) fn read(body: Start<&mut dyn Read>, base: &Url) -> Result<UpstreamPage, PageError> {
+    page_of(serde_json::Deserializer::from_reader(plain(body)?), base)
+}
+
+/// A body to read piece by piece, without its byte order mark.
+pub(super) fn plain(body: Start<&mut dyn Read>) -> Result<impl Read, PageError> {
     let Start { bytes, mut all } = body;
     if bytes.starts_with(BYTE_ORDER_MARK) {
         all.read_exact(&mut [0; BYTE_ORDER_MARK.len()]).map_err(PageError::new)?;
     }
-    let body = BufReader::with_capacity(64 << 10, PlainJson::of(all));
-    page_of(serde_json::Deserializer::from_reader(body), base)
+    Ok(BufReader::with_capacity(64 << 10, PlainJson::of(all)))
 }
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

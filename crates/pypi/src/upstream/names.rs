@@ -1,10 +1,11 @@
 //! [`UpstreamNames`]: the names of all projects of an upstream, sorted, in one text.
 
 use std::fmt;
-use std::io::Read;
+use std::io::{self, BufRead, Read, Write};
 
-use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 
 use super::source::Start;
 use super::{PageError, PageFormat, html, json};
@@ -18,14 +19,28 @@ pub struct UpstreamNames {
     ends: Box<[u32]>,
 }
 
+/// Memory for the names of a list, repeated ones included, while they are collected: enough for 1.2 million names of the usual
+/// length, nearly twice as many as the public index has. Sorting them takes less than as much again.
+const NAMES_BYTES_MAX: usize = 28 << 20;
+
+/// What a name takes besides its text while names are collected.
+const SPAN_BYTES: usize = size_of::<(u32, u32)>();
+
 /// Collects names in the order in which they come.
-#[derive(Default)]
 struct Builder {
     text: String,
     spans: Vec<(u32, u32)>,
 }
 
 impl Builder {
+    /// With room for all names that there may be: what is not used of it takes no memory, but buffers that grow take twice as much.
+    fn new() -> Builder {
+        Builder {
+            text: String::with_capacity(NAMES_BYTES_MAX),
+            spans: Vec::with_capacity(NAMES_BYTES_MAX / SPAN_BYTES),
+        }
+    }
+
     /// Adds a name, unless no project can have it.
     fn push(&mut self, name: &str) {
         let start = self.text.len();
@@ -36,44 +51,59 @@ impl Builder {
         } else {
             return;
         }
-        match (u32::try_from(start), u32::try_from(self.text.len())) {
-            (Ok(start), Ok(end)) => self.spans.push((start, end)),
-            // An answer of 4 GiB is never read.
-            _ => self.text.truncate(start),
+        if self.check().is_ok() {
+            self.spans.push((start as u32, self.text.len() as u32));
         }
     }
 
-    fn finish(mut self) -> UpstreamNames {
+    /// Whether a list may have as many names as were found so far, repeated ones included.
+    fn check(&self) -> Result<(), PageError> {
+        let bytes = self.text.len() + SPAN_BYTES * self.spans.len();
+        match bytes > NAMES_BYTES_MAX {
+            true => Err(PageError(format!(
+                "its names take more than {NAMES_BYTES_MAX} bytes of memory; at most that many were expected"
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    fn finish(mut self) -> Result<UpstreamNames, PageError> {
+        self.check()?;
         let name = |&(start, end): &(u32, u32)| &self.text[start as usize..end as usize];
         self.spans.sort_unstable_by(|one, other| name(one).cmp(name(other)));
         self.spans.dedup_by(|one, other| name(one) == name(other));
         let mut text = String::with_capacity(self.text.len());
-        let ends = self.spans.iter().map(|span| {
-            text.push_str(name(span));
-            text.len() as u32
-        });
-        let ends = ends.collect();
-        UpstreamNames { text: text.into(), ends }
+        for span in &mut self.spans {
+            text.push_str(&self.text[span.0 as usize..span.1 as usize]);
+            // From here on, only its end among the sorted names is of use.
+            span.1 = text.len() as u32;
+        }
+        drop(self.text);
+        let ends = self.spans.iter().map(|(_, end)| *end).collect();
+        Ok(UpstreamNames { text: text.into(), ends })
     }
 }
 
 impl UpstreamNames {
-    /// Reads a list of projects, JSON or HTML.
+    /// Reads a list of projects, JSON or HTML, piece by piece: only the names take memory.
     ///
     /// # Errors
-    /// [`PageError`] if it is neither.
-    pub fn parse(content_type: &str, mut body: &[u8]) -> Result<UpstreamNames, PageError> {
-        let mut names = Builder::default();
-        match PageFormat::of(content_type, body)? {
+    /// [`PageError`] if it is neither, cannot be read, or has too many names.
+    pub fn read(content_type: &str, body: &mut dyn Read) -> Result<UpstreamNames, PageError> {
+        let mut names = Builder::new();
+        let body = Start::of(body).map_err(PageError::new)?;
+        match PageFormat::of(content_type, &body.bytes)? {
             PageFormat::Json => {
-                let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
-                let list: WireList<'_> = serde_json::from_slice(body).map_err(PageError::new)?;
-                list.meta.check()?;
-                names = list.projects.0;
+                let mut body = serde_json::Deserializer::from_reader(json::plain(body)?);
+                body.deserialize_map(List(&mut names)).map_err(PageError::new)?;
+                body.end().map_err(PageError::new)?;
             }
             PageFormat::Html => {
-                let body = Start::of(&mut body as &mut dyn Read).map_err(PageError::new)?;
                 let head = html::each_anchor(content_type, body, &mut |_, anchor| {
+                    // Nothing is read of the rest of a list that is refused.
+                    if names.check().is_err() {
+                        return;
+                    }
                     // The link's text is the name as it is written; if it is an image instead, the URL tells.
                     let segment = || anchor.href.trim_end_matches('/').rsplit('/').next();
                     match anchor.text.as_str() {
@@ -87,24 +117,28 @@ impl UpstreamNames {
                 }
             }
         }
-        Ok(names.finish())
+        names.finish()
     }
 
-    /// The list as text, a name a line; [`UpstreamNames::from_lines`] reads it back.
-    pub fn to_lines(&self) -> String {
-        let mut text = String::with_capacity(self.text.len() + self.ends.len());
-        for name in self.iter() {
-            text.push_str(name);
-            text.push('\n');
-        }
-        text
+    /// Writes the list as text, a name a line; [`UpstreamNames::from_lines`] reads it back.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn write_lines(&self, to: &mut dyn Write) -> io::Result<()> {
+        self.iter().try_for_each(|name| writeln!(to, "{name}"))
     }
 
     /// The list with these names, a name a line.
-    pub fn from_lines(text: &str) -> UpstreamNames {
-        let mut names = Builder::default();
-        text.lines().for_each(|line| names.push(line));
-        names.finish()
+    ///
+    /// # Errors
+    /// Those of `source`, and too many names.
+    pub fn from_lines(source: impl BufRead) -> io::Result<UpstreamNames> {
+        let mut names = Builder::new();
+        for line in source.lines() {
+            names.push(&line?);
+            names.check().map_err(io::Error::other)?;
+        }
+        names.finish().map_err(io::Error::other)
     }
 
     /// Whether this normalized name is in the list.
@@ -148,68 +182,96 @@ impl fmt::Debug for UpstreamNames {
     }
 }
 
-/// The list as JSON. Its names go straight into the builder, so that a million of them need no allocation each.
-#[derive(Deserialize)]
-struct WireList<'text> {
-    #[serde(borrow)]
-    meta: json::Meta<'text>,
-    projects: WireNames,
-}
+/// The list as JSON; its names are read one by one.
+struct List<'names>(&'names mut Builder);
 
-struct WireNames(Builder);
+impl<'text> Visitor<'text> for List<'_> {
+    type Value = ();
 
-impl<'de> Deserialize<'de> for WireNames {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WireNames, D::Error> {
-        struct Names;
-        impl<'de> Visitor<'de> for Names {
-            type Value = Builder;
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object with `meta` and `projects`")
+    }
 
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a list of projects")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Builder, A::Error> {
-                let mut names = Builder::default();
-                while let Some(WireName(name)) = items.next_element()? {
-                    names.push(&name);
+    fn visit_map<A: MapAccess<'text>>(self, mut members: A) -> Result<(), A::Error> {
+        let (mut has_meta, mut has_projects) = (false, false);
+        while let Some(json::Name(name)) = members.next_key()? {
+            match &*name {
+                "meta" => {
+                    let meta: json::Meta<'_> = members.next_value()?;
+                    meta.check().map_err(|error| A::Error::custom(error.0))?;
+                    has_meta = true;
                 }
-                Ok(names)
+                "projects" if has_projects => return Err(A::Error::duplicate_field("projects")),
+                "projects" => {
+                    members.next_value_seed(EachName(&mut *self.0))?;
+                    has_projects = true;
+                }
+                _ => _ = members.next_value::<IgnoredAny>()?,
             }
         }
-        deserializer.deserialize_seq(Names).map(WireNames)
+        match (has_meta, has_projects) {
+            (true, true) => Ok(()),
+            (false, _) => Err(A::Error::missing_field("meta")),
+            (_, false) => Err(A::Error::missing_field("projects")),
+        }
     }
 }
 
-struct WireName<'text>(std::borrow::Cow<'text, str>);
+struct EachName<'names>(&'names mut Builder);
 
-impl<'de> Deserialize<'de> for WireName<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WireName<'de>, D::Error> {
-        #[derive(Deserialize)]
-        struct Text<'text>(#[serde(borrow)] std::borrow::Cow<'text, str>);
-        struct Name;
-        impl<'de> Visitor<'de> for Name {
-            type Value = WireName<'de>;
+impl<'text> DeserializeSeed<'text> for EachName<'_> {
+    type Value = ();
 
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("an object with a `name`")
-            }
+    fn deserialize<D: Deserializer<'text>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_seq(self)
+    }
+}
 
-            fn visit_map<A: MapAccess<'de>>(
-                self,
-                mut members: A,
-            ) -> Result<WireName<'de>, A::Error> {
-                let mut name = None;
-                while let Some(Text(key)) = members.next_key()? {
-                    if key == "name" {
-                        let Text(value) = members.next_value()?;
-                        name = Some(value);
-                    } else {
-                        members.next_value::<IgnoredAny>()?;
-                    }
+impl<'text> Visitor<'text> for EachName<'_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a list of projects")
+    }
+
+    fn visit_seq<A: SeqAccess<'text>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(OneName(&mut *self.0))?.is_some() {
+            self.0.check().map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+}
+
+struct OneName<'names>(&'names mut Builder);
+
+impl<'text> DeserializeSeed<'text> for OneName<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'text>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'text> Visitor<'text> for OneName<'_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object with a `name`")
+    }
+
+    fn visit_map<A: MapAccess<'text>>(self, mut members: A) -> Result<(), A::Error> {
+        let mut has_name = false;
+        while let Some(json::Name(key)) = members.next_key()? {
+            match &*key {
+                "name" if has_name => return Err(A::Error::duplicate_field("name")),
+                "name" => {
+                    let json::Name(name) = members.next_value()?;
+                    self.0.push(&name);
+                    has_name = true;
                 }
-                name.map(WireName).ok_or_else(|| serde::de::Error::missing_field("name"))
+                _ => _ = members.next_value::<IgnoredAny>()?,
             }
         }
-        deserializer.deserialize_map(Name)
+        if has_name { Ok(()) } else { Err(A::Error::missing_field("name")) }
     }
 }

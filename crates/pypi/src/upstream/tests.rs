@@ -249,10 +249,10 @@ fn the_body_decides_what_it_is() {
 fn a_list_of_projects() {
     let json = br#"{"meta": {"api-version": "1.1", "_last-serial": 1},
         "projects": [{"_last-serial": 7, "name": "Zope.Interface"}, {"name": "a"}, {"name": "a"}, {"name": ""}, {"name": "n\u00e4me"}, {"name": "b\u002dc"}]}"#;
-    let names = UpstreamNames::parse("application/json", json).expect("a list");
+    let names = UpstreamNames::read("application/json", &mut json.as_slice()).expect("a list");
     assert_eq!(names.iter().collect::<Vec<_>>(), ["a", "b-c", "zope-interface"]);
     let html = "<a href='/simple/zope-interface/'>Zope.Interface</a><a href='a/'>a/</a><a href='b-c/'><img></a>";
-    let of_html = UpstreamNames::parse("text/html", html.as_bytes()).expect("a list");
+    let of_html = UpstreamNames::read("text/html", &mut html.as_bytes()).expect("a list");
     assert_eq!(of_html, names);
     for (name, expected) in [
         ("a", true),
@@ -264,8 +264,33 @@ fn a_list_of_projects() {
     ] {
         assert_eq!(names.contains(name), expected, "{name}");
     }
-    assert_eq!(UpstreamNames::from_lines(&names.to_lines()), names);
+    let mut lines = Vec::new();
+    names.write_lines(&mut lines).expect("memory");
+    assert_eq!(lines, b"a\nb-c\nzope-interface\n");
+    assert_eq!(UpstreamNames::from_lines(lines.as_slice()).expect("a list"), names);
     assert_eq!((names.len(), UpstreamNames::default().is_empty()), (3, true));
+}
+
+#[test]
+fn a_list_that_is_refused() {
+    let check = |list: &str, expected: &str| {
+        let refused = UpstreamNames::read("", &mut list.as_bytes()).expect_err(expected);
+        assert!(refused.to_string().contains(expected), "{refused}");
+    };
+    let json = |members: &str| format!("{{\"meta\":{{\"api-version\":\"1.0\"}}{members}}}");
+    check(&json(""), "missing field `projects`");
+    check("{\"projects\":[]}", "missing field `meta`");
+    check("{\"meta\":{\"api-version\":\"2.0\"},\"projects\":[]}", "`2.0`");
+    check(&json(",\"projects\":[{}]"), "missing field `name`");
+    check(&json(",\"projects\":[],\"projects\":[]"), "duplicate field");
+    check(&json(",\"projects\":[{\"name\":\"a\""), "EOF");
+    check(&(json(",\"projects\":[]") + "x"), "trailing characters");
+    check(
+        &json(&format!(",\"x\":\"{}\",\"projects\":[]", "x".repeat(2 << 20))),
+        "a text of it has",
+    );
+    // However short they are, and however often one is repeated.
+    UpstreamNames::from_lines("a\n".repeat(3_300_000).as_bytes()).expect_err("too many");
 }
 
 fn path(text: &str) -> Vec<String> {
@@ -438,6 +463,6 @@ proptest! {
         let start = ["", "{\"meta\":{\"api-version\":\"1.0\"},", "<a href='", "<"][start];
         let body = [start.as_bytes(), &body].concat();
         _ = UpstreamPage::parse("", &body, &base());
-        _ = UpstreamNames::parse("", &body);
+        _ = UpstreamNames::read("", &mut body.as_slice());
     }
 }

@@ -3,14 +3,19 @@
 //! The blobs get the name of the records, whatever name they had, and the serial of the records, even if a higher one was
 //! noted. From then on blobs that these records do not name are swept, so it reports how many they are.
 
-use anyhow::Context;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
 use config::Config;
 use record::Serial;
 use source::DataDirLock;
-use store::{Records, RecordsOptions, StoreIdentity};
+use store::{DatabaseLocation, Records, RecordsOptions, StoreIdentity};
 
 use crate::identity::{self, Census};
 use crate::named_blobs::Named;
+
+/// How long the database may take to notice that a process on a machine that runs has ended.
+const ENDED_SEEN_AFTER: Duration = Duration::from_secs(1);
 
 /// The outcome of an adoption: the new name of the blobs, and the old one.
 #[derive(Clone, Debug)]
@@ -27,12 +32,23 @@ pub struct Adoption {
     pub census: Census,
 }
 
-/// Gives the blobs of `config` the name of its records, replacing any other.
+/// Gives the blobs of `config` the name of its records, replacing any other. With `is_beside_others`, also while other
+/// processes are connected to the records.
 ///
 /// # Errors
-/// There is no store, or a server is running on this data directory; files that cannot be read or written.
-pub async fn adopt(config: &Config) -> anyhow::Result<Adoption> {
+/// There is no store, or a server is running on this data directory or on these records; files that cannot be read or written.
+pub async fn adopt(config: &Config, is_beside_others: bool) -> anyhow::Result<Adoption> {
     let _lock = DataDirLock::acquire(&config.data_dir)?;
+    let database = config.database();
+    // Before the records are opened: then this process is not among them.
+    let others = others(&database).await?;
+    if !others.is_empty() && !is_beside_others {
+        bail!(
+            "{database} is in use by {}; nothing was changed. Processes that run go on with what they have read, so \
+             stop them first. Or adopt all the same with `--while-others-run`, and restart them then",
+            others.join(" and by ")
+        );
+    }
     let store = super::open_existing(config).await?;
     let before = match store.blobs.identity().await {
         Ok(before) => before.map(|before| before.to_string()),
@@ -40,7 +56,7 @@ pub async fn adopt(config: &Config) -> anyhow::Result<Adoption> {
     };
     let census = Census::take(&Named::read(&store.records).await?, &store.blobs).await?;
     store.records.close().await;
-    let records = Records::open(&config.database(), RecordsOptions::default()).await?;
+    let records = Records::open(&database, RecordsOptions::default()).await?;
     let made = async { anyhow::Ok((identity::make(&records).await?, records.serial().await?)) };
     let made = made.await;
     records.close().await;
@@ -51,4 +67,16 @@ pub async fn adopt(config: &Config) -> anyhow::Result<Adoption> {
     let serial_before = serial_before.filter(|before| *before > serial);
     store.blobs.reset_serial(&identity, serial).await?;
     Ok(Adoption { identity, before, serial, serial_before, census })
+}
+
+/// The processes that are connected to the records.
+async fn others(database: &DatabaseLocation) -> anyhow::Result<Vec<String>> {
+    let options = RecordsOptions::default();
+    let found = Records::processes(database, &options).await?;
+    if found.is_empty() {
+        return Ok(found);
+    }
+    // The database may need a moment to notice that a process has ended.
+    tokio::time::sleep(ENDED_SEEN_AFTER).await;
+    Ok(Records::processes(database, &options).await?)
 }

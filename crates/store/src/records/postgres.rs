@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::{Cause, CommitError, OpenError, ReadError, commit_error, open_error};
 use super::group::{self, GroupOutcome, Plan, Row};
 use super::pools::{Numbered, Pools};
+use super::presence;
 use super::reader::{is_silence, within};
 use super::rows;
 use super::seen::Seen;
@@ -606,6 +607,7 @@ async fn listen(options: &PgConnectOptions, timeout: Duration) -> Result<PgListe
     let listen = async {
         let mut listener = PgListener::connect_with(&pool).await?;
         listener.eager_reconnect(false);
+        presence::show(&mut listener, options).await?;
         listener.listen(CHANNEL).await?;
         Ok(listener)
     };

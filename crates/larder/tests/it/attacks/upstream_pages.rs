@@ -10,7 +10,10 @@ use testbed::{Offer, Upstream};
 
 use super::memory::{STRANGERS_BYTES_MAX, at_rest};
 use crate::process::{Process, larder};
-use crate::server::{ROOT, ROOT_PASSWORD};
+use crate::server::ROOT_PASSWORD;
+
+/// Whose the mirrors are.
+const OWNER: &str = "root";
 
 /// The most files that a page may have.
 const FILES: usize = 40_000;
@@ -92,9 +95,8 @@ fn refused_pages() -> Vec<(&'static str, Offer)> {
     pages
 }
 
-#[test]
-fn pages_of_a_hostile_upstream() {
-    let upstream = Upstream::start();
+/// A server whose caches of pages are small.
+pub(super) fn start() -> Process {
     let arguments = [
         "--egress-allow",
         "127.0.0.0/8",
@@ -102,19 +104,27 @@ fn pages_of_a_hostile_upstream() {
         "1048576",
         "--aur-enabled=false",
     ];
-    let process = Process::start(&arguments, |directory| {
+    Process::start(&arguments, |directory| {
         let mut init = larder(directory);
         init.args(["init", "--data-dir", "data", "--root-password", ROOT_PASSWORD]);
         assert!(init.output().expect("it runs").status.success());
-    });
-    let client = &process.client;
-    let put = |path: &str, body: serde_json::Value| {
-        let done = client.send("PUT", path, &[ROOT], body.to_string().as_bytes());
-        assert_eq!(done.status, 200, "{path}: {}", done.text());
-    };
-    let mirror = json!({"type": "mirror", "mirror_url": upstream.url("/simple/"), "mirror_no_project_list": true});
-    put("/root/up", mirror);
-    put("/root/dev", json!({"bases": ["root/up"], "policy_cooldown_days": 7}));
+    })
+}
+
+/// Makes a mirror of `root`.
+pub(super) fn add_mirror(process: &Process, name: &str, url: &str, has_no_list: bool) {
+    let mirror =
+        json!({"type": "mirror", "mirror_url": url, "mirror_no_project_list": has_no_list});
+    process.client.root().put(&format!("/{OWNER}/{name}"), mirror).expect(200);
+}
+
+#[test]
+fn pages_of_a_hostile_upstream() {
+    let upstream = Upstream::start();
+    let process = start();
+    add_mirror(&process, "up", &upstream.url("/simple/"), true);
+    let stage = json!({"bases": ["root/up"], "policy_cooldown_days": 7});
+    process.client.root().put("/root/dev", stage).expect(200);
     // The first answers open what stays open.
     upstream.offer("/simple/first/", Offer::json(json_page("first", 10, "", "")));
     for (path, headers) in FORMS {
@@ -188,7 +198,7 @@ fn pages_of_a_hostile_upstream() {
 }
 
 /// The status of an answer that is read to its end.
-fn asked(process: &Process, stage: &str, path: &str, headers: &str) -> String {
+pub(super) fn asked(process: &Process, stage: &str, path: &str, headers: &str) -> String {
     use std::io::{Read as _, Write as _};
     let mut stream = process.client.connect();
     stream.set_read_timeout(Some(Duration::from_secs(300))).expect("a timeout");

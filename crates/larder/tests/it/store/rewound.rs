@@ -52,6 +52,8 @@ fn a_lagging_copy_takes_over() {
     postgres.resume();
     write(client, 2, "three");
     assert_eq!(metric(&process), "0");
+    let connections = || process.log().matches("announces commits again").count();
+    wait_until("a connection", || connections() == 1);
 
     postgres.crash();
     postgres.fall_back_to_copy();
@@ -66,7 +68,12 @@ fn a_lagging_copy_takes_over() {
     let serve = place.command(&["serve", "--aur-enabled=false"]).output().expect("it runs");
     let said = String::from_utf8_lossy(&serve.stderr).into_owned();
     assert!(!serve.status.success() && said.contains("are an older copy"), "{said}");
-    place.check(&["adopt"]);
+    wait_until("another connection", || connections() == 2);
+    let refused = place.command(&["adopt"]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success(), "{said}");
+    said.says([&*format!("in use by larder, process {} on ", process.id()), "nothing was changed"]);
+    place.check(&["adopt", "--while-others-run"]);
     let other = place.start("other");
     check_article(&other.client, "two", 2);
     write(&other.client, 2, "another three");

@@ -216,7 +216,7 @@ fn a_list_of_an_upstream_leaves_out_projects_that_are_malware_as_a_whole() {
     world.create("alice/up", mirror).create("alice/dev", json!({"bases": ["alice/up"]}));
     let names = ["bad", "evil", "foo", "let"].map(|name| json!({"name": name}));
     let list = json!({"meta": {"api-version": "1.0"}, "projects": names}).to_string();
-    let list = UpstreamNames::parse("application/vnd.pypi.simple.v1+json", list.as_bytes());
+    let list = UpstreamNames::read("application/vnd.pypi.simple.v1+json", &mut list.as_bytes());
     let list = list.expect("a list");
     let listed = |world: &World| {
         let order = ResolutionOrder::of(&world.snapshot, "alice/dev").expect("a stage");

@@ -137,7 +137,7 @@ fn a_page_to_log_in_is_no_page() {
         assert!(refused.contains("without a link to a file"), "{refused}");
     }
     for body in [login, &titled] {
-        assert!(UpstreamNames::parse("text/html", body.as_bytes()).is_err(), "{body}");
+        assert!(UpstreamNames::read("text/html", &mut body.as_bytes()).is_err(), "{body}");
     }
     let directory = "<html><title>Index of /simple/foo/</title><h1>Index</h1><a href='../'>../</a>";
     for body in [directory, "<h1>Links for foo</h1>"] {
@@ -152,9 +152,9 @@ fn an_index_without_projects_has_a_list() {
         "<html><head><title>Directory listing for /simple/</title></head><body><ul></ul></body></html>",
         "<meta name='pypi:repository-version' content=1.0>",
     ] {
-        let names = UpstreamNames::parse("text/html", body.as_bytes()).expect(body);
+        let names = UpstreamNames::read("text/html", &mut body.as_bytes()).expect(body);
         assert!(names.is_empty(), "{body}");
     }
     let down = b"<html><title>Maintenance</title><h1>We are back soon</h1></html>";
-    assert!(UpstreamNames::parse("text/html", down).is_err());
+    assert!(UpstreamNames::read("text/html", &mut down.as_slice()).is_err());
 }
