@@ -48,17 +48,20 @@ impl<'ask> Readable<'ask> {
         ask: &Ask,
         wanted: &str,
     ) -> Result<VersionView<'ask>, Refused> {
-        let versions = self.found.versions();
-        let version = VersionView::meant(&versions, wanted).ok_or_else(|| {
-            let (stage, name) = (self.stage(), self.name);
-            HttpError::not_found(format!("{stage} has no version `{wanted}` of {name}"))
-        })?;
-        let judge = Judge::of(&self.order, self.name, Timestamp::now());
-        let refusal = RefusedFiles::of(&self.found, judge.as_ref())
-            .and_then(|shown| shown.refusal_of(version.version.as_str()).cloned());
-        drop(judge);
+        let finding = async {
+            let versions = self.found.versions();
+            let version = VersionView::meant(&versions, wanted).ok_or_else(|| {
+                let (stage, name) = (self.stage(), self.name);
+                HttpError::not_found(format!("{stage} has no version `{wanted}` of {name}"))
+            })?;
+            let judge = Judge::of(&self.order, self.name, Timestamp::now());
+            let refusal = RefusedFiles::of(&self.found, judge.as_ref())
+                .and_then(|shown| shown.refusal_of(version.version.as_str()).cloned());
+            Ok((version.clone(), refusal))
+        };
+        let (version, refusal) = ask.step_in_turn(finding).await?;
         match refusal {
-            None => Ok(version.clone()),
+            None => Ok(version),
             Some(refused) => {
                 let what = format!("{} {}", self.name, version.version);
                 Err(Refused::from(policy::refused(ask, &what, &refused).await))

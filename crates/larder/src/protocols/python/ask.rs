@@ -86,6 +86,14 @@ impl Ask {
         making: impl Future<Output = Result<T, Refused>>,
     ) -> Result<T, Refused> {
         self.principal().await?;
+        self.step_in_turn(making).await
+    }
+
+    /// The outcome of a step of a handler that grows with the data and is the same for everybody, when it is its turn.
+    pub(crate) async fn step_in_turn<T>(
+        &self,
+        making: impl Future<Output = Result<T, Refused>>,
+    ) -> Result<T, Refused> {
         let share = &self.app.limits.making_answers[Surface::Python as usize];
         turns::in_turn(share, Box::pin(making)).await?
     }

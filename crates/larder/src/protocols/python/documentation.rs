@@ -55,11 +55,13 @@ pub(crate) async fn show_documentation(ask: &Ask, route: &Route) -> Result<Respo
     let no_project = || missing(format!("The project {} does not exist.", project.as_sent));
     let name = in_one_spelling(ask, project, no_project)?;
     let view = order.project(name.as_str()).ok_or_else(no_project)?;
-    let versions = view.versions();
-    let docs = documented(&versions, version);
-    let docs = docs.ok_or_else(|| {
-        missing(format!("There is no documentation of {name} in version {version}."))
-    })?;
+    let finding = async {
+        let docs = documented(&view.versions(), version);
+        docs.ok_or_else(|| {
+            missing(format!("There is no documentation of {name} in version {version}."))
+        })
+    };
+    let docs = ask.step_in_turn(finding).await?;
     let zip = opened(&ask.app, *docs.digest()).await?;
     let joined = path.joined();
     let is_directory = ask.path.ends_with('/');

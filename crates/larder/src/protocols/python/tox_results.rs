@@ -50,19 +50,22 @@ pub(crate) async fn show_tox_results(ask: &Ask, route: &Route) -> Result<Respons
         _ => return Err(missing("The name of a release file was expected.".to_owned())),
     };
     let view = order.project(name.as_str()).ok_or_else(no_project)?;
-    let versions = view.versions();
-    let wanted_view = match version.as_str() {
-        "latest" => versions.first(),
-        "stable" => versions.iter().find(|view| !view.version.is_prerelease()),
-        version => VersionView::meant(&versions, version),
+    let finding = async {
+        let versions = view.versions();
+        let wanted_view = match version.as_str() {
+            "latest" => versions.first(),
+            "stable" => versions.iter().find(|view| !view.version.is_prerelease()),
+            version => VersionView::meant(&versions, version),
+        };
+        let tested = wanted_view.into_iter().flat_map(|view| &view.parts).find(|part| {
+            let file = part.project.file(filename);
+            file.is_some_and(|file| file.role() == FileRole::Release)
+        });
+        let no_file = || missing(format!("There is no file {filename} of {name} {version}."));
+        tested.copied().ok_or_else(no_file)
     };
-    let tested = wanted_view.into_iter().flat_map(|view| &view.parts).find(|part| {
-        let file = part.project.file(filename);
-        file.is_some_and(|file| file.role() == FileRole::Release)
-    });
-    let no_file = || missing(format!("There is no file {filename} of {name} {version}."));
-    let part = tested.ok_or_else(no_file)?;
-    let shown = read(ask, part, filename, wanted).await?;
+    let part = ask.step_in_turn(finding).await?;
+    let shown = read(ask, &part, filename, wanted).await?;
     if let Some(wanted) = wanted
         && shown.is_empty()
     {
