@@ -45,7 +45,7 @@ def follow(visit, page, heading, *numbers):
 
 def aur_mirror(visit):
     """An operator of an AUR mirror: yay and aurutils ask, and get what the dump has."""
-    follow(visit, "README.md", "Install and run", 0)
+    follow(visit, "README.md", "Install and run", 1)
     follow(visit, HELPERS, "Run it")
     asked(visit, "yay", "aurutils")
 
@@ -59,7 +59,7 @@ def asked(visit, *clients):
 
 def python_team(visit):
     """The lead of a Python team: a release goes to the team's index and on to the next, and only members install it."""
-    follow(visit, "README.md", "Install and run", 0)
+    follow(visit, "README.md", "Install and run", 1)
     follow(visit, TEAM, "1. Start the server")
     follow(visit, TEAM, "2. A user and an index", 0, 1)
     follow(visit, TEAM, "3. Upload")
@@ -91,7 +91,7 @@ def pip_installs(visit, index, package, login=None):
 
 def publisher(visit):
     """Somebody with pages to publish: strangers read each version as text, and a program has written one, too."""
-    follow(visit, "README.md", "Install and run", 0)
+    follow(visit, "README.md", "Install and run", 1)
     for heading in ("Start", "Write a page", "Read it", "Change it, together with others", "Let a program write"):
         follow(visit, PAGES, heading)
     status, headers, body = visit.ask("/article/guide/start")
@@ -103,7 +103,7 @@ def publisher(visit):
 
 def from_devpi(visit):
     """Somebody with a devpi-server: its users log in as before, and its releases are installed from the same paths."""
-    follow(visit, "README.md", "Install and run", 0)
+    follow(visit, "README.md", "Install and run", 1)
     follow(visit, FROM_DEVPI, "In five steps")
     found = pip_installs(visit, "acme/dev", "larder-app")
     check("installed from acme/dev", found, {"larder-app": "1.1", "larder-lib": "2.0"})
@@ -118,7 +118,7 @@ def from_devpi(visit):
 
 def from_goaurrpc(visit):
     """Somebody with a goaurrpc: its configuration is taken over, and its clients and its metrics are answered as before."""
-    follow(visit, "README.md", "Install and run", 0)
+    follow(visit, "README.md", "Install and run", 1)
     follow(visit, FROM_GOAURRPC, "In four steps")
     asked(visit, "yay", "older")
     name = "yay"

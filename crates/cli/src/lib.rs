@@ -19,6 +19,7 @@ mod release;
 mod remote;
 mod table;
 mod token;
+mod upgrade_check;
 mod user;
 
 use std::ffi::OsString;
@@ -108,6 +109,9 @@ enum Command {
     Audit(audit::Command),
     #[command(flatten)]
     Maintenance(maintenance::Command),
+    /// Say what the first start of this version would change in the data; exit code 0 if nothing, 3 if something, 1 if it cannot be
+    /// used as it is
+    UpgradeCheck(upgrade_check::Command),
     #[command(flatten)]
     Import(import::Command),
     #[command(flatten)]
@@ -166,7 +170,7 @@ pub enum Exit {
     Clap(Box<clap::Error>),
     /// Anything else.
     Message {
-        /// 1 failure, 2 usage, 78 bad configuration.
+        /// 1 failure, 2 usage, 3 for a check that found changes, 78 bad configuration.
         code: u8,
         /// The text for stderr; may have several lines.
         text: String,
@@ -184,7 +188,7 @@ impl Exit {
         Self::Message { code: 2, text: text.to_string() }
     }
 
-    /// The exit code: 0, 1 failure, 2 usage, 78 bad configuration.
+    /// The exit code: 0, 1 failure, 2 usage, 3 for a check that found changes, 78 bad configuration.
     pub fn code(&self) -> u8 {
         match self {
             Self::Clap(error) => u8::try_from(error.exit_code()).unwrap_or(2),
@@ -383,6 +387,7 @@ impl Request {
             Command::Index(command) => command.run(place)?,
             Command::Release(command) => command.run(place)?,
             Command::Maintenance(command) => return command.run(&loaded(&inputs)?.config, out),
+            Command::UpgradeCheck(command) => return command.run(&loaded(&inputs)?.config, out),
             Command::Import(command) => return command.run(&store_of(&inputs)?.config, out),
             Command::Mirror(command) => return command.run(&loaded(&inputs)?.config, out),
             Command::Prefetch(command) => return command.run(&inputs.environment, out),

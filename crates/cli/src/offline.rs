@@ -111,7 +111,7 @@ pub(super) fn man() -> Result<String, Exit> {
     describe_commands(&page, &mut roff)?;
     writeln!(
         roff,
-        ".SH EXIT STATUS\n.TP\n0\nDone.\n.TP\n1\nFailure.\n.TP\n2\nWrong command line.\n.TP\n78\nBad configuration.\n\
+        ".SH EXIT STATUS\n.TP\n0\nDone.\n.TP\n1\nFailure.\n.TP\n2\nWrong command line.\n.TP\n3\n\\fBlarder upgrade\\-check\\fR has found changes.\n.TP\n78\nBad configuration.\n\
         .SH SIGNALS\n.TP\nSIGTERM, SIGINT\nThe server stops being ready, finishes open requests, and ends.\n\
         .TP\nSIGHUP\nThe server reads the configuration and the data again.\n\
         .TP\nSIGUSR1\nThe server writes its copy of the store into a new directory in the data directory."

@@ -178,16 +178,26 @@ pub async fn check_without_blobs(
     Ok(())
 }
 
-/// Makes sure that records and blobs belong together, and binds the blobs: from then on nothing is written if they have another
-/// name. A new store gets its name. A store of an earlier version, whose blobs have none, is given it if that is safe.
+/// What records and blobs are to each other, if they may be served together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Both have this name.
+    Named(StoreIdentity),
+    /// The blobs have none, and get that of the records.
+    Nameless,
+    /// The blobs have none and may be another store's: they are served, and never swept.
+    Doubtful(Census),
+}
+
+/// Whether records and blobs belong together; changes nothing.
 ///
 /// # Errors
-/// Records and blobs that do not belong together, or are not known to: nothing was changed then.
-pub async fn settle(
+/// Records and blobs that do not belong together, or are not known to.
+pub async fn standing(
     store: &Store,
     database: &DatabaseLocation,
     location: &BlobLocation,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Standing> {
     let Store { records, blobs } = store;
     let mut known = of_records(records).await?;
     let found = blobs.identity().await.with_context(|| undecided(location))?;
@@ -206,12 +216,7 @@ pub async fn settle(
                      `larder restore` does not ask for it"
                 );
             }
-            blobs.bind(&known).await?;
-            hold(records, &known)?;
-            if let Err(error) = blobs.note_serial(records.serial().await?).await {
-                tracing::warn!(%error, "it cannot be noted beside the blobs how far the records have come");
-            }
-            Ok(())
+            Ok(Standing::Named(known))
         }
         (Some(known), Some(found)) => bail!(
             "the records in {database} are those of the store {known}, but the blobs in `{location}` belong to the \
@@ -224,20 +229,45 @@ pub async fn settle(
         (_, None) => {
             let census = Census::take(&Named::read(records).await?, blobs).await?;
             match census.verdict() {
-                Verdict::Adopt => adopt(store, location).await,
-                Verdict::Serve => {
-                    hold(records, &make(records).await?)?;
-                    tracing::error!(
-                        "the blobs in `{location}` do not say whose they are, and may be another store's ({census}): \
-                         they are served, and never swept. `larder adopt` says that they belong to these records"
-                    );
-                    Ok(())
-                }
+                Verdict::Adopt => Ok(Standing::Nameless),
+                Verdict::Serve => Ok(Standing::Doubtful(census)),
                 Verdict::Refuse => bail!(
                     "the blobs in `{location}` do not say whose they are, and they are not those of the records in \
                      {database}: {census}; nothing was changed. {ADVICE}"
                 ),
             }
+        }
+    }
+}
+
+/// Makes sure that records and blobs belong together, and binds the blobs: from then on nothing is written if they have another
+/// name. A new store gets its name. A store of an earlier version, whose blobs have none, is given it if that is safe.
+///
+/// # Errors
+/// Those of [`standing`]: nothing was changed then.
+pub async fn settle(
+    store: &Store,
+    database: &DatabaseLocation,
+    location: &BlobLocation,
+) -> anyhow::Result<()> {
+    let Store { records, blobs } = store;
+    match standing(store, database, location).await? {
+        Standing::Named(known) => {
+            blobs.bind(&known).await?;
+            hold(records, &known)?;
+            if let Err(error) = blobs.note_serial(records.serial().await?).await {
+                tracing::warn!(%error, "it cannot be noted beside the blobs how far the records have come");
+            }
+            Ok(())
+        }
+        Standing::Nameless => adopt(store, location).await,
+        Standing::Doubtful(census) => {
+            hold(records, &make(records).await?)?;
+            tracing::error!(
+                "the blobs in `{location}` do not say whose they are, and may be another store's ({census}): \
+                 they are served, and never swept. `larder adopt` says that they belong to these records"
+            );
+            Ok(())
         }
     }
 }

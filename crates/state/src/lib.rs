@@ -15,5 +15,6 @@ pub mod secrets;
 pub mod security;
 pub mod setup;
 pub mod shared_settings;
+pub mod side_files;
 pub mod stored;
 pub mod text;

@@ -1,8 +1,9 @@
 //! The store as a whole: backed up, restored, verified, and swept of blobs that no record names.
 //!
 //! a [`Store`] -> [`backup()`] -> a data directory -> [`restore()`] -> another store, serials and all; a store -> [`verify()`]
-//! -> faults by name; a store -> [`sweep()`] -> free space. Servers may run on the store meanwhile, but not on one that is
-//! being restored. Of a record, only the blobs that it names are read here, and no record is ever changed.
+//! -> faults by name; a store -> [`sweep()`] -> free space; a configuration -> [`upgrade()`] -> what a start would change. Servers
+//! may run on the store meanwhile, but not on one that is being restored. Of a record, only the blobs that it names are read here,
+//! and no record is ever changed.
 
 mod adopt;
 mod backup;
@@ -12,6 +13,7 @@ mod migrate;
 mod progress;
 mod restore;
 mod sweep;
+mod upgrade;
 mod verify;
 
 use std::path::{Path, PathBuf};
@@ -30,6 +32,7 @@ pub use migrate::{Layout, layout, migrate};
 pub use progress::Progress;
 pub use restore::{RestoreReport, restore};
 pub use sweep::{ReadRecords, SweepOutcome, SweepPlan, sweep};
+pub use upgrade::{Change, UpgradeReport, upgrade};
 pub use verify::{Fault, VerifyReport, verify};
 
 /// Blobs that are copied or hashed at once.

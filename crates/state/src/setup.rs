@@ -12,7 +12,7 @@ use account::{Password, change};
 use anyhow::Context;
 use config::Config;
 use jiff::Timestamp;
-use record::{Batch, Serial};
+use record::{Batch, Key, Serial};
 use rustix::fs::{Access, access};
 use store::{
     BlobError, BlobStore, CommitError, DatabaseLocation, Follower, Records, RecordsOptions,
@@ -129,6 +129,22 @@ pub async fn initialize(
     let batch = tokio::task::block_in_place(make)?;
     let is_made = commit_unless_there(records, batch).await?;
     Ok(is_made.then_some(password))
+}
+
+/// What [`initialize`] would make: the keys of the records that every store has and this one lacks. Changes nothing.
+///
+/// # Errors
+/// Those of reading.
+pub async fn lacking(records: &Records) -> anyhow::Result<Vec<Key>> {
+    let root = account::user_key(&account::UserName::root());
+    let mut lacking = Vec::new();
+    for key in [Key::new(stored::IDENTITY_KEY)?, account::login_secret_key(), root] {
+        let found = records.record(&key).await?;
+        if found.is_none_or(|record| record.body.is_none()) {
+            lacking.push(key);
+        }
+    }
+    Ok(lacking)
 }
 
 /// Reads only what every store has, as there may be many records.

@@ -103,6 +103,15 @@ struct Shared {
     tasks: TaskTracker,
 }
 
+/// What a database is opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    ToWrite,
+    ToRead,
+    /// To read, and to leave no files behind.
+    AtRest,
+}
+
 /// The side of a database that reads, and how to reach it.
 enum Engine {
     Sqlite { path: PathBuf, reader: Arc<sqlite::Reader> },
@@ -120,7 +129,7 @@ impl Records {
         location: &DatabaseLocation,
         options: RecordsOptions,
     ) -> Result<Records, OpenError> {
-        Records::open_as(location, options, false).await
+        Records::open_as(location, options, Opening::ToWrite).await
     }
 
     /// Opens the records at `location` for reading only, as [`Records::open`] left them; nothing is
@@ -132,7 +141,19 @@ impl Records {
         location: &DatabaseLocation,
         options: RecordsOptions,
     ) -> Result<Records, OpenError> {
-        Records::open_as(location, options, true).await
+        Records::open_as(location, options, Opening::ToRead).await
+    }
+
+    /// [`Records::open_read_only`] that leaves a file of SQLite without a log as it is: no files appear beside it, whose owner may
+    /// not be the server's user. No process may begin to write the file meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Records::open_read_only`].
+    pub async fn open_at_rest(
+        location: &DatabaseLocation,
+        options: RecordsOptions,
+    ) -> Result<Records, OpenError> {
+        Records::open_as(location, options, Opening::AtRest).await
     }
 
     /// Whether there are no records at `location` yet: no file or an empty one, or a database without our tables. Makes
@@ -173,8 +194,9 @@ impl Records {
     async fn open_as(
         location: &DatabaseLocation,
         options: RecordsOptions,
-        is_read_only: bool,
+        opening: Opening,
     ) -> Result<Records, OpenError> {
+        let is_read_only = opening != Opening::ToWrite;
         let shown = location.to_string();
         let unavailable = |cause| OpenError::Unavailable { location: shown.clone(), cause };
         let timeout = options.database_timeout;
@@ -184,7 +206,9 @@ impl Records {
                     true => None,
                     false => Some(sqlite::create(path, &shown, timeout).await?),
                 };
-                let reader = sqlite::reader(path, options.readers_max, timeout, writer.as_ref());
+                let is_at_rest = opening == Opening::AtRest && !sqlite::has_log(path);
+                let reader =
+                    sqlite::reader(path, options.readers_max, timeout, writer.as_ref(), is_at_rest);
                 let layout = reader.layout().await;
                 let engine = Engine::Sqlite { path: path.clone(), reader: Arc::new(reader) };
                 (engine, writer.map(Writer::Sqlite), layout, sqlite::LAYOUT)

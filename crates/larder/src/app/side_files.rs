@@ -1,8 +1,8 @@
 //! Files of the data directory that are not the record, and what of them was of no use.
 //!
-//! [`look`], before anything is opened -> whatever has another kind than it should, or cannot be read, is renamed, so that it is
-//! made anew as if it had been missing -> [`SideFiles`], which `/readyz?verbose` and `/status` show until the next start. Opening
-//! a pipe would wait for a writer without end; a directory in a file's place would fail each time.
+//! [`look`], before anything is opened -> whatever [`state::side_files`] finds of another kind than it should be, or unreadable, is
+//! renamed, so that it is made anew as if it had been missing -> [`SideFiles`], which `/readyz?verbose` and `/status` show until the
+//! next start.
 
 use std::fs;
 use std::io;
@@ -10,24 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use config::Config;
-
-use crate::published::changes::aur_history;
-
-/// Added to the name of what is set aside.
-const ASIDE: &str = ".set-aside";
+use state::side_files::{self, ASIDE, Unfit};
 
 /// Most files that are set aside from one place: after that, an administrator has to look.
 const ASIDE_MAX: u32 = 9;
-
-/// Directories in the data directory with files of the server.
-const DIRECTORIES: [(&str, &str); 6] = [
-    ("aur", "the kept dump of the AUR"),
-    ("aur/deltas", "the deltas of the AUR's dumps"),
-    ("osv", "the OSV records"),
-    ("audit", "the audit log"),
-    ("webhooks", "the positions of webhooks"),
-    ("mirrors", "the mirrors' cache"),
-];
 
 /// What was of no use, for people who look.
 #[derive(Debug, Default)]
@@ -68,61 +54,11 @@ impl Flaw {
 
 /// Sets aside whatever cannot be what it should be. Blocks.
 pub(crate) fn look(config: &Config) -> Vec<Flaw> {
-    let data_dir = &config.data_dir;
-    let mut flaws = Vec::new();
-    let mut take = |what, path: &Path, flaw: Option<String>| {
-        if let Some(flaw) = flaw {
-            flaws.push(Flaw::logged(what, put_aside(path, &flaw)));
-        }
-    };
-    for name in aur_history::FILE_NAMES {
-        let path = data_dir.join(name);
-        take("the history of the AUR's packages", &path, flaw_of_file(&path));
-    }
-    for (name, what) in DIRECTORIES {
-        let path = data_dir.join(name);
-        take(what, &path, flaw_of_directory(&path));
-        if name == "mirrors" {
-            // There may be millions of files, and each is looked at when it is opened.
-            continue;
-        }
-        for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let is_directory = DIRECTORIES.iter().any(|(name, _)| path == data_dir.join(name));
-            let is_aside = entry.file_name().to_string_lossy().contains(ASIDE);
-            // Without a source, the packages are in the kept dump alone: the server is not ready, and says why.
-            let is_only_dump =
-                config.aur.source.is_none() && path == source::KeptDump::path_in(data_dir);
-            if !is_directory && !is_aside && !is_only_dump {
-                take(what, &path, flaw_of_file(&path));
-            }
-        }
-    }
-    flaws
-}
-
-/// Why this cannot be read as a file, if it is there.
-fn flaw_of_file(path: &Path) -> Option<String> {
-    match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => Some(error.to_string()),
-        Ok(found) if !found.is_file() => {
-            let found =
-                if found.is_dir() { "a directory" } else { "neither a file nor a directory" };
-            Some(format!("it is {found}, and a file was expected"))
-        }
-        Ok(_) => fs::File::open(path).err().map(|error| error.to_string()),
-    }
-}
-
-/// Why this cannot be read as a directory, if it is there.
-fn flaw_of_directory(path: &Path) -> Option<String> {
-    match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => Some(error.to_string()),
-        Ok(found) if !found.is_dir() => Some("it is no directory, and one was expected".to_owned()),
-        Ok(_) => fs::read_dir(path).err().map(|error| error.to_string()),
-    }
+    let unfit = side_files::unfit(config);
+    unfit
+        .iter()
+        .map(|Unfit { what, path, flaw }| Flaw::logged(what, put_aside(path, flaw)))
+        .collect()
 }
 
 /// Sets a file aside because of this flaw; says so.
@@ -161,6 +97,8 @@ pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
 mod tests {
     use std::os::unix::fs::symlink;
     use std::process::Command;
+
+    use state::side_files::DIRECTORIES;
 
     use super::*;
 

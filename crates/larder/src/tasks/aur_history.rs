@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use state::side_files::{AUR_HISTORY_FILES, AUR_HISTORY_WHAT};
 use tokio_util::sync::CancellationToken;
 
 use super::memory;
@@ -92,7 +93,7 @@ async fn begin_anew(app: &App, error: &anyhow::Error) {
     tokio::time::sleep(CLOSED_WITHIN).await;
     let data_dir = app.config.data_dir.clone();
     let moving = move || {
-        let paths = aur_history::FILE_NAMES.map(|name| data_dir.join(name));
+        let paths = AUR_HISTORY_FILES.map(|name| data_dir.join(name));
         // The log belongs to the file: with another file it would be damage.
         let there = paths.iter().filter(|path| std::fs::symlink_metadata(path).is_ok());
         there.map(|path| side_files::set_aside(path)).collect::<std::io::Result<Vec<_>>>()
@@ -104,7 +105,7 @@ async fn begin_anew(app: &App, error: &anyhow::Error) {
         Err(error) => format!("it cannot be set aside: {error}"),
     };
     let text = format!("it is of no use ({error:#}): {done}");
-    app.side_files.note("the history of the AUR's packages", text);
+    app.side_files.note(AUR_HISTORY_WHAT, text);
 }
 
 async fn note(

@@ -118,14 +118,24 @@ fn writer_options(path: &Path, timeout: Duration) -> SqliteConnectOptions {
         .pragma("journal_size_limit", "67108864")
 }
 
-/// Opens the side that reads, beside `writer` if there is one; it connects when there is something to read.
+/// Whether there is a log beside the file: a process has it open, or was killed, and the file alone may lack commits.
+pub(super) fn has_log(path: &Path) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    std::fs::symlink_metadata(log).is_ok()
+}
+
+/// Opens the side that reads, beside `writer` if there is one; it connects when there is something to read. Of a file that
+/// `is_at_rest`, SQLite takes no lock and makes no log.
 pub(super) fn reader(
     path: &Path,
     readers_max: u32,
     timeout: Duration,
     writer: Option<&Writer>,
+    is_at_rest: bool,
 ) -> Reader {
-    let options = options(path, timeout).read_only(writer.is_none()).pragma("query_only", "1");
+    let options = options(path, timeout).read_only(writer.is_none()).immutable(is_at_rest);
+    let options = options.pragma("query_only", "1");
     let pools = Pools::new(move || {
         SqlitePoolOptions::new()
             .max_connections(readers_max)

@@ -22,6 +22,7 @@ use ::record::{
 use anyhow::Context;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use state::side_files::AUR_HISTORY;
 use store::records::OpenError;
 use store::{CommitError, DatabaseLocation, ReadError, Records, RecordsOptions};
 
@@ -30,12 +31,6 @@ pub(crate) use package::PackageHistory;
 use self::record::{StoredChange, StoredState};
 use super::{Draft, Feed, Subject};
 use crate::published::aur_published::AurPublished;
-
-/// The name of the database in the data directory.
-pub(crate) const FILE_NAME: &str = "aur-history.db";
-
-/// The files of the database.
-pub(crate) const FILE_NAMES: [&str; 3] = [FILE_NAME, "aur-history.db-wal", "aur-history.db-shm"];
 
 /// Packages that are written in one commit.
 const PACKAGES_AT_ONCE: usize = 1_000;
@@ -55,7 +50,7 @@ impl AurHistory {
     pub(crate) async fn open(data_dir: &Path, changes_max: usize) -> anyhow::Result<AurHistory> {
         // A directory that somebody has removed under the server is not made again.
         anyhow::ensure!(data_dir.is_dir(), "the data directory {} is gone", data_dir.display());
-        let location = DatabaseLocation::Sqlite(data_dir.join(FILE_NAME));
+        let location = DatabaseLocation::Sqlite(data_dir.join(AUR_HISTORY));
         // The lock of the data directory keeps other processes away.
         let options =
             RecordsOptions { readers_max: 2, poll_interval: None, ..RecordsOptions::default() };
