@@ -260,7 +260,7 @@ async fn show_article(
         let text = content.content_type.text(&bytes);
         let resolve = |link: &str| link::resolve(shown, name, site.prefix(), link);
         let options =
-            Options { heading_level: 2, resolve: &resolve, wiki_links: true, takes_title: true };
+            Options { heading_level: 2, resolve: &resolve, is_article: true, takes_title: true };
         let mut rendered = markup::render(&text, format, &options);
         if rendered.title.is_none() {
             rendered.title = article::front_matter(&content.content_type, &text).title;
