@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
         2 => Some(Target::Picture("/article/picture".to_owned())),
         _ => Some(Target::Page("/article/page".to_owned())),
     };
-    let options = Options { resolve: &resolve, wiki_links: true, ..Options::default() };
+    let options = Options { resolve: &resolve, is_article: true, ..Options::default() };
     for format in [Format::Markdown, Format::RestructuredText, Format::Html, Format::Plain] {
         let rendered = render(text, format, &options);
         check(&rendered.html);

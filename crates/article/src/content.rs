@@ -9,6 +9,7 @@ use std::sync::Arc;
 use ::record::Digest;
 use encoding_rs::{Encoding, UTF_8};
 
+use crate::front_matter::front_matter;
 use crate::title::title;
 
 /// Facts about the content of an article. Its bytes are the blob with its digest.
@@ -23,6 +24,8 @@ pub struct Content {
     pub content_type: ContentType,
     /// The title that the text gives itself: at most 200 characters on one line; `None` for binary content.
     pub title: Option<Arc<str>>,
+    /// Its place among the articles of its folder, as its front matter says; smaller ones come first.
+    pub order: Option<i32>,
 }
 
 impl Content {
@@ -86,6 +89,20 @@ impl ContentType {
     /// `type/subtype` in lower case.
     pub fn essence(&self) -> String {
         self.0.split(';').next().unwrap_or_default().trim_end().to_ascii_lowercase()
+    }
+
+    /// Whether browsers get a page of it: Markdown, reStructuredText, HTML and plain text.
+    pub fn is_page(&self) -> bool {
+        matches!(
+            self.essence().as_str(),
+            "text/markdown"
+                | "text/x-markdown"
+                | "text/x-rst"
+                | "text/prs.fallenstein.rst"
+                | "text/html"
+                | "application/xhtml+xml"
+                | "text/plain"
+        )
     }
 
     /// Whether this is a kind of text: `text/…`, JSON, XML and other formats that people read by line.
@@ -314,12 +331,15 @@ impl Inspector {
         };
         let is_known = self.is_text() || content_type.charset().is_some();
         let has_title = is_known && content_type.is_textual();
-        let title = has_title.then(|| title(&content_type, &content_type.text(head))).flatten();
+        let text = has_title.then(|| content_type.text(head));
+        let title = text.as_ref().and_then(|text| title(&content_type, text));
+        let order = text.and_then(|text| front_matter(&content_type, &text).order);
         Ok(Content {
             digest,
             size_bytes: self.size_bytes,
             content_type,
             title: title.map(Arc::from),
+            order,
         })
     }
 }

@@ -7,22 +7,26 @@
 //! AttachmentWrite ──────────────────► put, remove ─┘
 //!                                        └────► WriteError ─► merge proposal ─► render
 //! texts and links ─► TextIndex ─► search by words, backlinks
+//! names and orders ─► tree::View ─► folders, previous and next
 //! ```
 //!
 //! A revision is stored once and never changed. Deleting an article, undoing that and renaming it are revisions too, so
 //! versions have no gaps and every old text stays readable, under the name that the article has now. The texts themselves are blobs: this crate knows their digests,
 //! and sees their bytes only to describe, compare and merge them. It does no I/O, reads no clock and knows no HTTP.
 
+mod article;
 mod attach;
 mod attachment;
 mod attachment_name;
 mod content;
 mod difference;
+mod front_matter;
 mod item_change;
 mod joining;
 mod media_type;
 mod merge;
 mod name;
+mod one_line;
 mod path;
 mod record;
 pub mod render;
@@ -34,8 +38,10 @@ mod tag;
 mod testing;
 pub mod text_index;
 mod title;
+pub mod tree;
 mod write;
 
+pub use article::Article;
 pub use attach::{
     AttachmentError, AttachmentLimits, AttachmentWrite, CheckedAttachment, Condition,
 };
@@ -46,6 +52,7 @@ pub use attachment::{
 pub use attachment_name::{AttachmentName, AttachmentNameError, SentAs};
 pub use content::{Content, ContentType, ContentTypeError, Inspector, is_text};
 pub use difference::{Difference, DifferenceError, DifferenceLimits, Side, difference};
+pub use front_matter::{FrontMatter, front_matter};
 pub use item_change::{ArticleChange, attachment_changes};
 pub use media_type::of_name;
 pub use merge::{Hunk, Merge, MergeSides, NotMergeable, merge};
@@ -54,7 +61,7 @@ pub use path::{ArticlePath, PathError, Target};
 pub use record::{KIND, key};
 pub use revision::{Kind, Revision, RevisionError, RevisionFacts};
 pub use search::{SearchIndex, fold};
-pub use snapshot::{Applied, Article, ListQuery, Page, Snapshot};
+pub use snapshot::{Applied, ListQuery, Page, Snapshot};
 pub use tag::RevisionTag;
 pub use text_index::TextIndex;
 pub use write::{

@@ -57,6 +57,8 @@ struct Body<'a> {
     content_type: Option<std::borrow::Cow<'a, str>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     title: Option<std::borrow::Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    order: Option<i32>,
     /// The article's name before it was renamed to this one.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     name_before: Option<std::borrow::Cow<'a, str>>,
@@ -107,6 +109,7 @@ pub(crate) fn render(
         sha256: content.map(|content| content.digest.to_string().into()),
         content_type: content.map(|content| content.content_type.as_str().into()),
         title: content.and_then(|content| content.title.as_deref()).map(Into::into),
+        order: content.and_then(|content| content.order),
         name_before,
         name_now,
     };
@@ -131,6 +134,7 @@ pub(crate) fn parse(
             size_bytes: body.size_bytes.ok_or(UnreadableReason::Member("size_bytes"))?,
             content_type: content_type.ok_or(UnreadableReason::Member("content_type"))?,
             title: body.title.as_deref().map(Arc::from),
+            order: body.order,
         })
     };
     let kind = match body.kind {

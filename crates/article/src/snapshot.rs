@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use ::record::{Record, Serial, UnreadableReason, UnreadableRecord};
 use imbl::ordmap::DiffItem;
-use imbl::{OrdMap, OrdSet, Vector};
+use imbl::{OrdMap, OrdSet};
 
+use crate::article::{Article, Linked};
 use crate::attachment::{self, Attachments};
 use crate::name::normalize;
 use crate::record::{key, parse, parse_key, render};
-use crate::search::{Search, searched_text};
+use crate::search::Search;
+use crate::tree::{self, Sight, Tree, View};
 use crate::{ATTACHMENTS_KIND, ArticleName, KIND, Kind, Revision, RevisionFacts, SearchIndex};
 
 /// Articles of the search index that are looked up first: more than a page has.
@@ -31,6 +33,7 @@ pub struct Snapshot {
     /// Redirects, by where they lead.
     redirects: OrdMap<ArticleName, OrdSet<(ArticleName, Revision)>>,
     attachments: OrdMap<ArticleName, Arc<Attachments>>,
+    pub(crate) tree: Tree,
 }
 
 /// The result of [`Snapshot::apply`].
@@ -42,26 +45,6 @@ pub struct Applied {
     pub changed: Vec<ArticleName>,
     /// The records that could not be read.
     pub troubles: Vec<UnreadableRecord>,
-}
-
-/// The target of links to a name.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Linked {
-    Nothing,
-    Text,
-    Picture,
-    Redirect,
-}
-
-/// An article: its name and its revisions. It has at least one, which may be unreadable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Article {
-    /// Its name.
-    pub name: ArticleName,
-    /// Ascending by number. Without damage they are 1, 2, 3 …, except those that moved to another name.
-    revisions: Vector<Arc<RevisionFacts>>,
-    /// Revisions whose records could not be read; ascending.
-    unreadable: Vec<Revision>,
 }
 
 /// Which articles a list shows.
@@ -95,67 +78,6 @@ pub struct Page {
 }
 
 impl Article {
-    fn new(name: ArticleName) -> Article {
-        Article { name, revisions: Vector::new(), unreadable: Vec::new() }
-    }
-
-    /// The latest readable revision, which may be a deletion; `None` if no revision can be read.
-    pub fn latest(&self) -> Option<&Arc<RevisionFacts>> {
-        self.revisions.last()
-    }
-
-    /// The latest revision that has content: what undoing a deletion restores.
-    pub fn latest_with_content(&self) -> Option<&Arc<RevisionFacts>> {
-        self.revisions.iter().rev().find(|facts| !facts.is_deleted())
-    }
-
-    /// This revision; `None` if it does not exist or cannot be read.
-    pub fn revision(&self, revision: Revision) -> Option<&Arc<RevisionFacts>> {
-        self.position(revision).ok().and_then(|at| self.revisions.get(at))
-    }
-
-    /// All readable revisions, oldest first; the iterator works from both ends.
-    pub fn revisions(
-        &self,
-    ) -> impl DoubleEndedIterator<Item = &Arc<RevisionFacts>> + ExactSizeIterator {
-        self.revisions.iter()
-    }
-
-    /// Whether the latest revision is a deletion, or no revision can be read.
-    pub fn is_deleted(&self) -> bool {
-        self.latest().is_none_or(|facts| facts.is_deleted())
-    }
-
-    /// The current name of the article that had this name; `None` if the name has an article.
-    pub fn redirect(&self) -> Option<&ArticleName> {
-        self.latest()?.redirect()
-    }
-
-    /// The current name of the article that had this revision, if it has been renamed since.
-    pub fn redirect_of(&self, revision: Revision) -> Option<&ArticleName> {
-        let at = match self.position(revision) {
-            Ok(at) | Err(at) => at,
-        };
-        // A revision that went away was followed by a redirect.
-        self.revisions.get(at)?.redirect()
-    }
-
-    /// The revisions of the article that has this name now: those after the last redirect, oldest first.
-    pub(crate) fn own_revisions(&self) -> impl Iterator<Item = &Arc<RevisionFacts>> {
-        let is_own = |facts: &&Arc<RevisionFacts>| facts.redirect().is_none();
-        let count = self.revisions.iter().rev().take_while(is_own).count();
-        self.revisions.iter().skip(self.revisions.len() - count)
-    }
-
-    /// Whether the commit that stored this revision stored a later one of the article, too.
-    pub(crate) fn is_followed_in_its_commit(&self, facts: &RevisionFacts) -> bool {
-        let next = match self.position(facts.revision) {
-            Ok(at) => at + 1,
-            Err(at) => at,
-        };
-        self.revisions.get(next).is_some_and(|next| next.serial == facts.serial)
-    }
-
     /// Numbers below the highest that no revision has, readable or not, and that no renaming explains. Ascending. `snapshot` is
     /// the one with this article.
     pub fn lacking(&self, snapshot: &Snapshot) -> impl Iterator<Item = Revision> {
@@ -173,81 +95,9 @@ impl Article {
         });
         let from = overwritten.map_or(0, |redirect| redirect.revision.0) + 1;
         (from..=self.highest().0).map(Revision).filter(|&number| {
-            let is_there = self.position(number).is_ok() || self.unreadable.contains(&number);
+            let is_there = self.position(number).is_ok() || self.unreadable().contains(&number);
             !is_there && self.redirect_of(number).is_none()
         })
-    }
-
-    /// The highest number of a revision, whether it can be read or not.
-    pub fn highest(&self) -> Revision {
-        let latest = self.latest().map_or(Revision::NONE, |facts| facts.revision);
-        latest.max(self.unreadable.last().copied().unwrap_or_default())
-    }
-
-    /// Revisions whose records could not be read; ascending.
-    pub fn unreadable(&self) -> &[Revision] {
-        &self.unreadable
-    }
-
-    fn position(&self, revision: Revision) -> Result<usize, usize> {
-        // Without gaps, the number gives the position.
-        let likely = (revision.0 as usize).wrapping_sub(1);
-        match self.revisions.get(likely) {
-            Some(facts) if facts.revision == revision => Ok(likely),
-            _ => self.revisions.binary_search_by_key(&revision, |facts| facts.revision),
-        }
-    }
-
-    fn set(&mut self, revision: Revision, facts: Option<RevisionFacts>) {
-        match (self.position(revision), facts) {
-            (Ok(at), Some(facts)) => _ = self.revisions.set(at, Arc::new(facts)),
-            (Ok(at), None) => _ = self.revisions.remove(at),
-            (Err(at), Some(facts)) if at == self.revisions.len() => {
-                self.revisions.push_back(Arc::new(facts));
-            }
-            (Err(at), Some(facts)) => self.revisions.insert(at, Arc::new(facts)),
-            (Err(_), None) => {}
-        }
-    }
-
-    /// Titles seldom change: equal ones share their memory.
-    fn share_title(&self, facts: &mut RevisionFacts) {
-        let latest = self.latest().and_then(|facts| facts.content());
-        let title = latest.and_then(|content| content.title.as_ref());
-        if let Kind::Put(content) | Kind::Restored { content, .. } | Kind::Renamed { content, .. } =
-            &mut facts.kind
-            && content.title.as_ref() == title
-        {
-            content.title = title.cloned();
-        }
-    }
-
-    fn set_unreadable(&mut self, revision: Revision, is_unreadable: bool) {
-        match (self.unreadable.binary_search(&revision), is_unreadable) {
-            (Err(at), true) => self.unreadable.insert(at, revision),
-            (Ok(at), false) => _ = self.unreadable.remove(at),
-            _ => {}
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.revisions.is_empty() && self.unreadable.is_empty()
-    }
-
-    fn linked(&self) -> Linked {
-        match self.latest().map(|facts| (facts.content(), facts.redirect())) {
-            Some((Some(content), _)) if content.content_type.essence().starts_with("image/") => {
-                Linked::Picture
-            }
-            Some((Some(_), _)) => Linked::Text,
-            Some((None, Some(_))) => Linked::Redirect,
-            _ => Linked::Nothing,
-        }
-    }
-
-    fn searched_text(&self) -> String {
-        let content = self.latest().and_then(|facts| facts.content());
-        searched_text(&self.name, content.and_then(|content| content.title.as_deref()))
     }
 }
 
@@ -353,6 +203,7 @@ impl Snapshot {
         let known = self.articles.get(name);
         let searched_before = known.map(|article| article.searched_text());
         let linked_before = known.map_or(Linked::Nothing, |article| article.linked());
+        let order_before = known.and_then(|article| tree::order(article));
         // Shares the name that is already stored.
         let name = known.map_or(name, |article| &article.name).clone();
         let mut article =
@@ -383,9 +234,10 @@ impl Snapshot {
             let newest = changes.iter().map(|(_, _, record)| record.serial).max();
             self.linked_at = self.linked_at.max(newest.unwrap_or_default());
         }
+        let is_moved = tree::order(&article) != order_before;
         if article.is_empty() {
             if self.articles.remove(&name).is_some() {
-                self.search.change(name, None);
+                self.search.change(name.clone(), None);
             }
         } else {
             // Most writes keep the title. Such articles keep their place in the index.
@@ -393,7 +245,10 @@ impl Snapshot {
             if searched_before.as_ref() != Some(&text) {
                 self.search.change(name.clone(), Some(text));
             }
-            self.articles.insert(name, Arc::new(article));
+            self.articles.insert(name.clone(), Arc::new(article));
+        }
+        if is_moved {
+            self.tree.update(&self.articles, &name);
         }
     }
 
@@ -512,6 +367,11 @@ impl Snapshot {
         };
         let places = (0..end).rev().take(limit);
         places.filter_map(|at| article.revisions.get(at)).cloned().collect()
+    }
+
+    /// The pages in their folders, as a reader sees them.
+    pub fn tree<'a>(&'a self, sight: Sight<'a>) -> View<'a> {
+        View::new(&self.articles, &self.tree, sight)
     }
 
     /// The articles that `query` asks for.

@@ -1,63 +1,27 @@
 //! The title of a text: the name that the text gives itself.
 
 use crate::ContentType;
-
-/// Most characters in a title.
-const CHARS_MAX: usize = 200;
+use crate::front_matter::front_matter;
+use crate::one_line::one_line;
 
 /// The title of a text that begins with `head`: for HTML the `<title>`; for Markdown and plain text
-/// the first heading (`# …`, or a line underlined with `=` or `-`); without one, and for other kinds
+/// what its front matter says, else the first heading (`# …`, or a line underlined with `=` or `-`); without one, and for other kinds
 /// of text, the first line with something on it. White space is one space, control characters are gone.
 pub(crate) fn title(content_type: &ContentType, head: &str) -> Option<String> {
     let head = head.strip_prefix('\u{feff}').unwrap_or(head);
     match content_type.essence().as_str() {
         "text/html" | "application/xhtml+xml" => html_title(head),
         "text/markdown" | "text/x-markdown" | "text/plain" => {
-            let body = after_front_matter(head);
-            heading(body).or_else(|| first_line(body))
+            let before = front_matter(content_type, head);
+            let body = &head[before.bytes..];
+            before.title.or_else(|| heading(body)).or_else(|| first_line(body))
         }
         _ => first_line(head),
     }
 }
 
-/// Makes one line of at most [`CHARS_MAX`] characters out of `text`; `None` if nothing is left.
-fn clean(text: &str) -> Option<String> {
-    let mut title = String::new();
-    for word in text.split(|character: char| character.is_whitespace() || character.is_control()) {
-        if !word.is_empty() {
-            if !title.is_empty() {
-                title.push(' ');
-            }
-            title.push_str(word);
-        }
-        if title.len() > 4 * CHARS_MAX {
-            break;
-        }
-    }
-    if let Some((end, _)) = title.char_indices().nth(CHARS_MAX) {
-        title.truncate(end);
-    }
-    let title = crate::name::normalize(title.trim_end());
-    (!title.is_empty()).then_some(title)
-}
-
 fn first_line(text: &str) -> Option<String> {
-    text.lines().find_map(clean)
-}
-
-/// Skips a leading front matter block, between lines `---`, which site generators put before a text.
-fn after_front_matter(text: &str) -> &str {
-    let Some(inner) = text.strip_prefix("---\n").or_else(|| text.strip_prefix("---\r\n")) else {
-        return text;
-    };
-    let mut at = 0;
-    for line in inner.split_inclusive('\n') {
-        at += line.len();
-        if line.trim_end() == "---" {
-            return &inner[at..];
-        }
-    }
-    text
+    text.lines().find_map(one_line)
 }
 
 fn heading(text: &str) -> Option<String> {
@@ -77,7 +41,7 @@ fn heading(text: &str) -> Option<String> {
             let text = trimmed.trim_start_matches('#');
             let level = trimmed.len() - text.len();
             if (1..=6).contains(&level) && text.starts_with([' ', '\t']) {
-                let title = clean(text.trim_end_matches('#'));
+                let title = one_line(text.trim_end_matches('#'));
                 if title.is_some() {
                     return title;
                 }
@@ -86,7 +50,7 @@ fn heading(text: &str) -> Option<String> {
                 && (trimmed.bytes().all(|byte| byte == b'=')
                     || trimmed.bytes().all(|byte| byte == b'-'));
             if is_underline && !previous.is_empty() {
-                return clean(previous);
+                return one_line(previous);
             }
         }
         previous = if fence.is_some() { "" } else { trimmed };
@@ -108,12 +72,13 @@ fn html_title(text: &str) -> Option<String> {
         .replace("&#39;", "'")
         .replace("&nbsp;", " ")
         .replace("&amp;", "&");
-    clean(&title)
+    one_line(&title)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::one_line::CHARS_MAX;
 
     #[track_caller]
     fn check(content_type: &str, text: &str, expected: &str) {
@@ -127,7 +92,8 @@ mod tests {
         check("text/markdown", "\u{feff}intro\n\n## Second level\n", "Second level");
         check("text/markdown", "Title\n=====\n", "Title");
         check("text/markdown", "Title\n---\n", "Title");
-        check("text/plain", "---\ntitle: x\n---\n\nBody\n", "Body");
+        check("text/plain", "---\nlayout: x\n---\n\nBody\n", "Body");
+        check("text/markdown", "---\ntitle: \"The  title\"\n---\n\n# Head\n", "The title");
         check("text/plain", "---\nno end", "---");
         check("text/markdown", "```\n# comment\n```\n# Real\n", "Real");
         check("text/markdown", "#hashtag\n", "#hashtag");

@@ -25,20 +25,25 @@ function focusBySlash() {
 
 function copyButtons() {
   // Without scripts, or where the clipboard is not to be had, a click selects the line.
-  if (navigator.clipboard) {
-    document.querySelectorAll(".copy .what").forEach(function (what) {
-      const code = what.nextElementSibling.querySelector("code"), button = document.createElement("button");
-      button.type = "button";
-      button.textContent = "Copy";
-      button.setAttribute("aria-label", "Copy: " + what.textContent);
-      button.addEventListener("click", async function () {
-        await navigator.clipboard.writeText(code.textContent);
-        button.textContent = "Copied";
-        setTimeout(function () { button.textContent = "Copy"; }, 1500);
-      });
-      what.append(button);
+  if (!navigator.clipboard) return;
+  function button(code, label) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = "Copy";
+    button.setAttribute("aria-label", label);
+    button.addEventListener("click", async function () {
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = "Copied";
+      setTimeout(function () { button.textContent = "Copy"; }, 1500);
     });
+    return button;
   }
+  document.querySelectorAll(".copy .what").forEach(function (what) {
+    what.append(button(what.nextElementSibling.querySelector("code"), "Copy: " + what.textContent));
+  });
+  document.querySelectorAll(".written pre > code").forEach(function (code) {
+    code.parentElement.append(button(code, "Copy this code"));
+  });
 }
 
 // The form for packages of the start page: its results come into the page.

@@ -63,12 +63,17 @@ pub(crate) const TAGS: [&str; 49] = [
 /// Further elements, which only HTML has.
 const MORE_TAGS: [&str; 2] = ["tfoot", "wbr"];
 
+/// Classes of alerts.
+pub(crate) const ALERTS: [&str; 5] =
+    ["alert-note", "alert-tip", "alert-important", "alert-warning", "alert-caution"];
+
 /// Allowed classes, all of them ours.
-const CLASSES: [(&str, &[&str]); 4] = [
+const CLASSES: [(&str, &[&str]); 5] = [
     ("a", &["missing"]),
     ("td", &["center", "right"]),
     ("th", &["center", "right"]),
-    ("div", &["wide"]),
+    ("div", &["wide", "toc", "footnote"]),
+    ("blockquote", &ALERTS),
 ];
 
 static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {

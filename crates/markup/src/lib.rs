@@ -16,26 +16,22 @@
 
 mod clean;
 mod compare;
+mod markdown;
 mod rst;
 mod tidy;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use pulldown_cmark::html::write_html_fmt;
-use pulldown_cmark::{
-    BlockQuoteKind, CowStr, Event, LinkType, Options as MarkdownOptions, Parser, Tag, TagEnd,
-    TextMergeStream,
-};
 
 pub use self::compare::{Block, Cell, Comparison, Line, Piece, TooLong, compare};
 
 /// How a text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// CommonMark with tables, footnotes, strikethrough, task lists, alerts and codes of emoji, as on GitHub.
+    /// CommonMark with tables, footnotes, strikethrough, task lists, alerts and codes of emoji, as on GitHub; for articles also
+    /// with lists of definitions and `[TOC]`.
     Markdown,
     /// The part of reStructuredText that descriptions of projects use; see the documentation of the pages.
     RestructuredText,
@@ -80,8 +76,8 @@ pub struct Options<'a> {
     pub heading_level: u8,
     /// Resolves relative links.
     pub resolve: Resolve<'a>,
-    /// Whether `[[name]]` is a link in Markdown.
-    pub wiki_links: bool,
+    /// Whether Markdown has what documentation is written with: `[[name]]` as a link, lists of definitions, `[TOC]`.
+    pub is_article: bool,
     /// Whether the page above the text takes its title from it: a highest heading that the text begins with is left out,
     /// and is [`Rendered::title`].
     pub takes_title: bool,
@@ -89,14 +85,14 @@ pub struct Options<'a> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Options { heading_level: 2, resolve: &|_| None, wiki_links: false, takes_title: false }
+        Options { heading_level: 2, resolve: &|_| None, is_article: false, takes_title: false }
     }
 }
 
 impl fmt::Debug for Options<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut all = formatter.debug_struct("Options");
-        all.field("heading_level", &self.heading_level).field("wiki_links", &self.wiki_links);
+        all.field("heading_level", &self.heading_level).field("is_article", &self.is_article);
         all.finish_non_exhaustive()
     }
 }
@@ -148,8 +144,8 @@ pub fn links(text: &str, format: Format, count_max: usize) -> Vec<String> {
     let (text, _) = cut(text);
     let html: Cow<'_, str> = match format {
         Format::Markdown => {
-            let options = Options { wiki_links: true, ..Options::default() };
-            markdown(text, &options, &|name| vec![encoded(name), name.to_owned()]).0.into()
+            let options = Options { is_article: true, ..Options::default() };
+            markdown::html(text, &options, &|name| vec![encoded(name), name.to_owned()]).0.into()
         }
         Format::RestructuredText => rst::html(text).0.into(),
         Format::Html => text.into(),
@@ -164,7 +160,7 @@ pub fn render(text: &str, format: Format, options: &Options<'_>) -> Rendered {
     let text = without_misplaced(text.into());
     let (html, is_translated_in_part) = match format {
         Format::Markdown => {
-            owned(markdown(&text, options, &|name| vec![wiki_address(name, options.resolve)]))
+            owned(markdown::html(&text, options, &|name| vec![wiki_address(name, options.resolve)]))
         }
         Format::RestructuredText => owned(rst::html(&text)),
         Format::Html => (text, false),
@@ -237,139 +233,6 @@ fn wiki_address(name: &str, resolve: Resolve<'_>) -> String {
         true => exact,
         false => name.to_owned(),
     }
-}
-
-/// The text as HTML, and whether it was cut. `addresses` are those of a wiki link: the last is the link's, the others have links
-/// without text.
-fn markdown(
-    text: &str,
-    options: &Options<'_>,
-    addresses: &dyn Fn(&str) -> Vec<String>,
-) -> (String, bool) {
-    let mut enabled = MarkdownOptions::ENABLE_TABLES
-        | MarkdownOptions::ENABLE_FOOTNOTES
-        | MarkdownOptions::ENABLE_STRIKETHROUGH
-        | MarkdownOptions::ENABLE_TASKLISTS
-        // Alerts.
-        | MarkdownOptions::ENABLE_GFM
-        // Metadata that site generators put before a text is not part of it.
-        | MarkdownOptions::ENABLE_YAML_STYLE_METADATA_BLOCKS;
-    enabled.set(MarkdownOptions::ENABLE_WIKILINKS, options.wiki_links);
-    let mut notes = Notes::of(text);
-    let mut is_code = false;
-    let events = TextMergeStream::new(Parser::new_ext(text, enabled)).flat_map(|event| {
-        let mut before = None;
-        let event = match event {
-            Event::Start(Tag::CodeBlock(_)) => {
-                is_code = true;
-                event
-            }
-            Event::End(TagEnd::CodeBlock) => {
-                is_code = false;
-                event
-            }
-            Event::Text(text) if !is_code => Event::Text(with_emoji(text)),
-            Event::Start(Tag::BlockQuote(Some(kind))) => {
-                let title = match kind {
-                    BlockQuoteKind::Note => "Note",
-                    BlockQuoteKind::Tip => "Tip",
-                    BlockQuoteKind::Important => "Important",
-                    BlockQuoteKind::Warning => "Warning",
-                    BlockQuoteKind::Caution => "Caution",
-                };
-                html(format!("<blockquote><p><strong>{title}</strong></p>\n"))
-            }
-            Event::End(TagEnd::BlockQuote(Some(_))) => html("</blockquote>\n".to_owned()),
-            // Their `id`s are none that a heading can have.
-            Event::FootnoteReference(label) => {
-                let (id, number) = notes.id(&label);
-                html(format!("<sup><a href=\"#{id}\">{number}</a></sup>"))
-            }
-            Event::Start(Tag::FootnoteDefinition(label)) => {
-                let (id, number) = notes.id(&label);
-                html(format!("<div id=\"{id}\"><sup>{number}</sup> "))
-            }
-            Event::End(TagEnd::FootnoteDefinition) => html("</div>\n".to_owned()),
-            Event::Start(Tag::Link {
-                link_type: link_type @ LinkType::WikiLink { .. },
-                dest_url,
-                title,
-                id,
-            }) => {
-                let mut addresses = addresses(&dest_url);
-                let last = addresses.pop().unwrap_or_default();
-                let more = addresses.iter().filter(|address| **address != last);
-                let more: String =
-                    more.map(|it| format!("<a href=\"{}\"></a>", Escaped(it))).collect();
-                before = (!more.is_empty()).then(|| html(more));
-                Event::Start(Tag::Link { link_type, dest_url: last.into(), title, id })
-            }
-            event => event,
-        };
-        before.into_iter().chain(std::iter::once(event))
-    });
-    let mut written = Bounded(String::with_capacity(text.len() * 3 / 2));
-    let is_cut = write_html_fmt(&mut written, events).is_err();
-    (written.0, is_cut)
-}
-
-fn html(html: String) -> Event<'static> {
-    Event::InlineHtml(html.into())
-}
-
-/// The footnotes of a text in Markdown.
-struct Notes {
-    /// What begins their `id`s: nothing in the text does.
-    prefix: String,
-    numbers: HashMap<String, usize>,
-}
-
-impl Notes {
-    fn of(text: &str) -> Notes {
-        let text = text.to_ascii_lowercase();
-        let mut prefix = "fn-".to_owned();
-        while text.contains(&prefix) && prefix.len() < 20 {
-            prefix.insert(0, 'f');
-        }
-        Notes { prefix, numbers: HashMap::new() }
-    }
-
-    /// The `id` of a note and its number, in the order of their first use.
-    fn id(&mut self, label: &str) -> (String, usize) {
-        let next = self.numbers.len() + 1;
-        let number = *self.numbers.entry(label.to_owned()).or_insert(next);
-        (format!("{}{number}", self.prefix), number)
-    }
-}
-
-/// The text with emoji for their codes, as `:rocket:`.
-fn with_emoji(text: CowStr<'_>) -> CowStr<'_> {
-    let mut shown = String::new();
-    let mut written = 0;
-    let mut from = 0;
-    while let Some(at) = text[from..].find(':') {
-        let start = from + at;
-        let rest = &text[start + 1..];
-        let end = rest
-            .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '+' | '-')))
-            .filter(|end| rest[*end..].starts_with(':'));
-        let emoji = end.and_then(|end| emojis::get_by_shortcode(&rest[..end]));
-        from = start + 1;
-        if let (Some(end), Some(emoji)) = (end, emoji) {
-            shown.push_str(&text[written..start]);
-            shown.push_str(emoji.as_str());
-            from = start + end + 2;
-            written = from;
-        } else if let Some(end) = end {
-            // The colon after it may begin the next code.
-            from = start + 1 + end;
-        }
-    }
-    if written == 0 {
-        return text;
-    }
-    shown.push_str(&text[written..]);
-    shown.into()
 }
 
 /// Accepts a little more than is shown.

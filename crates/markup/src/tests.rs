@@ -77,7 +77,7 @@ fn resolve(link: &str) -> Option<Target> {
 }
 
 fn rendered(text: &str, format: Format) -> Rendered {
-    let options = Options { resolve: &resolve, wiki_links: true, ..Options::default() };
+    let options = Options { resolve: &resolve, is_article: true, ..Options::default() };
     render(text, format, &options)
 }
 
@@ -167,7 +167,8 @@ fn markdown_is_what_githubs_readers_know() {
         check_markdown(
             &format!("> [!{mark}]\n> *Do* this."),
             &format!(
-                "<blockquote><p><strong>{title}</strong></p>\n<p><em>Do</em> this.</p>\n</blockquote>"
+                "<blockquote class=\"alert-{}\"><p><strong>{title}</strong></p>\n<p><em>Do</em> this.</p>\n</blockquote>",
+                title.to_lowercase()
             ),
         );
     }
@@ -232,7 +233,9 @@ fn footnotes_and_anchors_do_not_lead_to_headings() {
     .html;
     for part in [
         "href=\"#u-fn-1\"",
-        "<div id=\"u-fn-1\"><sup>1</sup>",
+        "<div class=\"footnote\" id=\"u-fn-1\"><sup>1</sup>",
+        "<a href=\"#u-fn-1-r\" rel=\"nofollow noopener\">↩</a></div>",
+        "<sup><a href=\"#u-fn-1\" id=\"u-fn-1-r\"",
         "href=\"#u-apple\"",
         "<h2 id=\"u-apple\"",
         "<h3 id=\"u-fn-1-1\"",
@@ -241,14 +244,105 @@ fn footnotes_and_anchors_do_not_lead_to_headings() {
     }
     let found =
         rendered("Text[^a].\n\n<p id=fn-1>x</p>\n\n[^a]: The note.\n", Format::Markdown).html;
-    assert!(
-        found.contains("href=\"#u-ffn-1\"") && found.contains("<div id=\"u-ffn-1\">"),
-        "{found}"
-    );
+    assert!(found.contains("href=\"#u-ffn-1\"") && found.contains("id=\"u-ffn-1\">"), "{found}");
     check_html(
         "<svg id=b></svg><h1>A</h1><h1>B</h1><p id=a>x</p>",
         "<h2 id=\"u-a-1\">A</h2><h2 id=\"u-b\">B</h2><p id=\"u-a\">x</p>",
     );
+}
+
+/// Only the first place that refers to a note is led back to, and only if it stands before the note.
+#[test]
+fn footnotes_lead_back() {
+    let found = rendered("a[^x] b[^x] c[^y]\n\n[^x]: X\n\n[^y]: Y\n", Format::Markdown).html;
+    let ids: Vec<&str> =
+        found.split("id=\"").skip(1).map(|it| &it[..it.find('"').unwrap()]).collect();
+    assert_eq!(ids, ["u-fn-1-r", "u-fn-2-r", "u-fn-1", "u-fn-2"], "{found}");
+    assert_eq!(found.matches('↩').count(), 2);
+    let found = rendered("[^x]: X\n\na[^x]\n", Format::Markdown).html;
+    assert!(!found.contains('↩'), "{found}");
+}
+
+#[test]
+fn a_table_of_contents_is_where_the_text_says() {
+    let link =
+        |id: &str, text: &str| format!("<a href=\"#u-{id}\" rel=\"nofollow noopener\">{text}</a>");
+    let text = "y\n\n[TOC]\n\n# A\n\n## `x`&lt;\n\n### C\n\n# D\n\n[TOC]\n";
+    let found = rendered(text, Format::Markdown).html;
+    let (a, b, c, d) = (link("a", "A"), link("x", "x&lt;"), link("c", "C"), link("d", "D"));
+    let toc = format!(
+        "<div class=\"toc\"><ul><li>{a}<ul><li>{b}<ul><li>{c}</li></ul></li></ul></li><li>{d}</li></ul></div>"
+    );
+    assert!(found.starts_with(&format!("<p>y</p>\n{toc}\n<h2 id=\"u-a\">")), "{found}");
+    assert_eq!(found.matches("class=\"toc\"").count(), 1, "{found}");
+    // Elsewhere it is text.
+    for text in ["a [TOC]", "`[TOC]`", "[TOC] a", "[TOC]\nb"] {
+        assert!(rendered(text, Format::Markdown).html.contains("[TOC]"), "{text}");
+    }
+    let plain = render("# A\n\n[TOC]", Format::Markdown, &Options::default());
+    assert!(plain.html.contains("<p>[TOC]</p>"), "{}", plain.html);
+    assert_eq!(rendered("- [TOC]\n", Format::Markdown).html.matches("<a").count(), 0);
+    assert_eq!(rendered("[TOC]", Format::Markdown).html.trim(), "<div class=\"toc\"></div>");
+}
+
+#[test]
+fn lists_of_definitions() {
+    check_markdown(
+        "Term\n: What it *is*\n: More\n\nOther\n: x",
+        "<dl>\n<dt>Term</dt><dd>What it <em>is</em></dd><dd>More</dd><dt>Other</dt><dd>x</dd></dl>",
+    );
+    let plain = render("Term\n: x", Format::Markdown, &Options::default());
+    assert!(plain.html.contains("<p>Term\n: x</p>"), "{}", plain.html);
+}
+
+/// Classes of strangers are dropped, except those that our own steps write.
+#[test]
+fn classes_are_ours() {
+    check_html(
+        "<div class='hero footnote'>a</div><div class=wide>b</div>",
+        "<div>a</div><div>b</div>",
+    );
+    check_html(
+        "<p class=footnote>a</p><blockquote class=card>b</blockquote>",
+        "<p>a</p><blockquote>b</blockquote>",
+    );
+    check_html("<div class=footnote>a</div>", "<div class=\"footnote\">a</div>");
+}
+
+/// What is repeated up to the longest text takes time in proportion to it, or is cut: a step that took quadratic time would take
+/// minutes here.
+#[test]
+fn long_texts_of_documentation_are_rendered() {
+    let parts = [
+        "[^a]",
+        "[^a]: x\n\n",
+        "a[^1]\n\n[^1]: [^1]\n\n",
+        "> [!NOTE]\n",
+        "> ",
+        ">> [!TIP]\n> x\n",
+        "[TOC]\n\n",
+        "a\n: b\n\n",
+        ": ",
+        "a\n: ",
+        "  : a\n",
+        "- [ ] ",
+        "# [TOC]\n\n",
+        "---\na: b\n",
+        "[[",
+        "]]",
+        "[TOC]\n: x\n\n",
+        "| a ",
+        "|-|\n",
+        "|a|b|\n|-|-|\n",
+    ];
+    for part in parts {
+        let text = part.repeat(INPUT_BYTES_MAX / part.len());
+        let found = rendered(&text, Format::Markdown);
+        assert!(found.html.len() <= 2 * WRITTEN_BYTES_MAX, "{part:?}: {}", found.html.len());
+        check_harmless(&found.html, part);
+    }
+    let many: String = (0..30_000).map(|at| format!("[^{at}]\n\n[^{at}]: x\n\n")).collect();
+    check_harmless(&rendered(&many, Format::Markdown).html, "notes");
 }
 
 #[test]
@@ -267,7 +361,7 @@ fn wiki_links_lead_to_exact_names() {
         let place = format!("/article/{link}");
         Some(if there.contains(&name) { Target::Page(place) } else { Target::Missing(place) })
     };
-    let options = Options { resolve: &resolve, wiki_links: true, ..Options::default() };
+    let options = Options { resolve: &resolve, is_article: true, ..Options::default() };
     for (name, expected) in [
         ("C", "/article/C"),
         ("C#", "/article/C%23"),
@@ -756,7 +850,9 @@ fn what_is_used_again_and_again_has_a_bound() {
         let text = format!("{definition}{usages}\n{definition}");
         for format in [Format::Markdown, Format::RestructuredText] {
             let (html, _) = match format {
-                Format::Markdown => markdown(&text, &Options::default(), &|it| vec![it.to_owned()]),
+                Format::Markdown => {
+                    markdown::html(&text, &Options::default(), &|it| vec![it.to_owned()])
+                }
                 _ => rst::html(&text),
             };
             // A step writes no more than the text has, escaped.
@@ -848,7 +944,7 @@ proptest::proptest! {
         "<", ">", "</", "/>", "\"", "'", "=", "&", ";", "#", "*", "_", "`", "``", "[", "]", "(", ")", "|", "\n", "\n\n", "  ", "- ",
         "a", "b", ":", "::", ".. ", "p", "div", "b>", "<b>", "<p>", "</p>", "<table>", "<td>", "</table>", "<tr>", "<ul>", "<li>",
         "<svg>", "</svg>", "<style>", "</style>", "<script>", "</script>", "<math>", "<mtext>", "<a href=", "<img src=", " onerror=",
-        "javascript:", "https://e.example/", "<!--", "-->", "<h1>", "<select>", "<template>", "<dl>", "<dt>", "<dd>", "<pre>", "===",
+        "javascript:", "https://e.example/", "<!--", "-->", "<h1>", "<select>", "<template>", "<dl>", "<dt>", "<dd>", "<pre>", "===", "[TOC]", "[^1]", "\n[^1]: ", "\n: ", "\n> [!TIP]\n> ", "<div class=toc>", " class=\"toc\"",
         "image:: ", "`_", "<details>", "<summary>", "<noscript>", "<form>", "<th>", "</a>", "<a id=x>", "&lt;", "\u{0}", "é",
     ]), 0..40)) {
         let text = parts.concat();

@@ -6,6 +6,7 @@
 //! tables have cells, so that screen readers announce them correctly. Safety does not depend on this module, but on
 //! [`crate::clean`].
 
+mod contents;
 mod links;
 mod tokens;
 mod vocabulary;
@@ -13,9 +14,11 @@ mod vocabulary;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+use self::contents::toc;
 use self::links::{Link, first_link, target};
 use self::tokens::{Attributes, Token, tokens};
 use self::vocabulary::{Role, role};
+use crate::clean::ALERTS;
 use crate::{CONTENTS_MAX, Escaped, Format, Heading, ID_PREFIX, OUTPUT_BYTES_MAX, Options, push};
 
 pub(crate) use self::links::{links, slug, slug_of_fragment};
@@ -92,6 +95,8 @@ struct Tidy<'a> {
     /// How many ids begin like this one.
     numbers: HashMap<String, u32>,
     tables: usize,
+    /// Where the table of contents goes.
+    toc: Option<usize>,
     /// The last character of the line that is being written, and whether it is the end of a picture's text.
     last: Option<(char, bool)>,
 }
@@ -161,6 +166,7 @@ pub(crate) fn tidy(html: &str, options: &Options<'_>, format: Format) -> Tidied 
         reserved: ids(html),
         numbers: HashMap::new(),
         tables: 0,
+        toc: None,
         last: None,
     };
     let mut is_cut = false;
@@ -172,6 +178,9 @@ pub(crate) fn tidy(html: &str, options: &Options<'_>, format: Format) -> Tidied 
         tidy.take(token);
     }
     tidy.close_to(0);
+    if let Some(place) = tidy.toc {
+        tidy.html.insert_str(place, &toc(&tidy.contents));
+    }
     Tidied { html: tidy.html, title: tidy.title, contents: tidy.contents, is_cut }
 }
 
@@ -323,8 +332,17 @@ impl Tidy<'_> {
                 if name == "summary" && self.stack.last().is_none_or(|top| top.name != "details") {
                     return;
                 }
+                let class = attribute(attributes, "class").unwrap_or_default();
+                // Only there its place in the output does not move.
+                if class == "toc" && self.options.is_article && self.stack.is_empty() {
+                    self.toc = self.toc.or(Some(self.html.len()));
+                    return;
+                }
                 self.fit();
                 let mut own = id(self);
+                if is_known_class(name, &class) {
+                    own.push_str(&format!(" class=\"{class}\""));
+                }
                 if name == "ol"
                     && let Some(start) = attribute(attributes, "start")
                     && let Ok(start) = start.parse::<u16>()
@@ -698,6 +716,15 @@ fn is_inline(name: &str) -> bool {
 
 fn shortened(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
+}
+
+/// Whether it is one of the classes that our own steps write, and no more.
+fn is_known_class(name: &str, class: &str) -> bool {
+    match name {
+        "div" => class == "footnote",
+        "blockquote" => ALERTS.contains(&class),
+        _ => false,
+    }
 }
 
 /// How cells are aligned, and how many they span.

@@ -9,7 +9,7 @@ use http::{HeaderValue, Method, StatusCode};
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::router::{options, route, without_slash};
-use crate::front::serial;
+use crate::front::{page, serial};
 use crate::protocols::{actions, articles, aur, python};
 use crate::routes::{Endpoint, Place, Route, Surface, Tree};
 
@@ -51,7 +51,7 @@ impl Asked {
             return Asked::nowhere(first, Ok(aur::is_off(app, head)));
         }
         if first == Endpoint::ReadArticle {
-            match place_of_article(path) {
+            match place_of_article(head) {
                 Ok(place) => route.place = place,
                 Err(error) => return Asked::nowhere(first, Err(error)),
             }
@@ -106,8 +106,16 @@ impl Asked {
 }
 
 /// The place of a path below `/article/`: where the name of an article ends is not for the table to say.
-fn place_of_article(path: &str) -> Result<&'static Place, HttpError> {
-    let pattern = match articles::parse_path(path)?.target {
+fn place_of_article(head: &Parts) -> Result<&'static Place, HttpError> {
+    let path = head.uri.path();
+    // For people, a slash at the end makes a folder, which may have any name.
+    let is_reading = matches!(head.method, Method::GET | Method::HEAD);
+    let is_folder = path.ends_with('/') && is_reading && page::wants_page(&head.headers);
+    let target = match is_folder {
+        true => Target::Latest,
+        false => articles::parse_path(path)?.target,
+    };
+    let pattern = match target {
         Target::Latest => "/article/{article}",
         Target::Version(_) => "/article/{article}/{version}",
         Target::History => "/article/{article}/history",

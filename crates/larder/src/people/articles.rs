@@ -7,6 +7,7 @@ mod difference;
 mod edit;
 mod link;
 mod list;
+mod outline;
 mod rename;
 
 use std::collections::BTreeSet;
@@ -38,6 +39,7 @@ use crate::protocols::articles::reader::{
 use crate::protocols::articles::write;
 use crate::protocols::articles::{self, parse_path, redirect};
 use crate::published::finished_pages::MadeOf;
+use outline::{Breadcrumbs, LineKind, Outline, in_tree};
 
 pub(crate) use attachments::{change_attachments, list_attachments};
 pub(crate) use edit::{edit, show_edit};
@@ -82,28 +84,6 @@ impl Reading<'_> {
     }
 }
 
-/// A name in the hierarchy: the lists of names above it, and its last part.
-struct Breadcrumbs {
-    above: Vec<(String, String)>,
-}
-
-impl Breadcrumbs {
-    fn of(name: &str) -> Breadcrumbs {
-        let ends = name.match_indices('/').map(|(at, _)| at);
-        let query = |prefix: &str| {
-            let mut query = form_urlencoded::Serializer::new(String::new());
-            query.append_pair("prefix", prefix).finish()
-        };
-        let mut start = 0;
-        let above = ends.map(|end| {
-            let part = (name[start..end].to_owned(), query(&name[..=end]));
-            start = end + 1;
-            part
-        });
-        Breadcrumbs { above: above.collect() }
-    }
-}
-
 #[derive(Template)]
 #[template(path = "article.html")]
 struct ArticlePage<'a> {
@@ -117,6 +97,8 @@ struct ArticlePage<'a> {
     latest: Revision,
     previous: Option<Revision>,
     text: Arc<Rendered>,
+    /// The articles around it.
+    outline: Outline,
     size: String,
     files: Vec<attachments::File>,
     /// Whether this version of Larder cannot read which there are.
@@ -165,6 +147,9 @@ impl<'a> Line<'a> {
 
 /// Answers a browser's GET or HEAD below `/article/` with a page, or with the bytes if there is no page.
 pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
+    if let Some(folder) = head.uri.path().strip_suffix('/') {
+        return read_folder(app, head, folder).await;
+    }
     let path = parse_path(head.uri.path())?;
     let object = Object::Article(path.name.as_str());
     let (app, stored, principal) = admitted(app.clone(), head, object).await?;
@@ -176,6 +161,22 @@ pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Respons
         Some(page) => shown.answered(page),
         None => in_bytes(&shown, &path).await,
     })
+}
+
+/// Redirects a browser from a folder to its page, or else to the list of what is in it. `path` is without the last slash.
+async fn read_folder(app: &Arc<App>, head: &Parts, path: &str) -> Result<Response, HttpError> {
+    // Its name is the start of that of an article.
+    let inner = parse_path(&format!("{path}/x"))?.name;
+    let folder = inner.as_str().strip_suffix("/x").unwrap_or_default();
+    let (app, stored, principal) = admitted(app.clone(), head, Object::Article(folder)).await?;
+    let shown = Reading { app: &app, stored: &stored, head, principal: &principal };
+    let page = link::page_of_folder(&shown, folder);
+    let place = page.map(|name| format!("/article/{}", in_path(name.as_str())));
+    let is_folder = || in_tree(&shown, |view| view.is_folder(folder));
+    let place = place.or_else(|| is_folder().then(|| outline::list_of(folder)));
+    let sent_on = place.map(|place| see_other(&app, head, &place));
+    let missing = || HttpError::not_found(format!("there is no article below `{folder}/`"));
+    Ok(shown.answered(sent_on.ok_or_else(missing)))
 }
 
 /// The page of a path, if there is one. `…/{version}` has none: everybody gets its bytes.
@@ -259,8 +260,12 @@ async fn show_article(
         let text = content.content_type.text(&bytes);
         let resolve = |link: &str| link::resolve(shown, name, site.prefix(), link);
         let options =
-            Options { heading_level: 2, resolve: &resolve, wiki_links: true, takes_title: true };
-        markup::render(&text, format, &options)
+            Options { heading_level: 2, resolve: &resolve, is_article: true, takes_title: true };
+        let mut rendered = markup::render(&text, format, &options);
+        if rendered.title.is_none() {
+            rendered.title = article::front_matter(&content.content_type, &text).title;
+        }
+        rendered
     };
     // If everybody may read all articles, everybody sees the same links; else the page is rendered for each reader.
     let text = if shown.app.articles_are_open() {
@@ -278,8 +283,11 @@ async fn show_article(
     let own = content.title.as_deref().filter(|_| format == Format::Html);
     let title = text.title.as_deref().or(own).unwrap_or(name.as_str()).to_owned();
     let (linking, is_linked_more) = linking(shown, name);
+    let (place, outline) =
+        in_tree(shown, |view| (Breadcrumbs::in_tree(view, name), Outline::of(view, name)));
     let page = ArticlePage {
-        place: Breadcrumbs::of(name.as_str()),
+        place,
+        outline,
         name: name.as_str(),
         path: in_path(name.as_str()),
         title,
@@ -360,7 +368,7 @@ async fn show_history(shown: &Reading<'_>, name: &ArticleName) -> Result<Respons
     let next = versions.last().filter(|last| Some(last.revision) != first);
     let page = HistoryPage {
         site: shown.site(),
-        place: Breadcrumbs::of(name.as_str()),
+        place: in_tree(shown, |view| Breadcrumbs::in_tree(view, name)),
         name: name.as_str(),
         path: in_path(name.as_str()),
         next: next.map(|last| format!("before={}", last.revision)),
@@ -379,6 +387,12 @@ fn named_version<'stored>(
     let [version, _raw] = parameters(query, ["version", "raw"])?;
     let version: Option<Revision> = parsed("version", version, "a version")?;
     version.map(|version| revision(stored, name, Some(version))).transpose()
+}
+
+/// Whether the principal may read all articles whose names begin like this.
+fn may_read_below(shown: &Reading<'_>, start: &str) -> bool {
+    let readers = &shown.app.config.article.acl_read;
+    readers.admits(shown.principal, account::Scope::ArticleRead, Object::Articles(start))
 }
 
 /// Whether the principal may read this article, too.

@@ -15,6 +15,7 @@ mod reading;
 mod renaming;
 mod rights;
 mod serials;
+mod tree;
 mod trouble;
 mod words;
 mod writers;

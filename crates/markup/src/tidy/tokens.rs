@@ -4,9 +4,9 @@ use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};
 
 /// The attributes that are looked at.
-const ATTRIBUTES: [&str; 13] = [
-    "align", "alt", "checked", "colspan", "href", "id", "name", "rowspan", "src", "start", "style",
-    "title", "type",
+const ATTRIBUTES: [&str; 14] = [
+    "align", "alt", "checked", "class", "colspan", "href", "id", "name", "rowspan", "src", "start",
+    "style", "title", "type",
 ];
 
 /// The attributes of a tag: each name once, with the value that stands first.
@@ -103,7 +103,7 @@ mod tests {
             "<a href=/x id=>t</a><input checked= type=a/>"
         );
         assert_eq!(shown("<!doctype html><!-- c --><img alt=\"a &amp; b\"/>"), "<img alt=a & b/>");
-        assert_eq!(shown("<script>a < b</script><p class=q>"), "<script>a < b</script><p>");
+        assert_eq!(shown("<script>a < b</script><p lang=q>"), "<script>a < b</script><p>");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use askama::Template;
 use axum::response::Response;
 use markup::{Block, Cell, Comparison};
 
-use super::Breadcrumbs;
+use super::outline::{Breadcrumbs, in_tree};
 use crate::front::display::{self, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::Site;
@@ -78,7 +78,7 @@ pub(crate) async fn show_difference(
     };
     let page = DifferencePage {
         site: shown.site(),
-        place: Breadcrumbs::of(name.as_str()),
+        place: in_tree(shown, |view| Breadcrumbs::in_tree(view, name)),
         name: name.as_str(),
         path: in_path(name.as_str()),
         from,

@@ -251,7 +251,7 @@ impl Editing<'_> {
         let resolve = |link: &str| link::resolve(&shown, self.name, site.prefix(), link);
         let format = Format::of_media_type(&self.media_type(&stored.articles, draft));
         let options =
-            Options { heading_level: 2, resolve: &resolve, wiki_links: true, takes_title: false };
+            Options { heading_level: 2, resolve: &resolve, is_article: true, takes_title: false };
         let render = || markup::render(&draft.text, format.unwrap_or(Format::Plain), &options);
         Ok(rendered_once(render).await)
     }

@@ -1,11 +1,13 @@
 //! Resolves the links in an article: to its own files, and to other articles by their names, relative to the article.
 
+use article::tree::FOLDER_PAGES;
 use article::{ArticleName, ArticlePath, AttachmentName, Target as Page};
 use markup::Target;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::may_read;
+use super::outline::list_of;
 use crate::front::display::in_path;
 use crate::protocols::articles::attachment_changes;
 use crate::protocols::articles::reader::Reading;
@@ -72,23 +74,22 @@ fn found(shown: &Reading<'_>, prefix: &str, url: &Url) -> Option<Target> {
     let Some(folder) = rest.strip_suffix('/') else {
         return found_article(shown, &rest, place, here);
     };
-    // A folder: the article of this name or its first page, if there is one, else the list of what is in it.
-    let suffixes = ["", "/index", "/index.md", "/README", "/README.md"];
+    // A folder: its page, if there is one, else the list of what is in it.
+    Some(Target::Page(match page_of_folder(shown, folder) {
+        Some(name) => format!("{prefix}/article/{}{query}{fragment}", in_path(name.as_str())),
+        None => format!("{prefix}{}", list_of(folder)),
+    }))
+}
+
+/// The page of a folder: the article of this name, or that of the first name for such a page in it. It may have been renamed.
+pub(super) fn page_of_folder(shown: &Reading<'_>, folder: &str) -> Option<ArticleName> {
     let articles = &shown.stored.articles;
-    let page = suffixes.into_iter().find_map(|suffix| {
-        let name = ArticleName::parse(&format!("{folder}{suffix}")).ok()?;
+    let inner = FOLDER_PAGES.iter().map(|page| format!("{folder}/{page}"));
+    std::iter::once(folder.to_owned()).chain(inner).find_map(|name| {
+        let name = ArticleName::parse(&name).ok()?;
         let article = articles.article(&name).filter(|_| may_read(shown, name.as_str()))?;
         (!article.is_deleted() || article.redirect().is_some()).then_some(name)
-    });
-    Some(Target::Page(match page {
-        Some(name) => format!("{prefix}/article/{}{query}{fragment}", in_path(name.as_str())),
-        None => {
-            let list = form_urlencoded::Serializer::new(String::new())
-                .append_pair("prefix", &rest)
-                .finish();
-            format!("{prefix}/articles?{list}")
-        }
-    }))
+    })
 }
 
 /// The article, or its page, that `rest` of a path names.

@@ -1,20 +1,21 @@
-//! `/articles` for people: names that begin alike, or that a search for words finds.
+//! `/articles` for people: what is in a folder, names that begin alike, or what a search for words finds.
 
 use std::sync::Arc;
 
 use article::text_index::Hit;
+use article::tree::Entry;
 use article::{Article, Page};
 use askama::Template;
 use axum::response::Response;
 use http::request::Parts;
 
-use super::Breadcrumbs;
+use super::outline::{Breadcrumbs, in_tree};
 use crate::app::App;
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::Site;
 use crate::protocols::articles::read::{ListResult, Listing, listing};
-use crate::protocols::articles::reader::Reading;
+use crate::protocols::articles::reader::{PAGE, Reading};
 use crate::published::article_texts::Hits;
 
 #[derive(Template)]
@@ -29,37 +30,53 @@ struct ListPage<'a> {
     count: Option<String>,
     /// Whether a search for words looked at all texts.
     is_complete: bool,
-    articles: Vec<Item<'a>>,
+    articles: Vec<Item>,
     next: Option<String>,
+    /// The query of the list of all articles in the folders that are listed.
+    all: Option<String>,
 }
 
-struct Item<'a> {
-    name: &'a str,
+#[derive(Default)]
+struct Item {
+    name: String,
     path: String,
-    title: &'a str,
+    title: String,
     at: Option<Time>,
-    author: &'a str,
+    author: String,
     is_deleted: bool,
     is_redirect: bool,
     /// Where the words of a search were found.
     found_in: String,
 }
 
-impl<'a> Item<'a> {
-    fn of(article: &'a Article) -> Item<'a> {
+impl Item {
+    fn of(article: &Article) -> Item {
         let latest = article.latest();
         let content = latest.and_then(|facts| facts.content());
         let name = article.name.as_str();
         Item {
-            name,
+            name: name.to_owned(),
             path: in_path(name),
-            title: content.and_then(|it| it.title.as_deref()).unwrap_or_default(),
+            title: content.and_then(|it| it.title.as_deref()).unwrap_or_default().to_owned(),
             at: latest.map(|facts| Time(facts.at)),
-            author: latest.map_or("", |facts| &facts.author),
+            author: latest.map(|facts| facts.author.to_string()).unwrap_or_default(),
             is_deleted: article.is_deleted(),
             is_redirect: article.redirect().is_some(),
             found_in: String::new(),
         }
+    }
+
+    /// An entry of a folder. A folder has a slash at the end of its name.
+    fn of_entry(entry: &Entry<'_>) -> Item {
+        let path = || format!("{}/", in_path(entry.path));
+        let mut item = match entry.page {
+            Some(page) => Item::of(page),
+            None => Item { path: path(), ..Item::default() },
+        };
+        if entry.is_folder {
+            item.name = format!("{}/", entry.path);
+        }
+        item
     }
 }
 
@@ -68,9 +85,52 @@ pub(crate) async fn list_articles(app: &Arc<App>, head: &Parts) -> Result<Respon
     let (stored, principal, listing) = listing(app, head).await?;
     let shown = Reading { app, stored: &stored, head, principal: &principal };
     Ok(match &listing.found {
+        ListResult::Page(_) if names_folder(head, &listing.prefix) => {
+            show_folder(&shown, &listing).await
+        }
         ListResult::Page(page) => show_page(&shown, &listing, page).await,
         ListResult::Hits(hits) => show_hits(&shown, &listing.prefix, &listing.text, hits).await,
     })
+}
+
+/// Whether the query asks for a folder and nothing else, rather than for a part of the list of names.
+fn names_folder(head: &Parts, prefix: &str) -> bool {
+    let query = head.uri.query().unwrap_or_default();
+    let mut given = form_urlencoded::parse(query.as_bytes());
+    let is_alone = given.all(|(name, value)| name == "prefix" || value.is_empty());
+    is_alone && (prefix.is_empty() || prefix.ends_with('/'))
+}
+
+/// What is in a folder, in its order.
+async fn show_folder(shown: &Reading<'_>, query: &Listing) -> Response {
+    let folder = query.prefix.strip_suffix('/').unwrap_or_default();
+    let articles = in_tree(shown, |view| {
+        let entries = view.first(folder, PAGE.0).entries;
+        let page = view.page(folder).map(|page| Item::of(page));
+        page.into_iter().chain(entries.iter().map(Item::of_entry)).collect()
+    });
+    let page = ListPage {
+        site: shown.site(),
+        place: Breadcrumbs::of(&query.prefix),
+        prefix: &query.prefix,
+        query: "",
+        text: "",
+        count: None,
+        is_complete: true,
+        articles,
+        next: None,
+        all: Some(all_below(&query.prefix)),
+    };
+    shown.send(&page).await
+}
+
+/// The query of the list of all names that begin like this.
+fn all_below(prefix: &str) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    if !prefix.is_empty() {
+        query.append_pair("prefix", prefix);
+    }
+    query.append_pair("limit", &PAGE.0.to_string()).finish()
 }
 
 /// One page of the list.
@@ -95,6 +155,7 @@ async fn show_page(shown: &Reading<'_>, query: &Listing, page: &Page) -> Respons
         is_complete: true,
         articles: page.articles.iter().map(|article| Item::of(article)).collect(),
         next,
+        all: None,
     };
     shown.send(&page).await
 }
@@ -120,6 +181,7 @@ async fn show_hits(shown: &Reading<'_>, prefix: &str, text: &str, hits: &Hits) -
         is_complete: hits.is_complete,
         articles: items.collect(),
         next: None,
+        all: None,
     };
     shown.send(&page).await
 }

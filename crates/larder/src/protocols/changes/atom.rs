@@ -68,15 +68,20 @@ pub(super) fn render(
             ("file", Some((project, _))) => project.to_owned(),
             _ => path,
         };
+        let own = match surface {
+            Followed::Articles => title_of_article(stored, text("name")),
+            Followed::Aur | Followed::Python => None,
+        };
+        let title = title(&change, own);
         let author = change["by"].as_str().unwrap_or("larder");
         entries.push_str(&format!(
             "<entry><id>{}</id><title>{}</title><updated>{time}</updated><author><name>{}</name></author>\
              <link href=\"{}\"/><summary>{}</summary></entry>\n",
             escape(&id),
-            escape(title(&change)),
+            escape(&title),
             escape(author),
             escape(format!("{root}{below}{path}")),
-            escape(summary(&change)),
+            escape(summary(&change).unwrap_or_else(|| title.clone())),
         ));
     }
     let own = escape(format!("{root}/changes.atom?surface={name}")).into_owned();
@@ -88,11 +93,21 @@ pub(super) fn render(
     )
 }
 
-fn title(change: &Value) -> String {
+/// The title that an article has now.
+fn title_of_article<'stored>(stored: &'stored Stored, name: &str) -> Option<&'stored str> {
+    let content = stored.articles.article_named(name)?.latest()?.content()?;
+    content.title.as_deref()
+}
+
+/// The title of an entry; that of an article has the article's `own`.
+fn title(change: &Value, own: Option<&str>) -> String {
     let text = |member: &str| change[member].as_str().unwrap_or_default();
     let file = text("file");
     if !file.is_empty() {
         return format!("{} {}: {file} ({})", text("type"), text("kind"), text("name"));
+    }
+    if let Some(own) = own {
+        return format!("{} {}: {own} ({})", text("type"), text("kind"), text("name"));
     }
     let place = ["index", "project"].map(text);
     let place: Vec<&str> = place.into_iter().filter(|text| !text.is_empty()).collect();
@@ -100,8 +115,8 @@ fn title(change: &Value) -> String {
     format!("{} {}: {}{place}", text("type"), text("kind"), text("name"))
 }
 
-/// What is different, in a few words.
-fn summary(change: &Value) -> String {
+/// What is different, in a few words; `None` if the change does not say.
+fn summary(change: &Value) -> Option<String> {
     let fields = change["changed"].as_array().map(Vec::as_slice).unwrap_or_default();
     let fields: Vec<String> = fields
         .iter()
@@ -111,7 +126,7 @@ fn summary(change: &Value) -> String {
             (before, after) => format!("{field}: {} → {}", said(before), said(after)),
         })
         .collect();
-    if fields.is_empty() { title(change) } else { fields.join(", ") }
+    (!fields.is_empty()).then(|| fields.join(", "))
 }
 
 fn said(value: Option<&Value>) -> &str {

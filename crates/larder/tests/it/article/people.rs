@@ -256,3 +256,17 @@ fn what_strangers_write_does_nothing() {
         check_harmless(&shown, &target);
     }
 }
+
+#[test]
+fn a_page_names_the_feed_and_its_entries_have_titles() {
+    let server = wiki();
+    store(&server, "guide/a/0", b"# Plums & more\n");
+    let link = "<link rel=\"alternate\" type=\"application/atom+xml\" title=\"Changes of articles\" href=\"/changes.atom?surface=articles\">";
+    for target in ["/article/guide/a", "/article/guide/a/history", "/articles"] {
+        page(&server, target).says(link);
+    }
+    let feed = || server.get("/changes.atom?surface=articles").expect(200).text();
+    wait_until("the feed has it", || feed().contains("article added: Plums &amp; more (guide/a)"));
+    server.root().delete("/article/guide/a/1");
+    wait_until("the feed has it", || feed().contains("article removed: guide/a"));
+}

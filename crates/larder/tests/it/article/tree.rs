@@ -1,0 +1,196 @@
+//! Folders of articles for people: the tree beside a page, previous and next, breadcrumbs, and URLs of folders.
+
+use account::{Scope, Scopes};
+
+use super::words::limited;
+use super::{store, wiki, wiki_with};
+use crate::asking::Says as _;
+use crate::pages::check_harmless;
+use crate::server::TestServer;
+
+fn page(server: &TestServer, target: &str) -> String {
+    server.anybody().accept("text/html").get(target).expect(200).text()
+}
+
+/// The lines of the tree beside an article, its lists in parentheses, and what is read before and after it.
+#[track_caller]
+fn check(page: &str, tree: &str, previous: &str, next: &str) {
+    let start = page.find("aria-label=\"Articles beside this one\"");
+    let nav = start.map_or("", |start| page[start..].split("</nav>").next().unwrap_or_default());
+    let mut shown = String::new();
+    for piece in nav.split('<').skip(1) {
+        let (tag, text) = piece.split_once('>').expect("a tag");
+        let text = text.trim();
+        match tag.split(' ').next() {
+            Some("ul") => shown.push('('),
+            Some("/ul") => shown = format!("{})", shown.trim_end()),
+            Some("a") if tag.contains("aria-current=\"page\"") => shown += &format!(" *{text}"),
+            Some("a") => shown += &format!(" {text}"),
+            _ => {}
+        }
+    }
+    assert_eq!(shown.replace("( ", "("), tree);
+    let neighbour = |rel: &str| {
+        let start = page.find(&format!("rel=\"{rel}\">")).map(|at| at + rel.len() + 7);
+        start.map_or("", |start| page[start..].split('<').next().unwrap_or_default())
+    };
+    assert_eq!((neighbour("prev"), neighbour("next")), (previous, next));
+}
+
+fn crumbs(page: &str) -> String {
+    let path = page.split("<p class=\"path\">").nth(1).expect("a path");
+    path.split("</p>").next().unwrap_or_default().to_owned()
+}
+
+fn text(title: &str, order: &str) -> Vec<u8> {
+    format!("---\norder: {order}\n---\n# {title}\n").into_bytes()
+}
+
+#[test]
+fn a_page_shows_what_is_around_it() {
+    let server = wiki();
+    for (name, title, order) in [
+        ("guide/README", "The guide", "2"),
+        ("guide/start", "Start here", "1"),
+        ("guide/more/deep", "Deep <b>", ""),
+        ("guide/a", "A", ""),
+        ("news", "News", "1"),
+        ("other/x", "X", ""),
+    ] {
+        store(&server, &format!("{name}/0"), &text(title, order));
+    }
+    let start = page(&server, "/article/guide/start");
+    check(&start, "(News The guide(*Start here A more) other)", "← The guide", "A →");
+    start.says("<a href=\"/articles?prefix=guide%2Fmore%2F\">more</a>");
+    let crumb =
+        "<a href=\"/articles\">Articles</a> / <a href=\"/article/guide/README\">The guide</a>";
+    assert_eq!(crumbs(&start), crumb);
+    let index = page(&server, "/article/guide/README");
+    check(&index, "(News *The guide(Start here A more) other)", "← News", "Start here →");
+    assert_eq!(crumbs(&index), "<a href=\"/articles\">Articles</a>");
+    let deep = page(&server, "/article/guide/more/deep");
+    check(&deep, "(News The guide(Start here A more(*Deep &#60;b&#62;)) other)", "← A", "X →");
+    assert!(crumbs(&deep).ends_with("/ <a href=\"/articles?prefix=guide%2Fmore%2F\">more</a>"));
+    check_harmless(&deep, "a title of a stranger");
+    // Its history is below the same folders, and an old version has the same tree.
+    assert!(crumbs(&page(&server, "/article/guide/start/history")).starts_with(crumb));
+    let old = page(&server, "/article/guide/start?version=1");
+    check(&old, "(News The guide(*Start here A more) other)", "← The guide", "A →");
+}
+
+/// The pages are kept, but a page changes with its neighbours.
+#[test]
+fn the_tree_of_a_kept_page_changes_with_its_neighbours() {
+    let server = wiki();
+    let a = || page(&server, "/article/g/a");
+    store(&server, "g/a/0", b"# A\n");
+    check(&a(), "", "", "");
+    store(&server, "g/b/0", b"# B\n");
+    check(&a(), "(g(*A B))", "", "B →");
+    store(&server, "g/b/1", &text("B first", "1"));
+    check(&a(), "(g(B first *A))", "← B first", "");
+    store(&server, "g/0/x/0", b"# X\n");
+    check(&a(), "(g(B first 0 *A))", "← X", "");
+    server.root().post("/article/g/b/2?rename=h/c", ()).expect(201);
+    check(&a(), "(g(0 *A) h)", "← X", "B first →");
+    server.root().delete("/article/g/0/x/1").expect(200);
+    server.root().delete("/article/h/c/3").expect(200);
+    check(&a(), "", "", "");
+    store(&server, "g/index/0", b"# The folder\n");
+    check(&a(), "", "← The folder", "");
+    assert!(crumbs(&a()).ends_with("/ <a href=\"/article/g/index\">The folder</a>"));
+    store(&server, "g/index/1", b"# A folder\n");
+    check(&a(), "", "← A folder", "");
+}
+
+#[test]
+fn what_one_may_not_read_is_not_beside_a_page() {
+    let server = wiki_with(|config| {
+        config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
+    });
+    for name in ["docs/a", "docs/sub/b", "secret/c", "zebra"] {
+        store(&server, &format!("{name}/0"), format!("# Title of {name}\n").as_bytes());
+    }
+    store(&server, "docs/b/0", b"# B\n");
+    let shown = |token: &str, target: &str| {
+        let ask = server.anybody().accept("text/html").with("Authorization", token);
+        ask.get(target).expect(200).text()
+    };
+    let token = limited(&server, Scopes::default().with(Scope::ArticleRead));
+    let a = shown(&token, "/article/docs/a");
+    check(&a, "(docs(*Title of docs/a B sub))", "", "B →");
+    let b = shown(&token, "/article/docs/sub/b");
+    check(&b, "(docs(Title of docs/a B sub(*Title of docs/sub/b)))", "← B", "");
+    for page in [&a, &b] {
+        page.lacks("secret");
+        page.lacks("zebra");
+    }
+    let root = server.root().accept("text/html").get("/article/docs/sub/b").expect(200).text();
+    check(
+        &root,
+        "(docs(Title of docs/a B sub(*Title of docs/sub/b)) secret Title of zebra)",
+        "← B",
+        "Title of secret/c →",
+    );
+    server.anybody().accept("text/html").get("/article/docs/").expect(401);
+    server.anybody().accept("text/html").get("/article/none/").expect(401);
+}
+
+#[test]
+fn urls_of_folders_lead_to_their_page_or_list() {
+    let server = wiki();
+    for name in ["guide/README", "guide/2024/x", "both", "both/y", "gone/z"] {
+        store(&server, &format!("{name}/0"), format!("# Title of {name}\n").as_bytes());
+    }
+    server.root().delete("/article/gone/z/1").expect(200);
+    let check = |folder: &str, place: &str| {
+        let ask = server.anybody().accept("text/html");
+        let response = ask.get(&format!("/article/{folder}/")).expect(303);
+        response.has("location", place);
+    };
+    check("guide", "/article/guide/README");
+    check("guide/2024", "/articles?prefix=guide%2F2024%2F");
+    check("both", "/article/both");
+    let ask = || server.anybody().accept("text/html");
+    for folder in ["none", "gone", "guide/2024/y"] {
+        ask().get(&format!("/article/{folder}/")).expect(404);
+    }
+    ask().get("/article/guide//").expect(400);
+    // Programs get what they got.
+    server.get("/article/guide/").expect(400);
+    let list = page(&server, "/articles?prefix=guide/");
+    list.says([
+        "href=\"/article/guide/README\">guide/README</a>",
+        "href=\"/article/guide/2024/\">guide/2024/</a>",
+    ]);
+    list.lacks("href=\"/article/guide/2024/x\"");
+    list.says("<a href=\"?prefix=guide%2F&#38;limit=100\">All articles below guide/ by name</a>");
+    let all = page(&server, "/articles?prefix=guide/&limit=100");
+    all.says("href=\"/article/guide/2024/x\"");
+}
+
+/// A front matter names a text that has no heading of its own.
+#[test]
+fn the_title_of_a_text_may_be_in_its_front_matter() {
+    let server = wiki();
+    store(&server, "a/0", b"---\ntitle: 'The <i>title</i>'\n---\nText.\n");
+    let shown = page(&server, "/article/a");
+    shown.says(["<h1>The &#60;i&#62;title&#60;/i&#62;</h1>", "<p>Text.</p>"]);
+    shown.lacks("title:");
+    store(&server, "b/0", b"---\ntitle: In a list\n---\n# On the page\n");
+    page(&server, "/article/b").says("<h1>On the page</h1>");
+    page(&server, "/articles").says("In a list");
+}
+
+#[test]
+fn the_page_in_a_large_folder_is_small() {
+    let server = wiki();
+    let long = "%C3%A9".repeat(60);
+    for at in 0..120 {
+        let title = format!("# {at} {}\n", "é".repeat(150));
+        store(&server, &format!("{long}/{long}/p{at:03}/0"), title.as_bytes());
+    }
+    let shown = page(&server, &format!("/article/{long}/{long}/p060"));
+    assert!(shown.len() < 50_000, "{}", shown.len());
+    shown.says(["Earlier ones", ">More</a>", &format!("rel=\"next\">61 ")]);
+}
