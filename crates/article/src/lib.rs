@@ -24,6 +24,7 @@ mod media_type;
 mod merge;
 mod name;
 mod path;
+mod recent;
 mod record;
 pub mod render;
 mod revision;

@@ -12,6 +12,7 @@ use imbl::{OrdMap, OrdSet, Vector};
 
 use crate::attachment::{self, Attachments};
 use crate::name::normalize;
+use crate::recent::Recent;
 use crate::record::{key, parse, parse_key, render};
 use crate::search::{Search, searched_text};
 use crate::{ATTACHMENTS_KIND, ArticleName, KIND, Kind, Revision, RevisionFacts, SearchIndex};
@@ -28,6 +29,7 @@ pub struct Snapshot {
     search: Search,
     changed_at: Serial,
     linked_at: Serial,
+    recent: Recent,
     /// Redirects, by where they lead.
     redirects: OrdMap<ArticleName, OrdSet<(ArticleName, Revision)>>,
     attachments: OrdMap<ArticleName, Arc<Attachments>>,
@@ -124,6 +126,11 @@ impl Article {
     /// Whether the latest revision is a deletion, or no revision can be read.
     pub fn is_deleted(&self) -> bool {
         self.latest().is_none_or(|facts| facts.is_deleted())
+    }
+
+    /// The commit of its latest revision; `None` while it is deleted.
+    fn written_at(&self) -> Option<Serial> {
+        self.latest().filter(|facts| !facts.is_deleted()).map(|facts| facts.serial)
     }
 
     /// The current name of the article that had this name; `None` if the name has an article.
@@ -353,6 +360,7 @@ impl Snapshot {
         let known = self.articles.get(name);
         let searched_before = known.map(|article| article.searched_text());
         let linked_before = known.map_or(Linked::Nothing, |article| article.linked());
+        let written_before = known.and_then(|article| article.written_at());
         // Shares the name that is already stored.
         let name = known.map_or(name, |article| &article.name).clone();
         let mut article =
@@ -383,6 +391,7 @@ impl Snapshot {
             let newest = changes.iter().map(|(_, _, record)| record.serial).max();
             self.linked_at = self.linked_at.max(newest.unwrap_or_default());
         }
+        self.recent.change(&name, written_before, article.written_at());
         if article.is_empty() {
             if self.articles.remove(&name).is_some() {
                 self.search.change(name, None);
@@ -449,6 +458,11 @@ impl Snapshot {
     /// All articles in ascending order of their names, deleted ones included.
     pub fn articles(&self) -> impl Iterator<Item = &Arc<Article>> {
         self.articles.values()
+    }
+
+    /// The names of up to a thousand articles, the one that changed last first, without deleted ones.
+    pub fn recent(&self) -> impl Iterator<Item = &ArticleName> {
+        self.recent.names()
     }
 
     /// The files of the article, and their changes; `None` if it never had any under this name.

@@ -17,7 +17,7 @@ use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, LOCATION, ORIGIN};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, COOKIE, LOCATION, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use net::{Answered, ClientAddress, Peer};
@@ -76,9 +76,15 @@ impl Door {
             return None;
         }
         let app = &self.app;
-        // Links of its page begin as the browser's URL does.
-        if head.uri.path().starts_with("/article/") && page::wants_page(&head.headers) {
+        let is_of_article = head.uri.path().starts_with("/article/");
+        if (is_of_article || head.headers.contains_key(COOKIE)) && page::wants_page(&head.headers) {
+            // Links of its page begin as the browser's URL does.
             head.extensions.insert(*peer);
+            // A page for a user who is logged in is theirs alone. This process may not have read yet what they have just
+            // written in another.
+            if auth::session::shown(app, head).is_some() {
+                return None;
+            }
         }
         let quick = Quick::of(app, head.uri.path())?;
         let endpoint = quick.endpoint();
@@ -157,11 +163,10 @@ impl<'path> Quick<'path> {
 /// This server as a browser sees it, and the page that the browser shows, so that it returns there after logging in.
 fn site_of_browser(app: &App, head: &Parts) -> Option<Site> {
     let site = Site::of_browser(app, head)?;
-    let is_safe = matches!(head.method, Method::GET | Method::HEAD);
     // A browser that remembers a password sends it, even if it is no longer valid, until the server asks for another one.
     let has_password = head.headers.contains_key(AUTHORIZATION);
-    let comes_back = is_safe && !has_password && !protocols::python::is_installer(&head.headers);
-    Some(if comes_back { site.at_place(&head.uri) } else { site })
+    let comes_back = !has_password && !protocols::python::is_installer(&head.headers);
+    Some(if comes_back { site } else { site.without_place() })
 }
 
 /// Answers what is not in memory, even if the handler panics. Paths of this server begin with `root_path` for the client.
@@ -177,33 +182,35 @@ async fn answer_later(
     let client = ClientAddress::resolve(peer, &head.headers, &app.limits.trusted);
     let has_origin = head.headers.contains_key(ORIGIN);
     let is_head = head.method == Method::HEAD;
-    let (endpoint, mut response, site) = match tree {
+    let (endpoint, mut response, site, session) = match tree {
         Tree::Admin => {
             let answering = survived(Endpoint::FindNothingForAdmins, admin::answer(&app, &head));
             let (endpoint, response) = security::of_request(client, answering).await;
-            (endpoint, response, None)
+            (endpoint, response, None, None)
         }
         _ => {
-            let site = site_of_browser(&app, &head);
             let asked = Asked::of(&app, &head);
             // Before anything is taken from the store, the session among it.
             let seen = match asked.waits() {
                 true => serial::wait_for_seen(&app, &head.headers).await,
                 false => Ok(()),
             };
-            let session = auth::session::note(&app, &mut head, site.is_some()).await;
+            let is_page = page::wants_page(&head.headers);
+            let session = auth::session::note(&app, &mut head, is_page).await;
+            let site = site_of_browser(&app, &head);
             // Boxed: it would be moved from one future into the next, and it is the largest.
             let answering =
                 Box::pin(survived(asked.endpoint, answer(&app, asked, seen, head, body)));
-            let (endpoint, mut response) = security::of_request(client, answering).await;
-            if let Some(session) = session {
-                session.finish(response.headers_mut());
-            }
-            (endpoint, response, site)
+            let (endpoint, response) = security::of_request(client, answering).await;
+            (endpoint, response, site, session)
         }
     };
     lead_outside(response.headers_mut(), &root_path);
     Finish { endpoint, stopwatch, has_origin }.apply(&app, &mut response, || site);
+    // The page of an error names its reader, too.
+    if let Some(session) = session {
+        session.finish(response.headers_mut());
+    }
     respond::guard(response.headers_mut());
     serial::complete(&app, endpoint, response.headers_mut());
     let length = response.body().size_hint().exact();
