@@ -17,7 +17,7 @@ use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, COOKIE, LOCATION, ORIGIN};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, COOKIE, LOCATION};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use net::{Answered, ClientAddress, Peer};
@@ -26,7 +26,7 @@ use state::security;
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
-use crate::front::{auth, body, respond, serial, target};
+use crate::front::{auth, body, cors, respond, serial, target};
 use crate::metrics::Stopwatch;
 use crate::people;
 use crate::protocols::python::simple;
@@ -92,8 +92,8 @@ impl Door {
         // The compiler does not see that no answer is given by halves: a panic loses it whole.
         let found = catch_unwind(AssertUnwindSafe(|| quick.answer(app, head, peer)));
         let answered = found.unwrap_or_else(|cause| Some(Answered::Now(panicked(cause))))?;
-        let has_origin = endpoint == Endpoint::AnswerQuestion && head.headers.contains_key(ORIGIN);
-        let finish = Finish { endpoint, stopwatch, has_origin };
+        let page = cors::Page::of(app, &head.headers);
+        let finish = Finish { endpoint, stopwatch, page, asks_first: false };
         let mut site = || {
             head.extensions.insert(*peer);
             site_of_browser(app, head)
@@ -180,7 +180,8 @@ async fn answer_later(
     let stopwatch = Stopwatch::start();
     let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
     let client = ClientAddress::resolve(peer, &head.headers, &app.limits.trusted);
-    let has_origin = head.headers.contains_key(ORIGIN);
+    let page = cors::Page::of(&app, &head.headers);
+    let asks_first = head.method == Method::OPTIONS;
     let is_head = head.method == Method::HEAD;
     let (endpoint, mut response, site, session) = match tree {
         Tree::Admin => {
@@ -206,7 +207,7 @@ async fn answer_later(
         }
     };
     lead_outside(response.headers_mut(), &root_path);
-    Finish { endpoint, stopwatch, has_origin }.apply(&app, &mut response, || site);
+    Finish { endpoint, stopwatch, page, asks_first }.apply(&app, &mut response, || site);
     // The page of an error names its reader, too.
     if let Some(session) = session {
         session.finish(response.headers_mut());
@@ -282,8 +283,10 @@ async fn survived(
 struct Finish {
     endpoint: Endpoint,
     stopwatch: Stopwatch,
-    /// Whether a page of some site sent the request.
-    has_origin: bool,
+    /// The page that sent the request.
+    page: Option<cors::Page>,
+    /// Whether the request may be a preflight.
+    asks_first: bool,
 }
 
 impl Finish {
@@ -292,7 +295,6 @@ impl Finish {
     fn apply(self, app: &App, response: &mut Response, site: impl FnOnce() -> Option<Site>) {
         let headers = response.headers_mut();
         match self.endpoint {
-            Endpoint::AnswerQuestion => aur::open_to_all(self.has_origin, headers),
             Endpoint::ListTokens | Endpoint::CreateToken | Endpoint::RevokeToken => {
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             }
@@ -314,6 +316,7 @@ impl Finish {
                 }
             }
         }
+        cors::open(app, self.endpoint, self.page.as_ref(), self.asks_first, response);
         app.metrics.responded(self.endpoint, response.status(), self.stopwatch);
     }
 }
@@ -337,7 +340,8 @@ mod tests {
         let (app, _directory) = App::for_test().await;
         let answering = async { panic!("a handler that panics") };
         let (endpoint, mut response) = survived(Endpoint::ShowDocs, answering).await;
-        let finish = Finish { endpoint, stopwatch: Stopwatch::start(), has_origin: false };
+        let finish =
+            Finish { endpoint, stopwatch: Stopwatch::start(), page: None, asks_first: false };
         finish.apply(&app, &mut response, || None);
         assert_eq!(response.status(), 500);
         assert_eq!(response.headers()["content-type"], "application/problem+json");
