@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ::record::Serial;
 use imbl::Vector;
 
 use crate::search::searched_text;
@@ -57,6 +58,11 @@ impl Article {
     /// Whether the latest revision is a deletion, or no revision can be read.
     pub fn is_deleted(&self) -> bool {
         self.latest().is_none_or(|facts| facts.is_deleted())
+    }
+
+    /// The commit of its latest revision; `None` while it is deleted.
+    pub(crate) fn written_at(&self) -> Option<Serial> {
+        self.latest().filter(|facts| !facts.is_deleted()).map(|facts| facts.serial)
     }
 
     /// The current name of the article that had this name; `None` if the name has an article.

@@ -28,6 +28,7 @@ mod merge;
 mod name;
 mod one_line;
 mod path;
+mod recent;
 mod record;
 pub mod render;
 mod revision;

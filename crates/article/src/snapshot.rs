@@ -13,6 +13,7 @@ use imbl::{OrdMap, OrdSet};
 use crate::article::{Article, Linked};
 use crate::attachment::{self, Attachments};
 use crate::name::normalize;
+use crate::recent::Recent;
 use crate::record::{key, parse, parse_key, render};
 use crate::search::Search;
 use crate::tree::{self, Sight, Tree, View};
@@ -30,6 +31,7 @@ pub struct Snapshot {
     search: Search,
     changed_at: Serial,
     linked_at: Serial,
+    recent: Recent,
     /// Redirects, by where they lead.
     redirects: OrdMap<ArticleName, OrdSet<(ArticleName, Revision)>>,
     attachments: OrdMap<ArticleName, Arc<Attachments>>,
@@ -204,6 +206,7 @@ impl Snapshot {
         let searched_before = known.map(|article| article.searched_text());
         let linked_before = known.map_or(Linked::Nothing, |article| article.linked());
         let order_before = known.and_then(|article| tree::order(article));
+        let written_before = known.and_then(|article| article.written_at());
         // Shares the name that is already stored.
         let name = known.map_or(name, |article| &article.name).clone();
         let mut article =
@@ -235,6 +238,7 @@ impl Snapshot {
             self.linked_at = self.linked_at.max(newest.unwrap_or_default());
         }
         let is_moved = tree::order(&article) != order_before;
+        self.recent.change(&name, written_before, article.written_at());
         if article.is_empty() {
             if self.articles.remove(&name).is_some() {
                 self.search.change(name.clone(), None);
@@ -304,6 +308,11 @@ impl Snapshot {
     /// All articles in ascending order of their names, deleted ones included.
     pub fn articles(&self) -> impl Iterator<Item = &Arc<Article>> {
         self.articles.values()
+    }
+
+    /// The names of up to a thousand articles, the one that changed last first, without deleted ones.
+    pub fn recent(&self) -> impl Iterator<Item = &ArticleName> {
+        self.recent.names()
     }
 
     /// The files of the article, and their changes; `None` if it never had any under this name.

@@ -75,6 +75,8 @@ pub enum Kind {
     Networks,
     /// The name of a header.
     Header,
+    /// A list of origins of pages, possibly empty.
+    Origins,
     /// A path or an http(s) URL of a dump.
     Source,
     /// A path or an http(s) URL of a zip of OSV records.
@@ -102,7 +104,7 @@ impl Kind {
 
     /// Whether the key takes several values: an array in the file, commas elsewhere.
     pub fn is_list(self) -> bool {
-        matches!(self, Self::Addresses | Self::Networks | Self::Acl)
+        matches!(self, Self::Addresses | Self::Networks | Self::Origins | Self::Acl)
     }
 
     /// A description of valid values, to follow "expected".
@@ -131,6 +133,9 @@ impl Kind {
             Self::Group => "the name or number of a group, such as www-data".to_owned(),
             Self::Networks => "a list of IP addresses or networks, such as 10.0.0.0/8".to_owned(),
             Self::Header => "the name of a header, such as x-forwarded-for".to_owned(),
+            Self::Origins => {
+                "a list of origins of pages, such as https://app.example.org, or *".to_owned()
+            }
             Self::Source => {
                 "a path or an http(s) URL of a packages-meta-ext-v1.json(.gz), or the mysql:// URL of aurweb's database".to_owned()
             }
@@ -157,6 +162,7 @@ impl Kind {
             Self::Group => "GROUP",
             Self::Networks => "NETWORK",
             Self::Header => "HEADER",
+            Self::Origins => "ORIGIN",
             Self::Source | Self::Bundle => "PATH|URL",
             Self::Database => "DATABASE",
             Self::Blobs => "DIR|URL",

@@ -28,7 +28,7 @@ pub use self::key::{Key, Kind};
 pub use self::print::{docs, show, template};
 pub use self::problem::{ConfigError, Origin, Problem};
 pub use self::resolve::{Environment, Flags, Inputs, Loaded, Setting, TOKEN_VARIABLE};
-pub use self::value::{AurSource, BundleSource, LogFormat, Secret};
+pub use self::value::{AurSource, BundleSource, LogFormat, PageOrigin, Secret};
 
 use self::key::{FromTexts, Table, canonical};
 use self::resolve::Settings;
@@ -155,6 +155,8 @@ section! {
         advisories: Advisories;
         /// The feed of changes.
         changes: Changes;
+        /// Pages of other origins.
+        cors: Cors;
         /// Who someone is.
         users: Users;
         /// The store.
@@ -380,6 +382,16 @@ section! {
 }
 
 section! {
+    /// Pages of other origins, such as browser applications: what they may read and write.
+    pub struct Cors = "cors" {
+        /// Origins of pages that may use this server from a browser: they read and write, with a token that they send as
+        /// Bearer or without one. `*` lets every page read what everybody may read without credentials. Cookies and
+        /// passwords never count for these pages. What is as public as /rpc is open to every page anyway.
+        origins: Vec<PageOrigin> = "origins", Kind::Origins, default "";
+    }
+}
+
+section! {
     /// Who someone is: passwords, logins and registration, for every surface.
     pub struct Users = "users" {
         /// How long the server remembers a verified password, so that it need not hash it for each request; it forgets a
@@ -449,6 +461,7 @@ const TABLES: &[Table] = &[
     Python::TABLE,
     Advisories::TABLE,
     Changes::TABLE,
+    Cors::TABLE,
     Users::TABLE,
     Store::TABLE,
     Admin::TABLE,

@@ -565,3 +565,22 @@ fn the_local_url_is_one_that_this_machine_reaches() {
     assert_eq!(url("192.0.2.1:81"), "http://192.0.2.1:81/readyz ");
     assert_eq!(url("unix:/run/l"), "http://localhost/readyz /run/l");
 }
+
+#[test]
+fn origins_are_written_as_browsers_send_them() {
+    check(
+        "[cors]\norigins = [\"HTTPS://App.Example:443/\", \"http://localhost:5173\"]",
+        &[],
+        &[],
+        "cors.origins",
+        "https://app.example,http://localhost:5173 (config.toml:2:1)",
+    );
+    check("", &[("cors.origins", "*")], &[], "cors.origins", "* (flag --cors-origins)");
+    for wrong in
+        ["app.example", "https://app.example/path", "https://u@app.example", "null", "ftp://a"]
+    {
+        let given = given("", &[("cors.origins", wrong)], &[]);
+        let error = given.inputs.load().unwrap_err().to_string();
+        assert!(error.contains(wrong) && error.contains("origins of pages"), "{error}");
+    }
+}

@@ -57,6 +57,43 @@ impl FromText for HeaderName {
     }
 }
 
+/// The origin of pages, as browsers name it in `Origin`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PageOrigin {
+    /// Every origin.
+    Any,
+    /// This one: a scheme, a host, and a port if it is not the usual one.
+    Named(String),
+}
+
+impl FromText for PageOrigin {
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        if text == "*" {
+            return Ok(Self::Any);
+        }
+        let url = reqwest::Url::parse(text).map_err(|_| expected(kind))?;
+        let is_fit = matches!(url.scheme(), "http" | "https")
+            && url.path() == "/"
+            && url.query().is_none()
+            && url.fragment().is_none()
+            && url.username().is_empty()
+            && url.password().is_none();
+        if is_fit {
+            Ok(Self::Named(url.origin().ascii_serialization()))
+        } else {
+            Err(expected(kind))
+        }
+    }
+
+    /// As browsers write it: in lower case, without the usual port and without a slash at the end.
+    fn to_text(&self) -> String {
+        match self {
+            Self::Any => "*".to_owned(),
+            Self::Named(origin) => origin.clone(),
+        }
+    }
+}
+
 /// The source of the AUR's packages.
 #[derive(Clone, PartialEq, Eq)]
 pub enum AurSource {

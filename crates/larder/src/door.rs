@@ -17,7 +17,7 @@ use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, LOCATION, ORIGIN};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, COOKIE, LOCATION};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use net::{Answered, ClientAddress, Peer};
@@ -26,7 +26,7 @@ use state::security;
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
-use crate::front::{auth, body, respond, serial, target};
+use crate::front::{auth, body, cors, respond, serial, target};
 use crate::metrics::Stopwatch;
 use crate::people;
 use crate::protocols::python::simple;
@@ -76,9 +76,15 @@ impl Door {
             return None;
         }
         let app = &self.app;
-        // Links of its page begin as the browser's URL does.
-        if head.uri.path().starts_with("/article/") && page::wants_page(&head.headers) {
+        let is_of_article = head.uri.path().starts_with("/article/");
+        if (is_of_article || head.headers.contains_key(COOKIE)) && page::wants_page(&head.headers) {
+            // Links of its page begin as the browser's URL does.
             head.extensions.insert(*peer);
+            // A page for a user who is logged in is theirs alone. This process may not have read yet what they have just
+            // written in another.
+            if auth::session::shown(app, head).is_some() {
+                return None;
+            }
         }
         let quick = Quick::of(app, head.uri.path())?;
         let endpoint = quick.endpoint();
@@ -86,8 +92,8 @@ impl Door {
         // The compiler does not see that no answer is given by halves: a panic loses it whole.
         let found = catch_unwind(AssertUnwindSafe(|| quick.answer(app, head, peer)));
         let answered = found.unwrap_or_else(|cause| Some(Answered::Now(panicked(cause))))?;
-        let has_origin = endpoint == Endpoint::AnswerQuestion && head.headers.contains_key(ORIGIN);
-        let finish = Finish { endpoint, stopwatch, has_origin };
+        let page = cors::Page::of(app, &head.headers);
+        let finish = Finish { endpoint, stopwatch, page, asks_first: false };
         let mut site = || {
             head.extensions.insert(*peer);
             site_of_browser(app, head)
@@ -157,11 +163,10 @@ impl<'path> Quick<'path> {
 /// This server as a browser sees it, and the page that the browser shows, so that it returns there after logging in.
 fn site_of_browser(app: &App, head: &Parts) -> Option<Site> {
     let site = Site::of_browser(app, head)?;
-    let is_safe = matches!(head.method, Method::GET | Method::HEAD);
     // A browser that remembers a password sends it, even if it is no longer valid, until the server asks for another one.
     let has_password = head.headers.contains_key(AUTHORIZATION);
-    let comes_back = is_safe && !has_password && !protocols::python::is_installer(&head.headers);
-    Some(if comes_back { site.at_place(&head.uri) } else { site })
+    let comes_back = !has_password && !protocols::python::is_installer(&head.headers);
+    Some(if comes_back { site } else { site.without_place() })
 }
 
 /// Answers what is not in memory, even if the handler panics. Paths of this server begin with `root_path` for the client.
@@ -175,35 +180,38 @@ async fn answer_later(
     let stopwatch = Stopwatch::start();
     let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
     let client = ClientAddress::resolve(peer, &head.headers, &app.limits.trusted);
-    let has_origin = head.headers.contains_key(ORIGIN);
+    let page = cors::Page::of(&app, &head.headers);
+    let asks_first = head.method == Method::OPTIONS;
     let is_head = head.method == Method::HEAD;
-    let (endpoint, mut response, site) = match tree {
+    let (endpoint, mut response, site, session) = match tree {
         Tree::Admin => {
             let answering = survived(Endpoint::FindNothingForAdmins, admin::answer(&app, &head));
             let (endpoint, response) = security::of_request(client, answering).await;
-            (endpoint, response, None)
+            (endpoint, response, None, None)
         }
         _ => {
-            let site = site_of_browser(&app, &head);
             let asked = Asked::of(&app, &head);
             // Before anything is taken from the store, the session among it.
             let seen = match asked.waits() {
                 true => serial::wait_for_seen(&app, &head.headers).await,
                 false => Ok(()),
             };
-            let session = auth::session::note(&app, &mut head, site.is_some()).await;
+            let is_page = page::wants_page(&head.headers);
+            let session = auth::session::note(&app, &mut head, is_page).await;
+            let site = site_of_browser(&app, &head);
             // Boxed: it would be moved from one future into the next, and it is the largest.
             let answering =
                 Box::pin(survived(asked.endpoint, answer(&app, asked, seen, head, body)));
-            let (endpoint, mut response) = security::of_request(client, answering).await;
-            if let Some(session) = session {
-                session.finish(response.headers_mut());
-            }
-            (endpoint, response, site)
+            let (endpoint, response) = security::of_request(client, answering).await;
+            (endpoint, response, site, session)
         }
     };
     lead_outside(response.headers_mut(), &root_path);
-    Finish { endpoint, stopwatch, has_origin }.apply(&app, &mut response, || site);
+    Finish { endpoint, stopwatch, page, asks_first }.apply(&app, &mut response, || site);
+    // The page of an error names its reader, too.
+    if let Some(session) = session {
+        session.finish(response.headers_mut());
+    }
     respond::guard(response.headers_mut());
     serial::complete(&app, endpoint, response.headers_mut());
     let length = response.body().size_hint().exact();
@@ -275,8 +283,10 @@ async fn survived(
 struct Finish {
     endpoint: Endpoint,
     stopwatch: Stopwatch,
-    /// Whether a page of some site sent the request.
-    has_origin: bool,
+    /// The page that sent the request.
+    page: Option<cors::Page>,
+    /// Whether the request may be a preflight.
+    asks_first: bool,
 }
 
 impl Finish {
@@ -285,7 +295,6 @@ impl Finish {
     fn apply(self, app: &App, response: &mut Response, site: impl FnOnce() -> Option<Site>) {
         let headers = response.headers_mut();
         match self.endpoint {
-            Endpoint::AnswerQuestion => aur::open_to_all(self.has_origin, headers),
             Endpoint::ListTokens | Endpoint::CreateToken | Endpoint::RevokeToken => {
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             }
@@ -307,6 +316,7 @@ impl Finish {
                 }
             }
         }
+        cors::open(app, self.endpoint, self.page.as_ref(), self.asks_first, response);
         app.metrics.responded(self.endpoint, response.status(), self.stopwatch);
     }
 }
@@ -330,7 +340,8 @@ mod tests {
         let (app, _directory) = App::for_test().await;
         let answering = async { panic!("a handler that panics") };
         let (endpoint, mut response) = survived(Endpoint::ShowDocs, answering).await;
-        let finish = Finish { endpoint, stopwatch: Stopwatch::start(), has_origin: false };
+        let finish =
+            Finish { endpoint, stopwatch: Stopwatch::start(), page: None, asks_first: false };
         finish.apply(&app, &mut response, || None);
         assert_eq!(response.status(), 500);
         assert_eq!(response.headers()["content-type"], "application/problem+json");

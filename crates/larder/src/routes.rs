@@ -352,6 +352,18 @@ endpoints! {
 }
 
 impl Endpoint {
+    /// Whether everybody gets its answers, whoever asks, so that pages of every origin may read them.
+    pub const fn is_open_to_all(self) -> bool {
+        matches!(self.surface(), Surface::Aur)
+            || matches!(
+                self,
+                Endpoint::QueryOsv
+                    | Endpoint::QueryOsvBatch
+                    | Endpoint::ShowOsvRecord
+                    | Endpoint::ShowOpenapi
+            )
+    }
+
     /// Whether an answer takes a look at all users, stages or projects, however little of them it shows. Few are made at once.
     pub(crate) const fn looks_through_all(self) -> bool {
         matches!(

@@ -354,6 +354,11 @@ impl Stage {
         self.changed_serial
     }
 
+    /// The newest commit that changed its configuration or wrote anything of a project.
+    pub fn last_changed(&self) -> Serial {
+        self.config_serial.max(self.changed_serial)
+    }
+
     /// The project in this stage itself, without its bases.
     pub fn project(&self, name: &str) -> Option<&Arc<Project>> {
         self.projects.get(name).filter(|project| !project.is_empty())

@@ -129,7 +129,7 @@ fn a_part_of_a_large_folder_is_around_the_page() {
         store.write(&put(&format!("g/{at:02}"), 0, "x"));
     }
     let view = store.snapshot.tree(ALL);
-    let mut check = |part: Part<'_>, first: &str, last: &str, is_more: (bool, bool)| {
+    let check = |part: Part<'_>, first: &str, last: &str, is_more: (bool, bool)| {
         let ends = (part.entries.first(), part.entries.last());
         let ends = (ends.0.expect("entries").label, ends.1.expect("entries").label);
         assert_eq!((ends, part.entries.len()), ((first, last), 10));

@@ -48,7 +48,7 @@ impl Asked {
         };
         let first = route.place.first();
         if first.surface() == Surface::Aur && !app.config.aur.enabled {
-            return Asked::nowhere(first, Ok(aur::is_off(app, head)));
+            return Asked::nowhere(first, Ok(aur::is_off(app)));
         }
         if first == Endpoint::ReadArticle {
             match place_of_article(head) {
@@ -68,10 +68,8 @@ impl Asked {
             };
             return Asked::nowhere(place.first(), answer);
         };
-        let says_more = matches!(
-            endpoint,
-            Endpoint::AnswerQuestion | Endpoint::MissArticleName | Endpoint::MissAttachmentName
-        );
+        let says_more =
+            matches!(endpoint, Endpoint::MissArticleName | Endpoint::MissAttachmentName);
         match endpoint {
             _ if method == Method::OPTIONS && !says_more => {
                 Asked::nowhere(endpoint, Ok(options(place)))

@@ -46,7 +46,7 @@ async fn answer(
 ) -> Result<Response, HttpError> {
     let is_for_people = page::wants_page(&head.headers);
     Ok(match handler {
-        Main::ShowHome => Box::pin(home::show_home(app, head)).await,
+        Main::ShowHome => Box::pin(home::show_home(app, head)).await?,
         Main::ShowSearch => Box::pin(find::show_search(app, head)).await?,
         Main::Suggest => Box::pin(find::suggest(app, head)).await?,
         Main::ShowStatus => Box::pin(status::show_status(app, head)).await,

@@ -116,6 +116,9 @@ async fn dispatch(
         Python::ShowApi => Box::pin(stages::show_api(ask, stage)).await,
         Python::CheckAccess => Box::pin(status::check_access(ask)).await,
         Python::LogIn => Box::pin(users::log_in(ask, body)).await,
+        Python::Search if pages::lists_indexes(ask) => {
+            Box::pin(ask.in_turn(pages::show_indexes(ask))).await
+        }
         Python::Search => Box::pin(search::search(ask)).await,
         Python::ShowAudit => Box::pin(audit::show_audit(ask, stage)).await,
         Python::SearchByXmlRpc => Box::pin(search::search_by_xml_rpc(ask, stage, body)).await,

@@ -28,7 +28,7 @@ use super::error::HttpError;
 use crate::app::App;
 
 pub(crate) use origin::refuse_foreign_pages;
-pub(crate) use session::{Cookie, identified_of, principal_of};
+pub(crate) use session::{Cookie, LoggedIn, identified_of, principal_of};
 
 /// devpi's own header, which leaves `Authorization` to a proxy.
 pub(crate) const X_DEVPI_AUTH: HeaderName = HeaderName::from_static("x-devpi-auth");

@@ -6,6 +6,7 @@
 
 use std::sync::LazyLock;
 
+use account::{Object, Principal, Scope};
 use askama::Template;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -15,12 +16,14 @@ use http::header::{
     RETRY_AFTER, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reply::Reply;
 use serde::Deserialize;
 
 use super::assets::{SCRIPT, STYLE};
+use super::auth::LoggedIn;
+use super::auth::session::vary_by_cookie;
 use super::error::HttpError;
 use super::negotiation::names_first;
 use super::outside::{self, root_url};
@@ -41,30 +44,34 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     HeaderValue::try_from(policy).expect("digests are ASCII")
 });
 
+/// Bytes of a path and query that a browser returns to after logging in.
+const PLACE_BYTES_MAX: usize = 2_000;
+
 /// An error that is made a page has a short text; a longer body is something else.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 
 /// Who a page was made for, which decides who may cache it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
-    /// Everybody: nothing on the page depends on the reader.
+    /// Everybody: nothing but the header of the page depends on the reader.
     Everybody,
     /// Readers with the same rights: the page shows, or leaves out, something that only some may read.
     Reader,
 }
 
 /// The URL of this server as the client sees it, which links and commands on a page begin with, and the contents of the
-/// navigation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// navigation, and who is logged in.
+#[derive(Clone, Debug)]
 pub(crate) struct Site {
     /// Without a slash at the end.
     root_url: String,
     shows: Shows,
     /// The path and query of the request; `None` if a browser cannot return there.
     place: Option<String>,
+    logged_in: Option<LoggedIn>,
 }
 
-/// The parts of this server that everybody can go to.
+/// The parts of this server that the reader can go to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shows {
     pub(crate) packages: bool,
@@ -75,7 +82,7 @@ pub(crate) struct Shows {
 impl Site {
     /// Takes the site's root from the head of a request.
     pub(crate) fn of(app: &App, head: &Parts) -> Site {
-        Site::below(app, root_url(app, &head.uri, &head.headers, &head.extensions))
+        Site::below(app, head, root_url(app, &head.uri, &head.headers, &head.extensions))
     }
 
     /// This server as a browser sees it; `None` if the client is not a browser.
@@ -83,10 +90,33 @@ impl Site {
         wants_page(&head.headers).then(|| Site::of(app, head))
     }
 
-    /// This site, for a page that a browser returns to after logging in.
-    pub(crate) fn at_place(self, uri: &http::Uri) -> Site {
-        let place = uri.path_and_query().map_or(uri.path(), |it| it.as_str());
-        Site { place: Some(place.to_owned()), ..self }
+    /// This site, for a page that a browser does not return to after logging in.
+    pub(crate) fn without_place(self) -> Site {
+        Site { place: None, ..self }
+    }
+
+    /// This site, for a page that is never cached and is for this user.
+    pub(crate) fn for_user(self, principal: &Principal) -> Site {
+        Site { logged_in: Some(LoggedIn::as_user(principal.clone())), ..self }
+    }
+
+    /// The name of the user who is logged in. An answer with it is theirs alone, and is not kept.
+    pub(crate) fn user(&self) -> Option<&str> {
+        let principal = self.logged_in.as_ref()?.principal();
+        principal.user_name().map(|name| name.as_str())
+    }
+
+    /// The link to the account of the user who is logged in, else for logging in.
+    pub(crate) fn account(&self) -> String {
+        match self.logged_in {
+            Some(_) => format!("{}/+account", self.prefix()),
+            None => self.log_in(),
+        }
+    }
+
+    /// Whether everybody gets the page as it is made for this reader, as far as its header is concerned.
+    fn is_for_everybody(&self) -> bool {
+        self.logged_in.is_none()
     }
 
     /// The link for logging in, which leads back here.
@@ -111,22 +141,27 @@ impl Site {
     }
 
     /// Below this URL.
-    pub(crate) fn below(app: &App, root_url: impl Into<String>) -> Site {
+    pub(crate) fn below(app: &App, head: &Parts, root_url: impl Into<String>) -> Site {
         let config = &app.config;
+        let logged_in = LoggedIn::of(app, head);
+        let readers = &config.article.acl_read;
+        let reads = |by: &LoggedIn| by.is_on(readers, Scope::ArticleRead, Object::Articles(""));
         let shows = Shows {
             packages: config.aur.enabled,
             projects: config.python.enabled,
-            articles: config.article.enabled && app.articles_are_open(),
+            articles: config.article.enabled
+                && (app.articles_are_open() || logged_in.as_ref().is_some_and(reads)),
         };
-        Site::at(root_url, shows)
+        Site { place: place(head), logged_in, ..Site::at(root_url, shows) }
     }
 
     fn at(root_url: impl Into<String>, shows: Shows) -> Site {
         let root_url: String = root_url.into();
-        Site { root_url: root_url.trim_end_matches('/').to_owned(), shows, place: None }
+        let root_url = root_url.trim_end_matches('/').to_owned();
+        Site { root_url, shows, place: None, logged_in: None }
     }
 
-    /// The parts of this server that everybody can go to.
+    /// The parts of this server that the reader can go to.
     pub(crate) fn shows(&self) -> Shows {
         self.shows
     }
@@ -172,6 +207,14 @@ impl Site {
     }
 }
 
+/// The path and query of a request, if a browser can return there after logging in.
+fn place(head: &Parts) -> Option<String> {
+    let is_safe = matches!(head.method, Method::GET | Method::HEAD);
+    let place = head.uri.path_and_query().map_or(head.uri.path(), |it| it.as_str());
+    let is_own = head.uri.path().starts_with("/+account");
+    (is_safe && !is_own && place.len() <= PLACE_BYTES_MAX).then(|| place.to_owned())
+}
+
 /// Inserts the headers of every page.
 pub(crate) fn insert_headers(headers: &mut HeaderMap) {
     headers.insert(CONTENT_SECURITY_POLICY, POLICY.clone());
@@ -214,9 +257,11 @@ pub(crate) struct Keeping {
 }
 
 impl Keeping {
-    /// The place of a page that everybody may see. `None` with a query: there are too many different ones.
-    pub(crate) fn of(head: &Parts, root_url: &str, made_of: MadeOf) -> Option<Keeping> {
-        head.uri.query().is_none().then(|| Keeping::at(root_url, head.uri.path(), made_of))
+    /// The place of a page that everybody may see. `None` with a query: there are too many different ones. `None` also for a
+    /// user who is logged in, whose name the page has.
+    pub(crate) fn of(head: &Parts, site: &Site, made_of: MadeOf) -> Option<Keeping> {
+        let is_kept = head.uri.query().is_none() && site.is_for_everybody();
+        is_kept.then(|| Keeping::at(site.root_url(), head.uri.path(), made_of))
     }
 
     /// The place of the page at `path`, with any query.
@@ -278,13 +323,13 @@ fn finished(mut response: Response, audience: Audience) -> Response {
 
 /// Says who may cache an answer: only those it was made for.
 pub(crate) fn insert_caching(headers: &mut HeaderMap, audience: Audience) {
-    let (caching, varies_by) = match audience {
-        Audience::Everybody => ("no-cache", "Accept, Accept-Encoding"),
-        Audience::Reader => {
-            ("private, no-cache", "Accept, Accept-Encoding, Authorization, Cookie, X-Devpi-Auth")
-        }
+    let caching = match audience {
+        Audience::Everybody => "no-cache",
+        Audience::Reader => "private, no-cache",
     };
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
+    // Every page has the name of the user who is logged in.
+    let varies_by = "Accept, Accept-Encoding, Authorization, Cookie, X-Devpi-Auth";
     headers.insert(VARY, HeaderValue::from_static(varies_by));
 }
 
@@ -437,6 +482,7 @@ pub(crate) fn for_browser(site: &Site, response: Response) -> Response {
         return Response::from_parts(head, Body::from(bytes));
     };
     insert_headers(&mut head.headers);
+    vary_by_cookie(&mut head.headers);
     let retry_after = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
     let retry_after = retry_after.and_then(|seconds| seconds.parse().ok());
     head.headers.remove(CONTENT_LENGTH);

@@ -27,7 +27,6 @@ use state::stored::Stored;
 use super::forms::see_other;
 use super::rendered::{Key, rendered, rendered_once};
 use crate::app::App;
-use crate::front::auth::session;
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Keeping, Site};
@@ -223,19 +222,15 @@ fn format(content: &Facts) -> Option<Format> {
 fn keeping(app: &App, head: &Parts, stored: &Stored, site: &Site) -> Option<Keeping> {
     let index = Arc::downgrade(&app.articles.texts.snapshot().index);
     let made_of = MadeOf::Articles(stored.articles.changed_at(), index);
-    Keeping::of(head, site.root_url(), made_of).filter(|_| app.articles_are_open())
+    Keeping::of(head, site, made_of).filter(|_| app.articles_are_open())
 }
 
-/// The cached page of the article that follows `/article/` in a path, if it is up to date. Not for users who are logged in: this process may not have read yet what
-/// they have just written in another.
+/// The cached page of the article that follows `/article/` in a path, if it is up to date. Not for users who are logged in.
 pub(crate) fn read_article_now(app: &App, head: &Parts, rest: &str) -> Option<Answered> {
     // The bytes of a version are the same for everybody.
     let Some(stored) = latest_now(app, head, rest) else {
         return articles::read_article_now(app, head, rest, true);
     };
-    if session::shown(app, head).is_some() {
-        return None;
-    }
     let keeping = keeping(app, head, &stored, &Site::of(app, head))?;
     keeping.find(app, head, Audience::Everybody).map(Answered::Now)
 }

@@ -1,23 +1,29 @@
 //! `/`: what is on this server, how to point a client at it, and forms with examples that find something.
 //!
-//! It shows only what everybody may read, also to users who may read more, and looks at a bounded number of things.
+//! It lists what its reader may see, what changed last first, and looks at a bounded number of things.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ::article as article_surface;
-use account::{Portion, Principal};
+use account::{Object, Portion, Principal, Scope};
 use askama::Template;
 use axum::response::Response;
 use http::request::Parts;
 use jiff::Timestamp;
 use pypi::ResolutionOrder;
+use pypi::devpi::View;
 use pypi::policy::shown_versions;
 use state::stored::Stored;
 
 use crate::app::App;
-use crate::front::display::in_path;
+use crate::front::auth;
+use crate::front::display::{Time, in_path};
+use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Site};
 use state::text;
+
+use super::python::{self, IndexLine};
 
 /// Indexes and articles in a list.
 const SHOWN: usize = 8;
@@ -39,6 +45,8 @@ const HELLO: &str = r#"{"example.hello_world":{}}"#;
 struct Home {
     site: Site,
     version: &'static str,
+    /// Whether nobody is logged in.
+    is_stranger: bool,
     aur: Aur,
     python: Python,
     articles: Articles,
@@ -48,6 +56,14 @@ struct Home {
 }
 
 impl Home {
+    /// Whether this reader may see nothing: a stranger has to log in first.
+    fn is_closed(&self) -> bool {
+        let reads_articles = matches!(&self.articles, Articles::On(it) if it.may_read);
+        let sees_indexes = matches!(&self.python, Python::On(it) if !it.indexes.is_empty());
+        let sees_packages = matches!(self.aur, Aur::On(_) | Aur::Loading);
+        self.is_stranger && !reads_articles && !sees_indexes && !sees_packages
+    }
+
     fn has_off(&self) -> bool {
         matches!(self.aur, Aur::Off | Aur::WithoutSource)
             || matches!(self.python, Python::Off)
@@ -81,7 +97,7 @@ enum Python {
 }
 
 struct Indexes {
-    indexes: Vec<Index>,
+    indexes: Vec<IndexLine>,
     has_more: bool,
     /// A project to search for.
     word: Option<String>,
@@ -90,55 +106,66 @@ struct Indexes {
     project: String,
 }
 
-struct Index {
-    name: String,
-    path: String,
-    title: Option<String>,
-}
-
 enum Articles {
     Off,
     Loading,
     On(Readable),
 }
 
+#[derive(Default)]
 struct Readable {
-    is_open: bool,
+    may_read: bool,
+    folders: Vec<Folder>,
     articles: Vec<Article>,
     word: Option<String>,
     /// The article of the commands, in a path.
-    example: String,
+    example: Option<String>,
+}
+
+struct Folder {
+    name: String,
+    /// The query of its list.
+    query: String,
 }
 
 struct Article {
     name: String,
     path: String,
     title: Option<String>,
+    at: Option<Time>,
 }
 
 /// `/`
-pub(crate) async fn show_home(app: &App, head: &Parts) -> Response {
+pub(crate) async fn show_home(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let config = &app.config;
     let stored = app.live_store.snapshot_full();
+    // Until the store is loaded, credentials cannot be checked, and nothing of it is shown.
+    let principal = match &stored {
+        Some(_) => auth::identified_of(app, head).await?.unwrap_or_default(),
+        None => Principal::Anonymous,
+    };
+    let is_stranger = matches!(principal, Principal::Anonymous);
     let page = Home {
         site: Site::of(app, head),
         version: version::VERSION,
+        is_stranger,
         aur: packages(app),
         python: match &stored {
             _ if !config.python.enabled => Python::Off,
             None => Python::Loading,
-            Some(stored) => Python::On(indexes(stored)),
+            Some(stored) => Python::On(indexes(app, stored, &principal)),
         },
         articles: match &stored {
             _ if !config.article.enabled => Articles::Off,
             None => Articles::Loading,
-            Some(stored) => Articles::On(readable(app, stored)),
+            Some(stored) => Articles::On(readable(app, stored, &principal)),
         },
         actions: config.actions.enabled,
         hello: HELLO,
         metrics: config.metrics.enabled,
     };
-    page::send(&page, head, Audience::Everybody).await
+    let audience = if is_stranger { Audience::Everybody } else { Audience::Reader };
+    Ok(page::send(&page, head, audience).await)
 }
 
 fn packages(app: &App) -> Aur {
@@ -156,16 +183,19 @@ fn packages(app: &App) -> Aur {
     })
 }
 
-/// The indexes that anonymous clients may install from: they may read the bases, too.
-fn indexes(stored: &Stored) -> Indexes {
-    let (index, stranger) = (&stored.index, Principal::Anonymous);
-    let mut open = index.stages().take(LOOKED_AT_MAX).filter(|stage| {
+/// The indexes that the reader may see, and an example to install from.
+fn indexes(app: &App, stored: &Stored, reader: &Principal) -> Indexes {
+    let index = &stored.index;
+    let shows_all = app.config.python.devpi_defaults;
+    let view = View { snapshot: index, principal: reader, shows_all };
+    let seen = python::seen(stored, view);
+    // To install from an index, one has to be able to read its bases, too.
+    let installable = seen.iter().take(LOOKED_AT_MAX).filter(|stage| {
         let order = || ResolutionOrder::of(index, stage.name().as_str());
-        stage.may_read(&stranger, Portion::Whole)
-            && order().is_some_and(|order| order.admits(&stranger, Portion::Whole))
+        stage.may_read(reader, Portion::Whole)
+            && order().is_some_and(|order| order.admits(reader, Portion::Whole))
     });
-    let stages: Vec<_> = open.by_ref().take(SHOWN).collect();
-    let has_more = open.next().is_some();
+    let stages: Vec<_> = installable.take(SHOWN).collect();
     let now = Timestamp::now();
     let project = stages.iter().find_map(|stage| {
         let first = stage
@@ -176,40 +206,67 @@ fn indexes(stored: &Stored) -> Indexes {
     });
     let example = project.map(|(stage, _)| stage).or_else(|| stages.first().copied());
     Indexes {
-        has_more,
+        has_more: seen.len() > SHOWN,
         word: project.map(|(_, project)| project.to_string()),
         index: example.map_or("USER/INDEX".to_owned(), |stage| in_path(stage.name().as_str())),
         project: project.map_or("PROJECT".to_owned(), |(_, project)| project.to_string()),
-        indexes: stages
-            .iter()
-            .map(|stage| Index {
-                name: stage.name().to_string(),
-                path: in_path(stage.name().as_str()),
-                title: stage.config().title.as_deref().and_then(shortened),
-            })
-            .collect(),
+        indexes: seen.iter().take(SHOWN).map(|stage| IndexLine::of(stage, view)).collect(),
     }
 }
 
-fn readable(app: &App, stored: &Stored) -> Readable {
-    let is_open = app.articles_are_open();
+fn readable(app: &App, stored: &Stored, reader: &Principal) -> Readable {
+    let readers = &app.config.article.acl_read;
+    let all = Object::Articles("");
+    if !app.articles_are_open() && !readers.admits(reader, Scope::ArticleRead, all) {
+        return Readable::default();
+    }
     let articles = &stored.articles;
     let first = FIRST_ARTICLES.iter().filter_map(|name| articles.article_named(name));
-    let others = articles.articles().take(LOOKED_AT_MAX);
+    let recent = articles.recent().filter_map(|name| articles.article(name));
+    // The last changes may all be deletions.
+    let others = recent.chain(articles.articles().take(LOOKED_AT_MAX));
     let others = others.filter(|article| !FIRST_ARTICLES.contains(&article.name.as_str()));
-    let shown = first.chain(others).filter(|article| is_open && !article.is_deleted());
+    let mut seen = HashSet::new();
+    let shown = first.chain(others).filter(|article| !article.is_deleted());
+    let shown = shown.filter(|article| seen.insert(article.name.clone()));
     let shown: Vec<Article> = shown.take(SHOWN).map(Article::of).collect();
     let first = shown.first();
     let word = first.and_then(|article| article.name.rsplit('/').next().map(str::to_owned));
-    let example = first.map_or("NAME".to_owned(), |article| article.path.clone());
-    Readable { is_open, word, example, articles: shown }
+    Readable {
+        may_read: true,
+        word,
+        example: first.map(|article| article.path.clone()),
+        folders: folders(articles),
+        articles: shown,
+    }
+}
+
+/// The folders at the top that changed last.
+fn folders(articles: &article_surface::Snapshot) -> Vec<Folder> {
+    let mut names: Vec<&str> = Vec::new();
+    for name in articles.recent() {
+        let Some((folder, _)) = name.as_str().split_once('/') else { continue };
+        if !names.contains(&folder) {
+            names.push(folder);
+        }
+        if names.len() == SHOWN {
+            break;
+        }
+    }
+    let folder = |name: &&str| {
+        let name = format!("{name}/");
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        Folder { query: query.append_pair("prefix", &name).finish(), name }
+    };
+    names.iter().map(folder).collect()
 }
 
 impl Article {
     fn of(article: &Arc<article_surface::Article>) -> Article {
         let latest = article.latest().and_then(|facts| facts.content());
         let title = latest.and_then(|content| shortened(content.title.as_deref()?));
-        Article { name: article.name.to_string(), path: in_path(article.name.as_str()), title }
+        let at = article.latest().map(|facts| Time(facts.at));
+        Article { name: article.name.to_string(), path: in_path(article.name.as_str()), title, at }
     }
 }
 

@@ -257,7 +257,7 @@ pub(crate) async fn show_package(
     let published = published(app)?;
     let site = Site::of(app, head);
     let made_of = MadeOf::Packages(Arc::downgrade(&published));
-    let mut keeping = Keeping::of(head, site.root_url(), made_of);
+    let mut keeping = Keeping::of(head, &site, made_of);
     let kept = keeping.as_ref().and_then(|it| it.find(app, head, Audience::Everybody));
     if let Some(kept) = kept {
         return Ok(kept);

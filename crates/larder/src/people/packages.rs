@@ -262,7 +262,7 @@ pub(crate) async fn browse_packages(app: &App, head: &Parts) -> Result<Response,
     let published = published(app)?;
     let site = Site::of(app, head);
     // Most look at the first part of all packages.
-    let keeping = Keeping::of(head, site.root_url(), MadeOf::Packages(Arc::downgrade(&published)));
+    let keeping = Keeping::of(head, &site, MadeOf::Packages(Arc::downgrade(&published)));
     let kept = keeping.as_ref().and_then(|it| it.find(app, head, Audience::Everybody));
     if let Some(kept) = kept {
         return Ok(kept);

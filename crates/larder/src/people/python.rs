@@ -8,6 +8,7 @@ mod contents;
 mod description;
 mod files;
 mod index;
+mod indexes;
 mod project;
 mod user;
 
@@ -17,10 +18,17 @@ use crate::protocols::python::ask::Ask;
 pub(crate) use compare::compare_releases;
 pub(crate) use contents::show_contents;
 pub(crate) use index::show_index;
+pub(crate) use indexes::{IndexLine, seen, show_indexes};
 pub(crate) use project::{show_project, show_release};
 pub(crate) use user::show_user;
 
 /// Whether the sender is a browser: installers of old named HTML first, too.
 pub(crate) fn is_wanted(ask: &Ask) -> bool {
     page::wants_page(&ask.head.headers) && !ask.is_installer()
+}
+
+/// Whether a browser asks for the list of indexes: a search without words.
+pub(crate) fn lists_indexes(ask: &Ask) -> bool {
+    let words = || ask.parameter("query").unwrap_or_default();
+    is_wanted(ask) && words().trim().is_empty()
 }

@@ -12,12 +12,9 @@ use account::Principal;
 use aur::{Answer, Body, Outcome, Outside, Params, PathParams, QueryError, Version};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CONTENT_TYPE, LOCATION, ORIGIN,
-};
+use http::header::{CONTENT_TYPE, LOCATION};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use net::{Answered, ClientAddress, MadeForOne, Peer};
 use resources::cpu_pool::PoolError;
 
@@ -33,8 +30,6 @@ use crate::routes::path::{decoded_lossily, segments};
 /// A question with parameters that upstream does not have is cancelled after this much CPU time of its thread; time in which
 /// other threads run does not count.
 const COMPUTING_MAX: Duration = Duration::from_millis(500);
-
-const METHODS: &str = "GET, HEAD, POST, OPTIONS";
 
 /// Answers of at least this size are made in memory that later ones reuse.
 const LARGE_BYTES: usize = 64 << 10;
@@ -54,9 +49,6 @@ pub(crate) async fn answer_question(
     head: &Parts,
     body: axum::body::Body,
 ) -> Result<Response, HttpError> {
-    if head.method == Method::OPTIONS {
-        return Ok(preflight());
-    }
     let path = head.uri.path();
     let asked = match Path::parse(path) {
         Path::Question(asked) => asked,
@@ -110,7 +102,7 @@ pub(crate) fn answer_question_now(
 
 /// Answers all questions to the AUR if its packages are not served: it says so, so that clients take the AUR neither for empty
 /// nor for down.
-pub(crate) fn is_off(app: &App, head: &Parts) -> Response {
+pub(crate) fn is_off(app: &App) -> Response {
     let detail = match app.aur.lacks_source {
         true => {
             "this server has no packages of the AUR: it was started without a source for them, and keeps no earlier \
@@ -121,33 +113,7 @@ pub(crate) fn is_off(app: &App, head: &Parts) -> Response {
              configuration)"
         }
     };
-    let mut response = HttpError::not_found(detail).into_response();
-    open_to_all(head.headers.contains_key(ORIGIN), response.headers_mut());
-    response
-}
-
-/// Lets pages of other sites see the answer.
-pub(crate) fn open_to_all(has_origin: bool, response: &mut HeaderMap) {
-    response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    if has_origin {
-        response.insert(
-            ACCESS_CONTROL_EXPOSE_HEADERS,
-            HeaderValue::from_static(
-                "ETag, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset",
-            ),
-        );
-    }
-}
-
-/// The answer to a CORS preflight: everything is allowed, as all is public.
-fn preflight() -> Response {
-    let mut response = StatusCode::NO_CONTENT.into_response();
-    let headers = response.headers_mut();
-    headers.insert(ALLOW, HeaderValue::from_static(METHODS));
-    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
-    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*, Content-Type"));
-    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
-    response
+    HttpError::not_found(detail).into_response()
 }
 
 /// What is known of a question beside its parameters.

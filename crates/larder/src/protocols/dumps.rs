@@ -13,8 +13,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{
-    ACCEPT_RANGES, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG,
-    LAST_MODIFIED,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -170,7 +169,6 @@ pub(crate) async fn download_delta(app: &Arc<App>, head: &Parts) -> Result<Respo
         headers.insert(ETAG, etag);
     }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(compressed.media_type()));
     Ok(response)
 }
@@ -203,7 +201,6 @@ fn insert_validators(headers: &mut HeaderMap, etag: &str, modified_at: SystemTim
     }
     headers.insert(LAST_MODIFIED, last_modified(modified_at));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
 }
 
 fn etag(found: &DumpFile, suffix: &str) -> String {

@@ -11,11 +11,10 @@ use std::time::Instant;
 use aur::{FaurBy, Outside, QueryError};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use http::header::ORIGIN;
 use http::request::Parts;
 use reply::Reply;
 
-use super::aur::{loaded, open_to_all, search_in_turn};
+use super::aur::{loaded, search_in_turn};
 use crate::app::App;
 use crate::front::body;
 use crate::front::error::HttpError;
@@ -44,7 +43,6 @@ pub(crate) async fn list_packages(app: &Arc<App>, head: &Parts) -> Response {
         Err(HttpError::refused(StatusCode::TOO_MANY_REQUESTS, detail))
     };
     let mut response = answered.unwrap_or_else(IntoResponse::into_response);
-    open_to_all(head.headers.contains_key(ORIGIN), response.headers_mut());
     app.aur.rate_limiter.insert_headers(&decision, response.headers_mut());
     response
 }

@@ -3,6 +3,7 @@
 mod command;
 mod foreign_pages;
 mod guessing;
+mod header;
 mod managing;
 mod running;
 mod sessions;

@@ -26,6 +26,7 @@ mod monitoring;
 mod nginx;
 mod package_pages;
 mod pages;
+mod pages_of_others;
 mod process;
 mod python;
 mod raw_targets;

@@ -2,7 +2,7 @@
 //! documents.
 
 use config::Config;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::asking::Says as _;
 use crate::catalogue;
@@ -144,46 +144,73 @@ fn the_forms_find_what_is_there() {
 }
 
 #[test]
-fn it_shows_what_everybody_may_read_and_nothing_else() {
+fn it_shows_what_its_reader_may_see_and_nothing_else() {
     let server = TestServer::without_source(|_| ());
     server.wait_until_ready();
     let client = &server.client;
-    let json = ("Content-Type", "application/json");
-    let make = |index: &str, config: &str| {
-        client
-            .send("PUT", &["", "root", index].join("/"), &[ROOT, json], config.as_bytes())
-            .expect(200);
+    server.add_user("ann", "staple");
+    let make = |index: &str, config: Value| {
+        client.root().put(&["", "ann", index].join("/"), config).expect(200);
     };
-    make("secret", r#"{"acl_read": ["root"], "title": "hidden title"}"#);
-    make("above", r#"{"bases": ["root/secret"]}"#);
-    make("open", r#"{"title": "<b>for all</b>"}"#);
-    for name in ["zebra", "caf%C3%A9", "welcome"] {
+    make("secret", json!({"acl_read": ["root"], "acl_upload": [], "title": "hidden title"}));
+    make("own", json!({"acl_read": ["ann"], "title": "for ann alone"}));
+    make("open", json!({"title": "<b>for all</b>"}));
+    for name in ["zebra", "guide/caf%C3%A9", "welcome"] {
         client.root().post(&format!("/article/{name}/0"), "x").expect(201);
     }
-    for headers in [&[][..], &[ROOT][..]] {
-        let page = check_html(&client.get_with("/", headers));
-        page.says(["/open/+simple/\">", "&#60;b&#62;for all"]);
-        page.lacks("<b>for all");
-        for private in ["root/secret", "hidden title", "root/above"] {
-            assert!(!page.contains(private), "{private}");
+    let views: [(&[(&str, &str)], &[&str], &[&str]); 3] = [
+        (&[], &["ann/open"], &["ann/secret", "hidden title", "ann/own", "for ann alone"]),
+        (&[ROOT], &["ann/open", "ann/secret", "ann/own", "hidden title"], &[]),
+        (&[("Authorization", "Basic Ym9iOmhvcnNl")], &["ann/open"], &["ann/own", "ann/secret"]),
+    ];
+    server.add_user("bob", "horse");
+    for (headers, seen, unseen) in views {
+        for target in ["/", "/+search"] {
+            let headers = [headers, &[("Accept", BROWSER)]].concat();
+            let page = check_html(&client.get_with(target, &headers));
+            page.says(["href=\"/ann/open\"", "&#60;b&#62;for all"]);
+            for shown in seen {
+                page.says(*shown);
+            }
+            page.lacks("<b>for all");
+            for hidden in unseen {
+                assert!(!page.contains(hidden), "{target} {headers:?}: {hidden}");
+            }
         }
-        // Articles that readers start with come first.
-        let places = ["/article/welcome\"", "/article/caf%C3%A9\"", "/article/zebra\""]
-            .map(|link| page.find(link).expect("a link"));
-        assert!(places.is_sorted(), "{places:?}");
-        let word = form_to(&page, "/articles").expect("a form");
-        let found = server.get(&format!("/articles?q={}", encoded(&word))).json();
-        assert_eq!(found["articles"][0]["name"], "welcome", "{found}");
     }
+    // Articles that readers start with come first, then what changed last; folders have lists of their own.
+    let page = check_html(&server.get("/"));
+    let places = ["/article/welcome\"", "/article/guide/caf%C3%A9\"", "/article/zebra\""]
+        .map(|link| page.find(link).expect("a link"));
+    assert!(places.is_sorted(), "{places:?}");
+    page.says("<a href=\"/articles?prefix=guide%2F\">guide/</a>");
+    let word = form_to(&page, "/articles").expect("a form");
+    let found = server.get(&format!("/articles?q={}", encoded(&word))).json();
+    assert_eq!(found["articles"][0]["name"], "welcome", "{found}");
+    // The index that changed last comes first.
+    let order = |page: &str| page.find("href=\"/ann/open\"") < page.find("href=\"/ann/own\"");
+    let of_root = || check_html(&client.root().get("/"));
+    assert!(order(&of_root()));
+    client.root().patch("/ann/own", json!(["title=changed"])).expect(200);
+    assert!(!order(&of_root()));
+}
 
-    let closed = TestServer::without_source(|config| {
+#[test]
+fn strangers_are_told_to_log_in_where_nothing_is_open() {
+    let closed = TestServer::without_aur(|config| {
         config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
     });
-    closed.wait_until_ready();
     closed.client.root().post("/article/inner/0", "x").expect(201);
+    closed.client.root().put("/root/inside", json!({"acl_read": ["root"]})).expect(200);
+    let page = check_html(&closed.get("/"));
+    page.says(["Nothing here is open to everybody", "href=\"/+account/login?next=%2F\""]);
+    page.lacks(["inner", "inside", "href=\"/articles\""]);
+    let python = check_html(&closed.client.get_with("/+search", &[("Accept", BROWSER)]));
+    python.says(["No index is open to everybody", "href=\"/+account/login?next=%2F%2Bsearch\""]);
+    python.lacks("inside");
     let page = check_html(&closed.client.root().get("/"));
-    page.says("Reading takes an account here");
-    page.lacks(["inner", "href=\"/articles\""]);
+    page.says(["/article/inner\"", "href=\"/root/inside\""]);
+    page.lacks("Nothing here is open");
 }
 
 #[test]
@@ -196,9 +223,10 @@ fn lists_are_short() {
         server.root().post(&target, "x").expect(201);
     }
     let page = check_html(&server.get("/"));
-    assert_eq!(page.matches("/+simple/\">").count(), 8);
+    assert_eq!(page.matches("<li><a href=\"/root/i").count(), 8);
     assert_eq!(page.matches("href=\"/article/a").count(), 8);
-    page.says("And more");
+    page.says(["/root/i11\"", "/article/a11\"", "All indexes", "All articles"]);
+    page.lacks(["/root/i0\"", "/article/a0\""]);
 }
 
 #[test]
@@ -316,11 +344,13 @@ fn pages_load_a_style_sheet_and_a_script_that_never_change() {
 fn pages_say_whom_they_are_for() {
     let server = small();
     let answer = server.get("/packages/");
-    answer.has("cache-control", "no-cache").has("vary", "Accept, Accept-Encoding");
+    answer.has("cache-control", "no-cache");
     let of_rights = server.client.get_with("/+search?query=a", &[("Accept", BROWSER)]);
     of_rights.has("cache-control", "private, no-cache");
-    for name in ["Authorization", "Cookie", "X-Devpi-Auth"] {
-        assert!(of_rights.header("vary").contains(name), "{}", of_rights.header("vary"));
+    for answer in [answer, of_rights] {
+        for name in ["Accept", "Authorization", "Cookie", "X-Devpi-Auth"] {
+            assert!(answer.header("vary").contains(name), "{}", answer.header("vary"));
+        }
     }
 }
 

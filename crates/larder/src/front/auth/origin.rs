@@ -10,9 +10,10 @@ use http::uri::Authority;
 use http::{HeaderMap, Method};
 
 use crate::app::App;
+use crate::front::cors::Page;
 use crate::front::error::HttpError;
 use crate::front::outside::outside_url;
-use crate::routes::Endpoint;
+use crate::routes::{Endpoint, Surface};
 
 /// The relation of the page that caused a request to this server.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -21,16 +22,21 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const ASKED_BY_ALL: [Endpoint; 3] =
     [Endpoint::AnswerQuestion, Endpoint::QueryOsv, Endpoint::QueryOsvBatch];
 
-/// Refuses with 403 requests that a page of another origin makes a browser send, unless they change nothing. `endpoint`: what
+/// Refuses with 403 requests that a page of another origin makes a browser send, unless they change nothing, or the configuration
+/// names the origin and the page sent them with its own token. `endpoint`: what
 /// would answer.
 pub(crate) fn refuse_foreign_pages(
     app: &App,
     request: &Parts,
     endpoint: Endpoint,
 ) -> Result<(), HttpError> {
+    let head = &request.headers;
     let is_safe = matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS);
-    if !is_safe && !ASKED_BY_ALL.contains(&endpoint) {
-        let head = &request.headers;
+    let is_listed = || {
+        let page = Page::of(app, head).filter(|_| endpoint.surface() != Surface::Admin);
+        page.is_some_and(|page| page.may_write())
+    };
+    if !is_safe && !ASKED_BY_ALL.contains(&endpoint) && !is_listed() {
         let text = |name: HeaderName| head.get(name).and_then(|value| value.to_str().ok());
         // HTTP/2 has the host in the URL.
         let authority = request.uri.authority().map(Authority::as_str);

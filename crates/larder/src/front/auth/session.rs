@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use account::{Principal, SessionText, identify_session};
+use account::{Acl, Object, Principal, Scope, SessionText, identify_session};
 use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, HeaderName, SET_COOKIE, VARY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
@@ -145,6 +145,50 @@ pub(crate) async fn caught_up(app: &App, head: &Parts) -> Option<SessionText> {
     Some(session)
 }
 
+/// The user who is logged in, for the header of a page. An answer that names them is theirs alone, and says so.
+#[derive(Clone, Debug)]
+pub(crate) struct LoggedIn {
+    principal: Principal,
+    was_asked: Arc<AtomicBool>,
+}
+
+impl LoggedIn {
+    /// The user of a browser. Credentials in a header win over the cookie, so with these nobody is logged in.
+    pub(crate) fn of(app: &App, head: &Parts) -> Option<LoggedIn> {
+        let headers = &head.headers;
+        if headers.contains_key(X_DEVPI_AUTH) || headers.contains_key(AUTHORIZATION) {
+            return None;
+        }
+        let (session, was_asked) = match head.extensions.get::<Counting>() {
+            Some(counting) => (counting.session.clone(), counting.was_asked.clone()),
+            // The answer to a form is never cached.
+            None if !matches!(head.method, Method::GET | Method::HEAD) => {
+                (shown(app, head)?, Arc::default())
+            }
+            None => return None,
+        };
+        let stored = app.live_store.snapshot()?;
+        let principal = identify_session(&stored.accounts, &session, Timestamp::now()).ok()?;
+        Some(LoggedIn { principal, was_asked })
+    }
+
+    /// A user whom an answer that is never cached is for.
+    pub(crate) fn as_user(principal: Principal) -> LoggedIn {
+        LoggedIn { principal, was_asked: Arc::default() }
+    }
+
+    /// Whether this list names them, for the navigation, which stands beside their name.
+    pub(crate) fn is_on(&self, list: &Acl, scope: Scope, object: Object<'_>) -> bool {
+        list.admits(&self.principal, scope, object)
+    }
+
+    /// Who they are. From now on the answer is kept from everybody else.
+    pub(crate) fn principal(&self) -> &Principal {
+        self.was_asked.store(true, Relaxed);
+        &self.principal
+    }
+}
+
 /// A session that counts for this request, and whether the answer depends on it.
 #[derive(Clone)]
 pub(crate) struct Counting {
@@ -178,17 +222,23 @@ impl Counting {
         } else if !self.was_asked.load(Relaxed) {
             return;
         }
-        let says = |headers: &HeaderMap, name, word: &str| {
-            let mut values = headers.get_all(name).iter().filter_map(|it| it.to_str().ok());
-            values.any(|value| value.to_ascii_lowercase().contains(word))
-        };
         if !says(headers, CACHE_CONTROL, "no-store") && !says(headers, CACHE_CONTROL, "private") {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
         }
-        if !says(headers, VARY, "cookie") {
-            headers.append(VARY, HeaderValue::from_static("Cookie"));
-        }
+        vary_by_cookie(headers);
     }
+}
+
+/// Says that the answer differs for users who are logged in.
+pub(crate) fn vary_by_cookie(headers: &mut HeaderMap) {
+    if !says(headers, VARY, "cookie") {
+        headers.append(VARY, HeaderValue::from_static("Cookie"));
+    }
+}
+
+fn says(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
+    let mut values = headers.get_all(name).iter().filter_map(|it| it.to_str().ok());
+    values.any(|value| value.to_ascii_lowercase().contains(word))
 }
 
 /// Who sent a request to a path for people and programs: the owner of its credentials, else of the session. A session that has

@@ -152,7 +152,7 @@ async fn page(
         is_chosen: said.chosen.iter().any(|chosen| chosen == scope.as_str()),
     });
     let page = AccountPage {
-        site: Site::of(app, head),
+        site: Site::of(app, head).for_user(principal),
         form: forms::token(app, session)?,
         name: user.name.to_string(),
         path: page::in_path(user.name.as_str()),

@@ -126,7 +126,7 @@ pub(crate) async fn compare_releases(ask: &Ask, route: &Route) -> Result<Respons
     };
     let [old_text, new_text] = [described(ask, &old).await?, described(ask, &new).await?];
     let page = ComparisonPage {
-        site: Site::below(&ask.app, ask.root_url()),
+        site: ask.site(),
         stage: readable.stage(),
         path: format!("{}/{}", in_path(readable.stage()), readable.name),
         name: readable.name.as_str(),

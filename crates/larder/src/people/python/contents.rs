@@ -73,7 +73,7 @@ pub(crate) async fn show_contents(ask: &Ask, route: &Route) -> Result<Response, 
     let file = readable.file(ask, &version, filename).await?;
     let archive = archive_of(file)?;
     let (blobs, directory) = (&ask.app.store.blobs, &ask.app.config.data_dir);
-    let site = Site::below(&ask.app, ask.root_url());
+    let site = ask.site();
     let path = format!("{}/{}", in_path(readable.stage()), readable.name);
     if let Some(number) = number(ask, "member")? {
         let looked = ask.app.python.archives.member(blobs, directory, &archive, number).await;

@@ -104,7 +104,7 @@ pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refus
     let config = view.config(found);
     let query = ask.parameter("q").unwrap_or_default();
     let after = ask.parameter("after");
-    let site = Site::below(&ask.app, ask.root_url());
+    let site = ask.site();
     // Looking at all projects of a large index takes a while: other tasks of this thread move to another.
     let (projects, next, uploads, hidden) = tokio::task::block_in_place(|| {
         if !may_read {

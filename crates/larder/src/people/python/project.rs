@@ -219,7 +219,8 @@ async fn show(
     let required_by = ask.app.python.required_by.snapshot_full();
     let required_by = required_by.map_or_else(Weak::new, |index| Arc::downgrade(&index));
     let made_of = MadeOf::Projects(ask.stored.serial, required_by);
-    let keeping = Keeping::of(&ask.head, ask.root_url(), made_of).filter(|_| is_for_everybody);
+    let site = ask.site();
+    let keeping = Keeping::of(&ask.head, &site, made_of).filter(|_| is_for_everybody);
     if let Some(kept) =
         keeping.as_ref().and_then(|it| it.find(&ask.app, &ask.head, Audience::Reader))
     {
@@ -270,7 +271,6 @@ async fn show(
             }
             None => Described::default(),
         };
-        let site = Site::below(&ask.app, ask.root_url());
         let (files, hidden) = shown.map_or_else(Default::default, |shown| {
             files(shown, name, judge, own_name(&order), &site)
         });

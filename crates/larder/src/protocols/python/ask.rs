@@ -20,6 +20,7 @@ use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::negotiation::{media_ranges, named_weight, weight};
 use crate::front::outside::root_url;
+use crate::front::page::Site;
 use crate::front::turns;
 use crate::front::{auth, serial};
 use crate::routes::Surface;
@@ -102,6 +103,11 @@ impl Ask {
     pub(crate) fn root_url(&self) -> &str {
         let Parts { uri, headers, extensions, .. } = &self.head;
         self.root_url.get_or_init(|| root_url(&self.app, uri, headers, extensions))
+    }
+
+    /// This server as the sender of the request sees it, for a page.
+    pub(crate) fn site(&self) -> Site {
+        Site::below(&self.app, &self.head, self.root_url())
     }
 
     /// Notes a commit of this request, which its response names.

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, VARY};
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, StatusCode};
 use hyper::ext::ReasonPhrase;
 use pypi::devpi;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::ask::Ask;
 use crate::front::error::HttpError;
-use crate::front::page::{self, Site};
+use crate::front::page;
 use state::text::shortened;
 
 /// Without a parameter: devpi's client compares the whole value.
@@ -114,10 +114,7 @@ fn page(ask: &Ask, status: StatusCode, text: &str) -> Response {
         let body = format!("{} {title}\n\n{text}\n", status.as_u16());
         return typed(status, body, "text/plain; charset=UTF-8");
     }
-    let site = Site::below(&ask.app, ask.root_url());
-    // After logging in, the browser returns here.
-    let is_safe = matches!(ask.head.method, Method::GET | Method::HEAD);
-    let site = if is_safe { site.at_place(&ask.head.uri) } else { site };
+    let site = ask.site();
     let html = page::error_page(&site, status, text, None);
     let mut response = typed(status, html, "text/html; charset=UTF-8");
     page::insert_headers(response.headers_mut());

@@ -230,7 +230,7 @@ async fn html(
     hits: &[Hit],
     summaries: &[String],
 ) -> Response {
-    let site = Site::below(&ask.app, ask.root_url());
+    let site = ask.site();
     let items = hits.iter().zip(summaries).map(|(hit, summary)| Item {
         url: format!("{}/{}", site.prefix(), path(hit)),
         project: &hit.project,

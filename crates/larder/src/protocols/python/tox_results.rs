@@ -80,7 +80,7 @@ pub(crate) async fn show_tox_results(ask: &Ask, route: &Route) -> Result<Respons
         Some(wanted) => format!("{}: {name} {version}, test result {wanted}", part.stage.name()),
         None => format!("{}: {name} {version}, test results of {filename}", part.stage.name()),
     };
-    let site = Site::below(&ask.app, ask.root_url());
+    let site = ask.site();
     let page = match wanted {
         Some(_) => ToxPage { site, title: &title, lines: Vec::new(), details: Some(&shown) },
         None => ToxPage { site, title: &title, lines: lines(ask, &shown), details: None },
