@@ -29,6 +29,7 @@ mod pages;
 mod process;
 mod python;
 mod raw_targets;
+mod releases;
 mod reload;
 mod rights;
 mod rpc;
