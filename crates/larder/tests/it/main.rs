@@ -30,6 +30,7 @@ mod pages_of_others;
 mod process;
 mod python;
 mod raw_targets;
+mod releases;
 mod reload;
 mod rights;
 mod rpc;

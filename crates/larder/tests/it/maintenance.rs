@@ -1,5 +1,7 @@
 //! The real binary copies, restores, checks and sweeps a store, with and without running servers.
 
+mod upgrade;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -475,6 +477,7 @@ fn a_store_moves_to_postgres_and_s3_and_back() {
     place.check(&format!("restore {there} first"), 1, &["is not empty: it is at serial"]);
     place.check(&format!("verify {there}"), 0, &["8 blobs named", "8 of them hashed", "no faults"]);
     place.check(&format!("migrate {there} --check"), 0, &["nothing to do"]);
+    place.check(&format!("upgrade-check {there}"), 0, &["nothing would change"]);
     plant(&s3.path(&bucket).join("some/prefix/sha256/00/00").join("0".repeat(64)), b"x");
     place.check(&format!("sweep {there}"), 0, &["deleted 0 unnamed blobs"]);
 
