@@ -576,11 +576,11 @@ fn origins_are_written_as_browsers_send_them() {
         "https://app.example,http://localhost:5173 (config.toml:2:1)",
     );
     check("", &[("cors.origins", "*")], &[], "cors.origins", "* (flag --cors-origins)");
-    for wrong in
-        ["app.example", "https://app.example/path", "https://u@app.example", "null", "ftp://a"]
-    {
+    let hidden = ("https://u@app.example", "https://********@app.example");
+    let shown = ["app.example", "https://app.example/path", "null", "ftp://a"].map(|it| (it, it));
+    for (wrong, named) in shown.into_iter().chain([hidden]) {
         let given = given("", &[("cors.origins", wrong)], &[]);
         let error = given.inputs.load().unwrap_err().to_string();
-        assert!(error.contains(wrong) && error.contains("origins of pages"), "{error}");
+        assert!(error.contains(named) && error.contains("origins of pages"), "{error}");
     }
 }

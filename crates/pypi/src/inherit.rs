@@ -381,10 +381,15 @@ impl<'snapshot> ProjectView<'snapshot> {
         &self.blocked_mirrors
     }
 
+    /// How many files its parts have: what the cost of [`ProjectView::files`] and [`ProjectView::versions`] grows with.
+    pub fn file_count(&self) -> usize {
+        self.parts.iter().map(|part| part.project.files().len()).sum()
+    }
+
     /// The files that installers may choose from: for each name the nearest file, in the order of the stages and then
     /// of the names. Files of quarantined projects are left out.
     pub fn files(&self) -> Vec<FileView<'snapshot>> {
-        let file_count = self.parts.iter().map(|part| part.project.files().len()).sum();
+        let file_count = self.file_count();
         let mut files = Vec::with_capacity(file_count);
         let mut seen = HashSet::with_capacity(if self.parts.len() > 1 { file_count } else { 0 });
         for (part_index, &part) in self.parts.iter().enumerate() {

@@ -15,6 +15,7 @@ use pypi::upstream::Place;
 
 use super::survived;
 use crate::app::App;
+use crate::front::cors;
 use crate::front::error::HttpError;
 use crate::front::router::options;
 use crate::front::serial::{X_DEVPI_SERIAL, X_LARDER_SERIAL};
@@ -55,7 +56,9 @@ pub(super) async fn answer(app: &Arc<App>, head: Parts, body: Body) -> (Endpoint
 }
 
 async fn answer_to(ask: &Ask, body: Body) -> (Endpoint, Response) {
-    let Some(route) = Route::parse(&ask.path, Some(&ask.head.method)) else {
+    // A preflight asks about the place that would answer the request after it.
+    let method = cors::announced_method(&ask.head).unwrap_or_else(|| ask.head.method.clone());
+    let Some(route) = Route::parse(&ask.path, Some(&method)) else {
         let nothing = HttpError::nothing_at(&ask.path).into();
         return (Endpoint::FindNoRoute, refusals::answer(ask, nothing).await);
     };

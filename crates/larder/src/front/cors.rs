@@ -11,10 +11,11 @@ use axum::response::Response;
 use config::PageOrigin;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, AUTHORIZATION, COOKIE, ORIGIN,
-    VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, ALLOW,
+    AUTHORIZATION, COOKIE, ORIGIN, VARY,
 };
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::app::App;
 use crate::routes::{Endpoint, Surface};
@@ -77,6 +78,13 @@ impl Page {
     pub(crate) fn may_write(&self) -> bool {
         matches!(self, Page::Listed(_))
     }
+}
+
+/// The method of the request that a preflight announces; `None` of any other request.
+pub(crate) fn announced_method(head: &Parts) -> Option<Method> {
+    let announced = head.headers.get(ACCESS_CONTROL_REQUEST_METHOD)?;
+    let method = Method::from_bytes(announced.as_bytes()).ok()?;
+    (head.method == Method::OPTIONS).then_some(method)
 }
 
 /// Whether a request has credentials besides a token, which a browser never adds by itself.

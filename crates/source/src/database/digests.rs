@@ -51,14 +51,13 @@ struct Rows {
     condition: &'static str,
 }
 
-/// Popularity decays without a change of a row: [`LastRead::compare`] looks at it by the clock. A popularity of 0 does not decay, so
-/// its time means nothing; more than half of the AUR's bases have it, and aurweb renews it together with all others.
+/// Popularity decays without a change of a row: [`LastRead::compare`] looks at it by the clock.
 const ROWS: [Rows; 7] = [
     Rows {
         table: "PackageBases",
         owner: "ID",
-        row: "ID, Name, NumVotes, Popularity, IF(Popularity = 0, 0, UNIX_TIMESTAMP(PopularityUpdated)), COALESCE(OutOfDateTS, '-'), \
-              SubmittedTS, ModifiedTS, COALESCE(SubmitterUID, '-'), COALESCE(MaintainerUID, '-'), COALESCE(PackagerUID, '-')",
+        row: "ID, Name, NumVotes, Popularity, UNIX_TIMESTAMP(PopularityUpdated), COALESCE(OutOfDateTS, '-'), SubmittedTS, ModifiedTS, \
+              COALESCE(SubmitterUID, '-'), COALESCE(MaintainerUID, '-'), COALESCE(PackagerUID, '-')",
         condition: "TRUE",
     },
     Rows {

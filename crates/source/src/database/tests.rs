@@ -447,25 +447,6 @@ async fn a_wave_of_popularity_hides_no_other_change() {
     assert!(difference.bases.is_empty() && difference.postponed.is_empty());
 }
 
-/// aurweb renews the time of all popularities; where they are 0, no answer changes, and nothing is read.
-#[tokio::test]
-async fn the_time_of_a_popularity_of_0_means_nothing() {
-    let Some(database) = database() else { return };
-    let directory = tempfile::tempdir().expect("a directory");
-    let mut watch = watch(&database, directory.path(), SourceOptions::default());
-    watch.poll(false).await.expect("an answer");
-    watch.accepted();
-    database.execute(
-        "aur",
-        "UPDATE PackageBases SET PopularityUpdated = PopularityUpdated - INTERVAL 3 DAY",
-    );
-    let Some(News::Changes(update)) = watch.poll(false).await.expect("an answer") else {
-        panic!("a popularity has decayed")
-    };
-    let changed: HashSet<String> = update.changes.bases.into_iter().collect();
-    assert_eq!(changed, HashSet::from(["yogurt".to_owned()]), "the popularity of `spoon` is 0");
-}
-
 /// The bound on each question is the promise: a server that stands still is noticed within seconds.
 #[tokio::test]
 async fn a_database_that_stands_still_is_noticed() {

@@ -59,7 +59,7 @@ impl<'ask> Readable<'ask> {
                 .and_then(|shown| shown.refusal_of(version.version.as_str()).cloned());
             Ok((version.clone(), refusal))
         };
-        let (version, refusal) = ask.step_in_turn(finding).await?;
+        let (version, refusal) = ask.step_over(&self.found, finding).await?;
         match refusal {
             None => Ok(version),
             Some(refused) => {

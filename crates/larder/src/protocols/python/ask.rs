@@ -8,8 +8,8 @@ use http::header::{ACCEPT, HeaderName, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 use operations::{Basis, Operation, Sender, carry_out};
-use pypi::StageName;
 use pypi::devpi::View;
+use pypi::{ProjectView, StageName};
 use record::Serial;
 use state::security;
 use state::stored::Stored;
@@ -30,6 +30,9 @@ const INSTALLERS: [&str; 5] = ["distribute/", "setuptools/", "pip/", "pex/", "uv
 
 /// What this server accepts where it makes a request itself.
 const PROGRAMS_ACCEPT: &str = "application/json, */*;q=0.1";
+
+/// A project with at most this many files is looked through at once, without a turn.
+const FEW_FILES: usize = 64;
 
 /// A request, with the state that it is answered from.
 pub(crate) struct Ask {
@@ -87,11 +90,23 @@ impl Ask {
         making: impl Future<Output = Result<T, Refused>>,
     ) -> Result<T, Refused> {
         self.principal().await?;
-        self.step_in_turn(making).await
+        self.taking_turn(making).await
     }
 
-    /// The outcome of a step of a handler that grows with the data and is the same for everybody, when it is its turn.
-    pub(crate) async fn step_in_turn<T>(
+    /// The outcome of a step of a handler whose cost grows with the files of a project: when it is its turn, if they are many.
+    /// Of few files it is done at once, as a turn may cost a thread.
+    pub(crate) async fn step_over<T>(
+        &self,
+        view: &ProjectView<'_>,
+        making: impl Future<Output = Result<T, Refused>>,
+    ) -> Result<T, Refused> {
+        match view.file_count() <= FEW_FILES {
+            true => making.await,
+            false => self.taking_turn(making).await,
+        }
+    }
+
+    async fn taking_turn<T>(
         &self,
         making: impl Future<Output = Result<T, Refused>>,
     ) -> Result<T, Refused> {

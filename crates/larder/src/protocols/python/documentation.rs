@@ -61,7 +61,7 @@ pub(crate) async fn show_documentation(ask: &Ask, route: &Route) -> Result<Respo
             missing(format!("There is no documentation of {name} in version {version}."))
         })
     };
-    let docs = ask.step_in_turn(finding).await?;
+    let docs = ask.step_over(&view, finding).await?;
     let zip = opened(&ask.app, *docs.digest()).await?;
     let joined = path.joined();
     let is_directory = ask.path.ends_with('/');

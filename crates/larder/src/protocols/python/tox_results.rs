@@ -64,7 +64,7 @@ pub(crate) async fn show_tox_results(ask: &Ask, route: &Route) -> Result<Respons
         let no_file = || missing(format!("There is no file {filename} of {name} {version}."));
         tested.copied().ok_or_else(no_file)
     };
-    let part = ask.step_in_turn(finding).await?;
+    let part = ask.step_over(&view, finding).await?;
     let shown = read(ask, &part, filename, wanted).await?;
     if let Some(wanted) = wanted
         && shown.is_empty()

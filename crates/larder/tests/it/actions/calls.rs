@@ -147,10 +147,17 @@ fn a_get_has_a_tag() {
 
 #[test]
 fn other_queries_are_the_pages() {
-    let page = small().get("/").text();
+    // Links to log in lead back to the path and the query.
+    let without_login = |page: String| {
+        let mut parts = page.split("/+account/login");
+        let first = parts.next().map(str::to_owned);
+        let rest = parts.filter_map(|part| part.split_once('"'));
+        first.into_iter().chain(rest.map(|(_, after)| after.to_owned())).collect::<String>()
+    };
+    let page = without_login(small().get("/").text());
     for query in ["", "x=1", "b65=x", "action=%7B%7D", "%7A%7B"] {
         let response = small().get(&format!("/?{query}"));
         response.has("content-type", "text/html; charset=utf-8");
-        assert_eq!(response.text(), page, "{query}");
+        assert_eq!(without_login(response.text()), page, "{query}");
     }
 }
