@@ -51,7 +51,7 @@ def facts(program, binary, tools):
     """The circumstances of a section: `program` is the script's name, `tools` maps `nginx` and `wrk` to their paths or None."""
     return {
         "command": shown_command(program), **checkout(binary),
-        "larder": output([str(binary), "--version"]) if binary else None,
+        "larder": output([str(binary), "--version"]) if binary else None, "profile": profile(binary),
         "nginx": output([tools["nginx"], "-v"]).removeprefix("nginx version: ") if tools.get("nginx") else None,
         "wrk": output([tools["wrk"], "-v"]).split(" [")[0] if tools.get("wrk") else None,
         "cpu": cpu_model(), "cpus": os.cpu_count(), "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -59,9 +59,18 @@ def facts(program, binary, tools):
     }
 
 
+def profile(binary):
+    """The profile that cargo built the binary with, which its directory is named after; None of one from elsewhere."""
+    directory = Path(binary).resolve().parent if binary else None
+    if directory is None or not (directory / ".cargo-lock").exists():
+        return None
+    return {"debug": "dev"}.get(directory.name, directory.name)
+
+
 def described(meta):
     """The same in words. Results of earlier versions of the scripts lack some of it: that is left out."""
-    tools = [meta.get("larder"), meta.get("nginx") and f"nginx {meta['nginx'].removeprefix('nginx/')}", meta.get("wrk")]
+    binary = meta.get("larder") and meta["larder"] + (f" (profile {meta['profile']})" if meta.get("profile") else "")
+    tools = [binary, meta.get("nginx") and f"nginx {meta['nginx'].removeprefix('nginx/')}", meta.get("wrk")]
     machine = [meta.get("cpu"), meta.get("cpus") and f"{meta['cpus']} cores",
                meta.get("memory_bytes") and f"{meta['memory_bytes'] / 2**30:.0f} GiB", meta.get("system"),
                meta.get("kernel") and f"Linux {meta['kernel']}"]

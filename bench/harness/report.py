@@ -30,6 +30,9 @@ GROWTH_SEARCH_RATIO_MAX = 4
 SATURATED_P99_RATIO_MAX = 3
 FIBONACCI_RATIO_MAX = 1.1
 FOLLOW_P99_MS_MAX = 100
+FIRST_BUILD_RATIO_MAX = 0.55
+BINARY_BYTES_MAX = 40e6
+WHEEL_BYTES_MAX = 16e6
 
 TITLES = {
     "info": "info, one package", "info_1000": "info, 1,000 random packages", "suggest": "suggest, one prefix",
@@ -180,7 +183,35 @@ def targets(results):
     worst = max((max(pair), work) for work, pair in ratios.items()) if ratios else None
     rows.append(("100 k → 1 M packages: search time, equal result counts", f"≤ {GROWTH_SEARCH_RATIO_MAX} ×",
                  worst and f"{worst[0]:.1f} × at worst ({worst[1]})", worst and worst[0] <= GROWTH_SEARCH_RATIO_MAX))
-    return rows
+    return [*rows, *build_targets()]
+
+
+def build_rows():
+    """The builds that bench/build measured, by when and profile."""
+    return {(row["when"], row["profile"]): row for row in (kept("build.json") or {"rows": []})["rows"]}
+
+
+def build_targets():
+    rows, targets = build_rows(), []
+    before, now, dist = (rows.get(key, {}) for key in (("before", "release"), ("now", "release"), ("now", "dist")))
+    for what, key in (("CPU", "cpu_seconds"), ("time", "seconds")):
+        ratio = before and now and now[key] / before[key]
+        targets.append((f"the first build: {what}", f"≤ {FIRST_BUILD_RATIO_MAX} × the same of commit {before.get('commit', 'before')}",
+                        f"{ratio:.2f} ×" if ratio else None, ratio <= FIRST_BUILD_RATIO_MAX if ratio else None))
+    for what, key, most in (("binary without symbols", "binary_bytes", BINARY_BYTES_MAX), ("wheel", "wheel_bytes", WHEEL_BYTES_MAX)):
+        size = dist.get(key)
+        targets.append((f"{what}, profile dist", f"≤ {most / 1e6:.0f} MB", size and megabytes(size), size and size <= most))
+    return targets
+
+
+def build_table():
+    if not (build := kept("build.json")):
+        return []
+    rows = [[f"{row['commit']} ({row['when']})", row["profile"], f"{row['cpu_seconds']:,.0f} s", f"{row['seconds']:,.0f} s",
+             megabytes(row["binary_bytes"]), megabytes(row["wheel_bytes"]) if "wheel_bytes" in row else "–"] for row in build["rows"]]
+    return ["## The first build", "", f"From an empty directory, crates downloaded before. By `bench/build`, {build['date']}; {provenance.described(build)}.", "",
+            *([build["note"], ""] if "note" in build else []),
+            *table(["commit", "profile", "CPU", "time", "binary without symbols", "wheel"], rows)]
 
 
 # -- text ---------------------------------------------------------------------------------------------------------
@@ -196,7 +227,7 @@ def text(results, quick):
         *circumstances(results), *([] if quick else ["## Targets", "", *tables.target_table(targets(results))]),
         "![requests per second and CPU per request](results.svg)", "",
         *throughput(results), *ab_tables(results), *saturated_tables(results), *memory_table(results), *reload_tables(results),
-        *growth_tables(results), *follow_table(), *database_lines(), *report_python.summary(report_python.read(HERE / "python.json")),
+        *growth_tables(results), *build_table(), *follow_table(), *database_lines(), *report_python.summary(report_python.read(HERE / "python.json")),
         "## Instruction counts", "",
         *instruction_counts(), "",
         *drawn(results),
