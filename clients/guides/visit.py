@@ -291,8 +291,11 @@ class Visit:
         self.remember(log.read_text("utf-8", "replace"))
 
     def has_said(self, text):
-        """Whether a demonstration has named what to try, which is when its articles and packages are there."""
-        return "--demo" not in text or "Try:" in self.logs[-1].read_text("utf-8", "replace")
+        """Whether a demonstration has named what to try, which is when its articles and packages are there, and whether its history
+        has taken in all packages: until then it answers 503, as the pages say."""
+        if "--demo" not in text:
+            return True
+        return "Try:" in self.logs[-1].read_text("utf-8", "replace") and self.status("/aur/history?name=x") != 503
 
     def has_ended(self):
         """Whether the server has ended and bash has not looked at it yet."""
@@ -300,9 +303,13 @@ class Visit:
         return stat.rpartition(")")[2].split()[0] == "Z"
 
     def ready_status(self):
+        return self.status("/readyz")
+
+    def status(self, path):
+        """The status of an answer; None where nobody answers."""
         try:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-            connection.request("GET", "/readyz")
+            connection.request("GET", path)
             return connection.getresponse().status
         except OSError:
             return None
