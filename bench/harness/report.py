@@ -30,7 +30,6 @@ GROWTH_SEARCH_RATIO_MAX = 4
 SATURATED_P99_RATIO_MAX = 3
 FIBONACCI_RATIO_MAX = 1.1
 FOLLOW_P99_MS_MAX = 100
-FIRST_BUILD_RATIO_MAX = 0.55
 BINARY_BYTES_MAX = 40e6
 WHEEL_BYTES_MAX = 16e6
 
@@ -186,32 +185,20 @@ def targets(results):
     return [*rows, *build_targets()]
 
 
-def build_rows():
-    """The builds that bench/build measured, by when and profile."""
-    return {(row["when"], row["profile"]): row for row in (kept("build.json") or {"rows": []})["rows"]}
-
-
 def build_targets():
-    rows, targets = build_rows(), []
-    before, now, dist = (rows.get(key, {}) for key in (("before", "release"), ("now", "release"), ("now", "dist")))
-    for what, key in (("CPU", "cpu_seconds"), ("time", "seconds")):
-        ratio = before and now and now[key] / before[key]
-        targets.append((f"the first build: {what}", f"≤ {FIRST_BUILD_RATIO_MAX} × the same of commit {before.get('commit', 'before')}",
-                        f"{ratio:.2f} ×" if ratio else None, ratio <= FIRST_BUILD_RATIO_MAX if ratio else None))
-    for what, key, most in (("binary without symbols", "binary_bytes", BINARY_BYTES_MAX), ("wheel", "wheel_bytes", WHEEL_BYTES_MAX)):
-        size = dist.get(key)
-        targets.append((f"{what}, profile dist", f"≤ {most / 1e6:.0f} MB", size and megabytes(size), size and size <= most))
-    return targets
+    """The sizes of what packages carry."""
+    dist = (kept("build.json") or {}).get("dist", {})
+    return [(f"{what}, profile dist", f"≤ {most / 1e6:.0f} MB", megabytes(dist[key]) if key in dist else None, dist[key] <= most if key in dist else None)
+            for what, key, most in (("binary without symbols", "binary_bytes", BINARY_BYTES_MAX), ("wheel", "wheel_bytes", WHEEL_BYTES_MAX))]
 
 
 def build_table():
-    if not (build := kept("build.json")):
-        return []
-    rows = [[f"{row['commit']} ({row['when']})", row["profile"], f"{row['cpu_seconds']:,.0f} s", f"{row['seconds']:,.0f} s",
-             megabytes(row["binary_bytes"]), megabytes(row["wheel_bytes"]) if "wheel_bytes" in row else "–"] for row in build["rows"]]
-    return ["## The first build", "", f"From an empty directory, crates downloaded before. By `bench/build`, {build['date']}; {provenance.described(build)}.", "",
-            *([build["note"], ""] if "note" in build else []),
-            *table(["commit", "profile", "CPU", "time", "binary without symbols", "wheel"], rows)]
+    builds = kept("build.json") or {}
+    rows = [[profile, f"{row['cpu_seconds']:,.0f} s", f"{row['seconds']:,.0f} s", megabytes(row["binary_bytes"]),
+             megabytes(row["wheel_bytes"]) if "wheel_bytes" in row else "–"] for profile, row in builds.items()]
+    where = [f"{profile}: {row['date']}, {provenance.described(row)}." for profile, row in builds.items()]
+    return ["## The first build", "", "In a new clone, crates downloaded before. By `bench/build`.", "", *where, "",
+            *table(["profile", "CPU", "time", "binary without symbols", "wheel"], rows)] if rows else []
 
 
 # -- text ---------------------------------------------------------------------------------------------------------
