@@ -53,6 +53,17 @@ pub struct ContentType(Arc<str>);
 )]
 pub struct ContentTypeError(String);
 
+/// Types of texts that browsers get as pages.
+const PAGES: [&str; 7] = [
+    "text/markdown",
+    "text/x-markdown",
+    "text/x-rst",
+    "text/prs.fallenstein.rst",
+    "text/html",
+    "application/xhtml+xml",
+    "text/plain",
+];
+
 impl ContentType {
     /// Most bytes in a media type.
     pub const BYTES_MAX: usize = 255;
@@ -93,16 +104,8 @@ impl ContentType {
 
     /// Whether browsers get a page of it: Markdown, reStructuredText, HTML and plain text.
     pub fn is_page(&self) -> bool {
-        matches!(
-            self.essence().as_str(),
-            "text/markdown"
-                | "text/x-markdown"
-                | "text/x-rst"
-                | "text/prs.fallenstein.rst"
-                | "text/html"
-                | "application/xhtml+xml"
-                | "text/plain"
-        )
+        let essence = self.0.split(';').next().unwrap_or_default().trim_end();
+        PAGES.iter().any(|page| essence.eq_ignore_ascii_case(page))
     }
 
     /// Whether this is a kind of text: `text/…`, JSON, XML and other formats that people read by line.

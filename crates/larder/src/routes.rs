@@ -352,7 +352,7 @@ endpoints! {
 }
 
 impl Endpoint {
-    /// Whether everybody gets its answers, whoever asks, so that pages of every origin may read them.
+    /// Whether its answers are for everybody, so that pages of every origin may read them.
     pub const fn is_open_to_all(self) -> bool {
         matches!(self.surface(), Surface::Aur)
             || matches!(

@@ -202,15 +202,16 @@ fn strangers_are_told_to_log_in_where_nothing_is_open() {
         config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
     });
     closed.client.root().post("/article/inner/0", "x").expect(201);
-    closed.client.root().put("/root/stable", json!({"acl_read": ["root"]})).expect(200);
+    closed.add_user("ann", "staple");
+    closed.client.root().put("/ann/inside", json!({"acl_read": ["root"]})).expect(200);
     let page = check_html(&closed.get("/"));
     page.says(["Nothing here is open to everybody", "href=\"/+account/login?next=%2F\""]);
-    page.lacks(["inner", "stable", "href=\"/articles\""]);
+    page.lacks(["inner", "inside", "href=\"/articles\""]);
     let python = check_html(&closed.client.get_with("/+search", &[("Accept", BROWSER)]));
     python.says(["No index is open to everybody", "href=\"/+account/login?next=%2F%2Bsearch\""]);
-    python.lacks("stable");
+    python.lacks("inside");
     let page = check_html(&closed.client.root().get("/"));
-    page.says(["/article/inner\"", "href=\"/root/stable\""]);
+    page.says(["/article/inner\"", "href=\"/ann/inside\""]);
     page.lacks("Nothing here is open");
 }
 

@@ -1,5 +1,5 @@
-//! The visible parts of projects: [`RefusedFiles`] of one project, version by version; [`all_hidden`] if there is none; [`VisibleProjects`],
-//! the projects that have one.
+//! What policies leave of projects: [`RefusedFiles`] of one project, version by version, and [`VisibleProjects`], those with
+//! something left. [`all_hidden`] says why nothing is.
 //!
 //! Policies decide, and owners who put a project into quarantine. As on pages, the nearest file with a name counts.
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use config::Config;
 use record::Serial;
 use source::DataDirLock;
@@ -40,14 +40,9 @@ pub struct Adoption {
 pub async fn adopt(config: &Config, is_beside_others: bool) -> anyhow::Result<Adoption> {
     let _lock = DataDirLock::acquire(&config.data_dir)?;
     let database = config.database();
-    // Before the records are opened: then this process is not among them.
-    let others = others(&database).await?;
-    if !others.is_empty() && !is_beside_others {
-        bail!(
-            "{database} is in use by {}; nothing was changed. Processes that run go on with what they have read, so \
-             stop them first. Or adopt all the same with `--while-others-run`, and restart them then",
-            others.join(" and by ")
-        );
+    if !is_beside_others {
+        // Before the records are opened: then this process is not among them.
+        refuse_beside_others(&database).await?;
     }
     let store = super::open_existing(config).await?;
     let before = match store.blobs.identity().await {
@@ -69,14 +64,20 @@ pub async fn adopt(config: &Config, is_beside_others: bool) -> anyhow::Result<Ad
     Ok(Adoption { identity, before, serial, serial_before, census })
 }
 
-/// The processes that are connected to the records.
-async fn others(database: &DatabaseLocation) -> anyhow::Result<Vec<String>> {
+/// Fails if processes are connected to the records, and names them.
+async fn refuse_beside_others(database: &DatabaseLocation) -> anyhow::Result<()> {
     let options = RecordsOptions::default();
-    let found = Records::processes(database, &options).await?;
-    if found.is_empty() {
-        return Ok(found);
+    let mut others = Records::processes(database, &options).await?;
+    if !others.is_empty() {
+        // The database may need a moment to notice that a process has ended.
+        tokio::time::sleep(ENDED_SEEN_AFTER).await;
+        others = Records::processes(database, &options).await?;
     }
-    // The database may need a moment to notice that a process has ended.
-    tokio::time::sleep(ENDED_SEEN_AFTER).await;
-    Ok(Records::processes(database, &options).await?)
+    anyhow::ensure!(
+        others.is_empty(),
+        "{database} is in use by {}; nothing was changed. Processes that run go on with what they have read, so \
+         stop them first. Or adopt all the same with `--while-others-run`, and restart them then",
+        others.join(" and by ")
+    );
+    Ok(())
 }

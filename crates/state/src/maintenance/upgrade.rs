@@ -27,7 +27,7 @@ const KINDS: [&str; 8] =
 /// Most records that cannot be read which are named.
 const UNREADABLE_MAX: usize = 20;
 
-const NAMES_STAY: &str = "nothing: an earlier version ignores it";
+const NAMES_STAY: &str = "needs nothing, as an earlier version ignores it";
 const BACKUP_ONLY: &str =
     "an earlier version refuses the new layout, so only a backup from before the change leads back";
 
@@ -108,7 +108,7 @@ async fn look(config: &Config, progress: &Progress) -> anyhow::Result<UpgradeRep
             }
         }
     }
-    look_at_side_files(config, &mut report).await;
+    look_at_side_files(config, &mut report).await?;
     Ok(report)
 }
 
@@ -176,11 +176,10 @@ async fn look_at_store(
 }
 
 /// Files beside the store, which a server makes anew where it cannot use them.
-async fn look_at_side_files(config: &Config, report: &mut UpgradeReport) {
+async fn look_at_side_files(config: &Config, report: &mut UpgradeReport) -> anyhow::Result<()> {
     const MOVE_BACK: &str = "stop the server and rename it back";
     let looked_at = config.clone();
-    let unfit = tokio::task::spawn_blocking(move || side_files::unfit(&looked_at)).await;
-    let unfit = unfit.unwrap_or_default();
+    let unfit = tokio::task::spawn_blocking(move || side_files::unfit(&looked_at)).await?;
     for Unfit { what, path, flaw } in &unfit {
         let path = path.display();
         let change = format!("`{path}` ({what}) is of no use ({flaw}): it would be set aside");
@@ -191,7 +190,7 @@ async fn look_at_side_files(config: &Config, report: &mut UpgradeReport) {
         .iter()
         .any(|unfit| AUR_HISTORY_FILES.iter().any(|name| unfit.path == config.data_dir.join(name)));
     if is_unfit || !history.exists() {
-        return;
+        return Ok(());
     }
     let location = DatabaseLocation::Sqlite(history);
     match Records::open_at_rest(&location, options()).await {
@@ -211,4 +210,5 @@ async fn look_at_side_files(config: &Config, report: &mut UpgradeReport) {
         }
         Err(error) => report.obstacles.push(format!("{AUR_HISTORY_WHAT} stays as it is: {error}")),
     }
+    Ok(())
 }

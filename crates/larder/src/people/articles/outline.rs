@@ -263,7 +263,30 @@ impl Level {
 
 #[cfg(test)]
 mod tests {
+    use article::ContentType;
+    use markup::Format;
+
     use super::*;
+
+    #[test]
+    fn the_tree_shows_what_has_a_page() {
+        for media_type in [
+            "text/markdown",
+            "Text/Markdown; charset=utf-8",
+            "text/x-markdown",
+            "text/x-rst",
+            "text/prs.fallenstein.rst",
+            "text/html",
+            "application/xhtml+xml",
+            "text/plain",
+            "text/css",
+            "application/json",
+            "image/png",
+        ] {
+            let is_shown = ContentType::parse(media_type).expect("a media type").is_page();
+            assert_eq!(is_shown, Format::of_media_type(media_type).is_some(), "{media_type}");
+        }
+    }
 
     fn level(labels: &str, own: Option<usize>) -> Level {
         let line = |label: &str| {

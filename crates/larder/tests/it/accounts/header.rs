@@ -68,7 +68,7 @@ fn varies_by_cookie(response: &Response) -> bool {
 fn every_page_names_who_is_logged_in_and_is_theirs_alone() {
     let server = start();
     let mut ann = Browser::of(server.client, "ann", "staple");
-    // Whoever asks first, nobody gets the other's page.
+    // Neither gets the other's page, in whichever order they ask.
     for (target, is_first) in PAGES.into_iter().flat_map(|it| [(it, true), (it, false)]) {
         let of_stranger = || {
             let page = server.client.get_with(target, &[ACCEPT]);

@@ -12,7 +12,7 @@ use super::upstream_pages::{add_mirror, asked, start};
 const NAMES_BYTES_MAX: usize = 28 << 20;
 const SPAN_BYTES: usize = 8;
 
-/// A list of so many names of this length, in an order that is not theirs, with `more` among its members.
+/// A list with this many names of this length, unsorted, and with the further members `more`.
 fn list(names: usize, length: usize, more: &str) -> Vec<u8> {
     let mut list = format!("{{\"meta\":{{\"api-version\":\"1.1\"}}{more},\"projects\":[");
     for at in 0..names {
