@@ -9,6 +9,7 @@ mod description;
 mod files;
 mod index;
 mod indexes;
+mod mirrored;
 mod project;
 mod user;
 
