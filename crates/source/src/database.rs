@@ -48,6 +48,8 @@ const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(550);
 /// For this long after a package was first read, its dependencies and other parts are read again when their tables move: a push may
 /// have paused for longer than [`pushes::QUIET`].
 const RECENT: Duration = Duration::from_secs(60);
+/// After a wave of popularities, changes that came while it was read are looked for at once.
+const AFTER_WAVE_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How often all tables are read again while rows are waited for that have gone all at once.
 const EMPTIED_LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// If more bases than this may differ in more than their popularity, all tables are read.
@@ -103,6 +105,8 @@ pub(crate) struct DatabaseWatch {
     is_refused: bool,
     /// Changes were handed out last, not all tables.
     were_changes: bool,
+    /// A wave of popularities was read last.
+    was_wave: bool,
     /// The digest of the last dump that was handed out, and of the last one that was accepted.
     handed_out: Option<String>,
     accepted: Option<String>,
@@ -132,6 +136,7 @@ impl DatabaseWatch {
             is_handed_out: false,
             is_refused: false,
             were_changes: false,
+            was_wave: false,
             handed_out: None,
             accepted: None,
         }
@@ -140,6 +145,7 @@ impl DatabaseWatch {
     /// The time between two polls.
     pub(crate) fn poll_interval(&self) -> Duration {
         match self.gate.is_warm() {
+            _ if self.was_wave => AFTER_WAVE_POLL_INTERVAL,
             true => POLL_INTERVAL,
             false => IDLE_POLL_INTERVAL,
         }
@@ -176,6 +182,7 @@ impl DatabaseWatch {
             Some(connection) => connection,
             None => self.connect().await?,
         };
+        self.was_wave = false;
         let outcome = self.look(&mut connection, force).await;
         match &outcome {
             Ok(_) => self.connection = Some(connection),
@@ -462,6 +469,7 @@ impl DatabaseWatch {
         let popularities: Popularities = popularities
             .filter_map(|(base, shown)| Some((held.name(base)?.to_owned(), shown)))
             .collect();
+        self.was_wave = !popularities.is_empty();
         held.learn(difference, &part, &except);
         self.held = Some(held);
         self.is_all_wanted = false;

@@ -11,6 +11,7 @@ mod index;
 mod indexes;
 mod mirrored;
 mod project;
+mod project_page;
 mod user;
 
 use crate::front::page;

@@ -20,7 +20,7 @@ use pypi::{
 use record::Digest;
 
 use super::description::Described;
-use super::project::{
+use super::project_page::{
     FILES, File, Origin, ProjectPage, RequiredBy, Status, VERSIONS, Version as Line, kind, own_name,
 };
 use crate::front::display::{self, Time, in_path};
@@ -70,7 +70,7 @@ pub(super) async fn show(
     let mut found = match found {
         Found::Listing(found) => *found,
         Found::Refused(refused, version) => {
-            return Ok(policy::refused(ask, &format!("{name} {version}"), &refused).await.into());
+            return Ok(policy::refused(ask, &format!("{name} {version}"), &refused).await);
         }
         Found::NoVersion(wanted) => {
             let text = format!("{stage} has no version `{wanted}` of {name}");
