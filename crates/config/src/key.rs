@@ -77,6 +77,12 @@ pub enum Kind {
     Header,
     /// A list of origins of pages, possibly empty.
     Origins,
+    /// A text of one line.
+    Line,
+    /// A list of links with their labels, possibly empty.
+    Links,
+    /// A colour of words.
+    Colour,
     /// A path or an http(s) URL of a dump.
     Source,
     /// A path or an http(s) URL of a zip of OSV records.
@@ -104,7 +110,7 @@ impl Kind {
 
     /// Whether the key takes several values: an array in the file, commas elsewhere.
     pub fn is_list(self) -> bool {
-        matches!(self, Self::Addresses | Self::Networks | Self::Origins | Self::Acl)
+        matches!(self, Self::Addresses | Self::Networks | Self::Origins | Self::Links | Self::Acl)
     }
 
     /// A description of valid values, to follow "expected".
@@ -133,6 +139,13 @@ impl Kind {
             Self::Group => "the name or number of a group, such as www-data".to_owned(),
             Self::Networks => "a list of IP addresses or networks, such as 10.0.0.0/8".to_owned(),
             Self::Header => "the name of a header, such as x-forwarded-for".to_owned(),
+            Self::Line => "a text of at most 200 characters in one line".to_owned(),
+            Self::Links => {
+                "a list of links, each as LABEL URL: an http, https or mailto URL, or a path of this server".to_owned()
+            }
+            Self::Colour => {
+                "a colour as #rrggbb that is dark enough to be read: a contrast of at least 4.5 with #f4f1ea".to_owned()
+            }
             Self::Origins => {
                 "a list of origins of pages, such as https://app.example.org, or *".to_owned()
             }
@@ -163,6 +176,9 @@ impl Kind {
             Self::Networks => "NETWORK",
             Self::Header => "HEADER",
             Self::Origins => "ORIGIN",
+            Self::Line => "TEXT",
+            Self::Links => "LINK",
+            Self::Colour => "COLOUR",
             Self::Source | Self::Bundle => "PATH|URL",
             Self::Database => "DATABASE",
             Self::Blobs => "DIR|URL",

@@ -11,6 +11,7 @@ mod key;
 mod print;
 mod problem;
 mod resolve;
+mod site;
 mod value;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -28,6 +29,7 @@ pub use self::key::{Key, Kind};
 pub use self::print::{docs, show, template};
 pub use self::problem::{ConfigError, Origin, Problem};
 pub use self::resolve::{Environment, Flags, Inputs, Loaded, Setting, TOKEN_VARIABLE};
+pub use self::site::{Accent, Line, SiteLink};
 pub use self::value::{AurSource, BundleSource, LogFormat, PageOrigin, Secret};
 
 use self::key::{FromTexts, Table, canonical};
@@ -157,6 +159,8 @@ section! {
         changes: Changes;
         /// Pages of other origins.
         cors: Cors;
+        /// How the pages present themselves.
+        site: Site;
         /// Who someone is.
         users: Users;
         /// The store.
@@ -392,6 +396,22 @@ section! {
 }
 
 section! {
+    /// How the pages for people present themselves: as the operator's site.
+    pub struct Site = "site" {
+        /// The name in the header and in the titles of pages.
+        title: Line = "title", Kind::Line, default "Larder";
+        /// A sentence about it on the page `/`.
+        line: Option<Line> = "line", Kind::Line, default "";
+        /// The colour of links and buttons, as #rrggbb; in dark colours the server makes it as much lighter as it has to be.
+        accent: Option<Accent> = "accent", Kind::Colour, default "";
+        /// Links in the footer of every page, each as LABEL URL.
+        links: Vec<SiteLink> = "links", Kind::Links, default "";
+        /// The name of an article that browsers get at `/`; what is there otherwise is at `/+use`.
+        home: Option<Line> = "home", Kind::Line, default "";
+    }
+}
+
+section! {
     /// Who someone is: passwords, logins and registration, for every surface.
     pub struct Users = "users" {
         /// How long the server remembers a verified password, so that it need not hash it for each request; it forgets a
@@ -462,6 +482,7 @@ const TABLES: &[Table] = &[
     Advisories::TABLE,
     Changes::TABLE,
     Cors::TABLE,
+    Site::TABLE,
     Users::TABLE,
     Store::TABLE,
     Admin::TABLE,

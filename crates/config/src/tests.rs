@@ -567,6 +567,24 @@ fn the_local_url_is_one_that_this_machine_reaches() {
 }
 
 #[test]
+fn a_site_has_lines_links_and_a_colour() {
+    let file = "[site]\nlinks = [\"Our wiki https://wiki.example\", \"Imprint /article/imprint\"]";
+    let links = "Our wiki https://wiki.example,Imprint /article/imprint (config.toml:2:1)";
+    check(file, &[], &[], "site.links", links);
+    check("", &[], &[], "site.title", "Larder (default)");
+    check("", &[("site.accent", "#1D4ED8")], &[], "site.accent", "#1d4ed8 (flag --site-accent)");
+    for (key, wrong, why) in [
+        ("site.accent", "#ffcc00", "a contrast of 1.3"),
+        ("site.accent", "blue", "a colour as #rrggbb"),
+        ("site.links", "Wiki javascript:alert(1)", "LABEL URL"),
+        ("site.title", "two\nlines", "in one line"),
+    ] {
+        let error = given("", &[(key, wrong)], &[]).inputs.load().unwrap_err().to_string();
+        assert!(error.contains(key) && error.contains(why), "{error}");
+    }
+}
+
+#[test]
 fn origins_are_written_as_browsers_send_them() {
     check(
         "[cors]\norigins = [\"HTTPS://App.Example:443/\", \"http://localhost:5173\"]",

@@ -1,6 +1,7 @@
 //! The state that requests and tasks share: by surface, and the bounds that hold for all of them.
 
 mod aur;
+pub(crate) mod brand;
 pub mod keeper;
 mod limits;
 pub(crate) mod live_settings;
@@ -24,6 +25,7 @@ use state::stored::LiveStore;
 use store::Store;
 use tokio::sync::mpsc;
 
+use self::brand::Brand;
 use self::side_files::SideFiles;
 use self::token_uses::TokenUses;
 use crate::metrics::Metrics;
@@ -82,6 +84,8 @@ pub struct App {
     pub(crate) webhooks: Webhooks,
     /// Finished pages for people.
     pub(crate) finished_pages: FinishedPages,
+    /// How pages present this site.
+    pub(crate) brand: Arc<Brand>,
     /// The settings that decisions depend on.
     pub(crate) rules: Arc<Rules>,
     /// Who did what, for the log.
@@ -130,6 +134,7 @@ impl App {
             changes: Changes::new(&config, metrics.subscribers.clone()),
             webhooks: Webhooks::load(config.changes.webhooks_file.as_deref(), egress(&config))?,
             finished_pages: FinishedPages::default(),
+            brand: Arc::new(Brand::of(&config)),
             rules: Arc::new(Rules::of(&config)),
             security: SecurityLog::default(),
             metrics,

@@ -157,6 +157,7 @@ endpoints! {
     Main {
         // For people.
         ShowHome = Server "page": GET ["/"];
+        ShowUse = Server "page": GET ["/+use"];
         ShowSearch = Server "search": GET ["/search"];
         Suggest = Server "suggest": GET ["/search/suggest"];
         ShowStatus = Server "page": GET ["/status"];

@@ -47,10 +47,11 @@ async fn answer(
     let is_for_people = page::wants_page(&head.headers);
     Ok(match handler {
         Main::ShowHome => Box::pin(home::show_home(app, head)).await?,
+        Main::ShowUse => Box::pin(home::show_use(app, head)).await?,
         Main::ShowSearch => Box::pin(find::show_search(app, head)).await?,
         Main::Suggest => Box::pin(find::suggest(app, head)).await?,
         Main::ShowStatus => Box::pin(status::show_status(app, head)).await,
-        Main::ShowAsset => Box::pin(assets::show_asset(head)).await?,
+        Main::ShowAsset => Box::pin(assets::show_asset(app, head)).await?,
         Main::ShowDocs => Box::pin(about::show_docs(app, head)).await,
         Main::ShowAurDocs | Main::ShowOldAurDocs => Box::pin(about::show_aur_docs(app, head)).await,
         Main::ShowOpenapi | Main::ShowOldOpenapi => {

@@ -4,12 +4,13 @@
 //! If programs get something else at the same path, a handler first asks [`wants_page`]. It fills a template that extends
 //! `layout.html` and has a field `site`, and gives it to [`send`].
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use account::{Object, Principal, Scope};
 use askama::Template;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
+use config::SiteLink;
 use futures_util::FutureExt as _;
 use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
@@ -21,7 +22,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reply::Reply;
 use serde::Deserialize;
 
-use super::assets::{SCRIPT, STYLE};
+use super::assets::SCRIPT;
 use super::auth::LoggedIn;
 use super::auth::session::vary_by_cookie;
 use super::error::HttpError;
@@ -29,6 +30,7 @@ use super::negotiation::names_first;
 use super::outside::{self, root_url};
 use super::respond::{Conditions, respond, respond_kept};
 use crate::app::App;
+use crate::app::brand::Brand;
 use crate::published::finished_pages::MadeOf;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -69,6 +71,7 @@ pub(crate) struct Site {
     /// The path and query of the request; `None` if a browser cannot return there.
     place: Option<String>,
     logged_in: Option<LoggedIn>,
+    brand: Arc<Brand>,
 }
 
 /// The parts of this server that the reader can go to.
@@ -152,13 +155,32 @@ impl Site {
             articles: config.article.enabled
                 && (app.articles_are_open() || logged_in.as_ref().is_some_and(reads)),
         };
-        Site { place: place(head), logged_in, ..Site::at(root_url, shows) }
+        Site { place: place(head), logged_in, ..Site::at(root_url, shows, app.brand.clone()) }
     }
 
-    fn at(root_url: impl Into<String>, shows: Shows) -> Site {
+    fn at(root_url: impl Into<String>, shows: Shows, brand: Arc<Brand>) -> Site {
         let root_url: String = root_url.into();
         let root_url = root_url.trim_end_matches('/').to_owned();
-        Site { root_url, shows, place: None, logged_in: None }
+        Site { root_url, shows, place: None, logged_in: None, brand }
+    }
+
+    /// The name of this site.
+    pub(crate) fn title(&self) -> &str {
+        &self.brand.title
+    }
+
+    /// A sentence about it.
+    pub(crate) fn line(&self) -> Option<&str> {
+        self.brand.line.as_deref()
+    }
+
+    /// Labels and targets of the links in the footer.
+    pub(crate) fn links(&self) -> Vec<(&str, String)> {
+        let target = |link: &SiteLink| match link.url.starts_with('/') {
+            true => format!("{}{}", self.prefix(), link.url),
+            false => link.url.clone(),
+        };
+        self.brand.links.iter().map(|link| (link.label.as_str(), target(link))).collect()
     }
 
     /// The parts of this server that the reader can go to.
@@ -168,7 +190,7 @@ impl Site {
 
     /// The path of the style sheet of all pages.
     pub(crate) fn style(&self) -> String {
-        format!("{}/{}", self.prefix(), STYLE.path)
+        format!("{}/{}", self.prefix(), self.brand.style.path)
     }
 
     /// The path of the script of all pages.
@@ -497,7 +519,8 @@ mod tests {
     #[test]
     fn where_links_lead() {
         let check = |url: &str, host: &str, prefix: &str| {
-            let site = Site::at(url, Shows::default());
+            let site =
+                Site::at(url, Shows::default(), Arc::new(Brand::of(&config::Config::default())));
             assert_eq!((site.host(), site.prefix()), (host, prefix), "{url}");
         };
         check("http://127.0.0.1:8080", "127.0.0.1:8080", "");

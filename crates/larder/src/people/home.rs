@@ -1,6 +1,7 @@
-//! `/`: what is on this server, how to point a client at it, and forms with examples that find something.
+//! `/`: the operator's article, or else `/+use`: what is on this server, how to point a client at it, and forms with examples that
+//! find something.
 //!
-//! It lists what its reader may see, what changed last first, and looks at a bounded number of things.
+//! That lists what its reader may see, what changed last first, and looks at a bounded number of things.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,8 +9,10 @@ use std::sync::Arc;
 use ::article as article_surface;
 use account::{Object, Portion, Principal, Scope};
 use askama::Template;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use http::header::LOCATION;
 use http::request::Parts;
+use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use pypi::ResolutionOrder;
 use pypi::devpi::View;
@@ -137,13 +140,36 @@ struct Article {
 
 /// `/`
 pub(crate) async fn show_home(app: &App, head: &Parts) -> Result<Response, HttpError> {
-    let config = &app.config;
+    let (stored, principal) = reader(app, head).await?;
+    let article = app.config.site.home.as_ref().and_then(|home| {
+        let may_read = stored.as_ref().filter(|_| may_read_articles(app, &principal));
+        may_read?.articles.article_named(&home.0).filter(|article| !article.is_deleted())
+    });
+    let Some(article) = article else { return show_use(app, head).await };
+    let mut response = StatusCode::FOUND.into_response();
+    let target =
+        format!("{}/article/{}", Site::of(app, head).prefix(), in_path(article.name.as_str()));
+    // The name is encoded.
+    let target = HeaderValue::try_from(target).unwrap_or(HeaderValue::from_static("/+use"));
+    response.headers_mut().insert(LOCATION, target);
+    page::insert_caching(response.headers_mut(), Audience::Reader);
+    Ok(response)
+}
+
+/// What is served now, and who asks. Until the store is loaded, credentials cannot be checked, and nothing of it is shown.
+async fn reader(app: &App, head: &Parts) -> Result<(Option<Arc<Stored>>, Principal), HttpError> {
     let stored = app.live_store.snapshot_full();
-    // Until the store is loaded, credentials cannot be checked, and nothing of it is shown.
     let principal = match &stored {
         Some(_) => auth::identified_of(app, head).await?.unwrap_or_default(),
         None => Principal::Anonymous,
     };
+    Ok((stored, principal))
+}
+
+/// `/+use`
+pub(crate) async fn show_use(app: &App, head: &Parts) -> Result<Response, HttpError> {
+    let config = &app.config;
+    let (stored, principal) = reader(app, head).await?;
     let is_stranger = matches!(principal, Principal::Anonymous);
     let page = Home {
         site: Site::of(app, head),
@@ -215,9 +241,7 @@ fn indexes(app: &App, stored: &Stored, reader: &Principal) -> Indexes {
 }
 
 fn readable(app: &App, stored: &Stored, reader: &Principal) -> Readable {
-    let readers = &app.config.article.acl_read;
-    let all = Object::Articles("");
-    if !app.articles_are_open() && !readers.admits(reader, Scope::ArticleRead, all) {
+    if !may_read_articles(app, reader) {
         return Readable::default();
     }
     let articles = &stored.articles;
@@ -239,6 +263,11 @@ fn readable(app: &App, stored: &Stored, reader: &Principal) -> Readable {
         folders: folders(articles),
         articles: shown,
     }
+}
+
+fn may_read_articles(app: &App, reader: &Principal) -> bool {
+    let readers = &app.config.article.acl_read;
+    app.articles_are_open() || readers.admits(reader, Scope::ArticleRead, Object::Articles(""))
 }
 
 /// The folders at the top that changed last.

@@ -401,3 +401,48 @@ fn programs_get_what_they_got() {
     assert_eq!(users["type"], "list:userconfig");
     assert_ne!(users["result"], Value::Null);
 }
+
+/// The operator's site: a title, a line, a colour, links, and an article as the landing page.
+#[test]
+fn a_site_is_the_operators() {
+    let server = TestServer::without_aur(|config| {
+        config.public_url = Some("https://index.example/below".to_owned());
+        config.site.title = config::Line("Ducks <&> Co".to_owned());
+        config.site.line = Some(config::Line("What <we> install".to_owned()));
+        config.site.links = vec![config::SiteLink {
+            label: "Imprint".to_owned(),
+            url: "/article/imprint".to_owned(),
+        }];
+        config.site.home = Some(config::Line("welcome".to_owned()));
+    });
+    let client = &server.client;
+    // Until the article is there, the page is what it is without it.
+    let home = check_html(&client.get("/"));
+    home.says("<title>index.example · Ducks &#60;&#38;&#62; Co</title>");
+    home.says(["<h1>Ducks &#60;&#38;&#62; Co</h1>", "What &#60;we&#62; install"]);
+    home.says("<a href=\"/below/article/imprint\" rel=\"noopener\">Imprint</a>");
+    client.root().typed("text/markdown").post("/article/welcome/0", b"# Hello").expect(201);
+    let answer = client.get("/");
+    assert_eq!((answer.status, answer.header("location")), (302, "/below/article/welcome"));
+    assert_eq!(check_html(&client.get("/+use")), home);
+    // A program gets what it asked for.
+    client.get("/?actions={\"example.hello_world\":{}}").expect(200);
+}
+
+#[test]
+fn a_site_has_its_colour() {
+    let server = TestServer::without_aur(|config| {
+        config.site.accent = Some("#1d4ed8".parse().expect("a colour"));
+    });
+    let style = |server: &TestServer| {
+        let page = check_html(&server.get("/"));
+        let (_, path) = page.split_once("rel=\"stylesheet\" href=\"").expect("a style sheet");
+        let path = path.split('"').next().expect("a path").to_owned();
+        (server.get(&path).expect(200).text(), path)
+    };
+    let (coloured, path) = style(&server);
+    coloured.says([":root{--accent:#1d4ed8}", "@media screen and (prefers-color-scheme:dark)"]);
+    let (plain, other) = style(small());
+    assert!(path != other && !plain.contains("#1d4ed8"), "{path}");
+    small().get(&path).expect(404);
+}
