@@ -14,6 +14,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
+use crate::asking::Says as _;
 use crate::process::larder;
 
 /// A data directory, `data` below it, and what the command line says about it.
@@ -28,6 +29,13 @@ pub(crate) struct Done {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+}
+
+impl Done {
+    /// Everything that it printed.
+    pub(crate) fn said(&self) -> String {
+        format!("{}{}", self.stdout, self.stderr)
+    }
 }
 
 impl Place<'_> {
@@ -73,8 +81,7 @@ impl Place<'_> {
     pub(crate) fn check(&self, line: &str, code: i32, says: &str) {
         let done = self.run_with(line, "");
         assert_eq!(done.code, Some(code), "`{line}`: {done:?}");
-        let said = format!("{}{}", done.stdout, done.stderr);
-        assert!(said.contains(says), "`{line}`: expected `{says}` in: {done:?}");
+        done.said().says(says);
     }
 
     /// A user with this password.

@@ -49,7 +49,7 @@ fn the_password_of_root_may_be_given() {
         fs::write(directory.path().join("two"), "horse\nstaple\n").expect("a file");
         fs::write(directory.path().join("none"), "\n").expect("a file");
         let done = Place(directory.path()).run_words(words, "");
-        let said = format!("{}{}", done.stdout, done.stderr);
+        let said = done.said();
         assert_eq!(done.code, Some(code), "{words:?}: {said}");
         assert!(said.contains(says), "{words:?}: {said}");
         assert!(!said.contains("horse"), "what was given is not repeated: {said}");
