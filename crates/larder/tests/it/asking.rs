@@ -291,6 +291,12 @@ impl<'word> Words<&'word str> for &'word String {
     }
 }
 
+impl<'word> Words<&'word str> for &[&'word str] {
+    fn all(self) -> Vec<&'word str> {
+        self.to_vec()
+    }
+}
+
 impl<W, const N: usize> Words<W> for [W; N] {
     fn all(self) -> Vec<W> {
         self.into()

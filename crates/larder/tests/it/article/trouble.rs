@@ -76,7 +76,7 @@ fn a_lost_content() {
     let path = server.app.store.blobs.local_path(digest).expect("a directory");
     std::fs::remove_file(&path).expect("it is there");
     let response = server.get("/article/a").expect(500);
-    assert!(!response.text().contains(path.to_str().expect("text")), "{}", response.text());
+    response.lacks(path.to_str().expect("text"));
     assert_eq!(server.get("/article/b").text(), "two");
     server.get("/article/a/history").expect(200);
     // It cannot be restored.
