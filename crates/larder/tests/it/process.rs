@@ -239,7 +239,7 @@ fn without_certificates_of_authorities_it_is_ready() {
 #[test]
 fn without_any_flag_it_is_ready() {
     let process = Process::start(&[], |_| ());
-    assert!(process.log().contains("`--aur-source FILE|URL` (aur.source)"), "{}", process.log());
+    process.log().says("`--aur-source FILE|URL` (aur.source)");
     let ask = ["healthcheck", "--listen", &process.client.address.to_string()];
     let output = larder(process.directory.path()).args(ask).output().expect("it runs");
     assert!(output.status.success(), "{output:?}");
@@ -487,7 +487,7 @@ fn demo_prints_what_to_try_and_answers_it() {
         ("larder-colors", "larder_colors-1.0-py3-none-any.whl"),
     ] {
         let page = process.get(&["", "root", "dev", "+simple", project, ""].join("/"));
-        assert!(page.text().contains(file), "{project}: {}", page.text());
+        page.says(file);
     }
     let articles = process.get("/articles?limit=100").text().matches("\"name\":").count();
     assert_eq!(articles, 20);

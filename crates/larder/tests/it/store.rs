@@ -279,7 +279,7 @@ impl Wheel {
         let project = self.filename.split('-').next().expect("a project");
         let page = client.get_with(&format!("/{stage}/+simple/{project}/"), headers).expect(200);
         let link = format!("{}#sha256={}", self.filename, self.digest());
-        assert!(page.text().contains(&link), "no {link} in: {}", page.text());
+        page.says(&link);
         let file = client.get_with(&self.path(stage), headers).expect(200);
         assert!(file.body == self.bytes(), "{}", self.filename);
         let done = client.get_with(&format!("{}.metadata", self.path(stage)), headers);

@@ -140,7 +140,7 @@ fn a_new_file_counts_at_once_and_a_bad_one_changes_nothing() {
     // Nothing is said to be harmless before anything is known.
     let unknown = post(&server, "/+osv/v1/querybatch", &json!({"queries": []}));
     assert_eq!((unknown.status, unknown.json()["code"].clone()), (503, json!(14)));
-    assert!(verbose(&server).contains("[!] advisories: the last refresh failed: "));
+    verbose(&server).says("[!] advisories: the last refresh failed: ");
     replace(&path, &bundle(&[record("MAL-1", "evil", &[])]));
     wait_until("the first bundle", || server.get("/+osv/v1/vulns/MAL-1").status == 200);
     assert_eq!(ids(&server, "evil", "1"), ["MAL-1"]);
@@ -172,7 +172,7 @@ fn a_new_file_counts_at_once_and_a_bad_one_changes_nothing() {
     let server = start(directory, |config| config.advisories.source = None);
     assert_eq!(ids(&server, "evil", "2").len(), 10);
     server.get("/+osv/v1/vulns/MAL-3").expect(200);
-    assert!(verbose(&server).contains("(kept from "));
+    verbose(&server).says("(kept from ");
 }
 
 /// A file that was replaced while the server was stopped counts before the first answer.
@@ -204,7 +204,7 @@ fn a_file_that_cannot_be_copied_is_not_served() {
     link.expect("a link");
     fs::write(path_in(&directory), bundle(&[record("MAL-1", "evil", &[])])).expect("a file");
     let server = start(directory, |_| ());
-    assert!(verbose(&server).contains("it cannot be copied"), "{}", verbose(&server));
+    verbose(&server).says("it cannot be copied");
     post(&server, "/+osv/v1/querybatch", &json!({"queries": []})).expect(503);
 }
 
@@ -244,7 +244,7 @@ fn a_url_is_asked_by_conditional_requests_and_outlived() {
     wait_until("the trouble", || {
         verbose(&server).contains("[!] advisories: the last refresh failed")
     });
-    assert!(verbose(&server).contains("not confirmed since the start"));
+    verbose(&server).says("not confirmed since the start");
 }
 
 /// Without a source in the configuration, what the command imports counts: at once in a running server, and at the start of one that was
@@ -256,7 +256,7 @@ fn an_import_counts_in_a_running_and_in_a_stopped_server() {
     let without = |config: &mut Config| config.advisories.source = None;
     let server = start(directory.clone(), without);
     post(&server, "/+osv/v1/querybatch", &json!({"queries": []})).expect(503);
-    assert!(!verbose(&server).contains("[!] advisories"), "{}", verbose(&server));
+    verbose(&server).lacks("[!] advisories");
     let many: Vec<Value> =
         (0..9).map(|number| record(&format!("MAL-{number}"), "evil", &["2"])).collect();
     fs::write(path_in(&directory), bundle(&many)).expect("a file");

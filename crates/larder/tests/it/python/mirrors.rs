@@ -25,6 +25,7 @@ use tempfile::TempDir;
 use testbed::{Offer, Upstream};
 
 use super::{Index, Response, result};
+use crate::asking::Says as _;
 use crate::client::Client;
 use crate::server::TestServer;
 use crate::wait_until;
@@ -123,7 +124,7 @@ fn a_page_is_passed_on_with_all_that_upstream_says() {
             .client()
             .get_with(&format!("/{stage}/+simple/foo/"), &[JSON_PAGE, ("If-None-Match", &tag)])
             .expect(304);
-        assert!(index.page(stage, "foo").contains("data-requires-python=\"&gt;=3.9\""));
+        index.page(stage, "foo").says("data-requires-python=\"&gt;=3.9\"");
     }
     let listed = index.client().get_with("/alice/dev/+simple/", &[JSON_PAGE]).json();
     assert_eq!(listed["projects"], json!([{"name": "bar"}, {"name": "foo"}]));
@@ -323,7 +324,7 @@ fn credentials_are_sent_and_never_shown() {
     upstream.break_with(Some(401));
     for target in ["/alice/up/+simple/bar/", "/readyz?verbose", "/alice/up", "/alice", "/metrics"] {
         let answer = index.alice().json().get(target);
-        assert!(!answer.text().contains("s3cret"), "{target}: {}", answer.text());
+        answer.lacks("s3cret");
     }
     for bad in ["http://me:s3cret@", "http://me:s3cret@h/?q", "ftp://me:s3cret@h/"] {
         let patch = json!({"mirror_url": bad});

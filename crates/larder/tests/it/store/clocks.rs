@@ -104,7 +104,7 @@ fn check(place: &Place, (command, shown): (&str, &str), (server, seconds): (&str
     });
     wrong.client.get("/readyz").expect(200);
     assert!((metric(&wrong) - seconds).abs() < 60.0, "{}", metric(&wrong));
-    assert!(wrong.log().contains("nothing is deleted by time until"), "{}", wrong.log());
+    wrong.log().says("nothing is deleted by time until");
     assert!(metric(&process).abs() < 60.0, "{}", metric(&process));
     let made = wrong.root().typed("application/json").post("/+tokens", wish).expect(201);
     let seen = made.header("x-larder-serial").to_owned();

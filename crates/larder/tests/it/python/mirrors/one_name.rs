@@ -242,7 +242,7 @@ fn an_emptied_name_is_not_the_mirrors() {
         assert_eq!(pages_asked(), before, "{how}: the name was sent upstream");
         let refused = index.alice().json().delete("/alice/base/foo");
         assert_eq!(refused.status, 404, "{how}");
-        assert!(refused.text().contains("release_name=1"), "{how}: {}", refused.text());
+        refused.says("release_name=1");
         let kept = index.alice().json().get("/alice/base").json();
         assert_eq!(kept["result"]["held_names"], json!(["foo"]), "{how}");
     }
@@ -255,10 +255,10 @@ fn an_emptied_name_is_not_the_mirrors() {
     assert_eq!(page("alice/dev"), 404);
     assert_eq!(release(index.alice(), "1"), 200);
     assert_eq!((page("alice/dev"), names("alice/dev")), (200, 1));
-    assert!(json_page(index.client(), "alice/dev", "foo").text().contains(FAR));
+    json_page(index.client(), "alice/dev", "foo").says(FAR);
     // With a new release it is the index's own again, and can be removed with its name.
     fills();
-    assert!(!json_page(index.client(), "alice/dev", "foo").text().contains(FAR));
+    json_page(index.client(), "alice/dev", "foo").lacks(FAR);
     assert_eq!(release(index.alice(), "1"), 200);
-    assert!(json_page(index.client(), "alice/dev", "foo").text().contains(FAR));
+    json_page(index.client(), "alice/dev", "foo").says(FAR);
 }

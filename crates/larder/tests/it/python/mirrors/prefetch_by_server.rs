@@ -165,7 +165,7 @@ fn what_is_no_lock_or_too_much_is_refused() {
     ] {
         let refused = index.alice().json().post(&format!("{AT}?name=x.txt"), &lock);
         assert_eq!(refused.status, status, "{says}: {}", refused.text());
-        assert!(refused.text().contains(says), "{says}: {}", refused.text());
+        refused.says(says);
     }
     assert_eq!(last(&index), json!({"state": "none"}));
 }
