@@ -101,6 +101,7 @@ pub(crate) fn redacted(text: &str) -> String {
             (r"[0-9a-f]{64}", "DIGEST"),
             (r"\b\d+\.[0-9a-f]{8}\b", "POSITION"),
             (r"larder_[A-Za-z0-9_-]+", "TOKEN"),
+            (r#""wait_seconds":\d+"#, "\"wait_seconds\":SECONDS"),
         ];
         rules.map(|(rule, word)| (Regex::new(rule).expect("a rule"), word)).to_vec()
     });

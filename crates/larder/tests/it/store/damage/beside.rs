@@ -2,14 +2,17 @@
 //! security log, the password of a new `root`, sockets. Damage to them costs no write, and is reported.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use tempfile::TempDir;
 
 use super::Harm::{self, Away, Deleted, Emptied, Garbage, Halved};
 use super::{copy, harm, write};
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
 use crate::process::{Process, larder};
 use crate::server::ROOT_PASSWORD;
 use crate::{catalogue, wait_until};
@@ -81,7 +84,7 @@ fn the_kept_dump_at_rest() {
                         said = process.get("/readyz").text();
                         said.contains("is not good") && !said.contains("store: ")
                     });
-                    assert!(said.contains(KEPT) && said.contains("aur.source"), "{what}: {said}");
+                    said.says([KEPT, "aur.source"]);
                     // All else is served.
                     assert_eq!(process.client.get("/articles").status, 200, "{what}");
                 }
@@ -140,80 +143,88 @@ fn the_kept_dump_while_running() {
     }
 }
 
-/// The history of packages: what is of no use is set aside and begun anew, and people are told; nobody waits.
-#[test]
-fn the_history_of_packages() {
+const HISTORY: &str = "aur-history.db";
+
+/// [`kept`], with a history of packages.
+fn with_history() -> Arc<TempDir> {
     let directory = kept();
-    let arguments = ["--aur-source", "dump.json.gz"];
-    let history = "aur-history.db";
-    let mut process = serve(&directory, "data", &arguments);
+    let mut process = serve(&directory, "data", &["--aur-source", "dump.json.gz"]);
     wait_until("the history", || process.get("/aur/history/shared-0001").status == 200);
     process.signal("TERM");
     assert_eq!(process.wait().code(), Some(0), "{}", process.log());
-    let asked = |process: &Process, what: &str| {
-        wait_until("the history", || process.get("/aur/history/shared-0001").status == 200);
-        assert_eq!(process.client.get("/changes?surface=aur").status, 200, "{what}");
-        let said = process.get("/readyz?verbose").text();
-        assert!(said.contains("[!] the history of the AUR's packages: "), "{what}: {said}");
-        assert!(said.contains("set-aside"), "{what}: {said}");
-        let page = process.client.get_with("/status", &[("Accept", "text/html")]).text();
-        assert!(
-            page.contains("the history of the AUR&#39;s packages: something was of no use"),
-            "{what}: {page}"
-        );
-    };
-    for (number, kind) in
-        ["garbage", "halved", "foreign", "state", "directory", "pipe", "loop"].iter().enumerate()
-    {
-        let data = format!("history{number}");
-        copy(&directory.path().join("data"), &directory.path().join(&data));
-        let path = directory.path().join(&data).join(history);
-        match *kind {
-            "garbage" => harm(&path, &path, Garbage),
-            "halved" => harm(&path, &path, Halved),
-            _ => fs::remove_file(&path).expect("it was there"),
-        }
-        let run = |command: &mut std::process::Command| {
-            assert!(command.status().expect("it runs").success(), "{kind}");
-        };
-        match *kind {
-            "foreign" => {
-                // Another program's database.
-                let source = directory.path().join("other.db");
-                let _ = fs::remove_file(&source);
-                let script = "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); \
-                              c.execute('create table x(y)'); c.commit()";
-                run(std::process::Command::new("python3").args(["-c", script]).arg(&source));
-                fs::copy(&source, &path).expect("a copy");
-            }
-            "state" => {
-                // The records are in order, and what they say is not.
-                let from = directory.path().join("data").join(history);
-                fs::copy(from, &path).expect("a copy");
-                let script = "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); \
-                              c.execute(\"update larder_records set body=x'7b7d' where key='state'\"); c.commit()";
-                run(std::process::Command::new("python3").args(["-c", script]).arg(&path));
-            }
-            "directory" => fs::create_dir(&path).expect("a directory"),
-            "pipe" => run(std::process::Command::new("mkfifo").arg(&path)),
-            "loop" => std::os::unix::fs::symlink(&path, &path).expect("a link"),
-            _ => {}
-        }
-        let process = serve(&directory, &data, &arguments);
-        asked(&process, kind);
-    }
-    // Under a running server.
-    copy(&directory.path().join("data"), &directory.path().join("running"));
-    let process = serve(&directory, "running", &arguments);
+    directory
+}
+
+/// The history begins anew, what was of no use is set aside, and people are told.
+fn check_begun_anew(process: &Process) {
     wait_until("the history", || process.get("/aur/history/shared-0001").status == 200);
-    let path = directory.path().join("running").join(history);
+    process.get("/changes?surface=aur").expect(200);
+    let told = process.get("/readyz?verbose");
+    told.says(["[!] the history of the AUR's packages: ", "set-aside"]);
+    let page = process.anybody().accept("text/html").get("/status");
+    page.says("the history of the AUR&#39;s packages: something was of no use");
+}
+
+fn succeed(command: &mut Command) {
+    assert!(command.status().expect("it runs").success(), "{command:?}");
+}
+
+/// Executes a statement in a database of SQLite.
+fn execute(database: &Path, statement: &str) {
+    let script =
+        "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); c.execute(sys.argv[2]); c.commit()";
+    succeed(Command::new("python3").args(["-c", script]).arg(database).arg(statement));
+}
+
+/// Nobody waits.
+#[test]
+fn the_history_of_packages_at_rest() {
+    let directory = with_history();
+    let rows: [(&str, &dyn Fn(&Path)); 7] = [
+        ("garbage", &|path| harm(path, path, Garbage)),
+        ("halved", &|path| harm(path, path, Halved)),
+        ("another program's", &|path| {
+            fs::remove_file(path).expect("it was there");
+            execute(path, "create table x(y)");
+        }),
+        // The records are in order, and what they say is not.
+        ("another state", &|path| {
+            execute(path, "update larder_records set body=x'7b7d' where key='state'");
+        }),
+        ("a directory", &|path| {
+            fs::remove_file(path).expect("it was there");
+            fs::create_dir(path).expect("a directory");
+        }),
+        ("a pipe", &|path| {
+            fs::remove_file(path).expect("it was there");
+            succeed(Command::new("mkfifo").arg(path));
+        }),
+        ("a loop", &|path| {
+            fs::remove_file(path).expect("it was there");
+            symlink(path, path).expect("a link");
+        }),
+    ];
+    each(rows, |(kind, damage)| {
+        let data = kind.replace([' ', '\''], "-");
+        copy(&directory.path().join("data"), &directory.path().join(&data));
+        damage(&directory.path().join(&data).join(HISTORY));
+        check_begun_anew(&serve(&directory, &data, &["--aur-source", "dump.json.gz"]));
+    });
+}
+
+#[test]
+fn the_history_of_packages_while_running() {
+    let directory = with_history();
+    let process = serve(&directory, "data", &["--aur-source", "dump.json.gz"]);
+    wait_until("the history", || process.get("/aur/history/shared-0001").status == 200);
+    let path = directory.path().join("data").join(HISTORY);
     harm(&path, &path, Garbage);
     fs::write(directory.path().join("dump.json.gz"), catalogue::generation(2, 20)).expect("a dump");
     wait_until("the next dump", || process.get(SEARCH).json()["results"][0]["Version"] == "2-1");
     wait_until("the history to begin anew", || {
         process.get("/readyz?verbose").text().contains("set-aside")
     });
-    asked(&process, "while running");
+    check_begun_anew(&process);
 }
 
 /// A configuration that cannot be read again changes nothing, and is named.
@@ -278,7 +289,8 @@ fn the_security_log() {
     drop(process);
     let serve = ["serve", "--data-dir", "data", "--listen", "127.0.0.1:0"];
     let (code, said) = run(&directory, &[&serve[..], &["--security-log", "logs/x.log"]].concat());
-    assert!(code != Some(0) && said.contains("security_log = \"logs/x.log\" cannot be"), "{said}");
+    assert_ne!(code, Some(0), "{said}");
+    said.says("security_log = \"logs/x.log\" cannot be");
 }
 
 /// The file with the password of a new `root` is for a person, and the server does not need it.
@@ -303,7 +315,8 @@ fn the_password_file() {
     fs::create_dir_all(directory.path().join("new/root-password/full")).expect("a directory");
     let serve = ["serve", "--data-dir", "new", "--aur-enabled=false", "--listen", "127.0.0.1:0"];
     let (code, said) = run(&directory, &serve);
-    assert!(code == Some(1) && said.contains("larder user password root"), "{said}");
+    assert_eq!(code, Some(1), "{said}");
+    said.says("larder user password root");
 }
 
 /// The server replaces a socket that an earlier one left; it refuses to replace any other file, and names it.
@@ -329,6 +342,7 @@ fn sockets() {
     fs::write(&path, "somebody's").expect("a file");
     let serve = ["serve", "--data-dir", "data", "--listen", "unix:larder.sock"];
     let (code, said) = run(&directory, &serve);
-    assert!(code == Some(1) && said.contains("is no socket"), "{said}");
+    assert_eq!(code, Some(1), "{said}");
+    said.says("is no socket");
     assert_eq!(fs::read_to_string(&path).expect("a file"), "somebody's");
 }
