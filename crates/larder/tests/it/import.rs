@@ -13,9 +13,10 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::accounts::{Done, Place};
+use crate::accounts::Place;
 use crate::asking::{Says as _, each};
 use crate::client::Client;
+use crate::process::Done;
 use crate::server::TestServer;
 use crate::shown::{redacted, shown_json};
 
@@ -73,9 +74,7 @@ const ALL_IMPORTED: &str = "users 3/0/0, indexes 3/0/0, releases 4/0/0, files 5/
 
 /// A server on the data directory below `directory`.
 fn serve(directory: Arc<TempDir>) -> TestServer {
-    let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
-    server.wait_until_ready();
-    server
+    TestServer::without_aur_in(directory, |_| ())
 }
 
 /// devpi-server's answer.

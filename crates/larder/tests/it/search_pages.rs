@@ -7,11 +7,11 @@ use std::thread;
 use serde_json::Value;
 
 use crate::asking::Says as _;
+use crate::browser::ACCEPT;
 use crate::catalogue;
 use crate::server::{ROOT, TestServer, runtime, small};
 use crate::wait_until;
 
-const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
 /// The names that a question finds, by the title of their group.
@@ -119,7 +119,7 @@ fn pages_of_errors_say_what_one_can_do() {
     let server = &TestServer::serving_with(&catalogue::small(), |_| ());
     server.wait_until_ready();
     let check = |method: &str, target: &str, status: u16, texts: &[&str]| {
-        let page = server.anybody().accept(BROWSER).send(method, target, ()).expect(status);
+        let page = server.anybody().with_all(&[ACCEPT]).send(method, target, ()).expect(status);
         page.has("content-type", "text/html; charset=utf-8");
         page.says(texts);
     };
@@ -135,7 +135,7 @@ fn pages_of_errors_say_what_one_can_do() {
     server.root().delete("/article/gone/1").expect(200);
     check("GET", "/article/gone", 410, &["somebody deleted it"]);
     let limited = TestServer::serving_with(&catalogue::small(), |config| config.aur.rate_limit = 1);
-    let ask = || limited.client.get_with("/rpc/v5/info/attest", &[("Accept", BROWSER)]);
+    let ask = || limited.client.get_with("/rpc/v5/info/attest", &[ACCEPT]);
     assert_eq!((ask().status, ask().status), (200, 429));
 }
 

@@ -103,7 +103,7 @@ fn floods_of_resets_do_not_fill_the_log() {
     wait_until("every flood to be counted", || floods() == CONNECTIONS);
     // Lines after this one are logged after the floods.
     process.signal("HUP");
-    wait_until("a later line", || process.log().contains("reloading"));
+    process.wait_for_log("reloading");
     let log = process.log();
     let warnings: Vec<Value> = log
         .lines()

@@ -49,10 +49,7 @@ fn the_password_of_root_may_be_given() {
         fs::write(directory.path().join("two"), "horse\nstaple\n").expect("a file");
         fs::write(directory.path().join("none"), "\n").expect("a file");
         let done = Place(directory.path()).run_words(words, "");
-        let said = done.said();
-        assert_eq!(done.code, Some(code), "{words:?}: {said}");
-        assert!(said.contains(says), "{words:?}: {said}");
-        said.lacks("horse");
+        done.check(code, says).said().lacks("horse");
         assert_eq!(directory.path().join("data/records.db").exists(), code == 0, "{words:?}");
     };
     check(&["init", "--root-password", ""], 0, "the password that was given");

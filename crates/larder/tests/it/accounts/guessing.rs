@@ -62,12 +62,6 @@ fn read(client: &Client, host: u8, authorization: &str) -> u16 {
     send(client, host, "GET /articles", &[("Authorization", authorization)], "").status
 }
 
-fn metric(client: &Client, name: &str) -> u64 {
-    let text = client.get("/metrics").text();
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.map_or(0, |value| value.parse().expect("a number"))
-}
-
 #[test]
 fn a_guesser_has_few_tries_over_all_surfaces() {
     let process = start(&["--users-wrong-passwords-max", "7"]);
@@ -97,14 +91,14 @@ fn a_guesser_has_few_tries_over_all_surfaces() {
         let response = guess(number);
         assert!(matches!(response.status, 401 | 403 | 400), "{number}: {response:?}");
     }
-    assert_eq!(metric(&client, "larder_login_failures_total{reason=\"wrong_password\"}"), 7);
+    assert_eq!(client.metric("larder_login_failures_total{reason=\"wrong_password\"}"), 7.0);
     for number in 7..21 {
         // An action that fails among others says so in its own way.
         let response = guess(number).expect(429);
         assert!(response.header("retry-after").parse::<u64>().is_ok_and(|it| it > 0), "{number}");
     }
-    assert_eq!(metric(&client, "larder_login_failures_total{reason=\"wrong_password\"}"), 7);
-    assert_eq!(metric(&client, "larder_logins_throttled_total{by=\"client_and_account\"}"), 14);
+    assert_eq!(client.metric("larder_login_failures_total{reason=\"wrong_password\"}"), 7.0);
+    assert_eq!(client.metric("larder_logins_throttled_total{by=\"client_and_account\"}"), 14.0);
     // The right one counts as one more try from there; known ones do not count.
     let alice = basic("alice", "staple");
     assert_eq!(read(&client, 2, &alice), 429);
@@ -168,7 +162,7 @@ fn a_flood_leaves_the_line_to_the_others() {
             begin(&client, host, "GET /articles", &[("Authorization", &wrong)], "")
         })
         .collect();
-    wait_until("a line", || metric(&client, "larder_passwords_waiting") > 0);
+    wait_until("a line", || client.metric("larder_passwords_waiting") > 0.0);
     for host in [2, 3, 4, 5] {
         assert_eq!(read(&client, host, &token), 200, "a token");
     }
@@ -267,6 +261,6 @@ fn a_security_log_that_was_moved_away_goes_on_in_a_new_file() {
 fn without_a_file_the_security_log_is_among_the_others() {
     let process = start(&[]);
     read(&process.client, 2, &basic("alice", "guess-secret"));
-    wait_until("the line", || process.log().contains("\"event\":\"login_failed\""));
+    process.wait_for_log("\"event\":\"login_failed\"");
     process.log().lacks("guess-secret");
 }

@@ -13,15 +13,14 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::store;
-use crate::accounts::{Done, Place};
+use crate::accounts::Place;
 use crate::asking::Says as _;
+use crate::process::Done;
 use crate::server::TestServer;
 use crate::shown::shown_json;
 
 fn serve(directory: Arc<TempDir>) -> TestServer {
-    let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
-    server.wait_until_ready();
-    server
+    TestServer::without_aur_in(directory, |_| ())
 }
 
 fn write(path: &Path, bytes: impl AsRef<[u8]>) {
@@ -77,8 +76,11 @@ fn counts(done: &Done) -> [u64; 5] {
     [count("added"), count("changed"), count("already_there"), count("redirects"), left_out]
 }
 
+/// By name: the media type and the bytes.
+type Articles = BTreeMap<String, (String, Vec<u8>)>;
+
 /// Every article with its media type and its bytes, and where redirects lead.
-fn articles(server: &TestServer) -> BTreeMap<String, (String, Vec<u8>)> {
+fn articles(server: &TestServer) -> Articles {
     let list = server.get("/articles?deleted=true&limit=1000").json();
     let list = list["articles"].as_array().expect("articles").clone();
     let facts = list.iter().filter_map(|facts| {
@@ -95,7 +97,7 @@ fn articles(server: &TestServer) -> BTreeMap<String, (String, Vec<u8>)> {
 }
 
 /// A directory with a store of articles of many names and media types.
-fn sample() -> (Arc<TempDir>, BTreeMap<String, (String, Vec<u8>)>) {
+fn sample() -> (Arc<TempDir>, Articles) {
     let first = Arc::new(TempDir::new().expect("a directory"));
     let server = serve(first.clone());
     store(&server, "guide/0", b"# Guide\n");

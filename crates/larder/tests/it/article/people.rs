@@ -2,6 +2,7 @@
 
 use super::{store, wiki, wiki_with};
 use crate::asking::Says as _;
+use crate::browser::ACCEPT;
 use crate::client::Response;
 use crate::pages::check_harmless;
 use crate::server::{ROOT, TestServer};
@@ -9,12 +10,9 @@ use crate::shown::shown;
 use crate::wait_until;
 use insta::assert_snapshot;
 
-const BROWSER: (&str, &str) =
-    ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
-
 #[track_caller]
 fn page(server: &TestServer, target: &str) -> String {
-    html(&server.client.get_with(target, &[BROWSER]))
+    html(&server.client.get_with(target, &[ACCEPT]))
 }
 
 #[track_caller]
@@ -49,19 +47,19 @@ fn browsers_get_a_page_and_programs_the_bytes() {
     assert_eq!(shown.matches("The title").count(), 2, "{shown}");
     // The bytes are there for people, too.
     for target in ["/article/guide/a.md/1", "/article/guide/a.md?raw"] {
-        let response = server.client.get_with(target, &[BROWSER]);
+        let response = server.client.get_with(target, &[ACCEPT]);
         assert_eq!((response.status, &response.body), (200, &raw.body), "{target}");
     }
     // A client that has the bytes does not have the page.
-    let known = [BROWSER, ("If-None-Match", raw.header("etag"))];
+    let known = [ACCEPT, ("If-None-Match", raw.header("etag"))];
     html(&server.client.get_with("/article/guide/a.md", &known));
-    let tag = server.client.get_with("/article/guide/a.md", &[BROWSER]).header("etag").to_owned();
-    let known = [BROWSER, ("If-None-Match", tag.as_str())];
+    let tag = server.client.get_with("/article/guide/a.md", &[ACCEPT]).header("etag").to_owned();
+    let known = [ACCEPT, ("If-None-Match", tag.as_str())];
     server.client.get_with("/article/guide/a.md", &known).expect(304);
     // Other contents are sent unchanged.
     server.root().typed("image/png").post("/article/p.png/0", b"\x89PNG");
-    server.client.get_with("/article/p.png", &[BROWSER]).has("content-type", "image/png");
-    server.client.get_with("/article/none", &[BROWSER]).expect(404);
+    server.client.get_with("/article/p.png", &[ACCEPT]).has("content-type", "image/png");
+    server.client.get_with("/article/none", &[ACCEPT]).expect(404);
 }
 
 #[test]
@@ -96,16 +94,16 @@ fn histories_and_differences_are_pages() {
         assert_snapshot!(name, shown(&page));
         page.says(new);
     }
-    server.client.get_with("/article/a/diff?view=x", &[BROWSER]).expect(400);
-    server.client.get_with("/article/a?version=7", &[BROWSER]).expect(404);
-    server.client.get_with("/article/a?x=1", &[BROWSER]).expect(400);
+    server.client.get_with("/article/a/diff?view=x", &[ACCEPT]).expect(400);
+    server.client.get_with("/article/a?version=7", &[ACCEPT]).expect(404);
+    server.client.get_with("/article/a?x=1", &[ACCEPT]).expect(400);
     page(&server, "/article/a/diff?from=2&to=2").says("Both have the same text.");
     // Programs get what they got.
     assert!(server.get("/article/a/diff?from=1&to=2").text().starts_with("--- a\tversion 1"));
     server.get("/article/a/history").has("content-type", "application/json");
     server.get("/article/a?version=1").expect(400);
     server.root().delete("/article/a/2");
-    server.client.get_with("/article/a", &[BROWSER]).expect(410);
+    server.client.get_with("/article/a", &[ACCEPT]).expect(410);
     page(&server, "/article/a/history").says("<b>deleted</b>");
 }
 
@@ -144,9 +142,9 @@ const KEPT: &str = "/article/guide/a";
 fn a_kept_page_is_sent_as_it_is_in_every_encoding() {
     let server = with_a_kept_page();
     let target = KEPT;
-    let ask_with = |header| server.client.get_with(target, &[BROWSER, header]);
-    let first = server.client.get_with(target, &[BROWSER]);
-    let again = server.client.get_with(target, &[BROWSER]);
+    let ask_with = |header| server.client.get_with(target, &[ACCEPT, header]);
+    let first = server.client.get_with(target, &[ACCEPT]);
+    let again = server.client.get_with(target, &[ACCEPT]);
     assert_eq!((&again.body, again.header("etag")), (&first.body, first.header("etag")));
     again.has("cache-control", "no-cache");
     ask_with(("If-None-Match", first.header("etag"))).expect(304);
@@ -184,10 +182,10 @@ fn a_kept_page_is_never_out_of_date() {
     server.root().put("/+attachments/guide/a/x.png", b"\x89PNG").expect(201);
     shown().says("/+attachments/guide/a/x.png");
     server.root().post("/article/guide/a/6?rename=guide/b", ());
-    server.client.get_with(target, &[BROWSER]).expect(308);
+    server.client.get_with(target, &[ACCEPT]).expect(308);
     page(&server, "/article/guide/b").says("<h1>Text 5</h1>");
     server.root().delete("/article/guide/b/7");
-    server.client.get_with("/article/guide/b", &[BROWSER]).expect(410);
+    server.client.get_with("/article/guide/b", &[ACCEPT]).expect(410);
 }
 
 #[test]
@@ -195,9 +193,9 @@ fn a_page_that_not_everybody_may_read_is_not_kept() {
     let server = wiki_with(|config| config.article.acl_read = account::Acl::nobody());
     store(&server, "hidden/0", b"# Quiet\n");
     for _ in 0..5 {
-        let response = server.client.get_with("/article/hidden", &[BROWSER, ROOT]);
+        let response = server.client.get_with("/article/hidden", &[ACCEPT, ROOT]);
         html(&response).says("Quiet");
-        server.client.get_with("/article/hidden", &[BROWSER]).expect(401);
+        server.client.get_with("/article/hidden", &[ACCEPT]).expect(401);
     }
     assert_eq!(kept(&server), 0.0);
 }
@@ -213,9 +211,9 @@ fn pages_are_for_readers_only() {
         "/articles",
         "/article/none",
     ] {
-        server.client.get_with(target, &[BROWSER]).expect(401).lacks("Quiet");
+        server.client.get_with(target, &[ACCEPT]).expect(401).lacks("Quiet");
     }
-    let response = server.client.get_with("/article/hidden", &[BROWSER, ROOT]);
+    let response = server.client.get_with("/article/hidden", &[ACCEPT, ROOT]);
     html(&response).says("Quiet");
     response.header("cache-control").says("private");
 }

@@ -9,8 +9,7 @@ use testbed::SmallDisk;
 fn on_a_small_disk(check: impl FnOnce(&TestServer, &SmallDisk)) {
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
     let Some(disk) = SmallDisk::mount(&directory.path().join("data"), "size=8m") else { return };
-    let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
-    server.wait_until_ready();
+    let server = TestServer::without_aur_in(directory, |_| ());
     store(&server, "a/0", b"one");
     check(&server, &disk);
 }

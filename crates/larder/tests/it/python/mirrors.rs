@@ -262,13 +262,10 @@ fn large_pages_are_served_whole() {
 
 /// A server on this directory that may ask this machine.
 fn start_in(directory: Arc<TempDir>, configure: impl FnOnce(&mut Config)) -> TestServer {
-    let server = TestServer::start_in(directory, |config, _| {
-        config.aur.enabled = false;
+    TestServer::without_aur_in(directory, |config| {
         allow_this_machine(config);
         configure(config);
-    });
-    server.wait_until_ready();
-    server
+    })
 }
 
 /// A server with the mirror `root/pypi`, which has the page and the wheel of `foo`.

@@ -14,7 +14,7 @@ fn check_refused(index: &Index, upload: &Upload, status: u16, text: &str) {
     let kept = index.blobs();
     let json = index.alice().json().upload("alice/dev", upload).expect(status).json();
     let message = json["message"].as_str().expect("a message");
-    assert!(message.contains(text), "`{message}` has no `{text}`");
+    message.says(text);
     assert_eq!(json["code"], format!("{status} {message}"));
     assert_eq!(json["title"], message);
     assert_eq!(index.alice().upload_reason("alice/dev", upload), format!("{status} {message}"));
@@ -112,7 +112,7 @@ fn a_refusal_is_no_page_unless_html_is_asked_for() {
     {
         let refused = index.anybody().with("Accept", "*/*").get(path);
         assert!(refused.status >= 400, "{path}: {}", refused.status);
-        assert!(!refused.header("content-type").contains("html"), "{path}: {}", refused.text());
+        refused.header("content-type").lacks("html");
     }
 }
 
@@ -258,10 +258,8 @@ fn an_upload_without_an_index_is_told_where_to_go() {
         let refused = ask.post(target, &body);
         let text = refused.json()["message"].as_str().unwrap_or_default().to_owned();
         refused.check_status(405).has("allow", allow);
-        assert!(
-            text.contains("uploads go to an index, at ") && text.ends_with(&url),
-            "{target}: {text}"
-        );
+        text.says("uploads go to an index, at ");
+        assert!(text.ends_with(&url), "{target}: {text}");
     }
     // A request without a body gets an error that names it.
     let nothing = index.alice().json().put("/alice/more", ());

@@ -4,14 +4,13 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::asking::{Says as _, each};
+use crate::process::Done;
 
-/// Runs a command on this data directory; the exit code, and what it prints and says.
-fn larder(directory: &TempDir, arguments: &[&str]) -> (Option<i32>, String, String) {
+/// Runs a command on this data directory.
+fn larder(directory: &TempDir, arguments: &[&str]) -> Done {
     let mut command = crate::process::larder(directory.path());
-    let data = directory.path().join("data");
-    let done = command.args(arguments).arg("--data-dir").arg(data).output().expect("it runs");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (done.status.code(), text(&done.stdout), text(&done.stderr))
+    command.args(arguments).arg("--data-dir").arg(directory.path().join("data"));
+    Done::of(&mut command, "")
 }
 
 /// A directory with a store that has `root/pypi` of this upstream, of which nothing is cached.
@@ -32,16 +31,15 @@ fn offline(directory: Arc<TempDir>) -> TestServer {
 fn exported(upstream: &Upstream, to: &Path) -> (Arc<TempDir>, TestServer) {
     let directory = start_with_root_pypi(upstream).stop();
     let server = start_in(directory.clone(), |_| ());
-    let (code, out, said) = export_to(&directory, to);
-    assert_eq!((code, &*out), (Some(0), "pages: 2, files: 1, bytes copied: 7\n"), "{said}");
+    export_to(&directory, to).prints(0, "pages: 2, files: 1, bytes copied: 7\n");
     (directory, server)
 }
 
-fn export_to(directory: &TempDir, to: &Path) -> (Option<i32>, String, String) {
+fn export_to(directory: &TempDir, to: &Path) -> Done {
     larder(directory, &["export-mirror", "root/pypi", to.to_str().expect("a path")])
 }
 
-fn import(directory: &TempDir, from: &Path) -> (Option<i32>, String, String) {
+fn import(directory: &TempDir, from: &Path) -> Done {
     larder(directory, &["import-mirror", from.to_str().expect("a path"), "--index", "root/pypi"])
 }
 
@@ -83,17 +81,15 @@ fn an_export_adds_what_is_new_and_removes_what_one_that_was_killed_has_left() {
         (&killed, "pages: 2, files: 2, bytes copied: 10\n"),
     ] {
         leave_partial_files(export);
-        let (code, out, said) = export_to(&directory, export);
-        assert_eq!((code, &*out), (Some(0), expected), "{said}");
+        export_to(&directory, export).prints(0, expected);
         assert!(!export.join(".larder-partial").exists());
     }
     assert!(!earlier.iter().any(|path| path.exists()), "they are removed");
     // Two at once would remove each other's.
     let lock = std::fs::File::open(&first).expect("a directory");
     lock.lock().expect("a lock");
-    let (code, _, said) = export_to(&directory, &first);
-    assert_eq!(code, Some(1), "{said}");
-    said.says(&format!("another export writes into `{}`", first.display()));
+    let told = format!("another export writes into `{}`", first.display());
+    export_to(&directory, &first).fails(1, &told);
 }
 
 #[test]
@@ -103,14 +99,12 @@ fn a_cache_is_carried_over() {
     let export = carrier.path().join("export");
     let (directory, server) = exported(&upstream, &export);
     offer_later(&upstream, &server);
-    assert_eq!(export_to(&directory, &export).0, Some(0));
+    export_to(&directory, &export).check(0, "");
     leave_partial_files(&export);
     earlier_partial_files(&export)
         .iter()
         .for_each(|it| std::fs::write(it, "half").expect("a file"));
-    let (code, _, said) = import(&directory, &export);
-    assert_eq!(code, Some(1), "{said}");
-    said.says("in use");
+    import(&directory, &export).fails(1, "in use");
     drop(server.stop());
 
     upstream.break_with(Some(500));
@@ -121,8 +115,7 @@ fn a_cache_is_carried_over() {
         "pages: 2, files: 2, bytes copied: 10\n",
         "pages: 2 (2 there already), files: 2 (2 there already), bytes copied: 0\n",
     ] {
-        let (code, out, said) = import(&directory, &export);
-        assert_eq!((code, &*out), (Some(0), expected), "{said}");
+        import(&directory, &export).prints(0, expected);
     }
     let server = offline(directory);
     let asked = upstream.requests().len();
@@ -134,9 +127,7 @@ fn a_cache_is_carried_over() {
     assert_eq!(json_page(server.client, "root/pypi", "nowhere").status, 404, "the list is here");
     assert_eq!(upstream.requests().len(), asked);
     // For another upstream, it is another export.
-    let (code, _, said) = export_to(&empty(&Upstream::start()), &export);
-    assert_eq!(code, Some(1), "{said}");
-    said.says("has an export of");
+    export_to(&empty(&Upstream::start()), &export).fails(1, "has an export of");
 }
 
 /// The only file below a directory, however deep.
@@ -146,6 +137,9 @@ fn only_file(directory: &Path) -> std::path::PathBuf {
     assert!(entries.next().is_none(), "there is one");
     if path.is_dir() { only_file(&path) } else { path }
 }
+
+/// A change to an export, and what its import says of that.
+type Change<'change> = (&'change dyn Fn(&Path), &'change str);
 
 /// Imports exports that somebody has changed.
 struct Tampered {
@@ -172,9 +166,7 @@ impl Tampered {
         assert!(copied.expect("it runs").success());
         change(export.path());
         let directory = empty(&self.upstream);
-        let (code, out, said) = import(&directory, export.path());
-        assert_eq!(code, Some(1), "{says}: {out}{said}");
-        said.says(says);
+        import(&directory, export.path()).fails(1, says);
         let server = offline(directory);
         let page = json_page(server.client, "root/pypi", "foo");
         assert_eq!(page.status, page_status, "{says}: {}", page.text());
@@ -198,7 +190,7 @@ fn a_file_that_was_changed_in_an_export_is_not_imported() {
     let other = Digest::of(b"contenT").to_string();
     let wheel = |export: &Path| only_file(&export.join("files"));
     let foo = |export: &Path| export.join("pages/foo");
-    let rows: [(&dyn Fn(&Path), &str); 6] = [
+    let rows: [Change<'_>; 6] = [
         (&|it: &Path| std::fs::write(wheel(it), "contenT").expect("a file"), "was expected"),
         (
             &|it: &Path| std::fs::write(wheel(it), "more content").expect("a file"),
@@ -245,7 +237,7 @@ fn a_page_or_a_description_that_was_changed_in_an_export_is_not_imported() {
     let tampered = Tampered::new();
     let foo = |export: &Path| export.join("pages/foo");
     let description = |export: &Path| export.join("larder-mirror.json");
-    let rows: [(&dyn Fn(&Path), &str); 6] = [
+    let rows: [Change<'_>; 6] = [
         (&|it: &Path| edit(&foo(it), "\"kept\":[", "\"kept\":[0,"), "pages/foo"),
         (&|it: &Path| edit(&foo(it), WHEEL, "foo-9.0-py3-none-any.whl"), "was expected"),
         (

@@ -10,7 +10,7 @@ use testbed::Upstream;
 use super::super::advisories::{bundle, record, replace};
 use super::audit::audit;
 use super::{
-    FILES, JSON_PAGE, check_refused, json_page, make_mirror, names, start_knowing, upstream_of,
+    FILES, JSON_PAGE, check_refused, json_page, mirror, names, start_knowing, upstream_of,
 };
 use crate::asking::each;
 use crate::python::{Index, path, sdist, wheel};
@@ -54,7 +54,7 @@ impl Refusing {
         let upstream = upstream_of(&FILES);
         let index = start_knowing(&source);
         let refuse = json!({"policy_malware": "refuse"});
-        make_mirror(&index, &upstream, refuse.clone());
+        mirror(&index, &upstream, refuse.clone());
         index.stage("alice/base", refuse);
         index.stage("alice/dev", json!({"bases": ["alice/base", "alice/up"]}));
         index.stage("alice/open", json!({}));
@@ -186,7 +186,7 @@ fn start_warning() -> (Index, Upstream, TempDir) {
     replace(&source, &bundle(&records));
     let upstream = upstream_of(&FILES);
     let index = start_knowing(&source);
-    make_mirror(&index, &upstream, measures());
+    mirror(&index, &upstream, measures());
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     (index, upstream, directory)
 }

@@ -10,11 +10,10 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::Harm::{self, Away, Deleted, Emptied, Garbage, Halved};
-use super::{copy, harm, write};
+use super::Harm::{Away, Deleted, Emptied, Garbage, Halved};
+use super::{Case, copy, each_harm, harm, write};
 use crate::asking::{Says as _, each};
-use crate::process::{Process, larder};
-use crate::server::ROOT_PASSWORD;
+use crate::process::{Done, Process, init, larder};
 use crate::{catalogue, wait_until};
 
 const KEPT: &str = "aur/packages-meta-ext-v1.json.gz";
@@ -27,8 +26,7 @@ fn kept() -> Arc<TempDir> {
     fs::write(directory.path().join("dump.json.gz"), catalogue::generation(1, 20)).expect("a dump");
     let mut process = serve(&directory, "data", &["--aur-source", "dump.json.gz"]);
     wait_until("the dump to be kept", || process.get(DOWNLOAD).status == 200);
-    process.signal("TERM");
-    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+    process.stop();
     directory
 }
 
@@ -36,11 +34,8 @@ fn serve(directory: &Arc<TempDir>, data: &str, arguments: &[&str]) -> Process {
     Process::start_in(directory.clone(), data, arguments)
 }
 
-/// Runs a command to its end; returns its exit code and all its output.
-fn run(directory: &TempDir, arguments: &[&str]) -> (Option<i32>, String) {
-    let output = larder(directory.path()).args(arguments).output().expect("it runs");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+fn run(directory: &TempDir, arguments: &[&str]) -> Done {
+    Done::of(larder(directory.path()).args(arguments), "")
 }
 
 /// The outcome of a start without a source.
@@ -57,90 +52,83 @@ enum Start {
 #[test]
 fn the_kept_dump_at_rest() {
     let directory = kept();
-    let cases: &[(&str, &[Harm], Start)] = &[
+    let cases: &[Case<'_, Start>] = &[
         (KEPT, &[Deleted, Away], Start::ServesNoPackages),
         (KEPT, &[Emptied, Halved, Garbage], Start::IsNotReady),
         ("aur/source.json", &[Deleted, Emptied, Halved, Garbage], Start::Serves),
         ("aur", &[Deleted, Emptied, Away], Start::ServesNoPackages),
     ];
-    let mut number = 0;
-    for (path, harms, start) in cases {
-        for &harmed in *harms {
-            number += 1;
-            let (data, what) = (format!("rest{number}"), format!("{path}: {harmed:?}"));
-            copy(&directory.path().join("data"), &directory.path().join(&data));
-            let path = directory.path().join(&data).join(path);
-            harm(&path, &path, harmed);
-            match start {
-                Start::Serves | Start::ServesNoPackages => {
-                    let process = serve(&directory, &data, &[]);
-                    let expected = if *start == Start::Serves { 200 } else { 404 };
-                    assert_eq!(process.client.get(SEARCH).status, expected, "{what}");
-                }
-                Start::IsNotReady => {
-                    let process = Process::start_unready(directory.clone(), &data, &[]);
-                    let mut said = String::new();
-                    wait_until("the reason, and the store", || {
-                        said = process.get("/readyz").text();
-                        said.contains("is not good") && !said.contains("store: ")
-                    });
-                    said.says([KEPT, "aur.source"]);
-                    // All else is served.
-                    assert_eq!(process.client.get("/articles").status, 200, "{what}");
-                }
+    each_harm(cases, |number, path, harmed, start| {
+        let (data, what) = (format!("rest{number}"), format!("{path}: {harmed:?}"));
+        copy(&directory.path().join("data"), &directory.path().join(&data));
+        let path = directory.path().join(&data).join(path);
+        harm(&path, &path, harmed);
+        match start {
+            Start::Serves | Start::ServesNoPackages => {
+                let process = serve(&directory, &data, &[]);
+                let expected = if start == Start::Serves { 200 } else { 404 };
+                assert_eq!(process.client.get(SEARCH).status, expected, "{what}");
             }
-            // With a source it does not matter, and the file is kept again.
-            let process = serve(&directory, &data, &["--aur-source", "dump.json.gz"]);
-            assert_eq!(process.client.get(SEARCH).status, 200, "{what}");
-            wait_until("the dump to be kept", || process.get(DOWNLOAD).status == 200);
-            drop(process);
-            fs::remove_dir_all(directory.path().join(&data)).expect("it is ours");
+            Start::IsNotReady => {
+                let process = Process::start_unready(directory.clone(), &data, &[]);
+                let mut said = String::new();
+                wait_until("the reason, and the store", || {
+                    said = process.get("/readyz").text();
+                    said.contains("is not good") && !said.contains("store: ")
+                });
+                said.says([KEPT, "aur.source"]);
+                // All else is served.
+                assert_eq!(process.client.get("/articles").status, 200, "{what}");
+            }
         }
-    }
+        // With a source it does not matter, and the file is kept again.
+        let process = serve(&directory, &data, &["--aur-source", "dump.json.gz"]);
+        assert_eq!(process.client.get(SEARCH).status, 200, "{what}");
+        wait_until("the dump to be kept", || process.get(DOWNLOAD).status == 200);
+        drop(process);
+        fs::remove_dir_all(directory.path().join(&data)).expect("it is ours");
+    });
 }
 
 #[test]
 fn the_kept_dump_while_running() {
     let directory = kept();
     let source = directory.path().join("dump.json.gz");
-    let cases: &[(&str, &[Harm], u16)] = &[
+    let cases: &[Case<'_, u16>] = &[
         // The file is held open.
         (KEPT, &[Deleted, Away], 200),
         (KEPT, &[Emptied, Halved, Garbage], 503),
         ("aur", &[Deleted, Away], 200),
     ];
-    let mut number = 1;
-    for (path, harms, status) in cases {
-        for &harmed in *harms {
-            number += 1;
-            let (data, what) = (format!("run{number}"), format!("{path}: {harmed:?}"));
-            fs::write(&source, catalogue::generation(1, 20)).expect("a dump");
-            copy(&directory.path().join("data"), &directory.path().join(&data));
-            let process = serve(&directory, &data, &["--aur-source", "dump.json.gz"]);
-            wait_until("the dump to be kept", || process.get(DOWNLOAD).status == 200);
-            let path = directory.path().join(&data).join(path);
-            harm(&path, &path, harmed);
-            let download = process.get(DOWNLOAD);
-            assert_eq!(download.status, *status, "{what}");
-            if *status == 200 {
-                let found = catalogue::gunzip(&download.body);
-                assert!(found == catalogue::generation(1, 20), "{what}");
-            }
-            assert_eq!(process.client.get(SEARCH).status, 200, "{what}");
-            // The next dump is kept again.
-            let next = catalogue::generation(number, 20);
-            fs::write(&source, &next).expect("a dump");
-            let version = format!("{number}-1");
-            wait_until("the next dump", || {
-                process.get(SEARCH).json()["results"][0]["Version"] == version
-                    && process.get(DOWNLOAD).status == 200
-            });
-            let found = catalogue::gunzip(&process.get(DOWNLOAD).body);
-            assert!(found == next, "{what}");
-            drop(process);
-            fs::remove_dir_all(directory.path().join(&data)).expect("it is ours");
+    each_harm(cases, |number, path, harmed, status| {
+        let (data, what) = (format!("run{number}"), format!("{path}: {harmed:?}"));
+        fs::write(&source, catalogue::generation(1, 20)).expect("a dump");
+        copy(&directory.path().join("data"), &directory.path().join(&data));
+        let process = serve(&directory, &data, &["--aur-source", "dump.json.gz"]);
+        wait_until("the dump to be kept", || process.get(DOWNLOAD).status == 200);
+        let path = directory.path().join(&data).join(path);
+        harm(&path, &path, harmed);
+        let download = process.get(DOWNLOAD);
+        assert_eq!(download.status, status, "{what}");
+        if status == 200 {
+            let found = catalogue::gunzip(&download.body);
+            assert!(found == catalogue::generation(1, 20), "{what}");
         }
-    }
+        assert_eq!(process.client.get(SEARCH).status, 200, "{what}");
+        // The next dump is kept again.
+        let number = number + 2;
+        let next = catalogue::generation(number, 20);
+        fs::write(&source, &next).expect("a dump");
+        let version = format!("{number}-1");
+        wait_until("the next dump", || {
+            process.get(SEARCH).json()["results"][0]["Version"] == version
+                && process.get(DOWNLOAD).status == 200
+        });
+        let found = catalogue::gunzip(&process.get(DOWNLOAD).body);
+        assert!(found == next, "{what}");
+        drop(process);
+        fs::remove_dir_all(directory.path().join(&data)).expect("it is ours");
+    });
 }
 
 const HISTORY: &str = "aur-history.db";
@@ -150,8 +138,7 @@ fn with_history() -> Arc<TempDir> {
     let directory = kept();
     let mut process = serve(&directory, "data", &["--aur-source", "dump.json.gz"]);
     wait_until("the history", || process.get("/aur/history/shared-0001").status == 200);
-    process.signal("TERM");
-    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+    process.stop();
     directory
 }
 
@@ -176,11 +163,14 @@ fn execute(database: &Path, statement: &str) {
     succeed(Command::new("python3").args(["-c", script]).arg(database).arg(statement));
 }
 
+/// What it is called, and how it is done to a file.
+type Damage<'damage> = (&'damage str, &'damage dyn Fn(&Path));
+
 /// Nobody waits.
 #[test]
 fn the_history_of_packages_at_rest() {
     let directory = with_history();
-    let rows: [(&str, &dyn Fn(&Path)); 7] = [
+    let rows: [Damage<'_>; 7] = [
         ("garbage", &|path| harm(path, path, Garbage)),
         ("halved", &|path| harm(path, path, Halved)),
         ("another program's", &|path| {
@@ -221,9 +211,7 @@ fn the_history_of_packages_while_running() {
     harm(&path, &path, Garbage);
     fs::write(directory.path().join("dump.json.gz"), catalogue::generation(2, 20)).expect("a dump");
     wait_until("the next dump", || process.get(SEARCH).json()["results"][0]["Version"] == "2-1");
-    wait_until("the history to begin anew", || {
-        process.get("/readyz?verbose").text().contains("set-aside")
-    });
+    process.wait_for("/readyz?verbose", "set-aside");
     check_begun_anew(&process);
 }
 
@@ -256,7 +244,7 @@ fn the_configuration_while_running() {
     // An empty file is a configuration: it has only defaults.
     harm(&path, &path, Emptied);
     process.signal("HUP");
-    wait_until("the reload", || process.log().contains("this setting has changed"));
+    process.wait_for_log("this setting has changed");
     process.get("/readyz").expect(200);
     process.log().lacks("panicked");
 }
@@ -283,14 +271,13 @@ fn the_security_log() {
     // If it cannot be opened again, the old one stays, and the log says so.
     fs::remove_dir_all(directory.path().join("logs")).expect("removed");
     process.signal("HUP");
-    wait_until("the error", || process.log().contains("security log cannot be opened again"));
+    process.wait_for_log("security log cannot be opened again");
     assert_ne!(fail().status, 500);
     process.get("/readyz").expect(200);
     drop(process);
     let serve = ["serve", "--data-dir", "data", "--listen", "127.0.0.1:0"];
-    let (code, said) = run(&directory, &[&serve[..], &["--security-log", "logs/x.log"]].concat());
-    assert_ne!(code, Some(0), "{said}");
-    said.says("security_log = \"logs/x.log\" cannot be");
+    let serve = [&serve[..], &["--security-log", "logs/x.log"]].concat();
+    run(&directory, &serve).check(1, "security_log = \"logs/x.log\" cannot be");
 }
 
 /// The file with the password of a new `root` is for a person, and the server does not need it.
@@ -314,17 +301,14 @@ fn the_password_file() {
     // If the file cannot be written, the message says what else to do.
     fs::create_dir_all(directory.path().join("new/root-password/full")).expect("a directory");
     let serve = ["serve", "--data-dir", "new", "--aur-enabled=false", "--listen", "127.0.0.1:0"];
-    let (code, said) = run(&directory, &serve);
-    assert_eq!(code, Some(1), "{said}");
-    said.says("larder user password root");
+    run(&directory, &serve).check(1, "larder user password root");
 }
 
 /// The server replaces a socket that an earlier one left; it refuses to replace any other file, and names it.
 #[test]
 fn sockets() {
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
-    let init = ["init", "--data-dir", "data", "--root-password", ROOT_PASSWORD];
-    assert_eq!(run(&directory, &init).0, Some(0));
+    init(directory.path());
     let path = directory.path().join("larder.sock");
     let arguments = ["--aur-enabled=false", "--listen", "unix:larder.sock"];
     for _ in 0..2 {
@@ -341,8 +325,6 @@ fn sockets() {
     drop(process);
     fs::write(&path, "somebody's").expect("a file");
     let serve = ["serve", "--data-dir", "data", "--listen", "unix:larder.sock"];
-    let (code, said) = run(&directory, &serve);
-    assert_eq!(code, Some(1), "{said}");
-    said.says("is no socket");
+    run(&directory, &serve).check(1, "is no socket");
     assert_eq!(fs::read_to_string(&path).expect("a file"), "somebody's");
 }
