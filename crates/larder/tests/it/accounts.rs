@@ -10,25 +10,16 @@ mod sessions;
 mod tokens;
 
 use std::path::Path;
-use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::process::larder;
+use crate::process::{Done, larder};
 
 /// A data directory, `data` below it, and what the command line says about it.
 ///
 /// A server that runs on it shows each commit soon after the command has ended, and the commits in their order. So a
 /// test waits for the last one, and then has all of them.
 pub(crate) struct Place<'path>(pub(crate) &'path Path);
-
-/// The outcome of a command.
-#[derive(Debug)]
-pub(crate) struct Done {
-    pub(crate) code: Option<i32>,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
 
 impl Place<'_> {
     /// Runs `larder WORDS… --data-dir data` with `input` as its standard input. No word has a blank.
@@ -37,21 +28,7 @@ impl Place<'_> {
     }
 
     pub(crate) fn run_words(&self, words: &[&str], input: &str) -> Done {
-        let mut command = larder(self.0);
-        command.args(words).args(["--data-dir", "data"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("it starts");
-        let mut stdin = child.stdin.take().expect("piped");
-        // The command may end without reading.
-        let _ = std::io::Write::write_all(&mut stdin, input.as_bytes());
-        drop(stdin);
-        let output = child.wait_with_output().expect("it runs");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-        Done {
-            code: output.status.code(),
-            stdout: text(output.stdout),
-            stderr: text(output.stderr),
-        }
+        Done::of(larder(self.0).args(words).args(["--data-dir", "data"]), input)
     }
 
     /// Runs a command that must succeed; returns its output.
@@ -71,17 +48,13 @@ impl Place<'_> {
     /// A command ends with this code and says this.
     #[track_caller]
     pub(crate) fn check(&self, line: &str, code: i32, says: &str) {
-        let done = self.run_with(line, "");
-        assert_eq!(done.code, Some(code), "`{line}`: {done:?}");
-        let said = format!("{}{}", done.stdout, done.stderr);
-        assert!(said.contains(says), "`{line}`: expected `{says}` in: {done:?}");
+        self.run_with(line, "").check(code, says);
     }
 
     /// A user with this password.
     #[track_caller]
     pub(crate) fn add(&self, name: &str, password: &str) {
-        let done = self.run_with(&format!("user add {name} --password-stdin"), password);
-        assert_eq!(done.code, Some(0), "{done:?}");
+        self.run_with(&format!("user add {name} --password-stdin"), password).check(0, "");
     }
 
     /// A new token.

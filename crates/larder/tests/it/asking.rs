@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, Response};
 use crate::python::{Upload, sdist};
 use crate::server::ROOT;
+use crate::wait_until;
 
 /// The value of `Authorization` for a name and a password.
 pub(crate) fn basic(user: &str, password: &str) -> String {
@@ -47,6 +48,29 @@ impl Client {
 
     pub(crate) fn bearer(&self, token: &str) -> Ask {
         self.authorized(&format!("Bearer {token}"))
+    }
+
+    /// The value of a metric, by its printed name with labels; 0 if it does not exist.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        self.find_metric(name).unwrap_or_default()
+    }
+
+    pub(crate) fn find_metric(&self, name: &str) -> Option<f64> {
+        let text = self.get("/metrics").text();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map(|value| value.parse().expect("a number"))
+    }
+
+    /// Waits until the answer has these words.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, target: &str, words: &str) {
+        wait_until(words, || self.get(target).text().contains(words));
+    }
+
+    /// Waits until the answer no longer has these words.
+    #[track_caller]
+    pub(crate) fn wait_until_gone(&self, target: &str, words: &str) {
+        wait_until(&format!("no {words}"), || !self.get(target).text().contains(words));
     }
 
     /// Asks with this value of `Authorization`, or without one if it is empty.
@@ -208,6 +232,18 @@ impl Response {
         self
     }
 
+    /// This answer, which must have one of these statuses.
+    #[track_caller]
+    pub(crate) fn expect_one_of<const N: usize>(self, statuses: [u16; N]) -> Response {
+        let (found, asked) = (self.status, &self.asked);
+        assert!(
+            statuses.contains(&found),
+            "{asked}: {found}, not of {statuses:?}: {}",
+            self.text()
+        );
+        self
+    }
+
     /// This header has this value; it is empty if the header is not there.
     #[track_caller]
     pub(crate) fn has(&self, name: &str, value: impl ToString) -> &Response {
@@ -288,6 +324,12 @@ impl<'word> Words<&'word str> for &'word str {
 impl<'word> Words<&'word str> for &'word String {
     fn all(self) -> Vec<&'word str> {
         vec![self]
+    }
+}
+
+impl<'word> Words<&'word str> for &[&'word str] {
+    fn all(self) -> Vec<&'word str> {
+        self.to_vec()
     }
 }
 

@@ -7,9 +7,10 @@ mod remote;
 
 use serde_json::Value;
 
-use crate::accounts::{Done, Place, prepare};
+use crate::accounts::{Place, prepare};
+use crate::asking::Says as _;
 use crate::client::Response;
-use crate::process::{Process, larder};
+use crate::process::{Done, Process, larder};
 use crate::wait_until;
 
 /// A server of the Python index alone, with the users `root` (password `horse`), `team` and `alice` (password `pw`).
@@ -89,29 +90,15 @@ impl Way<'_> {
     }
 
     fn run_with(&self, line: &str, variables: &[(&str, &str)], input: &str) -> Done {
-        use std::process::Stdio;
         let mut command = larder(self.running.process.directory.path());
         command.args(line.split_whitespace()).args(&self.flags).envs(variables.iter().copied());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("it starts");
-        // The command may end without reading.
-        let _ =
-            std::io::Write::write_all(&mut child.stdin.take().expect("piped"), input.as_bytes());
-        let output = child.wait_with_output().expect("it runs");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-        Done {
-            code: output.status.code(),
-            stdout: text(output.stdout),
-            stderr: text(output.stderr),
-        }
+        Done::of(&mut command, input)
     }
 
     /// A command that ends well prints this.
     #[track_caller]
     fn prints(&self, line: &str, expected: &str) {
-        let done = self.run(line);
-        assert_eq!(done.code, Some(0), "`{line}`: {done:?}");
-        assert!(done.stdout.contains(expected), "`{line}`: expected `{expected}` in: {done:?}");
+        self.run(line).check(0, "").stdout.says(expected);
     }
 
     #[track_caller]
@@ -125,8 +112,7 @@ impl Way<'_> {
     #[track_caller]
     fn fails(&self, line: &str, code: i32, says: &str) {
         let done = self.run(line);
-        assert_eq!(done.code, Some(code), "`{line}`: {done:?}");
-        assert!(done.stderr.contains(says), "`{line}`: expected `{says}` in: {done:?}");
+        done.fails(code, says);
         assert_eq!(done.stdout, "", "`{line}`");
     }
 }

@@ -25,7 +25,7 @@ fn before_the_first_snapshot() {
         let refused = server.get(target);
         refused.expect(503).says("no snapshot has been published yet").has("retry-after", "1");
     }
-    wait_until("the reason", || server.get("/readyz").text().contains("no-such-dump.json"));
+    server.wait_for("/readyz", "no-such-dump.json");
     for target in ["/rpc/v5/info/attest", "/packages.gz", "/packages-meta-ext-v1.json.gz.sha256"] {
         let response = server.get(target).expect(503);
         response.has("content-type", "application/problem+json");

@@ -173,7 +173,7 @@ fn a_restart_serves_the_kept_dump() {
     });
     server.wait_until_ready();
     assert_eq!(version(&server), "3-1");
-    wait_until("the trouble to show", || server.get("/readyz?verbose").text().contains("[!] aur"));
+    server.wait_for("/readyz?verbose", "[!] aur");
 }
 
 #[test]

@@ -4,7 +4,6 @@ mod upgrade;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -17,6 +16,7 @@ use tempfile::TempDir;
 use crate::SetAtEnd;
 use crate::asking::Says as _;
 use crate::client::Client;
+use crate::process::{Done, larder};
 use crate::server::{ROOT, TestServer, wait_for};
 use testbed::Postgres;
 use testbed::S3;
@@ -26,12 +26,6 @@ use testbed::SmallDisk;
 struct Place {
     directory: Arc<TempDir>,
     variables: Vec<(&'static str, String)>,
-}
-
-/// How a command ended, and all it said.
-struct Said {
-    code: Option<i32>,
-    text: String,
 }
 
 impl Place {
@@ -63,30 +57,16 @@ impl Place {
         self.path(&format!("{blobs}/sha256/{}/{}/{digits}", &digits[..2], &digits[2..4]))
     }
 
-    fn run(&self, line: &str) -> Said {
-        let output = Command::new(env!("CARGO_BIN_EXE_larder"))
-            .env_clear()
-            .env("HOME", self.directory.path())
-            .envs(self.variables.iter().map(|(name, value)| (name, value)))
-            .current_dir(self.directory.path())
-            .stdin(Stdio::null())
-            .args(line.split(' '))
-            .output()
-            .expect("it runs");
-        let text =
-            [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
-        Said { code: output.status.code(), text: text.concat() }
+    fn run(&self, line: &str) -> Done {
+        let mut command = larder(self.directory.path());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        Done::of(command.args(line.split(' ')), "")
     }
 
     /// Runs a command that says all of `expected`.
     #[track_caller]
     fn check(&self, line: &str, code: i32, expected: &[&str]) -> String {
-        let said = self.run(line);
-        assert_eq!(said.code, Some(code), "{line}: {}", said.text);
-        for expected in expected {
-            assert!(said.text.contains(expected), "{line}: no `{expected}` in: {}", said.text);
-        }
-        said.text
+        self.run(line).check(code, expected).said()
     }
 
     #[track_caller]
@@ -101,12 +81,7 @@ impl Place {
 fn put(client: &Client, name: &str, base: u32, body: &str) {
     let target = format!("/article/{name}/{base}");
     let response = client.root().typed("text/plain").post(&target, body.as_bytes());
-    assert!(
-        matches!(response.status, 200 | 201),
-        "{target}: {}: {}",
-        response.status,
-        response.text()
-    );
+    response.expect_one_of([200, 201]);
 }
 
 fn body_of(name: &str, revision: u32) -> String {

@@ -1,7 +1,7 @@
 //! The real binary: exit codes, signals, and what `--demo` prints.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::Path;
@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 
-use crate::asking::Says as _;
+use crate::asking::{Says as _, Words};
 use crate::client::Client;
+use crate::server::ROOT_PASSWORD;
 use crate::{catalogue, wait_until};
 
 /// The binary, without any configuration of this machine. `LARDER_TEST_BINARY` names another one, such as one that is optimized, to
@@ -23,9 +24,70 @@ pub(crate) fn larder(directory: &Path) -> Command {
     command
 }
 
-fn run(arguments: &[&str]) -> Output {
-    let directory = tempfile::tempdir().expect("a directory");
-    larder(directory.path()).args(arguments).output().expect("it runs")
+/// The outcome of a command.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    /// The command, for those who read of a failure.
+    asked: String,
+}
+
+impl From<Output> for Done {
+    fn from(output: Output) -> Done {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+        Done { code: output.status.code(), stdout, stderr, asked: String::new() }
+    }
+}
+
+impl Done {
+    /// Runs a command to its end, with `input` as its standard input.
+    pub(crate) fn of(command: &mut Command, input: &str) -> Done {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let mut stdin = child.stdin.take().expect("piped");
+        // The command may end without reading.
+        let _ = stdin.write_all(input.as_bytes());
+        drop(stdin);
+        let done = child.wait_with_output().expect("it runs").into();
+        Done { asked: format!("{command:?}"), ..done }
+    }
+
+    /// Everything that it printed.
+    pub(crate) fn said(&self) -> String {
+        format!("{}{}", self.stdout, self.stderr)
+    }
+
+    /// It ended with this code, and printed these words.
+    #[track_caller]
+    pub(crate) fn check<W: AsRef<str>>(&self, code: i32, words: impl Words<W>) -> &Done {
+        assert_eq!(self.code, Some(code), "{}: {}", self.asked, self.said());
+        self.said().says(words);
+        self
+    }
+
+    /// It ended with this code, and complained of this.
+    #[track_caller]
+    pub(crate) fn fails<W: AsRef<str>>(&self, code: i32, words: impl Words<W>) -> &Done {
+        self.check(code, "").stderr.says(words);
+        self
+    }
+
+    /// It ended with this code, and its output is this.
+    #[track_caller]
+    pub(crate) fn prints(&self, code: i32, expected: &str) -> &Done {
+        assert_eq!((self.code, &*self.stdout), (Some(code), expected), "{self:?}");
+        self
+    }
+}
+
+/// Makes a store with `root`, who has the password of all tests, in the data directory `data`.
+#[track_caller]
+pub(crate) fn init(directory: &Path) {
+    let arguments = ["init", "--data-dir", "data", "--root-password", ROOT_PASSWORD];
+    Done::of(larder(directory).args(arguments), "").check(0, "");
 }
 
 /// A running server, killed if the test ends before it does.
@@ -141,6 +203,12 @@ impl Process {
         self.stderr.lock().expect("no panic").clone()
     }
 
+    /// Waits until it has logged these words.
+    #[track_caller]
+    pub(crate) fn wait_for_log(&self, words: &str) {
+        wait_until(words, || self.log().contains(words));
+    }
+
     /// The most memory that it has had resident so far, or since [`Process::forget_memory_peak`], in bytes.
     pub(crate) fn memory_peak_bytes(&self) -> u64 {
         self.memory("VmHWM:")
@@ -179,6 +247,26 @@ impl Process {
         assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
     }
 
+    /// What a demonstration tells its user, once all of it is there.
+    #[track_caller]
+    fn told(&self) -> String {
+        let text = || self.stdout.lock().expect("no panic").clone();
+        wait_until("the text", || text().contains("Ctrl-C"));
+        text()
+    }
+
+    /// Stops the server, which must end with 0.
+    #[track_caller]
+    pub(crate) fn stop(&mut self) {
+        self.signal("TERM");
+        self.ends_well();
+    }
+
+    #[track_caller]
+    pub(crate) fn ends_well(&mut self) {
+        assert_eq!(self.wait().code(), Some(0), "{}", self.log());
+    }
+
     #[track_caller]
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let mut status = None;
@@ -192,12 +280,8 @@ impl Process {
 
 #[track_caller]
 fn check_exit(arguments: &[&str], code: i32, text: &str) {
-    let output = run(arguments);
-    let said = [output.stdout, output.stderr]
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .concat();
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-    assert!(said.contains(text), "{arguments:?}: expected `{text}` in: {said}");
+    let directory = tempfile::tempdir().expect("a directory");
+    Done::of(larder(directory.path()).args(arguments), "").check(code, text);
 }
 
 #[test]
@@ -230,19 +314,16 @@ fn without_certificates_of_authorities_it_is_ready() {
     let log = process.log();
     assert_eq!(log.matches("install ca-certificates").count(), 1, "{log}");
     let url = format!("http://{}/readyz", process.client.address);
-    let healthcheck =
-        larder(directory.path()).envs(nowhere).args(["healthcheck", "--url", &url]).output();
-    let healthcheck = healthcheck.expect("it runs");
-    assert!(healthcheck.status.success(), "{healthcheck:?}");
+    let mut healthcheck = larder(directory.path());
+    Done::of(healthcheck.envs(nowhere).args(["healthcheck", "--url", &url]), "").check(0, "");
 }
 
 #[test]
 fn without_any_flag_it_is_ready() {
     let process = Process::start(&[], |_| ());
-    assert!(process.log().contains("`--aur-source FILE|URL` (aur.source)"), "{}", process.log());
+    process.log().says("`--aur-source FILE|URL` (aur.source)");
     let ask = ["healthcheck", "--listen", &process.client.address.to_string()];
-    let output = larder(process.directory.path()).args(ask).output().expect("it runs");
-    assert!(output.status.success(), "{output:?}");
+    Done::of(larder(process.directory.path()).args(ask), "").check(0, "");
     process.get("/rpc?v=5&type=info&arg=attest").expect(404);
 }
 
@@ -254,15 +335,12 @@ fn a_wrong_configuration_is_78_with_its_place() {
         ["config", "check", "--config", "larder.toml"],
         ["serve", "--config", "larder.toml", "--demo"],
     ] {
-        let output = larder(directory.path()).args(command).output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(78), "{said}");
-        said.says(["larder.toml:2", "rate_limit"]);
+        let done = Done::of(larder(directory.path()).args(command), "");
+        done.fails(78, ["larder.toml:2", "rate_limit"]);
     }
     let mut command = larder(directory.path());
-    let output = command.args(["config", "check"]).env("LARDER_AUR_RATE_LIMIT", "many").output();
-    let output = output.expect("it runs");
-    assert_eq!(output.status.code(), Some(78), "{}", String::from_utf8_lossy(&output.stderr));
+    command.args(["config", "check"]).env("LARDER_AUR_RATE_LIMIT", "many");
+    Done::of(&mut command, "").check(78, "");
 }
 
 #[test]
@@ -276,16 +354,16 @@ fn sigterm_drains_and_ends_well() {
         "POST /rpc HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    std::io::Write::write_all(&mut stream, head.as_bytes()).expect("the server reads");
+    stream.write_all(head.as_bytes()).expect("the server reads");
     std::io::Read::read_exact(&mut stream, &mut [0; 25]).expect("100 Continue");
     process.signal("TERM");
     wait_until("the listener to close", || {
         std::net::TcpStream::connect(process.client.address).is_err()
     });
-    std::io::Write::write_all(&mut stream, body.as_bytes()).expect("the server reads");
+    stream.write_all(body.as_bytes()).expect("the server reads");
     let response = crate::client::Response::read(&mut stream, false);
     assert_eq!((response.status, response.names()), (200, "attest".to_owned()));
-    assert_eq!(process.wait().code(), Some(0), "{}", process.stderr.lock().expect("no panic"));
+    process.ends_well();
 }
 
 #[test]
@@ -316,9 +394,7 @@ fn sighup_reads_configuration_and_data_again() {
     // A dump that has lost too much is refused until the bound is raised: with a reload, as its error says.
     fs::write(directory.join("next.json"), catalogue::generation(3, 4)).expect("a dump");
     fs::rename(directory.join("next.json"), directory.join("dump.json")).expect("a rename");
-    wait_until("the refusal", || {
-        process.stderr.lock().expect("no panic").contains("aur.shrink_percent_max")
-    });
+    process.wait_for_log("aur.shrink_percent_max");
     fs::write(
         directory.join("larder.toml"),
         "[aur]\nsource = \"dump.json\"\nresults_max = 5\nshrink_percent_max = 90\n",
@@ -332,9 +408,7 @@ fn sighup_reads_configuration_and_data_again() {
     // A configuration that cannot be read changes nothing.
     fs::write(directory.join("larder.toml"), "nonsense").expect("a file");
     process.signal("HUP");
-    wait_until("the complaint", || {
-        process.stderr.lock().expect("no panic").contains("the configuration cannot be read again")
-    });
+    process.wait_for_log("the configuration cannot be read again");
     assert_eq!(client.get("/rpc/v5/info/shared-0001").names(), "shared-0001");
 }
 
@@ -343,9 +417,8 @@ fn demo_data_is_in_the_exact_format() {
     let directory = tempfile::tempdir().expect("a directory");
     let write = |out: &str, seed: &str| {
         let mut command = larder(directory.path());
-        let output =
-            command.args(["demo-data", "--packages", "300", "--seed", seed, "--out", out]).output();
-        let output = output.expect("it runs");
+        command.args(["demo-data", "--packages", "300", "--seed", seed, "--out", out]);
+        let output = command.output().expect("it runs");
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
         fs::read(directory.path().join(out)).unwrap_or(output.stdout)
     };
@@ -392,18 +465,14 @@ fn demo_data_is_in_the_exact_format() {
 #[test]
 fn demo_mirrors_an_index_of_its_own() {
     let mut process = Process::start(&["--demo", "--demo-packages", "1000"], |_| ());
-    let told = |process: &Process| {
-        wait_until("the text", || process.stdout.lock().expect("no panic").contains("Ctrl-C"));
-    };
     let page = |process: &Process, project: &str| {
         process.get(&["", "root", "dev", "+simple", project, ""].join("/")).text()
     };
-    told(&process);
-    let text = process.stdout.lock().expect("no panic").clone();
+    let text = process.told();
     text.says("/root/dev/+simple/' larder-soup");
     process.client.get("/").says("root/pypi");
     let soup = page(&process, "larder-soup");
-    let link = soup.split('"').find(|part| part.contains("/larder_soup-2.0-py3-none-any.whl"));
+    let link = soup.split('"').find(|it| it.contains("/larder_soup-2.0-py3-none-any.whl"));
     let link = link.unwrap_or_else(|| panic!("{soup}"));
     let (path, _) = link.split_once('#').unwrap_or((link, ""));
     let file = path.trim_start_matches("../");
@@ -416,14 +485,11 @@ fn demo_mirrors_an_index_of_its_own() {
     process.signal("INT");
     assert_eq!(process.wait().code(), Some(0));
 
-    let again = Process::start_in(
-        process.directory.clone(),
-        "data",
-        &["--demo", "--demo-packages", "1000"],
-    );
-    told(&again);
-    let spices = page(&again, "larder-spices");
-    assert!(spices.contains("larder_spices-1.1"), "it was not asked for before: {spices}");
+    let directory = process.directory.clone();
+    let again = Process::start_in(directory, "data", &["--demo", "--demo-packages", "1000"]);
+    again.told();
+    // It was not asked for before.
+    page(&again, "larder-spices").says("larder_spices-1.1");
 }
 
 #[test]
@@ -454,9 +520,7 @@ fn sighup_takes_mirrors_offline_and_back() {
 #[test]
 fn demo_prints_what_to_try_and_answers_it() {
     let mut process = Process::start(&["--demo", "--demo-packages", "1000"], |_| ());
-    wait_until("the text", || process.stdout.lock().expect("no panic").contains("Ctrl-C"));
-    let text = process.stdout.lock().expect("no panic").clone();
-    text.says("1000 packages");
+    let text = process.told();
     let base = format!("http://{}", process.client.address);
     let urls: Vec<&str> = text
         .lines()
@@ -474,11 +538,7 @@ fn demo_prints_what_to_try_and_answers_it() {
             );
         }
     }
-    text.says(&format!("{base}/docs"));
-    assert!(
-        text.contains("/root/dev/+simple/' larder-hello"),
-        "the Python index is among it: {text}"
-    );
+    text.says(["1000 packages", &format!("{base}/docs"), "/root/dev/+simple/' larder-hello"]);
     // Files that pip would read: the stage's own, and inherited ones.
     for (project, file) in [
         ("larder-hello", "larder_hello-0.2-py3-none-any.whl"),
@@ -487,7 +547,7 @@ fn demo_prints_what_to_try_and_answers_it() {
         ("larder-colors", "larder_colors-1.0-py3-none-any.whl"),
     ] {
         let page = process.get(&["", "root", "dev", "+simple", project, ""].join("/"));
-        assert!(page.text().contains(file), "{project}: {}", page.text());
+        page.says(file);
     }
     let articles = process.get("/articles?limit=100").text().matches("\"name\":").count();
     assert_eq!(articles, 20);

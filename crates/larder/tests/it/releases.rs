@@ -11,7 +11,8 @@ use serde_json::Value;
 use store::{DatabaseLocation, Records, RecordsOptions};
 use tempfile::TempDir;
 
-use crate::process::{Process, larder};
+use crate::accounts::Place;
+use crate::process::Process;
 use crate::server::wait_for;
 
 fn releases() -> PathBuf {
@@ -36,20 +37,12 @@ fn unpacked(version: &str) -> Arc<TempDir> {
     Arc::new(directory)
 }
 
-/// Runs a command on the data: its exit code, and all that it said.
-fn run(directory: &TempDir, command: &[&str]) -> (Option<i32>, String) {
-    let run = larder(directory.path()).args(command).args(["--data-dir", "data"]).output();
-    let output = run.expect("it runs");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
-}
-
 #[test]
 fn what_each_release_wrote_is_served() {
     for version in versions() {
         let directory = unpacked(&version);
-        let (code, said) = run(&directory, &["upgrade-check"]);
-        assert!(matches!(code, Some(0 | 3)), "{version}: {said}");
+        let done = Place(directory.path()).run_with("upgrade-check", "");
+        assert!(matches!(done.code, Some(0 | 3)), "{version}: {done:?}");
         let mut process = Process::start_in(directory.clone(), "data", &[]);
         let answers = fs::read(releases().join(format!("{version}.json"))).expect("answers");
         let answers: Vec<Value> = serde_json::from_slice(&answers).expect("a list");
@@ -72,10 +65,8 @@ fn what_each_release_wrote_is_served() {
                 assert_eq!(Digest::of(&response.body).to_string(), expected, "{version}: {path}");
             }
         }
-        process.signal("TERM");
-        assert_eq!(process.wait().code(), Some(0), "{}", process.log());
-        let (code, said) = run(&directory, &["verify"]);
-        assert_eq!(code, Some(0), "{version}: {said}");
+        process.stop();
+        Place(directory.path()).run("verify");
     }
 }
 

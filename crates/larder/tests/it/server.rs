@@ -85,7 +85,15 @@ impl TestServer {
 
     /// A server of everything but the AUR, ready.
     pub(crate) fn without_aur(change: impl FnOnce(&mut Config)) -> TestServer {
-        let server = TestServer::without_source(|config| {
+        TestServer::without_aur_in(Arc::new(tempfile::tempdir().expect("a directory")), change)
+    }
+
+    /// [`TestServer::without_aur`], whose data directory is within this one.
+    pub(crate) fn without_aur_in(
+        directory: Arc<TempDir>,
+        change: impl FnOnce(&mut Config),
+    ) -> TestServer {
+        let server = TestServer::start_in(directory, |config, _| {
             config.aur.enabled = false;
             change(config);
         });
@@ -152,13 +160,6 @@ impl TestServer {
         fs::rename(beside, path).expect("a rename");
     }
 
-    /// The value of a metric, by its printed name with labels; 0 if it does not exist.
-    pub(crate) fn metric(&self, name: &str) -> f64 {
-        let text = self.get("/metrics").text();
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.map_or(0.0, |value| value.parse().expect("a number"))
-    }
-
     /// Begins to stop; does not wait.
     pub(crate) fn begin_stop(&mut self) {
         self.stop = None;
@@ -176,9 +177,7 @@ impl TestServer {
 
     /// Stops, and starts again on the same directory without the AUR.
     pub(crate) fn restarted(self) -> TestServer {
-        let server = TestServer::start_in(self.stop(), |config, _| config.aur.enabled = false);
-        server.wait_until_ready();
-        server
+        TestServer::without_aur_in(self.stop(), |_| ())
     }
 
     fn end(&mut self) {

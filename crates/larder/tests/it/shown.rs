@@ -1,10 +1,12 @@
 //! What a page shows, as text for a snapshot: a line for each block, each link with its target, each field with its value.
+//! JSON and the words of a command have their own lines.
 //!
 //! Times, ports, digests, tokens and the texts that only one session has are replaced by words, so that each run gives the same.
 
 use std::sync::OnceLock;
 
 use regex::Regex;
+use serde_json::Value;
 
 use crate::browser::{attribute, unescaped};
 
@@ -56,6 +58,27 @@ pub(crate) fn shown(page: &str) -> String {
     redacted(&lines)
 }
 
+/// JSON in lines: what is short is one line, and anything else has a line for each of its parts.
+pub(crate) fn shown_json(json: &Value) -> String {
+    indented(json, "\n")
+}
+
+fn indented(json: &Value, line_break: &str) -> String {
+    let line = redacted(&json.to_string());
+    let deeper = format!("{line_break}  ");
+    let parts: Vec<String> = match json {
+        _ if line.len() <= 100 => return line,
+        Value::Array(list) => list.iter().map(|it| indented(it, &deeper)).collect(),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| format!("{name:?}: {}", indented(value, &deeper)))
+            .collect(),
+        _ => return line,
+    };
+    let (start, end) = (&line[..1], &line[line.len() - 1..]);
+    format!("{start}{deeper}{}{line_break}{end}", parts.join(&format!(",{deeper}")))
+}
+
 /// A field of a form: its name and its value.
 fn field(tag: &str) -> String {
     let of = |name| attribute(tag, name).unwrap_or_default();
@@ -78,6 +101,7 @@ pub(crate) fn redacted(text: &str) -> String {
             (r"[0-9a-f]{64}", "DIGEST"),
             (r"\b\d+\.[0-9a-f]{8}\b", "POSITION"),
             (r"larder_[A-Za-z0-9_-]+", "TOKEN"),
+            (r#""wait_seconds":\d+"#, "\"wait_seconds\":SECONDS"),
         ];
         rules.map(|(rule, word)| (Regex::new(rule).expect("a rule"), word)).to_vec()
     });

@@ -21,7 +21,7 @@ use record::Digest;
 use tempfile::TempDir;
 
 use crate::client::Client;
-use crate::process::{Process, larder};
+use crate::process::{Done, Process, larder};
 use crate::server::{ROOT, ROOT_PASSWORD};
 use testbed::Postgres;
 use testbed::S3;
@@ -67,20 +67,20 @@ impl Place {
         larder
     }
 
+    fn run(&self, command: &[&str]) -> Done {
+        Done::of(&mut self.command(command), "")
+    }
+
     /// Checks that everything that records name exists; with `verify`, and without `--quick`, also that it is whole.
     #[track_caller]
     fn check(&self, command: &[&str]) {
-        let output = self.command(command).output().expect("it runs");
-        let said = [output.stdout, output.stderr].concat();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+        self.run(command).check(0, "");
     }
 
     /// Makes `root` with the password that [`ROOT`] has.
     #[track_caller]
     fn init(&self) {
-        let mut command = self.command(&["init", "--root-password", ROOT_PASSWORD]);
-        let output = command.output().expect("it runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        self.check(&["init", "--root-password", ROOT_PASSWORD]);
     }
 
     /// A process with its own data directory.
@@ -279,7 +279,7 @@ impl Wheel {
         let project = self.filename.split('-').next().expect("a project");
         let page = client.get_with(&format!("/{stage}/+simple/{project}/"), headers).expect(200);
         let link = format!("{}#sha256={}", self.filename, self.digest());
-        assert!(page.text().contains(&link), "no {link} in: {}", page.text());
+        page.says(&link);
         let file = client.get_with(&self.path(stage), headers).expect(200);
         assert!(file.body == self.bytes(), "{}", self.filename);
         let done = client.get_with(&format!("{}.metadata", self.path(stage)), headers);

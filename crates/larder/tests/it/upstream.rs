@@ -192,5 +192,5 @@ fn a_restart_asks_with_the_tag_of_the_kept_dump() {
     let server = start(directory);
     server.wait_until_ready();
     assert_eq!(version(&server), "1-1");
-    wait_until("the trouble to show", || server.get("/readyz?verbose").text().contains("500"));
+    server.wait_for("/readyz?verbose", "500");
 }

@@ -15,7 +15,7 @@ use crate::record::{read_stage, write_stage};
 use crate::testing::{World, now, project_name, stage_name, time, user_name};
 use crate::{
     ChangeError, ConfigEdit, Directory, FileRole, LogEntry, ProjectStatus, Refusal, ReleaseFile,
-    StageConfig, StatusMarker,
+    StageConfig, StageName, StatusMarker,
 };
 
 fn world() -> World {
@@ -137,16 +137,20 @@ fn a_non_volatile_stage_is_deleted_with_force_only() {
     assert_eq!(of_nobody, Ok(Batch::new()));
 }
 
-#[test]
-fn projects_versions_and_files_are_removed() {
+/// Two versions of `foo` on both stages.
+fn two_versions() -> World {
     let mut world = world();
     for name in ["foo-1.0.tar.gz", "foo-1.0.zip", "foo-2.0.tar.gz", "foo-2.0.doc.zip"] {
         world.upload("alice/dev", name, name).upload("alice/prod", name, name);
     }
+    world
+}
+
+#[test]
+fn what_is_not_there_or_not_volatile_is_not_removed() {
+    let snapshot = two_versions().snapshot.clone();
     let (dev, prod) = (stage_name("alice/dev"), stage_name("alice/prod"));
     let (foo, bar) = (project_name("foo"), project_name("bar"));
-
-    let snapshot = world.snapshot.clone();
     let project =
         |stage, name, force| remove::project(&snapshot, stage, name, Extent::Contents, force);
     let text = "project 'foo' is on non-volatile index alice/prod";
@@ -165,26 +169,41 @@ fn projects_versions_and_files_are_removed() {
     refused(file("foo-1.0.tgz", false), Refusal::Forbidden, text);
     let text = format!("package '{}' doesn't exist", path.replace(".zip", ".tgz"));
     refused(file("foo-1.0.tgz", true), Refusal::NotFound, &text);
+}
 
-    commit(&mut world, file("foo-1.0.zip", true));
+/// With the last file of a version, the version is removed, and with the last version the project.
+#[test]
+fn projects_versions_and_files_are_removed() {
+    let mut world = two_versions();
+    let (dev, prod, foo) = (stage_name("alice/dev"), stage_name("alice/prod"), project_name("foo"));
+    let directory = Directory::of(&Digest::of(b"foo-1.0.zip"));
+    let file = remove::file(&world.snapshot, &prod, directory, "foo-1.0.zip", true);
+    commit(&mut world, file);
     assert_eq!(
         content(&world, "alice/prod", "foo"),
         "foo-1.0.tar.gz foo-2.0.doc.zip foo-2.0.tar.gz | 1.0 2.0"
     );
     let again = remove::file(&world.snapshot, &prod, directory, "foo-1.0.zip", true);
+    let path = format!("alice/prod/+f/{directory}/foo-1.0.zip");
     let text = format!("file '{path}' existed, deleted in later serial");
     refused(again, Refusal::Gone, &text);
-    // Removing the last file of a version removes the version.
     let directory = Directory::of(&Digest::of(b"foo-1.0.tar.gz"));
     let last = remove::file(&world.snapshot, &prod, directory, "foo-1.0.tar.gz", true);
     commit(&mut world, last);
     assert_eq!(content(&world, "alice/prod", "foo"), "foo-2.0.doc.zip foo-2.0.tar.gz | 2.0");
-    // Removing the last version removes the project.
     let last = remove::version(&world.snapshot, &prod, &foo, "2.0", true);
     commit(&mut world, last);
     assert_eq!(content(&world, "alice/prod", "foo"), "");
+    let whole = remove::project(&world.snapshot, &dev, &foo, Extent::Contents, false);
+    commit(&mut world, whole);
+    assert_eq!(content(&world, "alice/dev", "foo"), "");
+}
 
-    // Removing the project's last file does so too, together with its status.
+/// Removing the project's last file removes its status, too.
+#[test]
+fn of_an_emptied_project_the_name_and_the_places_of_files_are_known() {
+    let mut world = world();
+    let (dev, bar) = (stage_name("alice/dev"), project_name("bar"));
     world.upload("alice/dev", "bar-1.0.zip", "bar");
     let archived = ProjectStatus { marker: StatusMarker::Archived, reason: None };
     let decision = yank::set_project_status(&world.snapshot, &dev, &bar, Some(&archived));
@@ -202,30 +221,29 @@ fn projects_versions_and_files_are_removed() {
     assert_eq!(left, known, "the file's place is known, and that the name is the stage's");
     let bar_left = world.snapshot.stage("alice/dev").expect("a stage");
     assert!(bar_left.owns_name("bar") && bar_left.project("bar").is_none());
-
-    let whole = remove::project(&world.snapshot, &dev, &foo, Extent::Contents, false);
-    commit(&mut world, whole);
-    assert_eq!(content(&world, "alice/dev", "foo"), "");
 }
 
-/// Whoever may remove a project may release its name, which is the stage's own until then.
+/// Whether `foo` is the stage's own name, and all names that it keeps without a release.
+fn kept(world: &World, stage: &str) -> (bool, String) {
+    let stage = world.snapshot.stage(stage).expect("a stage");
+    let held: Vec<String> = stage.held_names().map(ToString::to_string).collect();
+    (stage.owns_name("foo"), held.join(" "))
+}
+
+fn remove_foo(
+    world: &World,
+    stage: &StageName,
+    extent: Extent,
+    force: bool,
+) -> Result<Batch, ChangeError> {
+    remove::project(&world.snapshot, stage, &project_name("foo"), extent, force)
+}
+
+/// A status stays with the project while it has a version.
 #[test]
-fn an_emptied_name_is_kept_until_it_is_released() {
-    let mut world = world();
-    for version in ["1.0", "2.0"] {
-        let name = format!("foo-{version}.zip");
-        world.upload("alice/dev", &name, &name).upload("alice/prod", &name, &name);
-    }
-    let (dev, prod, foo) = (stage_name("alice/dev"), stage_name("alice/prod"), project_name("foo"));
-    let kept = |world: &World, stage: &str| {
-        let stage = world.snapshot.stage(stage).expect("a stage");
-        let held: Vec<String> = stage.held_names().map(ToString::to_string).collect();
-        (stage.owns_name("foo"), held.join(" "))
-    };
-    let remove = |world: &World, stage, extent, force| {
-        remove::project(&world.snapshot, stage, &foo, extent, force)
-    };
-    // A status stays with the project.
+fn the_last_version_leaves_the_name() {
+    let mut world = two_versions();
+    let (dev, foo) = (stage_name("alice/dev"), project_name("foo"));
     let archived = ProjectStatus { marker: StatusMarker::Archived, reason: None };
     let decision = yank::set_project_status(&world.snapshot, &dev, &foo, Some(&archived));
     world.commit(decision.expect("a project").batch().expect("a change")).expect("no conflict");
@@ -249,32 +267,51 @@ fn an_emptied_name_is_kept_until_it_is_released() {
     let records: Vec<record::Record> = world.snapshot.records().collect();
     let restored = crate::Snapshot::new().apply(&records).snapshot;
     assert!(restored.stage("alice/dev").expect("a stage").owns_name("foo"));
+}
 
+/// Whoever may remove a project may release its name, which is the stage's own until then.
+#[test]
+fn an_emptied_name_is_kept_until_it_is_released() {
+    let mut world = two_versions();
+    let dev = stage_name("alice/dev");
+    let batch = remove_foo(&world, &dev, Extent::Contents, false);
+    commit(&mut world, batch);
     let text =
         "project not found: nothing is left of it but its name, which `release_name=1` releases";
-    refused(remove(&world, &dev, Extent::Contents, false), Refusal::NotFound, text);
+    refused(remove_foo(&world, &dev, Extent::Contents, false), Refusal::NotFound, text);
     // Used again, it cannot be released alone.
     world.upload("alice/dev", "foo-3.0.zip", "three");
     let text = "project 'foo' has releases: only an unused name can be released alone";
-    refused(remove(&world, &dev, Extent::Name, false), Refusal::Conflict, text);
-    let batch = remove(&world, &dev, Extent::Contents, false);
+    refused(remove_foo(&world, &dev, Extent::Name, false), Refusal::Conflict, text);
+    let batch = remove_foo(&world, &dev, Extent::Contents, false);
     commit(&mut world, batch);
-    let batch = remove(&world, &dev, Extent::Name, false);
+    let batch = remove_foo(&world, &dev, Extent::Name, false);
     commit(&mut world, batch);
     assert_eq!(kept(&world, "alice/dev"), (false, String::new()));
-    refused(remove(&world, &dev, Extent::Name, false), Refusal::NotFound, "project not found");
-    // Both at once; the rules for removing a project hold for its name, too.
+    refused(remove_foo(&world, &dev, Extent::Name, false), Refusal::NotFound, "project not found");
+}
+
+/// Contents and name go at once, too.
+#[test]
+fn the_rules_for_removing_a_project_hold_for_its_name() {
+    let mut world = two_versions();
+    let prod = stage_name("alice/prod");
     let text = "project 'foo' is on non-volatile index alice/prod";
-    refused(remove(&world, &prod, Extent::ContentsAndName, false), Refusal::Forbidden, text);
+    refused(remove_foo(&world, &prod, Extent::ContentsAndName, false), Refusal::Forbidden, text);
     let rule = RetentionRule { versions: Some(0), days: None };
     let plan = retention::plan(&world.snapshot, &prod, rule, now()).expect("a plan");
     world.commit(plan.batch.expect("something to remove")).expect("no conflict");
     assert_eq!(kept(&world, "alice/prod"), (true, "foo".to_owned()));
-    refused(remove(&world, &prod, Extent::Name, false), Refusal::Forbidden, text);
-    let batch = remove(&world, &prod, Extent::ContentsAndName, true);
+    refused(remove_foo(&world, &prod, Extent::Name, false), Refusal::Forbidden, text);
+    let batch = remove_foo(&world, &prod, Extent::ContentsAndName, true);
     commit(&mut world, batch);
     assert_eq!(kept(&world, "alice/prod"), (false, String::new()));
-    // A release that cannot be read is one, too.
+}
+
+#[test]
+fn a_release_that_cannot_be_read_keeps_the_name() {
+    let world = world();
+    assert_eq!(kept(&world, "alice/prod"), (false, String::new()));
     let unreadable = record::Record {
         key: Key::new("python/version/alice/prod/foo/1.0").expect("a key"),
         serial: record::Serial(world.snapshot.serial().0 + 1),

@@ -307,8 +307,8 @@ fn a_list_of_an_upstream_leaves_out_what_is_refused_by_name() {
     assert_eq!(names(&world), "bad bad-one foo zoo");
 }
 
-#[test]
-fn a_pinned_project_comes_from_its_base_alone() {
+/// `alice/dev` on two indexes and two mirrors, with pins of a prefix, of a mirror's project, and of one that an index has as well.
+fn pinned() -> World {
     let mut world = World::new();
     world.create("alice/one", json!({})).create("alice/two", json!({}));
     for name in ["up", "other"] {
@@ -327,19 +327,25 @@ fn a_pinned_project_comes_from_its_base_alone() {
     ] {
         world.upload(stage, filename, filename);
     }
-    let order = |world: &World| -> Vec<String> {
-        let order = ResolutionOrder::of(&world.snapshot, "alice/dev").expect("a stage");
-        let projects = ["acme-a", "acme-b", "free", "theirs", "mixed", "any"];
-        let told = projects.map(|project| {
-            let view = order.project(project);
-            let parts = view.iter().flat_map(|view| view.parts());
-            let own: Vec<&str> = parts.map(|part| part.stage.name().index()).collect();
-            let mirrors = order.mirrors_of(project).asked;
-            let asked: Vec<&str> = mirrors.iter().map(|mirror| mirror.name().index()).collect();
-            format!("{project}: {} | {}", own.join(" "), asked.join(" "))
-        });
-        told.to_vec()
-    };
+    world
+}
+
+/// For each project, the indexes that have it for `alice/dev`, and the mirrors that are asked for it.
+fn order_of(world: &World) -> [String; 6] {
+    let order = ResolutionOrder::of(&world.snapshot, "alice/dev").expect("a stage");
+    ["acme-a", "acme-b", "free", "theirs", "mixed", "any"].map(|project| {
+        let view = order.project(project);
+        let parts = view.iter().flat_map(|view| view.parts());
+        let own: Vec<&str> = parts.map(|part| part.stage.name().index()).collect();
+        let mirrors = order.mirrors_of(project).asked;
+        let asked: Vec<&str> = mirrors.iter().map(|mirror| mirror.name().index()).collect();
+        format!("{project}: {} | {}", own.join(" "), asked.join(" "))
+    })
+}
+
+#[test]
+fn a_pinned_project_comes_from_its_base_alone() {
+    let mut world = pinned();
     let expected = [
         "acme-a: two | ",
         "acme-b:  | ",
@@ -349,12 +355,23 @@ fn a_pinned_project_comes_from_its_base_alone() {
         "mixed:  | ",
         "any:  | up other",
     ];
-    assert_eq!(order(&world), expected);
+    assert_eq!(order_of(&world), expected);
     let list =
         crate::render(&world.snapshot, "alice/dev", "", PageForm::Json, Links::Depth(3), now());
     let list: Value = serde_json::from_slice(&list.expect("a list").reply.body).expect("JSON");
     assert_eq!(list["projects"], json!([{"name": "acme-a"}, {"name": "free"}]));
-    // An index that inherits from it keeps to its pins, unless it has its own for the name.
+    // A pin never excludes the stage's own files.
+    world.upload("alice/dev", "acme_a-3.0.tar.gz", "own");
+    assert_eq!(order_of(&world)[0], "acme-a: dev two | ");
+    // The pin does not apply to the base's own pages.
+    let order = ResolutionOrder::of(&world.snapshot, "alice/one").expect("a stage");
+    assert!(order.project("acme-b").is_some());
+}
+
+/// Unless it has its own pin for the name.
+#[test]
+fn an_index_keeps_to_the_pins_of_its_base() {
+    let mut world = pinned();
     let bases = json!(["alice/dev", "alice/up"]);
     world.create("alice/derived", json!({"bases": bases}));
     world.create("alice/loose", json!({"bases": bases, "base_pins": ["acme-new=alice/up"]}));
@@ -371,12 +388,6 @@ fn a_pinned_project_comes_from_its_base_alone() {
         assert_eq!(view.parts().len(), 1, "not what the other base has");
         assert!(order.project("acme-b").is_none());
     }
-    // A pin never excludes the stage's own files.
-    world.upload("alice/dev", "acme_a-3.0.tar.gz", "own");
-    assert_eq!(order(&world)[0], "acme-a: dev two | ");
-    // The pin does not apply to the base's own pages.
-    let order = ResolutionOrder::of(&world.snapshot, "alice/one").expect("a stage");
-    assert!(order.project("acme-b").is_some());
 }
 
 #[test]

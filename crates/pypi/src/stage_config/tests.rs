@@ -369,6 +369,10 @@ fn settings_of_a_policy_have_one_spelling() {
     ] {
         check(json!({key: value}), key, expected);
     }
+}
+
+#[test]
+fn settings_of_a_policy_that_are_refused() {
     for (key, value, message) in [
         (
             "policy_cooldown_days",

@@ -26,7 +26,7 @@ fn a_store_is_prepared_once() {
     said.lacks(password);
     let mode = fs::metadata(&path).expect("a file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "{mode:o}");
-    assert!(said.contains("larder user password root"), "what to do next: {said}");
+    said.says("larder user password root");
     let mode = fs::metadata(directory.path().join("data")).expect("made").permissions().mode();
     assert_eq!(mode & 0o007, 0, "others on the machine have no business in it: {mode:o}");
 
@@ -49,10 +49,7 @@ fn the_password_of_root_may_be_given() {
         fs::write(directory.path().join("two"), "horse\nstaple\n").expect("a file");
         fs::write(directory.path().join("none"), "\n").expect("a file");
         let done = Place(directory.path()).run_words(words, "");
-        let said = format!("{}{}", done.stdout, done.stderr);
-        assert_eq!(done.code, Some(code), "{words:?}: {said}");
-        assert!(said.contains(says), "{words:?}: {said}");
-        assert!(!said.contains("horse"), "what was given is not repeated: {said}");
+        done.check(code, says).said().lacks("horse");
         assert_eq!(directory.path().join("data/records.db").exists(), code == 0, "{words:?}");
     };
     check(&["init", "--root-password", ""], 0, "the password that was given");

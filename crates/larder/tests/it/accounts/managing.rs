@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 use testbed::{Offer, Upstream};
 
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
 use crate::browser::{Browser, encoded, form};
 use crate::pages::check_harmless;
 use crate::server::{ROOT_PASSWORD, TestServer};
@@ -423,7 +423,8 @@ fn administrators_see_groups_and_make_tokens_for_others() {
     server.bearer(&token).get("/+tokens").expect(403);
     let listed = server.root().get("/+tokens?user=alice").json();
     assert_eq!(listed["tokens"][0]["indexes"], json!(["alice/dev"]), "{listed}");
-    assert!(!root.get("/+manage/users/alice").text().contains(&token), "it is shown once");
+    // It is shown once.
+    root.get("/+manage/users/alice").lacks(&token);
     // Others neither see the groups nor make tokens.
     let mut alice = Browser::of(server.client, "alice", "staple");
     alice.get("/+manage/groups").expect(403);
@@ -450,8 +451,8 @@ fn without_a_python_index_there_is_none_to_manage() {
     }
 }
 
-#[test]
-fn nobody_manages_what_is_not_theirs() {
+/// A server on which `alice` and `bob` have an index each that only they may read.
+fn with_two_users() -> TestServer {
     let server = start();
     for name in ["alice", "bob"] {
         server.add_user(name, "staple");
@@ -459,9 +460,13 @@ fn nobody_manages_what_is_not_theirs() {
         let path = format!("/{name}/secret");
         server.root().put(&path, secret.as_bytes()).expect(200);
     }
-    let mut root = Browser::root(server.client);
+    server
+}
+
+#[test]
+fn without_a_right_pages_lack_the_lists_and_the_forms_for_it() {
+    let server = with_two_users();
     let mut alice = Browser::of(server.client, "alice", "staple");
-    // Without a right, the page lacks the lists and the forms for it.
     let page = alice.get("/+manage").text();
     page.says("alice/secret");
     page.lacks("bob");
@@ -470,48 +475,51 @@ fn nobody_manages_what_is_not_theirs() {
     for target in ["/+manage", "/+manage/users/alice", "/+manage/indexes/alice/secret"] {
         Browser::new(server.client).get(target).expect(401);
     }
-    // A user who is no administrator sends each form of the administrator's pages, with their own token.
+}
+
+/// A user who is no administrator sends each form of the administrator's pages, with their own token.
+#[test]
+fn nobody_manages_what_is_not_theirs() {
+    let server = with_two_users();
+    let mut alice = Browser::of(server.client, "alice", "staple");
+    let root = Browser::root(server.client);
     let token = form(&alice.get("/+account").text(), "New token").1[0].1.clone();
-    for (target, labels) in [
+    let forms = [
         ("/+manage", &["New user", "New index"][..]),
         ("/+manage/users/bob", &["Profile", "Set the password", "Groups", "Disable", "Delete"]),
         (
             "/+manage/indexes/bob/secret",
             &["Settings", "Another setting", "Quarantine", "Old versions", "Delete"],
         ),
-    ] {
-        let page = root.get(target).text();
-        for label in labels {
-            let (action, mut fields) = form(&page, label);
-            for (name, value) in &mut fields {
-                match name.as_str() {
-                    "form" => value.clone_from(&token),
-                    "confirm" if action.contains("indexes") => *value = "bob/secret".into(),
-                    "confirm" => *value = "bob".into(),
-                    "name" if *label == "New index" => *value = "bob/other".into(),
-                    "name" => *value = "mallory".into(),
-                    "is.acl_read" => *value = "alice".into(),
-                    _ if value.is_empty() => *value = "1".into(),
-                    _ => {}
-                }
+    ];
+    let rows =
+        forms.iter().flat_map(|(target, labels)| labels.iter().map(move |it| (*target, *it)));
+    each(rows, |(target, label)| {
+        let (mut root, mut alice) = (root.clone(), alice.clone());
+        let (action, mut fields) = form(&root.get(target).text(), label);
+        for (name, value) in &mut fields {
+            match name.as_str() {
+                "form" => value.clone_from(&token),
+                "confirm" if target.starts_with("/+manage/indexes") => *value = "bob/secret".into(),
+                "confirm" => *value = "bob".into(),
+                "name" if label == "New index" => *value = "bob/other".into(),
+                "name" => *value = "mallory".into(),
+                "is.acl_read" => *value = "alice".into(),
+                _ if value.is_empty() => *value = "1".into(),
+                _ => {}
             }
-            if matches!(*label, "Another setting") {
-                fields.push(("how".into(), "set".into()));
-            }
-            if *label == "Old versions" {
-                fields.push(("do".into(), "remove".into()));
-            }
-            let refused = alice.post(&action, &encoded(&fields));
-            assert!(
-                matches!(refused.status, 403 | 404),
-                "{target} {label}: {} {}",
-                refused.status,
-                refused.text()
-            );
-            // The administrator's page without a token, or with hers.
-            assert_eq!(root.post(&action, &encoded(&fields)).status, 403, "{target} {label}");
         }
-    }
+        match label {
+            "Another setting" => fields.push(("how".into(), "set".into())),
+            "Old versions" => fields.push(("do".into(), "remove".into())),
+            _ => {}
+        }
+        let refused = alice.post(&action, &encoded(&fields));
+        let status = refused.status;
+        assert!(matches!(status, 403 | 404), "{target} {label}: {status} {}", refused.text());
+        // The administrator's page with a token of another user.
+        root.post(&action, &encoded(&fields)).expect(403);
+    });
     let config = server.root().get("/bob/secret").json();
     assert_eq!(config["result"]["acl_read"], json!(["bob"]));
     Browser::new(server.client).log_in("bob", "staple").expect(303);
@@ -590,7 +598,8 @@ fn the_audit_log_is_read_and_searched_by_those_who_may() {
     let next = first.split("href=\"?").nth(1).expect("older entries");
     let next = next.split('"').next().expect("its end").replace("&#38;", "&");
     let second = root.get(&format!("/+manage/audit?{next}")).text();
-    assert!(second.contains("<li><b>changed</b>") && second != first, "{second}");
+    second.says("<li><b>changed</b>");
+    assert_ne!(second, first);
 }
 
 #[test]

@@ -47,9 +47,7 @@ fn a_user_logs_in_sees_what_is_theirs_and_logs_out() {
         .map(|(_, value)| value.as_str())
         .collect();
     let [set] = set.as_slice() else { panic!("{set:?}") };
-    for attribute in ["; Path=/", "; Max-Age=36000", "; HttpOnly", "; SameSite=Lax"] {
-        set.says(attribute);
-    }
+    set.says(["; Path=/", "; Max-Age=36000", "; HttpOnly", "; SameSite=Lax"]);
     assert!(!set.contains("Secure"), "it would not come back without TLS: {set}");
     for target in ["/articles", "/alice/secret", "/alice/secret/+simple/"] {
         let seen = browser.get(target).expect(200);

@@ -25,7 +25,7 @@ impl Asking {
     #[track_caller]
     fn check(&self, method: &str, target: &str, body: &str, status: u16, says: &str) {
         let response = self.send(method, target, body.as_bytes()).expect(status);
-        assert!(response.text().contains(says), "expected `{says}` in: {}", response.text());
+        response.says(says);
     }
 
     #[track_caller]

@@ -16,8 +16,7 @@ fn check_problem(response: &Response, status: u16, action: Option<&str>, detail:
     let problem = response.json();
     assert_eq!(problem["status"], status);
     assert_eq!(problem["action"].as_str(), action);
-    let found = problem["detail"].as_str().expect("a detail");
-    assert!(found.contains(detail), "`{found}` has no `{detail}`");
+    problem["detail"].as_str().expect("a detail").says(detail);
 }
 
 /// One action, refused with 400.

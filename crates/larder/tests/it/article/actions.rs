@@ -38,8 +38,7 @@ fn examples_and_refusals() {
         server.root().post("/actions", action["example"].to_string().as_bytes()).expect(200);
     }
     let check = |action: &str, arguments: Value, status: u16, text: &str| {
-        let response = post(&server, &json!({action: arguments})).expect(status);
-        assert!(response.text().contains(text), "{action} {arguments}: {}", response.text());
+        post(&server, &json!({action: arguments})).expect(status).says(text);
     };
     check("article.get", json!({"name": "welcome"}), 200, r##""text":"# Text 3\n""##);
     check("article.get", json!({"name": "welcome", "version": 2}), 200, r##""text":"# Text 1\n""##);

@@ -121,7 +121,7 @@ fn files_that_cannot_be_read_are_not_told_to_be_none() {
         server.client.get_with(target, &[ACCEPT]).expect(500);
     }
     let page = server.client.get_with("/article/a", &[ACCEPT]);
-    assert!(page.status == 200 && page.text().contains("cannot be read here"), "{}", page.text());
+    page.check_status(200).says("cannot be read here");
 }
 
 /// Names as macOS, phones and browsers send them.

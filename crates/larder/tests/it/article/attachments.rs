@@ -265,11 +265,9 @@ fn who_may_read_an_article_reads_its_files() {
     added(&server, "/+attachments/secret/x.png", b"hidden bytes");
     for target in ["/+attachments/secret/x.png", "/+attachments/secret/", "/+attachments/none/x"] {
         for headers in [&[][..], &[ACCEPT]] {
-            let nobody = server.client.get_with(target, headers).expect(401);
-            assert!(!nobody.text().contains("x.png,"), "{target}");
+            server.client.get_with(target, headers).expect(401).lacks("x.png,");
         }
-        let nobody = server.anybody().with("If-Match", "*").put(target, "x");
-        assert!(matches!(nobody.status, 401 | 405), "{target}: {}", nobody.status);
+        server.anybody().with("If-Match", "*").put(target, "x").expect_one_of([401, 405]);
     }
     let read = server.root().get("/+attachments/secret/x.png").expect(200);
     read.has("cache-control", "private, no-cache");
@@ -310,36 +308,44 @@ fn nothing_of_a_file_runs() {
         read.has("content-type", media_type);
         let found = read.header("content-disposition");
         assert!(found.starts_with(&format!("{disposition}; filename*=UTF-8''")), "{name}: {found}");
-        assert!(!found.contains('"') && found.matches(';').count() == 1, "{found}");
+        assert_eq!((found.matches('"').count(), found.matches(';').count()), (0, 1), "{found}");
         read.has("x-content-type-options", "nosniff");
         let policy = read.header("content-security-policy");
-        assert!(policy.contains("default-src 'none'") && policy.ends_with("sandbox"), "{policy}");
+        policy.says("default-src 'none'");
+        assert!(policy.ends_with("sandbox"), "{policy}");
     }
 }
 
-#[test]
-fn people_change_files_by_forms() {
+/// Where the files of `guide/a` are listed.
+const PLACE: &str = "/+attachments/guide/a/";
+
+/// A server with the article `guide/a`, which shows files that are not there.
+fn without_files() -> TestServer {
     let server = wiki();
-    store(
-        &server,
-        "guide/a/0",
-        b"# A\n\n![Plan](plan.png) [list](./list%20B.pdf) ![No](none.png)\n",
-    );
-    let article = |browser: &mut Browser| browser.get("/article/guide/a");
-    let mut reader = Browser::new(server.client);
-    let before = article(&mut reader);
-    before.lacks("+attachments/guide/a/plan.png");
-    let mut root = Browser::root(server.client);
-    let place = "/+attachments/guide/a/";
-    let page = root.get(place).expect(200);
+    let text = b"# A\n\n![Plan](plan.png) [list](./list%20B.pdf) ![No](none.png)\n";
+    store(&server, "guide/a/0", text);
+    server
+}
+
+/// Adds `plan.png` and `list B.pdf` to `guide/a` by the form.
+fn add_two(root: &mut Browser) {
+    let page = root.get(PLACE).expect(200);
     page.has("cache-control", "no-store");
-    check_harmless(&page.text(), place);
+    check_harmless(&page.text(), PLACE);
     root.submit_file((&page.text(), "Add a file"), &[], Some(("C:\\x\\plan.png", b"one")))
         .expect(303)
-        .has("location", place);
-    let page = root.get(place).text();
+        .has("location", PLACE);
+    let page = root.get(PLACE).text();
     root.submit_file((&page, "Add a file"), &[("name", "list B.pdf")], Some(("y", b"%PDF")))
         .expect(303);
+}
+
+#[test]
+fn files_that_people_add_show_in_their_article() {
+    let server = without_files();
+    let before = server.client.get_with("/article/guide/a", &[ACCEPT]);
+    before.lacks("+attachments/guide/a/plan.png");
+    add_two(&mut Browser::root(server.client));
     assert_eq!(names(&server, "guide/a"), ["list B.pdf", "plan.png"]);
     // The article's page shows the files, and has a new tag.
     let tag = before.header("etag").to_owned();
@@ -355,26 +361,32 @@ fn people_change_files_by_forms() {
     // Another article has no such file.
     store(&server, "guide/b/0", b"![Plan](plan.png)\n");
     server.client.get_with("/article/guide/b", &[ACCEPT]).lacks("<img");
+    // Readers see the list, and no form.
+    Browser::new(server.client).get(PLACE).expect(200).lacks("type=\"file\"");
+}
+
+#[test]
+fn people_replace_and_remove_only_the_file_that_they_saw() {
+    let server = without_files();
+    let mut root = Browser::root(server.client);
+    add_two(&mut root);
     // The name exists, but the form has no tag.
-    let page = root.get(place).text();
+    let page = root.get(PLACE).text();
     let again = root.submit_file((&page, "Add a file"), &[], Some(("plan.png", b"two")));
-    assert!(again.status == 428 && again.text().contains("There is a file"), "{}", again.text());
+    again.expect(428).says("There is a file");
     root.submit_file((&page, "Replace plan.png"), &[], Some(("other", b"two"))).expect(303);
     // The page from before is too old now.
     let stale = root.submit_file((&page, "Remove plan.png"), &[], None);
-    assert!(stale.status == 412 && stale.text().contains("since you loaded"), "{}", stale.text());
+    stale.expect(412).says("since you loaded");
     assert_eq!(server.get("/+attachments/guide/a/plan.png").text(), "two");
-    let page = root.get(place).text();
+    let page = root.get(PLACE).text();
     let empty = root.submit_file((&page, "Add a file"), &[], Some(("", b"")));
-    assert!(empty.status == 400 && empty.text().contains("Choose a file"), "{}", empty.text());
+    empty.expect(400).says("Choose a file");
     root.submit_file((&page, "Remove plan.png"), &[], None).expect(303);
     assert_eq!(names(&server, "guide/a"), ["list B.pdf"]);
-    article(&mut reader).lacks("<img");
+    server.client.get_with("/article/guide/a", &[ACCEPT]).lacks("<img");
     // The edit page names them, and who deletes is told.
     root.get("/+edit/guide/a").says(["list B.pdf", "deleted for good"]);
-    // Readers see the list, and no form.
-    let list = reader.get(place);
-    assert!(list.status == 200 && !list.text().contains("type=\"file\""), "{}", list.text());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -13,17 +13,11 @@ use serde_json::Value;
 
 use super::noise;
 use crate::client::Client;
-use crate::server::{ROOT, ROOT_PASSWORD};
+use crate::process::{init, larder};
+use crate::server::ROOT;
 use crate::wait_until;
 
 const WRITERS: u32 = 6;
-
-/// The binary in this directory, without any configuration of this machine.
-fn larder(directory: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
-    command.env_clear().env("HOME", directory).current_dir(directory).stdin(Stdio::null());
-    command
-}
 
 /// A running server; killed when dropped, as `kill -9` does.
 struct Victim {
@@ -176,9 +170,7 @@ fn rounds() -> u32 {
 /// A directory with the store of a server.
 fn initialized() -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
-    let arguments = ["init", "--data-dir", "data", "--root-password", ROOT_PASSWORD];
-    let output = larder(directory.path()).args(arguments).output().expect("it runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    init(directory.path());
     directory
 }
 

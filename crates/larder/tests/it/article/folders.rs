@@ -8,18 +8,19 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::store;
-use crate::accounts::{Done, Place};
+use crate::accounts::Place;
 use crate::asking::Says as _;
+use crate::process::Done;
 use crate::server::TestServer;
+use crate::shown::shown_json;
 
 fn serve(directory: Arc<TempDir>) -> TestServer {
-    let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
-    server.wait_until_ready();
-    server
+    TestServer::without_aur_in(directory, |_| ())
 }
 
 fn write(path: &Path, bytes: impl AsRef<[u8]>) {
@@ -75,8 +76,11 @@ fn counts(done: &Done) -> [u64; 5] {
     [count("added"), count("changed"), count("already_there"), count("redirects"), left_out]
 }
 
+/// By name: the media type and the bytes.
+type Articles = BTreeMap<String, (String, Vec<u8>)>;
+
 /// Every article with its media type and its bytes, and where redirects lead.
-fn articles(server: &TestServer) -> BTreeMap<String, (String, Vec<u8>)> {
+fn articles(server: &TestServer) -> Articles {
     let list = server.get("/articles?deleted=true&limit=1000").json();
     let list = list["articles"].as_array().expect("articles").clone();
     let facts = list.iter().filter_map(|facts| {
@@ -92,8 +96,8 @@ fn articles(server: &TestServer) -> BTreeMap<String, (String, Vec<u8>)> {
     facts.collect()
 }
 
-#[test]
-fn a_round_trip_gives_the_same() {
+/// A directory with a store of articles of many names and media types.
+fn sample() -> (Arc<TempDir>, Articles) {
     let first = Arc::new(TempDir::new().expect("a directory"));
     let server = serve(first.clone());
     store(&server, "guide/0", b"# Guide\n");
@@ -117,26 +121,31 @@ fn a_round_trip_gives_the_same() {
     server.root().post("/article/old/1?rename=new", ()).expect(201);
     let before = articles(&server);
     assert_eq!(before.len(), 12, "{before:?}");
-    drop(server);
-    let place = Place(first.path());
-    let out = exported(
-        &place,
-        &[
-            "%6Carder-articles.json",
-            "a/%2Ehidden.md",
-            "data.json",
-            "guide.md",
-            "guide/logo.png",
-            "guide/start.md",
-            "larder-articles.json",
-            "latin.txt",
-            "new.md",
-            "notes.md",
-            "odd.md.bin",
-            "two words.md",
-        ],
-    );
+    (first, before)
+}
+
+/// The files of the sample, and of its description.
+const SAMPLE_FILES: [&str; 12] = [
+    "%6Carder-articles.json",
+    "a/%2Ehidden.md",
+    "data.json",
+    "guide.md",
+    "guide/logo.png",
+    "guide/start.md",
+    "larder-articles.json",
+    "latin.txt",
+    "new.md",
+    "notes.md",
+    "odd.md.bin",
+    "two words.md",
+];
+
+#[test]
+fn a_round_trip_gives_the_same() {
+    let (first, before) = sample();
+    let out = exported(&Place(first.path()), &SAMPLE_FILES);
     assert_eq!(out["guide/logo.png"], b"\x89PNG\0");
+    let place = Place(first.path());
     place.check("export-articles out", 1, "is not empty: a new folder was expected");
     // Into another store, twice.
     let second = carried(&first);
@@ -144,12 +153,12 @@ fn a_round_trip_gives_the_same() {
     place.check("import-articles in", 1, "there is no store");
     assert!(!second.path().join("data").exists(), "a slip makes no store");
     place.run("init");
-    let rehearsed = place.run_with("import-articles in --json --dry-run", "");
-    assert_eq!(counts(&rehearsed), [11, 0, 0, 1, 0], "{rehearsed:?}");
-    let done = place.run_with("import-articles in --json", "");
-    assert_eq!(counts(&done), [11, 0, 0, 1, 0], "{done:?}");
-    let again = place.run_with("import-articles in --json", "");
-    assert_eq!(counts(&again), [0, 0, 11, 0, 0], "{again:?}");
+    for (flag, expected) in
+        [("--dry-run", [11, 0, 0, 1, 0]), ("", [11, 0, 0, 1, 0]), ("", [0, 0, 11, 0, 0])]
+    {
+        let done = place.run_with(&format!("import-articles in --json {flag}"), "");
+        assert_eq!(counts(&done), expected, "{done:?}");
+    }
     place.run("verify");
     let server = serve(second.clone());
     assert_eq!(articles(&server), before);
@@ -162,14 +171,19 @@ fn a_round_trip_gives_the_same() {
     assert_eq!(files(&second.path().join("again")), out);
     let mode = fs::metadata(second.path().join("again")).expect("the folder").permissions().mode();
     assert_eq!(mode & 0o077, 0, "{mode:o}");
-    // A part of it, under another name.
+}
+
+#[test]
+fn a_part_goes_out_and_in_again_under_another_name() {
+    let (directory, _) = sample();
+    let place = Place(directory.path());
     place.run("export-articles part --prefix guide");
-    let part: Vec<String> = files(&second.path().join("part")).into_keys().collect();
+    let part: Vec<String> = files(&directory.path().join("part")).into_keys().collect();
     assert_eq!(part, ["larder-articles.json", "logo.png", "start.md"]);
     place.check("export-articles other --prefix /etc", 1, "`/etc/x` is not an article's name");
     let done = place.run_with("import-articles part --prefix book/ --json --user ada", "");
     assert_eq!(counts(&done), [2, 0, 0, 0, 0], "{done:?}");
-    let server = serve(second);
+    let server = serve(directory);
     assert_eq!(server.get("/article/book/start").body, server.get("/article/guide/start").body);
     let facts = server.get("/article/book/start/history").json();
     assert_eq!(facts["versions"][0]["author"], "ada");
@@ -263,43 +277,25 @@ fn what_is_no_article_is_named_and_left_out() {
     let done = place.run_with("import-articles wiki --json", "");
     assert_eq!(done.code, Some(1), "{done:?}");
     done.stderr.says("16 failures: not everything was imported");
-    let report = report(&done);
-    let left_out: BTreeMap<&str, &str> = report["left_out"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|it| (it["what"].as_str().expect("text"), it["why"].as_str().expect("text")))
-        .collect();
-    for (what, why) in [
-        ("history", "cannot end in `history`"),
-        ("reports/2024", "cannot end in `2024`"),
-        ("back\\slash.md", "backslash"),
-        ("esc%2Faped.md", "`%2F`"),
-        (" space.md", "space"),
-        ("case.md", "`Case.md` has the same name"),
-        ("é.md", "has the same name"),
-        ("link.md", "symbolic link"),
-        ("pipe.md", "neither a file nor a folder"),
-        ("caf\u{fffd}.md", "not UTF-8"),
-        ("folder", "symbolic link"),
-        ("circle", "symbolic link"),
-        ("a/../b", "`..`"),
-        ("from", "no article `nowhere`"),
-        ("better", "there is, or was, an article `better`"),
-    ] {
-        let found = left_out.get(what).unwrap_or_else(|| panic!("{what}: {left_out:?}"));
-        assert!(found.contains(why), "{what}: {found}");
-    }
-    assert!(left_out.values().any(|why| why.contains("is too long")), "{left_out:?}");
+    assert_snapshot!("left_out", shown_json(&report(&done)["left_out"]));
     assert_eq!(counts(&done)[..4], [3, 0, 0, 1], "{done:?}");
     place.run("export-articles out");
     let out: Vec<String> = files(&directory.path().join("out")).into_keys().collect();
     assert_eq!(out, ["Case.md", "better.md", "larder-articles.json", "é.md"]);
-    // An invalid manifest, and a file instead of a folder.
-    write(&folder.join("larder-articles.json"), "{");
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_is_refused() {
+    let directory = TempDir::new().expect("a directory");
+    let place = Place(directory.path());
+    place.run("init");
+    let folder = directory.path().join("wiki");
+    let manifest = folder.join("larder-articles.json");
+    write(&folder.join("good.md"), "good");
+    write(&manifest, "{");
     place.check("import-articles wiki", 1, "larder-articles.json` cannot be read");
-    fs::remove_file(folder.join("larder-articles.json")).expect("removed");
-    symlink("../wiki.json", folder.join("larder-articles.json")).expect("a link");
+    fs::remove_file(&manifest).expect("removed");
+    symlink("../wiki.json", &manifest).expect("a link");
     place.check(
         "import-articles wiki",
         1,
@@ -362,24 +358,32 @@ fn attachments_go_out_and_in_again() {
     write(&manifest, &text);
     let done = place.run_with("import-articles in --json --prefix wiki", "");
     assert_eq!((done.code, attached(&done)), (Some(1), [0, 0, 2]), "{done:?}");
-    assert!(report(&done)["left_out"][0]["why"].as_str().expect("a text").contains("slash"));
+    report(&done)["left_out"][0]["why"].to_string().says("slash");
     // The folder of an interrupted export.
     write(&manifest, "{\"is_unfinished\": true}");
     place.check("import-articles in", 1, "did not come to its end");
     place.run("verify");
-    let server = serve(second.clone());
+    let server = serve(second);
     assert_eq!(server.get("/+attachments/wiki/guide/a/plan.png").text(), "another one");
     assert_eq!(server.get("/+attachments/wiki/guide/b/plan.png").text(), "of b");
     let list = server.get("/+attachments/wiki/guide/a/").json();
     assert_eq!(list["attachments"][0]["author"], "ada");
+}
+
+#[test]
+fn a_backup_has_the_attachments() {
+    let directory = Arc::new(TempDir::new().expect("a directory"));
+    let server = serve(directory.clone());
+    store(&server, "guide/b/0", b"![plan](plan.png)\n");
+    server.root().put("/+attachments/guide/b/plan.png", "of b").expect(201);
     drop(server);
-    // A backup has the attachments, and `restore` brings all of them back.
+    let place = Place(directory.path());
     place.run("backup kept");
-    fs::remove_dir_all(second.path().join("data")).expect("lost");
+    fs::remove_dir_all(directory.path().join("data")).expect("lost");
     place.run("restore kept");
     place.run("verify");
-    let server = serve(second);
-    assert_eq!(server.get("/+attachments/wiki/guide/b/plan.png").text(), "of b");
+    let server = serve(directory);
+    assert_eq!(server.get("/+attachments/guide/b/plan.png").text(), "of b");
 }
 
 /// The report says how many attachments were left out with their article.

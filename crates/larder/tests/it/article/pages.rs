@@ -78,7 +78,7 @@ fn a_search_sees_every_write() {
     for at in 0..60 {
         store(&server, &format!("bulk/{at:02}-x/0"), format!("# Title {at}\n").as_bytes());
         let found = names(&server, &format!("?q=title+{at}"));
-        assert!(found.contains(&format!("bulk/{at:02}-x")), "{at}: {found}");
+        found.says(&format!("bulk/{at:02}-x"));
     }
     wait_until("the list", || names(&server, "?q=TITLE&limit=1000").split(' ').count() == 60);
 }
@@ -131,7 +131,7 @@ fn links_lead_to_names_with_signs_and_to_folders() {
         page.text()
     };
     let page = shown("w");
-    for link in [
+    let links = [
         "/article/C%23",
         "/article/C#u-x",
         "/article/Why%3F",
@@ -139,9 +139,8 @@ fn links_lead_to_names_with_signs_and_to_folders() {
         "/article/None%3F",
         "/article/guide/index.md",
         "/articles?prefix=list%2F",
-    ] {
-        assert!(page.contains(&format!("href=\"{link}\"")), "{link}: {page}");
-    }
+    ];
+    page.says(links.map(|link| format!("href=\"{link}\"")));
     page.says("<title>Head");
     put("latin", "text/markdown; charset=iso-8859-1", b"# caf\xe9\n\nna\xefve\n");
     let page = shown("latin");

@@ -9,8 +9,7 @@ use testbed::SmallDisk;
 fn on_a_small_disk(check: impl FnOnce(&TestServer, &SmallDisk)) {
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
     let Some(disk) = SmallDisk::mount(&directory.path().join("data"), "size=8m") else { return };
-    let server = TestServer::start_in(directory, |config, _| config.aur.enabled = false);
-    server.wait_until_ready();
+    let server = TestServer::without_aur_in(directory, |_| ());
     store(&server, "a/0", b"one");
     check(&server, &disk);
 }
@@ -76,7 +75,7 @@ fn a_lost_content() {
     let path = server.app.store.blobs.local_path(digest).expect("a directory");
     std::fs::remove_file(&path).expect("it is there");
     let response = server.get("/article/a").expect(500);
-    assert!(!response.text().contains(path.to_str().expect("text")), "{}", response.text());
+    response.lacks(path.to_str().expect("text"));
     assert_eq!(server.get("/article/b").text(), "two");
     server.get("/article/a/history").expect(200);
     // It cannot be restored.

@@ -13,9 +13,8 @@ use serde_json::{Value, json};
 use testbed::{Offer, Upstream};
 
 use super::memory::{STRANGERS_BYTES_MAX, is_long};
-use crate::process::{Process, larder};
+use crate::process::{Process, init};
 use crate::python::{Upload, path, sdist, zip};
-use crate::server::ROOT_PASSWORD;
 use crate::{SetAtEnd, catalogue};
 
 /// Requests at once.
@@ -248,9 +247,7 @@ fn every_endpoint_is_asked_by_many_at_once() {
         ["--aur-source", "dump.json", "--egress-allow", "127.0.0.0/8", "--aur-rate-limit", "0"];
     let process = Process::start(&arguments, |directory| {
         fs::write(directory.join("dump.json"), catalogue::generation(1, PACKAGES)).expect("a dump");
-        let mut init = larder(directory);
-        init.args(["init", "--data-dir", "data", "--root-password", ROOT_PASSWORD]);
-        assert!(init.output().expect("it runs").status.success());
+        init(directory);
     });
     let (rest_threads, began) = (process.threads(), Instant::now());
     let release = fill(&process, &upstream);

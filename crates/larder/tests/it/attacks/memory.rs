@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::SetAtEnd;
 use crate::catalogue;
 use crate::client::{Client, Response};
-use crate::process::{Process, larder};
+use crate::process::{Process, init};
 use crate::server::{ROOT, ROOT_PASSWORD};
 
 /// Memory that all requests of strangers may take, above rest.
@@ -186,9 +186,7 @@ impl Target {
         let arguments = [&["--aur-source", "dump.json"], more].concat();
         let process = Process::start(&arguments, |directory| {
             fs::write(directory.join("dump.json"), dump).expect("a dump");
-            let mut init = larder(directory);
-            init.args(["init", "--data-dir", "data", "--root-password", ROOT_PASSWORD]);
-            assert!(init.output().expect("it runs").status.success());
+            init(directory);
         });
         let client = &process.client;
         let root = (ROOT.0, ROOT.1.to_owned());
@@ -387,9 +385,7 @@ fn check_unfinished(more: &[&str], roles: std::ops::Range<usize>, bytes_max: u64
                 }
                 drop(open);
             });
-            crate::wait_until("the bodies to be gone", || {
-                client.get("/metrics").text().contains("\nlarder_http_body_memory_bytes 0\n")
-            });
+            client.wait_for("/metrics", "\nlarder_http_body_memory_bytes 0\n");
             assert_eq!(login(client).status, 200, "{what}");
         }
     }

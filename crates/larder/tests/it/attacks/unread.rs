@@ -16,9 +16,8 @@ use testbed::{Offer, Upstream};
 use super::connections::allow_connections;
 use super::frames::{End, frame, head, preface};
 use super::memory::{STRANGERS_BYTES_MAX, at_rest, is_long};
-use crate::process::{Process, larder};
+use crate::process::{Process, init};
 use crate::python::{Upload, path, zip};
-use crate::server::ROOT_PASSWORD;
 use crate::{SetAtEnd, catalogue, wait_until};
 
 /// Size of the bodies: several of the largest pieces that are read at once.
@@ -140,9 +139,7 @@ impl Target {
         let arguments = ["--aur-source", "dump.json", "--egress-allow", "127.0.0.0/8"];
         let prepared = Process::start(&arguments, |directory| {
             fs::write(directory.join("dump.json"), dump()).expect("a dump");
-            let mut init = larder(directory);
-            init.args(["init", "--data-dir", "data", "--root-password", ROOT_PASSWORD]);
-            assert!(init.output().expect("it runs").status.success());
+            init(directory);
         });
         let bodies = fill(&prepared, &upstream);
         if !with_tls {

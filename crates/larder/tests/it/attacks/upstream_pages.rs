@@ -9,8 +9,7 @@ use serde_json::json;
 use testbed::{Offer, Upstream};
 
 use super::memory::{STRANGERS_BYTES_MAX, at_rest};
-use crate::process::{Process, larder};
-use crate::server::ROOT_PASSWORD;
+use crate::process::{Process, init};
 
 /// Whose the mirrors are.
 const OWNER: &str = "root";
@@ -104,11 +103,7 @@ pub(super) fn start() -> Process {
         "1048576",
         "--aur-enabled=false",
     ];
-    Process::start(&arguments, |directory| {
-        let mut init = larder(directory);
-        init.args(["init", "--data-dir", "data", "--root-password", ROOT_PASSWORD]);
-        assert!(init.output().expect("it runs").status.success());
-    })
+    Process::start(&arguments, init)
 }
 
 /// Makes a mirror of `root`.

@@ -116,7 +116,7 @@ fn the_page_of_a_package_says_who_had_it_and_warns_of_new_hands() {
     });
     assert_snapshot!("changed_hands", shown(&after));
     wait_until("the page of the other package", || page("quiet").contains("Versions seen"));
-    assert!(!page("quiet").contains("Changed hands"));
+    page("quiet").lacks("Changed hands");
 }
 
 #[test]

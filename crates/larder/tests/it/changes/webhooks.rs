@@ -118,7 +118,7 @@ fn of(receiver: &Receiver) -> String {
 
 #[track_caller]
 fn wait_for_trouble(server: &TestServer, says: &str) {
-    wait_until(says, || server.get("/readyz?verbose").text().contains(says));
+    server.wait_for("/readyz?verbose", says);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn changes_are_delivered_again_until_they_are_taken() {
     let mut taken = briefs(&receiver.taken());
     taken.dedup();
     assert_eq!(taken, expected);
-    wait_until("the trouble to end", || !server.get("/readyz?verbose").text().contains("webhook"));
+    server.wait_until_gone("/readyz?verbose", "webhook");
 }
 
 /// Administrators see how each webhook fares, test it, and have it tried again before its pause is over.

@@ -2,7 +2,7 @@
 
 use testbed::S3;
 
-use crate::process::larder;
+use crate::process::{Done, larder};
 
 /// An address without a listener.
 fn nowhere() -> String {
@@ -18,12 +18,7 @@ fn check(blobs: &str, variables: &[(&str, &str)], says: &[&str]) {
     command.args(["serve", "--data-dir", "data", "--listen", "127.0.0.1:0", "--blobs", blobs]);
     // Whatever this machine is: its role is not asked for.
     command.env("AWS_METADATA_ENDPOINT", nowhere()).envs(variables.iter().copied());
-    let output = command.output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    for says in says {
-        assert!(said.contains(says), "expected `{says}` in: {said}");
-    }
+    Done::of(&mut command, "").fails(1, says);
 }
 
 #[test]

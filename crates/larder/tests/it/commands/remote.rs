@@ -36,7 +36,7 @@ fn credentials_come_from_flags_the_environment_standard_input_or_twines_file() {
         let line = format!("index add team/i{count} {line}");
         let done = way.run_with(&line, variables, input);
         assert_eq!(done.code, Some(code), "{line}: {done:?}");
-        assert!(format!("{}{}", done.stdout, done.stderr).contains(says), "{line}: {done:?}");
+        done.said().says(says);
         done.stderr.lacks("unknown variable");
     };
     wait_until("the token", || {

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::asking::Says as _;
+use crate::process::Done;
 
 /// A server with the index `alice/dev`, and the home of somebody who is to use it.
 struct Home {
@@ -46,19 +47,9 @@ impl Home {
     #[track_caller]
     fn tell(&self, words: &[&str], input: &str, code: i32) -> (String, String) {
         let words = [&["use", &self.url][..], words].concat();
-        let mut command = crate::process::larder(self.directory.path());
-        command.args(words).stdin(std::process::Stdio::piped());
-        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-        let mut child = command.spawn().expect("it starts");
-        let mut stdin = child.stdin.take().expect("piped");
-        // The command may end without reading.
-        let _ = std::io::Write::write_all(&mut stdin, input.as_bytes());
-        drop(stdin);
-        let output = child.wait_with_output().expect("it runs");
-        let [said, complaint] =
-            [output.stdout, output.stderr].map(|it| String::from_utf8(it).expect("UTF-8"));
-        assert_eq!(output.status.code(), Some(code), "{said}{complaint}");
-        (said, complaint)
+        let done = Done::of(crate::process::larder(self.directory.path()).args(words), input);
+        done.check(code, "");
+        (done.stdout, done.stderr)
     }
 
     /// Tells every client, of this index alone.

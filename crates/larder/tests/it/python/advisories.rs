@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::{BundleSource, Config};
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::{Offer, Upstream};
 
 use super::zip;
 use crate::accounts::Place;
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
 use crate::client::Response;
 use crate::server::TestServer;
+use crate::shown::shown_json;
 use crate::wait_until;
 
 /// A record about these versions of a project; without any, about all of them.
@@ -140,7 +142,7 @@ fn a_new_file_counts_at_once_and_a_bad_one_changes_nothing() {
     // Nothing is said to be harmless before anything is known.
     let unknown = post(&server, "/+osv/v1/querybatch", &json!({"queries": []}));
     assert_eq!((unknown.status, unknown.json()["code"].clone()), (503, json!(14)));
-    assert!(verbose(&server).contains("[!] advisories: the last refresh failed: "));
+    verbose(&server).says("[!] advisories: the last refresh failed: ");
     replace(&path, &bundle(&[record("MAL-1", "evil", &[])]));
     wait_until("the first bundle", || server.get("/+osv/v1/vulns/MAL-1").status == 200);
     assert_eq!(ids(&server, "evil", "1"), ["MAL-1"]);
@@ -160,11 +162,7 @@ fn a_new_file_counts_at_once_and_a_bad_one_changes_nothing() {
     assert_eq!(ids(&server, "evil", "2").len(), 10);
     // After a restart, the server still refuses the bundle.
     let server = start(server.stop(), |_| ());
-    assert!(
-        verbose(&server).contains("it has 3 records, and 10 are served"),
-        "{}",
-        verbose(&server)
-    );
+    verbose(&server).says("it has 3 records, and 10 are served");
     assert_eq!(ids(&server, "evil", "2").len(), 10);
     // The last good one outlives a restart, before the first answer, and its source.
     fs::remove_file(&path).expect("a file");
@@ -172,7 +170,7 @@ fn a_new_file_counts_at_once_and_a_bad_one_changes_nothing() {
     let server = start(directory, |config| config.advisories.source = None);
     assert_eq!(ids(&server, "evil", "2").len(), 10);
     server.get("/+osv/v1/vulns/MAL-3").expect(200);
-    assert!(verbose(&server).contains("(kept from "));
+    verbose(&server).says("(kept from ");
 }
 
 /// A file that was replaced while the server was stopped counts before the first answer.
@@ -204,7 +202,7 @@ fn a_file_that_cannot_be_copied_is_not_served() {
     link.expect("a link");
     fs::write(path_in(&directory), bundle(&[record("MAL-1", "evil", &[])])).expect("a file");
     let server = start(directory, |_| ());
-    assert!(verbose(&server).contains("it cannot be copied"), "{}", verbose(&server));
+    verbose(&server).says("it cannot be copied");
     post(&server, "/+osv/v1/querybatch", &json!({"queries": []})).expect(503);
 }
 
@@ -244,33 +242,45 @@ fn a_url_is_asked_by_conditional_requests_and_outlived() {
     wait_until("the trouble", || {
         verbose(&server).contains("[!] advisories: the last refresh failed")
     });
-    assert!(verbose(&server).contains("not confirmed since the start"));
+    verbose(&server).says("not confirmed since the start");
 }
 
-/// Without a source in the configuration, what the command imports counts: at once in a running server, and at the start of one that was
-/// stopped.
-#[test]
-fn an_import_counts_in_a_running_and_in_a_stopped_server() {
+/// What the command imports counts where the configuration names no source.
+fn without_source(config: &mut Config) {
+    config.advisories.source = None;
+}
+
+/// A directory with the bundle of nine records that are imported.
+fn to_import() -> (Arc<TempDir>, Vec<Value>) {
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
-    let place = Place(directory.path());
-    let without = |config: &mut Config| config.advisories.source = None;
-    let server = start(directory.clone(), without);
-    post(&server, "/+osv/v1/querybatch", &json!({"queries": []})).expect(503);
-    assert!(!verbose(&server).contains("[!] advisories"), "{}", verbose(&server));
     let many: Vec<Value> =
         (0..9).map(|number| record(&format!("MAL-{number}"), "evil", &["2"])).collect();
     fs::write(path_in(&directory), bundle(&many)).expect("a file");
-    let done = place.run_with("import-osv osv.zip --dry-run", "");
-    assert_eq!(done.code, Some(0), "{done:?}");
-    done.stdout.says("9 OSV records, 9 of them of malware and 0 of");
-    done.stdout.says("about 1 project, would count");
+    (directory, many)
+}
+
+#[test]
+fn an_import_counts_at_once_in_a_running_server() {
+    let (directory, _) = to_import();
+    let place = Place(directory.path());
+    let server = start(directory.clone(), without_source);
+    post(&server, "/+osv/v1/querybatch", &json!({"queries": []})).expect(503);
+    verbose(&server).lacks("[!] advisories");
+    let said = place.run("import-osv osv.zip --dry-run");
+    said.says(["9 OSV records, 9 of them of malware and 0 of", "about 1 project, would count"]);
     assert!(!directory.path().join("data/osv/imported.zip").exists(), "a dry run writes nothing");
-    let done = place.run_with("import-osv osv.zip", "");
-    assert_eq!(done.code, Some(0), "{done:?}");
+    place.run("import-osv osv.zip");
     wait_until("the import", || server.get("/+osv/v1/vulns/MAL-8").status == 200);
     assert_eq!(ids(&server, "evil", "2").len(), 9);
+}
 
-    // A folder has lost most of them: it counts only where that is meant. What is no record is named.
+/// A folder has lost most of them. What is no record is named.
+#[test]
+fn an_import_of_fewer_records_counts_only_where_that_is_meant() {
+    let (directory, many) = to_import();
+    let place = Place(directory.path());
+    place.run("import-osv osv.zip");
+    let server = start(directory.clone(), without_source);
     let folder = directory.path().join("records/of/2026");
     fs::create_dir_all(&folder).expect("a directory");
     fs::write(folder.join("MAL-1.json"), many[1].to_string()).expect("a file");
@@ -287,37 +297,37 @@ fn an_import_counts_in_a_running_and_in_a_stopped_server() {
     done.stderr.says("it has 1 OSV record, and 9 were imported before");
     assert!(!directory.path().join("data/osv/imported.part").exists());
     assert_eq!(ids(&server, "evil", "2").len(), 9);
-    let done = place.run_with("import-osv records --fewer --json", "");
-    assert_eq!(done.code, Some(0), "{done:?}");
-    let report: Value = serde_json::from_str(&done.stdout).expect("JSON");
-    assert_eq!((&report["records"], &report["projects"]), (&json!(1), &json!(1)), "{report}");
-    assert_eq!((&report["foreign"], &report["unreadable"]), (&json!(1), &json!(4)), "{report}");
-    let named = report["unreadable_named"].to_string();
-    for file in ["bad.json", "odd name.json", "large.json", "link.json"] {
-        assert!(named.contains(file), "{report}");
-    }
+    let mut report = place.json("import-osv records --fewer --json");
+    let named = report["unreadable_named"].as_array_mut().expect("a list");
+    named.sort_by_key(Value::to_string);
+    assert_snapshot!("imported_folder", shown_json(&report));
     wait_until("the next import", || ids(&server, "evil", "2").len() == 1);
-
-    // While the server is stopped.
+    // One file, while the server is stopped.
     let directory = server.stop();
     fs::write(directory.path().join("MAL-7.json"), many[7].to_string()).expect("a file");
-    let done = Place(directory.path()).run_with("import-osv MAL-7.json", "");
-    assert_eq!(done.code, Some(0), "{done:?}");
-    let server = start(directory.clone(), without);
+    place.run("import-osv MAL-7.json");
+    let server = start(directory.clone(), without_source);
     assert_eq!(ids(&server, "evil", "2"), ["MAL-7"]);
+}
 
-    // A file that is no bundle changes nothing, and another source is not overwritten.
-    let fails = |arguments: &str, expected: &str| {
-        let done = Place(directory.path()).run_with(arguments, "");
-        assert_eq!(done.code, Some(1), "{done:?}");
-        done.stderr.says(expected);
-    };
+/// A file that is no bundle changes nothing, and another source is not overwritten.
+#[test]
+fn imports_that_are_refused() {
+    let (directory, _) = to_import();
+    let place = Place(directory.path());
+    place.run("import-osv osv.zip");
+    let server = start(directory.clone(), without_source);
     fs::write(directory.path().join("no.zip"), b"PK and nothing else").expect("a file");
     fs::write(directory.path().join("empty.json"), b"{}").expect("a file");
-    fails("import-osv no.zip", "it is no zip of OSV records");
-    fails("import-osv empty.json", "\"empty.json\": it is not an OSV record");
-    fails("import-osv no-such-file", "no-such-file");
-    fails("import-osv osv.zip --advisories-bundle-bytes-max 1024", "advisories.bundle_bytes_max");
-    fails("import-osv osv.zip --advisories-source elsewhere.zip", "`advisories.source` is set");
-    assert_eq!(ids(&server, "evil", "2"), ["MAL-7"]);
+    let rows = [
+        ("no.zip", "it is no zip of OSV records"),
+        ("empty.json", "\"empty.json\": it is not an OSV record"),
+        ("no-such-file", "no-such-file"),
+        ("osv.zip --advisories-bundle-bytes-max 1024", "advisories.bundle_bytes_max"),
+        ("osv.zip --advisories-source elsewhere.zip", "`advisories.source` is set"),
+    ];
+    each(rows, |(arguments, expected)| {
+        place.check(&format!("import-osv {arguments}"), 1, expected);
+    });
+    assert_eq!(ids(&server, "evil", "2").len(), 9);
 }

@@ -75,7 +75,7 @@ fn what_an_upload_attests_is_kept_and_served() {
         let (url, provenance) = (entry["url"].as_str(), entry["provenance"].as_str());
         let (url, provenance) = (url.expect("a URL"), provenance.expect("a URL"));
         assert_eq!(provenance, format!("{url}.provenance"));
-        assert!(index.page(stage, "p").contains(&format!("data-provenance=\"{provenance}\"")));
+        index.page(stage, "p").says(&format!("data-provenance=\"{provenance}\""));
         let page = format!("http://h/{stage}/+simple/p/").parse::<reqwest::Url>().expect("a URL");
         let place = page.join(provenance).expect("a URL").path().to_owned();
         for target in [place, integrity(stage, "1.0", FILE)] {
@@ -150,7 +150,7 @@ fn attestations_of_something_else_are_refused() {
     ] {
         let refused =
             index.alice().upload("alice/dev", &attested(FILE, &content, &attestations)).expect(400);
-        assert!(refused.text().contains(says), "{says}: {}", refused.text());
+        refused.says(says);
     }
     assert_eq!(index.blobs(), before, "nothing is kept");
     index.alice().upload("alice/dev", &attested(FILE, &content, &json!([]))).expect(200);

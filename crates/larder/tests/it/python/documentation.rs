@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{Index, Upload, zip};
+use crate::asking::Says as _;
 
 /// The size of the large file of the documentation.
 const LARGE: usize = 3 << 20;
@@ -117,5 +118,5 @@ fn where_the_zip_lies() {
     index.alice().upload("alice/dev", &latest).expect(200);
     let stored = super::path("alice/dev", "p-1.0.doc.zip", &docs);
     assert_eq!(index.anybody().get(&stored).body, docs);
-    assert!(!index.page("alice/dev", "p").contains("doc.zip"));
+    index.page("alice/dev", "p").lacks("doc.zip");
 }

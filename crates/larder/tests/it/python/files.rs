@@ -113,7 +113,7 @@ fn test_results_lie_beside_what_was_tested() {
     assert!(links[1]["for_href"].as_str().is_some_and(|href| href.ends_with(&target)), "{version}");
     // Test results belong to release files, and not to other results or documentation.
     index.alice().post(&format!("/{first}"), tox).expect(404);
-    assert!(!index.page("alice/dev", "p").contains("toxresult"));
+    index.page("alice/dev", "p").lacks("toxresult");
     let docs = Upload::docs("p", "1.0", &super::zip(&[("index.html", b"x")]));
     index.alice().upload("alice/dev", &docs).expect(200);
 }

@@ -26,6 +26,7 @@ use tempfile::TempDir;
 use testbed::{Offer, Upstream};
 
 use super::{Index, Response, result};
+use crate::asking::Says as _;
 use crate::client::Client;
 use crate::server::TestServer;
 use crate::wait_until;
@@ -124,7 +125,7 @@ fn a_page_is_passed_on_with_all_that_upstream_says() {
             .client()
             .get_with(&format!("/{stage}/+simple/foo/"), &[JSON_PAGE, ("If-None-Match", &tag)])
             .expect(304);
-        assert!(index.page(stage, "foo").contains("data-requires-python=\"&gt;=3.9\""));
+        index.page(stage, "foo").says("data-requires-python=\"&gt;=3.9\"");
     }
     let listed = index.client().get_with("/alice/dev/+simple/", &[JSON_PAGE]).json();
     assert_eq!(listed["projects"], json!([{"name": "bar"}, {"name": "foo"}]));
@@ -262,13 +263,10 @@ fn large_pages_are_served_whole() {
 
 /// A server on this directory that may ask this machine.
 fn start_in(directory: Arc<TempDir>, configure: impl FnOnce(&mut Config)) -> TestServer {
-    let server = TestServer::start_in(directory, |config, _| {
-        config.aur.enabled = false;
+    TestServer::without_aur_in(directory, |config| {
         allow_this_machine(config);
         configure(config);
-    });
-    server.wait_until_ready();
-    server
+    })
 }
 
 /// A server with the mirror `root/pypi`, which has the page and the wheel of `foo`.
@@ -324,7 +322,7 @@ fn credentials_are_sent_and_never_shown() {
     upstream.break_with(Some(401));
     for target in ["/alice/up/+simple/bar/", "/readyz?verbose", "/alice/up", "/alice", "/metrics"] {
         let answer = index.alice().json().get(target);
-        assert!(!answer.text().contains("s3cret"), "{target}: {}", answer.text());
+        answer.lacks("s3cret");
     }
     for bad in ["http://me:s3cret@", "http://me:s3cret@h/?q", "ftp://me:s3cret@h/"] {
         let patch = json!({"mirror_url": bad});

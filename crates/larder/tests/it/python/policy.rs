@@ -16,10 +16,9 @@ use record::Digest;
 use serde_json::{Value, json};
 use testbed::{Offer, Upstream};
 
+use super::mirrors::{JSON_PAGE, mirror};
 use super::{Index, JSON, Response, path, sdist};
 use crate::wait_until;
-
-const JSON_PAGE: (&str, &str) = ("Accept", "application/vnd.pypi.simple.v1+json");
 
 const DAY_HOURS: i64 = 24;
 
@@ -84,14 +83,6 @@ fn offer_page(upstream: &Upstream, files: Vec<Value>) {
     upstream.offer("/simple/foo/", Offer::json(page.to_string()));
 }
 
-fn make_mirror(index: &Index, upstream: &Upstream, settings: Value) {
-    let mut config = json!({"type": "mirror", "mirror_url": upstream.url("/simple")});
-    for (key, value) in settings.as_object().expect("an object") {
-        config[key] = value.clone();
-    }
-    index.stage("alice/up", config);
-}
-
 fn json_page(index: &Index, stage: &str, project: &str) -> Value {
     let page =
         index.client().get_with(&format!("/{stage}/+simple/{project}/"), &[JSON_PAGE]).expect(200);
@@ -127,7 +118,7 @@ const FILES: [Theirs; 5] = [
 fn what_is_too_young_is_refused_under_every_address() {
     let upstream = upstream_of(&FILES);
     let index = start();
-    make_mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
+    mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     for stage in ["alice/up", "alice/dev"] {
         let page = json_page(&index, stage, "foo");
@@ -174,7 +165,7 @@ fn what_is_too_young_is_refused_under_every_address() {
 fn a_file_appears_when_it_has_matured() {
     let upstream = upstream_of(&[]);
     let index = start();
-    make_mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
+    mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     // In a moment it will be seven days old.
     let mature_at = Timestamp::now() + SignedDuration::from_secs(3);
@@ -205,7 +196,7 @@ fn a_file_appears_when_it_has_matured() {
 fn an_upstream_without_upload_times_is_judged_by_what_was_first_seen() {
     let upstream = upstream_of(&[Theirs("foo-1.0.tar.gz", None)]);
     let index = start();
-    make_mirror(&index, &upstream, json!({"policy_cutoff": "2020-01-01"}));
+    mirror(&index, &upstream, json!({"policy_cutoff": "2020-01-01"}));
     assert_eq!(names(&json_page(&index, "alice/up", "foo")).len(), 0);
     let patch =
         json!({"policy_cutoff": (Timestamp::now() + SignedDuration::from_secs(1)).to_string()});
@@ -228,7 +219,7 @@ fn a_file_is_judged_by_what_upstream_says_now() {
     let upstream = upstream_of(&FILES);
     let index = start();
     let settings = json!({"policy_cooldown_days": 7, "mirror_cache_expiry": 0});
-    make_mirror(&index, &upstream, settings);
+    mirror(&index, &upstream, settings);
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     let [old, other] = ["foo-1.0.tar.gz", "foo-2.0-py3-none-any.whl"];
     let target =
@@ -310,7 +301,7 @@ fn what_a_stage_without_a_policy_has_removed_is_gone() {
 fn a_quarantine_has_a_reason_that_installers_show() {
     let upstream = upstream_of(&FILES);
     let index = start();
-    make_mirror(&index, &upstream, json!({}));
+    mirror(&index, &upstream, json!({}));
     let sources = sdist("one");
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     index.upload("alice/dev", "own-1.0.zip", &sources);

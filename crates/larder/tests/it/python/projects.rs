@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Index, Upload, path, result, sdist};
+use crate::asking::Says as _;
 
 #[test]
 fn a_project_is_shown_with_its_bases_and_what_they_shadow() {
@@ -139,7 +140,7 @@ fn what_is_removed_is_gone_and_not_unknown() {
     // With its last version, the project is removed, too.
     let other = "The version 1.0 of project other does not exist.";
     index.anybody().json().get("/alice/dev/other/1.0").message(404, other);
-    assert!(index.page("alice/dev", "p").contains("p-3.0.zip"));
+    index.page("alice/dev", "p").says("p-3.0.zip");
     ask.delete("/alice/dev/p/3.0").message(200, "project 'p' version '3.0' deleted");
     index.anybody().get("/alice/dev/+simple/p/").expect(404);
     let text =

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::{Index, Upload, path, result, sdist, zip};
-use crate::asking::{Ask, each};
+use crate::asking::{Ask, Says as _, each};
 use crate::client::Response;
 
 /// A stage with a release: a file that was tested, and documentation.
@@ -281,7 +281,7 @@ fn a_release_goes_to_a_server_elsewhere() {
         assert!(request.starts_with("POST /legacy/ HTTP/1.1\r\n"), "{request}");
         assert!(request.to_lowercase().contains("authorization: basic dtpwonc=\r\n"), "{request}");
     }
-    assert!(requests[0].contains(&field(":action", "submit")), "{}", requests[0]);
+    requests[0].says(&field(":action", "submit"));
     let digest = record::Digest::of(&content).to_string();
     for (key, value) in [
         (":action", "file_upload"),
@@ -295,8 +295,8 @@ fn a_release_goes_to_a_server_elsewhere() {
     ] {
         assert!(requests[1].contains(&field(key, value)), "{key}: {}", requests[1]);
     }
-    assert!(requests[1].contains("name=\"content\"; filename=\"p-1.0.zip\""), "{}", requests[1]);
-    assert!(requests[2].contains(&field(":action", "doc_upload")), "{}", requests[2]);
+    requests[1].says("name=\"content\"; filename=\"p-1.0.zip\"");
+    requests[2].says(&field(":action", "doc_upload"));
 }
 
 /// The action of each request, and the name of its file.

@@ -4,6 +4,7 @@ use record::{Batch, Expected};
 use serde_json::json;
 
 use super::{Index, sdist};
+use crate::asking::Says as _;
 use crate::server::commit;
 
 #[test]
@@ -31,5 +32,5 @@ fn a_stage_that_cannot_be_read_stays_as_it_is() {
         index.root().send(method, target, json!({})).message(status, text);
     }
     write(r#"{"v":1,"config":{"type":"stage","added_later":true}}"#);
-    assert!(index.page("alice/dev", "p").contains("p-1.zip"));
+    index.page("alice/dev", "p").says("p-1.zip");
 }

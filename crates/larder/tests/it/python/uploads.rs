@@ -14,7 +14,7 @@ fn check_refused(index: &Index, upload: &Upload, status: u16, text: &str) {
     let kept = index.blobs();
     let json = index.alice().json().upload("alice/dev", upload).expect(status).json();
     let message = json["message"].as_str().expect("a message");
-    assert!(message.contains(text), "`{message}` has no `{text}`");
+    message.says(text);
     assert_eq!(json["code"], format!("{status} {message}"));
     assert_eq!(json["title"], message);
     assert_eq!(index.alice().upload_reason("alice/dev", upload), format!("{status} {message}"));
@@ -86,7 +86,7 @@ fn a_file_may_be_named_beyond_ascii_alone() {
     let at = body.windows(plain.len()).position(|part| part == plain).expect("the name");
     let body = [&body[..at], extended, &body[at + plain.len()..]].concat();
     index.alice().with("Content-Type", &content_type).post("/alice/dev/", &body).expect(200).is("");
-    assert!(index.page("alice/dev", "p").contains("p-1.0.zip"));
+    index.page("alice/dev", "p").says("p-1.0.zip");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_refusal_is_no_page_unless_html_is_asked_for() {
     {
         let refused = index.anybody().with("Accept", "*/*").get(path);
         assert!(refused.status >= 400, "{path}: {}", refused.status);
-        assert!(!refused.header("content-type").contains("html"), "{path}: {}", refused.text());
+        refused.header("content-type").lacks("html");
     }
 }
 
@@ -258,10 +258,8 @@ fn an_upload_without_an_index_is_told_where_to_go() {
         let refused = ask.post(target, &body);
         let text = refused.json()["message"].as_str().unwrap_or_default().to_owned();
         refused.check_status(405).has("allow", allow);
-        assert!(
-            text.contains("uploads go to an index, at ") && text.ends_with(&url),
-            "{target}: {text}"
-        );
+        text.says("uploads go to an index, at ");
+        assert!(text.ends_with(&url), "{target}: {text}");
     }
     // A request without a body gets an error that names it.
     let nothing = index.alice().json().put("/alice/more", ());
@@ -288,7 +286,7 @@ fn names_that_say_little_are_kept_where_devpi_kept_them() {
         index.alice().upload("alice/dev", upload).expect(200);
         let at = path("alice/dev", &upload.filename, &upload.content);
         assert_eq!(index.anybody().get(&at).body, upload.content, "{}", upload.filename);
-        assert!(index.page("alice/dev", "pkg").contains(&upload.filename), "{}", upload.filename);
+        index.page("alice/dev", "pkg").says(&upload.filename);
     }
     // Files of another project or version still are refused.
     for upload in [
@@ -454,7 +452,7 @@ fn names_with_signs_and_versions_of_their_own() {
     // Any run of other signs is one dash.
     let odd = Upload::named("Foo._-Bar", "1", "Foo._-Bar-1.zip", &content);
     index.alice().upload("alice/dev", &odd).expect(200);
-    assert!(index.page("alice/dev", "foo-bar").contains("Foo._-Bar-1.zip"));
+    index.page("alice/dev", "foo-bar").says("Foo._-Bar-1.zip");
     let moved = index.anybody().get("/alice/dev/+simple/Foo.BAR/").expect(302);
     assert!(moved.header("location").ends_with("/alice/dev/+simple/foo-bar/"), "{moved:?}");
 }
@@ -479,8 +477,8 @@ fn who_may_only_add_changes_nothing_that_installers_read() {
     // The same bytes, but no Python would install them any more.
     for versions in [">=99", ""] {
         adds(&upload(versions)).expect(403);
-        assert!(index.page("alice/dev", "p").contains("data-requires-python=\"&gt;=3.8\""));
+        index.page("alice/dev", "p").says("data-requires-python=\"&gt;=3.8\"");
     }
     index.alice().upload("alice/dev", &upload(">=3.9")).expect(200);
-    assert!(index.page("alice/dev", "p").contains("data-requires-python=\"&gt;=3.9\""));
+    index.page("alice/dev", "p").says("data-requires-python=\"&gt;=3.9\"");
 }

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{Index, sdist};
+use crate::asking::Says as _;
 
 const RENDERED: &str = "larder_python_pages_rendered_total";
 
@@ -35,16 +36,16 @@ fn an_upload_is_seen_wherever_it_is_inherited_and_spoils_no_other_page() {
     assert_eq!(look(), 6.0);
     assert_eq!(look(), 0.0);
     index.upload("alice/base", "p-2.0.zip", &sdist("y"));
-    assert!(index.page("bob/dev", "p").contains("p-2.0.zip"));
+    index.page("bob/dev", "p").says("p-2.0.zip");
     assert_eq!(look(), 2.0);
-    assert!(!index.page("bob/other", "p").contains("p-2.0.zip"));
+    index.page("bob/other", "p").lacks("p-2.0.zip");
     // A change of bases changes the pages of that stage, and of those that inherit it.
     index.user("bob").patch("/bob/dev", json!(["bases="])).expect(200);
     index.anybody().get("/bob/dev/+simple/p/").expect(404);
     index.user("bob").patch("/bob/dev", json!({"bases": "alice/middle"})).expect(200);
     assert_eq!(look(), 2.0);
     index.alice().delete("/alice/base/p/2.0").expect(200);
-    assert!(!index.page("bob/dev", "p").contains("p-2.0.zip"));
+    index.page("bob/dev", "p").lacks("p-2.0.zip");
     assert!(index.server.metric("larder_python_pages") >= 6.0);
     assert!(index.server.metric("larder_python_page_bytes") > 0.0);
     assert_eq!(index.server.metric("larder_python_uploads_total{outcome=\"stored\"}"), 5.0);

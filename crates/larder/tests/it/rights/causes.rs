@@ -51,7 +51,7 @@ fn check(world: &World, who: &str, scopes: Scopes, sent: &Sent, cause: &str) {
     let response = ask(world, who, scopes, sent);
     let called = format!("{} {} by {who}", sent.method, sent.target);
     assert_eq!(response.status, 403, "{called}: {}", response.text());
-    assert!(response.text().contains(cause), "{called}: `{cause}` in {}", response.text());
+    response.says(cause);
 }
 
 fn json_of(method: &'static str, target: &str, body: serde_json::Value) -> Sent {

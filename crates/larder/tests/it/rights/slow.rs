@@ -128,12 +128,8 @@ fn take_away(case: &Case<'_>, end: End, token: account::TokenId) {
 
 #[track_caller]
 fn check_refused(called: &str, response: &Response) {
-    assert!(
-        matches!(response.status, 401 | 403),
-        "{called}: {} {}",
-        response.status,
-        response.text()
-    );
+    let status = response.status;
+    assert!(matches!(status, 401 | 403), "{called}: {status} {}", response.text());
 }
 
 /// Rows with a body that need a right.

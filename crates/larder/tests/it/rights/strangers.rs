@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Sent, World, bearer};
-use crate::asking::basic;
+use crate::asking::{Says as _, basic};
 use crate::client::Response;
 use crate::server::TestServer;
 
@@ -68,13 +68,13 @@ fn users_are_shown_to_those_whom_they_concern() {
         assert_eq!(answers[0], answers[1], "{method}");
     }
     let token = world.make_token("bob", super::only(account::Scope::PythonRead), None);
-    assert!(!world.look("/bob", &bearer(&token)).contains("bob@host.example"));
+    world.look("/bob", &bearer(&token)).lacks("bob@host.example");
     for (target, who) in [("/bob", &bob), ("/bob", &admin), ("/", &bob), ("/", &admin)] {
         assert!(world.look(target, who).contains("bob@host.example"), "{target}");
     }
     // Those who may change an index see all of it.
     for who in [&alice, &bob, &admin] {
-        assert!(world.look("/alice/dev", who).contains("bob/secret"));
+        world.look("/alice/dev", who).says("bob/secret");
     }
 }
 
@@ -91,7 +91,7 @@ fn a_log_does_not_name_private_indexes() {
     let order = json!({"name": "p", "version": "1.0", "targetindex": "bob/open"});
     world.send(&Sent::new("PUSH", "/bob/secret").json(&order), &bob).expect(200);
     for target in ["/bob/open/p", "/bob/open/p/1.0"] {
-        assert!(!world.look(target, "").contains("secret"), "{}", world.look(target, ""));
+        world.look(target, "").lacks("secret");
         assert!(world.look(target, &bob).contains("bob/secret"), "{target}");
     }
 }
@@ -109,7 +109,7 @@ fn devpis_defaults_show_what_devpi_shows() {
     for name in ["alice@host.example", "carol@host.example"] {
         assert!(world.look("/", "").contains(name), "{name}");
     }
-    assert!(world.look("/carol", "").contains("carol@host.example"));
+    world.look("/carol", "").says("carol@host.example");
 }
 
 /// The right password of a disabled user, a wrong one, and one of an unknown user: the same answer, with the same number of

@@ -14,14 +14,11 @@ fn check(target: &str) {
         .expect(204);
     response.has("access-control-allow-origin", "*");
     for method in ["GET", "HEAD", "POST", "OPTIONS"] {
-        assert!(
-            response.header("access-control-allow-methods").contains(method),
-            "{target} {method}"
-        );
-        assert!(response.header("allow").contains(method), "{target} {method}");
+        response.header("access-control-allow-methods").says(method);
+        response.header("allow").says(method);
     }
     // `*` covers no header in requests with credentials, so the one that matters is named.
-    assert!(response.header("access-control-allow-headers").contains("Content-Type"), "{target}");
+    response.header("access-control-allow-headers").says("Content-Type");
     response.has("access-control-max-age", "86400");
 }
 
@@ -52,7 +49,5 @@ fn answers_and_errors_may_be_read_by_any_page() {
     let response =
         small().client.get_with("/rpc/v5/info/attest", &[("Origin", "https://example.org")]);
     let exposed = response.header("access-control-expose-headers");
-    for name in ["ETag", "Retry-After", "RateLimit-Remaining"] {
-        exposed.says(name);
-    }
+    exposed.says(["ETag", "Retry-After", "RateLimit-Remaining"]);
 }

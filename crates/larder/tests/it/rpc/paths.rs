@@ -100,7 +100,7 @@ fn without_a_question_there_is_documentation() {
     ] {
         let response = small().get(target).expect(200);
         response.has("content-type", "text/html; charset=utf-8");
-        assert!(response.text().contains("<html"), "{target}");
+        response.says("<html");
     }
     check("/rpc?x", "error: Please specify an API version.");
 }

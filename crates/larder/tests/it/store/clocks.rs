@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::{Place, Wheel, make_stage, try_exchange};
 use crate::asking::Says as _;
 use crate::client::Client;
-use crate::process::Process;
+use crate::process::{Done, Process};
 use crate::wait_until;
 
 /// How far a command and a process are ahead.
@@ -51,29 +51,13 @@ fn leave_blobs(client: &Client) {
     client.root().delete("/team/dev/pkg").expect(200);
 }
 
-fn metric(process: &Process) -> f64 {
-    let metrics = process.get("/metrics").text();
-    let line = metrics.lines().find_map(|line| line.strip_prefix("larder_clock_ahead_seconds "));
-    line.expect("a metric").parse().expect("a number")
-}
-
-/// What `larder sweep` says, and whether it fails.
-fn sweep(place: &Place, environment: &[(&'static str, String)]) -> (bool, String) {
-    let mut command = place.command(&["sweep"]);
-    command.envs(environment.iter().map(|(name, value)| (name, value)));
-    let output = command.output().expect("it runs");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+fn ahead_seconds(process: &Process) -> f64 {
+    process.find_metric("larder_clock_ahead_seconds").expect("a metric")
 }
 
 fn blobs(place: &Place) -> usize {
-    let (is_done, said) = {
-        let output = place.command(&["sweep", "--dry-run", "--grace", "0"]).output();
-        let output = output.expect("it runs");
-        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
-    };
-    assert!(is_done, "{said}");
-    said.lines().count()
+    let done = place.run(&["sweep", "--dry-run", "--grace", "0"]);
+    done.check(0, "").stdout.lines().count()
 }
 
 /// A command and a process are ahead by that; an object store accepts only requests that are nearly of its time.
@@ -85,13 +69,12 @@ fn check(place: &Place, (command, shown): (&str, &str), (server, seconds): (&str
     leave_blobs(&process.client);
     let left = blobs(place);
     assert!(left > 0);
-    let (is_done, said) = sweep(place, &command);
+    let mut sweep = place.command(&["sweep"]);
+    sweep.envs(command.iter().map(|(name, value)| (name, value)));
     let expected = format!("this machine's clock is {shown} ahead of that of");
-    assert!(!is_done && said.contains(&expected), "{said}");
-    said.says("nothing is deleted");
+    Done::of(&mut sweep, "").check(1, [&*expected, "nothing is deleted"]);
     assert_eq!(blobs(place), left);
-    let (is_done, said) = sweep(place, &[]);
-    assert!(is_done, "{said}");
+    place.check(&["sweep"]);
     assert_eq!(blobs(place), left, "they are young");
 
     let wish = r#"{"scopes":["article:write"],"expires":"300s"}"#;
@@ -103,9 +86,9 @@ fn check(place: &Place, (command, shown): (&str, &str), (server, seconds): (&str
         said.contains("[!] clock: this machine's clock is ") && said.contains("ahead of that of")
     });
     wrong.client.get("/readyz").expect(200);
-    assert!((metric(&wrong) - seconds).abs() < 60.0, "{}", metric(&wrong));
-    assert!(wrong.log().contains("nothing is deleted by time until"), "{}", wrong.log());
-    assert!(metric(&process).abs() < 60.0, "{}", metric(&process));
+    assert!((ahead_seconds(&wrong) - seconds).abs() < 60.0, "{}", ahead_seconds(&wrong));
+    wrong.log().says("nothing is deleted by time until");
+    assert!(ahead_seconds(&process).abs() < 60.0, "{}", ahead_seconds(&process));
     let made = wrong.root().typed("application/json").post("/+tokens", wish).expect(201);
     let seen = made.header("x-larder-serial").to_owned();
     let bearer = format!("Bearer {token}");

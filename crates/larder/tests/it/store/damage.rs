@@ -16,7 +16,10 @@ use std::ops::Range;
 use testbed::S3;
 
 use self::harm::Harm::{self, Away, Deleted, Emptied, Garbage, Halved, Stranger, StrangerInPlace};
-use self::harm::{ARTICLES, Stores, aside, blob, blobs, body, check_articles, copy, harm, write};
+use self::harm::{
+    ARTICLES, Case, Stores, aside, blob, blobs, body, check_articles, check_unswept, copy,
+    each_harm, harm, object, write,
+};
 use super::{Place, article_request, try_exchange};
 use crate::asking::Says as _;
 use crate::client::Client;
@@ -24,6 +27,7 @@ use crate::process::Process;
 use crate::wait_until;
 
 /// The outcome of a start.
+#[derive(Clone, Copy)]
 enum Start {
     /// It prints this, and ends.
     Refused(&'static str),
@@ -37,7 +41,7 @@ fn at_rest() {
     let stores = Stores::new();
     let first = blob(0);
     let strangers = "belong to the store";
-    let cases: &[(&str, &[Harm], Start)] = &[
+    let cases: &[Case<'_, Start>] = &[
         ("records.db", &[Deleted, Emptied, Away], Refused("there are no records in")),
         ("records.db", &[Halved], Refused("cannot open the records in")),
         ("records.db", &[Garbage], Refused("file is not a database")),
@@ -61,32 +65,26 @@ fn at_rest() {
         ("larder.lock", &[Deleted, Away], Serves(None)),
         (&first, &[Deleted, Emptied, Halved, Garbage, Away], Serves(Some(0))),
     ];
-    let mut number = 0;
-    for (path, harms, start) in cases {
-        for &harmed in *harms {
-            number += 1;
-            let (data, what) = (format!("rest{number}"), format!("{path}: {harmed:?}"));
-            let root = stores.copy(&data);
-            harm(&root.join(path), &stores.path("other").join(path), harmed);
-            match start {
-                Refused(text) => {
-                    let said = stores.refused(&data);
-                    assert!(said.contains(text), "{what}: {said}");
-                    stores.check_unswept(&data, &what, &[]);
-                }
-                Serves(lost) => {
-                    let mut process = stores.start(&data);
-                    let all: Vec<u32> = (0..ARTICLES).collect();
-                    check_articles(&process.client, &all, &what, |number| Some(number) == *lost);
-                    assert_eq!(write(&process.client, 50), 201, "{what}");
-                    process.signal("TERM");
-                    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
-                    stores.check_unswept(&data, &what, &[]);
-                }
+    each_harm(cases, |number, path, harmed, start| {
+        let (data, what) = (format!("rest{number}"), format!("{path}: {harmed:?}"));
+        let root = stores.copy(&data);
+        harm(&root.join(path), &stores.path("other").join(path), harmed);
+        match start {
+            Refused(text) => {
+                stores.refused(&data).fails(1, text);
+                stores.check_unswept(&data, &what, &[]);
             }
-            fs::remove_dir_all(root).expect("it is ours");
+            Serves(lost) => {
+                let mut process = stores.start(&data);
+                let all: Vec<u32> = (0..ARTICLES).collect();
+                check_articles(&process.client, &all, &what, |number| Some(number) == lost);
+                assert_eq!(write(&process.client, 50), 201, "{what}");
+                process.stop();
+                stores.check_unswept(&data, &what, &[]);
+            }
         }
-    }
+        fs::remove_dir_all(root).expect("it is ours");
+    });
 }
 
 /// The outcome of writes to a running server.
@@ -104,7 +102,7 @@ use Writes::{GoOn, Stop, StopWhileAway};
 #[test]
 fn while_running() {
     let stores = Stores::new();
-    let cases: &[(&str, &[Harm], Writes)] = &[
+    let cases: &[Case<'_, Writes>] = &[
         ("records.db", &[Deleted, Emptied, Halved, Garbage, Stranger, StrangerInPlace, Away], Stop),
         ("records.db-wal", &[Deleted, Emptied, Halved, Garbage, Away], Stop),
         ("records.db-shm", &[Deleted, Away], Stop),
@@ -120,13 +118,9 @@ fn while_running() {
         ("blobs/lock", &[Deleted, Away], GoOn),
         ("larder.lock", &[Deleted, Away], GoOn),
     ];
-    let mut number = 0;
-    for (path, harms, writes) in cases {
-        for &harmed in *harms {
-            number += 1;
-            check_running(&stores, &format!("run{number}"), path, harmed, *writes);
-        }
-    }
+    each_harm(cases, |number, path, harmed, writes| {
+        check_running(&stores, &format!("run{number}"), path, harmed, writes);
+    });
 }
 
 /// Writes these articles after the damage; returns the acknowledged ones: all or none.
@@ -218,32 +212,26 @@ fn a_mistyped_database_costs_nothing() {
     let stores = Stores::new();
     let before = blobs(&stores.path("data"));
     let serve = ["serve", "--data-dir", "data", "--database", "sqlite:data/record.db"];
-    let (is_well, said) = stores.run(&serve);
-    assert!(!is_well && said.contains("belong to the store"), "{said}");
-    said.says(["mistyped", "larder adopt"]);
+    stores.run(&serve).check(1, ["belong to the store", "mistyped", "larder adopt"]);
     assert!(!stores.path("data/record.db").exists(), "no database is made");
     // An earlier version has made a database beside them already.
     let init = ["init", "--data-dir", "third", "--root-password", "x"];
-    assert!(stores.run(&init).0);
+    stores.run(&init).check(0, "");
     fs::rename(stores.path("third/records.db"), stores.path("data/record.db")).expect("a rename");
-    let (is_well, said) = stores.run(&serve);
-    assert!(!is_well && said.contains("belong to the store"), "{said}");
+    stores.run(&serve).check(1, "belong to the store");
     for force in [&[][..], &["--force"]] {
         let sweep = ["sweep", "--data-dir", "data", "--database", "sqlite:data/record.db"];
-        let (is_well, said) = stores.run(&[&sweep[..], &["--grace", "0"], force].concat());
-        assert!(!is_well && said.contains("nothing was swept"), "{said}");
+        let sweep = [&sweep[..], &["--grace", "0"], force].concat();
+        stores.run(&sweep).check(1, "nothing was swept");
     }
     assert_eq!(blobs(&stores.path("data")), before);
-    let (is_well, said) = stores.run(&["verify", "--data-dir", "data"]);
-    assert!(is_well, "{said}");
-
+    stores.run(&["verify", "--data-dir", "data"]).check(0, "");
     // An administrator can adopt it deliberately.
     let adopt = ["adopt", "--data-dir", "data", "--database", "sqlite:data/record.db"];
-    let (is_well, said) = stores.run(&adopt);
-    assert!(is_well && said.contains("8 there are named by no record"), "{said}");
-    assert!(stores.refused("data").contains("belong to the store"));
-    let (is_well, said) = stores.run(&["adopt", "--data-dir", "data"]);
-    assert!(is_well && said.contains("the records name 8 blobs, of which 8 are there"), "{said}");
+    stores.run(&adopt).check(0, "8 there are named by no record");
+    stores.refused("data").fails(1, "belong to the store");
+    let told = "the records name 8 blobs, of which 8 are there";
+    stores.run(&["adopt", "--data-dir", "data"]).check(0, told);
     let process = stores.start("data");
     check_articles(&process.client, &[0, 1, 2, 3, 4, 5, 6, 7], "adopted back", |_| false);
 }
@@ -255,15 +243,14 @@ fn an_earlier_data_directory_goes_on() {
     let identity = "blobs/sha256/IDENTITY";
     let name = fs::read(stores.path("data").join(identity)).expect("a name");
     fs::remove_file(stores.path("data").join(identity)).expect("removed");
-    let (is_well, said) = stores.run(&["sweep", "--data-dir", "data", "--force", "--grace", "0"]);
-    assert!(!is_well && said.contains("nothing was swept"), "{said}");
+    let sweep = ["sweep", "--data-dir", "data", "--force", "--grace", "0"];
+    stores.run(&sweep).check(1, "nothing was swept");
     // One blob is lost, and one was deleted and not swept: neither is a reason to refuse.
     fs::remove_file(stores.path("data").join(blob(0))).expect("removed");
     let mut process = stores.start("data");
     check_articles(&process.client, &[1, 2, 3], "as before", |_| false);
     assert_eq!(fs::read(stores.path("data").join(identity)).expect("a name"), name);
-    process.signal("TERM");
-    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+    process.stop();
 }
 
 /// An older copy of the same records: a start and a sweep refuse it, until an administrator wants it.
@@ -275,17 +262,14 @@ fn older_records_are_not_taken_for_the_latest() {
     for number in 20..23 {
         assert_eq!(write(&process.client, number), 201);
     }
-    process.signal("TERM");
-    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+    process.stop();
     let data = stores.path("data");
     let newer = stores.copy("newer");
     fs::copy(older.join("records.db"), data.join("records.db")).expect("a copy");
     let before = blobs(&data);
-    let said = stores.refused("data");
-    said.says(["are an older copy", "larder adopt"]);
+    stores.refused("data").fails(1, ["are an older copy", "larder adopt"]);
     stores.check_unswept("data", "an older copy", &[]);
-    let (is_well, said) = stores.run(&["verify", "--data-dir", "data"]);
-    assert!(!is_well && said.contains("are an older copy"), "{said}");
+    stores.run(&["verify", "--data-dir", "data"]).check(1, "are an older copy");
     // The right ones are back.
     fs::copy(newer.join("records.db"), data.join("records.db")).expect("a copy");
     let process = stores.start("data");
@@ -297,18 +281,15 @@ fn older_records_are_not_taken_for_the_latest() {
     }
     fs::copy(older.join("records.db"), data.join("records.db")).expect("a copy");
     stores.refused("data");
-    let (is_well, said) = stores.run(&["adopt", "--data-dir", "data"]);
-    assert!(is_well && said.contains("is given up"), "{said}");
+    stores.run(&["adopt", "--data-dir", "data"]).check(0, "is given up");
     let mut process = stores.start("data");
     check_articles(&process.client, &[0, 1], "adopted", |_| false);
     process.get("/article/a/20-x").expect(404);
-    process.signal("TERM");
-    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
-    let (is_well, said) = stores.run(&["sweep", "--data-dir", "data", "--grace", "0"]);
-    assert!(is_well && blobs(&data).len() == before.len() - 3, "{said}");
+    process.stop();
+    stores.run(&["sweep", "--data-dir", "data", "--grace", "0"]).check(0, "");
+    assert_eq!(blobs(&data).len(), before.len() - 3);
     // A restore is wanted, even beside blobs that know later records.
-    let backup = stores.run(&["backup", "--data-dir", "older", "backup"]);
-    assert!(backup.0, "{}", backup.1);
+    stores.run(&["backup", "--data-dir", "older", "backup"]).check(0, "");
     for file in ["records.db", "records.db-wal", "records.db-shm"] {
         let _ = fs::remove_file(newer.join(file));
     }
@@ -316,8 +297,7 @@ fn older_records_are_not_taken_for_the_latest() {
     copy(&stores.path("older/blobs"), &stores.path("newer/blobs"));
     fs::copy(stores.path("data/blobs/sha256/SERIAL"), stores.path("newer/blobs/sha256/SERIAL"))
         .expect("a copy");
-    let (is_well, said) = stores.run(&["restore", "--data-dir", "newer", "backup"]);
-    assert!(is_well, "{said}");
+    stores.run(&["restore", "--data-dir", "newer", "backup"]).check(0, "");
     let process = stores.start("newer");
     check_articles(&process.client, &[0, 1, 7], "restored", |_| false);
 }
@@ -334,16 +314,13 @@ fn commits_that_were_in_a_lost_log_are_missed() {
         fs::remove_file(stores.path("data").join(log)).expect("removed");
     }
     assert_eq!(write(&process.client, 30), 503);
-    wait_until("the note", || {
-        process.get("/metrics").text().contains("\nlarder_store_is_rewound 1\n")
-    });
+    process.wait_for("/metrics", "\nlarder_store_is_rewound 1\n");
     let noted = || fs::read_to_string(stores.path("data/blobs/sha256/SERIAL")).expect("a note");
     let serial = process.get("/article/a/0-x").header("x-larder-serial").to_owned();
     wait_until("the note", || noted().trim_end().ends_with(&format!(" {serial}")));
     process.signal("KILL");
     drop(process);
-    let said = stores.refused("data");
-    said.says("are an older copy");
+    stores.refused("data").fails(1, "are an older copy");
     stores.check_unswept("data", "a lost log", &[30]);
 }
 
@@ -377,9 +354,7 @@ fn the_scrub_finds_damage() {
     harm(&paths[1], &paths[1], Deleted);
     let arguments = ["--aur-enabled=false", "--store-scrub-seconds", "1"];
     let process = Process::start_in(stores.directory.clone(), "data", &arguments);
-    wait_until("the damage", || {
-        process.get("/readyz?verbose").text().contains("[!] blobs: 2 blobs missing or damaged")
-    });
+    process.wait_for("/readyz?verbose", "[!] blobs: 2 blobs missing or damaged");
     for number in [2, 5] {
         process.get(&format!("/article/a/{number}-x")).expect(500);
     }
@@ -426,20 +401,15 @@ fn a_rescued_store_answers_the_same() {
         process.log().contains("rescued ") || process.log().contains("nothing was")
     });
     let data = format!("data/{}", rescued().expect("a directory").to_str().expect("a name"));
-    assert!(
-        process.log().contains("into `") && !process.log().contains(" lost:"),
-        "{}",
-        process.log()
-    );
+    process.log().says("into `");
+    process.log().lacks(" lost:");
     // The same through the admin listener, but never over existing records.
-    let (is_well, said) = stores.run(&[&["rescue", "asked"], &admin[..]].concat());
-    assert!(is_well && said.contains("rescued "), "{said}");
-    let (is_well, said) = stores.run(&[&["rescue", "asked"], &admin[..]].concat());
-    assert!(!is_well && said.contains("has records already"), "{said}");
+    let rescue = [&["rescue", "asked"], &admin[..]].concat();
+    stores.run(&rescue).check(0, "rescued ");
+    stores.run(&rescue).check(1, "has records already");
     drop(process);
     for data in [&data, "asked"] {
-        let (is_well, said) = stores.run(&["verify", "--data-dir", data]);
-        assert!(is_well && said.contains("no faults"), "{said}");
+        stores.run(&["verify", "--data-dir", data]).check(0, "no faults");
     }
     let process = stores.start(&data);
     check_articles(&process.client, &all, "rescued", |_| false);
@@ -471,13 +441,9 @@ fn a_database_server_and_a_bucket_are_told_apart_too() {
         blobs: place.blobs.clone(),
         variables: place.variables.clone(),
     };
-    let output = stranger.command(&["init", "--root-password", "x"]).output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    said.says("belong to the store");
+    stranger.run(&["init", "--root-password", "x"]).fails(1, "belong to the store");
     for force in [&[][..], &["--force"]] {
-        let sweep = [&["sweep", "--grace", "0"], force].concat();
-        assert!(!stranger.command(&sweep).output().expect("it runs").status.success());
+        stranger.run(&[&["sweep", "--grace", "0"], force].concat()).check(1, "");
     }
     assert_eq!(blobs(&prefix), before);
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use super::{Place, article_request, try_exchange};
 use crate::asking::Says as _;
 use crate::client::Client;
+use crate::process::Done;
 use crate::server::TestServer;
 use crate::{SetAtEnd, wait_until};
 
@@ -68,11 +69,9 @@ fn read(client: &Client, writer: usize, reads: &AtomicU32, is_over: &AtomicBool)
 fn a_lost_database() {
     let Some(place) = Place::postgres() else { return };
     let postgres = place.postgres.as_ref().expect("it was started");
-    let server = TestServer::start_in(place.directory.clone(), |config, _| {
-        config.aur.enabled = false;
+    let server = TestServer::without_aur_in(place.directory.clone(), |config| {
         config.database = Some(place.database.parse().expect("a location"));
     });
-    server.wait_until_ready();
     let client = server.client;
     let accounts: [Account; WRITERS] = Default::default();
     let (reads, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
@@ -109,11 +108,9 @@ fn a_lost_database() {
     check(&client, &accounts);
     // The records are also there after a start from nothing but the database.
     let directory = server.stop();
-    let server = TestServer::start_in(directory, |config, _| {
-        config.aur.enabled = false;
+    let server = TestServer::without_aur_in(directory, |config| {
         config.database = Some(place.database.parse().expect("a location"));
     });
-    server.wait_until_ready();
     check(&server.client, &accounts);
 }
 
@@ -135,11 +132,9 @@ fn check(client: &Client, accounts: &[Account]) {
 #[test]
 fn a_lost_database_shows_without_writes() {
     let Some(place) = Place::postgres() else { return };
-    let server = TestServer::start_in(place.directory.clone(), |config, _| {
-        config.aur.enabled = false;
+    let server = TestServer::without_aur_in(place.directory.clone(), |config| {
         config.database = Some(place.database.parse().expect("a location"));
     });
-    server.wait_until_ready();
     let postgres = place.postgres.as_ref().expect("it was started");
     let failures = || server.metric("larder_store_read_failures_total");
     assert_eq!(failures(), 0.0);
@@ -154,11 +149,9 @@ fn a_lost_database_shows_without_writes() {
 #[test]
 fn a_database_that_stands_still() {
     let Some(place) = Place::postgres() else { return };
-    let server = TestServer::start_in(place.directory.clone(), |config, _| {
-        config.aur.enabled = false;
+    let server = TestServer::without_aur_in(place.directory.clone(), |config| {
         config.database = Some(place.database.parse().expect("a location"));
     });
-    server.wait_until_ready();
     let client = server.client;
     let write = |name: &str, base| {
         let request = article_request(name, base, name.as_bytes());
@@ -206,18 +199,15 @@ fn a_server_is_stopped_while_its_database_stands_still() {
     starting.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let postgres = place.postgres.as_ref().expect("it was started");
     let frozen = postgres.freeze();
-    wait_until("the trouble", || process.get("/readyz?verbose").text().contains("[!]"));
-    process.signal("TERM");
-    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+    process.wait_for("/readyz?verbose", "[!]");
+    process.stop();
 
     let starting = starting.spawn().expect("it starts");
     // By then it listens to signals.
     wait_until("the data directory", || place.directory.path().join("data").exists());
     let kill = format!("kill -TERM {}", starting.id());
     assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
-    let ended = starting.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(0), "{said}");
-    said.says("stopped before the start was over");
+    let ended = Done::from(starting.wait_with_output().expect("it ends"));
+    ended.check(0, "").stderr.says("stopped before the start was over");
     drop(frozen);
 }

@@ -298,9 +298,7 @@ fn check_killed_uploading(place: &Place) {
                 .expect("an end")
         });
         // The fourth is sent once the third was acknowledged.
-        wait_until("some files", || {
-            other.client.get("/team/dev/+simple/pkg/").text().contains("pkg-3.0-")
-        });
+        other.client.wait_for("/team/dev/+simple/pkg/", "pkg-3.0-");
         drop(one);
         acknowledged = uploading.join().expect("an uploader");
     });

@@ -32,10 +32,8 @@ fn check_article(client: &Client, body: &str, versions: u32) {
     client.get("/article/a").expect(200).is(body).has("x-article-version", versions);
 }
 
-fn metric(process: &Process) -> String {
-    let metrics = process.get("/metrics").text();
-    let line = metrics.lines().find_map(|line| line.strip_prefix("larder_store_is_rewound "));
-    line.unwrap_or_else(|| panic!("no metric: {metrics}")).to_owned()
+fn is_rewound(process: &Process) -> bool {
+    process.find_metric("larder_store_is_rewound").expect("a metric") == 1.0
 }
 
 #[test]
@@ -51,28 +49,24 @@ fn a_lagging_copy_takes_over() {
     postgres.keep_copy();
     postgres.resume();
     write(client, 2, "three");
-    assert_eq!(metric(&process), "0");
+    assert!(!is_rewound(&process));
     let connections = || process.log().matches("announces commits again").count();
     wait_until("a connection", || connections() == 1);
 
     postgres.crash();
     postgres.fall_back_to_copy();
     postgres.resume();
-    wait_until("the trouble", || client.get("/readyz?verbose").text().contains("fell back"));
-    assert_eq!(metric(&process), "1");
+    client.wait_for("/readyz?verbose", "fell back");
+    assert!(is_rewound(&process));
     client.get("/readyz").expect(200);
     check_refused(client, 3);
     check_article(client, "three", 3);
 
     // A new process reports it, and goes on from the copy once that is wanted, past the serials that the first has seen.
-    let serve = place.command(&["serve", "--aur-enabled=false"]).output().expect("it runs");
-    let said = String::from_utf8_lossy(&serve.stderr).into_owned();
-    assert!(!serve.status.success() && said.contains("are an older copy"), "{said}");
+    place.run(&["serve", "--aur-enabled=false"]).fails(1, "are an older copy");
     wait_until("another connection", || connections() == 2);
-    let refused = place.command(&["adopt"]).output().expect("it runs");
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success(), "{said}");
-    said.says([&*format!("in use by larder, process {} on ", process.id()), "nothing was changed"]);
+    let told = format!("in use by larder, process {} on ", process.id());
+    place.run(&["adopt"]).fails(1, [&*told, "nothing was changed"]);
     place.check(&["adopt", "--while-others-run"]);
     let other = place.start("other");
     check_article(&other.client, "two", 2);
@@ -83,13 +77,13 @@ fn a_lagging_copy_takes_over() {
     check_refused(client, 3);
     check_article(client, "three", 3);
     // It is further than what was read, but goes on from elsewhere.
-    wait_until("the trouble", || client.get("/readyz?verbose").text().contains("diverged"));
+    client.wait_for("/readyz?verbose", "diverged");
     // An outage does not bring the lost commits back.
     postgres.stop();
-    wait_until("an outage", || !client.get("/readyz?verbose").text().contains("diverged"));
-    assert_eq!(metric(&process), "1");
+    client.wait_until_gone("/readyz?verbose", "diverged");
+    assert!(is_rewound(&process));
     postgres.resume();
-    wait_until("the trouble", || client.get("/readyz?verbose").text().contains("diverged"));
+    client.wait_for("/readyz?verbose", "diverged");
     let told = process
         .log()
         .matches("the store lacks commits that were read from it, or is damaged")
@@ -100,7 +94,7 @@ fn a_lagging_copy_takes_over() {
     let process = place.start("one");
     check_article(&process.client, "more", 6);
     assert_eq!(process.client.get("/article/a/3").text(), "another three");
-    assert_eq!(metric(&process), "0");
+    assert!(!is_rewound(&process));
     write(&process.client, 6, "seven");
     wait_until("the other", || other.client.get("/article/a").text() == "seven");
     place.check(&["verify"]);
@@ -126,8 +120,8 @@ fn a_standby_is_promoted_without_a_loss() {
     for process in [&process, &other] {
         let said = || process.get("/readyz?verbose").text();
         wait_until("the standby", || said().contains("is a standby in recovery"));
-        assert!(said().contains("goes on by itself"), "{}", said());
-        assert_eq!(metric(process), "0");
+        said().says("goes on by itself");
+        assert!(!is_rewound(process));
         let (status, text) =
             try_exchange(&process.client, &article_request("a", 2, b"early")).expect("an answer");
         assert_eq!(status, 503, "{text}");
@@ -138,12 +132,10 @@ fn a_standby_is_promoted_without_a_loss() {
     wait_until("the other", || other.client.get("/article/a").text() == "three");
     write(&other.client, 3, "four");
     wait_until("the first", || process.get("/article/a").text() == "four");
-    wait_until("no trouble", || {
-        !process.get("/readyz?verbose").text().contains("it is not read on")
-    });
+    process.wait_until_gone("/readyz?verbose", "it is not read on");
     for process in [&process, &other] {
         check_article(&process.client, "four", 4);
-        assert_eq!(metric(process), "0");
+        assert!(!is_rewound(process));
     }
 }
 
@@ -159,8 +151,8 @@ fn a_file_is_replaced() {
     std::fs::copy(&file, file.with_extension("other")).expect("a copy");
     std::fs::rename(file.with_extension("other"), &file).expect("a rename");
     check_refused(client, 1);
-    wait_until("the trouble", || client.get("/readyz?verbose").text().contains("was replaced"));
-    assert_eq!(metric(&process), "1");
+    client.wait_for("/readyz?verbose", "was replaced");
+    assert!(is_rewound(&process));
     client.get("/readyz").expect(200);
     check_article(client, "one", 1);
 }

@@ -196,7 +196,7 @@ fn a_small_file_that_is_wrong_is_refused_with_the_reason() {
         upstream.offer(&path, Offer::file(content));
         let refused = index.get(&place_of(&upstream, WHEEL));
         assert_eq!(refused.status, 502, "{content}: {}", refused.text());
-        assert!(refused.text().contains(expected), "{content}: {}", refused.text());
+        refused.says(expected);
     }
     let mut wheel = file(&upstream, WHEEL, b"content");
     wheel["core-metadata"] = json!({"sha256": "0".repeat(64)});

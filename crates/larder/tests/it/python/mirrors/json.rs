@@ -1,9 +1,10 @@
 //! Projects of mirrors as devpi's JSON, as `devpi list` asks for them.
 
 use super::*;
+use crate::asking::{Says as _, each};
 
-#[test]
-fn projects_of_mirrors_have_versions_and_links() {
+/// The stage `alice/dev` on a mirror of a project that has a file with a digest and a yanked one without.
+fn sample() -> (Upstream, Index) {
     let upstream = upstream_of(b"content");
     let mut undigested = file(&upstream, "foo-2.0.tar.gz", b"two");
     undigested["hashes"] = json!({});
@@ -15,12 +16,18 @@ fn projects_of_mirrors_have_versions_and_links() {
     let index = start();
     mirror(&index, &upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
+    (upstream, index)
+}
+
+#[test]
+fn projects_of_mirrors_have_versions_and_links() {
+    let (upstream, index) = sample();
     let client = index.client();
     let get = |target: &str| index.anybody().json().get(target);
     let sha256 = Digest::of(b"content").to_string();
     let root = format!("http://{}/alice/up", client.address);
     let place = upstream.host().replace(':', "_");
-    for stage in ["alice/up", "alice/dev"] {
+    each(["alice/up", "alice/dev"], |stage| {
         let all = result(&get(&format!("/{stage}/foo")), "projectconfig");
         let versions: Vec<&String> = all.as_object().expect("an object").keys().collect();
         assert_eq!(versions, ["1.0", "2.0"], "{all}");
@@ -44,13 +51,19 @@ fn projects_of_mirrors_have_versions_and_links() {
         for missing in ["nowhere", "foo/3.0", "nowhere/1.0"] {
             get(&format!("/{stage}/{missing}")).expect(404);
         }
-    }
-    // A policy hides files here, too.
+    });
+}
+
+#[test]
+fn files_that_a_policy_hides_are_not_in_the_json_and_it_says_so() {
+    let (_upstream, index) = sample();
+    let get = |target: &str| index.anybody().json().get(target);
     index.alice().patch("/alice/dev", json!({"policy_deny": ["foo<2"]})).expect(200);
     let left = result(&get("/alice/dev/foo"), "projectconfig");
     assert_eq!(left.as_object().expect("an object").keys().collect::<Vec<_>>(), ["2.0"]);
     let href = left["2.0"]["+links"][0]["href"].as_str().expect("a URL");
-    assert!(href.contains("/alice/dev/+e/"), "the policy counts for the link: {href}");
+    // The policy counts for the link.
+    href.says("/alice/dev/+e/");
     let refused = get("/alice/dev/foo/1.0").expect(403);
     refused.says("foo 1.0 is refused by the policy of alice/dev");
     let message = get("/alice/dev/foo").json()["message"].clone();
@@ -65,7 +78,13 @@ fn projects_of_mirrors_have_versions_and_links() {
     let message = all["message"].as_str().expect("a message");
     assert!(message.starts_with("2 files are hidden by the policy of alice/dev: "), "{message}");
     assert_eq!(all["result"], json!({}));
-    // Only a project that was never known is an error.
+}
+
+#[test]
+fn only_a_project_that_was_never_known_is_an_error() {
+    let (upstream, index) = sample();
+    let get = |target: &str| index.anybody().json().get(target);
+    get("/alice/up/foo").expect(200);
     upstream.break_with(Some(500));
     get("/alice/up/foo").expect(200);
     let fresh = start();

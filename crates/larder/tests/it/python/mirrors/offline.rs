@@ -1,6 +1,7 @@
 //! Mirrors whose upstream is not asked, by their own setting or by the server's.
 
 use super::*;
+use crate::asking::Says as _;
 
 #[test]
 fn an_offline_mirror_serves_what_is_known() {
@@ -23,7 +24,7 @@ fn an_offline_mirror_serves_what_is_known() {
         let known = json_page(client, stage, "foo").expect(200);
         assert_eq!(known.json()["files"][1]["filename"], later);
         assert!(known.header("warning").starts_with("112 "), "{:?}", known.headers);
-        assert!(known.header("cache-control").contains("no-store"));
+        known.header("cache-control").says("no-store");
         let list = client.get_with(&format!("/{stage}/+simple/"), &[JSON_PAGE]).expect(200);
         assert!(list.header("warning").starts_with("112 "), "{:?}", list.headers);
         // The list says that the project does not exist; of a project on the list, nothing is known.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testbed::{Offer, Upstream};
 
 use super::{JSON_PAGE, allow_this_machine, json_page, list, place_of};
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
 use crate::python::{Index, sdist};
 
 const NEAR: &str = "foo-1.0-py3-none-any.whl";
@@ -185,18 +185,12 @@ fn owners_say_where_else_their_projects_are() {
     for wrong in ["foo", "foo=/simple/foo/", "foo=file:///etc", "=https://one.example/"] {
         index.alice().patch("/alice/base", json!({"project_tracks": [wrong]})).expect(400);
     }
-    let refused = index.alice().patch("/alice/base", json!({"mirror_merge": "some"}));
-    assert!(
-        refused.status == 400 && refused.text().contains("`connected` or `all`"),
-        "{}",
-        refused.text()
-    );
+    let merge = json!({"mirror_merge": "some"});
+    index.alice().patch("/alice/base", merge).expect(400).says("`connected` or `all`");
 }
 
-/// A name stays an index's own after its last release went, by hand or by a rule, until somebody who may releases it. The index
-/// that has had it may be a base.
-#[test]
-fn an_emptied_name_is_not_the_mirrors() {
+/// `alice/dev` on the index `alice/base`, which removes its releases by a rule, and on a mirror that has `foo` as well.
+fn with_an_own_name() -> (Upstream, Index) {
     let upstream = upstream_of(FAR);
     let index = Index::start_with(|config| {
         allow_this_machine(config);
@@ -206,12 +200,20 @@ fn an_emptied_name_is_not_the_mirrors() {
     index.stage("alice/up", json!({"type": "mirror", "mirror_url": url}));
     index.stage("alice/base", json!({"retention_versions": 0, "retention_days": 0}));
     index.stage("alice/dev", json!({"bases": ["alice/base", "alice/up"]}));
-    let page = |stage: &str| json_page(index.client(), stage, "foo").status;
-    let names = |stage: &str| {
-        let list = index.client().get_with(&format!("/{stage}/+simple/"), &[JSON_PAGE]).json();
-        list["projects"].as_array().expect("a list").len()
-    };
-    let fills = || index.upload("alice/base", "foo-1.0.zip", &sdist("1"));
+    (upstream, index)
+}
+
+/// The status of the project's page on a stage, and how many projects the stage lists.
+fn seen(index: &Index, stage: &str) -> (u16, usize) {
+    let page = json_page(index.client(), stage, "foo").status;
+    let list = index.client().get_with(&format!("/{stage}/+simple/"), &[JSON_PAGE]).json();
+    (page, list["projects"].as_array().expect("a list").len())
+}
+
+/// A name stays an index's own after its last release went, by hand or by a rule. The index that has had it may be a base.
+#[test]
+fn an_emptied_name_is_not_the_mirrors() {
+    let (upstream, index) = with_an_own_name();
     let empty_it: [(&str, &dyn Fn()); 4] = [
         ("by its version", &|| {
             index.alice().json().delete("/alice/base/foo/1.0").expect(200);
@@ -228,37 +230,42 @@ fn an_emptied_name_is_not_the_mirrors() {
         }),
     ];
     let pages_asked = || upstream.count("/simple/foo/");
-    for (how, empty) in empty_it {
-        fills();
-        assert_eq!(page("alice/dev"), 200, "{how}");
+    each(empty_it, |(how, empty)| {
+        index.upload("alice/base", "foo-1.0.zip", &sdist("1"));
+        assert_eq!(seen(&index, "alice/dev"), (200, 1), "{how}");
         let before = pages_asked();
         empty();
         for stage in ["alice/base", "alice/dev"] {
-            assert_eq!(page(stage), 404, "{how}");
-            assert_eq!(names(stage), 0, "{how}");
+            assert_eq!(seen(&index, stage), (404, 0), "{how}");
         }
         let far = place_of(&upstream, FAR).replace("/alice/up/", "/alice/dev/");
         assert_eq!(index.client().get(&far).status, 404, "{how}");
         assert_eq!(pages_asked(), before, "{how}: the name was sent upstream");
-        let refused = index.alice().json().delete("/alice/base/foo");
-        assert_eq!(refused.status, 404, "{how}");
-        assert!(refused.text().contains("release_name=1"), "{how}: {}", refused.text());
+        index.alice().json().delete("/alice/base/foo").expect(404).says("release_name=1");
         let kept = index.alice().json().get("/alice/base").json();
         assert_eq!(kept["result"]["held_names"], json!(["foo"]), "{how}");
-    }
+    });
+}
+
+#[test]
+fn a_name_is_the_mirrors_when_somebody_who_may_has_released_it() {
+    let (_upstream, index) = with_an_own_name();
+    let upload = || index.upload("alice/base", "foo-1.0.zip", &sdist("1"));
+    upload();
+    index.alice().json().delete("/alice/base/foo").expect(200);
     let release = |who: crate::python::Ask, wish: &str| {
         let answer = who.json().delete(&format!("/alice/base/foo?release_name={wish}"));
         answer.status
     };
     assert_eq!(release(index.user("bob"), "1"), 403);
     assert_eq!(release(index.alice(), "perhaps"), 400);
-    assert_eq!(page("alice/dev"), 404);
+    assert_eq!(seen(&index, "alice/dev").0, 404);
     assert_eq!(release(index.alice(), "1"), 200);
-    assert_eq!((page("alice/dev"), names("alice/dev")), (200, 1));
-    assert!(json_page(index.client(), "alice/dev", "foo").text().contains(FAR));
+    assert_eq!(seen(&index, "alice/dev"), (200, 1));
+    json_page(index.client(), "alice/dev", "foo").says(FAR);
     // With a new release it is the index's own again, and can be removed with its name.
-    fills();
-    assert!(!json_page(index.client(), "alice/dev", "foo").text().contains(FAR));
+    upload();
+    json_page(index.client(), "alice/dev", "foo").lacks(FAR);
     assert_eq!(release(index.alice(), "1"), 200);
-    assert!(json_page(index.client(), "alice/dev", "foo").text().contains(FAR));
+    json_page(index.client(), "alice/dev", "foo").says(FAR);
 }

@@ -2,16 +2,15 @@
 
 use super::*;
 use crate::asking::Says as _;
+use crate::process::Done;
 
-/// Runs `larder prefetch` with this lock; the exit code, and what it prints and says.
-fn prefetch(index: &Index, lock: &str) -> (Option<i32>, String, String) {
+/// Runs `larder prefetch` with this lock.
+fn prefetch(index: &Index, lock: &str) -> Done {
     let directory = tempfile::tempdir().expect("a directory");
     let url = format!("http://{}/alice/dev", index.client().address);
     std::fs::write(directory.path().join("lock"), lock).expect("a file");
     let mut command = crate::process::larder(directory.path());
-    let done = command.args(["prefetch", "lock", "--index", &url]).output().expect("it runs");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (done.status.code(), text(&done.stdout), text(&done.stderr))
+    Done::of(command.args(["prefetch", "lock", "--index", &url]), "")
 }
 
 pub(super) fn sha256(content: &[u8]) -> String {
@@ -49,18 +48,15 @@ fn a_lock_is_fetched_ahead() {
     upstream.offer("/simple/foo/", page("foo", files));
     upstream.offer(&format!("/files/{sdist}"), Offer::file("two"));
     let index = index_of(&upstream);
-    let (code, out, said) = prefetch(&index, &lock(&[(WHEEL, sha256(b"content"))]));
-    assert_eq!((code, &*out), (Some(0), "files: 1, bytes: 7\n"), "{said}");
+    prefetch(&index, &lock(&[(WHEEL, sha256(b"content"))])).prints(0, "files: 1, bytes: 7\n");
     assert_eq!(
         (upstream.count(&format!("/files/{WHEEL}")), upstream.count(&format!("/files/{sdist}"))),
         (1, 0)
     );
-    let (code, _, said) = prefetch(&index, &lock(&[(WHEEL, sha256(b"other"))]));
-    assert!(code == Some(1) && said.contains("which is not the lock's"), "{said}");
+    prefetch(&index, &lock(&[(WHEEL, sha256(b"other"))])).fails(1, "which is not the lock's");
     // The same release in another spelling.
-    let (code, out, said) = prefetch(&index, "foo==v2\nbar==1.0  # it has no files\n");
-    assert_eq!((code, &*out), (Some(1), "files: 1, bytes: 3\n"), "{said}");
-    said.says("bar 1.0: the index has no file of it");
+    let done = prefetch(&index, "foo==v2\nbar==1.0  # it has no files\n");
+    done.prints(1, "files: 1, bytes: 3\n").stderr.says("bar 1.0: the index has no file of it");
     // Fetched files are there without the upstream.
     upstream.break_with(Some(500));
     assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).text(), "content");
@@ -77,23 +73,20 @@ fn each_file_has_its_own_digest() {
     let index = index_of(&upstream);
     let digests = [sha256(b"content"), sha256(b"two")];
     let [wheel, two] = digests.clone();
-    let (code, out, said) = prefetch(&index, &lock(&[(WHEEL, wheel), (sdist, two)]));
-    assert_eq!((code, &*out), (Some(0), "files: 2, bytes: 10\n"), "{said}");
+    prefetch(&index, &lock(&[(WHEEL, wheel), (sdist, two)])).prints(0, "files: 2, bytes: 10\n");
     let [wheel, two] = digests.clone();
-    let (code, out, said) = prefetch(&index, &lock(&[(WHEEL, two), (sdist, wheel)]));
-    assert_eq!((code, &*out), (Some(1), "files: 0, bytes: 0\n"), "{said}");
-    for name in [WHEEL, sdist] {
-        said.says(&format!("{name} has sha256:"));
-    }
+    let done = prefetch(&index, &lock(&[(WHEEL, two), (sdist, wheel)]));
+    let told = [WHEEL, sdist].map(|name| format!("{name} has sha256:"));
+    done.prints(1, "files: 0, bytes: 0\n").stderr.says(told);
     // For a requirement with hashes, the index has to have a file for each.
     let [wheel, two] = digests;
     let hashed = |other: &str| format!("foo==1.0 --hash=sha256:{wheel} --hash=sha256:{other}\n");
-    let (code, out, said) = prefetch(&index, &hashed(&two));
-    assert_eq!((code, &*out), (Some(0), "files: 2, bytes: 10\n"), "{said}");
+    prefetch(&index, &hashed(&two)).prints(0, "files: 2, bytes: 10\n");
     let gone = sha256(b"gone");
-    let (code, out, said) = prefetch(&index, &hashed(&gone));
-    assert_eq!((code, &*out), (Some(1), "files: 1, bytes: 7\n"), "{said}");
-    said.says(&format!("does not have a file of it with sha256:{gone}"));
+    let done = prefetch(&index, &hashed(&gone));
+    done.prints(1, "files: 1, bytes: 7\n")
+        .stderr
+        .says(&format!("does not have a file of it with sha256:{gone}"));
 }
 
 #[test]
@@ -105,17 +98,16 @@ fn bytes_are_compared_where_the_page_has_no_sha256() {
     let index = index_of(&upstream);
     let right = sha256(b"content");
     for lock in [lock(&[(WHEEL, right.clone())]), format!("foo==1.0 --hash=sha256:{right}\n")] {
-        let (code, out, said) = prefetch(&index, &lock);
-        assert_eq!((code, &*out), (Some(0), "files: 1, bytes: 7\n"), "{said}");
-        said.lacks("not compared");
+        let done = prefetch(&index, &lock);
+        done.prints(0, "files: 1, bytes: 7\n").stderr.lacks("not compared");
     }
     let wrong = sha256(b"other");
-    let (code, out, said) = prefetch(&index, &lock(&[(WHEEL, wrong.clone())]));
-    assert_eq!((code, &*out), (Some(1), "files: 0, bytes: 0\n"), "{said}");
-    said.says(&format!("it has sha256:{right}; sha256:{wrong} was expected"));
-    let (code, _, said) = prefetch(&index, &format!("foo==1.0 --hash=sha256:{wrong}\n"));
-    assert!(code == Some(1) && said.contains("does not have a file of it"), "{said}");
-    let (code, out, said) = prefetch(&index, "foo==1.0\n");
-    assert_eq!((code, &*out), (Some(0), "files: 1, bytes: 7\n"), "{said}");
-    said.says("1 files were not compared");
+    let done = prefetch(&index, &lock(&[(WHEEL, wrong.clone())]));
+    done.prints(1, "files: 0, bytes: 0\n")
+        .stderr
+        .says(&format!("it has sha256:{right}; sha256:{wrong} was expected"));
+    prefetch(&index, &format!("foo==1.0 --hash=sha256:{wrong}\n"))
+        .fails(1, "does not have a file of it");
+    let done = prefetch(&index, "foo==1.0\n");
+    done.prints(0, "files: 1, bytes: 7\n").stderr.says("1 files were not compared");
 }

@@ -132,7 +132,7 @@ fn only_those_who_may_change_the_mirror() {
     for method in ["GET", "POST", "DELETE"] {
         index.user("bob").json().send(method, AT, "foo==1.0").expect(403);
         let nobody = index.anybody().json().send(method, AT, "foo==1.0");
-        assert!(matches!(nobody.status, 401 | 403), "{method}: {}", nobody.text());
+        nobody.expect_one_of([401, 403]);
         index.alice().json().send(method, "/alice/no/+prefetch", "foo==1.0").expect(404);
     }
     let mut bob = Browser::of(index.client(), "bob", PASSWORD);
@@ -165,7 +165,7 @@ fn what_is_no_lock_or_too_much_is_refused() {
     ] {
         let refused = index.alice().json().post(&format!("{AT}?name=x.txt"), &lock);
         assert_eq!(refused.status, status, "{says}: {}", refused.text());
-        assert!(refused.text().contains(says), "{says}: {}", refused.text());
+        refused.says(says);
     }
     assert_eq!(last(&index), json!({"state": "none"}));
 }

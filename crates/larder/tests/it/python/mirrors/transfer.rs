@@ -1,17 +1,16 @@
 //! `larder export-mirror` and `import-mirror`: a mirror's cache on a machine that cannot reach the upstream.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
+use crate::process::Done;
 
-/// Runs a command on this data directory; the exit code, and what it prints and says.
-fn larder(directory: &TempDir, arguments: &[&str]) -> (Option<i32>, String, String) {
+/// Runs a command on this data directory.
+fn larder(directory: &TempDir, arguments: &[&str]) -> Done {
     let mut command = crate::process::larder(directory.path());
-    let data = directory.path().join("data");
-    let done = command.args(arguments).arg("--data-dir").arg(data).output().expect("it runs");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (done.status.code(), text(&done.stdout), text(&done.stderr))
+    command.args(arguments).arg("--data-dir").arg(directory.path().join("data"));
+    Done::of(&mut command, "")
 }
 
 /// A directory with a store that has `root/pypi` of this upstream, of which nothing is cached.
@@ -32,14 +31,65 @@ fn offline(directory: Arc<TempDir>) -> TestServer {
 fn exported(upstream: &Upstream, to: &Path) -> (Arc<TempDir>, TestServer) {
     let directory = start_with_root_pypi(upstream).stop();
     let server = start_in(directory.clone(), |_| ());
-    let (code, out, said) =
-        larder(&directory, &["export-mirror", "root/pypi", to.to_str().expect("a path")]);
-    assert_eq!((code, &*out), (Some(0), "pages: 2, files: 1, bytes copied: 7\n"), "{said}");
+    export_to(&directory, to).prints(0, "pages: 2, files: 1, bytes copied: 7\n");
     (directory, server)
 }
 
-fn import(directory: &TempDir, from: &Path) -> (Option<i32>, String, String) {
+fn export_to(directory: &TempDir, to: &Path) -> Done {
+    larder(directory, &["export-mirror", "root/pypi", to.to_str().expect("a path")])
+}
+
+fn import(directory: &TempDir, from: &Path) -> Done {
     larder(directory, &["import-mirror", from.to_str().expect("a path"), "--index", "root/pypi"])
+}
+
+const LATER: &str = "foo-2.0.tar.gz";
+
+/// The upstream has one more file, and the server fetches it.
+fn offer_later(upstream: &Upstream, server: &TestServer) {
+    let files = json!([file(upstream, WHEEL, b"content"), file(upstream, LATER, b"two")]);
+    upstream.offer("/simple/foo/", page("foo", files));
+    upstream.offer(&format!("/files/{LATER}"), Offer::file("two"));
+    assert_eq!(json_page(server.client, "root/pypi", "foo").json()["files"][1]["filename"], LATER);
+    assert_eq!(server.get(&root_place_of(upstream, LATER)).text(), "two");
+}
+
+/// What an export leaves that is killed.
+fn leave_partial_files(export: &Path) {
+    std::fs::create_dir_all(export.join(".larder-partial")).expect("a directory");
+    std::fs::write(export.join(".larder-partial/x"), "half").expect("a file");
+}
+
+/// Where earlier versions left temporary files.
+fn earlier_partial_files(export: &Path) -> [PathBuf; 3] {
+    let sha256 = Digest::of(b"content").to_string();
+    let names = [".tmpAb12Cd", "pages/.tmpAb12Cd", &format!("files/{}/.tmpAb12Cd", &sha256[..2])];
+    names.map(|name| export.join(name))
+}
+
+#[test]
+fn an_export_adds_what_is_new_and_removes_what_one_that_was_killed_has_left() {
+    let upstream = upstream_of(b"content");
+    let carrier = tempfile::tempdir().expect("a directory");
+    let (first, killed) = (carrier.path().join("export"), carrier.path().join("killed"));
+    let (directory, server) = exported(&upstream, &first);
+    offer_later(&upstream, &server);
+    let earlier = earlier_partial_files(&first);
+    earlier.iter().for_each(|path| std::fs::write(path, "half").expect("a file"));
+    for (export, expected) in [
+        (&first, "pages: 2, files: 2, bytes copied: 3\n"),
+        (&killed, "pages: 2, files: 2, bytes copied: 10\n"),
+    ] {
+        leave_partial_files(export);
+        export_to(&directory, export).prints(0, expected);
+        assert!(!export.join(".larder-partial").exists());
+    }
+    assert!(!earlier.iter().any(|path| path.exists()), "they are removed");
+    // Two at once would remove each other's.
+    let lock = std::fs::File::open(&first).expect("a directory");
+    lock.lock().expect("a lock");
+    let told = format!("another export writes into `{}`", first.display());
+    export_to(&directory, &first).fails(1, &told);
 }
 
 #[test]
@@ -48,72 +98,36 @@ fn a_cache_is_carried_over() {
     let carrier = tempfile::tempdir().expect("a directory");
     let export = carrier.path().join("export");
     let (directory, server) = exported(&upstream, &export);
-    // Later files are added.
-    let later = "foo-2.0.tar.gz";
-    let files = json!([file(&upstream, WHEEL, b"content"), file(&upstream, later, b"two")]);
-    upstream.offer("/simple/foo/", page("foo", files));
-    upstream.offer(&format!("/files/{later}"), Offer::file("two"));
-    assert_eq!(json_page(server.client, "root/pypi", "foo").json()["files"][1]["filename"], later);
-    assert_eq!(server.get(&root_place_of(&upstream, later)).text(), "two");
-    let export_text = export.to_str().expect("a path");
-    // An export that was killed has left files.
-    let left_over = |export: &Path| {
-        std::fs::create_dir_all(export.join(".larder-partial")).expect("a directory");
-        std::fs::write(export.join(".larder-partial/x"), "half").expect("a file");
-    };
-    // An earlier version left temporary files in other places.
-    let sha256 = Digest::of(b"content").to_string();
-    let earlier = [".tmpAb12Cd", "pages/.tmpAb12Cd", &format!("files/{}/.tmpAb12Cd", &sha256[..2])]
-        .map(|name| export.join(name));
-    let left_by_earlier =
-        || earlier.iter().for_each(|path| std::fs::write(path, "half").expect("a file"));
-    left_by_earlier();
-    left_over(&export);
-    let (code, out, said) = larder(&directory, &["export-mirror", "root/pypi", export_text]);
-    assert_eq!((code, &*out), (Some(0), "pages: 2, files: 2, bytes copied: 3\n"), "{said}");
-    assert!(!export.join(".larder-partial").exists());
-    assert!(!earlier.iter().any(|path| path.exists()), "they are removed");
-    // Two at once would remove each other's.
-    let first = std::fs::File::open(&export).expect("a directory");
-    first.lock().expect("a lock");
-    let (code, _, said) = larder(&directory, &["export-mirror", "root/pypi", export_text]);
-    let expected = format!("another export writes into `{export_text}`");
-    assert!(code == Some(1) && said.contains(&expected), "{said}");
-    drop(first);
-    let killed = carrier.path().join("killed");
-    left_over(&killed);
-    let killed = killed.to_str().expect("a path");
-    let (code, out, said) = larder(&directory, &["export-mirror", "root/pypi", killed]);
-    assert_eq!((code, &*out), (Some(0), "pages: 2, files: 2, bytes copied: 10\n"), "{said}");
-    left_over(&export);
-    left_by_earlier();
-    let (code, _, said) = import(&directory, &export);
-    assert!(code == Some(1) && said.contains("in use"), "{said}");
+    offer_later(&upstream, &server);
+    export_to(&directory, &export).check(0, "");
+    leave_partial_files(&export);
+    earlier_partial_files(&export)
+        .iter()
+        .for_each(|it| std::fs::write(it, "half").expect("a file"));
+    import(&directory, &export).fails(1, "in use");
     drop(server.stop());
 
     upstream.break_with(Some(500));
-    let directory = empty(&upstream);
-    let server = offline(directory);
+    let server = offline(empty(&upstream));
     json_page(server.client, "root/pypi", "foo").expect(504);
     let directory = server.stop();
-    let (code, out, said) = import(&directory, &export);
-    assert_eq!((code, &*out), (Some(0), "pages: 2, files: 2, bytes copied: 10\n"), "{said}");
-    let (code, out, said) = import(&directory, &export);
-    let again = "pages: 2 (2 there already), files: 2 (2 there already), bytes copied: 0\n";
-    assert_eq!((code, &*out), (Some(0), again), "{said}");
+    for expected in [
+        "pages: 2, files: 2, bytes copied: 10\n",
+        "pages: 2 (2 there already), files: 2 (2 there already), bytes copied: 0\n",
+    ] {
+        import(&directory, &export).prints(0, expected);
+    }
     let server = offline(directory);
     let asked = upstream.requests().len();
     let page = json_page(server.client, "root/pypi", "foo");
     assert_eq!(page.json()["files"][0]["upload-time"], "2026-01-31T12:00:00.000000Z");
     assert_eq!(server.get(&root_place_of(&upstream, WHEEL)).text(), "content");
-    assert_eq!(server.get(&root_place_of(&upstream, later)).text(), "two");
+    assert_eq!(server.get(&root_place_of(&upstream, LATER)).text(), "two");
     assert_eq!(json_page(server.client, "root/pypi", "bar").status, 504, "it was never fetched");
     assert_eq!(json_page(server.client, "root/pypi", "nowhere").status, 404, "the list is here");
     assert_eq!(upstream.requests().len(), asked);
     // For another upstream, it is another export.
-    let other = empty(&Upstream::start());
-    let (code, _, said) = larder(&other, &["export-mirror", "root/pypi", export_text]);
-    assert!(code == Some(1) && said.contains("has an export of"), "{said}");
+    export_to(&empty(&Upstream::start()), &export).fails(1, "has an export of");
 }
 
 /// The only file below a directory, however deep.
@@ -124,111 +138,124 @@ fn only_file(directory: &Path) -> std::path::PathBuf {
     if path.is_dir() { only_file(&path) } else { path }
 }
 
-#[test]
-fn nothing_in_an_export_is_believed() {
-    let upstream = upstream_of(b"content");
-    let carrier = tempfile::tempdir().expect("a directory");
-    let whole = carrier.path().join("whole");
-    drop(exported(&upstream, &whole));
-    upstream.break_with(Some(500));
-    let outside = carrier.path().join("outside");
-    std::fs::write(&outside, "content").expect("a file");
-    let foo = |export: &Path| export.join("pages/foo");
-    let edit = |path: &Path, from: &str, to: &str| {
-        let text = std::fs::read_to_string(path).expect("a text");
-        text.says(from);
-        std::fs::write(path, text.replace(from, to)).expect("a file");
-    };
-    let other = Digest::of(b"contenT").to_string();
-    let check = |hurt: &dyn Fn(&Path), says: &str, page_status: u16| {
-        let export = tempfile::tempdir_in(carrier.path()).expect("a directory");
-        let copied = std::process::Command::new("cp")
-            .arg("-r")
-            .arg(whole.join("."))
-            .arg(export.path())
-            .status();
+/// A change to an export, and what its import says of that.
+type Change<'change> = (&'change dyn Fn(&Path), &'change str);
+
+/// Imports exports that somebody has changed.
+struct Tampered {
+    upstream: Upstream,
+    carrier: TempDir,
+    whole: PathBuf,
+}
+
+impl Tampered {
+    fn new() -> Tampered {
+        let upstream = upstream_of(b"content");
+        let carrier = tempfile::tempdir().expect("a directory");
+        let whole = carrier.path().join("whole");
+        drop(exported(&upstream, &whole));
+        upstream.break_with(Some(500));
+        Tampered { upstream, carrier, whole }
+    }
+
+    /// The import of a changed export fails and `says` why; then the page has this status, and the file is not there.
+    fn check(&self, change: &dyn Fn(&Path), says: &str, page_status: u16) {
+        let export = tempfile::tempdir_in(self.carrier.path()).expect("a directory");
+        let mut copy = std::process::Command::new("cp");
+        let copied = copy.arg("-r").arg(self.whole.join(".")).arg(export.path()).status();
         assert!(copied.expect("it runs").success());
-        hurt(export.path());
-        let directory = empty(&upstream);
-        let (code, out, said) = import(&directory, export.path());
-        assert!(code == Some(1) && said.contains(says), "{says}: {out}{said}");
+        change(export.path());
+        let directory = empty(&self.upstream);
+        import(&directory, export.path()).fails(1, says);
         let server = offline(directory);
         let page = json_page(server.client, "root/pypi", "foo");
         assert_eq!(page.status, page_status, "{says}: {}", page.text());
-        let refused = server.get(&root_place_of(&upstream, WHEEL));
-        assert_eq!(refused.status, 504, "{says}: {}", refused.text());
+        server.get(&root_place_of(&self.upstream, WHEEL)).expect(504);
         drop(server.stop());
-    };
-    check(
-        &|export| std::fs::write(only_file(&export.join("files")), "contenT").expect("a file"),
-        "was expected",
-        200,
-    );
-    check(
-        &|export| std::fs::write(only_file(&export.join("files")), "more content").expect("a file"),
-        "it has 12 bytes",
-        200,
-    );
-    check(
-        &|export| {
-            let path = only_file(&export.join("files"));
-            std::fs::remove_file(&path).expect("a file");
-            std::os::unix::fs::symlink(&outside, &path).expect("a link");
-        },
-        "no ordinary file",
-        200,
-    );
-    check(
-        &|export| {
-            let path = only_file(&export.join("files"));
-            let parent = path.parent().expect("a directory").to_owned();
-            let aside = export.join("aside");
-            std::fs::rename(&parent, &aside).expect("a rename");
-            std::os::unix::fs::symlink(&aside, &parent).expect("a link");
-        },
-        "is no directory",
-        200,
-    );
-    // The file has other bytes under their own digest, but that is not the one on the page.
-    check(
-        &|export| {
-            let text = std::fs::read_to_string(foo(export)).expect("a text");
-            let (line, page) = text.split_once('\n').expect("two lines");
-            let line: Value = serde_json::from_str(line).expect("JSON");
-            let mut line = line;
-            line["kept"][0]["sha256"] = other.as_str().into();
-            std::fs::write(foo(export), format!("{line}\n{page}")).expect("a file");
-            let path = export.join("files").join(&other[..2]);
-            std::fs::create_dir_all(&path).expect("a directory");
-            std::fs::write(path.join(&other), "contenT").expect("a file");
-        },
-        "its page says",
-        200,
-    );
-    check(&|export| edit(&foo(export), "\"link\":\"", "\"link\":\"../"), "has no such file", 200);
-    check(&|export| edit(&foo(export), "\"kept\":[", "\"kept\":[0,"), "pages/foo", 504);
-    check(&|export| edit(&foo(export), WHEEL, "foo-9.0-py3-none-any.whl"), "was expected", 504);
-    check(
-        &|export| std::fs::rename(foo(export), export.join("pages/Foo")).expect("a rename"),
-        "no name of a project",
-        504,
-    );
-    check(
-        &|export| edit(&export.join("larder-mirror.json"), "\"format\": 1", "\"format\": 2"),
-        "has the format 2",
-        504,
-    );
-    check(
-        &|export| std::fs::remove_file(export.join("larder-mirror.json")).expect("a file"),
-        "is no export of a mirror",
-        504,
-    );
-    check(
-        &|export| {
-            let large = std::fs::File::create(export.join("pages/bar")).expect("a file");
-            large.set_len(1 << 40).expect("a sparse file");
-        },
-        "python.mirror_disk_bytes_max",
-        504,
-    );
+    }
+}
+
+fn edit(path: &Path, from: &str, to: &str) {
+    let text = std::fs::read_to_string(path).expect("a text");
+    text.says(from);
+    std::fs::write(path, text.replace(from, to)).expect("a file");
+}
+
+#[test]
+fn a_file_that_was_changed_in_an_export_is_not_imported() {
+    use std::os::unix::fs::symlink;
+    let tampered = Tampered::new();
+    let outside = tampered.carrier.path().join("outside");
+    std::fs::write(&outside, "content").expect("a file");
+    let other = Digest::of(b"contenT").to_string();
+    let wheel = |export: &Path| only_file(&export.join("files"));
+    let foo = |export: &Path| export.join("pages/foo");
+    let rows: [Change<'_>; 6] = [
+        (&|it: &Path| std::fs::write(wheel(it), "contenT").expect("a file"), "was expected"),
+        (
+            &|it: &Path| std::fs::write(wheel(it), "more content").expect("a file"),
+            "it has 12 bytes",
+        ),
+        (
+            &|it: &Path| {
+                let path = wheel(it);
+                std::fs::remove_file(&path).expect("a file");
+                symlink(&outside, &path).expect("a link");
+            },
+            "no ordinary file",
+        ),
+        (
+            &|it: &Path| {
+                let (path, aside) = (wheel(it), it.join("aside"));
+                let parent = path.parent().expect("a directory");
+                std::fs::rename(parent, &aside).expect("a rename");
+                symlink(&aside, parent).expect("a link");
+            },
+            "is no directory",
+        ),
+        // The file has other bytes under their own digest, but that is not the one on the page.
+        (
+            &|it: &Path| {
+                let text = std::fs::read_to_string(foo(it)).expect("a text");
+                let (line, page) = text.split_once('\n').expect("two lines");
+                let mut line: Value = serde_json::from_str(line).expect("JSON");
+                line["kept"][0]["sha256"] = other.as_str().into();
+                std::fs::write(foo(it), format!("{line}\n{page}")).expect("a file");
+                let path = it.join("files").join(&other[..2]);
+                std::fs::create_dir_all(&path).expect("a directory");
+                std::fs::write(path.join(&other), "contenT").expect("a file");
+            },
+            "its page says",
+        ),
+        (&|it: &Path| edit(&foo(it), "\"link\":\"", "\"link\":\"../"), "has no such file"),
+    ];
+    each(rows, |(change, says)| tampered.check(change, says, 200));
+}
+
+#[test]
+fn a_page_or_a_description_that_was_changed_in_an_export_is_not_imported() {
+    let tampered = Tampered::new();
+    let foo = |export: &Path| export.join("pages/foo");
+    let description = |export: &Path| export.join("larder-mirror.json");
+    let rows: [Change<'_>; 6] = [
+        (&|it: &Path| edit(&foo(it), "\"kept\":[", "\"kept\":[0,"), "pages/foo"),
+        (&|it: &Path| edit(&foo(it), WHEEL, "foo-9.0-py3-none-any.whl"), "was expected"),
+        (
+            &|it: &Path| std::fs::rename(foo(it), it.join("pages/Foo")).expect("a rename"),
+            "no name of a project",
+        ),
+        (&|it: &Path| edit(&description(it), "\"format\": 1", "\"format\": 2"), "has the format 2"),
+        (
+            &|it: &Path| std::fs::remove_file(description(it)).expect("a file"),
+            "is no export of a mirror",
+        ),
+        (
+            &|it: &Path| {
+                let large = std::fs::File::create(it.join("pages/bar")).expect("a file");
+                large.set_len(1 << 40).expect("a sparse file");
+            },
+            "python.mirror_disk_bytes_max",
+        ),
+    ];
+    each(rows, |(change, says)| tampered.check(change, says, 504));
 }

@@ -113,7 +113,7 @@ fn page_json_metadata_file_and_direct_link_agree() {
     ];
     replace(&source, &bundle(&records));
     let index = start_knowing(&source);
-    make_mirror(&index, &upstream, json!({}));
+    mirror(&index, &upstream, json!({}));
     index.stage("alice/base", json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/base", "alice/up"]}));
     index.stage("alice/target", json!({}));

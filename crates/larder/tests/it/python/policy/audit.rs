@@ -19,7 +19,7 @@ pub(super) fn audit(answer: &Response) -> Vec<[String; 4]> {
 fn the_audit_log_says_who_was_refused_what_and_who_broke_the_glass() {
     let upstream = upstream_of(&FILES);
     let index = start();
-    make_mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
+    mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     let target =
         |stage: &str, name: &str| format!("/{stage}/+upstream/{}/files/{name}", upstream.host());
@@ -77,7 +77,7 @@ fn the_audit_log_says_who_was_refused_what_and_who_broke_the_glass() {
 fn the_audit_log_of_a_base_names_no_reader_of_a_private_index() {
     let upstream = upstream_of(&FILES);
     let index = start();
-    make_mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
+    mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
     let secret = json!({"bases": ["alice/up"], "acl_read": ["bob"]});
     index.user("bob").put("/bob/secret", secret).expect(200);
     let young = "foo-3.0.tar.gz";
@@ -147,7 +147,7 @@ fn a_policy_that_goes_with_its_index_is_noted() {
 fn an_upstream_forges_no_line_and_breaks_no_client() {
     let upstream = upstream_of(&FILES);
     let index = start();
-    make_mirror(&index, &upstream, json!({"policy_deny": ["bar"]}));
+    mirror(&index, &upstream, json!({"policy_deny": ["bar"]}));
     let reason = format!("stolen\n2026-01-01 \u{1b}[2Jchanged\u{85}{}", "x".repeat(100_000));
     let page = json!({
         "meta": {"api-version": "1.4"}, "name": "foo", "versions": [],
@@ -179,7 +179,7 @@ fn what_is_served_where_a_policy_counts_is_noted_on_request() {
         config.egress_allow = vec!["127.0.0.0/8".parse().expect("a network")];
         config.python.audit_served = true;
     });
-    make_mirror(&index, &upstream, json!({}));
+    mirror(&index, &upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"], "policy_deny": ["bar"]}));
     let content = sdist("one");
     index.upload("alice/dev", "own-1.0.zip", &content);

@@ -2,15 +2,18 @@
 //! security log, the password of a new `root`, sockets. Damage to them costs no write, and is reported.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::Harm::{self, Away, Deleted, Emptied, Garbage, Halved};
-use super::{copy, harm, write};
-use crate::process::{Process, larder};
-use crate::server::ROOT_PASSWORD;
+use super::Harm::{Away, Deleted, Emptied, Garbage, Halved};
+use super::{Case, copy, each_harm, harm, write};
+use crate::asking::{Says as _, each};
+use crate::process::{Done, Process, init, larder};
 use crate::{catalogue, wait_until};
 
 const KEPT: &str = "aur/packages-meta-ext-v1.json.gz";
@@ -23,8 +26,7 @@ fn kept() -> Arc<TempDir> {
     fs::write(directory.path().join("dump.json.gz"), catalogue::generation(1, 20)).expect("a dump");
     let mut process = serve(&directory, "data", &["--aur-source", "dump.json.gz"]);
     wait_until("the dump to be kept", || process.get(DOWNLOAD).status == 200);
-    process.signal("TERM");
-    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+    process.stop();
     directory
 }
 
@@ -32,11 +34,8 @@ fn serve(directory: &Arc<TempDir>, data: &str, arguments: &[&str]) -> Process {
     Process::start_in(directory.clone(), data, arguments)
 }
 
-/// Runs a command to its end; returns its exit code and all its output.
-fn run(directory: &TempDir, arguments: &[&str]) -> (Option<i32>, String) {
-    let output = larder(directory.path()).args(arguments).output().expect("it runs");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+fn run(directory: &TempDir, arguments: &[&str]) -> Done {
+    Done::of(larder(directory.path()).args(arguments), "")
 }
 
 /// The outcome of a start without a source.
@@ -53,166 +52,167 @@ enum Start {
 #[test]
 fn the_kept_dump_at_rest() {
     let directory = kept();
-    let cases: &[(&str, &[Harm], Start)] = &[
+    let cases: &[Case<'_, Start>] = &[
         (KEPT, &[Deleted, Away], Start::ServesNoPackages),
         (KEPT, &[Emptied, Halved, Garbage], Start::IsNotReady),
         ("aur/source.json", &[Deleted, Emptied, Halved, Garbage], Start::Serves),
         ("aur", &[Deleted, Emptied, Away], Start::ServesNoPackages),
     ];
-    let mut number = 0;
-    for (path, harms, start) in cases {
-        for &harmed in *harms {
-            number += 1;
-            let (data, what) = (format!("rest{number}"), format!("{path}: {harmed:?}"));
-            copy(&directory.path().join("data"), &directory.path().join(&data));
-            let path = directory.path().join(&data).join(path);
-            harm(&path, &path, harmed);
-            match start {
-                Start::Serves | Start::ServesNoPackages => {
-                    let process = serve(&directory, &data, &[]);
-                    let expected = if *start == Start::Serves { 200 } else { 404 };
-                    assert_eq!(process.client.get(SEARCH).status, expected, "{what}");
-                }
-                Start::IsNotReady => {
-                    let process = Process::start_unready(directory.clone(), &data, &[]);
-                    let mut said = String::new();
-                    wait_until("the reason, and the store", || {
-                        said = process.get("/readyz").text();
-                        said.contains("is not good") && !said.contains("store: ")
-                    });
-                    assert!(said.contains(KEPT) && said.contains("aur.source"), "{what}: {said}");
-                    // All else is served.
-                    assert_eq!(process.client.get("/articles").status, 200, "{what}");
-                }
+    each_harm(cases, |number, path, harmed, start| {
+        let (data, what) = (format!("rest{number}"), format!("{path}: {harmed:?}"));
+        copy(&directory.path().join("data"), &directory.path().join(&data));
+        let path = directory.path().join(&data).join(path);
+        harm(&path, &path, harmed);
+        match start {
+            Start::Serves | Start::ServesNoPackages => {
+                let process = serve(&directory, &data, &[]);
+                let expected = if start == Start::Serves { 200 } else { 404 };
+                assert_eq!(process.client.get(SEARCH).status, expected, "{what}");
             }
-            // With a source it does not matter, and the file is kept again.
-            let process = serve(&directory, &data, &["--aur-source", "dump.json.gz"]);
-            assert_eq!(process.client.get(SEARCH).status, 200, "{what}");
-            wait_until("the dump to be kept", || process.get(DOWNLOAD).status == 200);
-            drop(process);
-            fs::remove_dir_all(directory.path().join(&data)).expect("it is ours");
+            Start::IsNotReady => {
+                let process = Process::start_unready(directory.clone(), &data, &[]);
+                let mut said = String::new();
+                wait_until("the reason, and the store", || {
+                    said = process.get("/readyz").text();
+                    said.contains("is not good") && !said.contains("store: ")
+                });
+                said.says([KEPT, "aur.source"]);
+                // All else is served.
+                assert_eq!(process.client.get("/articles").status, 200, "{what}");
+            }
         }
-    }
+        // With a source it does not matter, and the file is kept again.
+        let process = serve(&directory, &data, &["--aur-source", "dump.json.gz"]);
+        assert_eq!(process.client.get(SEARCH).status, 200, "{what}");
+        wait_until("the dump to be kept", || process.get(DOWNLOAD).status == 200);
+        drop(process);
+        fs::remove_dir_all(directory.path().join(&data)).expect("it is ours");
+    });
 }
 
 #[test]
 fn the_kept_dump_while_running() {
     let directory = kept();
     let source = directory.path().join("dump.json.gz");
-    let cases: &[(&str, &[Harm], u16)] = &[
+    let cases: &[Case<'_, u16>] = &[
         // The file is held open.
         (KEPT, &[Deleted, Away], 200),
         (KEPT, &[Emptied, Halved, Garbage], 503),
         ("aur", &[Deleted, Away], 200),
     ];
-    let mut number = 1;
-    for (path, harms, status) in cases {
-        for &harmed in *harms {
-            number += 1;
-            let (data, what) = (format!("run{number}"), format!("{path}: {harmed:?}"));
-            fs::write(&source, catalogue::generation(1, 20)).expect("a dump");
-            copy(&directory.path().join("data"), &directory.path().join(&data));
-            let process = serve(&directory, &data, &["--aur-source", "dump.json.gz"]);
-            wait_until("the dump to be kept", || process.get(DOWNLOAD).status == 200);
-            let path = directory.path().join(&data).join(path);
-            harm(&path, &path, harmed);
-            let download = process.get(DOWNLOAD);
-            assert_eq!(download.status, *status, "{what}");
-            if *status == 200 {
-                let found = catalogue::gunzip(&download.body);
-                assert!(found == catalogue::generation(1, 20), "{what}");
-            }
-            assert_eq!(process.client.get(SEARCH).status, 200, "{what}");
-            // The next dump is kept again.
-            let next = catalogue::generation(number, 20);
-            fs::write(&source, &next).expect("a dump");
-            let version = format!("{number}-1");
-            wait_until("the next dump", || {
-                process.get(SEARCH).json()["results"][0]["Version"] == version
-                    && process.get(DOWNLOAD).status == 200
-            });
-            let found = catalogue::gunzip(&process.get(DOWNLOAD).body);
-            assert!(found == next, "{what}");
-            drop(process);
-            fs::remove_dir_all(directory.path().join(&data)).expect("it is ours");
+    each_harm(cases, |number, path, harmed, status| {
+        let (data, what) = (format!("run{number}"), format!("{path}: {harmed:?}"));
+        fs::write(&source, catalogue::generation(1, 20)).expect("a dump");
+        copy(&directory.path().join("data"), &directory.path().join(&data));
+        let process = serve(&directory, &data, &["--aur-source", "dump.json.gz"]);
+        wait_until("the dump to be kept", || process.get(DOWNLOAD).status == 200);
+        let path = directory.path().join(&data).join(path);
+        harm(&path, &path, harmed);
+        let download = process.get(DOWNLOAD);
+        assert_eq!(download.status, status, "{what}");
+        if status == 200 {
+            let found = catalogue::gunzip(&download.body);
+            assert!(found == catalogue::generation(1, 20), "{what}");
         }
-    }
+        assert_eq!(process.client.get(SEARCH).status, 200, "{what}");
+        // The next dump is kept again.
+        let number = number + 2;
+        let next = catalogue::generation(number, 20);
+        fs::write(&source, &next).expect("a dump");
+        let version = format!("{number}-1");
+        wait_until("the next dump", || {
+            process.get(SEARCH).json()["results"][0]["Version"] == version
+                && process.get(DOWNLOAD).status == 200
+        });
+        let found = catalogue::gunzip(&process.get(DOWNLOAD).body);
+        assert!(found == next, "{what}");
+        drop(process);
+        fs::remove_dir_all(directory.path().join(&data)).expect("it is ours");
+    });
 }
 
-/// The history of packages: what is of no use is set aside and begun anew, and people are told; nobody waits.
-#[test]
-fn the_history_of_packages() {
+const HISTORY: &str = "aur-history.db";
+
+/// [`kept`], with a history of packages.
+fn with_history() -> Arc<TempDir> {
     let directory = kept();
-    let arguments = ["--aur-source", "dump.json.gz"];
-    let history = "aur-history.db";
-    let mut process = serve(&directory, "data", &arguments);
+    let mut process = serve(&directory, "data", &["--aur-source", "dump.json.gz"]);
     wait_until("the history", || process.get("/aur/history/shared-0001").status == 200);
-    process.signal("TERM");
-    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
-    let asked = |process: &Process, what: &str| {
-        wait_until("the history", || process.get("/aur/history/shared-0001").status == 200);
-        assert_eq!(process.client.get("/changes?surface=aur").status, 200, "{what}");
-        let said = process.get("/readyz?verbose").text();
-        assert!(said.contains("[!] the history of the AUR's packages: "), "{what}: {said}");
-        assert!(said.contains("set-aside"), "{what}: {said}");
-        let page = process.client.get_with("/status", &[("Accept", "text/html")]).text();
-        assert!(
-            page.contains("the history of the AUR&#39;s packages: something was of no use"),
-            "{what}: {page}"
-        );
-    };
-    for (number, kind) in
-        ["garbage", "halved", "foreign", "state", "directory", "pipe", "loop"].iter().enumerate()
-    {
-        let data = format!("history{number}");
+    process.stop();
+    directory
+}
+
+/// The history begins anew, what was of no use is set aside, and people are told.
+fn check_begun_anew(process: &Process) {
+    wait_until("the history", || process.get("/aur/history/shared-0001").status == 200);
+    process.get("/changes?surface=aur").expect(200);
+    let told = process.get("/readyz?verbose");
+    told.says(["[!] the history of the AUR's packages: ", "set-aside"]);
+    let page = process.anybody().accept("text/html").get("/status");
+    page.says("the history of the AUR&#39;s packages: something was of no use");
+}
+
+fn succeed(command: &mut Command) {
+    assert!(command.status().expect("it runs").success(), "{command:?}");
+}
+
+/// Executes a statement in a database of SQLite.
+fn execute(database: &Path, statement: &str) {
+    let script =
+        "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); c.execute(sys.argv[2]); c.commit()";
+    succeed(Command::new("python3").args(["-c", script]).arg(database).arg(statement));
+}
+
+/// What it is called, and how it is done to a file.
+type Damage<'damage> = (&'damage str, &'damage dyn Fn(&Path));
+
+/// Nobody waits.
+#[test]
+fn the_history_of_packages_at_rest() {
+    let directory = with_history();
+    let rows: [Damage<'_>; 7] = [
+        ("garbage", &|path| harm(path, path, Garbage)),
+        ("halved", &|path| harm(path, path, Halved)),
+        ("another program's", &|path| {
+            fs::remove_file(path).expect("it was there");
+            execute(path, "create table x(y)");
+        }),
+        // The records are in order, and what they say is not.
+        ("another state", &|path| {
+            execute(path, "update larder_records set body=x'7b7d' where key='state'");
+        }),
+        ("a directory", &|path| {
+            fs::remove_file(path).expect("it was there");
+            fs::create_dir(path).expect("a directory");
+        }),
+        ("a pipe", &|path| {
+            fs::remove_file(path).expect("it was there");
+            succeed(Command::new("mkfifo").arg(path));
+        }),
+        ("a loop", &|path| {
+            fs::remove_file(path).expect("it was there");
+            symlink(path, path).expect("a link");
+        }),
+    ];
+    each(rows, |(kind, damage)| {
+        let data = kind.replace([' ', '\''], "-");
         copy(&directory.path().join("data"), &directory.path().join(&data));
-        let path = directory.path().join(&data).join(history);
-        match *kind {
-            "garbage" => harm(&path, &path, Garbage),
-            "halved" => harm(&path, &path, Halved),
-            _ => fs::remove_file(&path).expect("it was there"),
-        }
-        let run = |command: &mut std::process::Command| {
-            assert!(command.status().expect("it runs").success(), "{kind}");
-        };
-        match *kind {
-            "foreign" => {
-                // Another program's database.
-                let source = directory.path().join("other.db");
-                let _ = fs::remove_file(&source);
-                let script = "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); \
-                              c.execute('create table x(y)'); c.commit()";
-                run(std::process::Command::new("python3").args(["-c", script]).arg(&source));
-                fs::copy(&source, &path).expect("a copy");
-            }
-            "state" => {
-                // The records are in order, and what they say is not.
-                let from = directory.path().join("data").join(history);
-                fs::copy(from, &path).expect("a copy");
-                let script = "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); \
-                              c.execute(\"update larder_records set body=x'7b7d' where key='state'\"); c.commit()";
-                run(std::process::Command::new("python3").args(["-c", script]).arg(&path));
-            }
-            "directory" => fs::create_dir(&path).expect("a directory"),
-            "pipe" => run(std::process::Command::new("mkfifo").arg(&path)),
-            "loop" => std::os::unix::fs::symlink(&path, &path).expect("a link"),
-            _ => {}
-        }
-        let process = serve(&directory, &data, &arguments);
-        asked(&process, kind);
-    }
-    // Under a running server.
-    copy(&directory.path().join("data"), &directory.path().join("running"));
-    let process = serve(&directory, "running", &arguments);
+        damage(&directory.path().join(&data).join(HISTORY));
+        check_begun_anew(&serve(&directory, &data, &["--aur-source", "dump.json.gz"]));
+    });
+}
+
+#[test]
+fn the_history_of_packages_while_running() {
+    let directory = with_history();
+    let process = serve(&directory, "data", &["--aur-source", "dump.json.gz"]);
     wait_until("the history", || process.get("/aur/history/shared-0001").status == 200);
-    let path = directory.path().join("running").join(history);
+    let path = directory.path().join("data").join(HISTORY);
     harm(&path, &path, Garbage);
     fs::write(directory.path().join("dump.json.gz"), catalogue::generation(2, 20)).expect("a dump");
     wait_until("the next dump", || process.get(SEARCH).json()["results"][0]["Version"] == "2-1");
-    wait_until("the history to begin anew", || {
-        process.get("/readyz?verbose").text().contains("set-aside")
-    });
-    asked(&process, "while running");
+    process.wait_for("/readyz?verbose", "set-aside");
+    check_begun_anew(&process);
 }
 
 /// A configuration that cannot be read again changes nothing, and is named.
@@ -244,9 +244,9 @@ fn the_configuration_while_running() {
     // An empty file is a configuration: it has only defaults.
     harm(&path, &path, Emptied);
     process.signal("HUP");
-    wait_until("the reload", || process.log().contains("this setting has changed"));
+    process.wait_for_log("this setting has changed");
     process.get("/readyz").expect(200);
-    assert!(!process.log().contains("panicked"), "{}", process.log());
+    process.log().lacks("panicked");
 }
 
 /// The security log is opened again on SIGHUP; the server needs it for nothing else.
@@ -271,13 +271,13 @@ fn the_security_log() {
     // If it cannot be opened again, the old one stays, and the log says so.
     fs::remove_dir_all(directory.path().join("logs")).expect("removed");
     process.signal("HUP");
-    wait_until("the error", || process.log().contains("security log cannot be opened again"));
+    process.wait_for_log("security log cannot be opened again");
     assert_ne!(fail().status, 500);
     process.get("/readyz").expect(200);
     drop(process);
     let serve = ["serve", "--data-dir", "data", "--listen", "127.0.0.1:0"];
-    let (code, said) = run(&directory, &[&serve[..], &["--security-log", "logs/x.log"]].concat());
-    assert!(code != Some(0) && said.contains("security_log = \"logs/x.log\" cannot be"), "{said}");
+    let serve = [&serve[..], &["--security-log", "logs/x.log"]].concat();
+    run(&directory, &serve).check(1, "security_log = \"logs/x.log\" cannot be");
 }
 
 /// The file with the password of a new `root` is for a person, and the server does not need it.
@@ -301,16 +301,14 @@ fn the_password_file() {
     // If the file cannot be written, the message says what else to do.
     fs::create_dir_all(directory.path().join("new/root-password/full")).expect("a directory");
     let serve = ["serve", "--data-dir", "new", "--aur-enabled=false", "--listen", "127.0.0.1:0"];
-    let (code, said) = run(&directory, &serve);
-    assert!(code == Some(1) && said.contains("larder user password root"), "{said}");
+    run(&directory, &serve).check(1, "larder user password root");
 }
 
 /// The server replaces a socket that an earlier one left; it refuses to replace any other file, and names it.
 #[test]
 fn sockets() {
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
-    let init = ["init", "--data-dir", "data", "--root-password", ROOT_PASSWORD];
-    assert_eq!(run(&directory, &init).0, Some(0));
+    init(directory.path());
     let path = directory.path().join("larder.sock");
     let arguments = ["--aur-enabled=false", "--listen", "unix:larder.sock"];
     for _ in 0..2 {
@@ -327,7 +325,6 @@ fn sockets() {
     drop(process);
     fs::write(&path, "somebody's").expect("a file");
     let serve = ["serve", "--data-dir", "data", "--listen", "unix:larder.sock"];
-    let (code, said) = run(&directory, &serve);
-    assert!(code == Some(1) && said.contains("is no socket"), "{said}");
+    run(&directory, &serve).check(1, "is no socket");
     assert_eq!(fs::read_to_string(&path).expect("a file"), "somebody's");
 }

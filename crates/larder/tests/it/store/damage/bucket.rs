@@ -11,8 +11,12 @@ use testbed::S3;
 use super::Harm::{self, Away, Deleted, Emptied, Garbage, Halved, Stranger, StrangerInPlace};
 use super::Start::{self, Refused, Serves};
 use super::Writes::{self, GoOn, Stop, StopWhileAway};
-use super::{ARTICLES, aside, blob, blobs, body, check_articles, copy, harm, write, writes_of};
-use crate::process::{Process, larder};
+use super::{
+    ARTICLES, Case, aside, body, check_articles, check_unswept, copy, each_harm, harm, object,
+    write, writes_of,
+};
+use crate::asking::Says as _;
+use crate::process::{Done, Process, larder};
 use crate::server::ROOT_PASSWORD;
 use crate::store::{Wheel, article_request, make_stage, noise, try_exchange};
 use crate::wait_until;
@@ -30,13 +34,12 @@ impl Buckets {
         let directory = Arc::new(tempfile::tempdir().expect("a directory"));
         let buckets = Buckets { s3, bucket: s3.make_bucket(), directory };
         for (name, first) in [("data", 0), ("other", 100)] {
-            assert!(buckets.run(name, &["init", "--root-password", ROOT_PASSWORD]).0);
+            buckets.run(name, &["init", "--root-password", ROOT_PASSWORD]).check(0, "");
             let mut process = buckets.start(name);
             for number in first..first + ARTICLES {
                 assert_eq!(write(&process.client, number), 201, "{}", process.log());
             }
-            process.signal("TERM");
-            assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+            process.stop();
         }
         Some(buckets)
     }
@@ -73,45 +76,28 @@ impl Buckets {
         Process::start_with(self.directory.clone(), name, &arguments, &self.s3.variables())
     }
 
-    /// Whether a command succeeded, and all it said.
-    fn run(&self, name: &str, command: &[&str]) -> (bool, String) {
+    fn run(&self, name: &str, command: &[&str]) -> Done {
         self.run_at(name, &self.location(name), command)
     }
 
-    fn run_at(&self, name: &str, location: &str, command: &[&str]) -> (bool, String) {
+    fn run_at(&self, name: &str, location: &str, command: &[&str]) -> Done {
         let mut child = larder(self.directory.path());
         child.args(command).args(["--data-dir", name, "--blobs", location]);
-        let output = child.envs(self.s3.variables()).output().expect("it runs");
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+        Done::of(child.envs(self.s3.variables()), "")
     }
 
+    /// A server must refuse to start, and say this.
     #[track_caller]
-    fn refused_at(&self, name: &str, location: &str) -> String {
+    fn check_refused_at(&self, name: &str, location: &str, says: &str) {
         let serve = ["serve", "--aur-enabled=false", "--listen", "127.0.0.1:0"];
-        let (is_well, said) = self.run_at(name, location, &serve);
-        assert!(!is_well && !said.contains("panicked"), "{said}");
-        said
+        self.run_at(name, location, &serve).check(1, says).said().lacks("panicked");
     }
 
-    /// Checks that no sweep, even a forced one, deletes any blobs but those of refused writes.
     #[track_caller]
     fn check_unswept(&self, name: &str, what: &str, refused: &[u32]) {
-        let refused: Vec<String> = refused.iter().map(|number| object(*number)).collect();
-        let blobs = || {
-            let mut found = blobs(&self.path(name));
-            found.retain(|path| !refused.iter().any(|refused| path.ends_with(refused)));
-            found
-        };
-        let before = blobs();
-        let (_, said) = self.run(name, &["sweep", "--force", "--grace", "0"]);
-        assert_eq!(blobs(), before, "{what}: {said}");
+        let sweep = ["sweep", "--force", "--grace", "0"];
+        check_unswept(&self.path(name), what, refused, || self.run(name, &sweep));
     }
-}
-
-/// The key of the blob of an article below its prefix.
-fn object(number: u32) -> String {
-    blob(number).replacen("blobs/", "", 1)
 }
 
 #[test]
@@ -119,7 +105,7 @@ fn at_rest() {
     let Some(buckets) = Buckets::new() else { return };
     let first = object(0);
     let strangers = "belong to the store";
-    let cases: &[(&str, &[Harm], Start)] = &[
+    let cases: &[Case<'_, Start>] = &[
         ("", &[Deleted, Emptied, Away], Refused("but there are no blobs in")),
         ("", &[Stranger], Refused(strangers)),
         ("IDENTITY", &[Emptied, Halved, Garbage], Refused("is not the name of a store")),
@@ -130,40 +116,34 @@ fn at_rest() {
         ("SERIAL", &[Deleted, Emptied, Halved, Garbage, Stranger], Serves(None)),
         (&first, &[Deleted, Emptied, Halved, Garbage, Stranger], Serves(Some(0))),
     ];
-    let mut number = 0;
-    for (path, harms, start) in cases {
-        for &harmed in *harms {
-            number += 1;
-            let (name, what) = (format!("rest{number}"), format!("{path}: {harmed:?}"));
-            buckets.copy(&name);
-            // For a blob that the other store does not have, another blob's bytes.
-            let strange = if path.starts_with("sha256") { &object(100) } else { *path };
-            harm(&buckets.path(&name).join(path), &buckets.path("other").join(strange), harmed);
-            match start {
-                Refused(text) => {
-                    let said = buckets.refused_at(&name, &buckets.location(&name));
-                    assert!(said.contains(text), "{what}: {said}");
-                }
-                Serves(lost) => {
-                    let mut process = buckets.start(&name);
-                    let all: Vec<u32> = (0..ARTICLES).collect();
-                    check_articles(&process.client, &all, &what, |number| Some(number) == *lost);
-                    if *lost == Some(0) {
-                        check_mended(&process, &what);
-                    }
-                    assert_eq!(write(&process.client, 50), 201, "{what}");
-                    process.signal("TERM");
-                    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
-                }
+    each_harm(cases, |number, path, harmed, start| {
+        let (name, what) = (format!("rest{number}"), format!("{path}: {harmed:?}"));
+        buckets.copy(&name);
+        // For a blob that the other store does not have, another blob's bytes.
+        let strange = if path.starts_with("sha256") { &object(100) } else { path };
+        harm(&buckets.path(&name).join(path), &buckets.path("other").join(strange), harmed);
+        match start {
+            Refused(text) => {
+                buckets.check_refused_at(&name, &buckets.location(&name), text);
             }
-            buckets.check_unswept(&name, &what, &[]);
-            buckets.remove(&name);
+            Serves(lost) => {
+                let mut process = buckets.start(&name);
+                let all: Vec<u32> = (0..ARTICLES).collect();
+                check_articles(&process.client, &all, &what, |number| Some(number) == lost);
+                if lost == Some(0) {
+                    check_mended(&process, &what);
+                }
+                assert_eq!(write(&process.client, 50), 201, "{what}");
+                process.stop();
+            }
         }
-    }
+        buckets.check_unswept(&name, &what, &[]);
+        buckets.remove(&name);
+    });
     // A bucket that is not there, and one that is empty.
     for bucket in ["no-such-bucket", &buckets.s3.make_bucket()] {
-        let said = buckets.refused_at("data", &format!("s3://{bucket}/data"));
-        assert!(said.contains("but there are no blobs in"), "{bucket}: {said}");
+        let told = "but there are no blobs in";
+        buckets.check_refused_at("data", &format!("s3://{bucket}/data"), told);
     }
 }
 
@@ -172,7 +152,7 @@ fn at_rest() {
 fn check_mended(process: &Process, what: &str) {
     let client = &process.client;
     assert_eq!(client.get("/article/a/0-x").status, 500, "{what}");
-    assert!(client.get("/metrics").text().contains("\nlarder_blobs_damaged 1\n"), "{what}");
+    assert_eq!(client.metric("larder_blobs_damaged"), 1.0, "{what}");
     let request = article_request("a/again", 0, body(0).as_bytes());
     assert_eq!(try_exchange(client, &request).expect("an answer").0, 201, "{what}");
     assert_eq!(client.get("/article/a/0-x").text(), body(0), "{what}");
@@ -181,7 +161,7 @@ fn check_mended(process: &Process, what: &str) {
 #[test]
 fn while_running() {
     let Some(buckets) = Buckets::new() else { return };
-    let cases: &[(&str, &[Harm], Writes)] = &[
+    let cases: &[Case<'_, Writes>] = &[
         ("", &[Deleted, Emptied], Stop),
         ("", &[Stranger, Away], StopWhileAway),
         ("IDENTITY", &[Deleted, Emptied, Halved, Garbage, StrangerInPlace], Stop),
@@ -189,13 +169,9 @@ fn while_running() {
         ("VERSION", &[Deleted, Emptied, Garbage], GoOn),
         ("SERIAL", &[Deleted, Garbage, Stranger], GoOn),
     ];
-    let mut number = 0;
-    for (path, harms, writes) in cases {
-        for &harmed in *harms {
-            number += 1;
-            check_running(&buckets, &format!("run{number}"), path, harmed, *writes);
-        }
-    }
+    each_harm(cases, |number, path, harmed, writes| {
+        check_running(&buckets, &format!("run{number}"), path, harmed, writes);
+    });
 }
 
 fn check_running(buckets: &Buckets, name: &str, path: &str, harmed: Harm, writes: Writes) {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use record::Digest;
 use tempfile::TempDir;
 
+use crate::asking::each;
 use crate::client::Client;
-use crate::process::{Process, larder};
+use crate::process::{Done, Process, larder};
 use crate::server::ROOT_PASSWORD;
 use crate::store::{article_request, try_exchange};
 use crate::wait_until;
@@ -46,13 +47,12 @@ impl Stores {
         let stores = Stores { directory: Arc::new(tempfile::tempdir().expect("a directory")) };
         for (data, first) in [("data", 0), ("other", 100)] {
             let init = ["init", "--data-dir", data, "--root-password", ROOT_PASSWORD];
-            assert!(stores.run(&init).0);
+            stores.run(&init).check(0, "");
             let mut process = stores.start(data);
             for number in first..first + ARTICLES {
                 assert_eq!(write(&process.client, number), 201);
             }
-            process.signal("TERM");
-            assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+            process.stop();
         }
         stores
     }
@@ -71,46 +71,63 @@ impl Stores {
         Process::start_in(self.directory.clone(), data, &["--aur-enabled=false"])
     }
 
-    /// Whether a command succeeded, and all it said.
-    pub(super) fn run(&self, arguments: &[&str]) -> (bool, String) {
-        let output = larder(self.directory.path()).args(arguments).output().expect("it runs");
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    pub(super) fn run(&self, arguments: &[&str]) -> Done {
+        Done::of(larder(self.directory.path()).args(arguments), "")
     }
 
-    /// Starts a server that must refuse to; all it said.
+    /// Starts a server that must refuse to.
     #[track_caller]
-    pub(super) fn refused(&self, data: &str) -> String {
+    pub(super) fn refused(&self, data: &str) -> Done {
         let arguments =
             ["serve", "--data-dir", data, "--aur-enabled=false", "--listen", "127.0.0.1:0"];
         let mut child = larder(self.directory.path());
         child.args(arguments).stdout(std::process::Stdio::piped());
         let mut child = child.stderr(std::process::Stdio::piped()).spawn().expect("it starts");
-        let mut status = None;
-        wait_until("the start to be refused", || {
-            status = child.try_wait().expect("a child");
-            status.is_some()
-        });
-        let output = child.wait_with_output().expect("it has ended");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(status.and_then(|status| status.code()), Some(1), "{said}");
-        said
+        wait_until("the start to be refused", || child.try_wait().expect("a child").is_some());
+        let done = Done::from(child.wait_with_output().expect("it has ended"));
+        done.check(1, "");
+        done
     }
 
-    /// Checks that no sweep, even a forced one, deletes any blobs but those of refused writes.
     #[track_caller]
     pub(super) fn check_unswept(&self, data: &str, what: &str, refused: &[u32]) {
-        let refused: Vec<String> = refused.iter().map(|number| blob(*number)).collect();
-        let blobs = |path: &Path| {
-            let mut found = self::blobs(path);
-            found.retain(|path| !refused.iter().any(|refused| path.ends_with(refused)));
-            found
-        };
-        let before = blobs(&self.path(data));
         let sweep = ["sweep", "--data-dir", data, "--force", "--grace", "0"];
-        let (_, said) = self.run(&sweep);
-        assert_eq!(blobs(&self.path(data)), before, "{what}: {said}");
+        check_unswept(&self.path(data), what, refused, || self.run(&sweep));
     }
+}
+
+/// Checks that this sweep, even a forced one, deletes no blobs below `place` but those of refused writes.
+#[track_caller]
+pub(super) fn check_unswept(
+    place: &Path,
+    what: &str,
+    refused: &[u32],
+    sweep: impl FnOnce() -> Done,
+) {
+    let refused: Vec<String> = refused.iter().map(|number| object(*number)).collect();
+    let left = || {
+        let mut found = blobs(place);
+        found.retain(|path| !refused.iter().any(|refused| path.ends_with(refused)));
+        found
+    };
+    let before = left();
+    let done = sweep();
+    assert_eq!(left(), before, "{what}: {done:?}");
+}
+
+/// A path, the damage that is done to it, one after the other, and the outcome.
+pub(super) type Case<'path, Outcome> = (&'path str, &'path [Harm], Outcome);
+
+/// Tries each damage of each case, under a number of its own, and fails at the end with all that is wrong.
+#[track_caller]
+pub(super) fn each_harm<Outcome: Copy>(
+    cases: &[Case<'_, Outcome>],
+    check: impl Fn(u32, &str, Harm, Outcome),
+) {
+    let rows = cases
+        .iter()
+        .flat_map(|(path, harms, outcome)| harms.iter().map(move |harm| (*path, *harm, *outcome)));
+    each((0..).zip(rows), |(number, (path, harm, outcome))| check(number, path, harm, outcome));
 }
 
 pub(super) fn copy(from: &Path, to: &Path) {
@@ -143,8 +160,13 @@ pub(super) fn blobs(directory: &Path) -> Vec<String> {
 
 /// The file of the blob of an article.
 pub(super) fn blob(number: u32) -> String {
+    format!("blobs/{}", object(number))
+}
+
+/// The place of the blob of an article among the others.
+pub(super) fn object(number: u32) -> String {
     let digits = Digest::of(body(number).as_bytes()).to_string();
-    format!("blobs/sha256/{}/{}/{digits}", &digits[..2], &digits[2..4])
+    format!("sha256/{}/{}/{digits}", &digits[..2], &digits[2..4])
 }
 
 pub(super) fn aside(path: &Path) -> PathBuf {

@@ -2,16 +2,16 @@
 //! server. One server of PostgreSQL for all cases; each case has a copy of one database, and of the blobs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 
 use tempfile::TempDir;
 use testbed::Postgres;
 
-use super::{blob, blobs, body, check_articles, copy, write, writes_of};
-use crate::asking::Says as _;
-use crate::process::{Process, larder};
+use super::{blobs, body, check_articles, check_unswept, copy, write, writes_of};
+use crate::asking::{Says as _, each};
+use crate::process::{Done, Process, larder};
 use crate::server::{ROOT_PASSWORD, TestServer, wait_for};
 use crate::wait_until;
 
@@ -52,9 +52,7 @@ impl Databases {
         let databases = Databases { postgres, directory };
         databases.administer("CREATE DATABASE store; CREATE DATABASE other");
         for name in ["store", "other"] {
-            let (is_well, said) =
-                databases.run(name, &["init", "--root-password", ROOT_PASSWORD], true);
-            assert!(is_well, "{said}");
+            databases.run(name, &["init", "--root-password", ROOT_PASSWORD]).check(0, "");
         }
         databases.fill("store", 0..OLDER);
         databases.administer("CREATE DATABASE older TEMPLATE store");
@@ -69,8 +67,7 @@ impl Databases {
         for number in articles {
             assert_eq!(write(&process.client, number), 201);
         }
-        process.signal("TERM");
-        assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+        process.stop();
     }
 
     fn administer(&self, statements: &str) {
@@ -116,42 +113,27 @@ impl Databases {
         Process::start_in(self.directory.clone(), name, &arguments)
     }
 
-    /// Whether a command succeeded, and all it said.
     #[track_caller]
-    fn run(&self, name: &str, command: &[&str], must_succeed: bool) -> (bool, String) {
+    fn run(&self, name: &str, command: &[&str]) -> Done {
         let mut child = larder(self.directory.path());
         child.args(command).args(["--data-dir", name, "--database", &self.postgres.url_of(name)]);
         let mut child =
             child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         wait_until("the end", || child.try_wait().expect("a child").is_some());
-        let output = child.wait_with_output().expect("it has ended");
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said).into_owned();
-        assert!(output.status.success() || !must_succeed, "{said}");
-        (output.status.success(), said)
+        child.wait_with_output().expect("it has ended").into()
     }
 
-    /// Starts a server that must refuse to; all it said.
+    /// A server must refuse to start, and say this.
     #[track_caller]
-    fn refused(&self, name: &str) -> String {
+    fn check_refused(&self, name: &str, says: &str) {
         let serve = ["serve", "--aur-enabled=false", "--listen", "127.0.0.1:0"];
-        let (is_well, said) = self.run(name, &serve, false);
-        assert!(!is_well && !said.contains("panicked"), "{said}");
-        said
+        self.run(name, &serve).check(1, says).said().lacks("panicked");
     }
 
-    /// Checks that no sweep, even a forced one, deletes any blobs but those of refused writes.
     #[track_caller]
     fn check_unswept(&self, name: &str, what: &str, refused: &[u32]) {
-        let refused: Vec<String> = refused.iter().map(|number| blob(*number)).collect();
-        let blobs = |path: &Path| {
-            let mut found = blobs(path);
-            found.retain(|path| !refused.iter().any(|refused| path.ends_with(refused)));
-            found
-        };
-        let before = blobs(&self.path(name));
-        let (_, said) = self.run(name, &["sweep", "--force", "--grace", "0"], false);
-        assert_eq!(blobs(&self.path(name)), before, "{what}: {said}");
+        let sweep = ["sweep", "--force", "--grace", "0"];
+        check_unswept(&self.path(name), what, refused, || self.run(name, &sweep));
     }
 
     fn remove(&self, name: &str) {
@@ -161,16 +143,13 @@ impl Databases {
 }
 
 /// Tries each case, a few at a time: most of what they take is waiting.
-fn each<Case: Sync>(cases: &[Case], check: impl Fn(usize, &Case) + Sync) {
+fn each_at_once<Case: Sync>(cases: &[Case], check: impl Fn(usize, &Case) + Sync) {
     const AT_ONCE: usize = 4;
     std::thread::scope(|scope| {
         for first in 0..AT_ONCE {
             let check = &check;
-            scope.spawn(move || {
-                for (number, case) in cases.iter().enumerate().skip(first).step_by(AT_ONCE) {
-                    check(number, case);
-                }
-            });
+            let share = cases.iter().enumerate().skip(first).step_by(AT_ONCE);
+            scope.spawn(move || each(share, |(number, case)| check(number, case)));
         }
     });
 }
@@ -232,14 +211,13 @@ fn at_rest() {
             Refused("are damaged"),
         ),
     ];
-    each(cases, |number, (harm, start)| {
+    each_at_once(cases, |number, (harm, start)| {
         let (name, what) = (format!("rest{number}"), format!("{harm:?}"));
         databases.copy(&name);
         databases.harm(&name, *harm);
         match start {
             Refused(text) => {
-                let said = databases.refused(&name);
-                assert!(said.contains(text), "{what}: {said}");
+                databases.check_refused(&name, text);
                 databases.check_unswept(&name, &what, &[]);
             }
             Serves | Lacks => {
@@ -252,8 +230,7 @@ fn at_rest() {
                     assert!(matches!(status, 404 | 500), "{what}: {status}");
                 }
                 assert_eq!(write(&process.client, 50), 201, "{what}");
-                process.signal("TERM");
-                assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+                process.stop();
                 // A deleted row names nothing.
                 if !what.contains("DELETE") {
                     databases.check_unswept(&name, &what, &[]);
@@ -276,17 +253,14 @@ fn at_rest() {
 
 /// An administrator wants the older records: later ones are given up, and their blobs swept.
 fn check_adopted(databases: &Databases, name: &str) {
-    let (_, said) = databases.run(name, &["verify"], false);
-    said.says("are an older copy");
-    let (_, said) = databases.run(name, &["adopt"], true);
-    said.says("is given up");
+    databases.run(name, &["verify"]).check(1, "are an older copy");
+    databases.run(name, &["adopt"]).check(0, "is given up");
     let mut process = databases.start(name);
     let kept: Vec<u32> = (0..OLDER).collect();
     check_articles(&process.client, &kept, "adopted", |_| false);
     process.get(&format!("/article/a/{OLDER}-x")).expect(404);
-    process.signal("TERM");
-    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
-    databases.run(name, &["sweep", "--grace", "0"], true);
+    process.stop();
+    databases.run(name, &["sweep", "--grace", "0"]).check(0, "");
     assert_eq!(blobs(&databases.path(name)).len(), OLDER as usize);
 }
 
@@ -327,7 +301,7 @@ fn while_running() {
         (Executed("ALTER TABLE larder_records RENAME COLUMN body TO text"), Stop),
         (Executed("ALTER TABLE larder_store ALTER COLUMN serial TYPE numeric"), Stop),
     ];
-    each(cases, |number, (harm, writes)| {
+    each_at_once(cases, |number, (harm, writes)| {
         check_running(&databases, &format!("run{number}"), *harm, *writes);
     });
 }
@@ -349,15 +323,14 @@ fn check_running(databases: &Databases, name: &str, harm: Harm, writes: Writes) 
     check_articles(client, &acknowledged, &what, |_| false);
     assert_eq!(client.get("/readyz").status, 200, "{what}");
     if writes != GoOn {
-        wait_until("the trouble", || client.get("/readyz?verbose").text().contains("[!] store"));
-        let metrics = || client.get("/metrics").text();
-        let is_rewound = || metrics().contains("\nlarder_store_is_rewound 1\n");
+        client.wait_for("/readyz?verbose", "[!] store");
+        let is_rewound = || client.metric("larder_store_is_rewound") == 1.0;
         match writes {
             // Between renaming one database and making the other, there is none.
             StopUntilBack => wait_until("the other database to be noticed", is_rewound),
             _ => assert!(!is_rewound(), "{what}: {}", process.log()),
         }
-        assert!(!metrics().contains("\nlarder_store_read_failures_total 0\n"), "{what}");
+        assert_ne!(client.find_metric("larder_store_read_failures_total"), Some(0.0), "{what}");
     }
     assert!(!process.log().contains("panicked"), "{what}: {}", process.log());
     let is_kept_aside = matches!(harm, Dropped | Replaced(_));
@@ -365,7 +338,7 @@ fn check_running(databases: &Databases, name: &str, harm: Harm, writes: Writes) 
         databases.mend(name);
         wait_until("writes", || write(client, 40) == 201);
         acknowledged.push(40);
-        assert!(client.get("/metrics").text().contains("\nlarder_store_is_rewound 0\n"), "{what}");
+        assert_eq!(client.find_metric("larder_store_is_rewound"), Some(0.0), "{what}");
     }
     process.signal("KILL");
     drop(process);
@@ -388,12 +361,10 @@ fn check_running(databases: &Databases, name: &str, harm: Harm, writes: Writes) 
 fn a_sweep_keeps_what_memory_names() {
     let Some(postgres) = Postgres::start() else { return };
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
-    let server = TestServer::start_in(directory.clone(), |config, _| {
-        config.aur.enabled = false;
+    let server = TestServer::without_aur_in(directory.clone(), |config| {
         config.database = Some(postgres.url().parse().expect("a location"));
         config.store.sweep_grace = std::time::Duration::ZERO;
     });
-    server.wait_until_ready();
     let client = server.client;
     for number in 0..3 {
         assert_eq!(write(&client, number), 201);
