@@ -7,16 +7,17 @@ use account::{Acl, AclEntry};
 use serde_json::{Value, json};
 
 use super::edit::{Operation, cut, shown};
-use super::table::{COOLDOWN_DAYS, EVERYBODY, TOX_RESULTS, ValueType, defaults, setting};
+use super::table::{
+    COOLDOWN_DAYS, EVERYBODY, TOX_RESULTS, TRUSTED_PUBLISHERS, ValueType, defaults, setting,
+};
 use super::{
     ConfigEdit, ConfigError, MirrorMerge, MirrorSettings, StageConfig, StageKind, UploadSettings,
     WhitelistInheritance, without_credentials,
 };
 use crate::policy::{
     COOLDOWN_DAYS_MAX, Exception, Measure, NamePattern, Pin, ProjectPlace, Quarantine, Rule,
-    RuleError,
 };
-use crate::{Policy, ProjectName, StageName};
+use crate::{Policy, ProjectName, Publisher, StageName};
 
 /// The settings during an edit, as JSON values in their normal form.
 pub(super) struct Settings {
@@ -327,11 +328,12 @@ fn normal_item(
         ValueType::RuleList => normal_text::<Rule>(text),
         ValueType::QuarantineList => normal_text::<Quarantine>(text),
         ValueType::ExceptionList => normal_text::<Exception>(text),
+        ValueType::PublisherList => normal_text::<Publisher>(text),
         _ => text.parse::<AclEntry>().map(|it| it.to_string()).map_err(|error| error.to_string()),
     }
 }
 
-fn normal_text<T: FromStr<Err = RuleError> + ToString>(text: &str) -> Result<String, String> {
+fn normal_text<T: FromStr<Err: ToString> + ToString>(text: &str) -> Result<String, String> {
     text.parse().map(|it: T| it.to_string()).map_err(|error| error.to_string())
 }
 
@@ -382,6 +384,7 @@ impl Settings {
                 mirror_merge: self.text("mirror_merge").as_deref().and_then(MirrorMerge::named),
                 project_tracks: self.parsed("project_tracks"),
                 project_alternate_locations: self.parsed("project_alternate_locations"),
+                trusted_publishers: self.parsed(TRUSTED_PUBLISHERS),
                 retention_versions: self.number("retention_versions"),
                 retention_days: self.number("retention_days"),
             })

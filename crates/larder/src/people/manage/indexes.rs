@@ -203,7 +203,7 @@ pub(crate) async fn create_index(
 
 /// Whether a setting is a list of rights: a right that is given this way outlasts the session.
 fn is_list_of_rights(key: impl AsRef<str>) -> bool {
-    key.as_ref().starts_with("acl_")
+    ["acl_", "trusted_publishers"].iter().any(|start| key.as_ref().starts_with(start))
 }
 
 /// The index that a form describes.
