@@ -105,8 +105,9 @@ class Gate:
                         body += self.rfile.read(size)
                         self.rfile.readline()
                     self.rfile.readline()
-                kept = {name: value for name, value in self.headers.items() if name.lower() != "transfer-encoding"}
-                answer = larder.ask(self.command, self.path, body or None, kept | {"Connection": "close", "Content-Length": None})
+                dropped = ("host", "connection", "content-length", "transfer-encoding")
+                kept = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
+                answer = larder.ask(self.command, self.path, body or None, kept)
                 self.send_response(answer.status, answer.reason)
                 for name, value in answer.pairs:
                     if name.lower() not in ("connection", "transfer-encoding", "content-length"):
@@ -142,6 +143,10 @@ def test(work):
         )  # fmt: skip
         larder.must(200, "PATCH", "/team/dev", [f"trusted_publishers+={publisher}"], auth=larder.auth)
 
+        def versions():
+            accept = {"Accept": "application/vnd.pypi.simple.v1+json"}
+            return sorted(larder.must(200, "GET", "/team/dev/+simple/larder-app/", headers=accept).json["versions"])
+
         def publish(path, to="dev", **expected):
             url = f"{gate.url}/team/{to}/"
             return desk.run("uv", "publish", "--trusted-publishing", "always", "--publish-url", url, path, **expected)
@@ -150,8 +155,7 @@ def test(work):
         said = publish(packages.wheel(files, "larder-app", "1.0"))
         (token,) = re.findall(r"::add-mask::(larder_\S+)", said)
         larder.must(403, "DELETE", "/team/dev/larder-app", auth=("__token__", token))
-        page = larder.must(200, "GET", "/team/dev/+simple/larder-app/").json
-        check("published by uv", [file["filename"] for file in page["files"]], ["larder_app-1.0-py3-none-any.whl"])
+        check("published by uv", versions(), ["1.0"])
         publish(packages.wheel(files, "larder-app", "1.1"))
         publish(packages.wheel(files, "other", "1.0"), status=2, says="403")
         publish(packages.wheel(files, "larder-app", "1.2"), to="base", status=2, says="403")
@@ -176,8 +180,7 @@ def test(work):
         assert 890 <= answer["expires"] - time.time() <= 905, answer["expires"]
         login = ("--repository-url", f"{gate.url}/team/dev/", "-u", "__token__", "-p", answer["token"])
         desk.run("twine", "upload", "--non-interactive", *login, packages.sdist(files, "larder-app", "2.0"))
-        page = larder.must(200, "GET", "/team/dev/+simple/larder-app/").json
-        check("all", sorted(page["versions"]), ["1.0", "1.1", "2.0"])
+        check("all", versions(), ["1.0", "1.1", "2.0"])
 
 
 client(test)

@@ -8,7 +8,9 @@ use config::Config;
 use serde_json::{Value, json};
 
 use self::issuer::{AUDIENCE, FakeIssuer, Key};
+use crate::accounts::prepare;
 use crate::client::Response;
+use crate::process::Process;
 use crate::python::{Upload, path, sdist};
 use crate::server::TestServer;
 
@@ -284,6 +286,51 @@ fn mints_and_publishers_are_noted() {
     let changed = find("changed").unwrap_or_else(|| panic!("{entries:?}"));
     assert_eq!((&changed["what"], &changed["who"]), (&json!("publisher"), &json!("team")));
     assert!(changed["reason"].as_str().is_some_and(|it| it.starts_with("added: yourproject ")));
+}
+
+/// The security log has mints, and of refused jobs the publisher that is most like them. No line has a token.
+#[test]
+fn the_security_log_names_jobs() {
+    let key = Key::ec();
+    let issuer = FakeIssuer::with_keys(json!([key.public("k1")]));
+    let named = format!("github {}", issuer.url);
+    let options = ["--publishing-issuers", &named, "--security-log", "security.log"];
+    let process = Process::start(&[&["--aur-enabled=false"], &options[..]].concat(), |directory| {
+        prepare(directory).add("team", "open-sesame");
+    });
+    let publisher = format!(
+        "yourproject {} repository_id=7 repository_owner_id=3 workflow=release.yml",
+        issuer.url
+    );
+    let config = json!({"trusted_publishers": [publisher]});
+    process.user("team", "open-sesame").put("/team/dev", config).expect(200);
+    let mint = |changes: Value| {
+        let header = json!({"alg": "ES256", "kid": "k1"});
+        let body = json!({"token": key.token(&header, &issuer.claims(&changes))});
+        process.anybody().typed("application/json").post("/_/oidc/mint-token", body)
+    };
+    let minted = mint(json!({})).expect(200).json();
+    mint(json!({"repository_id": "8"})).expect(422);
+    mint(json!({"aud": "other"})).expect(422);
+    let log = std::fs::read_to_string(process.directory.path().join("security.log"));
+    let log = log.expect("a log");
+    let line = |event: &str, at: usize| {
+        let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let lines: Vec<Value> = lines.filter(|line| line["event"] == event).collect();
+        lines.get(at).unwrap_or_else(|| panic!("no {event}: {log}")).clone()
+    };
+    let created = line("upload_token_created", 0);
+    let called = format!("{} org/repo", issuer.url);
+    assert!(created["detail"].as_str().is_some_and(|it| it.contains(&called)), "{created}");
+    let refusal = line("mint_refused", 0);
+    assert_eq!(refusal["identity"], called, "{refusal}");
+    let nearest = refusal["nearest"].as_str().expect("a publisher");
+    assert!(nearest.contains("of team/dev: `repository_id` is `8`"), "{nearest}");
+    assert!(line("mint_refused", 1)["reason"].as_str().is_some_and(|it| it.contains("`other`")));
+    let index = line("index_created", 0);
+    assert!(index["detail"].as_str().is_some_and(|it| it.contains(&publisher)), "{index}");
+    let secret = minted["token"].as_str().and_then(|token| token.rsplit('_').next());
+    assert!(!log.contains(secret.expect("a secret")) && !log.contains("eyJ"), "{log}");
 }
 
 /// Who uploaded a file is said as the issuer and the repository, and no user.
