@@ -138,6 +138,8 @@ impl Source {
     /// The key, or the fetch to wait for, which is begun if there is a reason and it `may_begin`.
     fn look(&self, id: &str, may_begin: bool) -> Result<Found, Refused> {
         let mut state = self.state();
+        // A fetch that has panicked has not landed.
+        state.flight.take_if(|flight| flight.has_changed().is_err());
         let fresh = state.keys.as_ref().filter(|(_, since)| since.elapsed() < FRESH_FOR);
         if let Some((keys, since)) = fresh {
             if let Some(key) = keys.get(id) {

@@ -41,6 +41,9 @@ pub struct NoPublisher {
     pub nearest: Option<Box<(StageName, Publisher, Mismatch)>>,
 }
 
+/// Publishers among which the one is looked for that is most like an identity.
+const LOOKED_AT_MAX: usize = 1000;
+
 /// Claims that are shown to whoever sent an identity that nobody names.
 const SHOWN_CLAIMS: [&str; 12] = [
     "repository",
@@ -67,6 +70,7 @@ impl NoPublisher {
             identity.claim(name).is_some_and(|found| found == *value)
         };
         let of_issuer = publishers(basis).filter(|(_, it)| it.issuer() == identity.issuer);
+        let of_issuer = of_issuer.take(LOOKED_AT_MAX);
         let nearest = of_issuer.max_by_key(|(_, it)| it.claims().filter(is_equal).count());
         let nearest = nearest.and_then(|(stage, publisher)| {
             let mismatch = publisher.admit(identity).err()?;

@@ -264,6 +264,9 @@ fn what_an_index_may_name() {
     assert!(by_name.contains("lacks `repository_id`"), "{by_name}");
     add("p").expect(400);
     add(&world.publisher("second")).expect(200);
+    let many: Vec<String> = (0..101).map(|number| world.publisher(&format!("p{number}"))).collect();
+    let text = owner.patch("/team/dev", json!({"trusted_publishers": many})).expect(400).text();
+    assert!(text.contains("at most 100"), "{text}");
     let shown = world.server.client.anybody().json().get("/team/dev").expect(200).json();
     let publishers = shown["result"]["trusted_publishers"].as_array().expect("a list");
     assert_eq!(publishers.len(), 2, "{shown}");

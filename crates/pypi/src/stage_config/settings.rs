@@ -237,6 +237,9 @@ const TEXT_BYTES_MAX: usize = 64 << 10;
 /// Longest list: more is not needed, and every page walks over the bases.
 const ITEMS_MAX: usize = 1000;
 
+/// Most trusted publishers: each identity of a CI job is compared with those of all indexes.
+const PUBLISHERS_MAX: usize = 100;
+
 /// Deepest nesting of lists and objects in `custom_data`. The parser that reads the record stops at 128 levels, of
 /// which the record takes some itself.
 const NESTING_MAX: usize = 64;
@@ -280,6 +283,9 @@ fn check_bounds(key: &str, value: &Value) -> Result<(), ConfigError> {
         },
         Value::String(text) if text.len() > TEXT_BYTES_MAX => {
             too_much("long", TEXT_BYTES_MAX, "bytes")
+        }
+        Value::Array(items) if key == TRUSTED_PUBLISHERS && items.len() > PUBLISHERS_MAX => {
+            too_much("long", PUBLISHERS_MAX, "items")
         }
         Value::Array(items) if items.len() > ITEMS_MAX => too_much("long", ITEMS_MAX, "items"),
         _ => Ok(()),

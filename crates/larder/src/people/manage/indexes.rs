@@ -263,6 +263,9 @@ fn settings(
     for key in ["title", "description"] {
         settings.entry(key).or_insert_with(|| json!(""));
     }
+    if !app.rules.issuers.is_empty() && !stage.config().is_mirror() {
+        settings.entry("trusted_publishers").or_insert_with(|| json!([]));
+    }
     Ok((stage.config().clone(), settings))
 }
 
