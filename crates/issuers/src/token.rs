@@ -142,8 +142,11 @@ fn check_audience(found: Option<&Value>, audience: &str) -> Result<(), Refused> 
     if is_it {
         return Ok(());
     }
-    let found =
-        found.map_or_else(|| "missing".to_owned(), |it| format!("`{}`", shown(&it.to_string())));
+    let found = match found {
+        None => "missing".to_owned(),
+        Some(Value::String(text)) => format!("`{}`", shown(text)),
+        Some(value) => format!("`{}`", shown(&value.to_string())),
+    };
     Err(invalid(format!("its audience (`aud`) is {found}, and `{audience}` alone was expected")))
 }
 

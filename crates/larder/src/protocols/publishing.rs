@@ -142,7 +142,7 @@ pub(crate) fn discover(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let below = path.strip_prefix(&*outside::root_path(app, head)).unwrap_or(&path);
     let stored = auth::stored(app)?;
     let stage = stored.index.stage(below.trim_matches('/'));
-    if !app.issuers.are_named() || !stage.is_some_and(|stage| !stage.config().is_mirror()) {
+    if !app.issuers.are_named() || stage.is_none_or(|stage| stage.config().is_mirror()) {
         let shown: String = path.chars().take(200).collect();
         return Err(HttpError::not_found(format!("no trusted publishing at `{shown}`")));
     }
