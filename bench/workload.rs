@@ -54,7 +54,7 @@ fn counted_work(work: Work<'_>) -> Done {
                 let next = next.expect("it changes something");
                 differences += next.differences(&snapshot).len();
                 snapshot = match next.is_overgrown() {
-                    true => next.merged(),
+                    true => next.merged(&Default::default()),
                     false => next,
                 };
                 merged += usize::from(snapshot.changed_count() == 0);

@@ -77,6 +77,26 @@ impl Answer {
         }
     }
 
+    /// Answers `params` as [`Answer::to`] does, unless the answer has more than `at_once_max` packages.
+    ///
+    /// # Errors
+    ///
+    /// The query, for [`Snapshot::answer`].
+    pub fn at_once(
+        params: Params,
+        snapshot: &Snapshot,
+        speaks_6: bool,
+        results_max: usize,
+        at_once_max: usize,
+    ) -> Result<Answer, Query> {
+        match Query::parse(params, speaks_6) {
+            Ok(query) => {
+                snapshot.answer_unless_large(&query, results_max, at_once_max).ok_or(query)
+            }
+            Err(refusal) => Ok(refusal.answer()),
+        }
+    }
+
     /// Answers `params` that [`Params::are_refined`].
     pub fn to_refined(
         params: Params,
@@ -176,16 +196,32 @@ impl Snapshot {
     }
 
     /// Answers `query` as upstream does, whatever else is asked.
-    #[inline(always)]
     pub(crate) fn answer_plainly(&self, query: &Query, results_max: usize) -> Answer {
+        let answer = self.answer_unless_large(query, results_max, usize::MAX);
+        answer.unwrap_or_else(|| too_many(query))
+    }
+
+    /// The answer, unless it has more than `at_once_max` packages.
+    #[inline(always)]
+    fn answer_unless_large(
+        &self,
+        query: &Query,
+        results_max: usize,
+        at_once_max: usize,
+    ) -> Option<Answer> {
         match self.layers() {
-            Ok(segment) => answer(segment, query, results_max),
-            Err(layers) => answer(&layers, query, results_max),
+            Ok(segment) => answer(segment, query, results_max, at_once_max),
+            Err(layers) => answer(&layers, query, results_max, at_once_max),
         }
     }
 }
 
-fn answer(packages: &impl Searched, query: &Query, results_max: usize) -> Answer {
+fn answer(
+    packages: &impl Searched,
+    query: &Query,
+    results_max: usize,
+    at_once_max: usize,
+) -> Option<Answer> {
     let outcome = Outcome::Answered(query.asked);
     let callback = query.callback.as_deref();
     let names = match query.kind {
@@ -195,18 +231,21 @@ fn answer(packages: &impl Searched, query: &Query, results_max: usize) -> Answer
             let found = if query.kind == Kind::Info {
                 info(packages, query, limit)
             } else if is_surely_too_much(packages, query, results_max) {
-                return too_many(query);
+                return Some(too_many(query));
             } else {
                 search(packages, query, limit)
             };
             if found.len() > results_max {
-                return too_many(query);
+                return Some(too_many(query));
+            }
+            if found.len() > at_once_max {
+                return None;
             }
             let (json, etag, outline) = render_outlined(packages, query, &found);
             let mut answer = Answer::finish_tagged(json, etag, JSON, callback, outcome);
             // The positions are only right without a callback before the JSON.
             answer.reply.outline = outline.filter(|_| callback.is_none());
-            return answer;
+            return Some(answer);
         }
         Kind::Suggest
         | Kind::OpensearchSuggest
@@ -214,7 +253,7 @@ fn answer(packages: &impl Searched, query: &Query, results_max: usize) -> Answer
         | Kind::OpensearchSuggestBase => suggest(packages, query),
     };
     if matches!(query.kind, Kind::Suggest | Kind::SuggestBase) {
-        return Answer::finish(names, JSON, callback, outcome);
+        return Some(Answer::finish(names, JSON, callback, outcome));
     }
     let arg = query.single().map_or("", |arg| arg.literal.as_str());
     let mut json = b"[".to_vec();
@@ -222,7 +261,7 @@ fn answer(packages: &impl Searched, query: &Query, results_max: usize) -> Answer
     json.push(b',');
     json.extend_from_slice(&names);
     json.push(b']');
-    Answer::finish(json, SUGGESTIONS, callback, outcome)
+    Some(Answer::finish(json, SUGGESTIONS, callback, outcome))
 }
 
 /// The packages that an `info` query names, in the order of the request, each once.

@@ -56,5 +56,5 @@ pub use lists::{Compressed, List};
 pub use outside::Outside;
 pub use params::{Body, Params, PathParams};
 pub use query::{Kind, Query, Refusal, RequestKind, Version};
-pub use snapshot::Snapshot;
+pub use snapshot::{Popularities, Snapshot};
 pub use update::Changes;

@@ -4,6 +4,7 @@
 //! smaller ones over it with what has changed since that was built ([`Overlay`]). Answers are those of a snapshot that was built at
 //! once (`tests/properties/updates.rs`). How the next snapshot is made is in `update.rs`.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::ptr;
@@ -13,10 +14,14 @@ use postings::DocId;
 
 use crate::fold::fold;
 use crate::layers::{Gone, Layer, Layers, Order, Overlay};
+use crate::package::{Number, Package};
 use crate::record::Record;
 use crate::searched::Searched;
 use crate::segment::{Segment, SegmentBuilder};
 use crate::sort_key::Key;
+
+/// The popularity of package bases, by their names.
+pub type Popularities = HashMap<String, f64>;
 
 /// Every package, with the indexes over them. A clone shares them.
 #[derive(Clone)]
@@ -271,11 +276,20 @@ impl Snapshot {
         out.write_all(if separator == b"[\n" { b"[\n]" } else { b"\n]" })
     }
 
-    /// Builds one large segment of all packages and starts over with it. This takes as long as reading a dump.
-    pub fn merged(&self) -> Snapshot {
+    /// Builds one large segment of all packages and starts over with it, with these popularities of some bases. This takes as long as
+    /// reading a dump.
+    pub fn merged(&self, popularities: &Popularities) -> Snapshot {
         let mut builder = SegmentBuilder::default();
         for doc in self.docs() {
-            builder.add(&self.record(doc).package());
+            let package = self.record(doc).package();
+            let base = str::from_utf8(package.package_base.as_bytes());
+            match base.ok().and_then(|base| popularities.get(base)) {
+                None => builder.add(&package),
+                Some(popularity) => {
+                    let number = serde_json::Value::from(*popularity).to_string();
+                    builder.add(&Package { popularity: Number(number.as_bytes()), ..package });
+                }
+            }
         }
         for name in self.empty_base_names() {
             builder.add_base(name);

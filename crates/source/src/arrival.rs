@@ -61,8 +61,10 @@ impl News {
 /// Changes in a database, and facts about its state.
 #[derive(Debug)]
 pub struct Update {
-    /// The package bases.
+    /// The package bases that differ, but for:
     pub changes: aur::Changes,
+    /// The bases of which only the popularity differs, where they are many.
+    pub popularities: aur::Popularities,
     /// Its origin for logs and `/readyz`: a URL without secrets.
     pub origin: String,
     /// The database's clock.
@@ -72,10 +74,22 @@ pub struct Update {
 }
 
 impl Update {
+    /// The facts, without changes.
+    pub fn facts(&self) -> Update {
+        Update {
+            changes: aur::Changes::default(),
+            popularities: aur::Popularities::default(),
+            origin: self.origin.clone(),
+            modified_at: self.modified_at,
+            source_fingerprint: self.source_fingerprint.clone(),
+        }
+    }
+
     /// The facts about a dump, without changes.
     pub fn whole(arrival: &Arrival) -> Update {
         Update {
             changes: aur::Changes::default(),
+            popularities: aur::Popularities::default(),
             origin: arrival.origin.clone(),
             modified_at: arrival.modified_at,
             source_fingerprint: arrival.source_fingerprint.clone(),

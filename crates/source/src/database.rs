@@ -9,13 +9,13 @@
 //! The database is only read. After an error the next poll connects again, and the served snapshot stays.
 //! `docs/aur-database.md` says what was tried on a real MariaDB.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aur::Changes;
+use aur::{Changes, Popularities};
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{ConnectOptions, Connection, MySqlConnection};
 use tokio::time::{Instant, sleep, timeout};
@@ -48,16 +48,12 @@ const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(550);
 /// For this long after a package was first read, its dependencies and other parts are read again when their tables move: a push may
 /// have paused for longer than [`pushes::QUIET`].
 const RECENT: Duration = Duration::from_secs(60);
+/// After a wave of popularities, changes that came while it was read are looked for at once.
+const AFTER_WAVE_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How often all tables are read again while rows are waited for that have gone all at once.
 const EMPTIED_LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// If more bases than this may differ in more than their popularity, all tables are read.
 const DIFFERENT_MAX: usize = 4000;
-/// Bases of which only the popularity differs are read so many at a time that it takes about this long: aurweb changes all of them
-/// in one statement, and what changes meanwhile is read first.
-const PART_TIME: Duration = Duration::from_millis(200);
-const PART_MIN: usize = 100;
-/// The time between two polls while some of them are still to be read.
-const BEHIND_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long the answer to a question may take that reads no tables.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long the next row may take.
@@ -95,10 +91,6 @@ pub(crate) struct DatabaseWatch {
     is_all_wanted: bool,
     /// The highest number of a package at the last read.
     last_package: Option<i64>,
-    /// Bases of which another popularity was seen, and not read yet.
-    postponed: BTreeSet<i64>,
-    /// How many of them are read at once.
-    part_bases: usize,
     /// Bases with packages that were new a short time ago.
     recent: HashMap<i64, Recent>,
     /// Bases that had lost all packages at this time, and are still shown with them.
@@ -113,6 +105,8 @@ pub(crate) struct DatabaseWatch {
     is_refused: bool,
     /// Changes were handed out last, not all tables.
     were_changes: bool,
+    /// A wave of popularities was read last.
+    was_wave: bool,
     /// The digest of the last dump that was handed out, and of the last one that was accepted.
     handed_out: Option<String>,
     accepted: Option<String>,
@@ -135,8 +129,6 @@ impl DatabaseWatch {
             held: None,
             is_all_wanted: true,
             last_package: None,
-            postponed: BTreeSet::new(),
-            part_bases: digests::AT_ONCE_MAX,
             recent: HashMap::new(),
             emptied: HashMap::new(),
             read_at: None,
@@ -144,6 +136,7 @@ impl DatabaseWatch {
             is_handed_out: false,
             is_refused: false,
             were_changes: false,
+            was_wave: false,
             handed_out: None,
             accepted: None,
         }
@@ -152,7 +145,7 @@ impl DatabaseWatch {
     /// The time between two polls.
     pub(crate) fn poll_interval(&self) -> Duration {
         match self.gate.is_warm() {
-            _ if !self.postponed.is_empty() => BEHIND_POLL_INTERVAL,
+            _ if self.was_wave => AFTER_WAVE_POLL_INTERVAL,
             true => POLL_INTERVAL,
             false => IDLE_POLL_INTERVAL,
         }
@@ -189,6 +182,7 @@ impl DatabaseWatch {
             Some(connection) => connection,
             None => self.connect().await?,
         };
+        self.was_wave = false;
         let outcome = self.look(&mut connection, force).await;
         match &outcome {
             Ok(_) => self.connection = Some(connection),
@@ -246,9 +240,8 @@ impl DatabaseWatch {
             .read_all_at
             .is_none_or(|at| at.elapsed() >= interval.saturating_mul(INTERVALS_UNTIL_ALL));
         let is_waiting = !self.emptied.is_empty();
-        let is_behind = !self.postponed.is_empty();
         let reads_all = force || is_all_due || self.is_all_wanted;
-        if moved.is_none() && !is_due && !is_waiting && !is_behind && !reads_all {
+        if moved.is_none() && !is_due && !is_waiting && !reads_all {
             return Ok(None);
         }
         let mut tables = match moved {
@@ -256,7 +249,6 @@ impl DatabaseWatch {
             Some(tables) if is_waiting => tables.and("Packages"),
             Some(tables) => tables,
             None if is_waiting => Tables::default().and("Packages"),
-            None if is_behind => Tables::default(),
             None => Tables::ALL,
         };
         let finding = Pushes::after(connection, self.last_package);
@@ -330,7 +322,6 @@ impl DatabaseWatch {
         self.held = Some(held);
         self.is_all_wanted = false;
         self.emptied.clear();
-        self.postponed.clear();
         let digest = Some(digest);
         // A state that was handed out and not accepted is handed out again.
         if self.accepted == digest && self.handed_out == digest && !self.is_handed_out {
@@ -414,20 +405,13 @@ impl DatabaseWatch {
             let has_other_parts = |base: &i64| known(base) != Some(difference.parts_of(*base));
             let others: Vec<i64> = recent.iter().copied().filter(has_other_parts).collect();
             difference.bases.extend(others);
+            difference.popularities.retain(|(base, _)| !difference.bases.contains(base));
             if !have_ended || difference.bases.len() > DIFFERENT_MAX {
                 transaction.end(&[], |_, _| Ok(())).await?;
                 return Ok((None, have_ended, looked));
             }
-            // What has changed in more than its popularity is read first.
-            let room = self.part_bases.saturating_sub(difference.bases.len());
-            let later = self.postponed.union(&difference.postponed);
-            let later = later.filter(|base| !difference.bases.contains(base)).take(room);
-            let later: Vec<i64> = later.copied().collect();
-            difference.bases.extend(later);
-            // The comparison takes its time however small the part is.
-            let started_at = Instant::now();
             let part = difference.read(transaction, tables).await?;
-            Ok((Some((difference, part, started_at.elapsed())), have_ended, looked))
+            Ok((Some((difference, part)), have_ended, looked))
         };
         let bound = self.options.transfer_time_max;
         let read = self.within(bound, "reading what has changed", reading).await?;
@@ -436,7 +420,7 @@ impl DatabaseWatch {
             self.gate.reading(tables, looked);
         }
         self.gate.has_committed();
-        let Some((mut difference, part, took)) = read else {
+        let Some((mut difference, part)) = read else {
             self.held = Some(held);
             return match have_ended {
                 true => self.read_all(connection, pushes).await,
@@ -446,13 +430,6 @@ impl DatabaseWatch {
         let now = Instant::now();
         if is_due {
             self.read_at = Some(now);
-        }
-        self.postponed.extend(&difference.postponed);
-        self.postponed.retain(|base| !difference.bases.contains(base));
-        if !self.postponed.is_empty() {
-            let share = PART_TIME.as_secs_f64() / took.as_secs_f64();
-            let bases = difference.bases.len() as f64 * share.min(2.0);
-            self.part_bases = (bases as usize).clamp(PART_MIN, DIFFERENT_MAX);
         }
         let last_package = self.last_package.unwrap_or(0);
         let is_new = |package: &&catalogue::Package| package.id > last_package;
@@ -488,10 +465,15 @@ impl DatabaseWatch {
                 changes.empty_bases.extend(name.map(str::to_owned));
             }
         }
+        let popularities = std::mem::take(&mut difference.popularities).into_iter();
+        let popularities: Popularities = popularities
+            .filter_map(|(base, shown)| Some((held.name(base)?.to_owned(), shown)))
+            .collect();
+        self.was_wave = !popularities.is_empty();
         held.learn(difference, &part, &except);
         self.held = Some(held);
         self.is_all_wanted = false;
-        if changes.bases.is_empty() && changes.users.is_none() {
+        if changes.bases.is_empty() && changes.users.is_none() && popularities.is_empty() {
             return Ok(Read::Break(None));
         }
         // The last dump is no longer the served state.
@@ -499,6 +481,7 @@ impl DatabaseWatch {
         (self.is_handed_out, self.were_changes) = (true, true);
         Ok(Read::Break(Some(News::Changes(Update {
             changes,
+            popularities,
             origin: self.url.to_string(),
             modified_at: spool::time(part.now),
             source_fingerprint: self.fingerprint.clone(),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use aur::{Changes, DumpLimits};
+use aur::{Changes, DumpLimits, Popularities};
 
 use super::*;
 
@@ -149,7 +149,7 @@ fn next(
         let dump = dump_of(records.iter());
         let next = aur::dump::read_after(before, &dump[..], &limits, named.iter().cloned());
         let next = next.expect("a dump").expect("few packages differ");
-        return if way == Way::Merge { next.merged() } else { next };
+        return if way == Way::Merge { next.merged(&Popularities::new()) } else { next };
     }
     let has_packages = |base: &str| records.iter().any(|(_, record)| BASES[record.base] == base);
     let of_concerned = |(_, record): &&Numbered| concerned.contains(&record.base);
@@ -345,8 +345,52 @@ fn a_dump_that_differs_much_is_read_as_the_first() {
         grown = grown.updated(&changes, &limits).expect("changes").expect("they differ");
     }
     assert!(grown.is_overgrown());
-    assert!(!grown.merged().is_overgrown());
-    assert_eq!(grown.merged().changed_count(), 0);
+    assert!(!grown.merged(&Popularities::new()).is_overgrown());
+    assert_eq!(grown.merged(&Popularities::new()).changed_count(), 0);
+}
+
+/// Popularities reach the packages of their bases in all layers, as if the dump had had them.
+#[test]
+fn popularities_are_merged_in() {
+    let records = |version: &dyn Fn(usize) -> u32, popularity: &dyn Fn(usize) -> &'static str| {
+        let records = (0..600).map(|number| {
+            let record = plain(&format!("p{number}"), &format!("b{}", number / 2), version(number));
+            record.replace("\"Popularity\":0", &format!("\"Popularity\":{}", popularity(number)))
+        });
+        format!("[{}]", records.collect::<Vec<_>>().join(","))
+    };
+    let mut snapshot = read(records(&|_| 0, &|_| "0").as_bytes());
+    for at in [0, 40, 4] {
+        let changes = Changes {
+            records: format!("[{}]", plain(&format!("p{at}"), &format!("b{}", at / 2), 1)).into(),
+            bases: vec![format!("b{}", at / 2)],
+            ..Changes::default()
+        };
+        let changed = snapshot.updated(&changes, &DumpLimits::default()).expect("changes");
+        snapshot = changed.expect("they differ");
+    }
+    let popularities = [("b0", 0.5), ("b20", 12.0), ("b299", 0.000001), ("none", 3.0)];
+    let popularities: Popularities =
+        popularities.into_iter().map(|(base, value)| (base.to_owned(), value)).collect();
+    let merged = snapshot.merged(&popularities);
+    assert_eq!(merged.changed_count(), 0);
+    let is_gone = |number: usize| [1, 41, 5].contains(&number);
+    let popularity = |number| match number / 2 {
+        0 => "0.5",
+        20 => "12.0",
+        299 => "1e-6",
+        _ => "0",
+    };
+    let all = records(&|number| u32::from([0, 40, 4].contains(&number)), &popularity);
+    let left: Vec<serde_json::Value> = serde_json::from_str(&all).expect("a dump");
+    let left: Vec<String> = left
+        .iter()
+        .enumerate()
+        .filter(|(number, _)| !is_gone(*number))
+        .map(|(_, record)| record.to_string())
+        .collect();
+    let whole = read(format!("[{}]", left.join(",")).as_bytes());
+    compare(&merged, &whole, &["p0", "p40", "b299"].map(str::to_owned));
 }
 
 #[test]

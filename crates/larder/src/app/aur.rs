@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use config::Config;
-use resources::turns::Share;
+use resources::turns::{Share, Turns};
 use state::live::{Guarded, Live};
 use tokio::sync::{mpsc, oneshot};
 
@@ -33,6 +33,8 @@ pub struct Aur {
     pub deltas: Deltas,
     /// How many threads of the pool questions may use.
     pub(crate) refined: Share,
+    /// How many large answers are made at once. Any number waits: each holds only its question.
+    pub(crate) large: Turns,
     /// Questions per client.
     pub rate_limiter: RateLimiter,
     /// Most packages in one answer; can be changed while running.
@@ -60,6 +62,7 @@ impl Aur {
             published: Live::default(),
             deltas: Deltas::new(&config.data_dir),
             refined: Share::half(cpu_threads, config.actions.cpu_queue_max),
+            large: Turns::new(cpu_threads.max(1)),
             rate_limiter: RateLimiter::new(
                 aur.rate_limit,
                 aur.rate_limit_window,

@@ -9,7 +9,9 @@ mod description;
 mod files;
 mod index;
 mod indexes;
+mod mirrored;
 mod project;
+mod project_page;
 mod user;
 
 use crate::front::page;

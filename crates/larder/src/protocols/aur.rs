@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use account::Principal;
-use aur::{Answer, Body, Outcome, Outside, Params, PathParams, QueryError, Version};
+use aur::{Answer, Body, Outcome, Outside, Params, PathParams, Query, QueryError, Version};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION};
@@ -30,6 +30,9 @@ use crate::routes::path::{decoded_lossily, segments};
 /// A question with parameters that upstream does not have is cancelled after this much CPU time of its thread; time in which
 /// other threads run does not count.
 const COMPUTING_MAX: Duration = Duration::from_millis(500);
+
+/// Answers with more packages than this are made by few threads at once: many such questions together keep nothing else waiting.
+const AT_ONCE_PACKAGES_MAX: usize = 250;
 
 /// Answers of at least this size are made in memory that later ones reuse.
 const LARGE_BYTES: usize = 64 << 10;
@@ -61,6 +64,7 @@ pub(crate) async fn answer_question(
     Ok(match read(app, head, asked, sender(head)) {
         Reading::Done(response) => response,
         Reading::Long(finished) => finished.respond(app).await,
+        Reading::Large(question) => question.respond(app, head).await,
         Reading::Refined(question) => question.respond(app, head).await,
     })
 }
@@ -92,6 +96,10 @@ pub(crate) fn answer_question_now(
         Reading::Long(finished) => {
             let app = app.clone();
             Answered::Later(Box::pin(async move { finished.respond(&app).await }))
+        }
+        Reading::Large(question) => {
+            let (app, head) = (app.clone(), head.clone());
+            Answered::Later(Box::pin(async move { question.respond(&app, &head).await }))
         }
         Reading::Refined(question) => {
             let (app, head) = (app.clone(), head.clone());
@@ -170,12 +178,38 @@ enum Reading {
     Done(Response),
     /// Encoding the answer takes so long that another thread does it.
     Long(Finished),
+    /// The answer has many packages.
+    Large(Box<Large>),
     /// Finding the answer may take long.
     Refined(Box<Refined>),
 }
 
 /// Facts about packages that a snapshot does not have, by the packages' names.
 type Known = BTreeMap<String, serde_json::Map<String, serde_json::Value>>;
+
+/// A question whose answer has many packages.
+struct Large {
+    query: Query,
+    standing: Standing,
+}
+
+impl Large {
+    /// Answers it when it is its turn.
+    async fn respond(self, app: &Arc<App>, head: &Parts) -> Response {
+        match self.finish(app, head).await {
+            Ok(finished) => finished.respond(app).await,
+            Err(error) => error.into_response(),
+        }
+    }
+
+    async fn finish(self, app: &Arc<App>, head: &Parts) -> Result<Finished, HttpError> {
+        let Large { query, standing } = self;
+        let (published, results_max) = (loaded(app)?, app.aur.results_max.load(Relaxed));
+        let making = app.aur.large.run(move || published.snapshot.answer(&query, results_max));
+        let answer = making.await;
+        Ok(told(app, head, standing, answer, Conditions::of(&head.method, &head.headers)))
+    }
+}
 
 /// A question with parameters that upstream does not have.
 struct Refined {
@@ -298,8 +332,9 @@ fn read(app: &App, head: &Parts, asked: AskedByPath, peer: ClientAddress) -> Rea
         return Reading::Refined(Box::new(Refined { params, standing }));
     }
     match finish(app, head, standing, params) {
-        Ok(finished) if finished.takes_long() => Reading::Long(finished),
-        Ok(finished) => Reading::Done(finished.respond_now(app)),
+        Ok(Ok(finished)) if finished.takes_long() => Reading::Long(finished),
+        Ok(Ok(finished)) => Reading::Done(finished.respond_now(app)),
+        Ok(Err(large)) => Reading::Large(Box::new(large)),
         Err(error) => Reading::Done(error.into_response()),
     }
 }
@@ -343,7 +378,10 @@ async fn post(
     if params.are_refined() {
         return Ok(Refined { params, standing }.respond(app, head).await);
     }
-    Ok(finish(app, head, standing, params)?.respond(app).await)
+    Ok(match finish(app, head, standing, params)? {
+        Ok(finished) => finished.respond(app).await,
+        Err(large) => large.respond(app, head).await,
+    })
 }
 
 /// The standing of a question whose client may ask it; otherwise the refusal.
@@ -369,15 +407,24 @@ fn admit(
     Ok(Standing { speaks_6: asked.speaks_6, decision, asked_at })
 }
 
-/// Answers the question from the current snapshot.
-fn finish(app: &App, head: &Parts, asked: Standing, params: Params) -> Result<Finished, HttpError> {
+/// Answers the question from the current snapshot, unless the answer is large.
+fn finish(
+    app: &App,
+    head: &Parts,
+    standing: Standing,
+    params: Params,
+) -> Result<Result<Finished, Large>, HttpError> {
     let published = app.aur.snapshot().ok_or_else(not_loaded)?;
     let conditions = Conditions::of(&head.method, &head.headers);
     let params = if conditions.wants_gzip() { params.outlined() } else { params };
-    let answer =
-        Answer::to(params, &published.snapshot, asked.speaks_6, app.aur.results_max.load(Relaxed));
+    let results_max = app.aur.results_max.load(Relaxed);
+    let (snapshot, speaks_6) = (&published.snapshot, standing.speaks_6);
+    let answer = Answer::at_once(params, snapshot, speaks_6, results_max, AT_ONCE_PACKAGES_MAX);
     drop(published);
-    Ok(told(app, head, asked, answer, conditions))
+    Ok(match answer {
+        Ok(answer) => Ok(told(app, head, standing, answer, conditions)),
+        Err(query) => Err(Large { query, standing }),
+    })
 }
 
 /// Counts an answer, and gives it its status.

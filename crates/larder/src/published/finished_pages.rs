@@ -35,6 +35,8 @@ pub(crate) enum MadeOf {
     Packages(Weak<AurPublished>),
     /// The store at this commit, and the index of required projects, which follows a moment later.
     Projects(Serial, Weak<RequiredBy>),
+    /// The same, and what upstreams have told, by the numbers of their contents.
+    Mirrored(Serial, Weak<RequiredBy>, Vec<u64>),
     /// Articles and their files after this commit, and the links between them, which are known a moment later.
     Articles(Serial, Weak<TextIndex>),
 }
@@ -46,6 +48,10 @@ impl PartialEq for MadeOf {
             (MadeOf::Projects(one, index), MadeOf::Projects(other, other_index)) => {
                 one == other && Weak::ptr_eq(index, other_index)
             }
+            (
+                MadeOf::Mirrored(one, index, told),
+                MadeOf::Mirrored(other, other_index, other_told),
+            ) => one == other && Weak::ptr_eq(index, other_index) && told == other_told,
             (MadeOf::Articles(one, index), MadeOf::Articles(other, other_index)) => {
                 one == other && Weak::ptr_eq(index, other_index)
             }

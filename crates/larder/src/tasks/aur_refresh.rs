@@ -43,6 +43,7 @@ pub async fn run(
         kept_at: None,
         unkept: None,
         merging: None,
+        wave: None,
     };
     refresh.run(&mut source, &mut requests, &shutdown).await;
     refresh.end_keeping().await;
@@ -63,6 +64,8 @@ struct Refresh {
     /// while a dump is large.
     unkept: Option<(Unkept, Arc<AurPublished>)>,
     merging: Option<Merging>,
+    /// Popularities of so many bases that they become part of the next large segment, while other changes are followed.
+    wave: Option<Update>,
 }
 
 /// Where the dump of a snapshot is.
@@ -97,6 +100,9 @@ struct Merging {
     published: Arc<AurPublished>,
     /// What has changed since it began.
     since: Vec<Changes>,
+    /// The facts about the popularities that are taken in.
+    wave: Option<Update>,
+    started_at: Instant,
     task: JoinHandle<Snapshot>,
 }
 
@@ -309,6 +315,8 @@ impl Refresh {
         });
         self.app.aur.published.publish(published.clone());
         self.app.changes.aur.send_replace(Some(published.clone()));
+        // It has these popularities.
+        self.wave = None;
         if published.snapshot.is_overgrown() {
             self.merge(&published);
         }
@@ -341,6 +349,7 @@ impl Refresh {
         };
         let started_at = Instant::now();
         let changes = std::mem::take(&mut update.changes);
+        let popularities = std::mem::take(&mut update.popularities);
         let updated = before.snapshot.updated(&changes, &DumpLimits::default());
         let outcome = updated.map_err(|error| error.to_string()).and_then(|next| {
             next.as_ref().map_or(Ok(()), |next| self.check_size(next)).map(|()| next)
@@ -355,8 +364,20 @@ impl Refresh {
         };
         source.accepted_changes();
         let was_failing = self.app.aur.set_trouble(None);
+        let waiting = self.wave.take().map(|wave| wave.popularities);
+        let mut waiting = waiting.unwrap_or_default();
+        // These were read later.
+        waiting.retain(|base, _| !changes.bases.contains(base));
+        waiting.extend(popularities);
+        self.wave = (!waiting.is_empty()).then(|| {
+            let mut wave = update.facts();
+            wave.popularities = waiting;
+            wave
+        });
         let Some(snapshot) = next else {
-            if was_failing {
+            if self.wave.is_some() {
+                self.merge(&before);
+            } else if was_failing {
                 self.app.metrics.refreshed(RefreshResult::Unchanged);
             }
             return Ok(false);
@@ -384,7 +405,7 @@ impl Refresh {
             merging.published = published.clone();
             merging.since.push(changes);
         }
-        if published.snapshot.is_overgrown() {
+        if published.snapshot.is_overgrown() || self.wave.is_some() {
             self.merge(&published);
         }
         self.measure(&published, started_at.elapsed());
@@ -401,24 +422,44 @@ impl Refresh {
         metrics.published(unix_seconds(published.modified_at));
     }
 
-    /// Begins to put everything into one segment, unless that is being done.
+    /// Begins to put everything into one segment, with the wave that waits for it, unless that is being done.
     fn merge(&mut self, published: &Arc<AurPublished>) {
         if self.merging.is_some() {
             return;
         }
         let snapshot = published.snapshot.clone();
+        let mut wave = self.wave.take();
+        let popularities = wave.as_mut().map(|wave| std::mem::take(&mut wave.popularities));
+        let popularities = popularities.unwrap_or_default();
         let task = tokio::task::spawn_blocking(move || {
             memory::give_back();
-            let merged = snapshot.merged();
+            let merged = snapshot.merged(&popularities);
             memory::give_back();
             merged
         });
-        self.merging = Some(Merging { published: published.clone(), since: Vec::new(), task });
+        self.merging = Some(Merging {
+            published: published.clone(),
+            since: Vec::new(),
+            wave,
+            started_at: Instant::now(),
+            task,
+        });
     }
 
-    /// Publishes the merged snapshot, unless another snapshot was published meanwhile.
+    /// Publishes the merged snapshot, unless another snapshot was published meanwhile, and merges again if more waits for it.
     fn take_merged(&mut self, merged: Result<Snapshot, JoinError>) {
-        let Some(Merging { published: before, since, .. }) = self.merging.take() else { return };
+        let Some(merging) = self.merging.take() else { return };
+        self.publish_merged(merging, merged);
+        let current = self.app.aur.snapshot_full();
+        if let Some(current) = current
+            && (current.snapshot.is_overgrown() || self.wave.is_some())
+        {
+            self.merge(&current);
+        }
+    }
+
+    fn publish_merged(&mut self, merging: Merging, merged: Result<Snapshot, JoinError>) {
+        let Merging { published: before, since, wave, started_at, .. } = merging;
         let mut snapshot = match merged {
             Ok(snapshot) => snapshot,
             Err(error) => return tracing::error!(%error, "the AUR's snapshot cannot be merged"),
@@ -430,13 +471,10 @@ impl Refresh {
             }
         }
         let current = self.app.aur.snapshot_full();
-        if let Some(current) = current.filter(|current| !Arc::ptr_eq(current, &before)) {
-            if current.snapshot.is_overgrown() {
-                self.merge(&current);
-            }
+        if current.is_some_and(|current| !Arc::ptr_eq(&current, &before)) {
             return;
         }
-        let published = Arc::new(AurPublished {
+        let mut published = AurPublished {
             origin: before.origin.clone(),
             modified_at: before.modified_at,
             published_at: before.published_at,
@@ -445,7 +483,16 @@ impl Refresh {
             example: before.example.clone(),
             latest: before.latest.clone(),
             snapshot,
-        });
+        };
+        if let Some(wave) = &wave {
+            let now = SystemTime::now();
+            published.modified_at = wave.modified_at.unwrap_or(now);
+            published.published_at = now;
+            published.lists = Arc::default();
+            published.example = std::sync::OnceLock::new();
+            published.latest = Latest::default();
+        }
+        let published = Arc::new(published);
         if let Some(file) = before.kept.get() {
             published.kept.set(file);
         }
@@ -455,8 +502,13 @@ impl Refresh {
             *unkept = published.clone();
         }
         self.app.aur.published.publish(published.clone());
-        self.app.changes.aur.send_replace(Some(published));
+        self.app.changes.aur.send_replace(Some(published.clone()));
         tracing::debug!("merged the AUR's snapshot");
+        if let Some(facts) = wave {
+            self.app.metrics.refreshed(RefreshResult::Published);
+            self.measure(&published, started_at.elapsed());
+            self.unkept = Some((Unkept::Changed(facts), published));
+        }
     }
 
     /// Refuses a dump that has lost most of its packages: more likely an accident than the truth.

@@ -242,6 +242,9 @@ fn the_generated_catalogue_is_the_same_from_a_dump_and_from_a_database() {
     assert!(empty.as_array().is_some_and(|names| names.len() >= 20), "{empty}");
 }
 
+/// aurweb renews all popularities in one statement.
+const WAVE: &str = "UPDATE PackageBases SET Popularity = Popularity * 0.9 + 0.5, PopularityUpdated = CURRENT_TIMESTAMP";
+
 /// Reading in parts, base by base, gives the same as reading at once.
 #[test]
 fn changes_of_a_large_catalogue_are_the_same_as_a_new_start() {
@@ -256,7 +259,8 @@ fn changes_of_a_large_catalogue_are_the_same_as_a_new_start() {
     database.execute("mysql", LOGGING);
     let server = following(&database);
     for statement in [
-        "UPDATE PackageBases SET NumVotes = NumVotes + 1 WHERE ID % 50 = 1",
+        WAVE,
+        "UPDATE PackageBases SET NumVotes = NumVotes + 1, Popularity = 9 WHERE ID % 50 = 1",
         "UPDATE PackageBases SET MaintainerUID = NULL WHERE ID % 70 = 2",
         "UPDATE PackageBases SET MaintainerUID = (SELECT MIN(ID) FROM Users) WHERE ID % 90 = 3",
         "UPDATE PackageBases SET Name = CONCAT(Name, '-renamed') WHERE ID % 150 = 4",
@@ -265,6 +269,7 @@ fn changes_of_a_large_catalogue_are_the_same_as_a_new_start() {
         "INSERT IGNORE INTO PackageKeywords SELECT ID, 'added' FROM PackageBases WHERE ID % 60 = 7",
         "INSERT INTO PackageComaintainers SELECT (SELECT MAX(ID) FROM Users), ID, 9 FROM PackageBases WHERE ID % 80 = 8",
         "INSERT INTO PackageRequests (ReqTypeID, PackageBaseID) SELECT 1, ID FROM PackageBases WHERE ID % 75 = 9",
+        WAVE,
         "UPDATE Users SET Username = CONCAT('x', Username) WHERE ID % 30 = 10",
         "DELETE FROM Users WHERE ID % 40 = 11",
         "UPDATE Packages SET Description = CONCAT('New: ', Description), URL = NULL WHERE ID % 65 = 12",
@@ -275,6 +280,8 @@ fn changes_of_a_large_catalogue_are_the_same_as_a_new_start() {
          WHERE ID % 85 = 14",
         "INSERT INTO PackageDepends SELECT ID, 1, 'glibc', NULL, '>=9', NULL FROM Packages WHERE ID > 10000000",
         "INSERT INTO PackageLicenses SELECT ID, (SELECT MIN(ID) FROM Licenses) FROM Packages WHERE ID > 10000000",
+        WAVE,
+        "UPDATE PackageBases SET NumVotes = NumVotes + 1, Popularity = 8 WHERE ID % 50 = 2",
     ] {
         database.execute("aur", statement);
     }

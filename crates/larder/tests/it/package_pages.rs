@@ -64,7 +64,9 @@ fn the_list_is_kept_until_packages_change() {
 
 #[test]
 fn a_package_with_what_is_known_of_it() {
-    let server = small();
+    // The shared one may or may not have begun a history before its directory goes.
+    let server = &TestServer::serving_with(&crate::catalogue::small(), |_| ());
+    wait_until("a history", || server.get("/aur/history/attest").status == 200);
     let attest = page(server, "/packages/attest");
     assert_snapshot!("package", shown(&attest));
     attest.says("href=\"https://example.org/\" rel=\"nofollow noopener noreferrer\"");

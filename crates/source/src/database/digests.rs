@@ -14,6 +14,7 @@ use super::catalogue::{
     Catalogue, Kind, NUMBERS_MAX, ROW_COUNTS, USER_NAMES, add_user_name, in_numbers,
 };
 use super::gate::Tables;
+use super::spool::popularity;
 use super::transaction::Transaction;
 
 mod sums;
@@ -101,8 +102,9 @@ const USERS: usize = 5;
 /// popularity of all.
 const BESIDE_POPULARITY: usize = 6;
 
-/// If more bases than this differ in nothing but their own rows, those of which only the popularity does are read later.
-pub(super) const AT_ONCE_MAX: usize = 500;
+/// If more bases than this differ in their own rows, only the popularity of those is read that differ in nothing else: aurweb changes
+/// that of all in one statement.
+const WAVE_MIN: usize = 500;
 
 /// How bases name users: a column with the number of a base, its table, and one with the number of a user.
 const NAMED_USERS: [(&str, &str, &str); 4] = [
@@ -149,6 +151,8 @@ struct Comparing {
     ranges: Option<Vec<Range<i64>>>,
     /// Owners, or groups of them, that have other sums than those that are held.
     differ: Vec<(i64, Option<i64>)>,
+    /// Most groups of bases differ: there is no need to ask which bases, before all are read.
+    is_wave: bool,
 }
 
 /// The names of bases: those of the first read, together in one text, and what has become of some since.
@@ -192,8 +196,8 @@ pub(super) struct LastRead {
 pub(super) struct Difference {
     /// The numbers of bases that may differ.
     pub(super) bases: BTreeSet<i64>,
-    /// Bases of which only the popularity differs, if they are many: they may be read later.
-    pub(super) postponed: BTreeSet<i64>,
+    /// Bases of which only the popularity differs, if they are many, with the popularity of today.
+    pub(super) popularities: Vec<(i64, f64)>,
     /// New sums, by the place of their rows in [`ROWS`].
     sums: Vec<(usize, Changed)>,
     /// The sums of all bases that are read, in tables that were not compared.
@@ -321,6 +325,12 @@ impl LastRead {
         }
     }
 
+    /// How many bases there were.
+    #[cfg(test)]
+    pub(super) fn bases(&self) -> usize {
+        self.sums[BASES].sums.len()
+    }
+
     /// Names of bases without a package, by rising number.
     pub(super) fn empty_bases(&self) -> Vec<String> {
         let names = self.names.ends.iter().filter(|(base, _)| !self.had_packages(*base));
@@ -340,8 +350,12 @@ impl LastRead {
         let compared = (0..ROWS.len()).filter(is_compared);
         let (changed, parts) = self.changed(transaction, compared, recent).await?;
         let mut difference = Difference { parts, ..Difference::default() };
-        let mut own = BTreeSet::new();
-        for Comparing { at, differ, .. } in changed {
+        let (mut own, mut is_wave) = (BTreeSet::new(), false);
+        for Comparing { at, differ, is_wave: is_most, .. } in changed {
+            if is_most {
+                is_wave = true;
+                continue;
+            }
             let changed: Changed = differ.into_iter().collect();
             let owners: Vec<i64> = changed.keys().copied().collect();
             match at {
@@ -371,19 +385,56 @@ impl LastRead {
             own.extend(bases.into_iter().map(|(base, _)| base));
             difference.decayed_at = Some(now);
         }
-        if own.len() <= AT_ONCE_MAX {
+        if is_wave || own.len() > WAVE_MIN {
+            self.read_wave(transaction, own, &mut difference).await?;
+        } else {
             difference.bases.extend(own);
-            return Ok(difference);
         }
-        let (changed, _) = self.changed(transaction, [BESIDE_POPULARITY], &[]).await?;
-        for Comparing { at, differ, .. } in changed {
-            let changed: Changed = differ.into_iter().collect();
-            difference.bases.extend(changed.keys().copied());
-            difference.sums.push((at, changed));
-        }
-        own.retain(|base| !difference.bases.contains(base));
-        difference.postponed = own;
         Ok(difference)
+    }
+
+    /// Reads the popularity of all bases, and notes those of which it differs, or that are among `wanted`. Those that differ in more
+    /// are to be read.
+    async fn read_wave(
+        &self,
+        transaction: &mut Transaction<'_>,
+        wanted: BTreeSet<i64>,
+        difference: &mut Difference,
+    ) -> Result<(), sqlx::Error> {
+        let now = transaction.begin().await?.now;
+        let [sum, beside] = [BASES, BESIDE_POPULARITY].map(|at| sum_of(ROWS[at].row));
+        let query = format!(
+            "SELECT CAST(ID AS SIGNED), {sum}, {beside}, CAST(MAX(Popularity) AS DOUBLE), \
+             CAST(UNIX_TIMESTAMP(MAX(PopularityUpdated)) AS SIGNED) FROM PackageBases GROUP BY ID ORDER BY NULL"
+        );
+        let (mut sums, mut others) = (Changed::new(), Changed::new());
+        let mut seen = HashSet::with_capacity(self.sums[BASES].sums.len());
+        let take = |_: usize, row: &MySqlRow| {
+            let base: i64 = row.try_get(0)?;
+            let [sum, beside]: [i64; 2] = [row.try_get(1)?, row.try_get(2)?];
+            seen.insert(base);
+            if self.sums[BASES].of(base) == Some(sum) && !wanted.contains(&base) {
+                return Ok(());
+            }
+            sums.insert(base, Some(sum));
+            if self.sums[BESIDE_POPULARITY].of(base) != Some(beside) {
+                others.insert(base, Some(beside));
+            } else if !difference.bases.contains(&base) {
+                let (stored, updated) = (row.try_get(3)?, row.try_get::<Option<i64>, _>(4)?);
+                let shown = popularity(stored, updated.unwrap_or(0), now);
+                difference.popularities.push((base, shown));
+            }
+            Ok(())
+        };
+        transaction.ask(&[query], take).await?;
+        let gone = self.sums[BASES].sums.iter().map(|(base, _)| *base);
+        for base in gone.filter(|base| !seen.contains(base)) {
+            sums.insert(base, None);
+            others.insert(base, None);
+        }
+        difference.bases.extend(others.keys().copied());
+        difference.sums.extend([(BASES, sums), (BESIDE_POPULARITY, others)]);
+        Ok(())
     }
 
     /// Which owners have other sums in these places of [`ROWS`] than those that are held, and which: none, if they have no rows. They are
@@ -396,13 +447,14 @@ impl LastRead {
         recent: &[i64],
     ) -> Result<(Vec<Comparing>, BTreeMap<i64, i64>), sqlx::Error> {
         let compared = compared.into_iter();
-        let new = |at| Comparing { at, ranges: None, differ: Vec::new() };
+        let new = |at| Comparing { at, ranges: None, differ: Vec::new(), is_wave: false };
         let mut comparing: Vec<Comparing> = compared.map(new).collect();
         let mut parts = BTreeMap::new();
         for size in GROUPS {
             let mut asked: Vec<SumQuery> = Vec::new();
-            for Comparing { at, ranges, .. } in &comparing {
+            for Comparing { at, ranges, is_wave, .. } in &comparing {
                 match ranges {
+                    _ if *is_wave => {}
                     None => asked.push((*at, ROWS[*at].sums(size, None))),
                     Some(ranges) => asked.extend(
                         ranges.iter().map(|range| (*at, ROWS[*at].sums(size, Some(range)))),
@@ -417,10 +469,14 @@ impl LastRead {
             for (at, found) in found.iter().enumerate().skip(ROWS.len()) {
                 found.iter().for_each(|(base, sum)| add_parts(&mut parts, at, *base, *sum));
             }
-            for Comparing { at, ranges, differ } in &mut comparing {
+            for Comparing { at, ranges, differ, is_wave } in &mut comparing {
+                if *is_wave {
+                    continue;
+                }
                 let found = &mut found[*at];
                 found.sort_unstable();
                 *differ = different(&self.sums[*at].grouped(size, ranges.as_deref()), found);
+                *is_wave = *at == BASES && differ.len() > RANGES_MAX.max(found.len() / 2);
                 let range = |(group, _): &(i64, Option<i64>)| group * size..(group + 1) * size;
                 *ranges = (differ.len() <= RANGES_MAX).then(|| differ.iter().map(range).collect());
             }

@@ -246,7 +246,7 @@ fn write_list(key: &str, texts: &[&str], out: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// The popularity that aurweb's interface shows: it decays by whole days, and has six decimal places.
-fn popularity(stored: f64, updated: i64, now: i64) -> f64 {
+pub(super) fn popularity(stored: f64, updated: i64, now: i64) -> f64 {
     let days = (now - updated) / DAY_SECONDS;
     let decayed = stored * DECAY.powf(days.max(0) as f64);
     format!("{decayed:.6}").parse().unwrap_or(0.0)

@@ -6,6 +6,7 @@ use account::{Portion, Principal};
 use markup::{Format, Options, Rendered};
 use pypi::devpi::{MetadataBytes, metadata_digests};
 use pypi::{Metadata, ProjectName, ResolutionOrder, VersionView, required_name};
+use record::Digest;
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -26,7 +27,8 @@ pub(crate) struct Described {
     pub(crate) links: Vec<Link>,
     pub(crate) requires: Vec<Requirement>,
     pub(crate) extras: Vec<String>,
-    pub(crate) classifiers: Vec<String>,
+    /// By their first part, which names the group.
+    pub(crate) classifiers: Vec<(String, Vec<String>)>,
     pub(crate) description: Option<Arc<Rendered>>,
     /// Whether its metadata could be read.
     pub(crate) is_known: bool,
@@ -72,9 +74,22 @@ impl Described {
         let object = bytes.get(&digest).and_then(|bytes| serde_json::from_slice(bytes).ok());
         let metadata =
             object.and_then(|object: Map<String, Value>| Metadata::from_json(&object).ok());
-        let Some(metadata) = metadata else { return Described::default() };
-        let mut described = Described::read(&metadata);
-        described.requires = requires(&metadata, order, principal, stage);
+        match metadata {
+            Some(metadata) => Described::by(&metadata, digest, order, principal, stage).await,
+            None => Described::default(),
+        }
+    }
+
+    /// The description in this metadata, whose bytes have this digest.
+    pub(super) async fn by(
+        metadata: &Metadata,
+        digest: Digest,
+        order: &ResolutionOrder<'_>,
+        principal: &Principal,
+        stage: &str,
+    ) -> Described {
+        let mut described = Described::read(metadata);
+        described.requires = requires(metadata, order, principal, stage);
         let text = metadata.text("description");
         if !matches!(text.trim(), "" | "UNKNOWN") {
             let key = Key { digest, place: None };
@@ -121,18 +136,34 @@ impl Described {
             label: if label.is_empty() { line(url) } else { label },
             url: outside(url),
         });
-        let lines = |key| metadata.list(key).iter().take(LINES_MAX).map(|it| line(it)).collect();
+        let lines = |key| -> Vec<String> {
+            metadata.list(key).iter().take(LINES_MAX).map(|it| line(it)).collect()
+        };
         Described {
             summary: line(metadata.text("summary")).replace("UNKNOWN", ""),
             facts,
             links: links.collect(),
             requires: Vec::new(),
             extras: lines("provides_extras"),
-            classifiers: lines("classifiers"),
+            classifiers: grouped(lines("classifiers")),
             description: None,
             is_known: true,
         }
     }
+}
+
+/// Classifiers by their first part, each group where its first one is.
+fn grouped(classifiers: Vec<String>) -> Vec<(String, Vec<String>)> {
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for classifier in classifiers {
+        let (group, member) = classifier.split_once("::").unwrap_or(("Other", &classifier));
+        let (group, member) = (group.trim(), member.trim().to_owned());
+        match groups.iter_mut().find(|(name, _)| name == group) {
+            Some((_, members)) => members.push(member),
+            None => groups.push((group.to_owned(), vec![member])),
+        }
+    }
+    groups
 }
 
 fn requires(
@@ -145,8 +176,9 @@ fn requires(
     let requirement = |text: &String| {
         let name = required_name(text);
         let is_there = |name: &ProjectName| {
+            let is_ours = || order.project(name.as_str()).is_some();
             order.admits(principal, Portion::Project(name.as_str()))
-                && order.project(name.as_str()).is_some()
+                && (is_ours() || !order.mirrors_of(name.as_str()).asked.is_empty())
         };
         let name = name.filter(is_there);
         let path = name.map(|name| format!("{}/{name}", in_path(stage)));

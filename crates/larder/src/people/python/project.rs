@@ -5,18 +5,20 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use account::{Portion, Principal};
-use askama::Template;
 use axum::response::Response;
 use jiff::Timestamp;
 use pypi::archive::is_archive;
 use pypi::devpi::{View, file_url};
-use pypi::upstream::Locations;
 use pypi::{
     FileRole, Filename, Judge, Project as Contents, ProjectName, ProjectView, RefusedFiles,
-    ReleaseFile, ResolutionOrder, Stage, VersionView, Warnings,
+    ReleaseFile, Stage, VersionView, Warnings,
 };
 
 use super::description::Described;
+use super::mirrored;
+use super::project_page::{
+    FILES, File, Hidden, Origin, ProjectPage, RequiredBy, Status, VERSIONS, Version, kind, own_name,
+};
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Keeping, Site};
@@ -24,166 +26,9 @@ use crate::protocols::python::ask::Ask;
 use crate::protocols::python::policy;
 use crate::protocols::python::project::{in_one_spelling, metadata, readable};
 use crate::protocols::python::refused::Refused;
-use crate::protocols::python::reply;
 use crate::protocols::python::rights::About;
 use crate::protocols::python::route::Project;
 use crate::published::finished_pages::MadeOf;
-use crate::published::required_by::Requirers;
-
-/// Versions in the list, unless all are asked for; and files on a page.
-const VERSIONS: usize = 50;
-const FILES: usize = 500;
-
-#[derive(Template)]
-#[template(path = "project.html")]
-struct ProjectPage<'a> {
-    site: Site,
-    /// The index that was asked, and its path.
-    stage: &'a str,
-    path: String,
-    name: &'a str,
-    version: &'a str,
-    /// Whether a version was asked for, rather than the project.
-    is_release: bool,
-    is_prerelease: bool,
-    /// The version that is shown by default, if this is another one.
-    newest: Option<String>,
-    yanked: Option<String>,
-    status: Option<Status<'a>>,
-    described: Described,
-    files: Vec<File<'a>>,
-    more_files: usize,
-    hidden: Vec<Hidden<'a>>,
-    quarantined_in: Vec<&'a str>,
-    /// What a policy withholds, in words.
-    held_back: Vec<String>,
-    /// The files that a policy warns of, in words.
-    warned: Vec<String>,
-    documentation: Option<String>,
-    /// The versions that the shown one can be compared with, and the path for that.
-    others: Vec<String>,
-    version_path: String,
-    versions: Vec<Version<'a>>,
-    /// How many there are, if not all are shown.
-    all_versions: Option<usize>,
-    origins: Vec<Origin<'a>>,
-    required_by: RequiredBy,
-    /// Whether the reader may yank and remove releases of it in this index.
-    is_managed: bool,
-    asked_mirrors: Vec<&'a str>,
-    blocked_mirrors: Vec<&'a str>,
-    /// The other places of the project.
-    locations: Locations,
-}
-
-/// A state that the owner of the project set.
-struct Status<'a> {
-    marker: &'static str,
-    means: &'static str,
-    reason: &'a str,
-}
-
-/// A file of the version that is shown.
-struct File<'a> {
-    name: &'a str,
-    url: String,
-    kind: &'static str,
-    size: String,
-    at: Time,
-    who: Option<&'a str>,
-    sha256: String,
-    requires_python: &'a str,
-    metadata: Option<String>,
-    /// The page with the file's contents.
-    contents: Option<String>,
-    provenance: Option<String>,
-    yanked: Option<&'a str>,
-    stage: &'a str,
-    tests: Option<(String, String)>,
-}
-
-/// A file that a nearer index hides.
-struct Hidden<'a> {
-    name: &'a str,
-    stage: &'a str,
-    by: &'a str,
-    /// Whether the bytes are the same.
-    is_same: bool,
-}
-
-/// A line of the list of versions.
-struct Version<'a> {
-    version: String,
-    path: String,
-    is_shown: bool,
-    is_prerelease: bool,
-    is_yanked: bool,
-    files: String,
-    at: Option<Time>,
-    stage: &'a str,
-    also_in: Vec<&'a str>,
-}
-
-/// An index that has some of the project.
-struct Origin<'a> {
-    stage: &'a str,
-    path: String,
-    versions: String,
-}
-
-/// The projects of this server that require the one on the page.
-struct RequiredBy {
-    /// Paths, names, and indexes.
-    listed: Vec<(String, String, String)>,
-    /// A remark about those that are not shown.
-    rest: &'static str,
-    more: String,
-    is_judged: bool,
-}
-
-impl RequiredBy {
-    fn of(ask: &Ask, principal: &Principal, name: &ProjectName) -> RequiredBy {
-        let found = ask.app.python.required_by.snapshot();
-        let found = found.map(|it| it.requirers(&ask.stored, principal, name.as_str()));
-        let found = found.unwrap_or_else(|| Requirers { is_partial: true, ..Requirers::default() });
-        let line = |(stage, name): (String, String)| {
-            (format!("{}/{}", in_path(&stage), in_path(&name)), name, stage)
-        };
-        RequiredBy {
-            listed: found.listed.into_iter().map(line).collect(),
-            rest: match (found.is_partial, found.is_full) {
-                (true, _) => {
-                    "The server has just started, and is still reading what projects require."
-                }
-                (_, true) => {
-                    "The list may lack some: there are more requirements on this server than it keeps in memory."
-                }
-                _ => "",
-            },
-            is_judged: found.is_judged,
-            more: match (found.more, found.is_cut) {
-                (0, true) => "There may be others.".to_owned(),
-                (0, false) => String::new(),
-                (more, true) => format!("And more than {more} others."),
-                (more, false) => format!("And {}.", display::count(more, "other", "others")),
-            },
-        }
-    }
-}
-
-impl ProjectPage<'_> {
-    fn user(&self) -> &str {
-        self.stage.split_once('/').map_or(self.stage, |(user, _)| user)
-    }
-
-    /// The argument of `pip install`.
-    fn requirement(&self) -> String {
-        match self.is_release && !self.version.is_empty() {
-            true => format!("{}=={}", self.name, self.version),
-            false => self.name.to_owned(),
-        }
-    }
-}
 
 /// `GET /{user}/{index}/{project}`, as a page.
 pub(crate) async fn show_project(
@@ -229,10 +74,8 @@ async fn show(
     let view = ask.view(&principal);
     let mirrors = order.mirrors_of(name.as_str());
     let Some(found) = order.project(name.as_str()) else {
-        // A mirror's projects are not known before it was asked; the page for installers asks.
-        if wanted.is_none() && !mirrors.asked.is_empty() {
-            let names: Vec<&str> = ask.path.split('/').take(3).collect();
-            return Ok(reply::redirect(ask, &format!("{}/+simple/{name}/", names.join("/"))));
+        if !mirrors.asked.is_empty() {
+            return mirrored::show(ask, &order, name, wanted).await;
         }
         return Err(missing().into());
     };
@@ -253,8 +96,10 @@ async fn show(
         }
         versions.retain(|view| refusal_of(view.version.as_str()).is_none());
         let held_back = decided.as_ref().map(|shown| shown.hidden().sentences().collect());
-        let stable = versions.iter().find(|view| !view.version.is_prerelease());
-        let newest = stable.or(versions.first());
+        // Installers take a yanked version or a pre-release only if there is nothing else.
+        let mut good = versions.iter().filter(|view| !is_yanked(view));
+        let stable = good.clone().find(|view| !view.version.is_prerelease());
+        let newest = stable.or_else(|| good.next()).or(versions.first());
         let shown = match wanted {
             None => newest,
             Some(wanted) => {
@@ -352,22 +197,9 @@ async fn show(
     ask.in_turn(making).await
 }
 
-fn own_name<'a>(order: &ResolutionOrder<'a>) -> &'a str {
-    order.stages().first().map_or("", |stage| stage.name().as_str())
-}
-
 fn status<'a>(found: &ProjectView<'a>) -> Option<Status<'a>> {
     let status = found.parts().iter().find_map(|part| part.project.status())?;
-    let marker = status.marker.as_str();
-    let means = match marker {
-        "archived" => "no more updates are expected",
-        "quarantined" => {
-            "it is not to be used until somebody has examined it; its files are not listed"
-        }
-        "deprecated" => "something else should be used",
-        _ => return None,
-    };
-    Some(Status { marker, means, reason: status.reason.as_deref().unwrap_or_default() })
+    Status::of(status.marker.as_str(), status.reason.as_deref().unwrap_or_default())
 }
 
 fn quarantined<'a>(found: &ProjectView<'a>) -> Vec<&'a str> {
@@ -431,7 +263,7 @@ fn files<'a>(
                 name: file.filename(),
                 kind: kind(file.filename()),
                 size: display::size(file.size_bytes()),
-                at: Time(file.uploaded_at()),
+                at: Some(Time(file.uploaded_at())),
                 who: file.brought_by(),
                 sha256: file.digest().to_string(),
                 requires_python: file.requires_python().unwrap_or_default(),
@@ -475,15 +307,6 @@ fn warnings(shown: &VersionView<'_>, judge: Option<&Judge<'_>>) -> Warnings {
     warnings
 }
 
-fn kind(filename: &str) -> &'static str {
-    match filename.rsplit('.').next().unwrap_or_default() {
-        "whl" => "wheel",
-        "gz" | "zip" | "bz2" | "xz" | "tgz" => "source",
-        "egg" => "egg",
-        _ => "file",
-    }
-}
-
 fn documentation(
     shown: &VersionView<'_>,
     name: &ProjectName,
@@ -499,12 +322,13 @@ fn documentation(
     has.then(|| format!("{prefix}/{stage}/{name}/{version}/+doc/"))
 }
 
+fn is_yanked(view: &VersionView<'_>) -> bool {
+    let release = view.parts.first().and_then(|part| part.project.release(view.version.as_str()));
+    release.is_some_and(|release| release.yanked.is_some())
+}
+
 /// The lines for these versions.
-fn listed<'a>(
-    found: &ProjectView<'a>,
-    versions: &[VersionView<'a>],
-    shown: &str,
-) -> Vec<Version<'a>> {
+fn listed<'a>(found: &ProjectView<'a>, versions: &[VersionView<'a>], shown: &str) -> Vec<Version> {
     // One pass over all files, however many versions there are.
     let mut counted: HashMap<(&str, &str), (usize, Timestamp)> = HashMap::new();
     for part in found.parts() {
@@ -520,17 +344,16 @@ fn listed<'a>(
         let mut stages = view.parts.iter().map(|part| part.stage.name().as_str());
         let stage = stages.next().unwrap_or_default();
         let counted = counted.get(&(stage, version)).copied();
-        let release = view.parts.first().and_then(|part| part.project.release(version));
         Version {
             version: version.to_owned(),
             path: in_path(version),
             is_shown: version == shown,
             is_prerelease: view.version.is_prerelease(),
-            is_yanked: release.is_some_and(|release| release.yanked.is_some()),
+            is_yanked: is_yanked(view),
             files: display::count(counted.map_or(0, |(count, _)| count), "file", "files"),
             at: counted.map(|(_, at)| Time(at)),
-            stage,
-            also_in: stages.collect(),
+            stage: stage.to_owned(),
+            also_in: stages.map(str::to_owned).collect(),
         }
     };
     versions.iter().map(line).collect()

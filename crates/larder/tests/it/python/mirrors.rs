@@ -7,6 +7,7 @@ mod files;
 mod json;
 mod offline;
 mod one_name;
+mod pages;
 mod prefetch;
 mod prefetch_by_server;
 mod replaced;

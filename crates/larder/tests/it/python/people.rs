@@ -20,7 +20,7 @@ impl Ask {
 }
 
 #[track_caller]
-fn page(response: &Response) -> String {
+pub(super) fn page(response: &Response) -> String {
     response.check_status(200);
     response.has("content-type", "text/html; charset=utf-8");
     let policy = response.header("content-security-policy");

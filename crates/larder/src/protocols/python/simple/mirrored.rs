@@ -266,7 +266,8 @@ pub(crate) async fn project_of<'order>(
 /// What mirrors have told, while a request waits for its turn or for another mirror: pages of many files are let go.
 pub(crate) struct Told<'order> {
     told: Vec<(&'order Arc<Stage>, Kept)>,
-    versions: Vec<u64>,
+    /// The numbers of their contents: others for other contents.
+    pub(crate) versions: Vec<u64>,
     /// How many files the pages have together.
     files: usize,
     /// Whether one of them has the project.
@@ -300,7 +301,7 @@ impl<'order> Told<'order> {
     }
 
     /// What they know, and the turn to use it.
-    async fn in_use(
+    pub(crate) async fn in_use(
         self,
         ask: &Ask,
         project: &ProjectName,

@@ -1,0 +1,206 @@
+//! [`ProjectPage`]: the page of a project or of a version of it, whoever has its files.
+
+use account::Principal;
+use askama::Template;
+use pypi::upstream::Locations;
+use pypi::{ProjectName, ResolutionOrder};
+
+use super::description::Described;
+use crate::front::display::{self, Time, in_path};
+use crate::front::page::Site;
+use crate::protocols::python::ask::Ask;
+use crate::published::required_by::Requirers;
+
+/// Versions in the list, unless all are asked for; and files on a page.
+pub(super) const VERSIONS: usize = 50;
+pub(super) const FILES: usize = 500;
+
+/// So many files are listed without a click.
+const FILES_UNFOLDED: usize = 2;
+
+#[derive(Template)]
+#[template(path = "project.html")]
+pub(super) struct ProjectPage<'a> {
+    pub(super) site: Site,
+    /// The index that was asked, and its path.
+    pub(super) stage: &'a str,
+    pub(super) path: String,
+    pub(super) name: &'a str,
+    pub(super) version: &'a str,
+    /// Whether a version was asked for, rather than the project.
+    pub(super) is_release: bool,
+    pub(super) is_prerelease: bool,
+    /// The version that is shown by default, if this is another one.
+    pub(super) newest: Option<String>,
+    pub(super) yanked: Option<String>,
+    pub(super) status: Option<Status<'a>>,
+    pub(super) described: Described,
+    pub(super) files: Vec<File<'a>>,
+    pub(super) more_files: usize,
+    pub(super) hidden: Vec<Hidden<'a>>,
+    pub(super) quarantined_in: Vec<&'a str>,
+    /// What a policy withholds, in words.
+    pub(super) held_back: Vec<String>,
+    /// The files that a policy warns of, in words.
+    pub(super) warned: Vec<String>,
+    pub(super) documentation: Option<String>,
+    /// The versions that the shown one can be compared with, and the path for that.
+    pub(super) others: Vec<String>,
+    pub(super) version_path: String,
+    pub(super) versions: Vec<Version>,
+    /// How many there are, if not all are shown.
+    pub(super) all_versions: Option<usize>,
+    pub(super) origins: Vec<Origin<'a>>,
+    pub(super) required_by: RequiredBy,
+    /// Whether the reader may yank and remove releases of it in this index.
+    pub(super) is_managed: bool,
+    pub(super) asked_mirrors: Vec<&'a str>,
+    pub(super) blocked_mirrors: Vec<&'a str>,
+    /// The other places of the project.
+    pub(super) locations: Locations,
+}
+
+/// A state that the owner of the project set.
+pub(super) struct Status<'a> {
+    pub(super) marker: &'a str,
+    pub(super) means: &'static str,
+    pub(super) reason: &'a str,
+}
+
+/// A file of the version that is shown.
+pub(super) struct File<'a> {
+    pub(super) name: &'a str,
+    pub(super) url: String,
+    pub(super) kind: &'static str,
+    pub(super) size: String,
+    pub(super) at: Option<Time>,
+    pub(super) who: Option<&'a str>,
+    pub(super) sha256: String,
+    pub(super) requires_python: &'a str,
+    pub(super) metadata: Option<String>,
+    /// The page with the file's contents.
+    pub(super) contents: Option<String>,
+    pub(super) provenance: Option<String>,
+    pub(super) yanked: Option<&'a str>,
+    pub(super) stage: &'a str,
+    pub(super) tests: Option<(String, String)>,
+}
+
+/// A file that a nearer index hides.
+pub(super) struct Hidden<'a> {
+    pub(super) name: &'a str,
+    pub(super) stage: &'a str,
+    pub(super) by: &'a str,
+    /// Whether the bytes are the same.
+    pub(super) is_same: bool,
+}
+
+/// A line of the list of versions.
+pub(super) struct Version {
+    pub(super) version: String,
+    pub(super) path: String,
+    pub(super) is_shown: bool,
+    pub(super) is_prerelease: bool,
+    pub(super) is_yanked: bool,
+    pub(super) files: String,
+    pub(super) at: Option<Time>,
+    pub(super) stage: String,
+    pub(super) also_in: Vec<String>,
+}
+
+/// An index that has some of the project.
+pub(super) struct Origin<'a> {
+    pub(super) stage: &'a str,
+    pub(super) path: String,
+    pub(super) versions: String,
+}
+
+/// The projects of this server that require the one on the page.
+pub(super) struct RequiredBy {
+    /// Paths, names, and indexes.
+    pub(super) listed: Vec<(String, String, String)>,
+    /// A remark about those that are not shown.
+    pub(super) rest: &'static str,
+    pub(super) more: String,
+    pub(super) is_judged: bool,
+}
+
+impl RequiredBy {
+    pub(super) fn of(ask: &Ask, principal: &Principal, name: &ProjectName) -> RequiredBy {
+        let found = ask.app.python.required_by.snapshot();
+        let found = found.map(|it| it.requirers(&ask.stored, principal, name.as_str()));
+        let found = found.unwrap_or_else(|| Requirers { is_partial: true, ..Requirers::default() });
+        let line = |(stage, name): (String, String)| {
+            (format!("{}/{}", in_path(&stage), in_path(&name)), name, stage)
+        };
+        RequiredBy {
+            listed: found.listed.into_iter().map(line).collect(),
+            rest: match (found.is_partial, found.is_full) {
+                (true, _) => {
+                    "The server has just started, and is still reading what projects require."
+                }
+                (_, true) => {
+                    "The list may lack some: there are more requirements on this server than it keeps in memory."
+                }
+                _ => "",
+            },
+            is_judged: found.is_judged,
+            more: match (found.more, found.is_cut) {
+                (0, true) => "There may be others.".to_owned(),
+                (0, false) => String::new(),
+                (more, true) => format!("And more than {more} others."),
+                (more, false) => format!("And {}.", display::count(more, "other", "others")),
+            },
+        }
+    }
+}
+
+impl ProjectPage<'_> {
+    fn user(&self) -> &str {
+        self.stage.split_once('/').map_or(self.stage, |(user, _)| user)
+    }
+
+    /// Whether the list of files is unfolded: where there is nothing else to read, or just a few.
+    fn are_files_open(&self) -> bool {
+        self.described.description.is_none() || self.files.len() <= FILES_UNFOLDED
+    }
+
+    fn file_count(&self) -> String {
+        display::count(self.files.len() + self.more_files, "file", "files")
+    }
+
+    /// The argument of `pip install`.
+    fn requirement(&self) -> String {
+        match self.is_release && !self.version.is_empty() {
+            true => format!("{}=={}", self.name, self.version),
+            false => self.name.to_owned(),
+        }
+    }
+}
+
+impl<'a> Status<'a> {
+    pub(super) fn of(marker: &'a str, reason: &'a str) -> Option<Status<'a>> {
+        let means = match marker {
+            "archived" => "no more updates are expected",
+            "quarantined" => {
+                "it is not to be used until somebody has examined it; its files are not listed"
+            }
+            "deprecated" => "something else should be used",
+            _ => return None,
+        };
+        Some(Status { marker, means, reason })
+    }
+}
+
+pub(super) fn own_name<'a>(order: &ResolutionOrder<'a>) -> &'a str {
+    order.stages().first().map_or("", |stage| stage.name().as_str())
+}
+
+pub(super) fn kind(filename: &str) -> &'static str {
+    match filename.rsplit('.').next().unwrap_or_default() {
+        "whl" => "wheel",
+        "gz" | "zip" | "bz2" | "xz" | "tgz" => "source",
+        "egg" => "egg",
+        _ => "file",
+    }
+}
