@@ -98,6 +98,7 @@ fn uploaded(
                 format!("release {project} {}", version.as_str()).as_bytes(),
             )),
             who: Some(&who),
+            publisher: None,
             at: Timestamp::from_second(FIRST_UPLOAD + i64::from(file))?,
             log: &[],
         },

@@ -82,6 +82,7 @@ impl Store {
                 provenance: None,
                 metadata: Some(Digest::of(format!("{project}{version}").as_bytes())),
                 who: Some(&user),
+                publisher: None,
                 at: Timestamp::from_second(1_769_862_896 + self.serial as i64).expect("a time"),
                 log: &[],
             },

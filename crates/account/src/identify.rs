@@ -15,7 +15,7 @@ use sha2::Sha256;
 
 use crate::{
     Credentials, Identity, Limits, LoginText, LoginTokenError, Means, Password, PasswordHash,
-    Principal, Scopes, SessionText, Snapshot, TokenId, TokenText, User, UserName,
+    Principal, Scopes, SessionText, Snapshot, TokenId, TokenText, UploadToken, User, UserName,
 };
 
 /// The result of identifying credentials.
@@ -93,7 +93,10 @@ pub fn identify(snapshot: &Snapshot, credentials: &Credentials, now: Timestamp) 
         Credentials::Password { user, password } => {
             return Identified::NeedsPasswordCheck(password_check(snapshot, user, password));
         }
-        Credentials::Token(token) => by_token(snapshot, token, now),
+        Credentials::Token(token) => match by_token(snapshot, token, now) {
+            Err(Refusal::TokenUnknown { id }) => return by_upload_token(snapshot, id, token, now),
+            identity => identity,
+        },
         Credentials::Login { user, login } => by_login(snapshot, user.as_ref(), login, now),
     };
     match identity {
@@ -180,6 +183,36 @@ fn by_token(snapshot: &Snapshot, text: &TokenText, now: Timestamp) -> Result<Ide
         return Err(Refusal::TokenExpired { id, expired_at });
     }
     admitted(user, Means::Token(id), token.scopes, token.limits.clone())
+}
+
+fn by_upload_token(
+    snapshot: &Snapshot,
+    id: TokenId,
+    text: &TokenText,
+    now: Timestamp,
+) -> Identified {
+    let found = snapshot.upload_token(id).ok_or(Refusal::TokenUnknown { id });
+    let valid = found.and_then(|token| {
+        upload_token(token, &text.secret_digest(), now)
+            .map(|()| Principal::Publisher(token.clone()))
+    });
+    valid.map_or_else(Identified::Refused, Identified::Known)
+}
+
+/// Whether an upload token has this secret, and is valid at `now`.
+pub(crate) fn upload_token(
+    token: &UploadToken,
+    secret_digest: &Digest,
+    now: Timestamp,
+) -> Result<(), Refusal> {
+    let id = token.id;
+    if token.secret_digest != *secret_digest {
+        return Err(Refusal::TokenUnknown { id });
+    }
+    if token.is_expired(now) {
+        return Err(Refusal::TokenExpired { id, expired_at: token.expires_at });
+    }
+    Ok(())
 }
 
 fn by_login(
@@ -308,7 +341,7 @@ mod tests {
             Ok(Principal::User(identity)) => {
                 format!("{} by {:?} for {}", identity.user.name, identity.means, identity.scopes)
             }
-            Ok(Principal::Anonymous) => "anonymous".into(),
+            Ok(Principal::Anonymous | Principal::Publisher(_)) => "anonymous".into(),
             Err(refusal) => refusal.to_string(),
         }
     }
@@ -454,7 +487,7 @@ mod tests {
                 let groups: Vec<&str> = identity.user.groups.iter().map(|it| it.as_str()).collect();
                 format!("{} in {groups:?} for {}", identity.user.name, identity.scopes)
             }
-            Ok(Principal::Anonymous) => "anonymous".into(),
+            Ok(Principal::Anonymous | Principal::Publisher(_)) => "anonymous".into(),
             Err(refusal) => refusal.to_string(),
         };
         assert_eq!(found, outcome);

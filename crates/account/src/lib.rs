@@ -8,7 +8,8 @@
 //!
 //! A request may do what both its user may do and its credentials may be used for: a token has [`Scopes`] and may have
 //! [`Limits`], a password and a login are not restricted. Administrators are the user `root` and the members of the group
-//! `admin`; other users have rights only to what belongs to them, and what an [`Acl`] gives them.
+//! `admin`; other users have rights only to what belongs to them, and what an [`Acl`] gives them. A job of a CI system is no user: its
+//! [`UploadToken`] has a [`CiIdentity`], and an index that names this identity lets it upload.
 //!
 //! Secrets are stored only as hashes: a password as its argon2 hash, a token and a session as the SHA-256 of their random part.
 //! This crate does no I/O, reads no clock and makes no random numbers: time and randomness are arguments. Checking a password
@@ -16,6 +17,7 @@
 
 mod acl;
 pub mod change;
+mod ci_identity;
 mod credentials;
 mod edit;
 mod identify;
@@ -30,10 +32,12 @@ mod scope;
 mod session;
 mod snapshot;
 mod token;
+mod upload_token;
 mod user;
 
-pub use self::record::{login_secret_key, session_key, token_key, user_key};
+pub use self::record::{login_secret_key, session_key, token_key, upload_token_key, user_key};
 pub use acl::{Acl, AclEntry, AclError};
+pub use ci_identity::{CiIdentity, Claims, IssuerKind, IssuerKindError};
 pub use credentials::{Credentials, CredentialsError};
 pub use edit::{EditError, EditRules, Field, ProfileEdit, UserEdit};
 pub use identify::{Identified, PasswordCheck, Refusal, identify, identify_session};
@@ -47,6 +51,7 @@ pub use scope::{Scope, ScopeError, Scopes};
 pub use session::{SESSIONS_PER_USER_MAX, Session, SessionText, SessionTextError, Sessions};
 pub use snapshot::Snapshot;
 pub use token::{Token, TokenId, TokenIdError, TokenText, TokenTextError};
+pub use upload_token::{MintError, UPLOAD_TOKEN_LIFETIME, UPLOAD_TOKENS_MAX, UploadToken, mint};
 pub use user::User;
 
 #[cfg(test)]

@@ -79,6 +79,17 @@ pub enum Lack {
         /// What it may not do.
         what: String,
     },
+    /// A job of a CI system may only upload, and only where an index names its identity.
+    #[error(
+        "the upload token of `{called}` only uploads what an index names this identity for as a trusted publisher; it may \
+         not {what}"
+    )]
+    Publisher {
+        /// The identity.
+        called: String,
+        /// What it may not do.
+        what: String,
+    },
 }
 
 impl Limits {
@@ -163,32 +174,41 @@ impl Limits {
 
     /// What a refused request asked for, in words.
     fn beyond(&self, scope: Scope, object: Object<'_>) -> String {
-        let verb = match scope {
-            Scope::ArticleRead | Scope::PythonRead => "read",
-            Scope::ArticleWrite | Scope::PythonUpload => "write",
-            Scope::PythonAdmin => "change",
-            Scope::UserAdmin | Scope::ServerAdmin | Scope::All => "manage",
-        };
-        let is_named = |index| !self.indexes.is_empty() && self.admit_index(index);
-        let what = match object {
-            Object::Server => "users, tokens or the server".to_owned(),
-            Object::Index(index, Portion::Project(project)) if is_named(index) => {
-                format!("`{project}`")
-            }
-            Object::Index(index, Portion::Project(project)) => format!("`{project}` of {index}"),
-            Object::Index(index, Portion::Whole) if is_named(index) => {
-                format!("{index} as a whole")
-            }
-            Object::Index(index, _) => index.to_owned(),
-            Object::Article(name) => format!("`{name}`"),
-            Object::Articles("") => "all articles".to_owned(),
-            Object::Articles(start) => format!("all articles that begin with `{start}`"),
-        };
-        format!("{verb} {what}")
+        let is_named = |index: &str| !self.indexes.is_empty() && self.admit_index(index);
+        asked_for(scope, object, is_named)
     }
 }
 
+/// What a request asked for, in words; the index is not repeated if it `is_named` anyway.
+fn asked_for(scope: Scope, object: Object<'_>, is_named: impl Fn(&str) -> bool) -> String {
+    let verb = match scope {
+        Scope::ArticleRead | Scope::PythonRead => "read",
+        Scope::ArticleWrite | Scope::PythonUpload => "write",
+        Scope::PythonAdmin => "change",
+        Scope::UserAdmin | Scope::ServerAdmin | Scope::All => "manage",
+    };
+    let what = match object {
+        Object::Server => "users, tokens or the server".to_owned(),
+        Object::Index(index, Portion::Project(project)) if is_named(index) => {
+            format!("`{project}`")
+        }
+        Object::Index(index, Portion::Project(project)) => format!("`{project}` of {index}"),
+        Object::Index(index, Portion::Whole) if is_named(index) => {
+            format!("{index} as a whole")
+        }
+        Object::Index(index, _) => index.to_owned(),
+        Object::Article(name) => format!("`{name}`"),
+        Object::Articles("") => "all articles".to_owned(),
+        Object::Articles(start) => format!("all articles that begin with `{start}`"),
+    };
+    format!("{verb} {what}")
+}
+
 impl Lack {
+    pub(crate) fn of_publisher(called: String, scope: Scope, object: Object<'_>) -> Lack {
+        Lack::Publisher { called, what: asked_for(scope, object, |_| false) }
+    }
+
     pub(crate) fn beyond(limits: &Arc<Limits>, scope: Scope, object: Object<'_>) -> Lack {
         Lack::Limits { limits: limits.clone(), what: limits.beyond(scope, object) }
     }

@@ -59,7 +59,7 @@ pub enum NameError {
 /// First segments of paths at which the server itself answers. `/{user}/…` would be hidden behind them, so new users cannot get
 /// these names. No other word is reserved, because users who come from devpi bring their names with them; a test compares the
 /// list with the server's table of endpoints.
-pub const RESERVED: [&str; 28] = [
+pub const RESERVED: [&str; 29] = [
     // the AUR's
     "account",
     "api",
@@ -74,6 +74,8 @@ pub const RESERVED: [&str; 28] = [
     "actions",
     "article",
     "articles",
+    // where clients ask for trusted publishing
+    "_",
     // the server's own
     "changes",
     "changes.atom",
@@ -338,6 +340,7 @@ mod tests {
             "users.gz.sha256",
             "packages",
             "status",
+            "_",
             "__token__",
         ] {
             assert!(is_reserved(&name.parse().expect("a name")), "{name}");
@@ -357,7 +360,7 @@ mod tests {
             "logout",
             "static",
             "assets",
-            "_",
+            "__",
         ] {
             assert!(!is_reserved(&name.parse().expect("a name")), "{name}");
         }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use record::{Digest, Expected, Key, Serial};
 
-use crate::identify::{admitted, by_session};
+use crate::identify::{admitted, by_session, upload_token};
 use crate::{
     GroupName, Lack, Limits, LoginTokenError, Object, Refusal, Scope, Scopes, Snapshot, TokenId,
-    User, UserName, session_key, token_key, user_key,
+    UploadToken, User, UserName, session_key, token_key, upload_token_key, user_key,
 };
 
 /// The sender of a request, while that is answered. Cheap to clone.
@@ -19,6 +19,9 @@ pub enum Principal {
     Anonymous,
     /// A user who proved it.
     User(Identity),
+    /// A job of a CI system, with its upload token. It is no user: it may upload what an index names its identity for, and
+    /// otherwise do what anonymous clients may.
+    Publisher(Arc<UploadToken>),
 }
 
 /// A user who proved it, and how.
@@ -70,7 +73,16 @@ impl Principal {
     /// # Errors
     /// [`Refusal`]: the credentials are no longer valid.
     pub fn as_of(&self, snapshot: &Snapshot, now: Timestamp) -> Result<Principal, Refusal> {
-        let Principal::User(proved) = self else { return Ok(Principal::Anonymous) };
+        let proved = match self {
+            Principal::User(proved) => proved,
+            Principal::Publisher(token) => {
+                let found = snapshot.upload_token_of(&token.proof);
+                let found = found.ok_or(Refusal::TokenUnknown { id: token.id })?;
+                upload_token(found, &token.secret_digest, now)?;
+                return Ok(Principal::Publisher(found.clone()));
+            }
+            Principal::Anonymous => return Ok(Principal::Anonymous),
+        };
         let name = &proved.user.name;
         let found = snapshot.user(name).filter(|user| user.created_at == proved.user.created_at);
         let with_same_password =
@@ -109,7 +121,13 @@ impl Principal {
     /// The records that this proof depends on, as of its snapshot: if one of them changes, [`Principal::as_of`] must be called
     /// again. Empty if anonymous.
     pub fn rests_on(&self) -> Vec<(Key, Expected)> {
-        let Principal::User(identity) = self else { return Vec::new() };
+        let identity = match self {
+            Principal::User(identity) => identity,
+            Principal::Publisher(token) => {
+                return vec![(upload_token_key(&token.proof), Expected::Present)];
+            }
+            Principal::Anonymous => return Vec::new(),
+        };
         let user = &identity.user;
         let mut records = vec![(user_key(&user.name), Expected::At(user.serial))];
         // A token is made and revoked, and never changed.
@@ -122,15 +140,32 @@ impl Principal {
         records
     }
 
-    /// The identity, unless anonymous.
+    /// The identity of a user; `None` for anybody else.
     pub fn identity(&self) -> Option<&Identity> {
         match self {
-            Principal::Anonymous => None,
+            Principal::Anonymous | Principal::Publisher(_) => None,
             Principal::User(identity) => Some(identity),
         }
     }
 
-    /// The user's name, unless anonymous.
+    /// The upload token of a job of a CI system.
+    pub fn publisher(&self) -> Option<&Arc<UploadToken>> {
+        match self {
+            Principal::Publisher(token) => Some(token),
+            Principal::Anonymous | Principal::User(_) => None,
+        }
+    }
+
+    /// What the sender is called in messages and logs: the user's name, or the identity of a job; `None` if anonymous.
+    pub fn called(&self) -> Option<String> {
+        match self {
+            Principal::Anonymous => None,
+            Principal::User(identity) => Some(identity.user.name.to_string()),
+            Principal::Publisher(token) => Some(token.identity.name()),
+        }
+    }
+
+    /// The user's name; `None` for anybody else.
     pub fn user_name(&self) -> Option<&UserName> {
         self.identity().map(|identity| &identity.user.name)
     }
@@ -145,9 +180,15 @@ impl Principal {
         self.identity()?.limits.as_ref()
     }
 
-    /// What a user's credentials lack for `scope` of `object`. It does not check the user's rights; `None` if anonymous.
+    /// What the credentials lack for `scope` of `object`. It does not check the user's rights; `None` if anonymous.
     pub fn lack(&self, scope: Scope, object: Object<'_>) -> Option<Lack> {
-        let identity = self.identity()?;
+        let identity = match self {
+            Principal::Anonymous => return None,
+            Principal::User(identity) => identity,
+            Principal::Publisher(token) => {
+                return Some(Lack::of_publisher(token.identity.name(), scope, object));
+            }
+        };
         if !identity.scopes.admit(scope) {
             return Some(Lack::Scope(scope));
         }

@@ -1,7 +1,9 @@
 //! The stored form of users, tokens, sessions and the login secret: JSON bodies under their keys.
 //!
-//! `user/{name}`, `token/{id}`, `session/{user}` and `secret/login`. A record that cannot be read counts as missing, so that it
+//! `user/{name}`, `token/{id}`, `upload-token/{proof}`, `session/{user}` and `secret/login`. A record that cannot be read counts as missing, so that it
 //! admits nobody.
+
+mod upload_token;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use record::{Digest, Key, Record, UnreadableReason, check_form, read_body, write
 use serde::{Deserialize, Serialize};
 
 use crate::{GroupName, Limits, LoginSecret, Session, Sessions, Token, TokenId, User, UserName};
+
+pub(crate) use self::upload_token::{read_upload_token, write_upload_token};
 
 /// The form of the bodies that this version writes, and the only one that it reads.
 const FORM: u32 = 1;
@@ -25,6 +29,7 @@ const TOKEN: &str = "token";
 const SECRET: &str = "secret";
 const LOGIN: &str = "login";
 const SESSION: &str = "session";
+const UPLOAD_TOKEN: &str = "upload-token";
 
 /// The key of a user's record.
 pub fn user_key(name: &UserName) -> Key {
@@ -34,6 +39,11 @@ pub fn user_key(name: &UserName) -> Key {
 /// The key of a token's record.
 pub fn token_key(id: TokenId) -> Key {
     key(TOKEN, &id.to_string())
+}
+
+/// The key of the record of an upload token whose identity has this digest.
+pub fn upload_token_key(proof: &Digest) -> Key {
+    key(UPLOAD_TOKEN, &proof.to_string())
 }
 
 /// The key of the record with a user's sessions.
@@ -57,6 +67,7 @@ pub(crate) enum Subject {
     Token(TokenId),
     LoginSecret,
     Sessions(UserName),
+    UploadToken(Digest),
 }
 
 /// The subject of `key`; `None` for a record of something else.
@@ -69,6 +80,10 @@ pub(crate) fn subject(key: &Key) -> Option<Result<Subject, UnreadableReason>> {
     if let Some(id) = key.after(TOKEN) {
         let id = id.parse().ok().filter(|id| token_key(*id) == *key);
         return Some(id.map(Subject::Token).ok_or(UnreadableReason::Key));
+    }
+    if let Some(proof) = key.after(UPLOAD_TOKEN) {
+        let proof = proof.parse().ok().filter(|proof| upload_token_key(proof) == *key);
+        return Some(proof.map(Subject::UploadToken).ok_or(UnreadableReason::Key));
     }
     if let Some(name) = key.after(SESSION) {
         let name = name.parse().ok().filter(|name| session_key(name) == *key);

@@ -9,11 +9,12 @@ use imbl::{HashMap, OrdMap, OrdSet};
 use record::{Digest, Key, Record, Serial, UnreadableReason, UnreadableRecord};
 
 use crate::record::{
-    Subject, login_secret_key, read_login_secret, read_sessions, read_token, read_user,
-    session_key, subject, token_key, user_key, write_login_secret, write_sessions, write_token,
-    write_user,
+    Subject, login_secret_key, read_login_secret, read_sessions, read_token, read_upload_token,
+    read_user, session_key, subject, token_key, upload_token_key, user_key, write_login_secret,
+    write_sessions, write_token, write_upload_token, write_user,
 };
-use crate::{LoginSecret, Sessions, Token, TokenId, TokenText, User, UserName};
+use crate::upload_token::UploadTokens;
+use crate::{LoginSecret, Sessions, Token, TokenId, TokenText, UploadToken, User, UserName};
 
 /// Every user and token as of one serial. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,6 +24,7 @@ pub struct Snapshot {
     tokens_by_user: OrdMap<UserName, OrdSet<TokenId>>,
     login_secret: Option<LoginSecret>,
     sessions: OrdMap<UserName, Arc<Sessions>>,
+    upload_tokens: UploadTokens,
 }
 
 impl Snapshot {
@@ -48,7 +50,7 @@ impl Snapshot {
         (next, troubles)
     }
 
-    /// Records that make this snapshot again: each user, each token, the login secret, the sessions. What was deleted is not among
+    /// Records that make this snapshot again: each user, each token of either kind, the login secret, the sessions. What was deleted is not among
     /// them, and the login secret has serial 1.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         let record =
@@ -65,7 +67,10 @@ impl Snapshot {
         let sessions = self.sessions.iter().map(move |(name, stored)| {
             record(session_key(name), stored.serial, write_sessions(&stored.sessions))
         });
-        users.chain(tokens).chain(secrets).chain(sessions)
+        let uploads = self.upload_tokens.iter().map(move |token| {
+            record(upload_token_key(&token.proof), token.serial, write_upload_token(token))
+        });
+        users.chain(tokens).chain(secrets).chain(sessions).chain(uploads)
     }
 
     fn apply_one(&mut self, record: &Record, subject: Subject) -> Result<(), UnreadableReason> {
@@ -91,6 +96,12 @@ impl Snapshot {
                 self.sessions.remove(&name);
                 if let Some(body) = body {
                     self.sessions.insert(name, Arc::new(read_sessions(record, body)?));
+                }
+            }
+            Subject::UploadToken(proof) => {
+                self.upload_tokens.remove(&proof);
+                if let Some(body) = body {
+                    self.upload_tokens.insert(read_upload_token(record, proof, body)?);
                 }
             }
             Subject::LoginSecret => {
@@ -156,6 +167,21 @@ impl Snapshot {
     /// How many tokens there are, expired ones among them.
     pub fn tokens_count(&self) -> usize {
         self.tokens.len()
+    }
+
+    /// The upload token whose identity has this digest, expired or not.
+    pub fn upload_token_of(&self, proof: &Digest) -> Option<&Arc<UploadToken>> {
+        self.upload_tokens.of_proof(proof)
+    }
+
+    /// The upload token of that id, expired or not.
+    pub fn upload_token(&self, id: TokenId) -> Option<&Arc<UploadToken>> {
+        self.upload_tokens.of_id(id)
+    }
+
+    /// Every upload token that is remembered, in no order.
+    pub fn upload_tokens(&self) -> impl ExactSizeIterator<Item = &Arc<UploadToken>> {
+        self.upload_tokens.iter()
     }
 
     /// The sessions of that user, if there are any; also those that have ended, or belong to an earlier user with that name.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::{Identity, Limits, Means, Principal, Scopes, TokenId, User, UserName};
+use crate::{
+    CiIdentity, Identity, IssuerKind, Limits, Means, Principal, Scopes, TokenId, User, UserName,
+};
 
 pub(crate) fn name(text: &str) -> UserName {
     text.parse().expect("a name")
@@ -36,6 +38,13 @@ pub(crate) fn with_token(text: &str, groups: &[&str], scopes: &str) -> Principal
         scopes: scopes.parse().expect("scopes"),
         limits: None,
     })
+}
+
+/// An identity of GitHub's kind with these claims.
+pub(crate) fn ci_identity(claims: &[(&str, &str)]) -> CiIdentity {
+    let claims = claims.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let issuer = "https://ci.example".to_owned();
+    CiIdentity { issuer, kind: IssuerKind::Github, claims: claims.collect() }
 }
 
 /// Limits from words such as `index=team/dev project=foo prefix=docs`.

@@ -66,16 +66,19 @@ pub enum Event {
     Changed,
     /// Somebody pushed a file of a mirror into a stage.
     Approved,
+    /// A CI job got a token to upload with.
+    Minted,
 }
 
 impl Event {
-    const ALL: [Event; 6] = [
+    const ALL: [Event; 7] = [
         Event::Refused,
         Event::Served,
         Event::Excepted,
         Event::Warned,
         Event::Changed,
         Event::Approved,
+        Event::Minted,
     ];
 
     fn as_str(self) -> &'static str {
@@ -86,6 +89,7 @@ impl Event {
             Event::Warned => "warned",
             Event::Changed => "changed",
             Event::Approved => "approved",
+            Event::Minted => "minted",
         }
     }
 }

@@ -27,6 +27,7 @@ Settings, as KEY=VALUE; lists are separated by commas, and also take KEY+=VALUE 
   mirror_merge=all           merge what several mirrors have under one name; connected: only what is one project
   project_tracks=NAME=URL, project_alternate_locations=NAME=URL
                              where else projects are, as their pages say (PEP 708)
+  trusted_publishers+=PROJECT ISSUER CLAIM=VALUE...    jobs of CI systems that may upload; see `larder publisher add --help`
   title=TEXT, description=TEXT, custom_data=JSON
   retention_versions=N, retention_days=N    what is removed of old versions
   policy_cooldown_days=N, policy_cutoff=DAY, policy_cooldown_except=NAME,PREFIX*
@@ -115,14 +116,20 @@ impl Command {
             Command::Add(change) | Command::Set(change) => change.answer.is_json,
             Command::Remove { .. } => false,
         };
+        Ok(shown(self.carried_out(place)?, is_json))
+    }
+
+    fn carried_out(
+        self,
+        place: impl FnOnce() -> Result<Place, Exit>,
+    ) -> Result<CommandResult, Exit> {
         let place = place()?;
-        let outcome = runtime()?.block_on(async {
+        runtime()?.block_on(async {
             match place {
                 Place::Store(loaded) => self.on_store(&loaded.config).await,
                 Place::Server(address) => self.on_server(&Remote::connect(*address).await?).await,
             }
-        })?;
-        Ok(shown(outcome, is_json))
+        })
     }
 
     async fn on_store(self, config: &Config) -> Result<CommandResult, Exit> {
@@ -165,6 +172,35 @@ impl Command {
             }
         }
     }
+}
+
+/// The settings of an index at `place`.
+///
+/// # Errors
+/// What went wrong.
+pub(super) fn settings(
+    index: StageName,
+    place: impl FnOnce() -> Result<Place, Exit>,
+) -> Result<Value, Exit> {
+    let showing = Command::Show { index, answer: Answer { is_json: true } };
+    match showing.carried_out(place)? {
+        CommandResult::One(_, settings) => Ok(settings),
+        CommandResult::List(_) | CommandResult::Done(..) => Ok(Value::Null),
+    }
+}
+
+/// Changes a setting of an index at `place`.
+///
+/// # Errors
+/// What went wrong; nothing is changed then.
+pub(super) fn set_one(
+    index: StageName,
+    setting: String,
+    place: impl FnOnce() -> Result<Place, Exit>,
+) -> Result<(), Exit> {
+    let answer = Answer { is_json: true };
+    let change = Change { index, settings: vec![setting], answer };
+    Command::Set(change).carried_out(place).map(drop)
 }
 
 /// The settings of a stage in the form of devpi's API.

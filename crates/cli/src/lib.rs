@@ -15,6 +15,7 @@ mod mirror;
 mod offline;
 mod password;
 mod prefetch;
+mod publisher;
 mod release;
 mod remote;
 mod table;
@@ -102,6 +103,9 @@ enum Command {
     /// List, make, change and remove Python indexes
     #[command(subcommand)]
     Index(index::Command),
+    /// List, add and remove trusted publishers: jobs of CI systems that upload without a stored token
+    #[command(subcommand)]
+    Publisher(publisher::Command),
     /// List, yank, push and remove releases of Python projects
     #[command(subcommand)]
     Release(release::Command),
@@ -258,7 +262,7 @@ fn command() -> clap::Command {
                 let command = with_help(command, remote::HELP).args(key_args(true));
                 ServerFlags::augment_args(command)
             }
-            "index" | "release" => command.mut_subcommands(|command| {
+            "index" | "publisher" | "release" => command.mut_subcommands(|command| {
                 let command = with_help(command, remote::HELP).args(key_args(true));
                 ServerFlags::augment_args(command)
             }),
@@ -348,7 +352,7 @@ pub fn parse(
         Some(Verb::Other(command)) => command,
     };
     let server = match *command {
-        Command::Audit(_) | Command::Index(_) | Command::Release(_) => {
+        Command::Audit(_) | Command::Index(_) | Command::Publisher(_) | Command::Release(_) => {
             Some(ServerFlags::from_arg_matches(leaf)?)
         }
         _ => None,
@@ -385,6 +389,7 @@ impl Request {
             Command::Token(command) => command.run(&store_of(&inputs)?.config)?,
             Command::Audit(command) => command.run(place)?,
             Command::Index(command) => command.run(place)?,
+            Command::Publisher(command) => command.run(place)?,
             Command::Release(command) => command.run(place)?,
             Command::Maintenance(command) => return command.run(&loaded(&inputs)?.config, out),
             Command::UpgradeCheck(command) => return command.run(&loaded(&inputs)?.config, out),

@@ -83,6 +83,10 @@ pub enum Kind {
     Links,
     /// A colour of words.
     Colour,
+    /// A list of issuers of identities, possibly empty.
+    Issuers,
+    /// A word of letters, digits and some signs.
+    Word,
     /// A path or an http(s) URL of a dump.
     Source,
     /// A path or an http(s) URL of a zip of OSV records.
@@ -110,7 +114,15 @@ impl Kind {
 
     /// Whether the key takes several values: an array in the file, commas elsewhere.
     pub fn is_list(self) -> bool {
-        matches!(self, Self::Addresses | Self::Networks | Self::Origins | Self::Links | Self::Acl)
+        matches!(
+            self,
+            Self::Addresses
+                | Self::Networks
+                | Self::Origins
+                | Self::Issuers
+                | Self::Links
+                | Self::Acl
+        )
     }
 
     /// A description of valid values, to follow "expected".
@@ -149,6 +161,13 @@ impl Kind {
             Self::Origins => {
                 "a list of origins of pages, such as https://app.example.org, or *".to_owned()
             }
+            Self::Issuers => {
+                "a list of issuers, each as KIND URL or KIND URL JWKS-URL, such as `generic https://ci.example.org`; \
+                 kinds are github, gitlab, google, activestate and generic, and URLs begin with https:// (with http:// on this \
+                 machine alone)"
+                    .to_owned()
+            }
+            Self::Word => "up to 200 letters, digits and signs without blanks".to_owned(),
             Self::Source => {
                 "a path or an http(s) URL of a packages-meta-ext-v1.json(.gz), or the mysql:// URL of aurweb's database".to_owned()
             }
@@ -179,6 +198,8 @@ impl Kind {
             Self::Line => "TEXT",
             Self::Links => "LINK",
             Self::Colour => "COLOUR",
+            Self::Issuers => "ISSUER",
+            Self::Word => "TEXT",
             Self::Source | Self::Bundle => "PATH|URL",
             Self::Database => "DATABASE",
             Self::Blobs => "DIR|URL",

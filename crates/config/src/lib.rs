@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use account::Acl;
 use http::HeaderName;
+use issuers::Issuer;
 use net::{ListenAddress, Network, SocketMode, TrustedProxies};
 use store::{BlobLocation, DatabaseLocation};
 use tracing::level_filters::LevelFilter;
@@ -163,6 +164,8 @@ section! {
         site: Site;
         /// Who someone is.
         users: Users;
+        /// Trusted publishing.
+        publishing: Publishing;
         /// The store.
         store: Store;
         /// The admin listener.
@@ -433,6 +436,19 @@ section! {
 }
 
 section! {
+    /// Trusted publishing: jobs of CI systems upload with an identity that their issuer signs, and without a stored token.
+    pub struct Publishing = "publishing" {
+        /// Issuers whose identities indexes may name as publishers, each as KIND URL, or KIND URL JWKS-URL where the keys
+        /// are on another host. The kind says what the claims mean: github, gitlab, google, activestate or generic. The
+        /// URL is exactly the one in the tokens (`iss`). Without issuers there is no trusted publishing.
+        issuers: Vec<Issuer> = "issuers", Kind::Issuers, default "";
+        /// The audience that identities must be for, which clients ask this server for. Without it: the host of
+        /// `public_url`, else `larder`.
+        audience: Option<String> = "audience", Kind::Word, default "";
+    }
+}
+
+section! {
     /// The store, and how a process follows the writes of others.
     pub struct Store = "store" {
         /// How often the server polls the database for writes of other processes, if the database does not notify it.
@@ -484,6 +500,7 @@ const TABLES: &[Table] = &[
     Cors::TABLE,
     Site::TABLE,
     Users::TABLE,
+    Publishing::TABLE,
     Store::TABLE,
     Admin::TABLE,
     Metrics::TABLE,
@@ -530,6 +547,15 @@ impl Config {
     /// Where the blobs are.
     pub fn blobs(&self) -> BlobLocation {
         self.blobs.clone().unwrap_or_else(|| BlobLocation::Directory(self.data_dir.join("blobs")))
+    }
+
+    /// The audience that identities of CI jobs must be for.
+    pub fn publishing_audience(&self) -> String {
+        let host = || {
+            let url = reqwest::Url::parse(self.public_url.as_deref()?).ok()?;
+            url.host_str().map(str::to_owned)
+        };
+        self.publishing.audience.clone().or_else(host).unwrap_or_else(|| "larder".to_owned())
     }
 
     /// Where `larder import-osv` puts OSV records, and a server without `advisories.source` finds them.

@@ -416,6 +416,17 @@ fn check_together(config: &Config, settings: &mut Settings) {
             settings.problems.push(Problem::new(&origin, message));
         }
     }
+    let issuers = &config.publishing.issuers;
+    for (at, issuer) in issuers.iter().enumerate() {
+        if issuers[..at].iter().any(|other| other.url == issuer.url) {
+            let origin = settings.one("publishing.issuers").origin.clone();
+            let url = &issuer.url;
+            let message = format!(
+                "publishing.issuers ({origin}) names {url} twice: expected different issuers"
+            );
+            settings.problems.push(Problem::new(&origin, message));
+        }
+    }
     let admin = &config.admin.listen;
     if config.admin.key.is_some() && has_fixed_place(admin) && config.listen.contains(admin) {
         let origin = settings.one("admin.listen").origin.clone();

@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use account::Acl;
 use http::HeaderName;
+use issuers::Issuer;
 use net::{ListenAddress, Network, SocketMode};
 use sha2::{Digest, Sha256};
 use source::DatabaseUrl;
@@ -91,6 +92,16 @@ impl FromText for PageOrigin {
             Self::Any => "*".to_owned(),
             Self::Named(origin) => origin.clone(),
         }
+    }
+}
+
+impl FromText for Issuer {
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        text.parse().map_err(|error| format!("{error}; {}", expected(kind)))
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
     }
 }
 
@@ -340,8 +351,12 @@ impl FromText for PathBuf {
 }
 
 impl FromText for String {
-    /// A group, or a URL, its trailing slashes removed: no other key is plain text.
+    /// A group, a word, or a URL, its trailing slashes removed: no other key is plain text.
     fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        if kind == Kind::Word {
+            let is_fit = text.len() <= 200 && text.bytes().all(|byte| byte.is_ascii_graphic());
+            return if is_fit { Ok(text.to_owned()) } else { Err(expected(kind)) };
+        }
         if kind == Kind::Group {
             let is_fit = !text.contains(|char: char| char == ':' || char.is_whitespace());
             return if is_fit { Ok(text.to_owned()) } else { Err(expected(kind)) };

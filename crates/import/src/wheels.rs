@@ -361,6 +361,7 @@ async fn decide(
         provenance: None,
         metadata: Some(digest),
         who: Some(import.who.as_ref().unwrap_or(&owner)),
+        publisher: None,
         at: ready.at,
         log: &[],
     };

@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use account::AclEntry;
 use config::Config;
+use issuers::Issuers;
 use net::Egress;
 use operations::Rules;
 use state::clocks::Clocks;
@@ -76,6 +77,8 @@ pub struct App {
     pub clocks: Arc<Clocks>,
     /// When tokens were used last.
     pub token_uses: TokenUses,
+    /// Issuers of identities of CI jobs, with their keys.
+    pub(crate) issuers: Issuers,
     /// Files beside the record that were of no use.
     pub(crate) side_files: SideFiles,
     /// What changed on each surface, and who follows it.
@@ -130,6 +133,11 @@ impl App {
             store,
             clocks,
             token_uses: TokenUses::default(),
+            issuers: Issuers::new(
+                &config.publishing.issuers,
+                &config.publishing_audience(),
+                &egress(&config),
+            )?,
             side_files: SideFiles::default(),
             changes: Changes::new(&config, metrics.subscribers.clone()),
             webhooks: Webhooks::load(config.changes.webhooks_file.as_deref(), egress(&config))?,

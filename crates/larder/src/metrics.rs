@@ -148,6 +148,8 @@ metrics! {
         /// Credentials that were refused, by what they were: wrong_password, wrong_password_again (known to be wrong),
         /// token, login, disabled, malformed, no_password, admin_key.
         login_failures: IntCounterVec = "larder_login_failures_total" ["reason"];
+        /// Requests for an upload token with the identity of a CI job, by their result: minted, refused, unavailable.
+        upload_tokens: IntCounterVec = "larder_upload_tokens_total" ["result"];
         /// Passwords, as they are checked.
         pub passwords: passwords::Counters => counters::passwords(make, &login_failures);
         /// Clients that follow a feed of changes.
@@ -380,6 +382,11 @@ impl Metrics {
     /// Counts credentials that did not hold; `reason` is one of few. Passwords count themselves.
     pub fn login_failed(&self, reason: &'static str) {
         self.login_failures.with_label_values(&[reason]).inc();
+    }
+
+    /// Counts a request for an upload token.
+    pub(crate) fn upload_token(&self, result: &'static str) {
+        self.upload_tokens.with_label_values(&[result]).inc();
     }
 
     /// Counts a response, and the time that it took.

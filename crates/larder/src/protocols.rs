@@ -12,5 +12,6 @@ pub(crate) mod faur;
 pub(crate) mod health;
 pub(crate) mod openapi;
 pub(crate) mod osv;
+pub(crate) mod publishing;
 pub(crate) mod python;
 pub(crate) mod tokens;

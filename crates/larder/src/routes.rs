@@ -178,6 +178,10 @@ endpoints! {
         ListTokens = Account "tokens": GET OPTIONS ["/+tokens"];
         CreateToken = Account "tokens_write": POST ["/+tokens"];
         RevokeToken = Account "tokens_write": DELETE OPTIONS ["/+tokens/{id}"];
+        // Trusted publishing: where clients look for it, and PEP 807's discovery.
+        ShowPublishingAudience = Account "publishing": GET ["/_/oidc/audience"];
+        MintUploadToken = Account "publishing_mint": POST ["/_/oidc/mint-token"];
+        DiscoverPublishing = Account "publishing": GET ["/.well-known/pytp"];
         // For people, in a browser: logging in, their account and their tokens.
         ShowAccount = Server "page": GET ["/+account"];
         ShowLogIn = Server "page": GET ["/+account/login"];
@@ -405,8 +409,7 @@ mod tests {
         for first in &firsts {
             assert!(account::is_reserved(&first.parse().expect("a name")), "{first}");
         }
-        let of_others = [".well-known", "__token__"];
-        for name in account::RESERVED.iter().filter(|name| !of_others.contains(name)) {
+        for name in account::RESERVED.iter().filter(|name| **name != "__token__") {
             assert!(firsts.contains(name), "{name} is reserved, but not answered");
         }
     }

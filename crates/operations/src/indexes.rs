@@ -4,6 +4,7 @@ use pypi::change::stage as change;
 use pypi::{ConfigEdit, StageConfig, StageName};
 
 use crate::noted::entries_of_change;
+use crate::publishing::{check_publishers, entries_of_publishers};
 use crate::rights::{check_bases, check_keeper};
 use crate::{Basis, Decided, Name, Operation, Refusal, Right, Rule};
 
@@ -45,7 +46,9 @@ impl Operation for CreateIndex {
         }
         let (batch, config) = change::create(&basis.stored.index, stage, edit)?;
         check_bases(basis.principal(), None, &config)?;
-        let noted = entries_of_change(basis, stage, None, config.policy.as_deref());
+        check_publishers(&basis.rules, None, &config)?;
+        let mut noted = entries_of_change(basis, stage, None, config.policy.as_deref());
+        noted.extend(entries_of_publishers(basis, stage, None, Some(&config)));
         Ok(Decided::new(batch, config).noting(noted))
     }
 }
@@ -89,8 +92,10 @@ impl Operation for ChangeIndex {
         }
         let (batch, config) = change::modify(index, stage, edit, *is_noop_an_error)?;
         check_bases(basis.principal(), before, &config)?;
-        let before = before.and_then(|before| before.policy.as_deref());
-        let noted = entries_of_change(basis, stage, before, config.policy.as_deref());
+        check_publishers(&basis.rules, before, &config)?;
+        let policy = before.and_then(|before| before.policy.as_deref());
+        let mut noted = entries_of_change(basis, stage, policy, config.policy.as_deref());
+        noted.extend(entries_of_publishers(basis, stage, before, Some(&config)));
         Ok(Decided::new(batch, config).noting(noted))
     }
 }
@@ -124,8 +129,10 @@ impl Operation for DeleteIndex {
         let (index, stage) = (&basis.stored.index, &self.stage);
         check(basis, stage, "delete")?;
         let batch = change::delete(index, stage, self.force)?;
-        let before = index.stage(stage.as_str()).and_then(|it| it.config().policy.as_deref());
-        let noted = entries_of_change(basis, stage, before, None);
+        let before = index.stage(stage.as_str()).map(|it| it.config());
+        let policy = before.and_then(|before| before.policy.as_deref());
+        let mut noted = entries_of_change(basis, stage, policy, None);
+        noted.extend(entries_of_publishers(basis, stage, before, None));
         Ok(Decided::new(batch, ()).noting(noted))
     }
 }

@@ -45,6 +45,7 @@ with_all! {
         CloseSession,
         CreateToken,
         RevokeToken,
+        MintUploadToken,
         RegisterRelease,
         UploadFile,
         AddToxResult,

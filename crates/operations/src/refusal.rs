@@ -1,13 +1,15 @@
 //! [`Refusal`]: why an operation is not carried out, without the words of any protocol. Each protocol says it in one place.
 
 use account::change::{CreateTokenError, CreateUserError, DeleteUserError, NoToken, NoUser};
-use account::{Forbidden, Lack, UserName};
+use account::{Forbidden, Lack, MintError};
 use article::{ArticleName, AttachmentError, WriteError};
-use pypi::{ChangeError, StageName};
+use pypi::{ChangeError, PublisherError, StageName};
 use record::Digest;
 use state::release_metadata::TooLong;
 use state::stored::WriteFailure;
 use store::BlobError;
+
+use crate::publishing::NoPublisher;
 
 /// Why an operation is not carried out. Nothing was written, but for [`WriteFailure::NotVisible`] and a commit whose outcome is
 /// unknown.
@@ -50,8 +52,8 @@ pub enum Refusal {
 pub struct Denied {
     /// The right.
     pub right: Right,
-    /// The sender; `None` if anonymous.
-    pub by: Option<UserName>,
+    /// What the sender is called; `None` if anonymous.
+    pub by: Option<String>,
     /// What the sender's token lacks, if that is the cause.
     pub lack: Option<Lack>,
     /// Otherwise: the list that the sender is not on, or who may.
@@ -158,6 +160,18 @@ pub enum Rule {
     /// The token does not exist, or is another user's business.
     #[error(transparent)]
     NoToken(#[from] NoToken),
+    /// A publisher that is not safe with its issuer.
+    #[error(transparent)]
+    Publisher(#[from] PublisherError),
+    /// A publisher of an issuer that the server does not know.
+    #[error("the issuer `{0}` is not one of `publishing.issuers` in the configuration")]
+    UnknownIssuer(String),
+    /// No index names an identity.
+    #[error(transparent)]
+    NoPublisher(#[from] NoPublisher),
+    /// No upload token is made.
+    #[error(transparent)]
+    Mint(#[from] MintError),
     /// Of articles.
     #[error(transparent)]
     Article(#[from] WriteError),
@@ -193,18 +207,24 @@ impl Rule {
                 pypi::Refusal::Gone => Kind::Gone,
                 pypi::Refusal::Conflict => Kind::Conflict,
             },
-            Rule::SettingsChanged | Rule::CreateUser(CreateUserError::Exists) => Kind::Conflict,
+            Rule::SettingsChanged | Rule::CreateUser(CreateUserError::Exists) | Rule::Mint(_) => {
+                Kind::Conflict
+            }
             Rule::KeepsNothing
             | Rule::NoRetention
             | Rule::Metadata(_)
+            | Rule::Publisher(_)
+            | Rule::UnknownIssuer(_)
             | Rule::CreateUser(CreateUserError::Reserved(_)) => Kind::Invalid,
-            Rule::NoUser(_) | Rule::NoToken(_) | Rule::DeleteUser(DeleteUserError::NoUser(_)) => {
-                Kind::NotFound
-            }
+            Rule::NoUser(_)
+            | Rule::NoToken(_)
+            | Rule::DeleteUser(DeleteUserError::NoUser(_)) => Kind::NotFound,
             Rule::DeleteUser(DeleteUserError::Root)
             | Rule::IndexOfUser(_)
             | Rule::RootStays
-            | Rule::OnlyTheServer => Kind::Forbidden,
+            | Rule::OnlyTheServer
+            // Anybody can have an identity that nobody names: the store is not asked whether it is further.
+            | Rule::NoPublisher(_) => Kind::Forbidden,
             Rule::CreateToken(CreateTokenError::NoUser(_)) => Kind::NotFound,
             Rule::CreateToken(_) => Kind::Invalid,
             Rule::Article(error) if error.is_about_state() => Kind::Conflict,

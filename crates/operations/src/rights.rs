@@ -77,13 +77,13 @@ fn denied(
     (scope, object): (Scope, Object<'_>),
     otherwise: String,
 ) -> Refusal {
-    let (by, lack) = (principal.user_name().cloned(), principal.lack(scope, object));
+    let (by, lack) = (principal.called(), principal.lack(scope, object));
     Refusal::Denied(Box::new(Denied { right, by, lack, otherwise }))
 }
 
 /// The refusal of a token that lacks a right which its user has.
 pub(crate) fn lacking(principal: &Principal, right: Right, lack: Lack) -> Refusal {
-    let (by, otherwise) = (principal.user_name().cloned(), String::new());
+    let (by, otherwise) = (principal.called(), String::new());
     Refusal::Denied(Box::new(Denied { right, by, lack: Some(lack), otherwise }))
 }
 
@@ -213,7 +213,11 @@ pub fn uploader<'basis>(
     portion: Portion<'_>,
     right: Right,
 ) -> Result<&'basis Arc<Stage>, Refusal> {
-    admitted(basis, name, portion, (right, Scope::PythonUpload, "acl_upload"), Stage::may_upload)
+    let may = match right {
+        Right::Push(_) => Stage::may_push,
+        _ => Stage::may_upload,
+    };
+    admitted(basis, name, portion, (right, Scope::PythonUpload, "acl_upload"), may)
 }
 
 /// The refusal of a token that may only add files, if a file with this name has other contents.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use account::{Acl, UserPolicy};
 use article::AttachmentLimits;
 use config::Config;
+use issuers::Issuer;
 
 /// The settings that decisions depend on.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct Rules {
     pub attachment_limits: AttachmentLimits,
     /// How long a login, or a session, is valid.
     pub login: Duration,
+    /// The issuers whose identities indexes may name as publishers.
+    pub issuers: Vec<Issuer>,
 }
 
 impl Rules {
@@ -54,6 +57,7 @@ impl Rules {
                 together_bytes_max: articles.attachments_bytes_max,
             },
             login: config.users.login,
+            issuers: config.publishing.issuers.clone(),
         }
     }
 

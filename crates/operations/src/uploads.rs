@@ -96,6 +96,7 @@ impl UploadFile {
             provenance: self.provenance,
             metadata: self.metadata,
             who: basis.principal().user_name(),
+            publisher: basis.principal().publisher().map(|token| &token.identity),
             at: basis.now,
             log: &[],
         }

@@ -16,7 +16,7 @@ use crate::{Basis, Decided, Denied, Name, Operation, Refusal, Right, Rule};
 pub fn forbidden(basis: &Basis, error: Forbidden) -> Refusal {
     let principal = basis.principal();
     let otherwise = who_may(&error, basis.rules.is_restricted());
-    let (by, lack) = (principal.user_name().cloned(), lack(basis));
+    let (by, lack) = (principal.called(), lack(basis));
     Refusal::Denied(Box::new(Denied { right: Right::User(error), by, lack, otherwise }))
 }
 

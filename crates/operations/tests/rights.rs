@@ -5,9 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use account::change::NewToken;
-use account::{Identity, Means, Principal, ProfileEdit, Scope, Scopes, User, UserName};
+use account::{
+    CiIdentity, Identity, IssuerKind, Means, Principal, ProfileEdit, Scope, Scopes, User, UserName,
+};
 use article::{Condition, Content, Revision};
 use config::Config;
+use issuers::Verified;
 use jiff::Timestamp;
 use net::ClientAddress;
 use operations::articles::{
@@ -15,6 +18,7 @@ use operations::articles::{
 };
 use operations::attachments::{AnnounceAttachment, FileOfArticle, PutAttachment, RemoveAttachment};
 use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex, SweepLeftovers};
+use operations::publishing::MintUploadToken;
 use operations::pushes::{ApproveRelease, Order, PushRelease};
 use operations::releases::{
     DeleteFile, DeleteProject, DeleteRelease, FilePlace, RemoveOldVersions, SetProjectStatus,
@@ -49,16 +53,18 @@ enum Who {
     /// Who owns the index, and is the user that operations are about.
     Owner,
     Administrator,
+    /// A job of a CI system that the index names.
+    Publisher,
 }
 
-use Who::{Administrator, Anonymous, Listed, Owner, Stranger};
+use Who::{Administrator, Anonymous, Listed, Owner, Publisher, Stranger};
 
 impl Who {
-    const ALL: [Who; 5] = [Anonymous, Stranger, Listed, Owner, Administrator];
+    const ALL: [Who; 6] = [Anonymous, Stranger, Listed, Owner, Administrator, Publisher];
 
     fn name(self) -> Option<UserName> {
         let name = match self {
-            Anonymous => return None,
+            Anonymous | Publisher => return None,
             Stranger => "stranger",
             Listed => "listed",
             Owner => "owner",
@@ -95,6 +101,7 @@ impl World {
         let mut config = Config::default();
         config.article.acl_write = ":listed".parse().expect("a list");
         let stored = Arc::new(Stored::of_server(&config));
+        config.publishing.issuers = vec!["github https://ci.example".parse().expect("an issuer")];
         let mut world = World { stored, rules: Arc::new(Rules::of(&config)) };
         for who in Who::ALL {
             let Some(name) = who.name() else { continue };
@@ -106,7 +113,10 @@ impl World {
             };
             world.carry_out(&CreateUser { user });
         }
-        let lists = json!({"acl_upload": [":listed"], "acl_toxresult_upload": [":listed"]});
+        let lists = json!({
+            "acl_upload": [":listed"], "acl_toxresult_upload": [":listed"],
+            "trusted_publishers": [PUBLISHER],
+        });
         for (name, edited) in [
             ("owner/dev", lists.clone()),
             ("owner/prod", lists),
@@ -114,6 +124,7 @@ impl World {
         ] {
             world.carry_out(&CreateIndex { stage: stage(name), edit: edit(edited) });
         }
+        world.carry_out(&mint(1)).expect("a token");
         world.carry_out(&upload());
         world.carry_out(&DeleteRelease {
             stage: stage("owner/prod"),
@@ -164,6 +175,10 @@ impl World {
 
     fn proved(&self, who: Who, means: Means, scopes: Scopes) -> Sender {
         let proved = match who.name() {
+            None if who == Publisher => {
+                let token = self.stored.accounts.upload_tokens().next().expect("a token");
+                Principal::Publisher(token.clone())
+            }
             None => Principal::Anonymous,
             Some(name) => {
                 let user = self.stored.accounts.user(&name).expect("a user").clone();
@@ -172,6 +187,26 @@ impl World {
         };
         Sender::Client { proved, address: ClientAddress::Unix, path: String::new() }
     }
+}
+
+/// A job that both indexes admit for the project.
+const PUBLISHER: &str =
+    "p https://ci.example repository_id=7 repository_owner_id=3 workflow=release.yml";
+
+fn mint(number: u8) -> MintUploadToken {
+    let claims = [
+        ("repository", "org/repo"),
+        ("repository_id", "7"),
+        ("repository_owner_id", "3"),
+        ("job_workflow_ref", "org/repo/.github/workflows/release.yml@refs/heads/main"),
+        ("event_name", "push"),
+    ];
+    let claims = claims.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let issuer = "https://ci.example".to_owned();
+    let identity = CiIdentity { issuer, kind: IssuerKind::Github, claims: claims.into() };
+    let (proof, ends_at) = (Digest::of(&[number]), Timestamp::now());
+    let verified = Verified::without_checking(identity, proof, ends_at);
+    MintUploadToken { verified, secret: [number; 32] }
 }
 
 fn token(user: UserName, scopes: Scopes) -> NewToken {
@@ -243,6 +278,7 @@ fn case<O: Operation + 'static>(name: Name, wish: O) -> Case {
 fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
     const OWN: &[Who] = &[Owner, Administrator];
     const LISTED: &[Who] = &[Listed, Administrator];
+    const UPLOADERS: &[Who] = &[Listed, Administrator, Publisher];
     const OWN_OR_LISTED: &[Who] = &[Listed, Owner, Administrator];
     const ADMINISTRATOR: &[Who] = &[Administrator];
     use Scope::{ArticleWrite, PythonAdmin, PythonUpload, UserAdmin};
@@ -281,6 +317,8 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
             let id = world.stored.accounts.tokens_of(&owner())[0].id;
             of!(UserAdmin, OWN, RevokeToken { id })
         }
+        // The identity is the proof: no credentials are needed.
+        Name::MintUploadToken => (case(name, mint(2)), None, &Who::ALL),
         // A password proved who opens it; no right is needed to end one that is shown.
         Name::OpenSession => {
             let wish = OpenSession { name: owner(), secret: [1; 32], replaced: None };
@@ -331,12 +369,12 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
             let version = Version::parse("2.0").expect("a version");
             let metadata = Digest::of(b"{}");
             let wish = RegisterRelease { stage: dev, project: project(), version, metadata };
-            of!(PythonUpload, LISTED, wish)
+            of!(PythonUpload, UPLOADERS, wish)
         }
         Name::UploadFile => {
             let filename = Filename::parse("p-2.0.tar.gz").expect("a name");
             let version = Version::parse("2.0").expect("a version");
-            of!(PythonUpload, LISTED, UploadFile { filename, version, ..upload() })
+            of!(PythonUpload, UPLOADERS, UploadFile { filename, version, ..upload() })
         }
         Name::AddToxResult => {
             let (digest, size_bytes) = (Digest::of(b"{}"), 2);
@@ -428,7 +466,8 @@ fn a_token_needs_the_scope() {
     for name in Name::ALL {
         let (decide, scope, allowed) = example(*name, &world);
         let Some(scope) = scope else { continue };
-        for who in allowed {
+        // The token of a job has no scopes.
+        for who in allowed.iter().filter(|who| who.name().is_some()) {
             let reading = [Scope::PythonRead, Scope::ArticleRead];
             let enough = world.with_scopes(*who, reading.into_iter().chain([scope]).collect());
             let outcome = decide(&world.basis(enough));
@@ -449,7 +488,9 @@ fn ended_credentials_may_no_more_than_none() {
     for name in Name::ALL {
         let mut world = with_token();
         let (decide, _, allowed) = example(*name, &world);
-        let senders: Vec<_> = allowed.iter().map(|who| (*who, world.sender(*who))).collect();
+        // The token of a job has no user who could be disabled.
+        let senders = allowed.iter().filter(|who| **who != Publisher);
+        let senders: Vec<_> = senders.map(|who| (*who, world.sender(*who))).collect();
         for who in Who::ALL {
             if let Some(name) = who.name() {
                 world.carry_out(&SetDisabled { name, is_disabled: true });
@@ -460,4 +501,71 @@ fn ended_credentials_may_no_more_than_none() {
             assert_eq!(may(outcome), allowed.contains(&Anonymous), "{name:?} as {who:?}");
         }
     }
+}
+
+/// What a job may upload is decided at the upload: by the project, the index, and its publishers as of then.
+#[test]
+fn a_publisher_uploads_what_the_index_names() {
+    let mut world = World::new();
+    let sender = world.sender(Publisher);
+    let uploads = |world: &World, stage_name: &str, project: &str| {
+        let project = ProjectName::normalize(project).expect("a name");
+        let filename = Filename::parse(&format!("{project}-2.0.tar.gz")).expect("a name");
+        let version = Version::parse("2.0").expect("a version");
+        let wish = UploadFile { stage: stage(stage_name), project, filename, version, ..upload() };
+        may(wish.decide(&world.basis(sender.clone())).map(drop))
+    };
+    assert!(uploads(&world, "owner/dev", "p"));
+    assert!(!uploads(&world, "owner/dev", "other"));
+    assert!(uploads(&world, "owner/prod", "p"), "it names the same publisher");
+    let replacement = UploadFile { digest: Digest::of(b"other"), ..upload() };
+    let replaced = replacement.decide(&world.basis(sender.clone()));
+    assert!(!may(replaced.map(drop)), "it only adds files");
+    let change = |edit: Value| ChangeIndex {
+        stage: stage("owner/dev"),
+        edit: ConfigEdit::parse(&edit).expect("an edit"),
+        is_noop_an_error: false,
+        seen: None,
+    };
+    world.carry_out(&change(json!({"trusted_publishers": []}))).expect("a change");
+    assert!(!uploads(&world, "owner/dev", "p"), "a publisher that is removed uploads no more");
+    let all = PUBLISHER.replace("p https", "* https");
+    world.carry_out(&change(json!({"trusted_publishers": [all]}))).expect("a change");
+    assert!(uploads(&world, "owner/dev", "other"));
+}
+
+/// A publisher has to be of a known issuer, and has to name what is never given twice.
+#[test]
+fn what_an_index_may_name() {
+    let world = World::new();
+    let refused = |publisher: &str| {
+        let edit = edit(json!([format!("trusted_publishers+={publisher}")]));
+        let wish =
+            ChangeIndex { stage: stage("owner/dev"), edit, is_noop_an_error: false, seen: None };
+        wish.decide(&world.basis(Sender::Command)).map(drop).map_err(|error| error.to_string())
+    };
+    let text = refused("p https://other.example sub=1").expect_err("an unknown issuer");
+    assert!(text.contains("`https://other.example` is not one of"), "{text}");
+    let text = refused("p https://ci.example repository=org/repo").expect_err("a name alone");
+    assert!(text.contains("lacks `repository_id`"), "{text}");
+    assert_eq!(refused(&PUBLISHER.replace("p https", "new https")), Ok(()));
+}
+
+#[test]
+fn an_identity_without_publisher_gets_nothing() {
+    let world = World::new();
+    let MintUploadToken { verified, secret } = mint(3);
+    let mut identity = verified.identity().clone();
+    identity.claims.insert("repository_id".to_owned(), "8".to_owned());
+    let verified = Verified::without_checking(identity, verified.proof(), verified.ends_at());
+    let basis = world.basis(world.sender(Anonymous));
+    let refusal = MintUploadToken { verified, secret }.decide(&basis).expect_err("nobody names it");
+    let text = refusal.to_string();
+    assert!(text.contains("repository_id=8") && !text.contains("`7`"), "{text}");
+    let Refusal::Rule(operations::Rule::NoPublisher(refusal)) = refusal else { panic!("{text}") };
+    let (index, _, mismatch) = *refusal.nearest.expect("a publisher that is like it");
+    assert!(index.as_str().starts_with("owner/"), "{index}");
+    assert_eq!(mismatch.to_string(), "`repository_id` is `8`, and `7` was expected");
+    let replayed = mint(1).decide(&basis).expect_err("it was used already");
+    assert!(replayed.to_string().contains("was used already"), "{replayed}");
 }

@@ -2,7 +2,7 @@
 //!
 //! a record's key, the snapshot before, the snapshot after -> [`ItemChange::of`] -> an item that was added, changed or removed.
 
-use account::{Acl, UserName};
+use account::Acl;
 use jiff::Timestamp;
 use record::{ChangeKind, Key};
 
@@ -35,8 +35,8 @@ pub struct ItemChange {
     pub kind: ChangeKind,
     /// What differs, if it existed before: settings of a stage, fields of other items.
     pub fields: Vec<&'static str>,
-    /// Who uploaded the file.
-    pub by: Option<UserName>,
+    /// Who uploaded the file: a user, or a job of a CI system.
+    pub by: Option<String>,
     /// When the file was uploaded.
     pub at: Option<Timestamp>,
     /// Who could read the item at the change: after it, or before it if the item is gone; `None` if that is not known.
@@ -107,7 +107,7 @@ impl ItemChange {
                 };
                 if let Some(new) = &new {
                     at = Some(new.uploaded_at());
-                    by = new.uploader().cloned();
+                    by = new.brought_by().map(str::to_owned);
                 }
                 (Item::File(filename.into()), old.is_some(), new.is_some(), fields)
             }

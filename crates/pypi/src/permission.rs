@@ -52,9 +52,15 @@ impl Stage {
         orders.into_iter().any(|order| order.admits(principal, portion) && shows(&order))
     }
 
-    /// Whether `principal` may upload files to the stage and push to it: those that `acl_upload` names, and
-    /// administrators. A new stage's list names its own user.
+    /// Whether `principal` may upload files to the stage: those that may push to it, and jobs whose identity a trusted
+    /// publisher of this project has.
     pub fn may_upload(&self, principal: &Principal, portion: Portion<'_>) -> bool {
+        self.may_push(principal, portion) || self.is_publisher(principal, portion)
+    }
+
+    /// Whether `principal` may push to the stage: those that `acl_upload` names, and administrators. A new stage's list names
+    /// its own user.
+    pub fn may_push(&self, principal: &Principal, portion: Portion<'_>) -> bool {
         self.is_uploader(principal, Scope::PythonUpload, portion)
     }
 
@@ -82,6 +88,12 @@ impl Stage {
     pub fn may_remove(&self, principal: &Principal, portion: Portion<'_>) -> bool {
         principal.acts_for(&self.name().user_name(), Scope::PythonAdmin, self.object(portion))
             || self.is_uploader(principal, Scope::PythonAdmin, portion)
+    }
+
+    fn is_publisher(&self, principal: &Principal, portion: Portion<'_>) -> bool {
+        let Some(token) = principal.publisher() else { return false };
+        let publishers = self.config().upload().map_or(&[][..], |it| &it.trusted_publishers);
+        publishers.iter().any(|it| it.covers(portion) && it.admit(&token.identity).is_ok())
     }
 
     fn is_uploader(&self, principal: &Principal, scope: Scope, portion: Portion<'_>) -> bool {

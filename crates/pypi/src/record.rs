@@ -218,6 +218,8 @@ struct WireFile<'body> {
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     provenance_sha256: Option<std::borrow::Cow<'body, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    publisher: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     yanked: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     for_file: Option<Box<str>>,
@@ -368,8 +370,15 @@ pub(crate) fn read_file(
         }
         None => None,
     };
-    let rare =
-        Rare { yanked: wire.yanked, provenance, log, for_file: wire.for_file, directory, gone };
+    let rare = Rare {
+        yanked: wire.yanked,
+        provenance,
+        publisher: wire.publisher,
+        log,
+        for_file: wire.for_file,
+        directory,
+        gone,
+    };
     Ok(StoredFile::Present(ReleaseFile {
         filename: filename.into(),
         version: shared.version(&version),
@@ -407,6 +416,7 @@ pub(crate) fn write_file(file: &ReleaseFile) -> (Bytes, Vec<Digest>) {
         requires_python: file.requires_python().map(Into::into),
         core_metadata_sha256: file.core_metadata().map(|digest| digest.to_string().into()),
         provenance_sha256: file.provenance().map(|digest| digest.to_string().into()),
+        publisher: file.publisher().map(Into::into),
         yanked: rare.and_then(|rare| rare.yanked.clone()),
         for_file: rare.and_then(|rare| rare.for_file.clone()),
         directory: rare.and_then(|rare| rare.directory).map(Directory::joined),

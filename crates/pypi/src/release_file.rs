@@ -33,6 +33,8 @@ pub(crate) struct Rare {
     pub(crate) yanked: Option<Box<str>>,
     /// The blob of its provenance.
     pub(crate) provenance: Option<Digest>,
+    /// The job of a CI system that uploaded it: its issuer and repository.
+    pub(crate) publisher: Option<Box<str>>,
     /// The log, unless it consists of one upload into this stage.
     pub(crate) log: Option<Box<[LogEntry]>>,
     /// The file that a test result is about.
@@ -205,6 +207,16 @@ impl ReleaseFile {
     /// The user who brought it into this stage; `None` if that was anonymous or is not known.
     pub fn uploader(&self) -> Option<&UserName> {
         self.uploader.as_ref()
+    }
+
+    /// The job of a CI system that brought it into this stage, if one did: its issuer and repository.
+    pub fn publisher(&self) -> Option<&str> {
+        self.rare.as_ref()?.publisher.as_deref()
+    }
+
+    /// Who brought it into this stage, for people: the user, or the job of a CI system.
+    pub fn brought_by(&self) -> Option<&str> {
+        self.uploader().map(UserName::as_str).or(self.publisher())
     }
 
     /// The digest of its `METADATA`, which is served as `{filename}.metadata`.

@@ -18,10 +18,10 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 use self::settings::{Settings, edited};
-use self::table::{TOX_RESULTS, defaults};
+use self::table::{TOX_RESULTS, TRUSTED_PUBLISHERS, defaults};
 use crate::policy::{Measure, Pin, ProjectPlace};
 use crate::upstream::Locations;
-use crate::{Policy, StageName};
+use crate::{Policy, Publisher, StageName};
 
 pub use self::edit::{ConfigEdit, ConfigError};
 
@@ -77,6 +77,8 @@ pub struct UploadSettings {
     pub project_tracks: Vec<ProjectPlace>,
     /// Other places of projects of this stage, as pages say (PEP 708; Larder's own).
     pub project_alternate_locations: Vec<ProjectPlace>,
+    /// Jobs of CI systems that may upload (Larder's own).
+    pub trusted_publishers: Vec<Publisher>,
     /// Retention keeps at least this many newest versions of each project (Larder's own).
     pub retention_versions: Option<u32>,
     /// Retention removes only versions whose newest file is older than this, in days (Larder's own).
@@ -305,6 +307,8 @@ impl StageConfig {
                 ] {
                     own(key, (!places.is_empty()).then(|| texts(places).into()));
                 }
+                let publishers = texts(&settings.trusted_publishers);
+                own(TRUSTED_PUBLISHERS, (!publishers.is_empty()).then(|| publishers.into()));
                 own("retention_versions", settings.retention_versions.map(Value::from));
                 own("retention_days", settings.retention_days.map(Value::from));
             }

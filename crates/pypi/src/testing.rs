@@ -159,6 +159,7 @@ impl World {
             provenance: None,
             metadata: Some(Digest::of(&metadata(project, version))),
             who: Some(&user_name("alice")),
+            publisher: None,
             at: now(),
             log: &[],
         };

@@ -42,11 +42,17 @@ enum Kind {
     LoggedIn,
     ThrottlingBegan,
     ThrottlingEnded,
+    MintRefused,
 }
 
 impl Kind {
-    const ALL: [Kind; 4] =
-        [Kind::LoginFailed, Kind::LoggedIn, Kind::ThrottlingBegan, Kind::ThrottlingEnded];
+    const ALL: [Kind; 5] = [
+        Kind::LoginFailed,
+        Kind::LoggedIn,
+        Kind::ThrottlingBegan,
+        Kind::ThrottlingEnded,
+        Kind::MintRefused,
+    ];
 
     /// Most lines of a kind in [`WINDOW_MILLISECONDS`].
     const LINES: u32 = 1_000;
@@ -127,6 +133,23 @@ impl SecurityLog {
             client = %client(),
             left_out = some(left_out),
             "a user logged in"
+        );
+    }
+
+    /// Logs that a CI job got no upload token. `called`: its identity, if an issuer has signed it; `nearest`: the publisher that
+    /// is most like it, and in what they differ.
+    pub fn mint_refused(&self, called: Option<&str>, reason: &str, nearest: Option<&str>) {
+        let client = client();
+        let Some(left_out) = self.line(Kind::MintRefused, Some(client.key())) else { return };
+        tracing::warn!(
+            target: TARGET,
+            event = "mint_refused",
+            identity = called,
+            client = %client,
+            reason,
+            nearest,
+            left_out = some(left_out),
+            "a CI job got no upload token"
         );
     }
 
@@ -220,9 +243,12 @@ pub struct Actor {
 impl Actor {
     /// The sender of a request.
     pub fn of_client(proved: &Principal, client: ClientAddress) -> Actor {
-        let (by, means) = match proved.identity() {
-            Some(identity) => (identity.user.name.to_string(), means(&identity.means)),
-            None => ("anonymous".to_owned(), "none".to_owned()),
+        let (by, means) = match proved {
+            Principal::User(identity) => (identity.user.name.to_string(), means(&identity.means)),
+            Principal::Publisher(token) => {
+                (token.identity.name(), format!("upload token {}", token.id))
+            }
+            Principal::Anonymous => ("anonymous".to_owned(), "none".to_owned()),
         };
         Actor { by, means, client: Some(client.to_string()) }
     }

@@ -12,7 +12,7 @@ use crate::front::error::HttpError;
 use crate::front::{assets, page, turns};
 use crate::people::{self, about, account, find, home, manage, package, packages, status};
 use crate::protocols::{
-    actions, articles, aur, changes, dumps, faur, health, openapi, osv, tokens,
+    actions, articles, aur, changes, dumps, faur, health, openapi, osv, publishing, tokens,
 };
 use crate::routes::trees::Main;
 use crate::routes::{Endpoint, InTree, Route};
@@ -76,6 +76,9 @@ async fn answer(
         Main::ListTokens => Box::pin(tokens::list_tokens(app, head)).await?,
         Main::CreateToken => Box::pin(tokens::create_token(app, head, body)).await?,
         Main::RevokeToken => Box::pin(tokens::revoke_token(app, head, route)).await?,
+        Main::ShowPublishingAudience => publishing::show_audience(app, head),
+        Main::MintUploadToken => Box::pin(publishing::mint_upload_token(app, head, body)).await,
+        Main::DiscoverPublishing => publishing::discover(app, head)?,
         Main::ShowAccount => Box::pin(account::show_account(app, head)).await?,
         Main::ShowLogIn => Box::pin(account::show_log_in(app, head)).await?,
         Main::LogInByForm => Box::pin(account::log_in(app, head, body)).await?,

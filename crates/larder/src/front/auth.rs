@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use account::{
     Acl, Credentials, Identified, Lack, Means, Object, Password, PasswordHash, Principal, Refusal,
-    Scope, UserName, identify,
+    Scope, identify,
 };
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName};
@@ -255,12 +255,17 @@ pub(crate) fn denied(
     purpose: &str,
     reason: &str,
 ) -> HttpError {
-    denied_for(principal.user_name(), principal.lack(scope, object).as_ref(), purpose, reason)
+    denied_for(
+        principal.called().as_deref(),
+        principal.lack(scope, object).as_ref(),
+        purpose,
+        reason,
+    )
 }
 
 /// [`denied`], for a sender with this name whose token lacks this.
 pub(crate) fn denied_for(
-    by: Option<&UserName>,
+    by: Option<&str>,
     lack: Option<&Lack>,
     purpose: &str,
     reason: &str,
@@ -273,7 +278,7 @@ pub(crate) fn denied_for(
         (Some(_), Some(Lack::Scope(scope))) => {
             format!("this token may not {purpose}: it lacks the scope `{}`", scope.as_str())
         }
-        (Some(_), Some(lack @ Lack::Limits { .. })) => lack.to_string(),
+        (Some(_), Some(lack @ (Lack::Limits { .. } | Lack::Publisher { .. }))) => lack.to_string(),
         (Some(name), None) => format!("user '{name}' may not {purpose}: {reason}"),
     };
     HttpError::forbidden(detail)

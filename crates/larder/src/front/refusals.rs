@@ -68,5 +68,5 @@ fn of_denied(denied: &Denied) -> HttpError {
         }
         _ => return HttpError::forbidden(denied.to_string()),
     };
-    super::auth::denied_for(denied.by.as_ref(), denied.lack.as_ref(), purpose, &denied.otherwise)
+    super::auth::denied_for(denied.by.as_deref(), denied.lack.as_ref(), purpose, &denied.otherwise)
 }

@@ -28,6 +28,7 @@ mod package_pages;
 mod pages;
 mod pages_of_others;
 mod process;
+mod publishing;
 mod python;
 mod raw_targets;
 mod releases;

@@ -524,6 +524,7 @@ fn put(
     let rare = Rare {
         log: Some(log.into()),
         gone: gone.into(),
+        publisher: None,
         ..file.rare.as_deref().cloned().unwrap_or_default()
     };
     let next = ReleaseFile {

@@ -342,6 +342,7 @@ fn documentation_needs_a_registered_release() {
         provenance: None,
         metadata: None,
         who: None,
+        publisher: None,
         at: now(),
         log: &[],
     };

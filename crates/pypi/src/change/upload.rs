@@ -1,6 +1,6 @@
 //! Adding to a stage: release files, registrations, documentation and test results.
 
-use account::UserName;
+use account::{CiIdentity, UserName};
 use jiff::Timestamp;
 use record::{Batch, Digest, Expected};
 
@@ -41,6 +41,8 @@ pub struct FileUpload<'text> {
     pub metadata: Option<Digest>,
     /// The uploader; `None` for an anonymous one.
     pub who: Option<&'text UserName>,
+    /// The job of a CI system that uploads it.
+    pub publisher: Option<&'text CiIdentity>,
     /// The current time.
     pub at: Timestamp,
     /// The history of a file that comes from another index, oldest first. If it is empty, the history is this upload
@@ -101,7 +103,11 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
         rare: None,
         role: upload.role,
     };
-    let mut rare = Rare { provenance: upload.provenance, ..Rare::default() };
+    let mut rare = Rare {
+        provenance: upload.provenance,
+        publisher: upload.publisher.map(|identity| identity.name().into()),
+        ..Rare::default()
+    };
     match known {
         Some(known) if is_same => {
             // Only the description of the file may differ; the upload itself stays what it was.

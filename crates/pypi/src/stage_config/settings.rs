@@ -7,16 +7,17 @@ use account::{Acl, AclEntry};
 use serde_json::{Value, json};
 
 use super::edit::{Operation, cut, shown};
-use super::table::{COOLDOWN_DAYS, EVERYBODY, TOX_RESULTS, ValueType, defaults, setting};
+use super::table::{
+    COOLDOWN_DAYS, EVERYBODY, TOX_RESULTS, TRUSTED_PUBLISHERS, ValueType, defaults, setting,
+};
 use super::{
     ConfigEdit, ConfigError, MirrorMerge, MirrorSettings, StageConfig, StageKind, UploadSettings,
     WhitelistInheritance, without_credentials,
 };
 use crate::policy::{
     COOLDOWN_DAYS_MAX, Exception, Measure, NamePattern, Pin, ProjectPlace, Quarantine, Rule,
-    RuleError,
 };
-use crate::{Policy, ProjectName, StageName};
+use crate::{Policy, ProjectName, Publisher, StageName};
 
 /// The settings during an edit, as JSON values in their normal form.
 pub(super) struct Settings {
@@ -236,6 +237,9 @@ const TEXT_BYTES_MAX: usize = 64 << 10;
 /// Longest list: more is not needed, and every page walks over the bases.
 const ITEMS_MAX: usize = 1000;
 
+/// Most trusted publishers: each identity of a CI job is compared with those of all indexes.
+const PUBLISHERS_MAX: usize = 100;
+
 /// Deepest nesting of lists and objects in `custom_data`. The parser that reads the record stops at 128 levels, of
 /// which the record takes some itself.
 const NESTING_MAX: usize = 64;
@@ -279,6 +283,9 @@ fn check_bounds(key: &str, value: &Value) -> Result<(), ConfigError> {
         },
         Value::String(text) if text.len() > TEXT_BYTES_MAX => {
             too_much("long", TEXT_BYTES_MAX, "bytes")
+        }
+        Value::Array(items) if key == TRUSTED_PUBLISHERS && items.len() > PUBLISHERS_MAX => {
+            too_much("long", PUBLISHERS_MAX, "items")
         }
         Value::Array(items) if items.len() > ITEMS_MAX => too_much("long", ITEMS_MAX, "items"),
         _ => Ok(()),
@@ -327,11 +334,12 @@ fn normal_item(
         ValueType::RuleList => normal_text::<Rule>(text),
         ValueType::QuarantineList => normal_text::<Quarantine>(text),
         ValueType::ExceptionList => normal_text::<Exception>(text),
+        ValueType::PublisherList => normal_text::<Publisher>(text),
         _ => text.parse::<AclEntry>().map(|it| it.to_string()).map_err(|error| error.to_string()),
     }
 }
 
-fn normal_text<T: FromStr<Err = RuleError> + ToString>(text: &str) -> Result<String, String> {
+fn normal_text<T: FromStr<Err: ToString> + ToString>(text: &str) -> Result<String, String> {
     text.parse().map(|it: T| it.to_string()).map_err(|error| error.to_string())
 }
 
@@ -382,6 +390,7 @@ impl Settings {
                 mirror_merge: self.text("mirror_merge").as_deref().and_then(MirrorMerge::named),
                 project_tracks: self.parsed("project_tracks"),
                 project_alternate_locations: self.parsed("project_alternate_locations"),
+                trusted_publishers: self.parsed(TRUSTED_PUBLISHERS),
                 retention_versions: self.number("retention_versions"),
                 retention_days: self.number("retention_days"),
             })

@@ -38,13 +38,20 @@ pub(super) enum ValueType {
     QuarantineList,
     /// Exceptions from a policy, with their ends and reasons; a text is one item.
     ExceptionList,
+    /// Jobs of CI systems that may upload; a text is one item.
+    PublisherList,
 }
 
 impl ValueType {
     pub(super) fn is_list(self) -> bool {
         use ValueType::{AclList, BaseList, NameList, PinList, PlaceList, ProjectList, RuleList};
         matches!(self, AclList | BaseList | ProjectList | PinList | PlaceList | NameList | RuleList)
-            || self.has_reasons()
+            || self.is_one_item()
+    }
+
+    /// Whether a text is one item of it, commas and all.
+    pub(super) fn is_one_item(self) -> bool {
+        self.has_reasons() || self == ValueType::PublisherList
     }
 
     /// Whether its items are rules with something after them.
@@ -55,7 +62,7 @@ impl ValueType {
     /// The items of a list that is written as one text.
     pub(super) fn items_of_text(self, text: &str) -> Vec<&str> {
         match self {
-            form if form.has_reasons() => vec![text.trim()],
+            form if form.is_one_item() => vec![text.trim()],
             // The commas of `name>=1,<2` separate nothing.
             ValueType::RuleList => {
                 let mut items = Vec::new();
@@ -93,7 +100,7 @@ const BOTH: [(&str, ValueType); 14] = [
 
 pub(super) const COOLDOWN_DAYS: &str = "policy_cooldown_days";
 
-const STAGE: [(&str, ValueType); 11] = [
+const STAGE: [(&str, ValueType); 12] = [
     ("acl_upload", ValueType::AclList),
     (TOX_RESULTS, ValueType::AclList),
     ("bases", ValueType::BaseList),
@@ -103,6 +110,7 @@ const STAGE: [(&str, ValueType); 11] = [
     ("mirror_merge", ValueType::Merge),
     ("project_tracks", ValueType::PlaceList),
     ("project_alternate_locations", ValueType::PlaceList),
+    (TRUSTED_PUBLISHERS, ValueType::PublisherList),
     ("retention_versions", ValueType::Number),
     ("retention_days", ValueType::Number),
 ];
@@ -139,6 +147,9 @@ pub(super) fn defaults(name: &StageName, is_mirror: bool) -> BTreeMap<&'static s
     }
     values
 }
+
+/// Jobs of CI systems that may upload.
+pub(super) const TRUSTED_PUBLISHERS: &str = "trusted_publishers";
 
 /// The entry of a list of rights that means everybody, as devpi writes it.
 pub(super) const EVERYBODY: &str = ":ANONYMOUS:";

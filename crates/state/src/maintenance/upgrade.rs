@@ -21,8 +21,17 @@ use crate::stored::Stored;
 use crate::text::counted;
 
 /// The kinds of records that this version knows: the first segments of their keys.
-const KINDS: [&str; 8] =
-    ["article", "attachments", "python", "secret", "session", "store", "token", "user"];
+const KINDS: [&str; 9] = [
+    "article",
+    "attachments",
+    "python",
+    "secret",
+    "session",
+    "store",
+    "token",
+    "upload-token",
+    "user",
+];
 
 /// Most records that cannot be read which are named.
 const UNREADABLE_MAX: usize = 20;

@@ -35,7 +35,8 @@ pub fn changes(accounts: &Snapshot, index: &pypi::Snapshot, batch: &Batch) -> Ch
     let mut changes = Vec::new();
     for write in &batch.writes {
         let key = write.key.as_str();
-        if ["user/", "token/", "secret/", "session/"].iter().any(|kind| key.starts_with(kind)) {
+        let kinds = ["user/", "token/", "upload-token/", "secret/", "session/"];
+        if kinds.iter().any(|kind| key.starts_with(kind)) {
             changes.extend(of_account(accounts, write));
         } else if let Some(stage) = pypi::stage_of_key(&write.key) {
             changes.extend(of_stage(index, stage, write));
@@ -78,6 +79,15 @@ fn of_account(before: &Snapshot, write: &Write) -> Vec<Change> {
             }
             _ => Vec::new(),
         };
+    }
+    if let Some(proof) = key.after("upload-token").and_then(|proof| proof.parse().ok()) {
+        // Its end is known from the start, so it is not logged.
+        let (None, Some(token)) = (before.upload_token_of(&proof), after.upload_token_of(&proof))
+        else {
+            return Vec::new();
+        };
+        let detail = format!("of {} until {}", token.identity.name(), token.expires_at);
+        return vec![change("upload_token_created", token.id, Some(detail))];
     }
     if let Some(name) = key.after("session").and_then(|name| name.parse().ok()) {
         let digests = |accounts: &Snapshot| -> BTreeSet<String> {
@@ -164,6 +174,10 @@ fn of_stage(index: &pypi::Snapshot, stage: &str, write: &Write) -> Vec<Change> {
 /// The rights in an index's configuration, always in the same order.
 fn rights(config: &StageConfig) -> Vec<String> {
     let upload = config.upload();
+    let publishers = upload.map(|it| &it.trusted_publishers).filter(|it| !it.is_empty());
+    let publishers = publishers.map(|publishers| {
+        publishers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    });
     let entry = |name: &str, list: Option<String>| {
         format!("{name}: {}", list.as_deref().unwrap_or("nobody"))
     };
@@ -172,6 +186,7 @@ fn rights(config: &StageConfig) -> Vec<String> {
         entry("acl_upload", upload.map(|it| it.acl_upload.to_string())),
         entry("acl_toxresult_upload", upload.map(|it| it.tox_result_uploaders().to_string())),
         entry("volatile", Some(config.volatile.to_string())),
+        entry("trusted_publishers", publishers),
     ]
 }
 
@@ -353,7 +368,7 @@ mod tests {
                 [
                     format!(
                         "index_created alice/dev acl_read: :ANONYMOUS:; acl_upload: alice; \
-                         acl_toxresult_upload: {testers}; volatile: true"
+                         acl_toxresult_upload: {testers}; volatile: true; trusted_publishers: nobody"
                     )
                     .as_str(),
                     "index_rights_changed alice/dev acl_upload: alice -> acl_upload: alice,bob",

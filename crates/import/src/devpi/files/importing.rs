@@ -281,6 +281,7 @@ fn decide_file(
         provenance: None,
         metadata: None,
         who: file.who.as_ref(),
+        publisher: None,
         at: file.at,
         log: unusual_log(item, file),
     };

@@ -30,7 +30,7 @@ const LABEL_CHARS_MAX: usize = 60;
 pub(super) fn in_tree<T>(shown: &Reading<'_>, ask: impl FnOnce(View<'_>) -> T) -> T {
     let limits = match shown.principal {
         Principal::User(identity) => identity.limits.as_deref(),
-        Principal::Anonymous => None,
+        Principal::Anonymous | Principal::Publisher(_) => None,
     };
     let places = limits.into_iter().flat_map(|limits| limits.prefixes());
     let places: Vec<String> = places.map(|place| place.trim_matches('/').to_owned()).collect();

@@ -203,7 +203,7 @@ pub(crate) async fn create_index(
 
 /// Whether a setting is a list of rights: a right that is given this way outlasts the session.
 fn is_list_of_rights(key: impl AsRef<str>) -> bool {
-    key.as_ref().starts_with("acl_")
+    ["acl_", "trusted_publishers"].iter().any(|start| key.as_ref().starts_with(start))
 }
 
 /// The index that a form describes.
@@ -262,6 +262,9 @@ fn settings(
     // Settings that every index has are shown as empty fields.
     for key in ["title", "description"] {
         settings.entry(key).or_insert_with(|| json!(""));
+    }
+    if !app.rules.issuers.is_empty() && !stage.config().is_mirror() {
+        settings.entry("trusted_publishers").or_insert_with(|| json!([]));
     }
     Ok((stage.config().clone(), settings))
 }

@@ -229,7 +229,7 @@ fn uploads<'a>(stage: &'a Stage, principal: &Principal, prefix: &str) -> Vec<Upl
         filename: file.filename(),
         url: file_url(prefix, stage.name(), file),
         at: Time(file.uploaded_at()),
-        who: file.uploader().map(|who| who.as_str()),
+        who: file.brought_by(),
     });
     shown.collect()
 }
@@ -240,6 +240,9 @@ fn facts(config: &StageConfig) -> Vec<Fact> {
     let mut add = |what, is: String| facts.push(Fact { what, is });
     if let Some(upload) = config.upload() {
         add("Uploads by", display::people(&upload.acl_upload));
+        for publisher in &upload.trusted_publishers {
+            add("Uploads by CI jobs", publisher.to_string());
+        }
         add("Test results by", display::people(&upload.tox_result_uploaders()));
         add(
             "Files",

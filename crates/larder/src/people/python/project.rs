@@ -264,7 +264,7 @@ fn files<'a>(
                 kind: kind(file.filename()),
                 size: display::size(file.size_bytes()),
                 at: Some(Time(file.uploaded_at())),
-                who: file.uploader().map(|who| who.as_str()),
+                who: file.brought_by(),
                 sha256: file.digest().to_string(),
                 requires_python: file.requires_python().unwrap_or_default(),
                 metadata: file.core_metadata().map(|_| format!("{url}.metadata")),

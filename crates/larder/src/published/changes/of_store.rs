@@ -185,7 +185,7 @@ fn of_item(serial: Serial, change: ItemChange, seen_at: Option<Timestamp>) -> Dr
     Draft {
         at: change.at.or(seen_at),
         fields: change.fields.into_iter().map(str::to_owned).collect(),
-        by: change.by.map(|name| name.to_string()),
+        by: change.by,
         readers_before: change.readers_before,
         ..Draft::new(serial, change.kind, item, name, subject)
     }

@@ -72,6 +72,9 @@ pub(super) const TABLE: &[Row] = &[
     public("POST /+login", |case| {
         Sent::new("POST", "/+login").json(&json!({"user": case.owner, "password": "wrong"}))
     }),
+    public("POST /_/oidc/mint-token", |_| {
+        Sent::new("POST", "/_/oidc/mint-token").json(&json!({"token": "x"}))
+    }),
     public("POST /{user}/{index}/+simple/{project}/refresh", |case| {
         make_stage(case);
         Sent::new("POST", format!("/{}/+simple/p/refresh", case.stage()))

@@ -1,0 +1,186 @@
+"""Trusted publishing: uv and twine upload as a job of GitHub would, without a stored token, over TLS.
+
+    with_trusted_publishing.py DIRECTORY
+
+GitHub is a fake: a little server that hands out identities which openssl signs, and publishes its key. uv asks for HTTPS, so
+Larder has a certificate that openssl makes.
+"""
+
+import base64
+import http.server
+import json
+import re
+import shutil
+import ssl
+import subprocess
+import threading
+import time
+import urllib.parse
+import urllib.request
+import uuid
+
+import environments
+import packages
+from server import Desk, Larder, check, client, free_port
+
+
+def encoded(data):
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def openssl(*arguments, **options):
+    return subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, **options).stdout
+
+
+class FakeGithub:
+    """The issuer, and the address at which a job asks for its identity."""
+
+    def __init__(self, work):
+        self.key, self.port = work / "issuer.pem", free_port()
+        self.url, self.claims = f"http://127.0.0.1:{self.port}", {}
+        openssl("genrsa", "-out", self.key, 2048)
+        modulus = openssl("rsa", "-in", self.key, "-noout", "-modulus").decode().strip().split("=")[1]
+        key = {"kty": "RSA", "kid": "k1", "alg": "RS256", "use": "sig", "n": encoded(bytes.fromhex(modulus)), "e": "AQAB"}
+        fake = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                path, _, query = self.path.partition("?")
+                audience = urllib.parse.parse_qs(query).get("audience", [""])[0]
+                answer = {
+                    "/.well-known/openid-configuration": {"issuer": fake.url, "jwks_uri": f"{fake.url}/keys"},
+                    "/keys": {"keys": [key]},
+                }.get(path)
+                if path == "/token" and self.headers["Authorization"].lower() == "bearer of-the-job":
+                    answer = {"value": fake.identity(audience)}
+                body = json.dumps(answer).encode()
+                self.send_response(200 if answer else 404)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def identity(self, audience):
+        now = int(time.time())
+        claims = {
+            "iss": self.url, "aud": audience, "iat": now - 5, "nbf": now - 5, "exp": now + 300, "jti": str(uuid.uuid4()),
+            "sub": "repo:org/repo:environment:release", "repository": "org/repo", "repository_id": "7",
+            "repository_owner": "org", "repository_owner_id": "3", "event_name": "push", "ref": "refs/tags/v1.0",
+            "job_workflow_ref": "org/repo/.github/workflows/release.yml@refs/tags/v1.0", "environment": "release",
+        } | self.claims  # fmt: skip
+        parts = [{"alg": "RS256", "kid": "k1", "typ": "JWT"}, claims]
+        signed = ".".join(encoded(json.dumps(part).encode()) for part in parts)
+        return f"{signed}.{encoded(openssl('dgst', '-sha256', '-sign', self.key, input=signed.encode()))}"
+
+
+class Gate:
+    """TLS before Larder, as a proxy on the same machine: it passes bytes on."""
+
+    def __init__(self, work, larder):
+        certificate, key = work / "gate.crt", work / "gate.key"
+        openssl(
+            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+            "-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE",
+            "-keyout", key, "-out", certificate,
+        )  # fmt: skip
+        self.certificate, self.port, port = certificate, free_port(), larder.port
+        self.url = f"https://localhost:{self.port}"
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def passed_on(self):
+                length = int(self.headers.get("Content-Length") or 0)
+                body = self.rfile.read(length)
+                if "chunked" in self.headers.get("Transfer-Encoding", ""):
+                    body = b""
+                    while size := int(self.rfile.readline(), 16):
+                        body += self.rfile.read(size)
+                        self.rfile.readline()
+                    self.rfile.readline()
+                dropped = ("host", "connection", "content-length", "transfer-encoding")
+                kept = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
+                answer = larder.ask(self.command, self.path, body or None, kept)
+                self.send_response(answer.status, answer.reason)
+                for name, value in answer.pairs:
+                    if name.lower() not in ("connection", "transfer-encoding", "content-length"):
+                        self.send_header(name, value)
+                self.send_header("Content-Length", str(len(answer.body)))
+                self.end_headers()
+                self.wfile.write(answer.body)
+
+            do_GET = do_POST = do_HEAD = passed_on
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
+def test(work):
+    if not shutil.which("openssl"):
+        raise environments.Skipped("openssl is not installed")
+    github = FakeGithub(work)
+    files = work / "files"
+    publisher = (
+        f"larder-* {github.url} repository_id=7 repository_owner_id=3 workflow=release.yml environment=release ref=refs/tags/*"
+    )
+    with Larder(work, LARDER_PUBLISHING_ISSUERS=f"github {github.url}", LARDER_PUBLIC_URL="https://localhost") as larder:
+        gate = Gate(work, larder)
+        desk = Desk(
+            work, environments.environment("tools"), GITHUB_ACTIONS="true",
+            ACTIONS_ID_TOKEN_REQUEST_URL=f"{github.url}/token?job=1", ACTIONS_ID_TOKEN_REQUEST_TOKEN="of-the-job",
+            SSL_CERT_FILE=gate.certificate, REQUESTS_CA_BUNDLE=gate.certificate,
+        )  # fmt: skip
+        larder.must(200, "PATCH", "/team/dev", [f"trusted_publishers+={publisher}"], auth=larder.auth)
+
+        def versions():
+            accept = {"Accept": "application/vnd.pypi.simple.v1+json"}
+            return sorted(larder.must(200, "GET", "/team/dev/+simple/larder-app/", headers=accept).json["versions"])
+
+        def publish(path, to="dev", **expected):
+            url = f"{gate.url}/team/{to}/"
+            return desk.run("uv", "publish", "--trusted-publishing", "always", "--publish-url", url, path, **expected)
+
+        # The project does not exist, and there is no token anywhere. uv hides the one that it gets in the job's log.
+        said = publish(packages.wheel(files, "larder-app", "1.0"))
+        (token,) = re.findall(r"::add-mask::(larder_\S+)", said)
+        larder.must(403, "DELETE", "/team/dev/larder-app", auth=("__token__", token))
+        check("published by uv", versions(), ["1.0"])
+        publish(packages.wheel(files, "larder-app", "1.1"))
+        publish(packages.wheel(files, "other", "1.0"), status=2, says="403")
+        publish(packages.wheel(files, "larder-app", "1.2"), to="base", status=2, says="403")
+        for claims in ({"repository_id": "8"}, {"event_name": "pull_request_target"}, {"ref": "refs/heads/main"}):
+            github.claims = claims
+            publish(packages.wheel(files, "larder-app", "1.3"), status=2, says=["422", "invalid-publisher"])
+        github.claims = {}
+
+        # twine exchanges identities by itself for the public index alone; the action pypi-publish does this for it.
+        tls = ssl.create_default_context(cafile=str(gate.certificate))
+
+        def asked(path, body=None):
+            request = urllib.request.Request(f"{gate.url}{path}", data=body and json.dumps(body).encode())
+            request.add_header("Content-Type", "application/json")
+            with urllib.request.urlopen(request, context=tls) as answer:
+                return json.load(answer)
+
+        audience = asked("/_/oidc/audience")["audience"]
+        check("audience", audience, "localhost")
+        answer = asked("/_/oidc/mint-token", {"token": github.identity(audience)})
+        check("success", answer["success"], True)
+        assert 890 <= answer["expires"] - time.time() <= 905, answer["expires"]
+        login = ("--repository-url", f"{gate.url}/team/dev/", "-u", "__token__", "-p", answer["token"])
+        desk.run("twine", "upload", "--non-interactive", *login, packages.sdist(files, "larder-app", "2.0"))
+        check("all", versions(), ["1.0", "1.1", "2.0"])
+
+
+client(test)

@@ -1,0 +1,120 @@
+//! Issuers of identities of CI jobs: their keys, and the tokens that they sign.
+//!
+//! signed token -> [`Issuers::verify`]: size, form, issuer, key ([`keys`]), signature, audience, times -> [`Verified`]
+//!
+//! Nothing but the named issuers is contacted, and each only when a token of it is shown. Who may do what with an identity is not
+//! decided here.
+
+mod issuer;
+mod keys;
+mod token;
+
+use account::CiIdentity;
+use jiff::Timestamp;
+use net::Egress;
+use record::Digest;
+
+use self::keys::Source;
+
+pub use self::issuer::{Issuer, IssuerError};
+
+/// The named issuers, with the keys that were fetched of them.
+pub struct Issuers {
+    sources: Vec<(Issuer, Source)>,
+    audience: String,
+}
+
+/// An identity that its issuer has signed for this server, and that has not ended. [`Issuers::verify`] makes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    identity: CiIdentity,
+    proof: Digest,
+    ends_at: Timestamp,
+}
+
+/// Why a token is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It is not a token, or not one that this server accepts.
+    #[error("the identity token is not valid: {0}")]
+    Invalid(String),
+    /// No issuer of this URL is named.
+    #[error("the issuer `{0}` is not one of `publishing.issuers`")]
+    UnknownIssuer(String),
+    /// The issuer's keys could not be fetched.
+    #[error(
+        "the keys of the issuer {issuer} are not there: {reason}; try again in {retry_after_seconds} seconds"
+    )]
+    Unavailable {
+        /// The issuer.
+        issuer: String,
+        /// What failed.
+        reason: String,
+        /// When another attempt makes sense.
+        retry_after_seconds: u32,
+    },
+}
+
+impl Issuers {
+    /// These issuers, whose tokens must be for `audience`. `egress` says where their keys may be fetched from, besides the
+    /// issuers themselves.
+    ///
+    /// # Errors
+    /// If there can be no HTTP client.
+    pub fn new(issuers: &[Issuer], audience: &str, egress: &Egress) -> anyhow::Result<Issuers> {
+        let source = |issuer: &Issuer| Ok((issuer.clone(), Source::new(issuer, egress)?));
+        let sources = issuers.iter().map(source).collect::<anyhow::Result<_>>()?;
+        Ok(Issuers { sources, audience: audience.to_owned() })
+    }
+
+    /// Whether any is named.
+    pub fn are_named(&self) -> bool {
+        !self.sources.is_empty()
+    }
+
+    /// For whom their tokens have to be.
+    pub fn audience(&self) -> &str {
+        &self.audience
+    }
+
+    /// The identity that `token` has, at `now`. Waits for the issuer's keys, if they are not there, for a few seconds.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub async fn verify(&self, token: &str, now: Timestamp) -> Result<Verified, Refused> {
+        let unverified = token::Unverified::parse(token)?;
+        let found = self.sources.iter().find(|(issuer, _)| issuer.url == unverified.issuer());
+        let Some((issuer, source)) = found else {
+            return Err(Refused::UnknownIssuer(shown(unverified.issuer())));
+        };
+        let key = source.key(unverified.key_id()).await?;
+        unverified.verify(issuer, &key, &self.audience, now)
+    }
+}
+
+impl Verified {
+    /// An identity that no issuer has signed, for tests of decisions: nothing else calls this.
+    pub fn without_checking(identity: CiIdentity, proof: Digest, ends_at: Timestamp) -> Verified {
+        Verified { identity, proof, ends_at }
+    }
+
+    /// Who it is.
+    pub fn identity(&self) -> &CiIdentity {
+        &self.identity
+    }
+
+    /// The digest of what was signed. The signature is not part of it: some can be changed and stay valid.
+    pub fn proof(&self) -> Digest {
+        self.proof
+    }
+
+    /// Until when the token is accepted.
+    pub fn ends_at(&self) -> Timestamp {
+        self.ends_at
+    }
+}
+
+/// A text of a stranger in a message: shortened, and on one line.
+fn shown(text: &str) -> String {
+    text.chars().take(200).collect::<String>().escape_debug().to_string()
+}
