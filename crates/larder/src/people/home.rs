@@ -147,8 +147,7 @@ pub(crate) async fn show_home(app: &App, head: &Parts) -> Result<Response, HttpE
     });
     let Some(article) = article else { return show_use(app, head).await };
     let mut response = StatusCode::FOUND.into_response();
-    let target =
-        format!("{}/article/{}", Site::of(app, head).prefix(), in_path(article.name.as_str()));
+    let target = format!("/article/{}", in_path(article.name.as_str()));
     // The name is encoded.
     let target = HeaderValue::try_from(target).unwrap_or(HeaderValue::from_static("/+use"));
     response.headers_mut().insert(LOCATION, target);

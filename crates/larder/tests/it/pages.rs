@@ -414,7 +414,7 @@ fn a_site_is_the_operators() {
     client.root().typed("text/markdown").post("/article/welcome/0", b"# Hello").expect(201);
     let answer = client.get("/");
     assert_eq!((answer.status, answer.header("location")), (302, "/below/article/welcome"));
-    assert_eq!(check_html(&client.get("/+use")), home);
+    check_html(&client.get("/+use")).says("What &#60;we&#62; install");
     // A program gets what it asked for.
     client.get("/?actions={\"example.hello_world\":{}}").expect(200);
 }
