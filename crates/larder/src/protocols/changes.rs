@@ -28,8 +28,9 @@ use crate::front::error::HttpError;
 use crate::front::negotiation::prefers;
 use crate::front::parameters::{parameters, parsed};
 use crate::front::respond::{Conditions, respond};
-use crate::front::{auth, serial};
+use crate::front::{auth, serial, turns};
 use crate::published::changes::{Feed, Followed, Lost, Position, Refused};
+use crate::routes::Surface;
 
 pub(crate) use self::history::{Histories, list_package_histories, show_package_history};
 
@@ -89,7 +90,12 @@ pub(crate) async fn list_changes(app: &Arc<App>, head: &Parts) -> Result<Respons
         let detail = format!("`{limit}` is no value of the parameter `limit`: expected {expected}");
         return Err(HttpError::bad_request(detail));
     }
-    lines(app, head, feed, &principal, from, limit).await
+    let making = lines(app, head, feed, &principal, from, limit);
+    if limit <= LINES.0 {
+        return making.await;
+    }
+    // Many changes take a while to put together.
+    turns::in_turn(&app.limits.making_answers[Surface::Server as usize], Box::pin(making)).await?
 }
 
 /// `GET /changes.atom`.
