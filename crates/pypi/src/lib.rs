@@ -13,6 +13,7 @@
 
 pub mod archive;
 pub mod attestation;
+mod by_version;
 pub mod change;
 pub mod devpi;
 mod error;
@@ -42,6 +43,7 @@ pub mod upstream;
 mod url;
 mod version;
 
+pub use by_version::{by_version, installed_by_default};
 pub use change::Decision;
 pub use error::{ChangeError, Refusal};
 pub use filename::{FileKind, Filename, FilenameError, FilenameParts, WheelTags, check_segment};

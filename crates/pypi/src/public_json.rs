@@ -4,12 +4,11 @@
 //! files that the page shows, from the same places; what neither the page nor the metadata says is null.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::{Filename, ProjectName, Version};
+use crate::{Filename, ProjectName, Version, by_version, installed_by_default};
 
 /// The files of a page, each with its version.
 #[derive(Debug)]
@@ -17,7 +16,7 @@ pub struct PublicFiles<'page> {
     /// In the order of versions. Those that PEP 440 counts as the same are one.
     versions: Vec<(Version, Vec<(Filename, File<'page>)>)>,
     last_serial: Option<u64>,
-    /// The newest version that is no prerelease and not yanked, if there is one.
+    /// The version that installers take.
     newest: Option<usize>,
 }
 
@@ -115,24 +114,15 @@ impl<'page> PublicFiles<'page> {
         project: &ProjectName,
     ) -> Result<PublicFiles<'page>, PublicJsonError> {
         let page: Page<'page> = serde_json::from_slice(page)?;
-        let mut files: BTreeMap<Version, Vec<(Filename, File<'page>)>> = BTreeMap::new();
-        for file in page.files {
-            let Ok(filename) = Filename::parse(&file.filename) else { continue };
-            let version = filename.split(Some(project)).and_then(|parts| parts.version);
-            let Some(version) = version else { continue };
-            files.entry(version).or_default().push((filename, file));
-        }
-        let mut versions: Vec<(Version, Vec<(Filename, File<'page>)>)> = Vec::new();
-        for (version, files) in files {
-            match versions.last_mut().filter(|(before, _)| before.is_same_release(&version)) {
-                Some((_, before)) => before.extend(files),
-                None => versions.push((version, files)),
-            }
-        }
-        let is_good = |(version, files): &(Version, Vec<(Filename, File<'_>)>)| {
-            !version.is_prerelease() && files.iter().any(|(_, file)| !file.yanked.is_yanked())
-        };
-        let newest = versions.iter().rposition(is_good).or(versions.len().checked_sub(1));
+        let files = page.files.into_iter().filter_map(|file| {
+            let filename = Filename::parse(&file.filename).ok()?;
+            let version = filename.split(Some(project))?.version?;
+            Some((version, (filename, file)))
+        });
+        let versions = by_version(files);
+        let newest = installed_by_default(versions.iter().map(|(version, files)| {
+            (version, files.iter().all(|(_, file)| file.yanked.is_yanked()))
+        }));
         Ok(PublicFiles { versions, last_serial: page.meta.last_serial, newest })
     }
 
@@ -143,11 +133,8 @@ impl<'page> PublicFiles<'page> {
 
     /// The version that is written like this, or equal to it (PEP 440).
     pub fn version(&self, text: &str) -> Option<&Version> {
-        let mut versions = self.versions.iter().map(|(version, _)| version);
-        let parsed = Version::parse(text).ok();
-        let is_equal =
-            |it: &&Version| parsed.as_ref().is_some_and(|wanted| it.is_same_release(wanted));
-        versions.clone().find(|it| it.as_str() == text).or_else(|| versions.find(is_equal))
+        let at = Version::position(text, self.versions.iter().map(|(it, _)| it.as_str()))?;
+        Some(&self.versions[at].0)
     }
 
     /// The JSON about this version; with `is_whole`, of the project, whose newest it is. `metadata` is that of the version as it

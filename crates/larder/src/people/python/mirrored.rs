@@ -4,7 +4,7 @@
 //! metadata, which upstream keeps beside a wheel -> the page of a project
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use account::Principal;
@@ -15,9 +15,10 @@ use mirrors::FileAnswer;
 use pypi::upstream::{Locations, UpstreamFile};
 use pypi::{
     Filename, FromUpstream, Hidden, Judge, Metadata, ProjectName, Refused as PolicyRefused,
-    ResolutionOrder, Stage, Version, of_one_project,
+    ResolutionOrder, Stage, Version, by_version, installed_by_default, of_one_project,
 };
 use record::Digest;
+use resources::turns::Share;
 
 use super::description::Described;
 use super::project_page::{
@@ -25,7 +26,8 @@ use super::project_page::{
 };
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
-use crate::front::page::{self, Audience, Keeping};
+use crate::front::page::{self, Audience, Keeping, Site};
+use crate::front::turns;
 use crate::protocols::python::ask::Ask;
 use crate::protocols::python::policy;
 use crate::protocols::python::refused::Refused;
@@ -37,6 +39,15 @@ const METADATA_BYTES_MAX: u64 = 1 << 20;
 
 /// The page does not wait longer for it. The mirror keeps it for the next reader.
 const METADATA_WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// Versions in the list of all: an upstream may have as many as its page has room for.
+const ALL_VERSIONS_MAX: usize = 5_000;
+
+/// So few pages are made at once, because each has metadata and lists of the upstream's choice; so many others wait.
+const MADE_AT_ONCE: usize = 8;
+const WAITING_MAX: usize = 256;
+
+static MAKING: LazyLock<Share> = LazyLock::new(|| Share::new(MADE_AT_ONCE, WAITING_MAX));
 
 /// The page, or 404 if the upstreams have no such project or version.
 pub(super) async fn show(
@@ -62,59 +73,27 @@ pub(super) async fn show(
     if let Some(kept) = kept {
         return Ok(kept);
     }
-    let (heard, turn) = told.in_use(ask, name).await?;
-    let most = if ask.has_flag("versions") { usize::MAX } else { VERSIONS };
-    let found = tokio::task::block_in_place(|| Listing::of(order, name, &heard, wanted, most));
-    // The pages may be large, and upstream may take long to give the metadata.
-    drop((heard, turn));
-    let mut found = match found {
-        Found::Listing(found) => *found,
-        Found::Refused(refused, version) => {
-            return Ok(policy::refused(ask, &format!("{name} {version}"), &refused).await);
-        }
-        Found::NoVersion(wanted) => {
-            let text = format!("{stage} has no version `{wanted}` of {name}");
-            return Err(HttpError::not_found(text).into());
-        }
-        Found::Nothing => return Err(missing().into()),
-    };
-    let described = found.described(ask, order, name, &principal).await;
-    let required_by = RequiredBy::of(ask, &principal, name);
-    let is_judged = found.is_judged || required_by.is_judged;
     let making = async {
-        let more_files = found.files.len().saturating_sub(FILES);
-        found.files.truncate(FILES);
-        let versions = std::mem::take(&mut found.lines);
-        let page = ProjectPage {
-            stage,
-            path: in_path(stage),
-            name: name.as_str(),
-            version: &found.version,
-            is_release: wanted.is_some(),
-            is_prerelease: Version::parse(&found.version).is_ok_and(|it| it.is_prerelease()),
-            newest: found.newest.clone().filter(|newest| *newest != found.version),
-            yanked: found.yanked.clone(),
-            status: found.status.as_ref().and_then(|(marker, reason)| Status::of(marker, reason)),
-            described,
-            files: found.files.iter().map(|it| it.shown(&found, stage, site.prefix())).collect(),
-            more_files,
-            hidden: Vec::new(),
-            quarantined_in: Vec::new(),
-            held_back: found.hidden.sentences().collect(),
-            warned: Vec::new(),
-            documentation: None,
-            others: Vec::new(),
-            version_path: in_path(&found.version),
-            all_versions: Some(found.count).filter(|all| wanted.is_none() && *all > most),
-            versions,
-            origins: found.origins(),
-            required_by,
-            is_managed: false,
-            asked_mirrors: Vec::new(),
-            blocked_mirrors: Vec::new(),
-            locations: found.locations.clone(),
-            site,
+        let (heard, turn) = told.in_use(ask, name).await?;
+        let most = if ask.has_flag("versions") { ALL_VERSIONS_MAX } else { VERSIONS };
+        let found = Listing::of(order, name, &heard, wanted, most);
+        // The pages may be large, and upstream may take long to give the metadata.
+        drop((heard, turn));
+        let found = match found {
+            Found::Listing(found) => *found,
+            Found::Refused(refused, version) => {
+                return Ok(policy::refused(ask, &format!("{name} {version}"), &refused).await);
+            }
+            Found::NoVersion(wanted) => {
+                let text = format!("{stage} has no version `{wanted}` of {name}");
+                return Err(HttpError::not_found(text).into());
+            }
+            Found::Nothing => return Err(missing().into()),
         };
+        let described = found.described(ask, order, name, &principal).await;
+        let required_by = RequiredBy::of(ask, &principal, name);
+        let is_judged = found.is_judged || required_by.is_judged;
+        let page = found.page(site, name, order, wanted.is_some(), described, required_by);
         // With a policy the page depends on the time.
         let page = match keeping.filter(|_| !is_judged) {
             Some(keeping) => keeping.send(&ask.app, &page, &ask.head, Audience::Reader).await,
@@ -122,7 +101,7 @@ pub(super) async fn show(
         };
         Ok(marked(page, stale))
     };
-    ask.in_turn(making).await
+    turns::in_turn(&MAKING, Box::pin(making)).await?
 }
 
 /// What the upstreams' pages say.
@@ -143,17 +122,19 @@ struct Listed {
 
 /// The project, as the page shows it.
 struct Listing {
-    /// The version that is shown; empty if there is none.
-    version: String,
+    /// The version on the page, if there is any.
+    version: Option<Version>,
     /// The version that installers take.
-    newest: Option<String>,
+    newest: Option<Version>,
     /// Why the shown version was yanked, if all its files were.
     yanked: Option<String>,
+    /// The first files of the version, and how many more there are.
     files: Vec<Listed>,
+    more_files: usize,
     /// The latest versions first.
     lines: Vec<Line>,
-    /// How many there are.
-    count: usize,
+    /// How many there are, if not all are among the lines.
+    all_versions: Option<usize>,
     hidden: Hidden,
     is_judged: bool,
     /// Whether links lead below the index that was asked, so that its policy counts for them.
@@ -163,31 +144,26 @@ struct Listing {
     mirrors: Vec<Arc<Stage>>,
 }
 
-/// The files of one version.
-#[derive(Default)]
-struct Release<'page> {
-    files: Vec<(&'page Arc<Stage>, &'page UpstreamFile)>,
-    refused: Option<PolicyRefused>,
+/// A file of a version that the policies let pass.
+type Given<'page> = (&'page Arc<Stage>, &'page UpstreamFile);
+
+fn are_yanked(files: &[Given<'_>]) -> bool {
+    files.iter().all(|(_, file)| file.yanked.is_some())
 }
 
-impl Release<'_> {
-    fn is_yanked(&self) -> bool {
-        self.files.iter().all(|(_, file)| file.yanked.is_some())
-    }
-
-    fn line(&self, version: &Version, shown: &Version) -> Line {
-        let times = self.files.iter().filter_map(|(_, file)| uploaded_at(file));
-        Line {
-            version: version.to_string(),
-            path: in_path(version.as_str()),
-            is_shown: version == shown,
-            is_prerelease: version.is_prerelease(),
-            is_yanked: self.is_yanked(),
-            files: display::count(self.files.len(), "file", "files"),
-            at: times.max().map(Time),
-            stage: self.files.first().map_or("", |(stage, _)| stage.name().as_str()).to_owned(),
-            also_in: Vec::new(),
-        }
+/// The line of a version in the list.
+fn line(version: &Version, files: &[Given<'_>], is_shown: bool) -> Line {
+    let times = files.iter().filter_map(|(_, file)| uploaded_at(file));
+    Line {
+        version: version.to_string(),
+        path: in_path(version.as_str()),
+        is_shown,
+        is_prerelease: version.is_prerelease(),
+        is_yanked: are_yanked(files),
+        files: display::count(files.len(), "file", "files"),
+        at: times.max().map(Time),
+        stage: files.first().map_or("", |(stage, _)| stage.name().as_str()).to_owned(),
+        also_in: Vec::new(),
     }
 }
 
@@ -197,7 +173,8 @@ fn uploaded_at(file: &UpstreamFile) -> Option<Timestamp> {
 }
 
 impl Listing {
-    /// With `wanted` of that version, else of the newest one; with at most so many versions.
+    /// What the page of the version `wanted` shows, or else that of the version that installers take, with at most `versions_max`
+    /// lines of versions.
     fn of(
         order: &ResolutionOrder<'_>,
         name: &ProjectName,
@@ -211,62 +188,73 @@ impl Listing {
         let (upstream, _) = of_one_project(order, name, upstream.collect());
         let Some(nearest) = upstream.first() else { return Found::Nothing };
         let judge = Judge::of(order, name, Timestamp::now());
-        let (mut seen, mut hidden) = (HashSet::new(), Hidden::default());
-        let mut releases: BTreeMap<Version, Release<'_>> = BTreeMap::new();
-        for FromUpstream { mirror, page } in &upstream {
-            let quarantine = policy::quarantine_of_upstream(mirror, page);
-            for file in &page.files {
-                let filename = Filename::parse(&file.filename).ok();
-                let version = filename.as_ref().and_then(|it| it.split(Some(name))?.version);
-                // A nearer file with this name counts.
-                let Some(version) = version.filter(|_| seen.insert(&*file.filename)) else {
-                    continue;
-                };
+        let mut seen = HashSet::new();
+        let files =
+            upstream.iter().flat_map(|from| from.page.files.iter().map(move |file| (from, file)));
+        let files = files.filter_map(|(from, file)| {
+            let version = Filename::parse(&file.filename).ok()?.split(Some(name))?.version?;
+            // A nearer file with this name counts.
+            seen.insert(&*file.filename).then_some((version, (from, file)))
+        });
+        let (mut hidden, mut refusals) = (Hidden::default(), BTreeMap::new());
+        let mut versions: Vec<(Version, Vec<Given<'_>>)> = Vec::new();
+        for (version, files) in by_version(files) {
+            let mut given = Vec::new();
+            for (FromUpstream { mirror, page }, file) in files {
                 let judged = || judge.as_ref()?.refusal_of_upstream(mirror.name(), file);
-                let release = releases.entry(version).or_default();
-                match quarantine.clone().or_else(judged) {
-                    None => release.files.push((mirror, file)),
+                match policy::quarantine_of_upstream(mirror, page).or_else(judged) {
+                    None => given.push((*mirror, file)),
                     Some(refused) => {
                         hidden.add(&refused);
-                        release.refused = Some(refused);
+                        refusals.insert(versions.len(), refused);
                     }
                 }
             }
+            versions.push((version, given));
         }
-        if let Some(wanted) = wanted {
-            let Some(version) = meant(&releases, wanted) else {
-                return Found::NoVersion(wanted.to_owned());
-            };
-            let release = &releases[version];
-            if let Some(refused) = release.refused.clone().filter(|_| release.files.is_empty()) {
-                return Found::Refused(refused, version.to_string());
-            }
-        }
-        releases.retain(|_, release| !release.files.is_empty());
-        let newest = newest(&releases);
-        let shown = wanted.and_then(|wanted| meant(&releases, wanted)).or(newest);
-        let release = shown.map(|version| &releases[version]);
-        let files = release.map(|release| &release.files[..]).unwrap_or_default().iter();
-        let yanked = release.filter(|release| release.is_yanked()).map(|release| {
-            let reasons = release.files.iter().filter_map(|(_, file)| file.yanked.as_deref());
+        let position =
+            |wanted| Version::position(wanted, versions.iter().map(|(it, _)| it.as_str()));
+        let wanted = match wanted {
+            None => None,
+            Some(wanted) => match position(wanted) {
+                None => return Found::NoVersion(wanted.to_owned()),
+                Some(at) if versions[at].1.is_empty() => {
+                    let version = versions[at].0.to_string();
+                    return match refusals.remove(&at) {
+                        Some(refused) => Found::Refused(refused, version),
+                        None => Found::NoVersion(version),
+                    };
+                }
+                Some(at) => Some(versions[at].0.clone()),
+            },
+        };
+        versions.retain(|(_, files)| !files.is_empty());
+        let newest = installed_by_default(
+            versions.iter().map(|(version, files)| (version, are_yanked(files))),
+        );
+        let newest = newest.map(|at| versions[at].0.clone());
+        let is_release = wanted.is_some();
+        let shown = wanted.or_else(|| newest.clone());
+        let is_shown = |version: &Version| shown.as_ref() == Some(version);
+        let files = versions.iter().find(|(version, _)| is_shown(version));
+        let files = files.map_or(&[][..], |(_, files)| files);
+        let yanked = (!files.is_empty() && are_yanked(files)).then(|| {
+            let reasons = files.iter().filter_map(|(_, file)| file.yanked.as_deref());
             reasons.max().unwrap_or_default().to_owned()
         });
-        let lines = match (wanted, shown) {
-            (None, Some(shown)) => {
-                let latest = releases.iter().rev().take(versions_max);
-                latest.map(|(version, release)| release.line(version, shown)).collect()
-            }
-            _ => Vec::new(),
-        };
+        let latest = versions.iter().rev().take(if is_release { 0 } else { versions_max });
+        let lines = latest.map(|(version, files)| line(version, files, is_shown(version)));
+        let lines: Vec<Line> = lines.collect();
+        let listed = files
+            .iter()
+            .take(FILES)
+            .map(|(mirror, file)| Listed { mirror: (*mirror).clone(), file: (*file).clone() });
         Found::Listing(Box::new(Listing {
-            version: shown.map(Version::to_string).unwrap_or_default(),
-            newest: newest.map(Version::to_string),
             yanked,
-            files: files
-                .map(|(mirror, file)| Listed { mirror: (*mirror).clone(), file: (*file).clone() })
-                .collect(),
+            files: listed.collect(),
+            more_files: files.len().saturating_sub(FILES),
+            all_versions: Some(versions.len()).filter(|all| !is_release && *all > lines.len()),
             lines,
-            count: releases.len(),
             hidden,
             is_judged: judge.is_some(),
             is_below_asked: judge.as_ref().is_some_and(Judge::is_of_asked),
@@ -275,7 +263,58 @@ impl Listing {
             }),
             locations: nearest.page.locations.clone(),
             mirrors: upstream.iter().map(|it| it.mirror.clone()).collect(),
+            version: shown,
+            newest,
         }))
+    }
+
+    /// The page of the index that was asked.
+    fn page<'a>(
+        &'a self,
+        site: Site,
+        name: &'a ProjectName,
+        order: &ResolutionOrder<'a>,
+        is_release: bool,
+        described: Described,
+        required_by: RequiredBy,
+    ) -> ProjectPage<'a> {
+        let stage = own_name(order);
+        let version = self.version.as_ref().map_or("", Version::as_str);
+        let status = self.status.as_ref();
+        ProjectPage {
+            stage,
+            path: in_path(stage),
+            name: name.as_str(),
+            version,
+            is_release,
+            is_prerelease: self.version.as_ref().is_some_and(Version::is_prerelease),
+            newest: self
+                .newest
+                .as_ref()
+                .filter(|it| it.as_str() != version)
+                .map(Version::to_string),
+            yanked: self.yanked.clone(),
+            status: status.and_then(|(marker, reason)| Status::of(marker, reason)),
+            described,
+            files: self.files.iter().map(|it| it.shown(self, stage, site.prefix())).collect(),
+            more_files: self.more_files,
+            hidden: Vec::new(),
+            quarantined_in: Vec::new(),
+            held_back: self.hidden.sentences().collect(),
+            warned: Vec::new(),
+            documentation: None,
+            others: Vec::new(),
+            version_path: in_path(version),
+            versions: self.lines.clone(),
+            all_versions: self.all_versions,
+            origins: self.origins(),
+            required_by,
+            is_managed: false,
+            asked_mirrors: Vec::new(),
+            blocked_mirrors: Vec::new(),
+            locations: self.locations.clone(),
+            site,
+        }
     }
 
     /// What the shown version says of itself, in the metadata beside a wheel. A page is shown without it if it cannot be had.
@@ -298,7 +337,6 @@ impl Listing {
         Described::by(&metadata, digest, order, principal, own_name(order)).await
     }
 
-    /// The mirrors, with how many versions there are.
     fn origins(&self) -> Vec<Origin<'_>> {
         let mirrors = self.mirrors.iter().map(|mirror| Origin {
             stage: mirror.name().as_str(),
@@ -324,22 +362,6 @@ async fn metadata(ask: &Ask, name: &ProjectName, listed: &Listed) -> Option<Vec<
         }
     }
     Some(bytes)
-}
-
-/// The version that is written like this, or equal to it (PEP 440).
-fn meant<'a>(releases: &'a BTreeMap<Version, Release<'_>>, wanted: &str) -> Option<&'a Version> {
-    let parsed = Version::parse(wanted).ok();
-    let is_equal = |it: &&Version| parsed.as_ref().is_some_and(|wanted| it.is_same_release(wanted));
-    let mut versions = releases.keys();
-    versions.clone().find(|it| it.as_str() == wanted).or_else(|| versions.find(is_equal))
-}
-
-/// The version that installers take: the highest that is neither yanked nor a pre-release, if there is one.
-fn newest<'a>(releases: &'a BTreeMap<Version, Release<'_>>) -> Option<&'a Version> {
-    let latest = || releases.iter().rev();
-    let mut good = latest().filter(|(_, release)| !release.is_yanked());
-    let stable = good.clone().find(|(version, _)| !version.is_prerelease());
-    stable.or_else(|| good.next()).or_else(|| latest().next()).map(|(version, _)| version)
 }
 
 impl Listed {

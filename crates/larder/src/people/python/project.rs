@@ -11,7 +11,7 @@ use pypi::archive::is_archive;
 use pypi::devpi::{View, file_url};
 use pypi::{
     FileRole, Filename, Judge, Project as Contents, ProjectName, ProjectView, RefusedFiles,
-    ReleaseFile, Stage, VersionView, Warnings,
+    ReleaseFile, Stage, VersionView, Warnings, installed_by_default,
 };
 
 use super::description::Described;
@@ -96,10 +96,9 @@ async fn show(
         }
         versions.retain(|view| refusal_of(view.version.as_str()).is_none());
         let held_back = decided.as_ref().map(|shown| shown.hidden().sentences().collect());
-        // Installers take a yanked version or a pre-release only if there is nothing else.
-        let mut good = versions.iter().filter(|view| !is_yanked(view));
-        let stable = good.clone().find(|view| !view.version.is_prerelease());
-        let newest = stable.or_else(|| good.next()).or(versions.first());
+        // The views begin with the latest version.
+        let ascending = versions.iter().rev().map(|view| (&view.version, is_yanked(view)));
+        let newest = installed_by_default(ascending).map(|at| &versions[versions.len() - 1 - at]);
         let shown = match wanted {
             None => newest,
             Some(wanted) => {

@@ -1,4 +1,4 @@
-//! [`ProjectPage`]: the page of a project or of a version of it, whoever has its files.
+//! [`ProjectPage`]: the page of a project, or of one of its versions. Own and mirrored projects share it.
 
 use account::Principal;
 use askama::Template;
@@ -15,7 +15,7 @@ use crate::published::required_by::Requirers;
 pub(super) const VERSIONS: usize = 50;
 pub(super) const FILES: usize = 500;
 
-/// So many files are listed without a click.
+/// A list of at most so many files is not folded.
 const FILES_UNFOLDED: usize = 2;
 
 #[derive(Template)]
@@ -96,6 +96,7 @@ pub(super) struct Hidden<'a> {
 }
 
 /// A line of the list of versions.
+#[derive(Clone)]
 pub(super) struct Version {
     pub(super) version: String,
     pub(super) path: String,

@@ -27,7 +27,7 @@ const AT_ONCE: usize = 5;
 const PAGE_BYTES: usize = 32 << 20;
 
 /// What one asks for: the path below the stage, and headers.
-const FORMS: [(&str, &str); 8] = [
+const FORMS: [(&str, &str); 9] = [
     ("+simple/{}/", "Accept: application/vnd.pypi.simple.v1+json"),
     ("+simple/{}/", "Accept: application/vnd.pypi.simple.v1+json\r\nAccept-Encoding: gzip"),
     ("+simple/{}/", "Accept: text/html\r\nUser-Agent: pip/26.0"),
@@ -35,6 +35,7 @@ const FORMS: [(&str, &str); 8] = [
     ("+simple/{}/", "Accept: application/vnd.pypi.simple.v1+json\r\nX-Devpi-Absolute-URLs: 1"),
     ("{}", "Accept: application/json"),
     ("{}", "Accept: text/html"),
+    ("{}?versions=all", "Accept: text/html"),
     ("pypi/{}/json", "Accept: application/json"),
 ];
 

@@ -116,4 +116,24 @@ fn four_thousand_files_are_a_short_page() {
     let html = browse(&index, "/alice/up/foo");
     assert!(html.len() < 50_000, "{}", html.len());
     assert!(html.contains("foo-1.39.49.tar.gz") && html.contains("All 2000 versions"), "{html}");
+    let all = browse(&index, "/alice/up/foo?versions=all");
+    assert_eq!(all.matches("2 files, from alice/up").count(), 2_000);
+}
+
+/// A version of many files shows the first ones; versions that PEP 440 counts as the same are one.
+#[test]
+fn a_version_of_many_files() {
+    let upstream = upstream_of_versions();
+    let named = (0..700).map(|at| format!("foo-1.0-cp3{at}-none-any.whl"));
+    let named = named.chain(["foo-1.tar.gz".to_owned()]);
+    let files: Vec<Value> = named.map(|name| file(&upstream, &name, b"x")).collect();
+    upstream.offer("/simple/foo/", page("foo", json!(files)));
+    let index = start();
+    mirror(&index, &upstream, json!({}));
+    for path in ["/alice/up/foo", "/alice/up/foo/1.0.0"] {
+        let html = browse(&index, path);
+        assert!(html.contains("<summary>701 files</summary>"), "{html}");
+        assert_eq!(html.matches("wheel, 1 B").count() + html.matches("source, 1 B").count(), 500);
+        assert!(html.contains("And 201 more"), "{html}");
+    }
 }
