@@ -84,6 +84,7 @@ pub fn mint(
     if snapshot.upload_token_of(&proof).is_some() {
         return Err(MintError::Replayed);
     }
+    let called = identity.name();
     let (mut living, mut own, mut forgotten) = (0, 0, Vec::new());
     for token in snapshot.upload_tokens() {
         if forget_before.is_some_and(|before| token.kept_until <= before) {
@@ -94,7 +95,7 @@ pub fn mint(
         }
         living += 1;
         let of_same = token.identity.issuer == identity.issuer;
-        own += usize::from(of_same && token.identity.name() == identity.name());
+        own += usize::from(of_same && token.identity.name() == called);
     }
     if living >= UPLOAD_TOKENS_MAX {
         return Err(MintError::TooMany(UPLOAD_TOKENS_MAX));

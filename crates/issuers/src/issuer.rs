@@ -26,7 +26,7 @@ pub enum IssuerError {
     /// The first word.
     #[error(transparent)]
     Kind(#[from] IssuerKindError),
-    /// A URL from which no keys are fetched: whoever could change them on the way could sign anything.
+    /// A URL that is not safe to fetch keys from.
     #[error("`{0}` is no https:// URL, or has a user, a fragment or a query")]
     Url(String),
 }

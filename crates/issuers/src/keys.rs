@@ -277,7 +277,7 @@ fn read_key(jwk: &Jwk) -> Option<(String, Key)> {
     if !matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature)) {
         return None;
     }
-    // Symmetric keys are never read: whoever knows a public text could sign with it.
+    // Symmetric keys are left out: with one, whoever can verify a token can sign one.
     let (algorithm, said) = match &jwk.algorithm {
         AlgorithmParameters::RSA(_) => (Algorithm::RS256, KeyAlgorithm::RS256),
         AlgorithmParameters::EllipticCurve(it) if it.curve == EllipticCurve::P256 => {

@@ -145,7 +145,9 @@ pub(crate) async fn show_home(app: &App, head: &Parts) -> Result<Response, HttpE
         let may_read = stored.as_ref().filter(|_| may_read_articles(app, &principal));
         may_read?.articles.article_named(&home.0).filter(|article| !article.is_deleted())
     });
-    let Some(article) = article else { return show_use(app, head).await };
+    let Some(article) = article else {
+        return Ok(page_of_use(app, head, stored, &principal).await);
+    };
     let mut response = StatusCode::FOUND.into_response();
     let target = format!("/article/{}", in_path(article.name.as_str()));
     // The name is encoded.
@@ -167,8 +169,17 @@ async fn reader(app: &App, head: &Parts) -> Result<(Option<Arc<Stored>>, Princip
 
 /// `/+use`
 pub(crate) async fn show_use(app: &App, head: &Parts) -> Result<Response, HttpError> {
-    let config = &app.config;
     let (stored, principal) = reader(app, head).await?;
+    Ok(page_of_use(app, head, stored, &principal).await)
+}
+
+async fn page_of_use(
+    app: &App,
+    head: &Parts,
+    stored: Option<Arc<Stored>>,
+    principal: &Principal,
+) -> Response {
+    let config = &app.config;
     let is_stranger = matches!(principal, Principal::Anonymous);
     let page = Home {
         site: Site::of(app, head),
@@ -178,19 +189,19 @@ pub(crate) async fn show_use(app: &App, head: &Parts) -> Result<Response, HttpEr
         python: match &stored {
             _ if !config.python.enabled => Python::Off,
             None => Python::Loading,
-            Some(stored) => Python::On(indexes(app, stored, &principal)),
+            Some(stored) => Python::On(indexes(app, stored, principal)),
         },
         articles: match &stored {
             _ if !config.article.enabled => Articles::Off,
             None => Articles::Loading,
-            Some(stored) => Articles::On(readable(app, stored, &principal)),
+            Some(stored) => Articles::On(readable(app, stored, principal)),
         },
         actions: config.actions.enabled,
         hello: HELLO,
         metrics: config.metrics.enabled,
     };
     let audience = if is_stranger { Audience::Everybody } else { Audience::Reader };
-    Ok(page::send(&page, head, audience).await)
+    page::send(&page, head, audience).await
 }
 
 fn packages(app: &App) -> Aur {

@@ -64,8 +64,8 @@ pub(crate) async fn answer_question(
     Ok(match read(app, head, asked, sender(head)) {
         Reading::Done(response) => response,
         Reading::Long(finished) => finished.respond(app).await,
-        Reading::Large(question) => question.respond(app, head).await,
-        Reading::Refined(question) => question.respond(app, head).await,
+        Reading::Large(question) => question.finish(app, head).await?.respond(app).await,
+        Reading::Refined(question) => question.finish(app, head).await?.respond(app).await,
     })
 }
 
@@ -99,11 +99,15 @@ pub(crate) fn answer_question_now(
         }
         Reading::Large(question) => {
             let (app, head) = (app.clone(), head.clone());
-            Answered::Later(Box::pin(async move { question.respond(&app, &head).await }))
+            Answered::Later(Box::pin(
+                async move { finished(&app, question.finish(&app, &head)).await },
+            ))
         }
         Reading::Refined(question) => {
             let (app, head) = (app.clone(), head.clone());
-            Answered::Later(Box::pin(async move { question.respond(&app, &head).await }))
+            Answered::Later(Box::pin(
+                async move { finished(&app, question.finish(&app, &head)).await },
+            ))
         }
     })
 }
@@ -173,6 +177,17 @@ impl Finished {
     }
 }
 
+/// The response that `finishing` makes, or its refusal.
+async fn finished(
+    app: &App,
+    finishing: impl Future<Output = Result<Finished, HttpError>>,
+) -> Response {
+    match finishing.await {
+        Ok(finished) => finished.respond(app).await,
+        Err(error) => error.into_response(),
+    }
+}
+
 /// The outcome of a GET.
 enum Reading {
     Done(Response),
@@ -195,13 +210,6 @@ struct Large {
 
 impl Large {
     /// Answers it when it is its turn.
-    async fn respond(self, app: &Arc<App>, head: &Parts) -> Response {
-        match self.finish(app, head).await {
-            Ok(finished) => finished.respond(app).await,
-            Err(error) => error.into_response(),
-        }
-    }
-
     async fn finish(self, app: &Arc<App>, head: &Parts) -> Result<Finished, HttpError> {
         let Large { query, standing } = self;
         let (published, results_max) = (loaded(app)?, app.aur.results_max.load(Relaxed));
@@ -219,13 +227,6 @@ struct Refined {
 
 impl Refined {
     /// Answers it on a thread for computations.
-    async fn respond(self, app: &Arc<App>, head: &Parts) -> Response {
-        match self.finish(app, head).await {
-            Ok(finished) => finished.respond(app).await,
-            Err(error) => error.into_response(),
-        }
-    }
-
     async fn finish(self, app: &Arc<App>, head: &Parts) -> Result<Finished, HttpError> {
         let Refined { params, standing } = self;
         let conditions = Conditions::of(&head.method, &head.headers);
@@ -376,11 +377,11 @@ async fn post(
         Params::from_body(from_path, query, Body::Form(&body))
     };
     if params.are_refined() {
-        return Ok(Refined { params, standing }.respond(app, head).await);
+        return Ok(Refined { params, standing }.finish(app, head).await?.respond(app).await);
     }
     Ok(match finish(app, head, standing, params)? {
         Ok(finished) => finished.respond(app).await,
-        Err(large) => large.respond(app, head).await,
+        Err(large) => large.finish(app, head).await?.respond(app).await,
     })
 }
 

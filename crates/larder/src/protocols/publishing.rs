@@ -21,13 +21,11 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::front::error::HttpError;
+use crate::front::negotiation::named_weight;
 use crate::front::{auth, body, outside, serial};
 
 /// Size of the request for a token: a token in JSON.
 const BODY_BYTES_MAX: usize = 16 << 10;
-
-/// Most names of features in it.
-const FEATURES_MAX: usize = 20;
 
 /// The media type of PEP 807.
 const PYTP: &str = "application/vnd.pypi.pytp.v1+json";
@@ -112,10 +110,8 @@ fn answer(status: StatusCode, media_type: &'static str, body: &Value) -> Respons
 
 /// Whether the client speaks PEP 807.
 fn asks_for_pytp(head: &Parts) -> bool {
-    head.headers
-        .get_all(ACCEPT)
-        .iter()
-        .any(|value| value.to_str().is_ok_and(|it| it.contains(PYTP)))
+    let accepted = head.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.filter_map(|accept| named_weight(accept, PYTP)).any(|weight| weight > 0.0)
 }
 
 fn succeeded(head: &Parts, body: &Value) -> Response {
@@ -209,7 +205,7 @@ async fn wish(app: &App, head: &Parts, body: Body) -> Result<Wish, Failure> {
     let wish: Wish = serde_json::from_slice(&bytes).map_err(|error| {
         Failure::new("invalid-payload", format!("`{{\"token\": \"<JWT>\"}}` was expected: {error}"))
     })?;
-    let unknown = wish.features.iter().take(FEATURES_MAX).find(|feature| **feature != MULTI_USE);
+    let unknown = wish.features.iter().find(|feature| **feature != MULTI_USE);
     match unknown {
         None => Ok(wish),
         Some(feature) => {

@@ -367,7 +367,9 @@ impl Refresh {
         let waiting = self.wave.take().map(|wave| wave.popularities);
         let mut waiting = waiting.unwrap_or_default();
         // These were read later.
-        waiting.retain(|base, _| !changes.bases.contains(base));
+        for base in &changes.bases {
+            waiting.remove(base);
+        }
         waiting.extend(popularities);
         self.wave = (!waiting.is_empty()).then(|| {
             let mut wave = update.facts();
