@@ -595,7 +595,7 @@ def check_account(browser, base, password):
             expect(page.locator("main [role=status]")).to_contain_text("is revoked")
             watched.check("revoked", [422])
             for path in [
-                "/+manage", "/+manage/audit", "/+manage/groups", "/+manage/groups?q=x", "/+manage/webhooks", "/+manage/users/root", "/+manage/indexes/root/dev",
+                "/+manage", "/+manage/audit", "/+manage/groups", "/+manage/groups?q=x", "/+manage/tokens", "/+manage/webhooks", "/+manage/users/root", "/+manage/indexes/root/dev",
                 "/+manage/indexes/root/pypi", "/+manage/prefetch/root/pypi", "/+manage/releases/root/dev", "/+manage/releases/root/dev/text-attacks",
                 "/+manage/releases/root/dev/text-attacks?version=1.0",
             ]:

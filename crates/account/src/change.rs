@@ -7,19 +7,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use record::{Batch, Digest, Expected, Serial};
 
-use crate::record::{write_login_secret, write_sessions, write_token, write_user};
+use crate::record::{write_login_secret, write_sessions, write_token, write_token_use, write_user};
 use crate::{
     GroupName, Limits, LoginSecret, PasswordHash, ProfileEdit, SESSIONS_PER_USER_MAX, Scope,
     Scopes, Session, SessionText, Snapshot, Token, TokenId, TokenText, User, UserName, is_reserved,
-    login_secret_key, session_key, token_key, user_key,
+    login_secret_key, session_key, token_key, token_use_key, user_key,
 };
 
 /// Tokens that one user has at a time at most; those that are no longer valid do not count, and are removed when a later one
 /// is made.
 pub const TOKENS_PER_USER_MAX: usize = 1000;
+
+/// How much later than the noted use of a token another one is noted. A write for each use would cost more than the use.
+pub const USE_NOTED_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
 /// Expired tokens of one user that are there at most; further ones are removed earlier.
 const EXPIRED_PER_USER_MAX: usize = 1000;
@@ -229,7 +232,16 @@ pub fn delete_user(snapshot: &Snapshot, name: &UserName) -> Result<Batch, Delete
     // A token that is revoked meanwhile is gone anyway. A token that is made meanwhile stays behind, but is not valid: see
     // `Token::belongs_to`.
     let tokens = snapshot.tokens_of(name).into_iter();
-    Ok(tokens.fold(batch, |batch, token| batch.delete(token_key(token.id), Expected::Anything)))
+    Ok(tokens.fold(batch, |batch, token| without_token(batch, snapshot, token.id)))
+}
+
+/// The batch that also removes a token, whatever was written meanwhile, and its last use.
+fn without_token(batch: Batch, snapshot: &Snapshot, id: TokenId) -> Batch {
+    let batch = batch.delete(token_key(id), Expected::Anything);
+    match snapshot.token_used_at(id) {
+        Some(_) => batch.delete(token_use_key(id), Expected::Anything),
+        None => batch,
+    }
 }
 
 /// Makes a token of 32 random bytes, `secret`: the text to show once, the stored token, and the batch. The batch also removes
@@ -304,9 +316,7 @@ pub fn create_token(
         .put(token_key(id), Expected::Absent, write_token(&token), Vec::new())
         .check(user_key(&token.user), Expected::Present);
     // A token that another write removes meanwhile is gone anyway.
-    let batch = dead
-        .into_iter()
-        .fold(batch, |batch, dead| batch.delete(token_key(dead.id), Expected::Anything));
+    let batch = dead.into_iter().fold(batch, |batch, dead| without_token(batch, snapshot, dead.id));
     Ok((text, token, batch))
 }
 
@@ -330,7 +340,35 @@ fn check_limits(limits: &Limits, scopes: Scopes) -> Result<(), CreateTokenError>
 /// [`NoToken`].
 pub fn revoke_token(snapshot: &Snapshot, id: TokenId) -> Result<Batch, NoToken> {
     let token = snapshot.token(id).ok_or(NoToken(id))?;
-    Ok(Batch::new().delete(token_key(id), Expected::At(token.serial)))
+    let batch = Batch::new().delete(token_key(id), Expected::At(token.serial));
+    Ok(match snapshot.token_used_at(id) {
+        Some(_) => batch.delete(token_use_key(id), Expected::Anything),
+        None => batch,
+    })
+}
+
+/// Whether this use of a token is to be noted: the token is there, and the noted use is more than [`USE_NOTED_AFTER`] earlier.
+pub fn is_use_late(snapshot: &Snapshot, id: TokenId, used_at: Timestamp) -> bool {
+    let noted = snapshot.token_used_at(id);
+    let is_late = |noted| used_at.duration_since(noted) > USE_NOTED_AFTER;
+    snapshot.token(id).is_some() && noted.is_none_or(is_late)
+}
+
+/// Notes when tokens were used last: those whose use [is late](is_use_late). `None` if that is none of them.
+pub fn note_token_uses(
+    snapshot: &Snapshot,
+    uses: impl IntoIterator<Item = (TokenId, Timestamp)>,
+) -> Option<Batch> {
+    let mut batch = Batch::new();
+    for (id, used_at) in uses {
+        if is_use_late(snapshot, id, used_at) {
+            // A token that is revoked meanwhile keeps no use.
+            batch = batch
+                .put(token_use_key(id), Expected::Anything, write_token_use(used_at), Vec::new())
+                .check(token_key(id), Expected::Present);
+        }
+    }
+    (!batch.writes.is_empty()).then_some(batch)
 }
 
 /// Opens a session for `user`, who just gave their password: the text for the browser, and the batch. That ends the session

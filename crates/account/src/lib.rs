@@ -35,7 +35,9 @@ mod token;
 mod upload_token;
 mod user;
 
-pub use self::record::{login_secret_key, session_key, token_key, upload_token_key, user_key};
+pub use self::record::{
+    login_secret_key, session_key, token_key, token_use_key, upload_token_key, user_key,
+};
 pub use acl::{Acl, AclEntry, AclError};
 pub use ci_identity::{CiIdentity, Claims, IssuerKind, IssuerKindError};
 pub use credentials::{Credentials, CredentialsError};

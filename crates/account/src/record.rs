@@ -1,7 +1,7 @@
 //! The stored form of users, tokens, sessions and the login secret: JSON bodies under their keys.
 //!
-//! `user/{name}`, `token/{id}`, `upload-token/{proof}`, `session/{user}` and `secret/login`. A record that cannot be read counts as missing, so that it
-//! admits nobody.
+//! `user/{name}`, `token/{id}`, `token-use/{id}`, `upload-token/{proof}`, `session/{user}` and `secret/login`. A record that
+//! cannot be read counts as missing, so that it admits nobody.
 
 mod upload_token;
 
@@ -30,6 +30,7 @@ const SECRET: &str = "secret";
 const LOGIN: &str = "login";
 const SESSION: &str = "session";
 const UPLOAD_TOKEN: &str = "upload-token";
+const TOKEN_USE: &str = "token-use";
 
 /// The key of a user's record.
 pub fn user_key(name: &UserName) -> Key {
@@ -39,6 +40,11 @@ pub fn user_key(name: &UserName) -> Key {
 /// The key of a token's record.
 pub fn token_key(id: TokenId) -> Key {
     key(TOKEN, &id.to_string())
+}
+
+/// The key of the record that says when a token was used last.
+pub fn token_use_key(id: TokenId) -> Key {
+    key(TOKEN_USE, &id.to_string())
 }
 
 /// The key of the record of an upload token whose identity has this digest.
@@ -65,6 +71,7 @@ fn key(kind: &str, name: &str) -> Key {
 pub(crate) enum Subject {
     User(UserName),
     Token(TokenId),
+    TokenUse(TokenId),
     LoginSecret,
     Sessions(UserName),
     UploadToken(Digest),
@@ -80,6 +87,10 @@ pub(crate) fn subject(key: &Key) -> Option<Result<Subject, UnreadableReason>> {
     if let Some(id) = key.after(TOKEN) {
         let id = id.parse().ok().filter(|id| token_key(*id) == *key);
         return Some(id.map(Subject::Token).ok_or(UnreadableReason::Key));
+    }
+    if let Some(id) = key.after(TOKEN_USE) {
+        let id = id.parse().ok().filter(|id| token_use_key(*id) == *key);
+        return Some(id.map(Subject::TokenUse).ok_or(UnreadableReason::Key));
     }
     if let Some(proof) = key.after(UPLOAD_TOKEN) {
         let proof = proof.parse().ok().filter(|proof| upload_token_key(proof) == *key);
@@ -129,6 +140,12 @@ struct TokenBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expires_at: Option<Timestamp>,
     secret_sha256: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct TokenUseBody {
+    v: u32,
+    used_at: Timestamp,
 }
 
 /// An unknown member would be a limit of a later version, so the token is not read.
@@ -211,6 +228,17 @@ pub(crate) fn write_token(token: &Token) -> Bytes {
         expires_at: token.expires_at,
         secret_sha256: token.secret_digest.to_string(),
     })
+}
+
+pub(crate) fn write_token_use(used_at: Timestamp) -> Bytes {
+    write_body(&TokenUseBody { v: FORM, used_at })
+}
+
+/// When the token was used last, by `body`.
+pub(crate) fn read_token_use(body: &[u8]) -> Result<Timestamp, UnreadableReason> {
+    let body: TokenUseBody = read_body(body, FORM)?;
+    check_form(body.v, FORM)?;
+    Ok(body.used_at)
 }
 
 pub(crate) fn write_login_secret(secret: &LoginSecret) -> Bytes {

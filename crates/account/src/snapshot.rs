@@ -6,12 +6,14 @@
 use std::sync::Arc;
 
 use imbl::{HashMap, OrdMap, OrdSet};
+use jiff::Timestamp;
 use record::{Digest, Key, Record, Serial, UnreadableReason, UnreadableRecord};
 
 use crate::record::{
-    Subject, login_secret_key, read_login_secret, read_sessions, read_token, read_upload_token,
-    read_user, session_key, subject, token_key, upload_token_key, user_key, write_login_secret,
-    write_sessions, write_token, write_upload_token, write_user,
+    Subject, login_secret_key, read_login_secret, read_sessions, read_token, read_token_use,
+    read_upload_token, read_user, session_key, subject, token_key, token_use_key, upload_token_key,
+    user_key, write_login_secret, write_sessions, write_token, write_token_use, write_upload_token,
+    write_user,
 };
 use crate::upload_token::UploadTokens;
 use crate::{LoginSecret, Sessions, Token, TokenId, TokenText, UploadToken, User, UserName};
@@ -22,6 +24,8 @@ pub struct Snapshot {
     users: OrdMap<UserName, Arc<User>>,
     tokens: HashMap<TokenId, Arc<Token>>,
     tokens_by_user: OrdMap<UserName, OrdSet<TokenId>>,
+    /// When each was used last, as far as it was noted, and the commit that noted it.
+    token_uses: HashMap<TokenId, (Timestamp, Serial)>,
     login_secret: Option<LoginSecret>,
     sessions: OrdMap<UserName, Arc<Sessions>>,
     upload_tokens: UploadTokens,
@@ -50,8 +54,8 @@ impl Snapshot {
         (next, troubles)
     }
 
-    /// Records that make this snapshot again: each user, each token of either kind, the login secret, the sessions. What was deleted is not among
-    /// them, and the login secret has serial 1.
+    /// Records that make this snapshot again: each user, each token of either kind, the last use of tokens, the login secret, the
+    /// sessions. What was deleted is not among them, and the login secret has serial 1.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         let record =
             |key: Key, serial, body| Record { key, serial, body: Some(body), blobs: Vec::new() };
@@ -61,6 +65,10 @@ impl Snapshot {
         let tokens = self.tokens.values();
         let tokens =
             tokens.map(move |token| record(token_key(token.id), token.serial, write_token(token)));
+        let uses = self.token_uses.iter();
+        let uses = uses.map(move |(id, (used_at, serial))| {
+            record(token_use_key(*id), *serial, write_token_use(*used_at))
+        });
         let secrets = self.login_secret.iter();
         let secrets = secrets
             .map(move |secret| record(login_secret_key(), Serial(1), write_login_secret(secret)));
@@ -70,7 +78,7 @@ impl Snapshot {
         let uploads = self.upload_tokens.iter().map(move |token| {
             record(upload_token_key(&token.proof), token.serial, write_upload_token(token))
         });
-        users.chain(tokens).chain(secrets).chain(sessions).chain(uploads)
+        users.chain(tokens).chain(uses).chain(secrets).chain(sessions).chain(uploads)
     }
 
     fn apply_one(&mut self, record: &Record, subject: Subject) -> Result<(), UnreadableReason> {
@@ -90,6 +98,12 @@ impl Snapshot {
                     let token = read_token(record, id, body)?;
                     self.tokens_by_user.entry(token.user.clone()).or_default().insert(id);
                     self.tokens.insert(id, Arc::new(token));
+                }
+            }
+            Subject::TokenUse(id) => {
+                self.token_uses.remove(&id);
+                if let Some(body) = body {
+                    self.token_uses.insert(id, (read_token_use(body)?, record.serial));
                 }
             }
             Subject::Sessions(name) => {
@@ -162,6 +176,11 @@ impl Snapshot {
     /// Every token, in no order.
     pub fn tokens(&self) -> impl ExactSizeIterator<Item = &Arc<Token>> {
         self.tokens.values()
+    }
+
+    /// When the token of that id was used last, to the [day](crate::change::USE_NOTED_AFTER); `None` if no use was noted.
+    pub fn token_used_at(&self, id: TokenId) -> Option<Timestamp> {
+        self.token_uses.get(&id).map(|(used_at, _)| *used_at)
     }
 
     /// How many tokens there are, expired ones among them.

@@ -10,9 +10,10 @@ use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use config::Config;
 use jiff::Timestamp;
+use operations::Keeper as _;
 use operations::tokens::{CreateToken, RevokeToken};
 use serde_json::{Value, json};
-use state::accounts::{self, Expiry};
+use state::accounts::{self, Age, Expiry};
 use state::secrets;
 
 use super::directory::{Directory, Purpose};
@@ -25,6 +26,9 @@ pub(super) enum Command {
     List {
         /// Only the tokens of this user
         user: Option<UserName>,
+        /// Only those that were neither made nor used for so long, such as 90d
+        #[arg(long, value_name = "TIME")]
+        unused: Option<Age>,
         #[command(flatten)]
         answer: Answer,
     },
@@ -52,9 +56,9 @@ pub(super) enum Command {
         /// Only for articles below this, and for no index unless --index names one; may be repeated
         #[arg(long = "prefix", value_name = "/PATH/", value_parser = accounts::prefix)]
         prefixes: Vec<String>,
-        /// Until when it is valid: a duration such as 90d, a date such as 2027-01-01, or never
-        #[arg(long, value_name = "WHEN", default_value = "never")]
-        expires: Expiry,
+        /// Until when it is valid: a duration such as 90d, a date such as 2027-01-01, or never [default: users.token_days]
+        #[arg(long, value_name = "WHEN")]
+        expires: Option<Expiry>,
         /// What it is for: one line
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         comment: String,
@@ -85,7 +89,9 @@ impl Command {
             Command::Create { .. } | Command::Revoke { .. } => Purpose::Change,
         };
         runtime()?.block_on(Directory::with(config, purpose, async |directory| match self {
-            Command::List { user, answer } => list_tokens(directory, user.as_ref(), answer.is_json),
+            Command::List { user, unused, answer } => {
+                list_tokens(directory, user.as_ref(), unused, answer.is_json)
+            }
             Command::Create {
                 user,
                 scopes,
@@ -113,11 +119,12 @@ impl Command {
 fn list_tokens(
     directory: &Directory,
     name: Option<&UserName>,
+    unused: Option<Age>,
     is_json: bool,
 ) -> Result<String, Exit> {
     let now = Timestamp::now();
     let snapshot = directory.snapshot();
-    let tokens: Vec<&Token> = match name {
+    let mut tokens: Vec<&Token> = match name {
         Some(name) => {
             found(directory, name)?;
             snapshot.tokens_of(name).into_iter().map(|token| &**token).collect()
@@ -130,8 +137,14 @@ fn list_tokens(
             tokens
         }
     };
+    let used_at = |token: &Token| snapshot.token_used_at(token.id);
+    if let Some(unused) = unused {
+        let since = unused.before(now);
+        tokens.retain(|token| accounts::is_unused_since(token, used_at(token), since));
+    }
     if is_json {
-        let list = tokens.into_iter().map(|token| accounts::token_json(token, now)).collect();
+        let object = |token: &Token| accounts::token_json(token, used_at(token), now);
+        let list = tokens.into_iter().map(object).collect();
         return Ok(format!("{:#}\n", Value::Array(list)));
     }
     let row = |token: &&Token| {
@@ -147,24 +160,30 @@ fn list_tokens(
             token.limits.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
             accounts::shown(token.created_at),
             expires,
+            used_at(token).map_or_else(|| "-".to_owned(), |at| at.strftime("%F").to_string()),
             token.comment.clone(),
         ]
     };
     let rows: Vec<_> = tokens.iter().map(row).collect();
-    Ok(table::columns(["ID", "USER", "SCOPES", "LIMITED TO", "MADE", "EXPIRES", "COMMENT"], &rows))
+    let titles = ["ID", "USER", "SCOPES", "LIMITED TO", "MADE", "EXPIRES", "LAST USED", "COMMENT"];
+    Ok(table::columns(titles, &rows))
 }
 
 async fn create_token(
     directory: &mut Directory,
     new: change::NewToken,
-    expiry: Expiry,
+    expiry: Option<Expiry>,
     is_json: bool,
 ) -> Result<String, Exit> {
     let now = Timestamp::now();
-    let new = change::NewToken { expires_at: expiry.at(now).map_err(Exit::failure)?, ..new };
+    let expires_at = match expiry {
+        Some(expiry) => expiry.at(now).map_err(Exit::failure)?,
+        None => directory.rules().token_end(now),
+    };
+    let new = change::NewToken { expires_at, ..new };
     let secret = secrets::random().map_err(Exit::failure)?;
     let (text, token) = directory.carry_out(&CreateToken { token: new, secret }).await?.outcome;
-    let mut object = accounts::token_json(&token, now);
+    let mut object = accounts::token_json(&token, None, now);
     object["token"] = json!(text.reveal());
     if !is_json {
         let until = token.expires_at.map_or_else(

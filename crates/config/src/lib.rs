@@ -160,6 +160,8 @@ section! {
         changes: Changes;
         /// Pages of other origins.
         cors: Cors;
+        /// Shared caches in front of this server.
+        cdn: Cdn;
         /// How the pages present themselves.
         site: Site;
         /// Who someone is.
@@ -389,6 +391,19 @@ section! {
 }
 
 section! {
+    /// What caches in front of this server, such as Varnish or a CDN, may keep of what everybody may read; docs/cdn.md.
+    pub struct Cdn = "cdn" {
+        /// How long they may keep pages of installers and articles, unless a webhook of theirs says that one has changed. 0: they
+        /// are told nothing.
+        seconds: Duration = "seconds", Kind::seconds(0, 31_536_000), default "0";
+        /// How long after that they may go on answering with it while they ask again.
+        stale: Duration = "stale_seconds", Kind::seconds(0, 31_536_000), default "60";
+        /// How long after that they may go on answering with it while this server does not answer.
+        stale_if_error: Duration = "stale_if_error_seconds", Kind::seconds(0, 31_536_000), default "86400";
+    }
+}
+
+section! {
     /// Pages of other origins, such as browser applications: what they may read and write.
     pub struct Cors = "cors" {
         /// Origins of pages that may use this server from a browser: they read and write, with a token that they send as
@@ -422,6 +437,8 @@ section! {
         remember: Duration = "remember_seconds", Kind::seconds(0, 3_600), default "60";
         /// How long a login is valid.
         login: Duration = "login_seconds", Kind::seconds(60, 31_536_000), default "36000";
+        /// How long a token is valid whose maker does not say until when. 0: it never expires.
+        token_days: u32 = "token_days", Kind::whole(0, 36_500, "days"), default "365";
         /// Different wrong passwords that one client (an IPv4 address or an IPv6 /64) may try for one account within ten
         /// minutes, on all surfaces together; then it gets 429, except for a password that was right there lately. 0: no limit.
         wrong_passwords_max: u32 = "wrong_passwords_max", Kind::whole(0, 1_000_000, "passwords"), default "10";
@@ -498,6 +515,7 @@ const TABLES: &[Table] = &[
     Advisories::TABLE,
     Changes::TABLE,
     Cors::TABLE,
+    Cdn::TABLE,
     Site::TABLE,
     Users::TABLE,
     Publishing::TABLE,

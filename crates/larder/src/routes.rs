@@ -178,6 +178,7 @@ endpoints! {
         ListTokens = Account "tokens": GET OPTIONS ["/+tokens"];
         CreateToken = Account "tokens_write": POST ["/+tokens"];
         RevokeToken = Account "tokens_write": DELETE OPTIONS ["/+tokens/{id}"];
+        RevokeFoundTokens = Account "tokens_found": POST OPTIONS ["/+tokens/found"];
         // Trusted publishing: where clients look for it, and PEP 807's discovery.
         ShowPublishingAudience = Account "publishing": GET ["/_/oidc/audience"];
         MintUploadToken = Account "publishing_mint": POST ["/_/oidc/mint-token"];
@@ -198,6 +199,7 @@ endpoints! {
         CreateIndexByForm = Account "manage": POST ["/+manage/indexes"];
         ManageIndex = Server "page": GET ["/+manage/indexes/{user}/{index}"];
         ManageGroups = Server "page": GET ["/+manage/groups"];
+        ManageTokens = Server "page": GET ["/+manage/tokens"];
         ListReleases = Server "page": GET ["/+manage/releases/{user}/{index}"];
         ManageRelease = Server "page": GET ["/+manage/releases/{user}/{index}/{project}"];
         ChangeReleaseByForm = Account "manage": POST ["/+manage/releases/{user}/{index}/{project}"];

@@ -132,6 +132,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     tasks.spawn(tasks::highest_serial::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::retention::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::throttling::run(app.clone(), shutdown.clone()));
+    tasks.spawn(tasks::token_uses::run(app.clone(), shutdown.clone()));
     if app.config.metrics.enabled {
         tasks.spawn(tasks::rates::run(app.clone(), shutdown.clone()));
     }

@@ -17,6 +17,7 @@ pub mod retention;
 pub mod scrub;
 pub mod store_tail;
 pub mod throttling;
+pub mod token_uses;
 pub mod webhooks;
 
 pub(crate) use own_thread::on_own_thread;

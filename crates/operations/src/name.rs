@@ -45,6 +45,8 @@ with_all! {
         CloseSession,
         CreateToken,
         RevokeToken,
+        RevokeFoundToken,
+        NoteTokenUses,
         MintUploadToken,
         RegisterRelease,
         UploadFile,

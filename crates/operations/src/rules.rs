@@ -6,6 +6,7 @@ use account::{Acl, UserPolicy};
 use article::AttachmentLimits;
 use config::Config;
 use issuers::Issuer;
+use jiff::{SignedDuration, Timestamp};
 
 /// The settings that decisions depend on.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub struct Rules {
     pub attachment_limits: AttachmentLimits,
     /// How long a login, or a session, is valid.
     pub login: Duration,
+    /// How many days a token is valid whose maker does not say until when; 0 for a token that never expires.
+    pub token_days: u32,
     /// The issuers whose identities indexes may name as publishers.
     pub issuers: Vec<Issuer>,
 }
@@ -57,8 +60,15 @@ impl Rules {
                 together_bytes_max: articles.attachments_bytes_max,
             },
             login: config.users.login,
+            token_days: config.users.token_days,
             issuers: config.publishing.issuers.clone(),
         }
+    }
+
+    /// When a token expires that is made at `now`, if its maker does not say; `None` for never.
+    pub fn token_end(&self, now: Timestamp) -> Option<Timestamp> {
+        let hours = i64::from(self.token_days) * 24;
+        (hours > 0).then(|| now.checked_add(SignedDuration::from_hours(hours)).ok())?
     }
 
     /// Whether only those whom `python.restrict_modify` names make, change and remove users and indexes.

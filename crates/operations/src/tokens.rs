@@ -1,10 +1,13 @@
-//! API tokens: made and revoked.
+//! API tokens: made, revoked, found where everybody can read them, and noted as used.
+
+use std::sync::Arc;
 
 use account::change::{self, NewToken, NoToken, NoUser};
 use account::{Token, TokenId, TokenText, UserName};
+use jiff::Timestamp;
 
 use crate::users::admit_always;
-use crate::{Basis, Decided, Name, Operation, Refusal};
+use crate::{Basis, Decided, Name, Operation, Refusal, Rule};
 
 /// Refuses senders who may not list and revoke the tokens of that user.
 ///
@@ -64,5 +67,46 @@ impl Operation for RevokeToken {
             admit(basis, &token.user).map_err(|_| NoToken(self.id))?;
         }
         Ok(Decided::new(change::revoke_token(accounts, self.id)?, ()))
+    }
+}
+
+/// Revokes a token that was found where everybody can read it. Whoever shows the token may do so.
+#[derive(Clone, Debug)]
+pub struct RevokeFoundToken {
+    /// The token.
+    pub text: TokenText,
+}
+
+impl Operation for RevokeFoundToken {
+    const NAME: Name = Name::RevokeFoundToken;
+
+    /// What was stored of it.
+    type Outcome = Arc<Token>;
+
+    fn decide(&self, basis: &Basis) -> Result<Decided<Self::Outcome>, Refusal> {
+        let accounts = &basis.stored.accounts;
+        let token = accounts.token_by_text(&self.text).ok_or(NoToken(self.text.id()))?;
+        Ok(Decided::new(change::revoke_token(accounts, token.id)?, token.clone()))
+    }
+}
+
+/// Notes when tokens were used last. The server does, once a day for a token.
+#[derive(Clone, Debug)]
+pub struct NoteTokenUses {
+    /// The tokens, and when.
+    pub uses: Vec<(TokenId, Timestamp)>,
+}
+
+impl Operation for NoteTokenUses {
+    const NAME: Name = Name::NoteTokenUses;
+
+    type Outcome = ();
+
+    fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
+        if !basis.sender().is_on_the_machine() {
+            return Err(Rule::OnlyTheServer.into());
+        }
+        let batch = change::note_token_uses(&basis.stored.accounts, self.uses.iter().copied());
+        Ok(Decided::new(batch, ()))
     }
 }

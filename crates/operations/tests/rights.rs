@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use account::change::NewToken;
 use account::{
-    CiIdentity, Identity, IssuerKind, Means, Principal, ProfileEdit, Scope, Scopes, User, UserName,
+    CiIdentity, Identity, IssuerKind, Means, Principal, ProfileEdit, Scope, Scopes, TokenText,
+    User, UserName,
 };
 use article::{Condition, Content, Revision};
 use config::Config;
@@ -25,7 +26,7 @@ use operations::releases::{
     YankFile, YankRelease,
 };
 use operations::sessions::{CloseSession, OpenSession};
-use operations::tokens::{CreateToken, RevokeToken};
+use operations::tokens::{CreateToken, NoteTokenUses, RevokeFoundToken, RevokeToken};
 use operations::uploads::{AddToxResult, RegisterRelease, UploadFile};
 use operations::users::{ChangeUser, CreateUser, DeleteUser, SetDisabled, SetGroups, SetPassword};
 use operations::{Basis, Name, Operation, Refusal, Rules, Sender};
@@ -125,6 +126,8 @@ impl World {
             world.carry_out(&CreateIndex { stage: stage(name), edit: edit(edited) });
         }
         world.carry_out(&mint(1)).expect("a token");
+        let token = token(owner(), Scopes::ALL);
+        world.carry_out(&CreateToken { token, secret: FOUND }).expect("a token");
         world.carry_out(&upload());
         world.carry_out(&DeleteRelease {
             stage: stage("owner/prod"),
@@ -188,6 +191,9 @@ impl World {
         Sender::Client { proved, address: ClientAddress::Unix, path: String::new() }
     }
 }
+
+/// The secret of a token of the owner.
+const FOUND: [u8; 32] = [255; 32];
 
 /// A job that both indexes admit for the project.
 const PUBLISHER: &str =
@@ -316,6 +322,16 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
         Name::RevokeToken => {
             let id = world.stored.accounts.tokens_of(&owner())[0].id;
             of!(UserAdmin, OWN, RevokeToken { id })
+        }
+        // Who has a token needs no credentials to end it.
+        Name::RevokeFoundToken => {
+            let text = TokenText::from_secret(FOUND);
+            (case(name, RevokeFoundToken { text }), None, &Who::ALL)
+        }
+        Name::NoteTokenUses => {
+            let id = world.stored.accounts.tokens_of(&owner())[0].id;
+            let uses = vec![(id, Timestamp::now())];
+            (case(name, NoteTokenUses { uses }), None, &[])
         }
         // The identity is the proof: no credentials are needed.
         Name::MintUploadToken => (case(name, mint(2)), None, &Who::ALL),

@@ -27,8 +27,8 @@ pub fn user_json(user: &User, tokens: usize) -> Value {
     })
 }
 
-/// A token as an object, at `now`.
-pub fn token_json(token: &Token, now: Timestamp) -> Value {
+/// A token as an object, at `now`; `used_at`: its last use, as far as it is known.
+pub fn token_json(token: &Token, used_at: Option<Timestamp>, now: Timestamp) -> Value {
     let limits = token.limits.as_deref();
     json!({
         "id": token.id.to_string(),
@@ -42,6 +42,7 @@ pub fn token_json(token: &Token, now: Timestamp) -> Value {
         "created_at": shown(token.created_at),
         "expires_at": token.expires_at.map(shown),
         "is_expired": token.is_expired(now),
+        "last_used_at": used_at.map(shown),
     })
 }
 
@@ -178,6 +179,42 @@ impl FromStr for Expiry {
             || ExpiryError(text.chars().take(80).collect::<String>().escape_debug().to_string());
         text.parse().map(Expiry::After).map_err(|_| error())
     }
+}
+
+/// A length of time that ends now, as in `90d`.
+#[derive(Clone, Copy, Debug)]
+pub struct Age(Span);
+
+/// Text that is no length of time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no length of time: such as `90d` or `6 months` was expected")]
+pub struct AgeError(String);
+
+impl Age {
+    /// When it began; the beginning of time for one that is too long.
+    pub fn before(self, now: Timestamp) -> Timestamp {
+        let began = now.to_zoned(TimeZone::UTC).checked_sub(self.0.abs());
+        began.map_or(Timestamp::MIN, |began| began.timestamp())
+    }
+}
+
+impl FromStr for Age {
+    type Err = AgeError;
+
+    fn from_str(text: &str) -> Result<Age, AgeError> {
+        let error = || text.chars().take(80).collect::<String>().escape_debug().to_string();
+        text.trim().parse().map(Age).map_err(|_| AgeError(error()))
+    }
+}
+
+/// Whether a token was neither made nor used since `since`; `used_at`: its last use, as far as it is known.
+pub fn is_unused_since(token: &Token, used_at: Option<Timestamp>, since: Timestamp) -> bool {
+    last_sign(token, used_at) < since
+}
+
+/// When a token was used last, or else made.
+pub fn last_sign(token: &Token, used_at: Option<Timestamp>) -> Timestamp {
+    used_at.map_or(token.created_at, |used_at| used_at.max(token.created_at))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use account::{Means, Principal};
+use account::{Means, Principal, Token};
 use config::Config;
 use net::{ClientAddress, ClientKey};
 use passwords::{Budgets, Subject, ThrottlingEnded};
@@ -133,6 +133,19 @@ impl SecurityLog {
             client = %client(),
             left_out = some(left_out),
             "a user logged in"
+        );
+    }
+
+    /// Logs that somebody showed a token that they had found, which revoked it. `url`: where, as they say.
+    pub fn token_found(&self, token: &Token, url: Option<&str>) {
+        tracing::warn!(
+            target: TARGET,
+            event = "token_found",
+            account = %token.user,
+            token = %token.id,
+            url = url.map(shown),
+            client = %client(),
+            "a token was found where others can read it, and is revoked"
         );
     }
 

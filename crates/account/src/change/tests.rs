@@ -215,6 +215,35 @@ fn a_new_token_clears_dead_ones_away() {
 }
 
 #[test]
+fn the_last_use_of_a_token_is_noted_to_the_day() {
+    let mut store = Store::with(&[user("alice", &[])]);
+    let (token, batch) = create(&store, new_token("alice"), 1).expect("a token");
+    store.commit(batch).expect("a commit");
+    let (id, day) = (token.id(), 24 * 60 * 60);
+    let note = |store: &mut Store, second: i64| {
+        let batch = note_token_uses(&store.snapshot, [(id, at(second))]);
+        if let Some(batch) = batch {
+            store.commit(batch).expect("a commit");
+        }
+        store.snapshot.token_used_at(id)
+    };
+    assert_eq!(store.snapshot.token_used_at(id), None);
+    assert_eq!(note(&mut store, 10), Some(at(10)));
+    assert_eq!(note(&mut store, 10 + day), Some(at(10)), "not again within a day");
+    assert_eq!(note(&mut store, 9), Some(at(10)), "nor an earlier one");
+    assert_eq!(note(&mut store, 11 + day), Some(at(11 + day)));
+    let records: Vec<_> = store.snapshot.records().collect();
+    assert_eq!(Snapshot::new().apply(&records).0.token_used_at(id), Some(at(11 + day)));
+
+    let revoked = revoke_token(&store.snapshot, id).expect("the token");
+    let late = note_token_uses(&store.snapshot, [(id, at(12 + 2 * day))]).expect("a use");
+    store.commit(revoked).expect("a commit");
+    assert_eq!(store.snapshot.token_used_at(id), None, "its use goes with it");
+    assert!(store.commit(late).is_err(), "and no use of a token that is gone is noted");
+    assert_eq!(note(&mut store, 13 + 2 * day), None);
+}
+
+#[test]
 fn a_user_has_so_many_living_tokens() {
     let mut store = Store::with(&[user("alice", &[])]);
     let make = |store: &mut Store, number: usize, expires_at, second| {

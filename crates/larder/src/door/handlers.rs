@@ -75,6 +75,7 @@ async fn answer(
         Main::FindNothing => return Err(HttpError::nothing_at(head.uri.path())),
         Main::ListTokens => Box::pin(tokens::list_tokens(app, head)).await?,
         Main::CreateToken => Box::pin(tokens::create_token(app, head, body)).await?,
+        Main::RevokeFoundTokens => Box::pin(tokens::revoke_found_tokens(app, head, body)).await?,
         Main::RevokeToken => Box::pin(tokens::revoke_token(app, head, route)).await?,
         Main::ShowPublishingAudience => publishing::show_audience(app, head),
         Main::MintUploadToken => Box::pin(publishing::mint_upload_token(app, head, body)).await,
@@ -94,6 +95,7 @@ async fn answer(
         Main::ManageIndex => Box::pin(manage::show_index(app, head, route)).await?,
         Main::ChangeIndexByForm => Box::pin(manage::change_index(app, head, route, body)).await?,
         Main::ManageGroups => Box::pin(manage::show_groups(app, head)).await?,
+        Main::ManageTokens => Box::pin(manage::show_tokens(app, head)).await?,
         Main::ListReleases => Box::pin(manage::list_releases(app, head, route)).await?,
         Main::ManageRelease => Box::pin(manage::show_release(app, head, route)).await?,
         Main::ChangeReleaseByForm => {

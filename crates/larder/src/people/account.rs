@@ -8,7 +8,7 @@ mod own;
 
 pub(crate) use log_in::{log_in, log_out, show_log_in};
 pub(crate) use own::{
-    SCOPES, change_password, create_token, revoke_token, show_account, token_wish,
+    SCOPES, change_password, create_token, ending, revoke_token, show_account, token_wish,
 };
 
 /// Size of a form of these pages.

@@ -8,6 +8,7 @@ mod groups;
 mod indexes;
 mod prefetch;
 mod releases;
+mod tokens;
 mod users;
 mod webhooks;
 
@@ -37,6 +38,7 @@ pub(crate) use groups::show_groups;
 pub(crate) use indexes::{change_index, create_index, show_index};
 pub(crate) use prefetch::{change_prefetch, show_prefetch};
 pub(crate) use releases::{change_release, list_releases, show_release};
+pub(crate) use tokens::show_tokens;
 pub(crate) use users::{change_user, create_user, show_user};
 pub(crate) use webhooks::{change_webhook, show_webhooks};
 

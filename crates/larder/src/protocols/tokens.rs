@@ -1,22 +1,23 @@
-//! `/+tokens`: the API tokens of the sender, and for administrators with `?user=` those of others.
+//! `/+tokens`: the API tokens of the sender, and for administrators with `?user=` those of others, or with `?user=*` of everybody.
+//! `/+tokens/found`: tokens that somebody found where everybody can read them.
 //!
 //! credentials -> principal -> [`CreateToken`] or [`RevokeToken`] -> response. A token is shown once, in the answer to the
 //! request that made it; no answer may be cached. A token without the scope `user:admin` manages no tokens, and neither does a
 //! limited one. No token makes one with more rights than its own.
 
-use account::{Principal, Scope, Scopes, Token, TokenId, TokenText, UserName, change};
+use account::{Object, Principal, Scope, Scopes, Token, TokenId, TokenText, UserName, change};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
-use operations::tokens::{self, CreateToken, RevokeToken};
-use operations::{Basis, Done, Refusal, Sender, carry_out};
+use operations::tokens::{self, CreateToken, RevokeFoundToken, RevokeToken};
+use operations::{Basis, Done, Refusal, Rule, Sender, carry_out};
 use record::Serial;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use state::accounts::{self, Expiry};
+use state::accounts::{self, Age, AgeError, Expiry};
 
 use crate::app::App;
 use crate::front::error::HttpError;
@@ -26,13 +27,19 @@ use crate::routes::Route;
 /// Size of the request for a token.
 const BODY_BYTES_MAX: usize = 16 << 10;
 
+/// Size of a list of found tokens.
+const FOUND_BYTES_MAX: usize = 64 << 10;
+
+/// Most tokens in it.
+const FOUND_MAX: usize = 100;
+
 /// The properties of a new token, as its owner asks for it.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wish {
     /// `["article:write", …]`.
     pub(crate) scopes: Vec<String>,
-    /// As for `larder token create --expires`; `None` for a token that does not expire.
+    /// As for `larder token create --expires`; without it, `users.token_days` say.
     pub(crate) expires: Option<String>,
     /// The owner's note about it.
     #[serde(default)]
@@ -75,11 +82,12 @@ pub(crate) async fn create(
     let unusable = |error: &dyn std::fmt::Display| HttpError::unusable(error.to_string());
     let scopes = wish.scopes.iter().map(|scope| scope.parse::<Scope>());
     let scopes: Scopes = scopes.collect::<Result<_, _>>().map_err(|error| unusable(&error))?;
+    let now = Timestamp::now();
     let expires_at = match &wish.expires {
-        None => None,
+        None => app.rules.token_end(now),
         Some(text) => text
             .parse::<Expiry>()
-            .and_then(|expiry| expiry.at(Timestamp::now()))
+            .and_then(|expiry| expiry.at(now))
             .map_err(|error| unusable(&error))?,
     };
     let limits = wish.limits().map_err(|error| unusable(&error))?;
@@ -101,16 +109,36 @@ pub(crate) fn id(text: &str) -> Result<TokenId, HttpError> {
 /// `GET /+tokens`
 pub(crate) async fn list_tokens(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let asked = asking(app, head).await?;
-    let owner = owner(head, asked.principal())?;
-    manage(&asked, &owner)?;
-    let stored = &asked.stored;
-    if stored.accounts.user(&owner).is_none() {
-        return Err(Refusal::from(change::NoUser(owner)).into());
-    }
-    let tokens = stored.accounts.tokens_of(&owner);
+    let (stored, question) = (&asked.stored, Question::of(head)?);
+    let used_at = |token: &Token| app.token_uses.last(&stored.accounts, token.id);
+    let (owner, tokens) = match question.user {
+        Some(Whose::Everybody) => {
+            if !asked.valid_principal()?.is_administrator(Scope::UserAdmin, Object::Server) {
+                let detail = "only administrators see the tokens of all users";
+                return Err(HttpError::forbidden(detail));
+            }
+            let mut tokens: Vec<_> = stored.accounts.tokens().collect();
+            tokens.sort_by_key(|token| (accounts::last_sign(token, used_at(token)), token.id));
+            (None, tokens)
+        }
+        whose => {
+            let owner = owner(whose, asked.principal())?;
+            manage(&asked, &owner)?;
+            if stored.accounts.user(&owner).is_none() {
+                return Err(Refusal::from(change::NoUser(owner)).into());
+            }
+            let tokens = stored.accounts.tokens_of(&owner);
+            (Some(owner), tokens)
+        }
+    };
+    let since = question.unused.map(|unused| unused.before(asked.now));
+    let is_meant = |token: &Token| {
+        since.is_none_or(|since| accounts::is_unused_since(token, used_at(token), since))
+    };
+    let tokens = tokens.into_iter().filter(|token| is_meant(token));
     let tokens: Vec<Value> =
-        tokens.into_iter().map(|token| accounts::token_json(token, asked.now)).collect();
-    let object = json!({"user": owner.as_str(), "tokens": tokens});
+        tokens.map(|token| accounts::token_json(token, used_at(token), asked.now)).collect();
+    let object = json!({"user": owner.as_ref().map(UserName::as_str), "tokens": tokens});
     Ok(answer(StatusCode::OK, Some(&object), stored.serial))
 }
 
@@ -121,13 +149,18 @@ pub(crate) async fn create_token(
     body: Body,
 ) -> Result<Response, HttpError> {
     let asked = asking(app, head).await?;
-    let owner = owner(head, asked.principal())?;
+    let question = Question::of(head)?;
+    if question.unused.is_some() {
+        let detail = "the parameter `unused` is for the list: a new token was used by nobody";
+        return Err(HttpError::bad_request(detail));
+    }
+    let owner = owner(question.user, asked.principal())?;
     manage(&asked, &owner)?;
     auth::admit_to_disk(app, asked.principal()).await?;
     let wish = wish(app, head, asked.principal(), body).await?;
     let done = create(app, asked.sender(), owner, wish).await?;
     let (text, token) = done.outcome;
-    let mut object = accounts::token_json(&token, Timestamp::now());
+    let mut object = accounts::token_json(&token, None, Timestamp::now());
     object["token"] = json!(text.reveal());
     Ok(answer(StatusCode::CREATED, Some(&object), done.seen))
 }
@@ -165,21 +198,122 @@ fn unidentified() -> HttpError {
     HttpError::unauthorized("to manage tokens, a user and a password are needed")
 }
 
-/// The user whose tokens are meant: that of `?user=`, else the sender.
-fn owner(head: &Parts, principal: &Principal) -> Result<UserName, HttpError> {
-    let bad = |detail: String| HttpError::bad_request(detail);
-    let mut owner = None;
-    for (name, value) in form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes()) {
-        if name != "user" {
-            return Err(bad(format!("the parameter `{name}` is unknown, expected `user`")));
+/// Whose tokens are meant.
+enum Whose {
+    /// Those of this user.
+    User(UserName),
+    /// All of them.
+    Everybody,
+}
+
+/// The parameters of a request.
+#[derive(Default)]
+struct Question {
+    user: Option<Whose>,
+    unused: Option<Age>,
+}
+
+impl Question {
+    fn of(head: &Parts) -> Result<Question, HttpError> {
+        let bad = |error: &dyn std::fmt::Display| HttpError::bad_request(error.to_string());
+        let mut question = Question::default();
+        let query = head.uri.query().unwrap_or_default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            let is_twice = match &*name {
+                "user" if value == "*" => question.user.replace(Whose::Everybody).is_some(),
+                "user" => {
+                    let user = value.parse().map_err(|error: account::NameError| bad(&error))?;
+                    question.user.replace(Whose::User(user)).is_some()
+                }
+                "unused" => {
+                    let age = value.parse().map_err(|error: AgeError| bad(&error))?;
+                    question.unused.replace(age).is_some()
+                }
+                _ => {
+                    let text =
+                        format!("the parameter `{name}` is unknown, expected `user` or `unused`");
+                    return Err(bad(&text));
+                }
+            };
+            if is_twice {
+                return Err(bad(&format!("the parameter `{name}` is given twice")));
+            }
         }
-        let value: UserName =
-            value.parse().map_err(|error: account::NameError| bad(error.to_string()))?;
-        if owner.replace(value).is_some() {
-            return Err(bad("the parameter `user` is given twice".to_owned()));
-        }
+        Ok(question)
     }
-    owner.or_else(|| principal.user_name().cloned()).ok_or_else(unidentified)
+}
+
+/// The user who is asked about, else the sender.
+fn owner(whose: Option<Whose>, principal: &Principal) -> Result<UserName, HttpError> {
+    match whose {
+        Some(Whose::User(user)) => Ok(user),
+        Some(Whose::Everybody) => {
+            let detail = "`*` is no user: a token is made for one, whom the parameter `user` names";
+            Err(HttpError::bad_request(detail))
+        }
+        None => principal.user_name().cloned().ok_or_else(unidentified),
+    }
+}
+
+/// A token that somebody found, as scanners for secrets send it. Members that are not read here are theirs to choose.
+#[derive(Deserialize)]
+struct FoundToken {
+    token: String,
+    /// Where it was found.
+    url: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum FoundTokens {
+    Many(Vec<FoundToken>),
+    One(FoundToken),
+}
+
+/// `POST /+tokens/found`: revokes tokens without credentials, as who has a token could do worse with it.
+pub(crate) async fn revoke_found_tokens(
+    app: &App,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let bytes = body::whole(app, head, &Principal::Anonymous, body, FOUND_BYTES_MAX).await?;
+    let expected =
+        r#"{"token": "larder_…", "url": "https://…"}, or a list of at most 100 such objects"#;
+    let bad = |text: &str| HttpError::bad_request(format!("{text}; expected was {expected}"));
+    let found = match serde_json::from_slice(&bytes) {
+        Ok(FoundTokens::Many(found)) => found,
+        Ok(FoundTokens::One(found)) => vec![found],
+        Err(_) => return Err(bad("the body names no tokens")),
+    };
+    if found.len() > FOUND_MAX {
+        return Err(bad(&format!("the body names {} tokens", found.len())));
+    }
+    let sender = auth::sender(Principal::Anonymous, head);
+    let (mut labels, mut seen) = (Vec::with_capacity(found.len()), Serial::ZERO);
+    for found in &found {
+        let revoked = match found.token.trim().parse::<TokenText>() {
+            Ok(text) => {
+                match carry_out(&mut app.keeper(), &sender, &RevokeFoundToken { text }).await {
+                    Ok(done) => Some(done),
+                    Err(Refusal::Rule(Rule::NoToken(_))) => None,
+                    Err(refusal) => return Err(refusal.into()),
+                }
+            }
+            Err(_) => None,
+        };
+        if let Some(done) = &revoked {
+            seen = seen.max(done.seen);
+            app.security.token_found(&done.outcome, found.url.as_deref());
+        }
+        labels.push(json!({
+            "id": revoked.as_ref().map(|done| done.outcome.id.to_string()),
+            "label": if revoked.is_some() { "true_positive" } else { "false_positive" },
+            "token_type": found.kind,
+        }));
+    }
+    Ok(answer(StatusCode::OK, Some(&Value::Array(labels)), seen))
 }
 
 async fn wish(

@@ -88,6 +88,7 @@ fn ask_all(server: &TestServer) {
     let password = json!({"user": "root", "password": "wrong"}).to_string();
     send("account", "login", "POST", "/+login", &password);
     get("account", "tokens", "/+tokens");
+    send("account", "tokens_found", "POST", "/+tokens/found", r#"{"token":"x"}"#);
     send("account", "user_write", "PUT", "/alice", &json!({"password": "open-sesame"}).to_string());
     get("action", "list", "/actions");
     send("action", "run", "POST", "/actions", r#"{"actions":{"a":{"action":"server.status"}}}"#);

@@ -21,7 +21,7 @@ use crate::stored::Stored;
 use crate::text::counted;
 
 /// The kinds of records that this version knows: the first segments of their keys.
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 10] = [
     "article",
     "attachments",
     "python",
@@ -29,6 +29,7 @@ const KINDS: [&str; 9] = [
     "session",
     "store",
     "token",
+    "token-use",
     "upload-token",
     "user",
 ];

@@ -1,6 +1,6 @@
 //! The page of a user's own tokens, password and sessions.
 
-use account::{Credentials, Password, Principal, Scope, SessionText};
+use account::{Credentials, Password, Principal, Scope, SessionText, Token};
 use askama::Template;
 use axum::body::Body;
 use axum::response::Response;
@@ -32,6 +32,9 @@ pub(crate) const SCOPES: [(Scope, &str); 8] = [
     (Scope::All, "everything that you may"),
 ];
 
+/// How many days before its end a token is shown with a warning.
+const ENDING_DAYS: i64 = 14;
+
 #[derive(Template)]
 #[template(path = "account.html")]
 struct AccountPage {
@@ -45,6 +48,8 @@ struct AccountPage {
     tokens: Vec<TokenLine>,
     sessions: Vec<SessionLine>,
     scopes: Vec<Choice>,
+    /// How long a token is valid if the form does not say; 0 for one that never expires.
+    token_days: u32,
     said: TokenForm,
 }
 
@@ -55,7 +60,8 @@ struct TokenLine {
     limits: Option<String>,
     created_at: Time,
     expires_at: Option<Time>,
-    is_expired: bool,
+    /// That it has expired, or will soon.
+    ending: Option<String>,
     used_at: Option<Time>,
 }
 
@@ -137,8 +143,8 @@ async fn page(
         limits: token.limits.as_ref().map(|limits| limits.to_string()),
         created_at: Time(token.created_at),
         expires_at: token.expires_at.map(Time),
-        is_expired: token.is_expired(now),
-        used_at: app.token_uses.last(token.id).map(Time),
+        ending: ending(token, now),
+        used_at: app.token_uses.last(&stored.accounts, token.id).map(Time),
     });
     let sessions = stored.accounts.sessions_of(&user.name).into_iter().flat_map(|it| &it.sessions);
     let sessions = sessions.filter(|it| it.holds(user, now)).map(|it| SessionLine {
@@ -161,9 +167,23 @@ async fn page(
         tokens: tokens.collect(),
         sessions: sessions.collect(),
         scopes: scopes.collect(),
+        token_days: app.rules.token_days,
         said,
     };
     Ok(page::send_once(&page, head, status).await)
+}
+
+/// That a token has expired, or will within [`ENDING_DAYS`].
+pub(crate) fn ending(token: &Token, now: Timestamp) -> Option<String> {
+    if token.is_expired(now) {
+        return Some("expired".to_owned());
+    }
+    match token.expires_at?.duration_since(now).as_hours() / 24 {
+        0 => Some("expires within a day".to_owned()),
+        1 => Some("expires in 1 day".to_owned()),
+        days if days < ENDING_DAYS => Some(format!("expires in {days} days")),
+        _ => None,
+    }
 }
 
 /// The page again after what did not succeed, with what went wrong.

@@ -160,7 +160,7 @@ fn a_token_is_shown_once_and_kept_nowhere() {
     let token =
         place.token("alice --scope article:write --scope python:read,user:admin --expires 90d");
     let secret = token.rsplit('_').next().expect("its last part");
-    let created = place.json("token create alice --scope * --comment x --json");
+    let created = place.json("token create alice --scope * --expires never --comment x --json");
     let second = created["token"].as_str().expect("the token");
     assert_eq!((&created["scopes"], &created["comment"]), (&json!(["*"]), &json!("x")));
 

@@ -190,6 +190,11 @@ fn what_is_asked_wrongly_is_refused() {
     alice.check("GET", "/+tokens?whose=bob", "", 400, "`whose`");
     alice.check("GET", "/+tokens?user=alice&user=bob", "", 400, "twice");
     alice.check("GET", "/+tokens?user=a/b", "", 400, "a/b");
+    alice.check("GET", "/+tokens?unused=long", "", 400, "`long` is no length of time");
+    alice.check("GET", "/+tokens?unused=1d&unused=2d", "", 400, "twice");
+    alice.check("GET", "/+tokens?user=*", "", 403, "only administrators");
+    alice.check("POST", "/+tokens?user=*", r#"{"scopes":["*"]}"#, 400, "`*` is no user");
+    alice.check("POST", "/+tokens?unused=1d", r#"{"scopes":["*"]}"#, 400, "`unused`");
     alice.check("DELETE", "/+tokens/12", "", 400, "12 hexadecimal digits");
     alice.check("DELETE", "/+tokens", "", 405, "GET, HEAD, POST");
     alice.check("GET", "/+tokens/000000000000", "", 405, "DELETE");
@@ -211,4 +216,112 @@ fn tokens_made_on_the_command_line_are_listed() {
     let alice = asking(&process, "alice", "a");
     Place(process.directory.path()).token("alice --scope article:read");
     wait_until("the token", || alice.ids("/+tokens").len() == 1);
+}
+
+fn bearer(process: &Process, made: &Value) -> Asking {
+    let authorization = format!("Bearer {}", made["token"].as_str().expect("the token"));
+    Asking { client: process.client, authorization }
+}
+
+#[test]
+fn a_token_has_an_end_unless_its_maker_says_otherwise() {
+    let process = start();
+    let alice = asking(&process, "alice", "a");
+    let days = |made: &Value| {
+        let time = |name: &str| made[name].as_str()?.parse::<jiff::Timestamp>().ok();
+        Some(time("expires_at")?.duration_since(time("created_at")?).as_hours() / 24)
+    };
+    let scopes = json!(["python:read"]);
+    assert_eq!(days(&alice.make("/+tokens", &json!({"scopes": scopes}))), Some(365));
+    let wish = json!({"scopes": scopes, "expires": "never"});
+    assert_eq!(days(&alice.make("/+tokens", &wish)), None);
+    let place = Place(process.directory.path());
+    let made = |arguments: &str| days(&place.json(&format!("token create bob {arguments} --json")));
+    assert_eq!(made("--scope python:read"), Some(365));
+    assert_eq!(made("--scope python:read --users-token-days 30"), Some(30));
+    assert_eq!(made("--scope python:read --users-token-days 0"), None);
+    assert_eq!(made("--scope python:read --expires never"), None);
+}
+
+#[test]
+fn the_last_use_is_kept_over_a_restart() {
+    let mut process = start();
+    let alice = asking(&process, "alice", "a");
+    let wish = json!({"scopes": ["python:read"], "comment": "used"});
+    let used = bearer(&process, &alice.make("/+tokens", &wish));
+    let unused = alice.make("/+tokens", &json!({"scopes": ["python:read"], "comment": "unused"}));
+    let uses = |process: &Process| {
+        let list = asking(process, "alice", "a").send("GET", "/+tokens", b"").json();
+        let tokens = list["tokens"].as_array().expect("tokens").clone();
+        let use_of = |comment: &str| {
+            let mut those = tokens.iter().filter(|token| token["comment"] == comment);
+            those.next().expect("the token")["last_used_at"].clone()
+        };
+        [use_of("used"), use_of("unused")]
+    };
+    assert_eq!(uses(&process), [json!(null), json!(null)]);
+    used.client.authorized(&used.authorization).get("/alice").expect(200);
+    let [before, none] = uses(&process);
+    assert!(before.is_string() && none.is_null(), "{before} {none}");
+    process.stop();
+    let process = Process::start_in(process.directory.clone(), "data", &["--aur-enabled=false"]);
+    assert_eq!(uses(&process), [before.clone(), json!(null)]);
+
+    // The command line and administrators see it, too.
+    let place = Place(process.directory.path());
+    let list = place.json("token list alice --json");
+    assert_eq!(list[0]["last_used_at"], before);
+    let now = jiff::Timestamp::now();
+    assert_eq!(place.json("token list --unused 90d --json"), json!([]), "at {now}");
+    assert_eq!(place.json("token list --unused 0s --json").as_array().map(Vec::len), Some(2));
+    let root = asking(&process, "root", "horse");
+    let first =
+        |target: &str| root.send("GET", target, b"").expect(200).json()["tokens"][0].clone();
+    assert_eq!(first("/+tokens?user=*")["comment"], "used", "the older sign of use comes first");
+    assert_eq!(root.ids("/+tokens?user=*&unused=90d"), [""; 0]);
+    assert_eq!(first("/+tokens?user=alice&unused=0s")["last_used_at"], before);
+    let id = unused["id"].as_str().expect("an id");
+    root.check("DELETE", &format!("/+tokens/{id}"), "", 204, "");
+}
+
+#[test]
+fn who_finds_a_token_revokes_it() {
+    let process = start();
+    let alice = asking(&process, "alice", "a");
+    let make = || alice.make("/+tokens", &json!({"scopes": ["python:read"]}));
+    let (one, other, kept) = (make(), make(), make());
+    let text = |made: &Value| made["token"].as_str().expect("the token").to_owned();
+    let wrong = format!("{}0", &text(&kept)[..text(&kept).len() - 1]);
+    let send =
+        |body: &str| process.client.post("/+tokens/found", "application/json", body.as_bytes());
+    let found = |body: &Value| send(&body.to_string());
+
+    let labels = found(&json!({"token": text(&one), "url": "https://code.example/a#L1"}));
+    let labels = labels.expect(200).has("cache-control", "no-store").json();
+    let expected = json!([{"id": one["id"], "label": "true_positive", "token_type": null}]);
+    assert_eq!(labels, expected);
+    bearer(&process, &one).check("GET", "/+tokens", "", 401, "revoked");
+    process.wait_for_log("token_found");
+    process.wait_for_log("https://code.example/a#L1");
+
+    // A scanner sends a list; what is no token, or was one, is not.
+    let list = json!([
+        {"token": text(&other), "type": "larder_token", "url": "", "source": "content"},
+        {"token": text(&one), "type": "larder_token", "url": "", "source": "content"},
+        {"token": wrong, "type": "larder_token"},
+        {"token": "larder_", "type": "larder_token"},
+    ]);
+    let labels = found(&list).expect(200).json();
+    let labels: Vec<_> = (0..4).map(|at| labels[at]["label"].clone()).collect();
+    let none = "false_positive";
+    assert_eq!(labels, ["true_positive", none, none, none]);
+    assert_eq!(alice.ids("/+tokens"), [kept["id"].as_str().expect("an id")]);
+
+    for body in ["", "{}", "7", r#"["larder_"]"#, r#"{"token":7}"#] {
+        send(body).expect(400).says("expected was");
+    }
+    let many = json!(vec![json!({"token": "x"}); 101]);
+    found(&many).expect(400).says("names 101 tokens");
+    let large = json!({"token": "x".repeat(70_000)});
+    found(&large).expect(413);
 }

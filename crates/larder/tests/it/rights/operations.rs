@@ -75,6 +75,9 @@ pub(super) const TABLE: &[Row] = &[
     public("POST /_/oidc/mint-token", |_| {
         Sent::new("POST", "/_/oidc/mint-token").json(&json!({"token": "x"}))
     }),
+    public("POST /+tokens/found", |_| {
+        Sent::new("POST", "/+tokens/found").json(&json!({"token": "x"}))
+    }),
     public("POST /{user}/{index}/+simple/{project}/refresh", |case| {
         make_stage(case);
         Sent::new("POST", format!("/{}/+simple/p/refresh", case.stage()))
