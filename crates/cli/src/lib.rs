@@ -13,6 +13,7 @@ mod init;
 mod maintenance;
 mod mirror;
 mod offline;
+mod online;
 mod password;
 mod prefetch;
 mod publisher;

@@ -9,18 +9,28 @@ use clap::{Arg, Args, Command, Subcommand, value_parser};
 use clap_complete::Shell;
 use config::{AurSource, Inputs, Loaded};
 
-use super::{Exit, command};
+use super::{Exit, command, online};
 
 #[derive(Subcommand)]
 pub(super) enum Config {
     /// Say whether the configuration is valid; exit code 78 if not
-    Check,
+    Check {
+        /// Also try what it names: the database, the bucket, the AUR's source, issuers, and upstreams of mirrors; exit code 1 if
+        /// one fails
+        #[arg(long)]
+        online: bool,
+    },
     /// Print the effective configuration as TOML, with the origin of each value; secrets are left out
     Show,
     /// Print a commented configuration file with every key and its default
     Init,
     /// Print the equivalent of a goaurrpc configuration (JSON)
-    ImportGoaurrpc { file: PathBuf },
+    ImportGoaurrpc {
+        file: PathBuf,
+        /// Write it there, if all is well, instead of printing it
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
     /// Print docs/config.md
     #[command(hide = true)]
     Docs,
@@ -33,21 +43,34 @@ impl Config {
     /// A configuration that is not valid (exit code 78).
     pub(super) fn run(self, inputs: &Inputs) -> Result<String, Exit> {
         match self {
-            Config::Check => {
+            Config::Check { online: is_online } => {
                 let loaded = inputs.load()?;
                 loaded.check_for_serving()?;
-                check(&loaded)
+                let text = check(&loaded)?;
+                if !is_online {
+                    return Ok(text);
+                }
+                let (tried, failures) = online::check(&loaded.config)?;
+                match failures {
+                    0 => Ok(text + &tried),
+                    _ => Err(Exit::failure((text + &tried).trim_end())),
+                }
             }
             Config::Show => Ok(config::show(&inputs.load()?)),
             Config::Init => Ok(config::template()),
-            Config::ImportGoaurrpc { file } => {
+            Config::ImportGoaurrpc { file, output } => {
                 let problem = |text: String| Exit::Message {
                     code: 78,
                     text: format!("{}: {text}", file.display()),
                 };
                 let json = std::fs::read_to_string(&file)
                     .map_err(|error| problem(format!("cannot be read: {error}")))?;
-                config::import_goaurrpc(&json).map_err(problem)
+                let made = config::import_goaurrpc(&json).map_err(problem)?;
+                let Some(output) = output else { return Ok(made) };
+                std::fs::write(&output, made).map_err(|error| {
+                    Exit::failure(format!("{} cannot be written: {error}", output.display()))
+                })?;
+                Ok(String::new())
             }
             Config::Docs => Ok(config::docs()),
         }

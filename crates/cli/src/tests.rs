@@ -162,6 +162,22 @@ fn config_commands_print() {
     assert_eq!(printed("config docs").unwrap(), config::docs());
     let (code, text) = printed("config import-goaurrpc /nowhere.json").unwrap_err();
     assert_eq!((code, text.starts_with("/nowhere.json: cannot be read: ")), (78, true), "{text}");
+
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let import = |json: &str| {
+        std::fs::write(path("old.json"), json).expect("a file");
+        printed(&format!(
+            "config import-goaurrpc {} --output {}",
+            path("old.json"),
+            path("new.toml")
+        ))
+    };
+    import(r#"{"RateLimit": "many"}"#).unwrap_err();
+    assert!(!std::path::Path::new(&path("new.toml")).exists(), "a mistake leaves no file");
+    assert_eq!(import(r#"{"RateLimit": 7}"#).unwrap(), "");
+    let made = std::fs::read_to_string(path("new.toml")).expect("a file");
+    assert!(made.contains("rate_limit = 7"), "{made}");
 }
 
 #[test]

@@ -64,8 +64,8 @@ const SETTINGS: &[(&str, Fate)] = &[
 /// The TOML equivalent of goaurrpc's configuration, which is JSON.
 ///
 /// # Errors
-/// A line for each setting that goaurrpc does not have or whose value has the wrong type or bounds, with the name and
-/// the nearest known one; or why the text is not a JSON object.
+/// A line for each setting whose value has the wrong type or bounds; or why the text is not a JSON object. A setting that goaurrpc
+/// does not have becomes a comment.
 pub fn import_goaurrpc(json: &str) -> Result<String, String> {
     let value: Value =
         serde_json::from_str(json).map_err(|error| format!("not valid JSON: {error}"))?;
@@ -81,7 +81,10 @@ pub fn import_goaurrpc(json: &str) -> Result<String, String> {
                 let known = SETTINGS.iter().map(|(known, _)| (*known).to_owned());
                 let guess = nearest(&name, known)
                     .map_or_else(String::new, |known| format!("; did you mean `{known}`?"));
-                import.problems.push(format!("unknown setting `{name}`{guess}"));
+                let name = name.escape_debug();
+                import
+                    .gone
+                    .push(format!("{name} is no setting of goaurrpc, so it is left out{guess}"));
             }
         }
     }

@@ -131,6 +131,11 @@ impl Source {
         }
     }
 
+    /// Fetches the keys, whatever is in memory, and counts them.
+    pub(super) async fn try_keys(&self) -> anyhow::Result<usize> {
+        Ok(self.0.fetch().await?.len())
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

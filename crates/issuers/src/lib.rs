@@ -77,6 +77,18 @@ impl Issuers {
         &self.audience
     }
 
+    /// Fetches the keys of all issuers, and counts them.
+    ///
+    /// # Errors
+    /// The first that cannot be fetched.
+    pub async fn try_keys(&self) -> anyhow::Result<usize> {
+        let mut count = 0;
+        for (_, source) in &self.sources {
+            count += source.try_keys().await?;
+        }
+        Ok(count)
+    }
+
     /// The identity that `token` has, at `now`. Waits for the issuer's keys, if they are not there, for a few seconds.
     ///
     /// # Errors

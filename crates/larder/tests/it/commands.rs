@@ -2,6 +2,7 @@
 
 mod index;
 mod object_store;
+mod online;
 mod publisher;
 mod release;
 mod remote;

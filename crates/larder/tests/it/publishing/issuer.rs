@@ -18,10 +18,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// The audience of the servers of these tests.
-pub(super) const AUDIENCE: &str = "larder";
+pub(crate) const AUDIENCE: &str = "larder";
 
 /// A key that signs.
-pub(super) enum Key {
+pub(crate) enum Key {
     Rsa(RsaKeyPair),
     Ec(EcdsaKeyPair),
     Ed(Ed25519KeyPair),
@@ -37,25 +37,25 @@ struct Script {
     requests: Vec<String>,
 }
 
-pub(super) struct FakeIssuer {
-    pub(super) url: String,
+pub(crate) struct FakeIssuer {
+    pub(crate) url: String,
     script: Arc<(Mutex<Script>, Condvar)>,
 }
 
 impl Key {
-    pub(super) fn rsa() -> Key {
+    pub(crate) fn rsa() -> Key {
         Key::Rsa(RsaKeyPair::generate(KeySize::Rsa2048).expect("a key"))
     }
 
-    pub(super) fn ec() -> Key {
+    pub(crate) fn ec() -> Key {
         Key::Ec(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a key"))
     }
 
-    pub(super) fn ed() -> Key {
+    pub(crate) fn ed() -> Key {
         Key::Ed(Ed25519KeyPair::generate().expect("a key"))
     }
 
-    pub(super) fn algorithm(&self) -> &'static str {
+    pub(crate) fn algorithm(&self) -> &'static str {
         match self {
             Key::Rsa(_) => "RS256",
             Key::Ec(_) => "ES256",
@@ -64,7 +64,7 @@ impl Key {
     }
 
     /// The public key, as a JWK.
-    pub(super) fn public(&self, id: &str) -> Value {
+    pub(crate) fn public(&self, id: &str) -> Value {
         let mut key = match self {
             Key::Rsa(pair) => {
                 let public = pair.public_key();
@@ -88,7 +88,7 @@ impl Key {
         key
     }
 
-    pub(super) fn sign(&self, text: &str) -> Vec<u8> {
+    pub(crate) fn sign(&self, text: &str) -> Vec<u8> {
         let random = SystemRandom::new();
         match self {
             Key::Rsa(pair) => {
@@ -105,20 +105,20 @@ impl Key {
     }
 
     /// A token with this header and these claims.
-    pub(super) fn token(&self, header: &Value, claims: &Value) -> String {
+    pub(crate) fn token(&self, header: &Value, claims: &Value) -> String {
         let signed = unsigned(header, claims);
         format!("{signed}.{}", BASE64.encode(self.sign(&signed)))
     }
 }
 
 /// The part of a token that is signed.
-pub(super) fn unsigned(header: &Value, claims: &Value) -> String {
+pub(crate) fn unsigned(header: &Value, claims: &Value) -> String {
     format!("{}.{}", BASE64.encode(header.to_string()), BASE64.encode(claims.to_string()))
 }
 
 impl FakeIssuer {
     /// A fake with these public keys.
-    pub(super) fn with_keys(keys: Value) -> FakeIssuer {
+    pub(crate) fn with_keys(keys: Value) -> FakeIssuer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let issuer = FakeIssuer { url: url.clone(), script: Arc::default() };
@@ -138,31 +138,31 @@ impl FakeIssuer {
         issuer
     }
 
-    pub(super) fn serve(&self, path: &str, page: Value) {
+    pub(crate) fn serve(&self, path: &str, page: Value) {
         self.serve_bytes(path, page.to_string().into_bytes());
     }
 
-    pub(super) fn serve_bytes(&self, path: &str, page: Vec<u8>) {
+    pub(crate) fn serve_bytes(&self, path: &str, page: Vec<u8>) {
         self.script.0.lock().expect("no panic").pages.insert(path.to_owned(), page);
     }
 
-    pub(super) fn serve_status(&self, path: &str, status: &'static str) {
+    pub(crate) fn serve_status(&self, path: &str, status: &'static str) {
         self.script.0.lock().expect("no panic").statuses.insert(path.to_owned(), status);
     }
 
     /// Lets requests wait, or answers those that wait.
-    pub(super) fn hold(&self, is_held: bool) {
+    pub(crate) fn hold(&self, is_held: bool) {
         self.script.0.lock().expect("no panic").is_held = is_held;
         self.script.1.notify_all();
     }
 
     /// The requested paths.
-    pub(super) fn requests(&self) -> Vec<String> {
+    pub(crate) fn requests(&self) -> Vec<String> {
         self.script.0.lock().expect("no panic").requests.clone()
     }
 
     /// The claims of a job of the repository `org/repo`, for a tag, with some changed; null takes a claim away.
-    pub(super) fn claims(&self, changes: &Value) -> Value {
+    pub(crate) fn claims(&self, changes: &Value) -> Value {
         let now = Timestamp::now().as_second();
         let mut claims = json!({
             "iss": self.url,

@@ -1,0 +1,183 @@
+//! `larder config check --online`: tries what the configuration and the indexes name, once each, as the server would.
+//!
+//! configuration -> a [`Trial`] for each thing that is somewhere else, all at once, each with a bound -> a line for each
+//!
+//! Nothing is changed: a store that is not there is not made.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use config::{AurSource, Config};
+use futures_util::future::{BoxFuture, join_all};
+use issuers::Issuers;
+use net::Egress;
+use pypi::StageName;
+use reqwest::{StatusCode, Url};
+use source::{News, Source, SourceOptions, SourceSpec};
+use store::{BlobLocation, BlobStore, DatabaseLocation, Records, RecordsOptions};
+
+use super::directory::{Directory, Purpose};
+use super::{Exit, runtime};
+
+/// Time for each: a large dump or database is read as a whole.
+const TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Time to connect to an upstream, and for the header of its answer.
+const UPSTREAM_TIME_MAX: Duration = Duration::from_secs(15);
+
+/// One thing that is tried: what names it, where it is, and the attempt, with what was found there.
+struct Trial {
+    setting: String,
+    place: String,
+    attempt: BoxFuture<'static, Result<String, String>>,
+}
+
+impl Trial {
+    fn new(
+        setting: impl Into<String>,
+        place: impl ToString,
+        attempt: impl Future<Output = anyhow::Result<String>> + Send + 'static,
+    ) -> Trial {
+        let attempt = async {
+            match tokio::time::timeout(TIME_MAX, attempt).await {
+                Ok(outcome) => outcome.map_err(|error| format!("{error:#}")),
+                Err(_) => Err(format!("no answer within {} s", TIME_MAX.as_secs())),
+            }
+        };
+        Trial { setting: setting.into(), place: place.to_string(), attempt: Box::pin(attempt) }
+    }
+}
+
+/// A line for each thing; the count of those that do not work.
+pub(super) fn check(config: &Config) -> Result<(String, usize), Exit> {
+    runtime()?.block_on(async {
+        let mut trials = vec![database(config), blobs(config)?];
+        trials.extend(aur(config)?);
+        trials.extend(issuers(config)?);
+        trials.extend(upstreams(config).await);
+        let ran = trials.into_iter().map(|trial| async move {
+            (format!("{} = {}", trial.setting, trial.place), trial.attempt.await)
+        });
+        let (mut text, mut failures) = (String::new(), 0);
+        for (named, outcome) in join_all(ran).await {
+            failures += usize::from(outcome.is_err());
+            let _ = match outcome {
+                Ok(found) => writeln!(text, "works: {named}: {found}"),
+                Err(reason) => writeln!(text, "fails: {named}: {reason}"),
+            };
+        }
+        Ok((text, failures))
+    })
+}
+
+fn egress(config: &Config) -> Egress {
+    Egress::new(config.egress_allow.iter().copied())
+}
+
+fn database(config: &Config) -> Trial {
+    let location = config.database();
+    let place = location.to_string();
+    Trial::new("store.database", place, async move {
+        if let DatabaseLocation::Sqlite(path) = &location
+            && !path.exists()
+        {
+            return Ok("it is not there yet: the first start makes it".to_owned());
+        }
+        let records = Records::open_read_only(&location, RecordsOptions::default()).await?;
+        let serial = records.serial().await;
+        records.close().await;
+        Ok(format!("it is at serial {}", serial?.0))
+    })
+}
+
+fn blobs(config: &Config) -> Result<Trial, Exit> {
+    let (place, spool) = (config.blobs(), tempfile::tempdir()?);
+    let shown = place.to_string();
+    Ok(Trial::new("store.blobs", shown, async move {
+        if let BlobLocation::Directory(path) = &place
+            && !path.exists()
+        {
+            return Ok("it is not there yet: the first start makes it".to_owned());
+        }
+        let blobs = BlobStore::open_existing(&place, spool.path()).await?;
+        Ok(match blobs.identity().await? {
+            Some(_) => "it is the place of a store".to_owned(),
+            None => "it can be read, and is of no store yet".to_owned(),
+        })
+    }))
+}
+
+fn aur(config: &Config) -> Result<Option<Trial>, Exit> {
+    let spec = match &config.aur.source {
+        _ if !config.aur.enabled => return Ok(None),
+        None => return Ok(None),
+        Some(AurSource::File(path)) => SourceSpec::File(path.clone()),
+        Some(AurSource::Url(url)) => SourceSpec::parse(url).map_err(Exit::failure)?,
+        Some(AurSource::Database(url)) => SourceSpec::Database(Box::new(url.clone())),
+    };
+    let (place, spool) = (spec.to_string(), tempfile::tempdir()?);
+    let options = SourceOptions { egress: egress(config), ..SourceOptions::default() };
+    let mut source = Source::open(spec, options, spool.path()).map_err(Exit::failure)?;
+    Ok(Some(Trial::new("aur.source", place, async move {
+        let news = source.poll(true).await?;
+        drop(spool);
+        Ok(match news {
+            Some(News::Dump(_)) => "it has a whole catalogue".to_owned(),
+            Some(News::Changes(_)) | None => "it answers".to_owned(),
+        })
+    })))
+}
+
+fn issuers(config: &Config) -> Result<Vec<Trial>, Exit> {
+    let mut trials = Vec::new();
+    for issuer in &config.publishing.issuers {
+        let one = std::slice::from_ref(issuer);
+        let issuers = Issuers::new(one, &config.publishing_audience(), &egress(config));
+        let issuers = issuers.map_err(|error| Exit::failure(format!("{error:#}")))?;
+        trials.push(Trial::new("publishing.issuers", &issuer.url, async move {
+            let keys = issuers.try_keys().await?;
+            Ok(format!("it has {}", state::text::counted(keys as u64, "key")))
+        }));
+    }
+    Ok(trials)
+}
+
+/// The upstreams of mirrors, if there is a store.
+async fn upstreams(config: &Config) -> Vec<Trial> {
+    let egress = egress(config);
+    let listing = Directory::with(config, Purpose::ShowAll, async |directory: &mut Directory| {
+        let stages = directory.index().stages();
+        Ok(stages
+            .filter_map(|stage| {
+                let settings = stage.config().mirror()?;
+                Some((stage.name().clone(), settings.shown_url()?, settings.mirror_url.clone()?))
+            })
+            .collect::<Vec<_>>())
+    });
+    // What is wrong with the store is said of the store.
+    let Ok(mirrors) = listing.await else { return Vec::new() };
+    let trial = |(name, shown, url): (StageName, String, String)| {
+        let egress = egress.clone();
+        Trial::new(format!("mirror_url of {name}"), shown, async move {
+            let url = Url::parse(&url)?;
+            egress.check(&url)?;
+            let client = net::build_client(|| {
+                egress.client().connect_timeout(UPSTREAM_TIME_MAX).read_timeout(UPSTREAM_TIME_MAX)
+            })?;
+            let told = |error: reqwest::Error| {
+                let error = error.without_url();
+                let causes: String =
+                    net::causes(&error).map(|cause| format!(": {cause}")).collect();
+                anyhow::anyhow!("{error}{causes}")
+            };
+            let answer = client.get(url).send().await.map_err(told)?;
+            match answer.status() {
+                status if status.is_success() || status == StatusCode::NOT_FOUND => {
+                    Ok(format!("it answers {status}"))
+                }
+                status => Err(anyhow::anyhow!("it answers {status}")),
+            }
+        })
+    };
+    mirrors.into_iter().map(trial).collect()
+}
