@@ -26,7 +26,7 @@ use state::security;
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
-use crate::front::{auth, body, cors, respond, serial, target};
+use crate::front::{auth, body, cdn, cors, respond, serial, target};
 use crate::metrics::Stopwatch;
 use crate::people;
 use crate::protocols::python::simple;
@@ -93,7 +93,8 @@ impl Door {
         let found = catch_unwind(AssertUnwindSafe(|| quick.answer(app, head, peer)));
         let answered = found.unwrap_or_else(|cause| Some(Answered::Now(panicked(cause))))?;
         let page = cors::Page::of(app, &head.headers);
-        let finish = Finish { endpoint, stopwatch, page, asks_first: false };
+        let tags = cdn::Tags::of(app, head);
+        let finish = Finish { endpoint, stopwatch, page, asks_first: false, tags };
         let mut site = || {
             head.extensions.insert(*peer);
             site_of_browser(app, head)
@@ -183,6 +184,7 @@ async fn answer_later(
     let page = cors::Page::of(&app, &head.headers);
     let asks_first = head.method == Method::OPTIONS;
     let is_head = head.method == Method::HEAD;
+    let tags = cdn::Tags::of(&app, &head);
     let (endpoint, mut response, site, session) = match tree {
         Tree::Admin => {
             let answering = survived(Endpoint::FindNothingForAdmins, admin::answer(&app, &head));
@@ -207,7 +209,7 @@ async fn answer_later(
         }
     };
     lead_outside(response.headers_mut(), &root_path);
-    Finish { endpoint, stopwatch, page, asks_first }.apply(&app, &mut response, || site);
+    Finish { endpoint, stopwatch, page, asks_first, tags }.apply(&app, &mut response, || site);
     // The page of an error names its reader, too.
     if let Some(session) = session {
         session.finish(response.headers_mut());
@@ -287,6 +289,8 @@ struct Finish {
     page: Option<cors::Page>,
     /// Whether the request may be a preflight.
     asks_first: bool,
+    /// What shared caches are told.
+    tags: Option<cdn::Tags>,
 }
 
 impl Finish {
@@ -295,7 +299,10 @@ impl Finish {
     fn apply(self, app: &App, response: &mut Response, site: impl FnOnce() -> Option<Site>) {
         let headers = response.headers_mut();
         match self.endpoint {
-            Endpoint::ListTokens | Endpoint::CreateToken | Endpoint::RevokeToken => {
+            Endpoint::ListTokens
+            | Endpoint::CreateToken
+            | Endpoint::RevokeToken
+            | Endpoint::RevokeFoundTokens => {
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             }
             _ => {}
@@ -315,6 +322,9 @@ impl Finish {
                     *response = page::for_browser(&site, std::mem::take(response));
                 }
             }
+        }
+        if let Some(tags) = self.tags {
+            tags.mark(app, response.status(), response.headers_mut());
         }
         cors::open(app, self.endpoint, self.page.as_ref(), self.asks_first, response);
         app.metrics.responded(self.endpoint, response.status(), self.stopwatch);
@@ -340,8 +350,13 @@ mod tests {
         let (app, _directory) = App::for_test().await;
         let answering = async { panic!("a handler that panics") };
         let (endpoint, mut response) = survived(Endpoint::ShowDocs, answering).await;
-        let finish =
-            Finish { endpoint, stopwatch: Stopwatch::start(), page: None, asks_first: false };
+        let finish = Finish {
+            endpoint,
+            stopwatch: Stopwatch::start(),
+            page: None,
+            asks_first: false,
+            tags: None,
+        };
         finish.apply(&app, &mut response, || None);
         assert_eq!(response.status(), 500);
         assert_eq!(response.headers()["content-type"], "application/problem+json");

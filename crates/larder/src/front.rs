@@ -6,6 +6,7 @@
 pub(crate) mod assets;
 pub(crate) mod auth;
 pub(crate) mod body;
+pub(crate) mod cdn;
 pub(crate) mod conditional;
 pub(crate) mod cors;
 pub(crate) mod display;

@@ -1,7 +1,6 @@
-//! Real things for tests: a PostgreSQL, a MariaDB, an S3-type server, an nginx, a small disk, a proxy that drops
-//! connections silently; and a scripted upstream of
-//! a Python index. Each belongs to one test, lives in
-//! a temporary directory, and ends with the test's process at the latest, however that ends.
+//! Real things for tests: a PostgreSQL, a MariaDB, an S3-type server, an nginx, a Varnish, a small disk, a proxy that drops
+//! connections silently; and a scripted upstream of a Python index. Each belongs to one test, lives in a temporary directory, and
+//! ends with the test's process at the latest, however that ends.
 //!
 //! If a program is not installed, or this user lacks a right, the test is skipped with a line that says so; under
 //! `CI=true` it fails instead. Only tests depend on this crate: none of it is in the binary.
@@ -13,6 +12,7 @@ mod s3;
 mod silent_proxy;
 mod small_disk;
 mod upstream;
+mod varnish;
 
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
@@ -24,6 +24,7 @@ pub use s3::S3;
 pub use silent_proxy::SilentProxy;
 pub use small_disk::SmallDisk;
 pub use upstream::{Offer, Request, Upstream};
+pub use varnish::Varnish;
 
 /// Runs a shell's script with this command once the input of the returned process is closed. The end of this process closes it,
 /// however it ends.

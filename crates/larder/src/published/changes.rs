@@ -8,6 +8,8 @@ pub(crate) mod aur_history;
 pub(crate) mod deltas;
 mod entry;
 pub(crate) mod of_store;
+pub(crate) mod purges;
+pub(crate) mod shapes;
 mod subscribers;
 pub(crate) mod webhooks;
 

@@ -3,7 +3,11 @@
 //! its position, kept in a file -> what its feed has after that and its user may read -> one POST, signed -> the position
 //! after it, kept. A POST that fails is made again, later each time, out of what the feed has then; so is one whose
 //! position was not kept. Nothing is queued: a webhook that is away for too long is told to start over.
+//!
+//! A cache gets the tags of what changed instead, and gets them [again](AGAIN): an answer that was on its way to it, or one of a
+//! process that was behind, may have come after the first purge. Its position is kept after the second.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::published::changes::webhooks::{Failure, Webhook};
 use crate::published::changes::{Feed, Lost, Position};
+use crate::published::changes::{purges, shapes};
 
 /// Entries that are looked at for one delivery; a commit is never split.
 const ENTRIES_AT_ONCE: usize = 200;
@@ -28,6 +33,12 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 /// How often the position is kept while nothing is delivered.
 const KEEP_INTERVAL: Duration = Duration::from_secs(30);
 
+/// How long a cache gets to take answers that are on their way before it drops what has changed.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// When a cache drops the same again: all processes of a store have seen the change by then.
+const AGAIN: Duration = Duration::from_secs(5);
+
 /// The directory of positions in the data directory.
 const DIRECTORY: &str = "webhooks";
 
@@ -35,7 +46,24 @@ const UNKEPT: &str = "its position cannot be kept";
 
 /// Something to deliver.
 struct Delivery {
-    body: Vec<u8>,
+    content: Content,
+    /// The position after it.
+    next: Serial,
+}
+
+/// What there is to deliver.
+enum Content {
+    Nothing,
+    /// A body for a webhook.
+    Changes(Vec<u8>),
+    /// The tags of what a cache has to drop.
+    Keys(Vec<String>),
+}
+
+/// What a cache drops once more.
+struct Again {
+    at: tokio::time::Instant,
+    keys: Vec<String>,
     /// The position after it.
     next: Serial,
 }
@@ -59,7 +87,17 @@ async fn follow(app: &App, webhook: &Webhook) {
     let (mut at, mut is_lost) = begin(app, webhook, feed, &path).await;
     webhook.reached(feed.position(at));
     let mut kept_at = tokio::time::Instant::now();
+    let mut again: VecDeque<Again> = VecDeque::new();
     loop {
+        if let Some((keys, next)) = due(&again) {
+            if let Err(failure) = app.webhooks.purge(webhook, &keys).await {
+                fail(app, webhook, failure).await;
+                continue;
+            }
+            again.retain(|it| it.next > next);
+            keep(app, webhook, &path, feed.position(next)).await;
+            continue;
+        }
         news.mark_unchanged();
         accounts.mark_unchanged();
         let outcome = next(app, webhook, feed, at, is_lost);
@@ -70,23 +108,41 @@ async fn follow(app: &App, webhook: &Webhook) {
                 continue;
             }
         };
-        let is_due = match &found.body {
-            body if body.is_empty() => {
-                webhook.succeeded();
-                kept_at.elapsed() >= KEEP_INTERVAL && found.next > at
-            }
-            body => {
+        let delivered = match &found.content {
+            Content::Nothing => Ok(false),
+            Content::Changes(body) => {
                 let name = format!("{}/{}", webhook.name, feed.position(found.next));
-                if let Err(failure) = app.webhooks.post(webhook, &name, body.clone()).await {
-                    fail(app, webhook, failure).await;
-                    continue;
-                }
-                app.metrics.webhook_delivered(&webhook.name);
-                webhook.delivered();
-                if webhook.succeeded() {
-                    tracing::info!(webhook = webhook.name, "changes are delivered again");
-                }
-                true
+                app.webhooks.post(webhook, &name, body.clone()).await.map(|()| true)
+            }
+            Content::Keys(keys) => {
+                tokio::time::sleep(SETTLE).await;
+                app.webhooks.purge(webhook, keys).await.map(|()| true)
+            }
+        };
+        let is_delivered = match delivered {
+            Ok(is_delivered) => is_delivered,
+            Err(failure) => {
+                fail(app, webhook, failure).await;
+                continue;
+            }
+        };
+        let is_well_again = webhook.succeeded();
+        if is_delivered {
+            app.metrics.webhook_delivered(&webhook.name);
+            webhook.delivered();
+            if is_well_again {
+                tracing::info!(webhook = webhook.name, "changes are delivered again");
+            }
+        }
+        let is_due = match found.content {
+            Content::Nothing => {
+                again.is_empty() && kept_at.elapsed() >= KEEP_INTERVAL && found.next > at
+            }
+            Content::Changes(_) => true,
+            Content::Keys(keys) => {
+                let at = tokio::time::Instant::now() + AGAIN;
+                again.push_back(Again { at, keys, next: found.next });
+                false
             }
         };
         (at, is_lost) = (found.next, false);
@@ -102,7 +158,25 @@ async fn follow(app: &App, webhook: &Webhook) {
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return },
             changed = accounts.changed() => if changed.is_err() { return },
+            () = wait_for(&again) => {}
         }
+    }
+}
+
+/// The tags of all that is to be dropped once more now, and the position after it.
+fn due(again: &VecDeque<Again>) -> Option<(Vec<String>, Serial)> {
+    let now = tokio::time::Instant::now();
+    let due = || again.iter().take_while(|it| it.at <= now);
+    let next = due().last()?.next;
+    let keys: BTreeSet<&String> = due().flat_map(|it| &it.keys).collect();
+    Some((keys.into_iter().cloned().collect(), next))
+}
+
+/// Waits until something is to be dropped once more.
+async fn wait_for(again: &VecDeque<Again>) {
+    match again.front() {
+        Some(first) => tokio::time::sleep_until(first.at).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -131,6 +205,8 @@ async fn begin(app: &App, webhook: &Webhook, feed: &Feed, path: &Path) -> (Seria
                 let found = position.map_err(|()| Lost::OfAnother).and_then(|it| feed.find(&it));
                 return found.map_or((now, true), |serial| (serial, false));
             }
+            // It may have anything.
+            None if webhook.shape.is_cache() => return (now, true),
             // From this position on, no change is missed.
             None => {
                 keep(app, webhook, path, feed.position(now)).await;
@@ -140,7 +216,7 @@ async fn begin(app: &App, webhook: &Webhook, feed: &Feed, path: &Path) -> (Seria
     }
 }
 
-/// The delivery after `at`, with an empty body if there is nothing to tell, and whether there is more.
+/// The delivery after `at`, and whether there is more.
 fn next(
     app: &App,
     webhook: &Webhook,
@@ -152,6 +228,16 @@ fn next(
         Ok(slice) if !is_lost => slice,
         _ => {
             let next = feed.now().map_err(|_| "the history is not loaded")?;
+            if let Some(whole) = purges::whole(webhook.surface).filter(|_| webhook.shape.is_cache())
+            {
+                let content = Content::Keys(vec![whole.to_owned()]);
+                return Ok((Delivery { content, next }, false));
+            }
+            if webhook.shape.is_chat() {
+                let text = "Some changes were missed: this webhook was away for too long.";
+                let content = Content::Changes(webhook.shape.message(text));
+                return Ok((Delivery { content, next }, false));
+            }
             let body = json!({
                 "webhook": webhook.name,
                 "surface": webhook.surface.name(),
@@ -159,11 +245,17 @@ fn next(
                 "changes": [],
                 "next": feed.position(next),
             });
-            return Ok((Delivery { body: body.to_string().into_bytes(), next }, false));
+            let content = Content::Changes(body.to_string().into_bytes());
+            return Ok((Delivery { content, next }, false));
         }
     };
     // The state is no older than the slice.
     let stored = app.live_store.snapshot_full().ok_or("the store is not loaded")?;
+    if webhook.shape.is_cache() {
+        let keys = purges::keys_of(&slice.entries, &app.config, &stored);
+        let content = if keys.is_empty() { Content::Nothing } else { Content::Keys(keys) };
+        return Ok((Delivery { content, next: slice.up_to }, slice.has_more));
+    }
     let principal = match &webhook.user {
         None => Principal::Anonymous,
         Some(name) => {
@@ -175,9 +267,18 @@ fn next(
             user.map_err(|refusal| unusable(refusal.to_string()))?
         }
     };
+    let admitted = slice.entries.iter().filter(|entry| webhook.filter.admits(entry));
+    let events = admitted.filter_map(|entry| entry.for_reader(&app.config, &stored, &principal));
+    if webhook.shape.is_chat() {
+        let events: Vec<&[u8]> = events.map(|event| event.json()).collect();
+        let content = match events.is_empty() {
+            true => Content::Nothing,
+            false => Content::Changes(webhook.shape.message(&shapes::told(events.into_iter()))),
+        };
+        return Ok((Delivery { content, next: slice.up_to }, slice.has_more));
+    }
     let mut body = Vec::new();
-    for entry in &slice.entries {
-        let Some(event) = entry.for_reader(&app.config, &stored, &principal) else { continue };
+    for event in events {
         if body.is_empty() {
             let (name, surface) = (json!(webhook.name), json!(webhook.surface.name()));
             body =
@@ -191,7 +292,8 @@ fn next(
         let next = json!(feed.position(slice.up_to));
         body.extend_from_slice(format!("],\n\"next\":{next}}}\n").as_bytes());
     }
-    Ok((Delivery { body, next: slice.up_to }, slice.has_more))
+    let content = if body.is_empty() { Content::Nothing } else { Content::Changes(body) };
+    Ok((Delivery { content, next: slice.up_to }, slice.has_more))
 }
 
 /// Notes a failure, and waits before the next attempt.
@@ -212,6 +314,9 @@ async fn fail(app: &App, webhook: &Webhook, failure: Failure) {
 /// # Errors
 /// Why it did not arrive, or was not taken.
 pub(crate) async fn test(app: &App, webhook: &Webhook) -> Result<(), Failure> {
+    if webhook.shape.is_cache() {
+        return app.webhooks.purge(webhook, &["larder-test".to_owned()]).await;
+    }
     let now = Timestamp::now();
     let position = webhook.state().position.ok_or("its task has not begun yet")?;
     let body = json!({
@@ -222,7 +327,11 @@ pub(crate) async fn test(app: &App, webhook: &Webhook) -> Result<(), Failure> {
         "next": position,
     });
     let name = format!("{}/test-{}", webhook.name, now.as_millisecond());
-    app.webhooks.post(webhook, &name, body.to_string().into_bytes()).await
+    let body = match webhook.shape.is_chat() {
+        true => webhook.shape.message("A test: changes will be told here."),
+        false => body.to_string().into_bytes(),
+    };
+    app.webhooks.post(webhook, &name, body).await
 }
 
 /// The pause after this many attempts: it doubles each time, and is shortened at random by up to half, so that webhooks which

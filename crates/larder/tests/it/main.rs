@@ -11,6 +11,7 @@ mod asking;
 mod attacks;
 mod browser;
 mod catalogue;
+mod cdn;
 mod changes;
 mod client;
 mod commands;

@@ -136,7 +136,12 @@ impl Event {
 pub(crate) struct Entry {
     pub(crate) serial: Serial,
     event: Event,
-    subject: Subject,
+    /// What it concerns.
+    pub(super) subject: Subject,
+    /// What happened to it, and what kind of object it is.
+    pub(super) kind: ChangeKind,
+    pub(super) item: &'static str,
+    pub(super) name: Box<str>,
     /// Who could read it at the change. They may have lost the right since, and others may have got it, also to a new stage
     /// with the same name.
     readers: Option<Arc<Acl>>,
@@ -175,7 +180,8 @@ impl Entry {
             .map(|readers| (readers.clone(), Event::of(&line(ChangeKind::Removed), id)));
         let event = Event::of(&line(draft.kind), id);
         let (subject, readers) = (draft.subject.clone(), draft.readers.clone());
-        Entry { serial: draft.serial, event, subject, readers, lost }
+        let (kind, item, name) = (draft.kind, draft.item, draft.name.as_str().into());
+        Entry { serial: draft.serial, event, subject, kind, item, name, readers, lost }
     }
 
     /// The event for this client: only if it could read the object at the change, and may now.

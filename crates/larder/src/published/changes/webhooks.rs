@@ -4,23 +4,30 @@
 //! what its feed has, signed, and notes here what fails. A webhook connects only where [`Egress`] allows it: the address of a
 //! name is checked when the connection is made, and redirects are not followed.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use account::UserName;
 use anyhow::Context;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use config::Secret;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use jiff::Timestamp;
 use net::Egress;
-use reqwest::{Client, Url};
+use pypi::ProjectName;
+use record::ChangeKind;
+use reqwest::{Client, RequestBuilder, Url};
 use serde::Deserialize;
 use sha2::Sha256;
 use tokio::sync::Notify;
 
 use super::Followed;
+use super::purges;
+use super::shapes::{Filter, Shape};
 
 /// Webhooks in a file.
 const WEBHOOKS_MAX: usize = 64;
@@ -45,8 +52,16 @@ pub(crate) struct Webhook {
     pub(crate) surface: Followed,
     /// The user whose rights decide which changes are sent; without one, those that everybody may read.
     pub(crate) user: Option<UserName>,
+    /// What it is sent.
+    pub(crate) shape: Shape,
+    /// Which changes it is told of.
+    pub(crate) filter: Filter,
+    /// Whether a cache may answer once more with what it has while it asks again.
+    is_soft: bool,
     url: Url,
-    secret: Secret,
+    secret: Option<Secret>,
+    /// Further headers, such as one with a key for the receiver's API.
+    headers: HeaderMap,
     state: Mutex<State>,
     wake: Notify,
 }
@@ -111,7 +126,26 @@ struct Entry {
     url: String,
     surface: String,
     /// Checked later, so that a wrong type is reported together with the value.
-    secret: toml::Value,
+    #[serde(default)]
+    secret: Option<toml::Value>,
+    #[serde(default)]
+    shape: Option<String>,
+    #[serde(default)]
+    soft: bool,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default)]
+    indexes: Vec<String>,
+    #[serde(default)]
+    projects: Vec<String>,
+    #[serde(default)]
+    prefixes: Vec<String>,
+    #[serde(default)]
+    names: Vec<String>,
+    #[serde(default)]
+    types: Vec<String>,
+    #[serde(default)]
+    kinds: Vec<String>,
     #[serde(default)]
     user: Option<String>,
 }
@@ -155,15 +189,47 @@ impl Webhooks {
         delivery: &str,
         body: Vec<u8>,
     ) -> Result<(), Failure> {
-        let unreached = |error: String| Failure::new("its receiver cannot be reached", error);
-        self.egress.check(&webhook.url).map_err(|error| unreached(error.to_string()))?;
-        let request = self.client.post(webhook.url.clone());
+        let mut request = self.client.post(webhook.url.clone());
+        if let Some(secret) = &webhook.secret {
+            let sent_at = Timestamp::now().as_second().to_string();
+            request = request
+                .header("x-hub-signature-256", signature(secret, &body))
+                .header("webhook-id", delivery)
+                .header("webhook-signature", dated_signature(secret, delivery, &sent_at, &body))
+                .header("webhook-timestamp", sent_at);
+        }
         let request = request
             .header("content-type", "application/json")
-            .header("x-hub-signature-256", signature(&webhook.secret, &body))
             .header("x-larder-delivery", delivery)
             .header("x-larder-webhook", &webhook.name)
             .body(body);
+        self.send(webhook, request).await
+    }
+
+    /// Has a cache drop everything with one of these keys.
+    ///
+    /// # Errors
+    /// As [`Webhooks::post`]; it may have dropped a part.
+    pub(crate) async fn purge(&self, webhook: &Webhook, keys: &[String]) -> Result<(), Failure> {
+        for purge in webhook.shape.requests(keys, webhook.is_soft) {
+            let method = Method::from_bytes(purge.method.as_bytes())
+                .map_err(|error| Failure::new("its method", error))?;
+            let mut request = self.client.request(method, webhook.url.clone());
+            for (name, value) in purge.headers {
+                request = request.header(name, value);
+            }
+            if !purge.body.is_empty() {
+                request = request.header("content-type", "application/json").body(purge.body);
+            }
+            self.send(webhook, request).await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&self, webhook: &Webhook, request: RequestBuilder) -> Result<(), Failure> {
+        let unreached = |error: String| Failure::new("its receiver cannot be reached", error);
+        self.egress.check(&webhook.url).map_err(|error| unreached(error.to_string()))?;
+        let request = request.headers(webhook.headers.clone());
         let response = request.send().await.map_err(|error| unreached(told(error)))?;
         // The body of the answer is of no use, and may be long.
         match response.status() {
@@ -258,40 +324,117 @@ fn parse(text: &str) -> anyhow::Result<Vec<Webhook>> {
         .collect()
 }
 
+/// The filter of an entry.
+fn filter(entry: &Entry, surface: Followed) -> anyhow::Result<Filter> {
+    let kinds = [ChangeKind::Added, ChangeKind::Changed, ChangeKind::Removed];
+    let kind = |text: &String| {
+        let found = kinds.into_iter().find(|kind| kind.as_str() == text);
+        found.with_context(|| {
+            format!("`kinds` has `{}`: expected added, changed or removed", text.escape_debug())
+        })
+    };
+    let types: &[&str] = match surface {
+        Followed::Aur => &["package"],
+        Followed::Python => &["index", "project", "release", "file"],
+        Followed::Articles => &["article", "attachment"],
+    };
+    for text in &entry.types {
+        let expected = types.join(", ");
+        let problem = || format!("`types` has `{}`: expected {expected}", text.escape_debug());
+        anyhow::ensure!(types.contains(&text.as_str()), problem());
+    }
+    for (name, list, of) in [
+        ("indexes", &entry.indexes, Followed::Python),
+        ("projects", &entry.projects, Followed::Python),
+        ("prefixes", &entry.prefixes, Followed::Articles),
+        ("names", &entry.names, Followed::Aur),
+    ] {
+        anyhow::ensure!(
+            list.is_empty() || of == surface,
+            "`{name}` is for the surface {}",
+            of.name()
+        );
+    }
+    let index = |text: &String| text.parse().with_context(|| "`indexes`".to_owned());
+    let project =
+        |text: &String| ProjectName::normalize(text).with_context(|| "`projects`".to_owned());
+    Ok(Filter {
+        indexes: entry.indexes.iter().map(index).collect::<anyhow::Result<_>>()?,
+        projects: entry.projects.iter().map(project).collect::<anyhow::Result<_>>()?,
+        prefixes: entry.prefixes.iter().map(|it| it.trim_start_matches('/').to_owned()).collect(),
+        names: entry.names.clone(),
+        types: entry.types.clone(),
+        kinds: entry.kinds.iter().map(kind).collect::<anyhow::Result<_>>()?,
+    })
+}
+
 fn checked(entry: Entry) -> anyhow::Result<Webhook> {
-    let Entry { name, url, surface, secret, user } = entry;
+    let Entry { name, url, surface, .. } = &entry;
     let is_name = (1..=64).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
     anyhow::ensure!(is_name, "its name: expected 1 to 64 letters, digits, `-` and `_`");
     let expected = "an http or https URL without user and password";
     let url =
-        Url::parse(&url).map_err(|error| anyhow::anyhow!("`url`: {error}; expected {expected}"))?;
+        Url::parse(url).map_err(|error| anyhow::anyhow!("`url`: {error}; expected {expected}"))?;
     let is_usable = matches!(url.scheme(), "http" | "https")
         && url.host_str().is_some()
         && url.username().is_empty()
         && url.password().is_none();
     anyhow::ensure!(is_usable, "`url`: expected {expected}");
-    let found = Followed::ALL.into_iter().find(|known| known.name() == surface);
+    let found = Followed::ALL.into_iter().find(|known| known.name() == surface.as_str());
     let surface = found.with_context(|| {
         let names = Followed::ALL.map(Followed::name).join(", ");
         format!("`surface` is `{}`: expected one of {names}", surface.escape_debug())
     })?;
-    let toml::Value::String(secret) = secret else {
-        anyhow::bail!("`secret` has the type {}: expected a text in quotes", secret.type_str());
+    let filter = filter(&entry, surface)?;
+    let Entry { name, secret, shape, soft: is_soft, headers, user, .. } = entry;
+    let shape = match shape {
+        None => Shape::default(),
+        Some(text) => {
+            Shape::ALL.into_iter().find(|known| known.name() == text).with_context(|| {
+                let names = Shape::ALL.map(Shape::name).join(", ");
+                format!("`shape` is `{}`: expected one of {names}", text.escape_debug())
+            })?
+        }
     };
-    anyhow::ensure!(
-        secret.len() >= SECRET_BYTES_MIN,
-        "`secret` has {} bytes: expected at least {SECRET_BYTES_MIN}",
-        secret.len()
-    );
+    if shape.is_cache() {
+        let surfaces = "`surface` of a cache: expected python or articles";
+        anyhow::ensure!(purges::whole(surface).is_some(), "{surfaces}");
+        anyhow::ensure!(user.is_none(), "`user`: a cache keeps what everybody may read");
+    }
+    anyhow::ensure!(shape.is_cache() || !is_soft, "`soft` is for the shape of a cache");
+    let secret = match secret {
+        // The address of a chat is a secret itself.
+        None if shape.is_cache() || shape.is_chat() => None,
+        None => anyhow::bail!("missing field `secret`"),
+        Some(toml::Value::String(secret)) => {
+            anyhow::ensure!(
+                secret.len() >= SECRET_BYTES_MIN,
+                "`secret` has {} bytes: expected at least {SECRET_BYTES_MIN}",
+                secret.len()
+            );
+            Some(Secret::new(secret))
+        }
+        Some(other) => {
+            anyhow::bail!("`secret` has the type {}: expected a text in quotes", other.type_str())
+        }
+    };
+    let headers = headers.into_iter().map(|(name, value)| {
+        // The value may be a secret.
+        let bad = || anyhow::anyhow!("`headers`: `{}` is no header", name.escape_debug());
+        let mut value = HeaderValue::try_from(value).map_err(|_| bad())?;
+        value.set_sensitive(true);
+        Ok((HeaderName::try_from(&name).map_err(|_| bad())?, value))
+    });
+    let headers = headers.collect::<anyhow::Result<HeaderMap>>()?;
     let user = match user {
         Some(user) => {
             Some(user.parse().with_context(|| format!("`user` is `{}`", user.escape_debug()))?)
         }
         None => None,
     };
-    let (secret, state, wake) = (Secret::new(secret), Mutex::default(), Notify::new());
-    Ok(Webhook { name, surface, user, url, secret, state, wake })
+    let (state, wake) = (Mutex::default(), Notify::new());
+    Ok(Webhook { name, surface, user, shape, filter, is_soft, url, secret, headers, state, wake })
 }
 
 /// The signature that GitHub and others use, too: HMAC-SHA256 of the body, in hexadecimal digits.
@@ -300,6 +443,19 @@ fn signature(secret: &Secret, body: &[u8]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     mac.update(body);
     format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
+}
+
+/// The signature of Standard Webhooks: of the identifier, the time and the body, in Base64. A secret that begins with `whsec_` is
+/// the key in Base64.
+fn dated_signature(secret: &Secret, id: &str, sent_at: &str, body: &[u8]) -> String {
+    let text = secret.reveal();
+    let decoded = text.strip_prefix("whsec_").and_then(|text| BASE64.decode(text).ok());
+    let key = decoded.unwrap_or_else(|| text.as_bytes().to_vec());
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("HMAC takes keys of any length");
+    for part in [id.as_bytes(), b".", sent_at.as_bytes(), b".", body] {
+        mac.update(part);
+    }
+    format!("v1,{}", BASE64.encode(mac.finalize().into_bytes()))
 }
 
 /// The client's error with its causes, without the URL.
@@ -358,6 +514,46 @@ mod tests {
         );
         check_refused(&GOOD.replace("secret =", "secrets ="), "line ");
         check_refused(&format!("{GOOD}user = \"a b\"\n"), "`user` is `a b`");
+        check_refused(
+            &GOOD.replace("secret = \"0123456789abcdef\"\n", ""),
+            "missing field `secret`",
+        );
+        check_refused(
+            &format!("{GOOD}shape = \"round\"\n"),
+            "`shape` is `round`: expected one of changes, varnish",
+        );
+        check_refused(&format!("{GOOD}soft = true\n"), "`soft` is for the shape of a cache");
+        check_refused(&format!("{GOOD}headers = {{\"a b\" = \"x\"}}\n"), "`a b` is no header");
+        let cache =
+            format!("{}shape = \"varnish\"\n", GOOD.replace("secret = \"0123456789abcdef\"\n", ""));
+        assert_eq!(parse(&cache).expect("a cache")[0].shape, Shape::Varnish);
+        check_refused(&cache.replace("\"python\"", "\"aur\""), "expected python or articles");
+        check_refused(&format!("{cache}user = \"alice\"\n"), "what everybody may read");
+    }
+
+    /// The example of the specification of Standard Webhooks.
+    #[test]
+    fn bodies_are_signed_with_their_time() {
+        let secret = Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+        let (id, body) = ("msg_p5jXN8AQM9LWM0D4loKWxJek", br#"{"test": 2432232314}"#);
+        let found = dated_signature(&secret, id, "1614265330", body);
+        assert_eq!(found, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    #[test]
+    fn a_filter_fits_its_surface() {
+        let with = |more: &str| format!("{GOOD}{more}\n");
+        let all =
+            parse(&with("indexes = [\"team/dev\"]\nprojects = [\"My.App\"]\nkinds = [\"added\"]"));
+        let filter = &all.expect("a good file")[0].filter;
+        assert_eq!(filter.projects[0].as_str(), "my-app");
+        check_refused(&with("prefixes = [\"guide/\"]"), "`prefixes` is for the surface articles");
+        check_refused(
+            &with("types = [\"package\"]"),
+            "`types` has `package`: expected index, project",
+        );
+        check_refused(&with("kinds = [\"new\"]"), "`kinds` has `new`: expected added, changed");
+        check_refused(&with("indexes = [\"dev\"]"), "`indexes`");
     }
 
     /// The example of RFC 4231, 4.3, with the key that is too short for a file.

@@ -170,6 +170,37 @@ fn changes_are_delivered_again_until_they_are_taken() {
     server.wait_until_gone("/readyz?verbose", "webhook");
 }
 
+/// A chat is told in words, of what it asked for.
+#[test]
+fn a_webhook_is_told_what_passes_its_filter() {
+    let (receiver, hooks) = (Receiver::start(200, None), tempfile::tempdir().expect("a directory"));
+    let filter =
+        "shape = \"slack\"\nkinds = [\"added\"]\ntypes = [\"release\"]\nindexes = [\"alice/dev\"]";
+    let server = start(|config| {
+        hooked(config, &hooks, &[("chat", of(&receiver), filter)]);
+        config.egress_allow = vec!["127.0.0.1".parse().expect("a network")];
+    });
+    wait_until_begun(&server, "chat");
+    index(&server, "PUT", "alice/other", &json!({}));
+    index(&server, "PUT", "alice/dev", &json!({}));
+    owner(&server, "alice/other").release("alice/other", "hidden-1.0.zip");
+    owner(&server, "alice/dev").release("alice/dev", "p-1.0.zip");
+    owner(&server, "alice/dev").release("alice/dev", "q-1.0.zip");
+    let text = || {
+        let bodies = receiver.received().into_iter().map(|it| it.body["text"].clone());
+        let texts: Vec<String> =
+            bodies.map(|text| text.as_str().expect("a text").to_owned()).collect();
+        texts.join("\n")
+    };
+    wait_until("the last release", || text().contains("q 1.0"));
+    let expected =
+        "release added p 1.0 in alice/dev\nrelease added q 1.0 in alice/dev";
+    assert_eq!(text(), expected);
+    let headers = &receiver.received()[0].headers;
+    assert!(headers["webhook-signature"].starts_with("v1,"), "{headers:?}");
+    assert_eq!(headers["webhook-id"], headers["x-larder-delivery"]);
+}
+
 /// Administrators see how each webhook fares, test it, and have it tried again before its pause is over.
 #[test]
 fn administrators_see_webhooks_and_try_them() {

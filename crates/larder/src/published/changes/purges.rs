@@ -1,0 +1,172 @@
+//! What a shared cache has to drop when something has changed: the [tags](crate::front::cdn) of its pages, and how caches are told.
+//!
+//! entries of a feed -> [`keys_of`] -> [`Shape::requests`], a few for many keys. A cache is a webhook of another shape: its task
+//! has a position that is kept, delivers at least once and in order, and retries.
+
+use std::collections::{BTreeSet, HashSet};
+
+use config::Config;
+use pypi::StageName;
+use record::ChangeKind;
+use state::stored::Stored;
+
+use super::shapes::Shape;
+use super::{Entry, Followed, Subject};
+use crate::front::cdn;
+
+/// A request to a cache.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct PurgeRequest {
+    pub(crate) method: &'static str,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Shape {
+    /// Keys in one request at most: what the API takes, or what fits into a header of Varnish by default.
+    fn keys_max(self) -> usize {
+        match self {
+            Shape::Varnish => 16,
+            Shape::Cloudflare => 30,
+            _ => 256,
+        }
+    }
+
+    /// The requests that drop everything with one of these keys. `is_soft`: it may be answered with once more while it is fetched
+    /// again.
+    pub(crate) fn requests(self, keys: &[String], is_soft: bool) -> Vec<PurgeRequest> {
+        let json = |value: serde_json::Value| value.to_string().into_bytes();
+        let request = |keys: &[String]| match self {
+            Shape::Varnish => PurgeRequest {
+                method: "PURGE",
+                headers: vec![(
+                    if is_soft { "xkey-softpurge" } else { "xkey-purge" },
+                    keys.join(" "),
+                )],
+                body: Vec::new(),
+            },
+            Shape::Fastly => PurgeRequest {
+                method: "POST",
+                headers: is_soft
+                    .then(|| ("fastly-soft-purge", "1".to_owned()))
+                    .into_iter()
+                    .collect(),
+                body: json(serde_json::json!({"surrogate_keys": keys})),
+            },
+            Shape::Cloudflare => PurgeRequest {
+                method: "POST",
+                headers: Vec::new(),
+                body: json(serde_json::json!({"tags": keys})),
+            },
+            _ => PurgeRequest {
+                method: "POST",
+                headers: Vec::new(),
+                body: json(serde_json::json!({"keys": keys, "soft": is_soft})),
+            },
+        };
+        keys.chunks(self.keys_max()).map(request).collect()
+    }
+}
+
+/// The key of everything that caches may have of a surface; `None` if they are told nothing of it.
+pub(crate) fn whole(surface: Followed) -> Option<&'static str> {
+    match surface {
+        Followed::Aur => None,
+        Followed::Python => Some(cdn::PYTHON),
+        Followed::Articles => Some(cdn::ARTICLES),
+    }
+}
+
+/// The keys of what these entries change, of those that everybody could read before or can now.
+pub(crate) fn keys_of(
+    entries: &[std::sync::Arc<Entry>],
+    config: &Config,
+    stored: &Stored,
+) -> Vec<String> {
+    let mut keys = BTreeSet::new();
+    let anonymous = account::Principal::Anonymous;
+    for entry in entries {
+        if entry.for_reader(config, stored, &anonymous).is_none() {
+            continue;
+        }
+        match &entry.subject {
+            Subject::Open => {}
+            Subject::Article(name) => {
+                keys.insert(cdn::article(name.as_str()));
+                keys.insert(cdn::ARTICLE_LISTS.to_owned());
+            }
+            Subject::Stage(stage, project) => {
+                if entry.kind == ChangeKind::Removed {
+                    keys.insert(cdn::files(stage.as_str()));
+                }
+                for heir in with_heirs(stage, stored) {
+                    match project {
+                        Some(project) => {
+                            keys.insert(cdn::project(heir, project.as_str()));
+                            keys.insert(cdn::list(heir));
+                        }
+                        None => {
+                            keys.insert(cdn::stage(heir));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    keys.into_iter().collect()
+}
+
+/// The stage, and those that show what it has, by the names in their bases: it may be gone, or new.
+fn with_heirs<'stored>(stage: &'stored StageName, stored: &'stored Stored) -> Vec<&'stored str> {
+    let mut found = HashSet::from([stage.as_str()]);
+    let mut order = vec![stage.as_str()];
+    loop {
+        let before = order.len();
+        for heir in stored.index.stages() {
+            let name = heir.name().as_str();
+            let shows = heir.config().bases().iter().any(|base| found.contains(base.as_str()));
+            if shows && found.insert(name) {
+                order.push(name);
+            }
+        }
+        if order.len() == before {
+            return order;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(count: usize) -> Vec<String> {
+        (0..count).map(|number| format!("article:{number}")).collect()
+    }
+
+    #[test]
+    fn each_cache_is_told_in_its_own_words() {
+        let two = keys(2);
+        let one = |shape: Shape, is_soft| shape.requests(&two, is_soft).remove(0);
+        let varnish = one(Shape::Varnish, false);
+        assert_eq!((varnish.method, varnish.body.len()), ("PURGE", 0));
+        assert_eq!(varnish.headers, [("xkey-purge", "article:0 article:1".to_owned())]);
+        assert_eq!(one(Shape::Varnish, true).headers[0].0, "xkey-softpurge");
+        let body = |request: PurgeRequest| String::from_utf8(request.body).expect("text");
+        let expected = r#"{"surrogate_keys":["article:0","article:1"]}"#;
+        assert_eq!(body(one(Shape::Fastly, false)), expected);
+        assert_eq!(one(Shape::Fastly, true).headers, [("fastly-soft-purge", "1".to_owned())]);
+        let expected = r#"{"tags":["article:0","article:1"]}"#;
+        assert_eq!(body(one(Shape::Cloudflare, false)), expected);
+        let expected = r#"{"keys":["article:0","article:1"],"soft":true}"#;
+        assert_eq!(body(one(Shape::Keys, true)), expected);
+    }
+
+    #[test]
+    fn many_keys_are_few_requests() {
+        let count = |shape: Shape, count| shape.requests(&keys(count), false).len();
+        assert_eq!(count(Shape::Varnish, 33), 3);
+        assert_eq!(count(Shape::Cloudflare, 30), 1);
+        assert_eq!(count(Shape::Fastly, 257), 2);
+        assert_eq!(count(Shape::Keys, 0), 0);
+    }
+}

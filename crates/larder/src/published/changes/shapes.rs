@@ -1,0 +1,165 @@
+//! [`Shape`]: what a webhook is sent, in the words of whoever takes it; and [`Filter`]: which changes it is told of.
+
+use pypi::{ProjectName, StageName};
+use record::ChangeKind;
+use serde_json::{Value, json};
+
+use super::{Entry, Subject};
+
+/// What a webhook is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// The changes as JSON, signed.
+    #[default]
+    Changes,
+    /// A message for Slack, and for others that take its `text`, such as Matrix and Mattermost.
+    Slack,
+    /// A message for Discord.
+    Discord,
+    /// What to drop: Varnish with its module xkey, `PURGE` with the keys in a header.
+    Varnish,
+    /// What to drop: Fastly's API, `{"surrogate_keys": […]}`.
+    Fastly,
+    /// What to drop: Cloudflare's API, `{"tags": […]}`.
+    Cloudflare,
+    /// What to drop: any other cache, `{"keys": […]}`.
+    Keys,
+}
+
+/// Lines of one message at most, and its characters: Discord takes 2,000.
+const LINES_MAX: usize = 20;
+const CHARACTERS_MAX: usize = 1_900;
+
+impl Shape {
+    pub(crate) const ALL: [Shape; 7] = [
+        Shape::Changes,
+        Shape::Slack,
+        Shape::Discord,
+        Shape::Varnish,
+        Shape::Fastly,
+        Shape::Cloudflare,
+        Shape::Keys,
+    ];
+
+    /// Its name in the file.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Shape::Changes => "changes",
+            Shape::Slack => "slack",
+            Shape::Discord => "discord",
+            Shape::Varnish => "varnish",
+            Shape::Fastly => "fastly",
+            Shape::Cloudflare => "cloudflare",
+            Shape::Keys => "keys",
+        }
+    }
+
+    /// Whether it is a cache that is told what to drop.
+    pub(crate) fn is_cache(self) -> bool {
+        matches!(self, Shape::Varnish | Shape::Fastly | Shape::Cloudflare | Shape::Keys)
+    }
+
+    /// Whether people read it.
+    pub(crate) fn is_chat(self) -> bool {
+        matches!(self, Shape::Slack | Shape::Discord)
+    }
+
+    /// A message for people that says `text`, which mentions nobody, whatever is in it.
+    pub(crate) fn message(self, text: &str) -> Vec<u8> {
+        let cut: String = text.chars().take(CHARACTERS_MAX).collect();
+        let body = match self {
+            Shape::Discord => json!({"content": cut, "allowed_mentions": {"parse": []}}),
+            _ => {
+                let text = cut.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+                json!({"text": text})
+            }
+        };
+        body.to_string().into_bytes()
+    }
+}
+
+/// Lines about these changes, which are lines of the feed.
+pub(crate) fn told<'line>(changes: impl ExactSizeIterator<Item = &'line [u8]>) -> String {
+    let more = changes.len().saturating_sub(LINES_MAX);
+    let mut lines: Vec<String> = changes.take(LINES_MAX).map(line).collect();
+    if more > 0 {
+        lines.push(format!("and {more} more changes"));
+    }
+    lines.join("\n")
+}
+
+fn line(change: &[u8]) -> String {
+    let change: Value = serde_json::from_slice(change).unwrap_or_default();
+    let text = |name: &str| change[name].as_str().unwrap_or_default();
+    let mut line = format!("{} {} ", text("type"), text("kind"));
+    for before in ["project", "name"] {
+        if !text(before).is_empty() {
+            line.push_str(text(before));
+            line.push(' ');
+        }
+    }
+    for (word, name) in [("in", "index"), ("by", "by")] {
+        if !text(name).is_empty() {
+            line.push_str(&format!("{word} {} ", text(name)));
+        }
+    }
+    line.trim_end().to_owned()
+}
+
+/// Which changes a webhook is told of: those that every list admits; an empty list admits all.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    pub(crate) indexes: Vec<StageName>,
+    pub(crate) projects: Vec<ProjectName>,
+    /// Beginnings of names of articles.
+    pub(crate) prefixes: Vec<String>,
+    /// Names of packages.
+    pub(crate) names: Vec<String>,
+    /// Types of things, such as `release`.
+    pub(crate) types: Vec<String>,
+    /// Kinds of changes, such as `added`.
+    pub(crate) kinds: Vec<ChangeKind>,
+}
+
+impl Filter {
+    /// Whether the webhook is told of this change.
+    pub(crate) fn admits(&self, entry: &Entry) -> bool {
+        let is_in =
+            |list: &[String], text: &str| list.is_empty() || list.iter().any(|it| it == text);
+        let (stage, project, article) = match &entry.subject {
+            Subject::Stage(stage, project) => (Some(stage), project.as_ref(), None),
+            Subject::Article(name) => (None, None, Some(name.as_str())),
+            Subject::Open => (None, None, None),
+        };
+        let is_below =
+            |prefix: &String| article.is_some_and(|name| name.starts_with(prefix.as_str()));
+        (self.indexes.is_empty() || stage.is_some_and(|stage| self.indexes.contains(stage)))
+            && (self.projects.is_empty() || project.is_some_and(|it| self.projects.contains(it)))
+            && (self.prefixes.is_empty() || self.prefixes.iter().any(is_below))
+            && is_in(&self.names, &entry.name)
+            && is_in(&self.types, entry.item)
+            && (self.kinds.is_empty() || self.kinds.contains(&entry.kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_say_what_happened_and_mention_nobody() {
+        let change = json!({
+            "type": "release", "kind": "added", "index": "team/dev", "project": "p", "name": "1.0", "by": "<!channel>",
+        });
+        let change = change.to_string();
+        let text = told([change.as_bytes()].into_iter());
+        assert_eq!(text, "release added p 1.0 in team/dev by <!channel>");
+        let read = |body: Vec<u8>| serde_json::from_slice::<Value>(&body).expect("JSON");
+        let slack = read(Shape::Slack.message(&text));
+        assert_eq!(slack, json!({"text": "release added p 1.0 in team/dev by &lt;!channel&gt;"}));
+        let discord = read(Shape::Discord.message("@everyone"));
+        assert_eq!(discord, json!({"content": "@everyone", "allowed_mentions": {"parse": []}}));
+        let many = vec![change.as_bytes(); 25];
+        assert!(told(many.into_iter()).ends_with("\nand 5 more changes"));
+    }
+}

@@ -1,0 +1,321 @@
+//! What shared caches are told: tags and times, purges by webhooks, and a real Varnish that keeps pages until they change.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use config::Config;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testbed::Varnish;
+
+use crate::client::{Client, Response};
+use crate::server::TestServer;
+use crate::wait_until;
+
+const TOLD: [&str; 5] =
+    ["cdn-cache-control", "surrogate-control", "surrogate-key", "cache-tag", "cache-groups"];
+
+fn told(config: &mut Config) {
+    config.cdn.seconds = Duration::from_secs(3600);
+    config.egress_allow = vec!["127.0.0.1".parse().expect("a network")];
+}
+
+/// A server whose articles everybody may read, with an index and what inherits from it.
+fn start(change: impl FnOnce(&mut Config)) -> TestServer {
+    let server = TestServer::without_aur(change);
+    let root = server.root();
+    root.put("/root/base", json!({})).expect(200);
+    root.put("/root/heir", json!({"bases": ["root/base"]})).expect(200);
+    root.release("root/base", "p-1.0.zip");
+    root.write("guide/one/0", "first").expect(201);
+    server
+}
+
+fn tags(response: &Response) -> Vec<String> {
+    let text = response.find("surrogate-key").unwrap_or_default();
+    text.split(' ').filter(|tag| !tag.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn without_the_setting_caches_are_told_nothing() {
+    let server = start(|_| ());
+    for path in ["/article/guide/one", "/root/base/+simple/p/", "/articles", "/article/none"] {
+        let response = server.get(path);
+        let found: Vec<_> = TOLD.iter().filter(|name| response.find(name).is_some()).collect();
+        assert!(found.is_empty(), "{path}: {found:?}");
+    }
+}
+
+#[test]
+fn answers_name_what_they_depend_on() {
+    let server = start(told);
+    let article = server.get("/article/guide/one").expect(200);
+    article.has("cache-control", "no-cache");
+    let policy = "max-age=3600, stale-while-revalidate=60, stale-if-error=86400";
+    article.has("cdn-cache-control", policy).has("surrogate-control", policy);
+    article.has("surrogate-key", "articles article:guide article:guide/one");
+    article.has("cache-tag", "articles,article:guide,article:guide/one");
+    article.has("cache-groups", r#""articles", "article:guide", "article:guide/one""#);
+    let page = server.anybody().accept("text/html").get("/article/guide/one").expect(200);
+    assert!(tags(&page).contains(&"article-lists".to_owned()), "a page shows its neighbours");
+    let simple = server.get("/root/heir/+simple/p/").expect(200);
+    simple.has("surrogate-key", "python index:root/heir project:root/heir/p");
+    simple.has("cdn-cache-control", policy);
+    server
+        .get("/root/heir/+simple/")
+        .expect(200)
+        .has("surrogate-key", "python index:root/heir list:root/heir");
+
+    // A file is kept by its digest as before; its tag is for its removal.
+    let page = server.get("/root/base/+simple/p/").text();
+    let link = page.split("href=\"").nth(1).and_then(|rest| rest.split(['"', '#']).next());
+    let link = link.expect("a link").trim_start_matches("../");
+    let link = link.trim_start_matches("../");
+    let file = server.get(&format!("/root/base/{link}")).expect(200);
+    file.has("surrogate-key", "python index:root/base files:root/base");
+    assert_eq!(file.find("cdn-cache-control"), None);
+    assert!(file.header("cache-control").contains("immutable"), "{}", file.header("cache-control"));
+
+    // 404 is no page to keep: it may be there the next moment.
+    server.get("/root/heir/+simple/none/").expect(404).has("cache-control", "no-store");
+}
+
+#[test]
+fn what_is_not_for_everybody_is_not_kept() {
+    let server = start(told);
+    let root = server.root();
+    root.put("/root/closed", json!({"acl_read": ["root"]})).expect(200);
+    root.release("root/closed", "q-1.0.zip");
+    root.put("/root/mirror", json!({"type": "mirror", "mirror_url": "http://127.0.0.1:9/"}))
+        .expect(200);
+    root.put("/root/mixed", json!({"bases": ["root/mirror"]})).expect(200);
+    root.release("root/mixed", "r-1.0.zip");
+    let lacks = |response: Response, names: &[&str]| {
+        let found: Vec<_> = names.iter().filter(|name| response.find(name).is_some()).collect();
+        assert!(found.is_empty(), "{found:?}: {}", response.header("cache-control"));
+    };
+    lacks(root.get("/root/closed/+simple/q/").expect(200), &TOLD);
+    lacks(server.get("/root/closed/+simple/q/"), &TOLD[..2]);
+    lacks(root.get("/article/guide/one").expect(200), &TOLD);
+    lacks(server.anybody().with("Cookie", "a=b").get("/article/guide/one"), &TOLD);
+    // A mirror changes by itself, so its pages have tags, and the time of clients.
+    let mixed = server.get("/root/mixed/+simple/r/");
+    assert_eq!(mixed.find("cdn-cache-control"), None);
+
+    let private = start(|config| {
+        told(config);
+        config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
+    });
+    lacks(private.root().get("/article/guide/one").expect(200), &TOLD);
+}
+
+/// A receiver of the shape `keys`, which answers with one status.
+struct Receiver {
+    address: SocketAddr,
+    status: Arc<AtomicU16>,
+    taken: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Receiver {
+    fn start() -> Receiver {
+        use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let receiver =
+            Receiver { address, status: Arc::new(AtomicU16::new(200)), taken: Arc::default() };
+        let (status, taken) = (receiver.status.clone(), receiver.taken.clone());
+        // The thread ends with the process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let mut stream = BufReader::new(stream);
+                let (mut line, mut length, mut key) = (String::new(), 0, false);
+                while stream.read_line(&mut line).is_ok_and(|read| read > 2) {
+                    let lower = line.to_ascii_lowercase();
+                    if let Some(text) = lower.strip_prefix("content-length: ") {
+                        length = text.trim().parse().unwrap_or(0);
+                    }
+                    key |= lower.trim() == "x-api-key: s3cret";
+                    line.clear();
+                }
+                let mut body = vec![0; length];
+                if stream.read_exact(&mut body).is_err() || length == 0 {
+                    continue;
+                }
+                let status = if key { status.load(SeqCst) } else { 401 };
+                if status == 200 {
+                    let body = serde_json::from_slice(&body).expect("JSON");
+                    taken.lock().expect("no panic").push(body);
+                }
+                let answer = format!(
+                    "HTTP/1.1 {status} Said\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                );
+                let _ = stream.get_mut().write_all(answer.as_bytes());
+            }
+        });
+        receiver
+    }
+
+    /// All keys that were taken, since this was asked last.
+    fn keys(&self) -> Vec<String> {
+        let taken = std::mem::take(&mut *self.taken.lock().expect("no panic"));
+        let keys =
+            taken.iter().flat_map(|body| body["keys"].as_array().cloned().unwrap_or_default());
+        keys.filter_map(|key| key.as_str().map(str::to_owned)).collect()
+    }
+
+    #[track_caller]
+    fn wait_for(&self, key: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        wait_until(key, || {
+            found.extend(self.keys());
+            found.iter().any(|it| it == key)
+        });
+        found
+    }
+}
+
+/// Caches of both surfaces.
+fn caching(config: &mut Config, directory: &TempDir, shape: &str, url: &str) {
+    let entry = |surface: &str| {
+        format!(
+            "[[webhook]]\nname = \"{surface}-edge\"\nsurface = \"{surface}\"\nshape = \"{shape}\"\nurl = \"{url}\"\n\
+             headers = {{\"X-Api-Key\" = \"s3cret\"}}\n"
+        )
+    };
+    let path = directory.path().join("webhooks.toml");
+    std::fs::write(&path, ["python", "articles"].map(entry).concat()).expect("a file");
+    config.changes.webhooks_file = Some(path);
+    told(config);
+}
+
+#[test]
+fn a_change_purges_what_shows_it() {
+    let (receiver, hooks) = (Receiver::start(), tempfile::tempdir().expect("a directory"));
+    let url = format!("http://{}/", receiver.address);
+    let server = start(|config| caching(config, &hooks, "keys", &url));
+    // A cache that is new here may have anything.
+    let mut first = receiver.wait_for("python");
+    if !first.contains(&"articles".to_owned()) {
+        first = receiver.wait_for("articles");
+    }
+    drop(first);
+    let root = server.root();
+    root.release("root/base", "p-2.0.zip");
+    let keys = receiver.wait_for("project:root/heir/p");
+    assert!(keys.contains(&"project:root/base/p".to_owned()), "{keys:?}");
+    assert!(keys.contains(&"list:root/heir".to_owned()), "{keys:?}");
+    root.write("guide/one/1", "second").expect(201);
+    receiver.wait_for("article:guide/one");
+    root.patch("/root/base", json!(["acl_read=root"])).expect(200);
+    receiver.wait_for("index:root/heir");
+    // What nobody but its owner could read is no cache's business.
+    root.put("/root/closed", json!({"acl_read": ["root"]})).expect(200);
+    root.release("root/closed", "secret-1.0.zip");
+    root.delete("/root/heir/").expect(201);
+    let keys = receiver.wait_for("files:root/heir");
+    assert!(!keys.iter().any(|key| key.contains("closed")), "{keys:?}");
+}
+
+#[test]
+fn a_purge_is_repeated_until_it_is_taken_also_after_a_restart() {
+    let (receiver, hooks) = (Receiver::start(), tempfile::tempdir().expect("a directory"));
+    let url = format!("http://{}/", receiver.address);
+    let server = start(|config| caching(config, &hooks, "keys", &url));
+    receiver.wait_for("python");
+    receiver.wait_for("articles");
+    // Kept once the cache was told twice.
+    let kept = server.app.config.data_dir.join("webhooks/articles-edge.position");
+    wait_until("the position to be kept", || kept.exists());
+    receiver.status.store(503, SeqCst);
+    receiver.keys();
+    server.root().write("guide/one/1", "second").expect(201);
+    server.wait_for("/readyz?verbose", "[!] webhook articles-edge: ");
+    let server = TestServer::start_in(server.stop(), |config, _| {
+        config.aur.enabled = false;
+        caching(config, &hooks, "keys", &url);
+    });
+    server.wait_until_ready();
+    assert!(receiver.keys().is_empty());
+    receiver.status.store(200, SeqCst);
+    let keys = receiver.wait_for("article:guide/one");
+    assert!(!keys.contains(&"articles".to_owned()), "only what has changed: {keys:?}");
+    server.wait_until_gone("/readyz?verbose", "webhook");
+}
+
+#[test]
+fn varnish_keeps_pages_until_they_change() {
+    let hooks = tempfile::tempdir().expect("a directory");
+    // The port of the cache is not known before the server's, and the other way round: a place for it is taken first.
+    let place = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let server_address = place.local_addr().expect("an address");
+    let vcl = std::fs::read_to_string(
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/varnish/larder.vcl"),
+    );
+    let vcl = vcl.expect("the VCL").replace("\"8080\"", &format!("\"{}\"", server_address.port()));
+    let Some(varnish) = Varnish::start(&vcl) else { return };
+    drop(place);
+    let url = format!("http://{}/", varnish.address);
+    let server = start(|config| {
+        caching(config, &hooks, "varnish", &url);
+        config.listen = vec![server_address.to_string().parse().expect("an address")];
+    });
+    let (cache, root) = (Client { address: varnish.address }, server.root());
+    wait_until("the first purge", || {
+        let first = ["python", "articles"].map(|surface| {
+            let name = format!(
+                "larder_webhook_deliveries_total{{result=\"ok\",webhook=\"{surface}-edge\"}}"
+            );
+            server.find_metric(&name).is_some_and(|count| count > 0.0)
+        });
+        first == [true, true]
+    });
+
+    // Clients are told what they are told without a cache, and nothing of the tags.
+    let page = cache.get("/root/heir/+simple/p/").expect(200);
+    page.has("cache-control", "max-age=0, must-revalidate");
+    assert!(TOLD.iter().all(|name| page.find(name).is_none()));
+
+    // Readers never see a version that is older than one that was there after its purge.
+    let (is_over, versions) = (Arc::new(AtomicBool::new(false)), 12);
+    let readers = [0, 1].map(|_| {
+        let is_over = is_over.clone();
+        std::thread::spawn(move || {
+            let (mut last, mut reads) = (0, 0);
+            while !is_over.load(SeqCst) {
+                let text = cache.get("/article/guide/one").expect(200).text();
+                let version = text.strip_prefix("version ").and_then(|text| text.parse().ok());
+                let version: u32 = version.unwrap_or(0);
+                assert!(version >= last, "{version} after {last}");
+                last = version;
+                cache.get("/root/heir/+simple/p/").expect(200);
+                reads += 2;
+            }
+            reads
+        })
+    });
+    for version in 1..=versions {
+        let text = format!("version {version}");
+        root.write(&format!("guide/one/{version}"), text.as_str()).expect(201);
+        root.release("root/base", &format!("p-{}.0.zip", version + 1));
+        wait_until("the cache to show the article", || {
+            cache.get("/article/guide/one").text() == text
+        });
+        wait_until("the cache to show the release", || {
+            cache.get("/root/heir/+simple/p/").text().contains(&format!("p-{}.0.zip", version + 1))
+        });
+    }
+    is_over.store(true, SeqCst);
+    let reads: u64 = readers.into_iter().map(|it| it.join().expect("a reader")).sum();
+    let (hits, misses) = (varnish.counter("MAIN.cache_hit"), varnish.counter("MAIN.cache_miss"));
+    // Each change may be missed a few times: both times it is purged, by each of its forms.
+    assert!(misses <= 8 * versions as u64 + 20, "{hits} hits, {misses} misses of {reads} reads");
+    assert!(hits > misses, "{hits} hits, {misses} misses of {reads} reads");
+
+    // Who shows a token, or the serial of a write, does not get what the cache has.
+    let passed = varnish.counter("MAIN.s_pass");
+    cache.get_with("/article/guide/one", &[("X-Larder-Serial", "1")]).expect(200);
+    cache.get_with("/article/guide/one", &[("Authorization", "Bearer larder_x")]);
+    assert_eq!(varnish.counter("MAIN.s_pass"), passed + 2);
+}
