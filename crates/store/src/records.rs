@@ -13,6 +13,7 @@
 mod error;
 mod group;
 mod location;
+mod log_events;
 mod pools;
 mod postgres;
 mod presence;

@@ -1,5 +1,5 @@
-//! How followers learn of new commits: at once from this process's own, by LISTEN from PostgreSQL, from the time of SQLite's
-//! log file, and by polling.
+//! How followers learn of new commits: at once from this process's own, by LISTEN from PostgreSQL, from the
+//! system's events of SQLite's log file, and by polling.
 //!
 //! They get the serial that the store is known to have reached, never a mere signal: a follower that asks later finds it there,
 //! so that no commit is missed between a read and the next wait.
@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{ReadError, Rewound};
+use super::log_events::LogEvents;
 use super::recent::{LastRead, Recent};
 use super::seen::{Anchor, Mark, Seen};
 use super::sqlite;
@@ -135,8 +136,8 @@ impl Wake {
 /// How often the file of SQLite's log is looked at. That is a question to the system's memory, not to the database.
 const GLANCE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Two changes of a file within one tick of the system's clock have the same time. So after a change, the database is asked
-/// this many times.
+/// A commit shows a moment after its log was written, and two changes of a file within one tick of the system's clock have the same
+/// time. So after a change, the database is asked this many times.
 const ASKS_PER_CHANGE: u32 = 2;
 
 /// Asks `reader` when the file of the log has changed, and every `interval`, until `closed`.
@@ -148,9 +149,23 @@ pub(super) async fn poll(
 ) {
     let pause = interval.min(GLANCE_INTERVAL);
     let changed = Arc::new(Notify::new());
+    let mut events = None;
     if let Some(watch) = &reader.watch {
-        glance(watch.clone(), pause, Arc::downgrade(&changed));
+        match LogEvents::of(&watch.log()) {
+            Ok(found) => events = Some(found),
+            Err(error) => {
+                tracing::debug!(%error, "the system has no events of the database's log");
+                glance(watch.clone(), pause, Arc::downgrade(&changed));
+            }
+        }
     }
+    let changed = async || match &events {
+        Some(events) => events.next().await.is_ok(),
+        None => {
+            changed.notified().await;
+            true
+        }
+    };
     let polling = async {
         loop {
             for ask in 0..ASKS_PER_CHANGE {
@@ -159,7 +174,8 @@ pub(super) async fn poll(
                 }
                 learn(reader.look(&wake.seen()).await, wake);
             }
-            while timeout(interval, changed.notified()).await.is_err() {
+            // Events that cannot be read are as none.
+            while timeout(interval, changed()).await != Ok(true) {
                 learn(reader.look(&wake.seen()).await, wake);
             }
         }
@@ -167,7 +183,7 @@ pub(super) async fn poll(
     let _: Option<std::convert::Infallible> = closed.run_until_cancelled(polling).await;
 }
 
-/// Looks at the file of the log every `pause` and tells `changed`, until that is dropped. A thread that sleeps does it for less than the
+/// Where the system tells of no writes: looks at the file of the log every `pause` and tells `changed`, until that is dropped. A thread that sleeps does it for less than the
 /// runtime, which wakes two or three for each timer.
 fn glance(watch: Watch, pause: Duration, changed: Weak<Notify>) {
     let mut log = watch.log_stamp();

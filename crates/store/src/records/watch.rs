@@ -93,9 +93,14 @@ impl Watch {
         Ok(Watch { path: path.to_owned(), identity, known: Arc::default() })
     }
 
+    /// The log's file.
+    pub(super) fn log(&self) -> PathBuf {
+        self.beside("-wal")
+    }
+
     /// The stamp of the log's file; `None` if it does not exist.
     pub(super) fn log_stamp(&self) -> Option<Stamp> {
-        Stamp::at(&self.beside("-wal")).ok().flatten()
+        Stamp::at(&self.log()).ok().flatten()
     }
 
     /// Whether the file is there still. A question to the system's memory, not to the disk: it is asked wherever

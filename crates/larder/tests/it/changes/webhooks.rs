@@ -193,8 +193,7 @@ fn a_webhook_is_told_what_passes_its_filter() {
         texts.join("\n")
     };
     wait_until("the last release", || text().contains("q 1.0"));
-    let expected =
-        "release added p 1.0 in alice/dev\nrelease added q 1.0 in alice/dev";
+    let expected = "release added p 1.0 in alice/dev\nrelease added q 1.0 in alice/dev";
     assert_eq!(text(), expected);
     let headers = &receiver.received()[0].headers;
     assert!(headers["webhook-signature"].starts_with("v1,"), "{headers:?}");
