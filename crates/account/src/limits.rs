@@ -154,7 +154,7 @@ impl Limits {
             Scope::PythonRead | Scope::PythonUpload | Scope::PythonAdmin => {
                 !(self.indexes.is_empty() && self.projects.is_empty())
             }
-            Scope::UserAdmin | Scope::ServerAdmin => false,
+            Scope::UserAdmin | Scope::ServerAdmin | Scope::ServerFollow => false,
             Scope::All => true,
         }
     }
@@ -182,7 +182,7 @@ impl Limits {
 /// What a request asked for, in words; the index is not repeated if it `is_named` anyway.
 fn asked_for(scope: Scope, object: Object<'_>, is_named: impl Fn(&str) -> bool) -> String {
     let verb = match scope {
-        Scope::ArticleRead | Scope::PythonRead => "read",
+        Scope::ArticleRead | Scope::PythonRead | Scope::ServerFollow => "read",
         Scope::ArticleWrite | Scope::PythonUpload => "write",
         Scope::PythonAdmin => "change",
         Scope::UserAdmin | Scope::ServerAdmin | Scope::All => "manage",

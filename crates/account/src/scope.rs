@@ -22,6 +22,9 @@ pub enum Scope {
     UserAdmin,
     /// `server:admin`: look at and steer the server itself (settings, sweeps, backups).
     ServerAdmin,
+    /// `server:follow`: copy all records, secrets included, and blobs: for a server that follows this one. Only administrators
+    /// may.
+    ServerFollow,
     /// `*`: whatever the user may do, also what later versions add.
     All,
 }
@@ -37,7 +40,7 @@ pub struct ScopeError(String);
 
 impl Scope {
     /// Every scope, in the order in which they are listed.
-    pub const EVERY: [Scope; 8] = [
+    pub const EVERY: [Scope; 9] = [
         Scope::ArticleRead,
         Scope::ArticleWrite,
         Scope::PythonRead,
@@ -45,11 +48,12 @@ impl Scope {
         Scope::PythonAdmin,
         Scope::UserAdmin,
         Scope::ServerAdmin,
+        Scope::ServerFollow,
         Scope::All,
     ];
 
     const ALL_NAMES: &'static str = "article:read, article:write, python:read, python:upload, \
-                                     python:admin, user:admin, server:admin, *";
+                                     python:admin, user:admin, server:admin, server:follow, *";
 
     /// Its text, as in `article:read`.
     pub fn as_str(self) -> &'static str {
@@ -61,6 +65,7 @@ impl Scope {
             Scope::PythonAdmin => "python:admin",
             Scope::UserAdmin => "user:admin",
             Scope::ServerAdmin => "server:admin",
+            Scope::ServerFollow => "server:follow",
             Scope::All => "*",
         }
     }

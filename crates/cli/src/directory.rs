@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use account::Snapshot;
 use config::Config;
+use following::FollowerNote;
 use operations::{Basis, Done, Keeper, Operation, Refusal, Rules, Sender};
 use record::{Batch, Digest, Record, Serial, UnreadableRecord};
 use state::setup;
@@ -76,6 +77,9 @@ impl Directory {
     /// # Errors
     /// A store that cannot be opened or read, or that was never initialized.
     async fn open(config: &Config, purpose: Purpose) -> Result<Directory, Exit> {
+        if purpose.writes() {
+            FollowerNote::refuse(&config.data_dir)?;
+        }
         let location = config.database();
         let missing = || {
             Exit::failure(format!(

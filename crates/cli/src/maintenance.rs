@@ -1,4 +1,4 @@
-//! `larder backup`, `restore`, `verify`, `migrate`, `sweep`, `adopt` and `rescue`: the store as a whole, by hand.
+//! `larder backup`, `restore`, `verify`, `migrate`, `sweep`, `adopt`, `promote` and `rescue`: the store as a whole, by hand.
 //!
 //! arguments -> [`Command::run`] -> [`state::maintenance`] -> what was done, or every fault.
 //! Servers may run at the same time, except on a store that a restore writes.
@@ -14,7 +14,7 @@ use config::Config;
 use net::ListenAddress;
 use source::DataDirLock;
 use state::maintenance::{self, BackupReport, CopiedBlobs, Layout, Loss, Progress, RestoreReport};
-use state::maintenance::{Adoption, ReadRecords, SweepOutcome, SweepPlan, VerifyReport};
+use state::maintenance::{Adoption, Promotion, ReadRecords, SweepOutcome, SweepPlan, VerifyReport};
 use state::text::counted;
 
 use super::{Exit, print, runtime};
@@ -72,6 +72,15 @@ pub(super) enum Command {
         #[arg(long)]
         while_others_run: bool,
     },
+    /// Make a follower's data directory a primary's; no server may run on it. Without --yes, only say what would be lost
+    Promote {
+        /// The data directory, instead of that of the configuration
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+        /// Do it
+        #[arg(long)]
+        yes: bool,
+    },
     /// Have the running server write what it has in memory into a new store: for when its database is damaged
     Rescue {
         /// Where to; the server writes there, as its user
@@ -124,6 +133,11 @@ async fn act(config: &Config, command: Command) -> anyhow::Result<Answer> {
         Command::Rescue { directory } => rescue(config, &directory).await,
         Command::Adopt { while_others_run } => {
             Ok(of_adoption(&maintenance::adopt(config, while_others_run).await?, config))
+        }
+        Command::Promote { directory, yes } => {
+            let data_dir = directory.unwrap_or_else(|| config.data_dir.clone());
+            let config = Config { data_dir, ..config.clone() };
+            Ok(of_promotion(&maintenance::promote(&config, yes).await?, &config))
         }
         Command::Sweep { dry_run, grace, force } => {
             let grace = grace.map_or(config.store.sweep_grace, Duration::from_secs);
@@ -192,6 +206,49 @@ fn of_adoption(adoption: &Adoption, config: &Config) -> Answer {
         config.store.sweep_grace.as_secs()
     );
     Answer { text, failure: None }
+}
+
+fn of_promotion(promotion: &Promotion, config: &Config) -> Answer {
+    let Promotion { note, serial, blobs, blobs_missing, generation } = promotion;
+    let directory = config.data_dir.display();
+    let mut text = format!(
+        "`{directory}` is a copy of {}, the store {}, at serial {serial}\n",
+        note.url, note.identity
+    );
+    let _ = match promotion.commits_lost() {
+        0 => writeln!(
+            text,
+            "no commit is known to be lost: the primary was last heard of at serial {}",
+            note.primary_serial
+        ),
+        lost => writeln!(
+            text,
+            "{} lost: the primary was at serial {} at {}",
+            counted(lost, "commit"),
+            note.primary_serial,
+            note.heard_at
+        ),
+    };
+    if *blobs_missing > 0 {
+        let named = counted(*blobs, "blob");
+        let _ = writeln!(
+            text,
+            "{blobs_missing} of the {named} that its records name were never fetched: they are lost with the primary \
+             (`--follow-blobs all` fetches them)"
+        );
+    }
+    let failure = match generation {
+        Some(generation) => {
+            let _ = writeln!(
+                text,
+                "it is the primary now, of generation {generation}: start it without `--follow`, and the others with \
+                 `--follow` and its URL. The old primary must not take writes any more"
+            );
+            None
+        }
+        None => Some("nothing was changed: `--yes` makes it the primary".to_owned()),
+    };
+    Answer { text, failure }
 }
 
 /// Each loss on a line, then their number.

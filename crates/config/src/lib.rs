@@ -31,7 +31,9 @@ pub use self::print::{docs, show, template};
 pub use self::problem::{ConfigError, Origin, Problem};
 pub use self::resolve::{Environment, Flags, Inputs, Loaded, Setting, TOKEN_VARIABLE};
 pub use self::site::{Accent, Line, SiteLink};
-pub use self::value::{AurSource, BundleSource, LogFormat, PageOrigin, Secret};
+pub use self::value::{
+    AurSource, BundleSource, FollowBlobs, FollowWrites, LogFormat, PageOrigin, Secret,
+};
 
 use self::key::{FromTexts, Table, canonical};
 use self::resolve::Settings;
@@ -113,6 +115,20 @@ section! {
         /// Where the contents of articles and release files are stored: a directory, or s3://BUCKET/PREFIX with the usual
         /// AWS_… variables. Without it: blobs in the data directory.
         blobs: Option<BlobLocation> = "blobs", Kind::Blobs, default "";
+        /// Follow this primary: URL of another larder, of which this server is then a read-only copy that keeps itself current.
+        /// It needs a token (`follow_token_file`), a database of SQLite and a directory of blobs of its own.
+        follow: Option<String> = "follow", Kind::Url, default "";
+        /// File with the token of the primary that has the scope `server:follow`. Without it, $CREDENTIALS_DIRECTORY/follow-token
+        /// is used if it exists. The server reads it again for each connection.
+        follow_token_file: Option<PathBuf> = "follow_token_file", Kind::Path, default "";
+        /// Which blobs a follower fetches: those that somebody asks for (on-demand), or all of them.
+        follow_blobs: FollowBlobs = "follow_blobs", Kind::Choice(FollowBlobs::NAMES), default "on-demand";
+        /// What a follower does with writes, and with pages that have forms for them: redirect (307 to the primary), or forward
+        /// (it passes the request on to the primary, and the answer back).
+        follow_writes: FollowWrites = "follow_writes", Kind::Choice(FollowWrites::NAMES), default "redirect";
+        /// URL under which clients reach the primary, for the redirects of a follower. Without it: what the primary says of its
+        /// own primary, else `follow`.
+        follow_public_url: Option<String> = "follow_public_url", Kind::Url, default "";
         /// Serve a generated catalogue, to try things out: real data stays untouched and the rate limit is off.
         demo: bool = "demo", Kind::Switch, default "false";
         /// Packages in the generated catalogue of `demo`.

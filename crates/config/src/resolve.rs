@@ -11,6 +11,7 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use net::ListenAddress;
 use source::KeptDump;
+use store::{BlobLocation, DatabaseLocation};
 
 use super::file::{self, nearest};
 use super::key::{FromTexts, Key, Kind, canonical, is_auto, split};
@@ -207,6 +208,7 @@ impl Inputs {
         let config = Config::take(&mut settings);
         let config = config.map(|mut config| {
             self.read_admin_key(&mut config, &mut settings);
+            self.find_follow_token(&mut config);
             check_together(&config, &mut settings);
             config
         });
@@ -337,6 +339,15 @@ impl Inputs {
         }
     }
 
+    /// The file with a follower's token among systemd's credentials, where none is given.
+    fn find_follow_token(&self, config: &mut Config) {
+        if config.follow.is_some() && config.follow_token_file.is_none() {
+            let directory = self.environment.get("CREDENTIALS_DIRECTORY");
+            let file = directory.map(|directory| Path::new(directory).join("follow-token"));
+            config.follow_token_file = file.filter(|file| file.exists());
+        }
+    }
+
     /// The admin key from its file or from systemd's credentials, where it is not given itself.
     fn read_admin_key(&self, config: &mut Config, settings: &mut Settings) {
         let key_origin = settings.one("admin.key").origin.clone();
@@ -395,8 +406,32 @@ fn setting_stand_in(settings: &mut Settings) {
     settings.one("data_dir").texts = vec![".".to_owned()];
 }
 
+/// Checks what a follower needs.
+fn check_follower(config: &Config, settings: &mut Settings) {
+    if config.follow.is_none() {
+        return;
+    }
+    let origin = settings.one("follow").origin.clone();
+    let problem = match (config.database(), config.blobs()) {
+        _ if config.follow_token_file.is_none() => {
+            "follow_token_file is not: expected the file with a token of the primary"
+        }
+        _ if config.demo => "demo is, too: expected one of them",
+        (DatabaseLocation::Postgres(_), _) => {
+            "database is a PostgreSQL: expected sqlite:PATH, as a follower has a store of its own"
+        }
+        (_, BlobLocation::S3 { .. }) => {
+            "blobs is an object store: expected a directory, as a follower has a store of its own"
+        }
+        _ => return,
+    };
+    let message = format!("follow ({origin}) is set, but {problem}");
+    settings.problems.push(Problem::new(&origin, message));
+}
+
 /// Checks rules about several values together.
 fn check_together(config: &Config, settings: &mut Settings) {
+    check_follower(config, settings);
     for (given, missing) in [("certificate", "key"), ("key", "certificate")] {
         let (given, missing) = (format!("tls.{given}"), format!("tls.{missing}"));
         if !settings.one(&given).texts.is_empty() && settings.one(&missing).texts.is_empty() {

@@ -324,6 +324,62 @@ impl FromText for LogFormat {
     }
 }
 
+/// Which blobs a follower fetches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FollowBlobs {
+    /// Those that somebody asks for.
+    OnDemand,
+    /// All of them.
+    All,
+}
+
+impl FollowBlobs {
+    /// The words of the configuration.
+    pub(super) const NAMES: &'static [&'static str] = &["on-demand", "all"];
+}
+
+impl FromText for FollowBlobs {
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        match text {
+            "on-demand" => Ok(Self::OnDemand),
+            "all" => Ok(Self::All),
+            _ => Err(expected(kind)),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        Self::NAMES[*self as usize].to_owned()
+    }
+}
+
+/// What a follower does with writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FollowWrites {
+    /// It tells the client where the primary is.
+    Redirect,
+    /// It passes them on to the primary.
+    Forward,
+}
+
+impl FollowWrites {
+    /// The words of the configuration.
+    pub(super) const NAMES: &'static [&'static str] = &["redirect", "forward"];
+}
+
+impl FromText for FollowWrites {
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        match text {
+            "redirect" => Ok(Self::Redirect),
+            "forward" => Ok(Self::Forward),
+            _ => Err(expected(kind)),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        Self::NAMES[*self as usize].to_owned()
+    }
+}
+
 /// The words for [`LevelFilter`].
 pub(super) const LEVEL_NAMES: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 

@@ -2,6 +2,7 @@
 
 mod aur;
 pub(crate) mod brand;
+pub(crate) mod following;
 pub mod keeper;
 mod limits;
 pub(crate) mod live_settings;
@@ -27,6 +28,7 @@ use store::Store;
 use tokio::sync::mpsc;
 
 use self::brand::Brand;
+use self::following::Following;
 use self::side_files::SideFiles;
 use self::token_uses::TokenUses;
 use crate::metrics::Metrics;
@@ -38,6 +40,7 @@ use crate::published::contents::Contents;
 use crate::published::finished_pages::FinishedPages;
 
 pub use self::aur::{Aur, RefreshRequest, ReloadOutcome};
+pub(crate) use self::limits::FOLLOWERS_MAX;
 pub use self::limits::Limits;
 pub use self::python::Python;
 
@@ -99,6 +102,9 @@ pub struct App {
     pub(crate) rates: Rates,
     /// When the server was started.
     pub started_at: Instant,
+    /// The primary, if this server follows one.
+    pub(crate) following: Option<Following>,
+    is_left_behind: AtomicBool,
     is_stopping: AtomicBool,
     /// Why the server cannot go on, if it cannot.
     failure: tokio::sync::watch::Sender<Option<String>>,
@@ -148,6 +154,8 @@ impl App {
             metrics,
             rates: Rates::default(),
             started_at: Instant::now(),
+            following: None,
+            is_left_behind: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             failure: tokio::sync::watch::Sender::new(None),
             config,

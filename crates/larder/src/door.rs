@@ -26,7 +26,7 @@ use state::security;
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
-use crate::front::{auth, body, cdn, cors, respond, serial, target};
+use crate::front::{auth, body, cdn, copies, cors, respond, serial, target};
 use crate::metrics::Stopwatch;
 use crate::people;
 use crate::protocols::python::simple;
@@ -246,6 +246,10 @@ async fn answer(
     if let Err(refused) = admitted {
         return (endpoint, refused.into_response());
     }
+    let body = match copies::to_primary(app, endpoint, &head, body).await {
+        Ok(response) => return (endpoint, response),
+        Err(body) => body,
+    };
     match asked.way {
         Way::Handler(route) => {
             let outcome = handlers::call(app, endpoint, route, head, body).await;

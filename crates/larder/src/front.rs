@@ -8,6 +8,7 @@ pub(crate) mod auth;
 pub(crate) mod body;
 pub(crate) mod cdn;
 pub(crate) mod conditional;
+pub(crate) mod copies;
 pub(crate) mod cors;
 pub(crate) mod display;
 pub(crate) mod error;

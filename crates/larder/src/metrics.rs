@@ -137,6 +137,24 @@ metrics! {
         pub store_free_bytes: IntGauge = "larder_store_free_bytes";
         /// Free bytes below which only administrators may write; 0 without such a bound.
         pub store_free_bytes_min: IntGauge = "larder_store_free_bytes_min";
+        /// Servers that follow this one now.
+        pub followers: IntGauge = "larder_followers";
+        /// 1 where this server follows a primary.
+        pub follower: IntGauge = "larder_follower";
+        /// 1 while this server is connected to the primary that it follows.
+        pub follow_connected: IntGauge = "larder_follow_connected";
+        /// Seconds for which this server may lack commits of the primary that it follows: 0 while it is connected and has all.
+        pub follow_lag_seconds: Gauge = "larder_follow_lag_seconds";
+        /// Commits of the primary that this server knows of and lacks.
+        pub follow_serials_behind: IntGauge = "larder_follow_serials_behind";
+        /// Connections to the primary that this server has made.
+        pub follow_connections: IntCounter = "larder_follow_connections_total";
+        /// Records that this server has taken from the primary.
+        pub follow_records: IntCounter = "larder_follow_records_total";
+        /// Blobs that this server has taken from the primary.
+        pub follow_blobs: IntCounter = "larder_follow_blobs_total";
+        /// Bytes of these blobs.
+        pub follow_blob_bytes: IntCounter = "larder_follow_blob_bytes_total";
         /// Memory of request bodies now, in bytes.
         pub body_memory_bytes: IntGauge = "larder_http_body_memory_bytes";
         /// Requests refused because the memory for bodies was taken.

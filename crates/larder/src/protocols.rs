@@ -9,6 +9,7 @@ pub(crate) mod aur;
 pub(crate) mod changes;
 pub mod dumps;
 pub(crate) mod faur;
+pub(crate) mod follow;
 pub(crate) mod health;
 pub(crate) mod openapi;
 pub(crate) mod osv;

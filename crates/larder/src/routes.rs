@@ -9,6 +9,7 @@
 pub(crate) mod path;
 
 mod place;
+mod writes;
 
 pub use place::Place;
 pub(crate) use place::Route;
@@ -110,6 +111,8 @@ macro_rules! endpoints {
                             | Endpoint::CheckReady
                             | Endpoint::ShowVersion
                             | Endpoint::ShowMetrics
+                            | Endpoint::ListRecords
+                            | Endpoint::ReadBlob
                             | Endpoint::FindNothing
                     ),
                 }
@@ -236,6 +239,9 @@ endpoints! {
         // What changed, on every surface.
         ListChanges = Server "changes": GET ["/changes"];
         ShowChangesAsAtom = Server "changes": GET ["/changes.atom"];
+        // For servers that follow this one.
+        ListRecords = Server "follow": GET ["/+follow/records"];
+        ReadBlob = Server "follow": GET ["/+follow/blobs/{digest}"];
         // Known malware and vulnerabilities, in the shape of OSV's API.
         QueryOsv = Server "osv": POST ["/+osv/v1/query"];
         QueryOsvBatch = Server "osv": POST ["/+osv/v1/querybatch"];

@@ -3,6 +3,7 @@
 //! [`config`] -> [`run`]: open the data directory, bind, load, serve, drain.
 
 pub(crate) mod demo;
+mod follow;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub struct Running {
     /// Where the admin listener listens, if there is one.
     pub admin_address: Option<ListenAddress>,
     tls: Option<Arc<TlsReloader>>,
+    /// The main listeners once more, for a follower that starts over: clients that connect meanwhile wait.
+    spare: Vec<Listener>,
     tasks: JoinSet<()>,
     shutdown: CancellationToken,
     /// Tasks that open requests need until they have ended: a write is acknowledged when the store's tail has seen it.
@@ -76,6 +79,10 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     let access = net::Access { mode: config.listen_mode, group: config.listen_group.clone() };
     let listeners =
         if handed_over.is_empty() { net::bind(&config.listen, &access)? } else { handed_over };
+    let spare = match config.follow {
+        Some(_) => Listener::spare(&listeners)?,
+        None => Vec::new(),
+    };
     let addresses: Vec<ListenAddress> =
         listeners.iter().map(|listener| listener.address().clone()).collect();
     let admin_listener = match &config.admin.key {
@@ -86,8 +93,13 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     };
     let admin_address = admin_listener.as_ref().map(|listener| listener.address().clone());
 
-    let store = setup::open_initialized(&config).await?;
+    let following = follow::prepare(&config).await?;
+    let store = match &following {
+        Some(_) => setup::open_copy(&config).await?,
+        None => setup::open_initialized(&config).await?,
+    };
     let (mut app, requests) = App::new(config, store)?;
+    app.follow(following);
     app.aur.lacks_source = lacks_aur_source;
     app.side_files = SideFiles::new(flaws);
     app.metrics.aur_enabled.set(app.config.aur.enabled.into());
@@ -130,7 +142,10 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     tasks.spawn(tasks::blob_sweep::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::scrub::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::highest_serial::run(app.clone(), shutdown.clone()));
-    tasks.spawn(tasks::retention::run(app.clone(), shutdown.clone()));
+    if app.following.is_none() {
+        tasks.spawn(tasks::retention::run(app.clone(), shutdown.clone()));
+    }
+    tasks.spawn(tasks::follow::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::throttling::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::token_uses::run(app.clone(), shutdown.clone()));
     if app.config.metrics.enabled {
@@ -183,6 +198,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
         addresses,
         admin_address,
         tls,
+        spare,
         tasks,
         shutdown,
         followers,
@@ -267,10 +283,27 @@ const START_GRACE: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// As [`start`].
-pub async fn run(mut loaded: Loaded, handed_over: Vec<Listener>) -> anyhow::Result<()> {
+pub async fn run(mut loaded: Loaded, mut handed_over: Vec<Listener>) -> anyhow::Result<()> {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
+    loop {
+        match run_once(&mut loaded, handed_over).await? {
+            Outcome::Stopped => return Ok(()),
+            Outcome::StartsOver(listeners) => handed_over = listeners,
+        }
+    }
+}
+
+/// Why a server has ended.
+enum Outcome {
+    /// It was told to.
+    Stopped,
+    /// It is to start again, with the new copy of its primary, and to listen at the same sockets.
+    StartsOver(Vec<Listener>),
+}
+
+async fn run_once(loaded: &mut Loaded, handed_over: Vec<Listener>) -> anyhow::Result<Outcome> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -281,22 +314,22 @@ pub async fn run(mut loaded: Loaded, handed_over: Vec<Listener>) -> anyhow::Resu
         _ = terminate.recv() => None,
         _ = interrupt.recv() => None,
     };
-    let Some(running) = running else {
+    let Some(mut running) = running else {
         // A slow database must not make an administrator kill the start. But a start that is nearly done should finish: it may
         // have made a password that it has not shown yet.
         return match tokio::time::timeout(START_GRACE, starting).await {
             Ok(running) => {
                 running?.run_until(std::future::ready(())).await;
-                Ok(())
+                Ok(Outcome::Stopped)
             }
             Err(_) => {
                 tracing::info!("stopped before the start was over");
-                Ok(())
+                Ok(Outcome::Stopped)
             }
         };
     };
     notify(&[sd_notify::NotifyState::Ready]);
-    compare_settings(&running.app, &loaded);
+    compare_settings(&running.app, loaded);
     if loaded.config.demo {
         let app = running.app.clone();
         let text = demo::what_to_try(&app.config, &running.addresses);
@@ -314,12 +347,17 @@ pub async fn run(mut loaded: Loaded, handed_over: Vec<Listener>) -> anyhow::Resu
         });
     }
     let mut failure = None;
+    let mut outcome = Outcome::Stopped;
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             reason = running.app.failed() => {
                 failure = Some(reason);
+                break;
+            }
+            () = running.app.starts_over() => {
+                outcome = Outcome::StartsOver(std::mem::take(&mut running.spare));
                 break;
             }
             _ = user_defined.recv() => {
@@ -336,21 +374,29 @@ pub async fn run(mut loaded: Loaded, handed_over: Vec<Listener>) -> anyhow::Resu
                 if let Ok(now) = sd_notify::NotifyState::monotonic_usec_now() {
                     notify(&[sd_notify::NotifyState::Reloading, now]);
                 }
-                running.reload(&mut loaded).await;
+                running.reload(loaded).await;
                 notify(&[sd_notify::NotifyState::Ready]);
             }
         }
     }
-    notify(&[sd_notify::NotifyState::Stopping]);
+    if let Outcome::Stopped = outcome {
+        notify(&[sd_notify::NotifyState::Stopping]);
+    }
     let draining = running.run_until(std::future::ready(()));
     tokio::select! {
         () = draining => {}
-        _ = terminate.recv() => tracing::warn!("a second signal: stopping at once"),
-        _ = interrupt.recv() => tracing::warn!("a second signal: stopping at once"),
+        _ = terminate.recv() => {
+            tracing::warn!("a second signal: stopping at once");
+            outcome = Outcome::Stopped;
+        }
+        _ = interrupt.recv() => {
+            tracing::warn!("a second signal: stopping at once");
+            outcome = Outcome::Stopped;
+        }
     }
     match failure {
         Some(reason) => anyhow::bail!(reason),
-        None => Ok(()),
+        None => Ok(outcome),
     }
 }
 

@@ -7,6 +7,7 @@ pub mod aur_refresh;
 pub mod blob_sweep;
 pub mod clocks;
 pub mod dump_deltas;
+pub mod follow;
 pub mod highest_serial;
 mod memory;
 mod own_thread;

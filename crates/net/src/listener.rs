@@ -52,6 +52,27 @@ impl Listener {
         }
     }
 
+    /// The same sockets once more: connections go to whichever accepts them, and wait while neither does. None if the file of one
+    /// goes with the first, so that all have to be bound again.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn spare(listeners: &[Self]) -> io::Result<Vec<Self>> {
+        match listeners.iter().any(|listener| listener.file.is_some()) {
+            true => Ok(Vec::new()),
+            false => listeners.iter().map(Self::duplicate).collect(),
+        }
+    }
+
+    fn duplicate(&self) -> io::Result<Self> {
+        let socket = match &self.socket {
+            Listening::Tcp(socket) => Listening::Tcp(socket.try_clone()?),
+            Listening::Unix(socket) => Listening::Unix(socket.try_clone()?),
+        };
+        let (address, is_handed_over) = (self.address.clone(), self.is_handed_over);
+        Ok(Self { socket, address, file: None, is_handed_over })
+    }
+
     fn tcp(socket: StdTcpListener, is_handed_over: bool) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let address = ListenAddress::Tcp(socket.local_addr()?);

@@ -108,6 +108,11 @@ pub trait Keeper: Send + Sync {
         None
     }
 
+    /// Why nothing is written here, whoever asks.
+    fn refuses(&self) -> Option<WriteFailure> {
+        None
+    }
+
     /// The audit log, if this process writes it.
     fn audit(&self) -> Option<Arc<Audit>> {
         None
@@ -227,6 +232,9 @@ where
             }
             return Ok(Done { outcome, serial: None, seen });
         };
+        if let Some(failure) = keeper.refuses() {
+            return Err(failure.into());
+        }
         batch.checks.extend(basis.principal().rests_on());
         touch(keeper, &batch, blobs).await?;
         let changes = security::changes(&basis.stored.accounts, &basis.stored.index, &batch);

@@ -11,6 +11,7 @@ use std::path::Path;
 use account::{Password, change};
 use anyhow::Context;
 use config::Config;
+use following::FollowerNote;
 use jiff::Timestamp;
 use record::{Batch, Key, Serial};
 use rustix::fs::{Access, access};
@@ -60,6 +61,15 @@ pub fn default_root_password(config: &Config) -> Option<Password> {
 /// # Errors
 /// A half that cannot be opened, with its place; records and blobs that do not belong together.
 pub async fn open(config: &Config) -> anyhow::Result<Store> {
+    FollowerNote::refuse(&config.data_dir)?;
+    open_copy(config).await
+}
+
+/// [`open`], also if the records are a copy of a primary's, for the server that follows it.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_copy(config: &Config) -> anyhow::Result<Store> {
     let options =
         RecordsOptions { poll_interval: Some(config.store.poll), ..RecordsOptions::default() };
     let (database, location) = (config.database(), config.blobs());

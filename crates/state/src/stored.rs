@@ -194,6 +194,12 @@ pub enum WriteFailure {
     /// There is no state yet to decide on.
     #[error("the store is not loaded yet")]
     NotLoaded,
+    /// This server follows a primary, where clients write.
+    #[error("this server is a read-only copy, and nothing was written: write to {0}")]
+    OfFollower(String),
+    /// This process was left behind as the primary: a follower of its store was promoted.
+    #[error("a follower of this store was made its primary: nothing is written here any more")]
+    LeftBehind,
     /// What this process knows refuses the write, but the store may be further.
     #[error("this process may be behind the store; nothing was written")]
     Behind,
@@ -268,6 +274,16 @@ impl LiveStore {
         let mut published = self.published.subscribe();
         let seen = published.wait_for(|published| *published >= serial);
         matches!(tokio::time::timeout(timeout, seen).await, Ok(Ok(_)))
+    }
+
+    /// Waits until there is a published state.
+    pub async fn wait_until_loaded(&self) {
+        let mut published = self.published.subscribe();
+        while self.snapshot().is_none() {
+            if published.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// The serial of the published state, to wait for the next one.

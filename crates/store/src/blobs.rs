@@ -23,6 +23,7 @@ mod highest_serial;
 mod identity;
 mod location;
 mod object;
+mod origin;
 mod reader;
 mod s3_settings;
 mod spool;
@@ -30,7 +31,7 @@ mod sweep;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -42,6 +43,7 @@ pub use self::error::{BlobError, FailureKind};
 pub use self::identity::{StoreIdentity, StoreIdentityError};
 pub use self::location::{BlobLocation, LocationError};
 pub use self::object::{BlobStream, ObjectCache, Trimmed};
+pub use self::origin::Origin;
 pub use self::reader::BlobReader;
 pub use self::sweep::SweepReport;
 
@@ -61,6 +63,7 @@ pub struct BlobStore {
     backend: Backend,
     spool: Arc<Path>,
     damage: Arc<DamageLog>,
+    origin: Arc<OnceLock<Arc<dyn Origin>>>,
 }
 
 #[derive(Clone)]
@@ -170,7 +173,8 @@ impl BlobStore {
                 let (path, log) = (path.clone(), damage.clone());
                 let directory = blocking(move || Directory::open(&path, must_exist, log)).await?;
                 let spool = directory.spool_directory().into();
-                Ok(BlobStore { backend: Backend::Directory(Arc::new(directory)), spool, damage })
+                let backend = Backend::Directory(Arc::new(directory));
+                Ok(BlobStore { backend, spool, damage, origin: Arc::default() })
             }
             BlobLocation::S3 { bucket, prefix } => {
                 let objects = Objects::open(bucket, prefix, settings, must_exist).await?;
@@ -179,6 +183,7 @@ impl BlobStore {
                     backend: Backend::Objects(Arc::new(objects)),
                     spool: spool.clone(),
                     damage,
+                    origin: Arc::default(),
                 };
                 if !must_exist {
                     blocking(move || spool::remove_stale(&spool, false)).await?;
@@ -348,11 +353,20 @@ impl BlobStore {
         }
     }
 
-    /// Opens a blob for reading; `None` if it does not exist.
+    /// Opens a blob for reading; `None` if it does not exist, here and where blobs [come from](BlobStore::fetch_from).
     ///
     /// # Errors
     /// [`BlobError::Damaged`] if it has no bytes, but should have; otherwise the error of the disk or the object store.
     pub async fn open_blob(&self, digest: Digest) -> Result<Option<BlobReader>, BlobError> {
+        match (self.open_here(digest).await?, self.origin.get()) {
+            (None, Some(origin)) if origin.fetch(self, digest).await? => {
+                self.open_here(digest).await
+            }
+            (reader, _) => Ok(reader),
+        }
+    }
+
+    async fn open_here(&self, digest: Digest) -> Result<Option<BlobReader>, BlobError> {
         let damage = Arc::clone(&self.damage);
         let reader = match &self.backend {
             Backend::Directory(directory) => {

@@ -14,12 +14,14 @@ mod error;
 mod group;
 mod location;
 mod log_events;
+mod page;
 mod pools;
 mod postgres;
 mod presence;
 mod read;
 mod reader;
 mod recent;
+mod replica;
 mod restore;
 mod rows;
 mod seen;
@@ -41,7 +43,9 @@ use tokio_util::task::TaskTracker;
 
 pub use error::{Cause, CommitError, Damage, OpenError, ReadError, RestoreError, Rewound};
 pub use location::{DatabaseLocation, DatabaseLocationError};
+pub use page::{Page, PageSize, Place};
 pub use postgres::ASKED_ANEW_AFTER;
+pub use replica::Replica;
 pub use restore::Restore;
 
 use error::{commit_error, open_error};

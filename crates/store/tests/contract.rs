@@ -16,6 +16,8 @@ mod histories;
 mod kill;
 #[path = "contract/outages.rs"]
 mod outages;
+#[path = "contract/replica.rs"]
+mod replica;
 #[path = "contract/restoring.rs"]
 mod restoring;
 

@@ -70,6 +70,10 @@ impl Keeper for LiveKeeper<'_> {
         self.0.clocks.forget_before(now)
     }
 
+    fn refuses(&self) -> Option<WriteFailure> {
+        self.0.refuses_writes()
+    }
+
     fn audit(&self) -> Option<Arc<Audit>> {
         Some(self.0.python.audit.clone())
     }

@@ -12,6 +12,7 @@ use resources::cpu_pool::CpuPool;
 use resources::free_space::FreeSpace;
 use resources::turns::Share;
 use store::{BlobLocation, DatabaseLocation};
+use tokio::sync::Semaphore;
 
 use super::{ANSWERS_WAITING_MAX, egress};
 use crate::metrics::Metrics;
@@ -22,6 +23,9 @@ const ANSWERS_AT_ONCE: usize = 4;
 
 /// Requests that wait for files which are being made for downloads.
 const MAKING_WAITING_MAX: usize = 128;
+
+/// Servers that follow this one at once.
+pub(crate) const FOLLOWERS_MAX: usize = 32;
 
 /// The bounds that all surfaces share.
 pub struct Limits {
@@ -37,6 +41,8 @@ pub struct Limits {
     pub(crate) making_answers: [Share; Surface::COUNT],
     /// Turns to make a file for downloads that is not at hand: one at a time.
     pub(crate) making_downloads: Share,
+    /// Places for servers that follow this one.
+    pub(crate) followers: Arc<Semaphore>,
     /// Proxies whose word about their clients is taken.
     pub trusted: TrustedProxies,
     /// Where this process may connect to on behalf of users.
@@ -71,6 +77,7 @@ impl Limits {
                 Share::new(ANSWERS_AT_ONCE, ANSWERS_WAITING_MAX)
             }),
             making_downloads: Share::one(MAKING_WAITING_MAX),
+            followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
             trusted: config.proxies(),
             egress: egress(config),
         })

@@ -12,7 +12,7 @@ use crate::front::error::HttpError;
 use crate::front::{assets, page, turns};
 use crate::people::{self, about, account, find, home, manage, package, packages, status};
 use crate::protocols::{
-    actions, articles, aur, changes, dumps, faur, health, openapi, osv, publishing, tokens,
+    actions, articles, aur, changes, dumps, faur, follow, health, openapi, osv, publishing, tokens,
 };
 use crate::routes::trees::Main;
 use crate::routes::{Endpoint, InTree, Route};
@@ -144,6 +144,8 @@ async fn answer(
         Main::MissAttachmentName => return Err(articles::lacks_attachment(head.uri.path())),
         Main::ListChanges => Box::pin(changes::list_changes(app, head)).await?,
         Main::ShowChangesAsAtom => Box::pin(changes::show_changes_as_atom(app, head)).await?,
+        Main::ListRecords => Box::pin(follow::list_records(app, head)).await?,
+        Main::ReadBlob => Box::pin(follow::read_blob(app, head, route)).await?,
         Main::QueryOsv => Box::pin(osv::query(app, head, body)).await,
         Main::QueryOsvBatch => Box::pin(osv::query_batch(app, head, body)).await,
         Main::ShowOsvRecord => Box::pin(osv::show_record(app, route)).await,

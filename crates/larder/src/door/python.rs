@@ -15,10 +15,10 @@ use pypi::upstream::Place;
 
 use super::survived;
 use crate::app::App;
-use crate::front::cors;
 use crate::front::error::HttpError;
 use crate::front::router::options;
 use crate::front::serial::{X_DEVPI_SERIAL, X_LARDER_SERIAL};
+use crate::front::{copies, cors};
 use crate::people::python as pages;
 use crate::protocols::python::ask::Ask;
 use crate::protocols::python::refused::Refused;
@@ -67,7 +67,10 @@ async fn answer_to(ask: &Ask, body: Body) -> (Endpoint, Response) {
     let endpoint = found.unwrap_or_else(|| route.place.first());
     let answering = async {
         let outcome = match found {
-            Some(endpoint) => dispatch(ask, endpoint, &route, body).await,
+            Some(endpoint) => match copies::to_primary(&ask.app, endpoint, &ask.head, body).await {
+                Ok(response) => return (endpoint, response),
+                Err(body) => dispatch(ask, endpoint, &route, body).await,
+            },
             None => wrong_method(ask, &route),
         };
         let response = match outcome {

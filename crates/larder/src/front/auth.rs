@@ -309,7 +309,9 @@ pub(crate) fn write_failed(error: &WriteFailure) -> HttpError {
             tracing::error!(%error, "a write failed");
             HttpError::unavailable("the store takes no writes now; nothing was written", 5)
         }
-        WriteFailure::NotVisible(_) => HttpError::unavailable(error.to_string(), 5),
+        WriteFailure::NotVisible(_) | WriteFailure::OfFollower(_) | WriteFailure::LeftBehind => {
+            HttpError::unavailable(error.to_string(), 5)
+        }
         WriteFailure::Overtaken | WriteFailure::NotLoaded | WriteFailure::Behind => {
             HttpError::unavailable(error.to_string(), 1)
         }

@@ -193,6 +193,7 @@ fn store(app: &App) -> Vec<Line> {
         }
         _ => Line::good(NAME, serial),
     });
+    lines.extend(following(app));
     let damaged = app.store.blobs.damaged().len();
     if damaged > 0 {
         lines.push(Line::bad("Files", format!("{damaged} missing or damaged; the log names them")));
@@ -208,6 +209,43 @@ fn store(app: &App) -> Vec<Line> {
         lines.push(Line::bad("Webhooks", text));
     }
     lines
+}
+
+/// Which server this one follows, and how that goes.
+fn following(app: &App) -> Option<Line> {
+    const NAME: &str = "Copy";
+    if app.is_left_behind() {
+        let text =
+            "a copy of this store was made the primary, and nothing is written here any more";
+        return Some(Line::bad(NAME, text));
+    }
+    let following = app.following.as_ref()?;
+    let (state, primary) = (following.link.state(), following.primary_url(&app.config));
+    let behind = state.serials_behind();
+    Some(match (&state.starts_over, state.is_connected(), state.lag()) {
+        (Some(_), ..) => Line::bad(
+            NAME,
+            format!("of {primary}, which has another history than before: read anew now"),
+        ),
+        (None, true, _) if behind == 0 => {
+            Line::good(NAME, format!("of {primary}, with everything that is there"))
+        }
+        (None, true, _) => {
+            Line::good(NAME, format!("of {primary}, catching up: {behind} commits behind"))
+        }
+        (None, false, Some(lag)) => {
+            let lag = duration(lag);
+            Line::bad(
+                NAME,
+                format!(
+                    "of {primary}, which has not been reached for {lag}; what was read before is served"
+                ),
+            )
+        }
+        (None, false, None) => {
+            Line::bad(NAME, format!("of {primary}, which has not been reached yet"))
+        }
+    })
 }
 
 /// The memory that the process has in use, as Linux counts it.

@@ -99,6 +99,7 @@ pub(crate) async fn check_ready(app: &App, head: &Parts) -> Response {
                 );
             }
         }
+        push_following(app, &mut body);
         if let Some(trouble) = app.clocks.trouble() {
             let _ = writeln!(body, "[!] clock: {trouble}");
         }
@@ -165,12 +166,59 @@ pub(crate) async fn show_metrics(app: &App) -> Response {
     }
     let lag = app.live_store.lag().unwrap_or_else(|| app.started_at.elapsed());
     app.metrics.store_lag_seconds.set(lag.as_secs_f64());
+    count_following(app);
     app.metrics.clock_ahead_seconds.set(app.clocks.seconds_ahead());
     app.metrics.body_memory_bytes.set(app.limits.bodies.held_bytes() as i64);
     forget_mirrors(app);
     app.metrics.python.update(app.python.pages.counts(), app.python.mirrors.counts());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
         .into_response()
+}
+
+/// How this server follows its primary, if it does.
+fn push_following(app: &App, body: &mut String) {
+    if app.is_left_behind() {
+        body.push_str("[!] follow: a follower of this store was made its primary: nothing is written here any more\n");
+    }
+    let Some(following) = &app.following else { return };
+    let state = following.link.state();
+    let (url, serial, primary) = (&following.link.url, state.serial, state.primary_serial);
+    if let Some(why) = &state.starts_over {
+        let _ = writeln!(
+            body,
+            "[!] follow: everything is read anew from {url}, and the old records are served meanwhile: {why}"
+        );
+    }
+    let _ = match (&state.trouble, state.is_connected()) {
+        (_, true) if serial >= primary => {
+            writeln!(body, "[+] follow: {url}, up to its serial {primary}")
+        }
+        (_, true) => writeln!(body, "[+] follow: {url}, at serial {serial} of {primary}"),
+        (Some(trouble), false) => {
+            writeln!(
+                body,
+                "[!] follow: at serial {serial} of {primary}, what was read before is served: {trouble}"
+            )
+        }
+        (None, false) => writeln!(body, "[!] follow: {url} has not answered yet"),
+    };
+}
+
+/// Brings the metrics of a follower up to date.
+fn count_following(app: &App) {
+    let Some(following) = &app.following else { return };
+    let state = following.link.state();
+    let metrics = &app.metrics;
+    metrics.follow_connected.set(state.is_connected().into());
+    let lag = state.lag().unwrap_or_else(|| app.started_at.elapsed());
+    metrics.follow_lag_seconds.set(lag.as_secs_f64());
+    metrics.follow_serials_behind.set(i64::try_from(state.serials_behind()).unwrap_or(i64::MAX));
+    // Two scrapes at once may not count twice.
+    for (counter, to) in
+        [(&metrics.follow_connections, state.connections), (&metrics.follow_records, state.records)]
+    {
+        counter.inc_by(to.saturating_sub(counter.get()));
+    }
 }
 
 /// The number of OSV records that count, their age, and problems with their source.

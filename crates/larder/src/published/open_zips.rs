@@ -129,6 +129,9 @@ impl OpenZips {
 /// The file of a blob; `None` if blobs are no files here.
 pub(crate) async fn local(blobs: &BlobStore, digest: Digest) -> Result<Option<File>, Unopened> {
     let Some(path) = blobs.local_path(digest) else { return Ok(None) };
+    if blobs.has_origin() {
+        blobs.bring(digest).await.map_err(|error| failed(&error))?;
+    }
     match tokio::fs::File::open(path).await {
         Ok(file) => Ok(Some(file.into_std().await)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Unopened::Missing),

@@ -101,6 +101,9 @@ pub async fn sweep(app: &App) {
 /// Removes records that were written into a stage of the Python index while it was being deleted, so that nothing names their
 /// blobs any more.
 async fn sweep_leftovers(app: &App) {
+    if app.following.is_some() {
+        return;
+    }
     // Planning looks at every stage that ever existed.
     match carry_out_long(app, &Sender::Server, &SweepLeftovers).await {
         // Without a snapshot of the whole store there is nothing to decide on.

@@ -95,6 +95,8 @@ async fn scrub(app: &App, part: u8, period: Duration) {
 async fn verify(app: &App, digest: Digest) -> u64 {
     let blobs = &app.store.blobs;
     match blobs.verify(digest).await {
+        // It comes when somebody reads it.
+        Ok(Verdict::Missing) if blobs.has_origin() => blobs.note(digest, Verdict::Whole),
         Ok(Verdict::Missing) => {
             // Its record may have been deleted since, and a sweep been by.
             match named_blobs::is_named(&app.store.records, digest).await {

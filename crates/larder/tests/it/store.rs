@@ -5,6 +5,7 @@ mod behind;
 mod clocks;
 mod damage;
 mod disk;
+mod follow;
 mod kill;
 mod large;
 mod outage;

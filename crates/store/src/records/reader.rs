@@ -9,9 +9,12 @@ use sqlx::{ColumnIndex, Database, Decode, Encode, Executor, IntoArguments, Pool,
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Cause, ReadError};
+use super::page::{Gathering, Page, PageSize, Place};
 use super::pools::{Numbered, Pools};
 use super::read::{Sink, Stop};
-use super::rows::{self, FIRST_RECORD, RECORD, RECORDS_AFTER, SERIAL, SERIAL_AND_HIGHEST};
+use super::rows::{
+    self, FIRST_RECORD, PAGE_AFTER, RECORD, RECORDS_AFTER, SERIAL, SERIAL_AND_HIGHEST,
+};
 use super::seen::Seen;
 use super::watch::Watch;
 
@@ -63,6 +66,37 @@ where
             sink.take(rows::record_of(&row)?).await.map_err(Stop::Sink)?;
         }
         Ok(serial)
+    }
+
+    pub(super) async fn page_after(
+        &self,
+        place: &Place,
+        size: PageSize,
+        seen: &Seen,
+    ) -> Result<Page, ReadError> {
+        self.check_file()?;
+        let begun = self.ask(|Numbered { number, pool }| async move {
+            let mut transaction = pool.begin_with(self.begin).await?;
+            let row = self.serials(seen).fetch_one(&mut *transaction).await?;
+            Ok((number, transaction, row))
+        });
+        let (number, mut transaction, row) = begun.await?;
+        let serial = rows::checked_serial_of(&row, seen)?;
+        let mut gathering = Gathering::new(size);
+        let mut is_cut = false;
+        {
+            let (after, key) = place.bounds();
+            let count = i64::try_from(size.records_max).unwrap_or(i64::MAX);
+            let query = sqlx::query(PAGE_AFTER).bind(after).bind(key).bind(count);
+            let mut rows = query.fetch(&mut *transaction);
+            while let Some(row) = self.patiently(number, rows.try_next()).await? {
+                if !gathering.take(rows::record_of(&row)?) {
+                    is_cut = true;
+                    break;
+                }
+            }
+        }
+        Ok(gathering.finish(place, serial, is_cut))
     }
 
     pub(super) async fn record(&self, key: &Key) -> Result<Option<Record>, ReadError> {

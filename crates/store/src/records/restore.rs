@@ -112,7 +112,7 @@ impl<'a> Restore<'a> {
     }
 }
 
-fn row(record: &Record) -> Row<'_> {
+pub(super) fn row(record: &Record) -> Row<'_> {
     Row {
         key: record.key.as_str(),
         serial: record.serial.0.cast_signed(),

@@ -11,6 +11,15 @@ use super::seen::Seen;
 pub(super) const RECORDS_AFTER: &str = "\
     SELECT key, serial, body, blobs FROM larder_records WHERE serial > $1 ORDER BY serial, key";
 
+/// The first `$3` of the records that come after the serial `$1` and the key `$2`.
+pub(super) const PAGE_AFTER: &str = "\
+    SELECT key, serial, body, blobs FROM larder_records WHERE (serial, key) > ($1, $2) \
+    ORDER BY serial, key LIMIT $3";
+
+/// The `$1` records of the highest serials.
+pub(super) const LATEST: &str = "\
+    SELECT key, serial, body, blobs FROM larder_records ORDER BY serial DESC, key DESC LIMIT $1";
+
 /// The record under `$1`, in the columns of [`RECORDS_AFTER`].
 pub(super) const RECORD: &str = "\
     SELECT key, serial, body, blobs FROM larder_records WHERE key = $1";

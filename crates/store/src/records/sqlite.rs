@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use record::{Batch, Serial};
+use record::{Batch, Record, Serial};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
 };
@@ -442,7 +442,53 @@ impl Restore {
     }
 }
 
+/// A connection that writes what another store has committed.
+pub(super) struct Replica {
+    connection: SqliteConnection,
+}
+
+impl Replica {
+    pub(super) async fn open(path: &Path, timeout: Duration) -> Result<Replica, sqlx::Error> {
+        Ok(Replica { connection: writer_options(path, timeout).connect().await? })
+    }
+
+    /// Begins a transaction with the write lock; returns the serial of the store.
+    pub(super) async fn begin(&mut self) -> Result<Serial, sqlx::Error> {
+        sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut self.connection).await?;
+        let row = sqlx::query(rows::SERIAL).fetch_one(&mut self.connection).await?;
+        Ok(Serial(row.try_get::<i64, _>(0)?.cast_unsigned()))
+    }
+
+    /// Writes `rows` over those of the same keys. With a `serial`, that is the store's from then on, and the transaction ends.
+    pub(super) async fn insert(
+        &mut self,
+        rows: &[Row<'_>],
+        serial: Option<Serial>,
+    ) -> Result<(), sqlx::Error> {
+        insert(&mut self.connection, rows, OVERWRITE, serial).await?;
+        if let Some(serial) = serial.filter(|_| rows.is_empty()) {
+            count(&mut self.connection, serial).await?;
+            sqlx::raw_sql("COMMIT").execute(&mut self.connection).await?;
+        }
+        Ok(())
+    }
+
+    /// A transaction that has not ended is rolled back.
+    pub(super) async fn close(self) {
+        if let Err(error) = self.connection.close().await {
+            tracing::debug!(%error, "a connection was not closed cleanly");
+        }
+    }
+}
+
 impl Reader {
+    /// The records of the highest serials.
+    pub(super) async fn latest(&self, records_max: usize) -> Result<Vec<Record>, ReadError> {
+        let mut connection = self.pool().acquire().await?;
+        let rows = sqlx::query(rows::LATEST).bind(records_max as i64).fetch_all(&mut *connection);
+        rows.await?.iter().map(rows::record_of).collect()
+    }
+
     /// The layout of the file, for [`super::known_layout`].
     pub(super) async fn layout(&self) -> Result<i64, sqlx::Error> {
         layout(&mut *self.pool().acquire().await?).await

@@ -21,7 +21,7 @@ use crate::people::forms::{self, Fields, Posted};
 use crate::protocols::tokens::{self, Wish};
 
 /// The scopes that users choose from, with what they are for.
-pub(crate) const SCOPES: [(Scope, &str); 8] = [
+pub(crate) const SCOPES: [(Scope, &str); 9] = [
     (Scope::ArticleRead, "read articles"),
     (Scope::ArticleWrite, "read and write articles"),
     (Scope::PythonRead, "install from indexes"),
@@ -29,6 +29,7 @@ pub(crate) const SCOPES: [(Scope, &str); 8] = [
     (Scope::PythonAdmin, "change and delete indexes and what is in them"),
     (Scope::UserAdmin, "change users and tokens"),
     (Scope::ServerAdmin, "administer the server"),
+    (Scope::ServerFollow, "let another server copy everything, secrets included"),
     (Scope::All, "everything that you may"),
 ];
 

@@ -348,6 +348,8 @@ async fn send(
             .map_err(unreadable)?;
         if small.is_none()
             && let Some(place) = accelerated(ask, &digest)
+            // A proxy finds only what is here.
+            && (!blobs.has_origin() || blobs.bring(digest).await.map_err(unreadable)?)
         {
             return Ok(handed_over(place, &etag, modified_at, content_type, is_public));
         }

@@ -2,12 +2,13 @@
 
 use account::{Object, Scope};
 use axum::response::{IntoResponse, Response};
+use following::LinkState;
 use http::StatusCode;
 use http::header::{HeaderName, USER_AGENT};
 use jiff::Timestamp;
 use net::ListenAddress;
 use pypi::ResolutionOrder;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
 use super::refused::Refused;
@@ -37,7 +38,7 @@ pub(crate) async fn show_server_status(ask: &Ask) -> Result<Response, Refused> {
     let counts = app.python.pages.counts();
     // A write is seen once it is in every page: what devpi's plugins are told later, is told at once here.
     let seen_at = app.live_store.seen_at().map(seconds);
-    let result = json!({
+    let mut result = json!({
         // Clients have no use for the path on the disk.
         "serverdir": "",
         "uuid": identity,
@@ -60,7 +61,33 @@ pub(crate) async fn show_server_status(ask: &Ask) -> Result<Response, Refused> {
         "role": "MASTER",
         "polling_replicas": {},
     });
+    if let (Some(following), Some(members)) = (&app.following, result.as_object_mut()) {
+        members.extend(of_replica(
+            &following.link.state(),
+            &following.primary_url(&app.config),
+            identity,
+        ));
+    }
     Ok(reply::result(StatusCode::OK, "status", result, None))
+}
+
+/// What devpi's replicas say, with its names of today and of before.
+fn of_replica(state: &LinkState, primary_url: &str, identity: Option<&str>) -> Map<String, Value> {
+    let at = |time: Option<Timestamp>| json!(time.map(seconds));
+    let mut members = Map::new();
+    members.insert("role".to_owned(), json!("REPLICA"));
+    for name in ["master", "primary"] {
+        let mut insert = |what: &str, value: Value| members.insert(what.replace("{}", name), value);
+        insert("{}-url", json!(primary_url));
+        insert("{}-uuid", json!(identity));
+        insert("{}-serial", json!(state.primary_serial.0));
+        insert("{}-serial-timestamp", at(state.heard_at));
+        insert("{}-contacted-at", at(state.heard_at));
+        insert("update-from-{}-at", at(state.written_at));
+    }
+    members.insert("replica-in-sync-at".to_owned(), at(state.in_sync_at()));
+    members.insert("replication-errors".to_owned(), json!({}));
+    members
 }
 
 /// Seconds since 1970, with a fraction.

@@ -1,0 +1,165 @@
+//! [`Link`]: how a follower is connected to its primary, and how far behind it is.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use record::Serial;
+
+/// For how long a quiet connection counts as up to date: the primary says sooner that it is alive.
+const QUIET_MAX: Duration = Duration::from_secs(15);
+
+/// The state of a follower's connection, for its pages and metrics.
+#[derive(Debug)]
+pub struct Link {
+    /// The URL that it follows.
+    pub url: String,
+    state: Mutex<LinkState>,
+}
+
+/// What is known at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct LinkState {
+    /// Since when it is connected.
+    pub connected_since: Option<Timestamp>,
+    /// Why it is not.
+    pub trouble: Option<String>,
+    /// The serial of this store.
+    pub serial: Serial,
+    /// The highest serial of the primary that it knows of.
+    pub primary_serial: Serial,
+    /// When the other server was heard last.
+    pub heard_at: Option<Timestamp>,
+    /// When the last records were written.
+    pub written_at: Option<Timestamp>,
+    /// Where clients write, if the other server knows better than this one.
+    pub primary_url: Option<String>,
+    /// How often it has connected.
+    pub connections: u64,
+    /// Records that it has written since its start.
+    pub records: u64,
+    /// Why it must read everything anew, while it does.
+    pub starts_over: Option<String>,
+    heard: Option<Instant>,
+    /// When it had everything.
+    in_sync: Option<(Timestamp, Instant)>,
+}
+
+impl Link {
+    /// A link that has not been made.
+    pub fn new(url: String, serial: Serial, primary_serial: Serial) -> Link {
+        let state = LinkState { serial, primary_serial, ..LinkState::default() };
+        Link { url, state: Mutex::new(state) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LinkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known now.
+    pub fn state(&self) -> LinkState {
+        self.lock().clone()
+    }
+
+    /// Notes the serial that this store begins with.
+    pub(crate) fn begins_at(&self, serial: Serial) {
+        let mut state = self.lock();
+        state.serial = serial;
+        state.primary_serial = state.primary_serial.max(serial);
+    }
+
+    /// Notes that the other server answers.
+    pub(crate) fn connected(&self, primary_serial: Serial, primary_url: Option<String>) {
+        let mut state = self.lock();
+        state.connected_since = Some(Timestamp::now());
+        state.trouble = None;
+        state.connections += 1;
+        state.primary_url = primary_url;
+        heard(&mut state, primary_serial);
+    }
+
+    /// Notes how far the primary is.
+    pub(crate) fn heard(&self, primary_serial: Serial) {
+        heard(&mut self.lock(), primary_serial);
+    }
+
+    /// Notes that this store is at `serial`, by so many records.
+    pub(crate) fn wrote(&self, serial: Serial, records: u64, primary_serial: Serial) {
+        let mut state = self.lock();
+        state.serial = serial;
+        state.records += records;
+        state.written_at = Some(Timestamp::now());
+        heard(&mut state, primary_serial.max(serial));
+    }
+
+    /// Notes that the connection is gone; says whether that is news.
+    pub(crate) fn lost(&self, trouble: String) -> bool {
+        let mut state = self.lock();
+        state.connected_since = None;
+        state.trouble.replace(trouble).is_none()
+    }
+
+    /// Notes that everything is read anew, and why.
+    pub fn start_over(&self, why: String) {
+        self.lock().starts_over = Some(why);
+    }
+}
+
+fn heard(state: &mut LinkState, primary_serial: Serial) {
+    let now = (Timestamp::now(), Instant::now());
+    state.primary_serial = state.primary_serial.max(primary_serial);
+    (state.heard_at, state.heard) = (Some(now.0), Some(now.1));
+    if state.serial >= state.primary_serial {
+        state.in_sync = Some(now);
+    }
+}
+
+impl LinkState {
+    /// How many commits of the primary it lacks, as far as it knows.
+    pub fn serials_behind(&self) -> u64 {
+        self.primary_serial.0.saturating_sub(self.serial.0)
+    }
+
+    /// Whether it is connected.
+    pub fn is_connected(&self) -> bool {
+        self.connected_since.is_some()
+    }
+
+    /// When it had everything that the primary had.
+    pub fn in_sync_at(&self) -> Option<Timestamp> {
+        self.in_sync.map(|(at, _)| at)
+    }
+
+    /// For how long it may lack something: zero while it is connected and lacks nothing. `None` if it never had everything.
+    pub fn lag(&self) -> Option<Duration> {
+        let is_heard = self.heard.is_some_and(|at| at.elapsed() < QUIET_MAX);
+        match self.in_sync {
+            Some(_) if self.is_connected() && is_heard && self.serials_behind() == 0 => {
+                Some(Duration::ZERO)
+            }
+            in_sync => in_sync.map(|(_, at)| at.elapsed()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_knows_how_far_behind_it_is() {
+        let link = Link::new("http://primary".to_owned(), Serial(3), Serial(5));
+        assert_eq!((link.state().serials_behind(), link.state().lag()), (2, None));
+        link.connected(Serial(6), None);
+        assert_eq!((link.state().serials_behind(), link.state().lag()), (3, None));
+        link.wrote(Serial(6), 3, Serial(6));
+        assert_eq!((link.state().serials_behind(), link.state().lag()), (0, Some(Duration::ZERO)));
+        link.heard(Serial(7));
+        let lag = link.state().lag().expect("it had everything once");
+        assert!(lag > Duration::ZERO && link.state().serials_behind() == 1);
+        assert!(link.lost("gone".to_owned()));
+        assert!(!link.lost("still gone".to_owned()));
+        assert!(!link.state().is_connected());
+        assert_eq!(link.state().trouble.as_deref(), Some("still gone"));
+    }
+}

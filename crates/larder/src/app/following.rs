@@ -1,0 +1,97 @@
+//! [`Following`]: this server as a copy of another one; and the promotion of another server that this one has heard of.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use config::Config;
+use following::{BlobSource, Link, Primary};
+use state::stored::WriteFailure;
+use tokio_util::sync::CancellationToken;
+
+use super::App;
+
+/// Time to connect to the primary with a request that is passed on.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The primary, and how this server is connected to it.
+pub(crate) struct Following {
+    /// The server that is followed.
+    pub(crate) primary: Primary,
+    /// How that goes.
+    pub(crate) link: Link,
+    /// For requests that are passed on to it.
+    pub(crate) forwarding: reqwest::Client,
+    /// Cancelled once a new copy of everything is to be put in place, which takes a start.
+    pub(crate) starts_over: CancellationToken,
+}
+
+impl Following {
+    /// This server follows that one.
+    ///
+    /// # Errors
+    /// If this machine cannot connect to servers.
+    pub(crate) fn new(primary: Primary, link: Link) -> anyhow::Result<Following> {
+        let forwarding = net::build_client(|| {
+            reqwest::Client::builder()
+                .connect_timeout(CONNECT_TIMEOUT)
+                .redirect(reqwest::redirect::Policy::none())
+                .referer(false)
+        })?;
+        Ok(Following { primary, link, forwarding, starts_over: CancellationToken::new() })
+    }
+
+    /// Where clients reach the primary, without a slash at the end.
+    pub(crate) fn primary_url(&self, config: &Config) -> String {
+        let configured = config.follow_public_url.clone();
+        let told = || self.link.state().primary_url;
+        configured.or_else(told).unwrap_or_else(|| self.link.url.clone())
+    }
+}
+
+impl App {
+    /// From now on this server follows that one, if any: blobs that are not here come from there.
+    pub(crate) fn follow(&mut self, following: Option<Following>) {
+        let Some(following) = following else { return };
+        self.metrics.follower.set(1);
+        let (blobs, bytes) =
+            (self.metrics.follow_blobs.clone(), self.metrics.follow_blob_bytes.clone());
+        let source = BlobSource::new(following.primary.clone(), move |size_bytes| {
+            blobs.inc();
+            bytes.inc_by(size_bytes);
+        });
+        self.store.blobs.fetch_from(Arc::new(source));
+        self.following = Some(following);
+    }
+
+    /// Why operations are not carried out here, whoever asks for them.
+    pub(crate) fn refuses_writes(&self) -> Option<WriteFailure> {
+        if let Some(following) = &self.following {
+            return Some(WriteFailure::OfFollower(following.primary_url(&self.config)));
+        }
+        self.is_left_behind.load(Relaxed).then_some(WriteFailure::LeftBehind)
+    }
+
+    /// Waits until the server is to start again with a new copy of its primary.
+    pub(crate) async fn starts_over(&self) {
+        match &self.following {
+            Some(following) => following.starts_over.cancelled().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Notes that a follower of this store was made its primary.
+    pub(crate) fn leave_behind(&self) {
+        if !self.is_left_behind.swap(true, Relaxed) {
+            tracing::error!(
+                "a follower of this store was made its primary (`larder promote`), and this server is not the primary any \
+                 more: it takes no writes. Start it with `--follow` and an empty data directory"
+            );
+        }
+    }
+
+    /// Whether a follower of this store was made its primary.
+    pub(crate) fn is_left_behind(&self) -> bool {
+        self.is_left_behind.load(Relaxed)
+    }
+}

@@ -1,0 +1,269 @@
+//! `/+follow/`: records and blobs for servers that follow this one.
+//!
+//! a token -> the serial after which the follower lacks records -> [`Frame`]s without an end: pages of records from the store, and
+//! `Whole` where they add up to a state. Each page is a transaction of its own, so a slow follower holds nothing. Only tokens of
+//! administrators with the scope `server:follow` get these: records have password hashes and the secret that logins are signed with.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use account::{Means, Object, Principal, Scope};
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use following::frame::{self, End, Frame, Hello, Whole};
+use following::generation;
+use futures_util::{Stream, stream};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderValue, Method};
+use jiff::Timestamp;
+use record::{Digest, Serial};
+use store::blobs::Verdict;
+use store::records::{PageSize, Place};
+use store::{BlobError, ReadError};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+
+use crate::app::{App, FOLLOWERS_MAX};
+use crate::front::auth;
+use crate::front::error::HttpError;
+use crate::front::parameters::{parameters, parsed};
+use crate::front::respond::blob_range;
+use crate::routes::Route;
+
+/// How often a follower that gets nothing else hears that this server is there. It gives up after four times as long.
+const ALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Records at a time.
+const PAGE: PageSize =
+    PageSize { records_max: frame::RECORDS_MAX, bytes_max: frame::RECORDS_BYTES_MAX };
+
+/// `GET /+follow/records?after=N`
+pub(crate) async fn list_records(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
+    let principal = follower(app, head).await?;
+    let [after, generation] = parameters(head.uri.query(), ["after", "generation"])?;
+    let after = after.ok_or_else(|| {
+        HttpError::bad_request(
+            "the parameter `after` is missing: expected a serial, 0 for all records",
+        )
+    })?;
+    let after: Serial = after
+        .parse()
+        .map_err(|error: record::SerialError| HttpError::bad_request(format!("after: {error}")))?;
+    let theirs: u64 = parsed("generation", generation, "a whole number")?.unwrap_or_default();
+    let own = generation::of(&app.store.records).await.map_err(|error| {
+        tracing::error!("{error:#}");
+        HttpError::unavailable("the store cannot be read now; it has been logged", 5)
+    })?;
+    // A follower of this very store says so: its token was proved by it.
+    if theirs > own {
+        app.leave_behind();
+        let detail = format!(
+            "this server is of generation {own} of its store, and a follower of generation {theirs} was promoted since: \
+             follow that one"
+        );
+        return Err(HttpError::conflict(detail));
+    }
+    let mut response = if head.method == Method::HEAD {
+        // Of no length, as that of a GET.
+        Body::from_stream(stream::pending::<Result<Bytes, Infallible>>()).into_response()
+    } else {
+        let place = app.limits.followers.clone().try_acquire_owned().map_err(|_| {
+            HttpError::unavailable(format!("{FOLLOWERS_MAX} servers follow this one already"), 30)
+        })?;
+        let stored = auth::stored(app)?;
+        let identity = stored.identity.as_ref().and_then(|name| name.to_str().ok());
+        let hello = Hello {
+            identity: identity.unwrap_or_default().to_owned(),
+            generation: own,
+            serial: stored.serial.0,
+            is_follower: app.following.is_some(),
+            primary_url: match &app.following {
+                Some(following) => Some(following.primary_url(&app.config)),
+                None => app.config.public_url.clone(),
+            },
+            version: version::VERSION.to_owned(),
+        };
+        drop(stored);
+        Body::from_stream(frames(app.clone(), principal, after, hello, place)).into_response()
+    };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(frame::MEDIA_TYPE));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // nginx would gather frames before it sends them on.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+/// `GET /+follow/blobs/{digest}`
+pub(crate) async fn read_blob(
+    app: &Arc<App>,
+    head: &Parts,
+    route: &Route,
+) -> Result<Response, HttpError> {
+    follower(app, head).await?;
+    parameters::<0>(head.uri.query(), [])?;
+    let digest: Digest = route
+        .raw("{digest}")
+        .parse()
+        .map_err(|error: record::DigestError| HttpError::bad_request(error.to_string()))?;
+    let blob = app.store.blobs.open_blob(digest).await.map_err(|error| {
+        tracing::error!(%error, "a blob cannot be read for a follower");
+        match error {
+            BlobError::Damaged { .. } => HttpError::damaged("blob"),
+            _ => HttpError::unavailable("the blob cannot be read now; it has been logged", 5),
+        }
+    })?;
+    let Some(blob) = blob else {
+        // The follower has its digest from a record, unless that was deleted since.
+        if state::named_blobs::is_named(&app.store.records, digest).await.unwrap_or(false) {
+            app.store.blobs.note(digest, Verdict::Missing);
+        }
+        return Err(HttpError::not_found(format!("there is no blob {digest}")));
+    };
+    let mut response = blob_range(&blob, 0..blob.size_bytes());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// The sender, who may copy everything.
+async fn follower(app: &App, head: &Parts) -> Result<Principal, HttpError> {
+    let principal = auth::principal(app, &head.headers).await?;
+    may_follow(&principal)?;
+    Ok(principal)
+}
+
+fn may_follow(principal: &Principal) -> Result<(), HttpError> {
+    let is_token = principal.identity().is_some_and(|it| matches!(it.means, Means::Token(_)));
+    if is_token && principal.is_administrator(Scope::ServerFollow, Object::Server) {
+        return Ok(());
+    }
+    let reason = "a token of an administrator with the scope `server:follow` may";
+    let purpose = "copy everything that is here";
+    Err(auth::denied(principal, Scope::ServerFollow, Object::Server, purpose, reason))
+}
+
+struct Sending {
+    app: Arc<App>,
+    principal: Principal,
+    at: Place,
+    ready: VecDeque<Frame>,
+    accounts: watch::Receiver<u64>,
+    /// The state that the follower was told of last.
+    told: Option<Serial>,
+    has_ended: bool,
+    _place: OwnedSemaphorePermit,
+    _counted: Counted,
+}
+
+/// Counts a follower while it is connected.
+struct Counted(prometheus::IntGauge);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+fn frames(
+    app: Arc<App>,
+    principal: Principal,
+    after: Serial,
+    hello: Hello,
+    place: OwnedSemaphorePermit,
+) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
+    let accounts = app.changes.accounts.subscribe();
+    let gauge = app.metrics.followers.clone();
+    gauge.inc();
+    let sending = Sending {
+        app,
+        principal,
+        at: Place::after(after),
+        ready: VecDeque::from([Frame::Hello(hello)]),
+        accounts,
+        told: None,
+        has_ended: false,
+        _place: place,
+        _counted: Counted(gauge),
+    };
+    stream::unfold(Box::new(sending), |mut sending| async move {
+        let frame = sending.next().await?;
+        Some((Ok(frame.encode()), sending))
+    })
+}
+
+impl Sending {
+    /// The next frame; `None` at the end.
+    async fn next(&mut self) -> Option<Frame> {
+        loop {
+            if let Some(frame) = self.ready.pop_front() {
+                return Some(frame);
+            }
+            if self.has_ended {
+                return None;
+            }
+            // Whoever may copy no more gets nothing more.
+            self.accounts.mark_unchanged();
+            let stored = self.app.live_store.snapshot_full()?;
+            let as_of = self.principal.as_of(&stored.accounts, Timestamp::now());
+            drop(stored);
+            match as_of.ok().filter(|principal| may_follow(principal).is_ok()) {
+                Some(principal) => self.principal = principal,
+                None => {
+                    self.end("the token holds no longer".to_owned());
+                    continue;
+                }
+            }
+            match self.app.store.records.page_after(&self.at, PAGE).await {
+                Ok(page) => {
+                    self.at = page.next;
+                    let is_news = !page.records.is_empty();
+                    if is_news {
+                        self.ready.push_back(Frame::Records(page.records));
+                    }
+                    if page.is_last && (is_news || self.told != Some(page.serial)) {
+                        self.told = Some(page.serial);
+                        self.ready.push_back(Frame::Whole(self.whole(page.serial)));
+                    }
+                    if self.ready.is_empty() && page.is_last {
+                        self.wait(page.serial).await?;
+                    }
+                }
+                Err(error) => self.end(reason(&error)),
+            }
+        }
+    }
+
+    fn whole(&self, serial: Serial) -> Whole {
+        let known = self.app.following.as_ref().map(|it| it.link.state().primary_serial);
+        let primary = known.unwrap_or(serial).max(serial);
+        Whole { serial: serial.0, primary_serial: primary.0 }
+    }
+
+    fn end(&mut self, reason: String) {
+        self.ready.push_back(Frame::End(End { reason }));
+        self.has_ended = true;
+    }
+
+    /// Waits until there is something to look at, or time for a sign of life; nothing if the server stops.
+    async fn wait(&mut self, serial: Serial) -> Option<()> {
+        tokio::select! {
+            () = self.app.changes.closing.cancelled() => return None,
+            newer = self.app.store.records.wait(serial) => { newer?; }
+            changed = self.accounts.changed() => changed.ok()?,
+            () = tokio::time::sleep(ALIVE_INTERVAL) => {
+                self.ready.push_back(Frame::Alive(self.whole(serial)));
+            }
+        }
+        Some(())
+    }
+}
+
+fn reason(error: &ReadError) -> String {
+    tracing::warn!(%error, "the store cannot be read for a follower");
+    "its store cannot be read now".to_owned()
+}

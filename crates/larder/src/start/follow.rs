@@ -1,0 +1,90 @@
+//! The start of a server that follows another one: it has a copy of the primary's records before it opens them.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use config::Config;
+use following::{FollowerNote, Link, Pace, Primary, Settings, put_in_place, take_copy};
+use record::Serial;
+use store::{BlobStore, DatabaseLocation};
+
+use crate::app::following::Following;
+
+/// Makes sure that there is a copy; `None` if this server follows nobody. Without one, this waits for the primary.
+///
+/// # Errors
+/// A data directory that holds something else; a primary that refuses; the disk's errors.
+pub(super) async fn prepare(config: &Config) -> anyhow::Result<Option<Following>> {
+    let (Some(url), Some(token_file)) = (&config.follow, &config.follow_token_file) else {
+        return Ok(None);
+    };
+    let DatabaseLocation::Sqlite(database) = config.database() else {
+        bail!("a follower needs a database of SQLite");
+    };
+    if is_open(url) {
+        tracing::warn!(
+            url,
+            "everything comes from the primary in plain text, secrets and the token included: use https"
+        );
+    }
+    let settings = Settings { url: url.clone(), token_file: token_file.clone() };
+    let primary = Primary::new(settings)?;
+    let known = place_copy(config, &database).await?;
+    let exists = database
+        .try_exists()
+        .with_context(|| format!("cannot look for `{}`", database.display()))?;
+    let note = match (exists, known) {
+        (true, Some(note)) => note,
+        (true, None) => bail!(
+            "`{}` holds a store that is no copy: a follower begins with an empty data directory; a directory of blobs \
+             may stay",
+            config.data_dir.display()
+        ),
+        (false, _) => {
+            tracing::info!(url, "there is no copy yet: everything is read from the primary");
+            let link = Link::new(url.clone(), Serial::ZERO, Serial::ZERO);
+            let copy =
+                take_copy(&primary, &link, &config.data_dir, &database, Pace::default()).await?;
+            tracing::info!(
+                serial = copy.serial.0,
+                records = link.state().records,
+                "there is a copy of the primary"
+            );
+            place_copy(config, &database).await?.context("the copy was made, and is not there")?
+        }
+    };
+    if note.url != *url {
+        tracing::warn!(before = note.url, now = url, "this server follows another URL than before");
+    }
+    let link = Link::new(url.clone(), Serial::ZERO, Serial(note.primary_serial));
+    Ok(Some(Following::new(primary, link)?))
+}
+
+/// Whether others on the way can read what comes from there.
+fn is_open(url: &str) -> bool {
+    let Ok(url) = url::Url::parse(url) else { return false };
+    let is_local = match url.host() {
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(url::Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    url.scheme() == "http" && !is_local
+}
+
+/// Puts a new copy in its place, if there is one; returns the note of the copy that is there then. Its blobs are those that are
+/// here already, and those of the primary.
+async fn place_copy(config: &Config, database: &Path) -> anyhow::Result<Option<FollowerNote>> {
+    let (data_dir, path) = (config.data_dir.clone(), database.to_owned());
+    let placed = tokio::task::spawn_blocking(move || put_in_place(&data_dir, &path)).await??;
+    if let Some(note) = placed {
+        let location = config.blobs();
+        let blobs = BlobStore::open(&location, &config.data_dir.join("spool")).await;
+        let blobs = blobs.with_context(|| format!("cannot open the blobs in `{location}`"))?;
+        let identity = note.identity.parse()?;
+        blobs.adopt(&identity, true).await?;
+        blobs.reset_serial(&identity, Serial(note.primary_serial)).await?;
+        note.settled().write(&config.data_dir)?;
+    }
+    FollowerNote::read(&config.data_dir)
+}

@@ -1,0 +1,124 @@
+//! A primary that is not what it was: restored from an older backup, replaced by another store, or succeeded by a follower.
+
+use std::fs;
+
+use super::{
+    Line, Primary, check_equal, fill, follower, serial, upload, url, wait_until_equal, write,
+};
+use crate::asking::Says as _;
+use crate::process::{Done, Process, larder};
+use crate::wait_until;
+
+/// Runs a command in the directory of a test.
+#[track_caller]
+fn run(primary: &Primary, arguments: &[&str]) -> Done {
+    Done::of(larder(primary.directory.path()).args(arguments), "")
+}
+
+#[test]
+fn followers_of_a_primary_that_fell_back_start_over() {
+    let mut primary = Primary::start();
+    fill(&primary.server);
+    let line = Line::to(primary.server.client.address);
+    let second = primary.follower("second", &line.url(), &[]);
+    let third = primary.follower("third", &url(&second), &[]);
+    run(&primary, &["backup", "kept", "--data-dir", "data"]).check(0, "");
+    // A follower has some blobs already, and keeps them.
+    let wheel = upload(&primary.server, "pkg", "2.5");
+    wait_until_equal(&second, &primary.server);
+    wheel.check(&second, "team/dev", &[]);
+    for round in 0..5 {
+        write(&primary.server, "lost", round, &format!("lost {round}"));
+    }
+    wait_until_equal(&third, &primary.server);
+    primary.server.stop();
+    let directory = primary.directory.path();
+    fs::rename(directory.join("data"), directory.join("old")).expect("renamed");
+    run(&primary, &["restore", "kept", "--data-dir", "data"]).check(0, "");
+    let Primary { directory, .. } = primary;
+    let server = Process::start_in(directory.clone(), "data", &["--aur-enabled=false"]);
+    // It has gone further than before, in another way.
+    for round in 0..9 {
+        write(&server, "other", round, &format!("other {round}"));
+    }
+    line.leads_to(server.client.address);
+    for follower in [&second, &third] {
+        wait_until("the new history", || {
+            follower.get("/article/other").text() == "other 8"
+                && follower.get("/article/lost").status == 404
+        });
+        check_equal(follower, &server);
+        follower.log().says("another history");
+    }
+    assert!(directory.path().join("second/records.db.before").exists());
+    let wheel = upload(&server, "pkg", "7.0");
+    wait_until_equal(&third, &server);
+    wheel.check(&third, "team/dev", &[]);
+}
+
+#[test]
+fn another_store_at_the_same_place_is_read_anew() {
+    let primary = Primary::start();
+    fill(&primary.server);
+    let line = Line::to(primary.server.client.address);
+    let second = primary.follower("second", &line.url(), &[]);
+    // Another store that accepts the same token is no accident: its administrator has given it to this follower.
+    let other = Primary::start();
+    write(&other.server, "notes/one", 0, "of another store");
+    fs::write(primary.directory.path().join(super::TOKEN_FILE), &other.token).expect("a file");
+    line.leads_to(other.server.client.address);
+    line.cut();
+    second.wait_for("/article/notes/one", "of another store");
+    check_equal(&second, &other.server);
+}
+
+#[test]
+fn a_follower_becomes_the_primary_with_its_name() {
+    let primary = Primary::start();
+    fill(&primary.server);
+    let line = Line::to(primary.server.client.address);
+    let mut second = primary.follower("second", &line.url(), &["--follow-blobs", "all"]);
+    let third = primary.follower("third", &line.url(), &[]);
+    run(&primary, &["promote", "second"]).fails(1, "in use by process");
+    let uuid = primary.server.get("/+api").header("x-devpi-uuid").to_owned();
+    second.stop();
+    run(&primary, &["promote", "second"]).fails(1, "nothing was changed: `--yes`");
+    run(&primary, &["promote", "data"]).fails(1, "holds no copy");
+    run(&primary, &["promote", "second", "--yes"]).check(0, "of generation 1");
+    let second = Process::start_in(primary.directory.clone(), "second", &["--aur-enabled=false"]);
+    assert_eq!(second.get("/+api").header("x-devpi-uuid"), uuid);
+    write(&second, "notes/one", 2, "by the new primary");
+    // The other follower goes over to it.
+    line.leads_to(second.client.address);
+    line.cut();
+    wait_until_equal(&third, &second);
+    check_equal(&third, &second);
+    // The old primary is still there: who has seen the new one does not go back, and it learns what has happened.
+    line.leads_to(primary.server.client.address);
+    line.cut();
+    wait_until("the old primary to be known", || {
+        third.get("/readyz?verbose").text().contains("was promoted since")
+    });
+    third.get("/article/notes/one").expect(200).is("by the new primary");
+    let refused = primary.server.root().post("/article/notes/one/2", "by the old one".as_bytes());
+    refused.expect(503).says("a follower of this store was made its primary");
+    primary
+        .server
+        .get("/readyz?verbose")
+        .says("[!] follow: a follower of this store was made its primary");
+    assert!(serial(&second) > serial(&primary.server));
+}
+
+#[test]
+fn a_promotion_says_what_is_lost() {
+    let primary = Primary::start();
+    fill(&primary.server);
+    let line = Line::to(primary.server.client.address);
+    let mut second = follower(&primary.directory, "second", &line.url(), &[]);
+    upload(&primary.server, "pkg", "9.0");
+    wait_until_equal(&second, &primary.server);
+    second.stop();
+    let said = run(&primary, &["promote", "second"]);
+    said.check(1, "nothing was changed");
+    said.stdout.says(["no commit is known to be lost", "were never fetched"]);
+}
