@@ -9,14 +9,13 @@ use std::path::Path;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
-use tokio::io::unix::AsyncFd;
 
 /// Bytes of events that are read at a time.
 const EVENTS_BYTES: usize = 4096;
 
 /// Events of the directory that the log is in: the log may be made anew.
 pub(super) struct LogEvents {
-    events: AsyncFd<OwnedFd>,
+    events: OwnedFd,
     name: OsString,
 }
 
@@ -28,41 +27,42 @@ impl LogEvents {
     pub(super) fn of(log: &Path) -> io::Result<LogEvents> {
         let name = log.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
         let directory = log.parent().filter(|it| !it.as_os_str().is_empty());
-        let events = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        let flags = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO;
+        let events = inotify::init(CreateFlags::CLOEXEC)?;
+        let flags =
+            WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::DELETE;
         inotify::add_watch(&events, directory.unwrap_or(Path::new(".")), flags)?;
-        Ok(LogEvents { events: AsyncFd::register(events)?, name })
+        Ok(LogEvents { events, name })
     }
 
-    /// Returns once the log was written to.
+    /// Waits, on this thread, until the log was written to, made or removed.
     ///
     /// # Errors
-    /// The events cannot be read.
-    pub(super) async fn next(&self) -> io::Result<()> {
-        loop {
-            let mut ready = self.events.readable().await?;
-            if self.take()? {
-                return Ok(());
-            }
-            ready.clear_ready();
-        }
-    }
-
-    /// Takes all events that are there; whether one of them is of the log, or some were lost.
-    fn take(&self) -> io::Result<bool> {
+    /// The events cannot be read, or the directory is gone.
+    pub(super) fn wait(&self) -> io::Result<()> {
         let mut buffer = [MaybeUninit::uninit(); EVENTS_BYTES];
-        let mut reader = Reader::new(self.events.get_ref(), &mut buffer);
-        let mut is_log = false;
         loop {
-            match reader.next() {
-                Ok(event) => {
-                    let name = event.file_name().map(|name| name.to_bytes());
-                    is_log |= name == Some(self.name.as_bytes())
-                        || event.events().contains(ReadFlags::QUEUE_OVERFLOW);
+            let mut reader = Reader::new(&self.events, &mut buffer);
+            let mut is_log = false;
+            loop {
+                match reader.next() {
+                    Ok(event) => {
+                        if event.events().contains(ReadFlags::IGNORED) {
+                            return Err(io::ErrorKind::NotFound.into());
+                        }
+                        let name = event.file_name().map(|name| name.to_bytes());
+                        is_log |= name == Some(self.name.as_bytes())
+                            || event.events().contains(ReadFlags::QUEUE_OVERFLOW);
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
                 }
-                Err(Errno::WOULDBLOCK) => return Ok(is_log),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                // What was read at once is looked at as a whole.
+                if reader.is_buffer_empty() {
+                    break;
+                }
+            }
+            if is_log {
+                return Ok(());
             }
         }
     }
@@ -71,25 +71,29 @@ impl LogEvents {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::mpsc;
     use std::time::Duration;
-
-    use tokio::time::timeout;
 
     use super::*;
 
-    #[tokio::test]
-    async fn writes_to_the_log_alone_are_told() {
+    #[test]
+    fn writes_to_the_log_alone_are_told() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = |name: &str| directory.path().join(name);
         let events = LogEvents::of(&path("records.db-wal")).expect("events");
+        let (tell, told) = mpsc::channel();
+        let waiting =
+            std::thread::spawn(move || while events.wait().is_ok() && tell.send(()).is_ok() {});
         fs::write(path("records.db"), "x").expect("a file");
-        let soon = Duration::from_millis(100);
-        assert!(timeout(soon, events.next()).await.is_err(), "that is another file");
+        assert!(told.recv_timeout(Duration::from_millis(100)).is_err(), "that is another file");
         fs::write(path("records.db-wal"), "x").expect("a file");
-        events.next().await.expect("an event");
-        assert!(timeout(soon, events.next()).await.is_err(), "it is told once");
+        told.recv().expect("an event");
+        while told.recv_timeout(Duration::from_millis(100)).is_ok() {}
         fs::remove_file(path("records.db-wal")).expect("a file");
+        told.recv().expect("an event of its end");
         fs::write(path("records.db-wal"), "y").expect("a file");
-        events.next().await.expect("an event of the new file");
+        told.recv().expect("an event of the new file");
+        drop(directory);
+        waiting.join().expect("it ends with the directory");
     }
 }

@@ -149,23 +149,9 @@ pub(super) async fn poll(
 ) {
     let pause = interval.min(GLANCE_INTERVAL);
     let changed = Arc::new(Notify::new());
-    let mut events = None;
     if let Some(watch) = &reader.watch {
-        match LogEvents::of(&watch.log()) {
-            Ok(found) => events = Some(found),
-            Err(error) => {
-                tracing::debug!(%error, "the system has no events of the database's log");
-                glance(watch.clone(), pause, Arc::downgrade(&changed));
-            }
-        }
+        notice(watch.clone(), pause, Arc::downgrade(&changed));
     }
-    let changed = async || match &events {
-        Some(events) => events.next().await.is_ok(),
-        None => {
-            changed.notified().await;
-            true
-        }
-    };
     let polling = async {
         loop {
             for ask in 0..ASKS_PER_CHANGE {
@@ -174,8 +160,7 @@ pub(super) async fn poll(
                 }
                 learn(reader.look(&wake.seen()).await, wake);
             }
-            // Events that cannot be read are as none.
-            while timeout(interval, changed()).await != Ok(true) {
+            while timeout(interval, changed.notified()).await.is_err() {
                 learn(reader.look(&wake.seen()).await, wake);
             }
         }
@@ -183,24 +168,30 @@ pub(super) async fn poll(
     let _: Option<std::convert::Infallible> = closed.run_until_cancelled(polling).await;
 }
 
-/// Where the system tells of no writes: looks at the file of the log every `pause` and tells `changed`, until that is dropped. A thread that sleeps does it for less than the
-/// runtime, which wakes two or three for each timer.
-fn glance(watch: Watch, pause: Duration, changed: Weak<Notify>) {
+/// Tells `changed`, until that is dropped, when the log was written to: by the system's events, or, where there are none, by a look
+/// every `pause`. A thread that sleeps does it for less than the runtime, which wakes two or three for each timer.
+fn notice(watch: Watch, pause: Duration, changed: Weak<Notify>) {
+    let mut events = LogEvents::of(&watch.log()).ok();
     let mut log = watch.log_stamp();
-    let looking = move || {
-        while let Some(changed) = changed.upgrade() {
-            let found = watch.log_stamp();
-            if found != log {
-                log = found;
-                changed.notify_one();
+    let looking = move || loop {
+        match &events {
+            // Without events any more, it is looked at.
+            Some(told) => {
+                if told.wait().is_err() {
+                    events = None;
+                }
             }
-            drop(changed);
-            std::thread::sleep(pause);
+            None => std::thread::sleep(pause),
+        }
+        let Some(changed) = changed.upgrade() else { return };
+        let found = watch.log_stamp();
+        if events.is_some() || found != log {
+            log = found;
+            changed.notify_one();
         }
     };
     // Without the thread, the store is asked every interval.
-    if let Err(error) = std::thread::Builder::new().name("larder-glance".to_owned()).spawn(looking)
-    {
+    if let Err(error) = std::thread::Builder::new().name("larder-log".to_owned()).spawn(looking) {
         tracing::warn!(%error, "the thread that watches the database's log cannot be started");
     }
 }
