@@ -1,4 +1,4 @@
-//! Real things for tests: a PostgreSQL, a MariaDB, an S3-type server, an nginx, a small disk, a proxy that drops
+//! Real things for tests: a PostgreSQL, a MariaDB, an S3-type server, an nginx, a directory, a small disk, a proxy that drops
 //! connections silently; and a scripted upstream of
 //! a Python index. Each belongs to one test, lives in
 //! a temporary directory, and ends with the test's process at the latest, however that ends.
@@ -11,6 +11,7 @@ mod nginx;
 mod postgres;
 mod s3;
 mod silent_proxy;
+mod slapd;
 mod small_disk;
 mod upstream;
 
@@ -22,6 +23,7 @@ pub use nginx::Nginx;
 pub use postgres::{Frozen, Postgres};
 pub use s3::S3;
 pub use silent_proxy::SilentProxy;
+pub use slapd::Slapd;
 pub use small_disk::SmallDisk;
 pub use upstream::{Offer, Request, Upstream};
 
