@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use account::{Acl, UserPolicy};
+use account::{Acl, GroupMap, UserPolicy};
 use article::AttachmentLimits;
 use config::Config;
 use issuers::Issuer;
+
+use crate::log_ins::ElsewhereRules;
 
 /// The settings that decisions depend on.
 #[derive(Clone, Debug)]
@@ -30,6 +32,10 @@ pub struct Rules {
     pub login: Duration,
     /// The issuers whose identities indexes may name as publishers.
     pub issuers: Vec<Issuer>,
+    /// Users of the directory, if one is asked.
+    pub directory: Option<ElsewhereRules>,
+    /// Users whom a proxy names, if one is believed.
+    pub proxy: Option<ElsewhereRules>,
 }
 
 impl Rules {
@@ -58,6 +64,19 @@ impl Rules {
             },
             login: config.users.login,
             issuers: config.publishing.issuers.clone(),
+            directory: (!config.ldap.urls.is_empty()).then(|| ElsewhereRules {
+                local_users: config.ldap.local_users.clone(),
+                groups: config.ldap.group_map(),
+                creates_users: config.ldap.creates_users,
+                ..ElsewhereRules::default()
+            }),
+            proxy: config.proxy_login.header.is_some().then(|| ElsewhereRules {
+                groups: GroupMap::new(config.proxy_login.groups.iter().cloned()),
+                creates_users: config.proxy_login.creates_users,
+                admits_passwords: true,
+                admits_root: config.proxy_login.admits_root,
+                ..ElsewhereRules::default()
+            }),
         }
     }
 
