@@ -5,6 +5,7 @@
 //! keys of the TOML file, `docs/config.md`, the template, the completions and the man page all come from them.
 //! Nothing here opens a socket or starts a task, and nothing below [`Config`] checks a setting again.
 
+mod devpi_ldap;
 mod file;
 mod goaurrpc;
 mod key;
@@ -28,6 +29,7 @@ use net::{ListenAddress, Network, SocketMode, TrustedProxies};
 use store::{BlobLocation, DatabaseLocation};
 use tracing::level_filters::LevelFilter;
 
+pub use self::devpi_ldap::import_devpi_ldap;
 pub use self::goaurrpc::import_goaurrpc;
 pub use self::key::{Key, Kind};
 pub use self::print::{docs, show, template};
