@@ -148,4 +148,76 @@ def devpi(visit, path):
     old_devpi.make(visit, path)
 
 
-THINGS = {each.__name__: each for each in (project, wheels, file, dump, upstream, checkout, trees, consumer, goaurrpc, devpi)}
+ENTRIES = """dn: dc=example,dc=org
+objectClass: organization
+objectClass: dcObject
+o: example
+dc: example
+
+dn: cn=larder,dc=example,dc=org
+objectClass: organizationalRole
+objectClass: simpleSecurityObject
+cn: larder
+userPassword: service word
+
+dn: ou=people,dc=example,dc=org
+objectClass: organizationalUnit
+ou: people
+
+dn: uid=alice,ou=people,dc=example,dc=org
+objectClass: inetOrgPerson
+uid: alice
+cn: Alice
+sn: Liddell
+userPassword: wonderland
+
+dn: ou=groups,dc=example,dc=org
+objectClass: organizationalUnit
+ou: groups
+
+dn: cn=developers,ou=groups,dc=example,dc=org
+objectClass: groupOfNames
+cn: developers
+member: uid=alice,ou=people,dc=example,dc=org
+"""
+SLAPD = """include /etc/ldap/schema/core.schema
+include /etc/ldap/schema/cosine.schema
+include /etc/ldap/schema/inetorgperson.schema
+modulepath /usr/lib/ldap
+moduleload back_mdb
+TLSCertificateFile {path}/own.pem
+TLSCertificateKeyFile {path}/key.pem
+database mdb
+suffix dc=example,dc=org
+directory {path}/data
+maxsize 33554432
+access to attrs=userPassword by anonymous auth by * none
+access to * by dn.exact=cn=larder,dc=example,dc=org read by * auth
+"""
+
+
+def directory(visit, ca_file, password_file):
+    """A directory with `alice` (password `wonderland`, group `developers`), the file of its authority, and the service's password."""
+    if not (slapd := shutil.which("slapd", path="/usr/sbin:/usr/bin")):
+        raise environments.Skipped("slapd is not installed (Debian package slapd)")
+    path = visit.directory / "slapd"
+    (path / "data").mkdir(parents=True)
+    # Some systems confine the program at its own place to its own files.
+    slapd = shutil.copy(slapd, path / "slapd")
+    (path / "slapd.conf").write_text(SLAPD.format(path=path), encoding="utf-8")
+    (path / "entries").write_text(ENTRIES, encoding="utf-8")
+    make_key = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    # Its own authority, and not one itself.
+    ends = ["-addext", "basicConstraints=critical,CA:FALSE"]
+    subprocess.run([*make_key, *names, *ends, "-keyout", path / "key.pem", "-out", path / "own.pem"], check=True, capture_output=True)
+    subprocess.run([slapd, "-T", "add", "-f", path / "slapd.conf", "-l", path / "entries"], check=True)
+    url = f"ldap://localhost:{visit.directory_port}"
+    server = subprocess.Popen([slapd, "-d", "0", "-f", path / "slapd.conf", "-h", url], stderr=subprocess.DEVNULL)
+    visit.closing += [server.wait, server.kill]
+    shutil.copyfile(path / "own.pem", made_parent(visit, visit.here(ca_file)))
+    made_parent(visit, visit.here(password_file)).write_text("service word\n", encoding="utf-8")
+    visit.passwords["alice"] = "wonderland"
+
+
+THINGS = {each.__name__: each for each in (project, wheels, file, dump, upstream, checkout, trees, consumer, goaurrpc, devpi, directory)}

@@ -75,6 +75,7 @@ class Visit:
         self.directory, self.binary = Path(directory), Path(binary).resolve()
         self.root, self.home = self.directory / "root", self.directory / "home"
         self.port, self.admin_port, self.upstream_port = free_port(), free_port(), free_port()
+        self.directory_port = free_port()
         self.passwords, self.token, self.logs = {}, None, []
         self.server, self.serve_command, self.closing = None, None, []
         self.printed, self.commands_run = "", 0
@@ -164,7 +165,7 @@ class Visit:
     def there(self, text):
         """What was printed, with the places of the pages."""
         for there, here in reversed(self.places()):
-            if there.startswith(("127.", "https:")):
+            if there.startswith(("127.", "https:", "ldap:")):
                 text = text.replace(here, there)
         return text.replace(str(self.root), "").replace(str(self.home), "~")
 
@@ -175,6 +176,7 @@ class Visit:
             ("0.0.0.0:8080", f"127.0.0.1:{self.port}"),
             ("127.0.0.1:8081", f"127.0.0.1:{self.admin_port}"),
             ("https://aur.archlinux.org", f"http://127.0.0.1:{self.upstream_port}"),
+            ("ldap://directory.example", f"ldap://localhost:{self.directory_port}"),
             # The same program, built without what makes it fast.
             ("cargo run --release --", "larder"),
         ]

@@ -117,6 +117,15 @@ pub fn identify_session(
     by_session(snapshot, session.user(), &session.secret_digest(), now).map(Principal::User)
 }
 
+/// The user of this name, whom somebody else has identified: a directory, or a proxy.
+///
+/// # Errors
+/// [`Refusal::Password`], if there is no such user or the user is disabled, too.
+pub fn identify_elsewhere(snapshot: &Snapshot, name: &UserName) -> Result<Principal, Refusal> {
+    let user = snapshot.user(name).ok_or_else(|| Refusal::Password { user: name.clone() })?;
+    admitted(user, Means::Password, Scopes::ALL, None).map(Principal::User)
+}
+
 pub(crate) fn by_session(
     snapshot: &Snapshot,
     name: &UserName,

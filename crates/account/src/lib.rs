@@ -20,6 +20,7 @@ pub mod change;
 mod ci_identity;
 mod credentials;
 mod edit;
+mod group_map;
 mod identify;
 mod limits;
 mod login;
@@ -42,7 +43,10 @@ pub use acl::{Acl, AclEntry, AclError};
 pub use ci_identity::{CiIdentity, Claims, IssuerKind, IssuerKindError};
 pub use credentials::{Credentials, CredentialsError};
 pub use edit::{EditError, EditRules, Field, ProfileEdit, UserEdit};
-pub use identify::{Identified, PasswordCheck, Refusal, identify, identify_session};
+pub use group_map::{GroupLine, GroupLineError, GroupMap};
+pub use identify::{
+    Identified, PasswordCheck, Refusal, identify, identify_elsewhere, identify_session,
+};
 pub use limits::{IndexPattern, IndexPatternError, Lack, Limits, Object, Portion};
 pub use login::{LOGIN_LIFETIME, LoginSecret, LoginText, LoginTokenError};
 pub use name::{GroupName, NameError, RESERVED, UserName, is_reserved};

@@ -119,6 +119,8 @@ enum Command {
     UpgradeCheck(upgrade_check::Command),
     #[command(flatten)]
     Import(import::Command),
+    /// Print the section [ldap] that is equivalent to a configuration of devpi-ldap (YAML)
+    ImportDevpiLdap { file: PathBuf },
     #[command(flatten)]
     Mirror(mirror::Command),
     /// Ask an index for every file that a lock names, so that its mirrors keep them
@@ -395,6 +397,7 @@ impl Request {
             Command::Maintenance(command) => return command.run(&loaded(&inputs)?.config, out),
             Command::UpgradeCheck(command) => return command.run(&loaded(&inputs)?.config, out),
             Command::Import(command) => return command.run(&store_of(&inputs)?.config, out),
+            Command::ImportDevpiLdap { file } => offline::import_devpi_ldap(&file)?,
             Command::Mirror(command) => return command.run(&loaded(&inputs)?.config, out),
             Command::Prefetch(command) => return command.run(&inputs.environment, out),
             Command::Use(command) => return command.run(&inputs.environment, out),

@@ -2,7 +2,7 @@
 //! and ask a running server whether it is ready.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Arg, Args, Command, Subcommand, value_parser};
@@ -59,13 +59,7 @@ impl Config {
             Config::Show => Ok(config::show(&inputs.load()?)),
             Config::Init => Ok(config::template()),
             Config::ImportGoaurrpc { file, output } => {
-                let problem = |text: String| Exit::Message {
-                    code: 78,
-                    text: format!("{}: {text}", file.display()),
-                };
-                let json = std::fs::read_to_string(&file)
-                    .map_err(|error| problem(format!("cannot be read: {error}")))?;
-                let made = config::import_goaurrpc(&json).map_err(problem)?;
+                let made = translated(&file, config::import_goaurrpc)?;
                 let Some(output) = output else { return Ok(made) };
                 std::fs::write(&output, made).map_err(|error| {
                     Exit::failure(format!("{} cannot be written: {error}", output.display()))
@@ -75,6 +69,26 @@ impl Config {
             Config::Docs => Ok(config::docs()),
         }
     }
+}
+
+/// The section `[ldap]` for a file of devpi-ldap.
+///
+/// # Errors
+/// A file that is none (exit code 78).
+pub(super) fn import_devpi_ldap(file: &Path) -> Result<String, Exit> {
+    translated(file, config::import_devpi_ldap)
+}
+
+/// Another program's file as a file of this one.
+fn translated(
+    file: &Path,
+    translate: impl FnOnce(&str) -> Result<String, String>,
+) -> Result<String, Exit> {
+    let problem =
+        |text: String| Exit::Message { code: 78, text: format!("{}: {text}", file.display()) };
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| problem(format!("cannot be read: {error}")))?;
+    translate(&text).map_err(problem)
 }
 
 /// The completion script for a shell.

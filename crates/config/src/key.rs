@@ -87,6 +87,16 @@ pub enum Kind {
     Issuers,
     /// A word of letters, digits and some signs.
     Word,
+    /// A list of URLs of directories, possibly empty.
+    Directories,
+    /// The name of an entry of a directory.
+    Dn,
+    /// The same, with a place for a user's name.
+    DnTemplate,
+    /// A search filter of a directory.
+    Filter,
+    /// A list of groups elsewhere and what they mean here, possibly empty.
+    GroupLines,
     /// A path or an http(s) URL of a dump.
     Source,
     /// A path or an http(s) URL of a zip of OSV records.
@@ -120,6 +130,8 @@ impl Kind {
                 | Self::Networks
                 | Self::Origins
                 | Self::Issuers
+                | Self::Directories
+                | Self::GroupLines
                 | Self::Links
                 | Self::Acl
         )
@@ -167,6 +179,20 @@ impl Kind {
                  machine alone)"
                     .to_owned()
             }
+            Self::Directories => {
+                "a list of ldap://HOST or ldaps://HOST, with a port if it is not 389 or 636"
+                    .to_owned()
+            }
+            Self::Dn => "a DN, such as ou=people,dc=example,dc=org".to_owned(),
+            Self::DnTemplate => {
+                "a DN with {username}, such as uid={username},ou=people,dc=example,dc=org"
+                    .to_owned()
+            }
+            Self::Filter => "a search filter (RFC 4515), such as (uid={username})".to_owned(),
+            Self::GroupLines => {
+                "a list of GROUP=HERE, such as `Developers=team`; `*=ldap-*` or `*=*` for all others"
+                    .to_owned()
+            }
             Self::Word => "up to 200 letters, digits and signs without blanks".to_owned(),
             Self::Source => {
                 "a path or an http(s) URL of a packages-meta-ext-v1.json(.gz), or the mysql:// URL of aurweb's database".to_owned()
@@ -199,6 +225,10 @@ impl Kind {
             Self::Links => "LINK",
             Self::Colour => "COLOUR",
             Self::Issuers => "ISSUER",
+            Self::Directories => "URL",
+            Self::Dn | Self::DnTemplate => "DN",
+            Self::Filter => "FILTER",
+            Self::GroupLines => "GROUP=HERE",
             Self::Word => "TEXT",
             Self::Source | Self::Bundle => "PATH|URL",
             Self::Database => "DATABASE",

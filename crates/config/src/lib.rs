@@ -5,11 +5,14 @@
 //! keys of the TOML file, `docs/config.md`, the template, the completions and the man page all come from them.
 //! Nothing here opens a socket or starts a task, and nothing below [`Config`] checks a setting again.
 
+mod devpi_ldap;
 mod file;
 mod goaurrpc;
 mod key;
+mod ldap_section;
 mod print;
 mod problem;
+mod proxy_login;
 mod resolve;
 mod site;
 mod value;
@@ -18,13 +21,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use account::Acl;
+use account::{Acl, GroupLine};
 use http::HeaderName;
 use issuers::Issuer;
+use ldap::{DnTemplate, Filter, Scope, ServerUrl};
 use net::{ListenAddress, Network, SocketMode, TrustedProxies};
 use store::{BlobLocation, DatabaseLocation};
 use tracing::level_filters::LevelFilter;
 
+pub use self::devpi_ldap::import_devpi_ldap;
 pub use self::goaurrpc::import_goaurrpc;
 pub use self::key::{Key, Kind};
 pub use self::print::{docs, show, template};
@@ -182,6 +187,10 @@ section! {
         site: Site;
         /// Who someone is.
         users: Users;
+        /// A directory of users.
+        ldap: Ldap;
+        /// A proxy that has logged users in.
+        proxy_login: ProxyLogin;
         /// Trusted publishing.
         publishing: Publishing;
         /// The store.
@@ -469,6 +478,80 @@ section! {
 }
 
 section! {
+    /// A directory (LDAP) that knows users, their passwords and their groups. Without `urls` none is asked.
+    pub struct Ldap = "ldap" {
+        /// Servers of the directory, as ldap://HOST or ldaps://HOST, with a port if it is not the usual one; the first that
+        /// answers is asked.
+        urls: Vec<ServerUrl> = "urls", Kind::Directories, default "";
+        /// Whether connections to ldap:// are encrypted (StartTLS) before anything else is sent. Without it, passwords travel in
+        /// plain text.
+        start_tls: bool = "start_tls", Kind::Switch, default "true";
+        /// Certificates, PEM, of the authorities that sign those of the directory. Without it: those that the system trusts.
+        ca_file: Option<PathBuf> = "ca_file", Kind::Path, default "";
+        /// DN that Larder searches with. Without it, it searches anonymously.
+        bind_dn: Option<String> = "bind_dn", Kind::Dn, default "";
+        /// Password of `bind_dn`; prefer `bind_password_file`.
+        bind_password: Option<Secret> = "bind_password", Kind::Secret, default "";
+        /// File with that password. Without both, $CREDENTIALS_DIRECTORY/ldap-password is used if it exists.
+        bind_password_file: Option<PathBuf> = "bind_password_file", Kind::Path, default "";
+        /// DN of a user, with `{username}`, such as uid={username},ou=people,dc=example,dc=org; names are in lower case then.
+        /// Either this, or `user_base` and `user_filter`.
+        user_dn: Option<DnTemplate> = "user_dn", Kind::DnTemplate, default "";
+        /// Where users are searched for.
+        user_base: Option<String> = "user_base", Kind::Dn, default "";
+        /// Filter that finds exactly one entry, with `{username}`, such as (&(objectClass=person)(uid={username})).
+        user_filter: Option<Filter> = "user_filter", Kind::Filter, default "";
+        /// How deep the search for users goes: the base alone, one level below it, or everything below it.
+        user_scope: Scope = "user_scope", Kind::Choice(Scope::NAMES), default "subtree";
+        /// Attribute with the user's name, which has to be spelled as the user spells it. Without it: the one that
+        /// `user_filter` compares with `{username}`.
+        user_attribute: Option<String> = "user_attribute", Kind::Word, default "";
+        /// Where groups are searched for. Without it, the directory says nothing about groups.
+        group_base: Option<String> = "group_base", Kind::Dn, default "";
+        /// Filter that finds the groups of a user, with `{userdn}` or `{username}`, such as (member={userdn}).
+        group_filter: Option<Filter> = "group_filter", Kind::Filter, default "";
+        /// How deep the search for groups goes.
+        group_scope: Scope = "group_scope", Kind::Choice(Scope::NAMES), default "subtree";
+        /// Attribute with the group's name.
+        group_attribute: String = "group_attribute", Kind::Word, default "cn";
+        /// What groups of the directory mean here, each as GROUP=HERE; `*=ldap-*` takes all others, with `ldap-` before their
+        /// names, and `*=*` as they are called there. Log-ins set these groups, and touch no others.
+        groups: Vec<GroupLine> = "groups", Kind::GroupLines, default "";
+        /// Users that the directory is never asked about, and `:group` for the members of a group. `root` and users with a
+        /// password here need no entry.
+        local_users: Acl = "local_users", Kind::Acl, default "";
+        /// Whether a user of the directory who logs in for the first time is made here. Otherwise an administrator makes them.
+        creates_users: bool = "creates_users", Kind::Switch, default "true";
+        /// How long a right password is remembered, with the groups of its user, before the directory is asked again; 0: it is
+        /// asked each time.
+        remember: Duration = "remember_seconds", Kind::seconds(0, 3_600), default "60";
+        /// Time to connect, for each answer, and for a log-in to wait for its turn.
+        timeout: Duration = "timeout_seconds", Kind::seconds(1, 300), default "10";
+        /// Log-ins for which the directory is asked at once; others wait.
+        at_once_max: usize = "at_once_max", Kind::whole(1, 1_000, "log-ins"), default "8";
+    }
+}
+
+section! {
+    /// Users whom a proxy in front of this server has logged in. Whoever reaches a trusted address can say who they are: docs/proxy-login.md
+    /// says when that is safe.
+    pub struct ProxyLogin = "proxy_login" {
+        /// Header in which the proxies of `trusted_proxies` name the user, such as X-Remote-User; they must set or remove it in every
+        /// request. From anybody else it has no effect. Without it, no header says who someone is.
+        header: Option<HeaderName> = "header", Kind::Header, default "";
+        /// Header in which they name the user's groups, with commas between them.
+        groups_header: Option<HeaderName> = "groups_header", Kind::Header, default "";
+        /// What these groups mean here, each as GROUP=HERE; `*=sso-*` takes all others, with `sso-` before their names, and `*=*` as
+        /// they are called there. Requests set these groups, and touch no others.
+        groups: Vec<GroupLine> = "groups", Kind::GroupLines, default "";
+        /// Whether a user whom the proxy names for the first time is made here. Otherwise an administrator makes them.
+        creates_users: bool = "creates_users", Kind::Switch, default "true";
+        /// Whether the proxy may name `root`.
+        admits_root: bool = "admits_root", Kind::Switch, default "false";
+    }
+}
+
+section! {
     /// Trusted publishing: jobs of CI systems upload with an identity that their issuer signs, and without a stored token.
     pub struct Publishing = "publishing" {
         /// Issuers whose identities indexes may name as publishers, each as KIND URL, or KIND URL JWKS-URL where the keys
@@ -534,6 +617,8 @@ const TABLES: &[Table] = &[
     Cdn::TABLE,
     Site::TABLE,
     Users::TABLE,
+    Ldap::TABLE,
+    ProxyLogin::TABLE,
     Publishing::TABLE,
     Store::TABLE,
     Admin::TABLE,

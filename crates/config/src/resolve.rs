@@ -15,7 +15,9 @@ use store::{BlobLocation, DatabaseLocation};
 
 use super::file::{self, nearest};
 use super::key::{FromTexts, Key, Kind, canonical, is_auto, split};
+use super::ldap_section;
 use super::problem::{ConfigError, Origin, Problem, shown};
+use super::proxy_login;
 use super::value::{MASK, Secret};
 use super::{Config, keys};
 
@@ -171,6 +173,9 @@ impl Loaded {
     pub fn changed_keys(&self, next: &Self) -> Vec<&'static Key> {
         // Texts mask secrets, and a new password is a change too.
         let is_secret_changed = |key: &Key| match key.kind {
+            Kind::Secret if key.section == "ldap" => {
+                self.config.ldap.bind_password != next.config.ldap.bind_password
+            }
             Kind::Secret => self.config.admin.key != next.config.admin.key,
             Kind::Source => self.config.aur.source != next.config.aur.source,
             Kind::Bundle => self.config.advisories.source != next.config.advisories.source,
@@ -209,6 +214,7 @@ impl Inputs {
         let config = config.map(|mut config| {
             self.read_admin_key(&mut config, &mut settings);
             self.find_follow_token(&mut config);
+            self.read_ldap_password(&mut config, &mut settings);
             check_together(&config, &mut settings);
             config
         });
@@ -399,6 +405,27 @@ impl Inputs {
                 .push("admin.key is the well-known example `change-me`: choose another".to_owned());
         }
     }
+
+    /// The password of the directory from its file or from systemd's credentials, where it is not given itself.
+    fn read_ldap_password(&self, config: &mut Config, settings: &mut Settings) {
+        let credentials = self.environment.get("CREDENTIALS_DIRECTORY");
+        let Some(file) = ldap_section::password_file(&config.ldap, credentials) else { return };
+        match ldap_section::password(&file) {
+            Ok(password) => {
+                config.ldap.bind_password = Some(password);
+                let setting = settings.one("ldap.bind_password");
+                setting.texts = vec![MASK.to_owned()];
+                setting.origin = Origin::KeyFile(file);
+            }
+            Err(complaint) => {
+                let origin = settings.one("ldap.bind_password_file").origin.clone();
+                let shown = file.display().to_string();
+                let message =
+                    format!("ldap.bind_password_file = {shown:?} ({origin}): {complaint}");
+                settings.problems.push(Problem::new(&origin, message));
+            }
+        }
+    }
 }
 
 /// Gives the data directory some value after a complaint about it.
@@ -450,6 +477,14 @@ fn check_together(config: &Config, settings: &mut Settings) {
                 format!("listen ({origin}) names {address} twice: expected different addresses");
             settings.problems.push(Problem::new(&origin, message));
         }
+    }
+    let trusts_by_default = settings.one("trusted_proxies").origin == Origin::Default;
+    let problems = ldap_section::problems(&config.ldap);
+    for (path, text) in problems.into_iter().chain(proxy_login::problems(config, trusts_by_default))
+    {
+        let origin = settings.one(path).origin.clone();
+        let message = text.replacen("{at}", &origin.to_string(), 1);
+        settings.problems.push(Problem::new(&origin, message));
     }
     let issuers = &config.publishing.issuers;
     for (at, issuer) in issuers.iter().enumerate() {

@@ -1,5 +1,6 @@
 //! User input and its outcome: values with their origin, or the exact error.
 
+mod elsewhere;
 mod goaurrpc;
 
 use std::path::Path;

@@ -6,9 +6,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use account::Acl;
+use account::{Acl, GroupLine};
 use http::HeaderName;
 use issuers::Issuer;
+use ldap::{DnTemplate, Filter, Scope, ServerUrl};
 use net::{ListenAddress, Network, SocketMode};
 use sha2::{Digest, Sha256};
 use source::DatabaseUrl;
@@ -102,6 +103,37 @@ impl FromText for Issuer {
 
     fn to_text(&self) -> String {
         self.to_string()
+    }
+}
+
+/// Values that say themselves what is wrong with a text.
+macro_rules! parsed {
+    ($($Type:ty),*) => {$(
+        impl FromText for $Type {
+            fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+                text.parse().map_err(|error| format!("{error}; {}", expected(kind)))
+            }
+
+            fn to_text(&self) -> String {
+                self.to_string()
+            }
+        }
+    )*};
+}
+parsed!(ServerUrl, DnTemplate, Filter, GroupLine);
+
+impl FromText for Scope {
+    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        match text {
+            "base" => Ok(Self::Base),
+            "one" => Ok(Self::One),
+            "subtree" => Ok(Self::Subtree),
+            _ => Err(expected(kind)),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        Self::NAMES[*self as usize].to_owned()
     }
 }
 
@@ -407,8 +439,12 @@ impl FromText for PathBuf {
 }
 
 impl FromText for String {
-    /// A group, a word, or a URL, its trailing slashes removed: no other key is plain text.
+    /// A DN, a group, a word, or a URL, its trailing slashes removed: no other key is plain text.
     fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+        if kind == Kind::Dn {
+            let is_fit = !text.is_empty() && !text.chars().any(char::is_control);
+            return if is_fit { Ok(text.to_owned()) } else { Err(expected(kind)) };
+        }
         if kind == Kind::Word {
             let is_fit = text.len() <= 200 && text.bytes().all(|byte| byte.is_ascii_graphic());
             return if is_fit { Ok(text.to_owned()) } else { Err(expected(kind)) };

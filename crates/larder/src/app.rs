@@ -2,11 +2,13 @@
 
 mod aur;
 pub(crate) mod brand;
+pub(crate) mod directory;
 pub(crate) mod following;
 pub mod keeper;
 mod limits;
 pub(crate) mod live_settings;
 pub(crate) mod prefetches;
+mod proxy_login;
 mod python;
 pub(crate) mod rate_limit;
 pub(crate) mod side_files;
@@ -28,7 +30,9 @@ use store::Store;
 use tokio::sync::mpsc;
 
 use self::brand::Brand;
+use self::directory::Directory;
 use self::following::Following;
+use self::proxy_login::ProxyLogin;
 use self::side_files::SideFiles;
 use self::token_uses::TokenUses;
 use crate::metrics::Metrics;
@@ -82,6 +86,10 @@ pub struct App {
     pub token_uses: TokenUses,
     /// Issuers of identities of CI jobs, with their keys.
     pub(crate) issuers: Issuers,
+    /// The directory that knows users, if one is configured.
+    pub(crate) directory: Option<Directory>,
+    /// The headers in which proxies name users, if any is believed.
+    pub(crate) proxy_login: Option<ProxyLogin>,
     /// Files beside the record that were of no use.
     pub(crate) side_files: SideFiles,
     /// What changed on each surface, and who follows it.
@@ -127,6 +135,7 @@ impl App {
         };
         let metrics = Metrics::new();
         let clocks = Arc::new(Clocks::new(store.clone()));
+        let limits = Limits::new(&config, cpu_threads, cores, &metrics)?;
         let app = App {
             aur: Aur::new(&config, cpu_threads, refresh),
             python: Python::new(&config, &store, clocks.clone(), cores, &metrics)?,
@@ -134,7 +143,9 @@ impl App {
                 contents: Contents::new(config.article.memory_bytes_max),
                 texts: ArticleTexts::default(),
             },
-            limits: Limits::new(&config, cpu_threads, cores, &metrics)?,
+            directory: Directory::of(&config, &limits.passwords, &metrics)?,
+            proxy_login: ProxyLogin::of(&config)?,
+            limits,
             live_store: LiveStore::new(store.records.clone(), metrics.commits.clone()),
             store,
             clocks,

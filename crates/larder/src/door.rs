@@ -55,6 +55,9 @@ impl Door {
 
 impl net::Door for Door {
     fn answer(&self, mut head: Parts, body: Option<Body>, peer: &Peer) -> Answered {
+        if self.tree == Tree::Main {
+            auth::take_proxys(&self.app, &mut head, peer);
+        }
         if let Some(answered) = self.answer_at_once(&mut head, body.is_none(), peer) {
             return answered;
         }

@@ -166,6 +166,12 @@ metrics! {
         /// Credentials that were refused, by what they were: wrong_password, wrong_password_again (known to be wrong),
         /// token, login, disabled, malformed, no_password, admin_key.
         login_failures: IntCounterVec = "larder_login_failures_total" ["reason"];
+        /// Log-ins that the directory was asked about, by its answer: right, wrong, failed.
+        pub ldap_logins: IntCounterVec = "larder_ldap_logins_total" ["result"];
+        /// Time that the directory took for a log-in.
+        pub ldap_seconds: Histogram = "larder_ldap_login_seconds" [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0];
+        /// Log-ins that wait to be asked of the directory.
+        pub ldap_waiting: IntGauge = "larder_ldap_logins_waiting";
         /// Requests for an upload token with the identity of a CI job, by their result: minted, refused, unavailable.
         upload_tokens: IntCounterVec = "larder_upload_tokens_total" ["result"];
         /// Passwords, as they are checked.

@@ -14,7 +14,7 @@ const FLOORS: [&[&str]; 10] = [
     &["postings", "reply", "record", "demo", "markup", "net", "version", "testbed", "paste"],
     &["account"],
     &["aur", "article", "pypi", "passwords", "resources", "store"],
-    &["audit", "following", "issuers", "mirrors", "source"],
+    &["audit", "following", "issuers", "ldap", "mirrors", "source"],
     &["config"],
     &["state"],
     &["operations"],

@@ -15,6 +15,7 @@ pub mod attachments;
 mod basis;
 mod carry_out;
 pub mod indexes;
+pub mod log_ins;
 mod name;
 mod noted;
 pub mod publishing;

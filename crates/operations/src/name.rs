@@ -41,6 +41,7 @@ with_all! {
         DeleteRelease,
         DeleteFile,
         RemoveOldVersions,
+        NoteLogIn,
         OpenSession,
         CloseSession,
         CreateToken,

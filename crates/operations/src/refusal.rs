@@ -1,7 +1,7 @@
 //! [`Refusal`]: why an operation is not carried out, without the words of any protocol. Each protocol says it in one place.
 
 use account::change::{CreateTokenError, CreateUserError, DeleteUserError, NoToken, NoUser};
-use account::{Forbidden, Lack, MintError};
+use account::{Forbidden, Lack, MintError, UserName};
 use article::{ArticleName, AttachmentError, WriteError};
 use pypi::{ChangeError, PublisherError, StageName};
 use record::Digest;
@@ -154,6 +154,12 @@ pub enum Rule {
     /// `root` always may log in.
     #[error("user 'root' cannot be disabled")]
     RootStays,
+    /// A user who is never identified elsewhere.
+    #[error("user '{0}' is identified by this server alone")]
+    LocalUser(UserName),
+    /// The password is not here.
+    #[error("the password of user '{0}' is kept in the directory: change it there")]
+    PasswordElsewhere(UserName),
     /// Of tokens.
     #[error(transparent)]
     CreateToken(#[from] CreateTokenError),
@@ -222,6 +228,8 @@ impl Rule {
             Rule::DeleteUser(DeleteUserError::Root)
             | Rule::IndexOfUser(_)
             | Rule::RootStays
+            | Rule::LocalUser(_)
+            | Rule::PasswordElsewhere(_)
             | Rule::OnlyTheServer
             // Anybody can have an identity that nobody names: the store is not asked whether it is further.
             | Rule::NoPublisher(_) => Kind::Forbidden,

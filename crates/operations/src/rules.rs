@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use account::{Acl, UserPolicy};
+use account::{Acl, GroupMap, UserPolicy};
 use article::AttachmentLimits;
 use config::Config;
 use issuers::Issuer;
 use jiff::{SignedDuration, Timestamp};
+
+use crate::log_ins::ElsewhereRules;
 
 /// The settings that decisions depend on.
 #[derive(Clone, Debug)]
@@ -33,6 +35,10 @@ pub struct Rules {
     pub token_days: u32,
     /// The issuers whose identities indexes may name as publishers.
     pub issuers: Vec<Issuer>,
+    /// Users of the directory, if one is asked.
+    pub directory: Option<ElsewhereRules>,
+    /// Users whom a proxy names, if one is believed.
+    pub proxy: Option<ElsewhereRules>,
 }
 
 impl Rules {
@@ -62,6 +68,19 @@ impl Rules {
             login: config.users.login,
             token_days: config.users.token_days,
             issuers: config.publishing.issuers.clone(),
+            directory: (!config.ldap.urls.is_empty()).then(|| ElsewhereRules {
+                local_users: config.ldap.local_users.clone(),
+                groups: config.ldap.group_map(),
+                creates_users: config.ldap.creates_users,
+                ..ElsewhereRules::default()
+            }),
+            proxy: config.proxy_login.header.is_some().then(|| ElsewhereRules {
+                groups: GroupMap::new(config.proxy_login.groups.iter().cloned()),
+                creates_users: config.proxy_login.creates_users,
+                admits_passwords: true,
+                admits_root: config.proxy_login.admits_root,
+                ..ElsewhereRules::default()
+            }),
         }
     }
 

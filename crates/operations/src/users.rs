@@ -9,6 +9,7 @@ use account::{
 };
 use pypi::change::stage;
 
+use crate::log_ins::check_password_of;
 use crate::noted::entries_of_change;
 use crate::{Basis, Decided, Denied, Name, Operation, Refusal, Right, Rule};
 
@@ -160,6 +161,9 @@ impl Operation for ChangeUser {
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let ChangeUser { name, profile, password, is_password_only } = self;
         ChangeUser::admit(basis, name, password.is_some(), *is_password_only)?;
+        if password.is_some() {
+            check_password_of(basis, name)?;
+        }
         let accounts = &basis.stored.accounts;
         let batch = change::modify_user(accounts, name, profile, password.clone(), basis.now)?;
         Ok(Decided::new(batch, ()))
@@ -184,6 +188,9 @@ impl Operation for SetPassword {
         let accounts = &basis.stored.accounts;
         let user = accounts.user(&self.name).ok_or_else(|| NoUser(self.name.clone()))?;
         admit_always(basis, |policy, principal| policy.change_password(principal, user))?;
+        if self.password.is_some() {
+            check_password_of(basis, &self.name)?;
+        }
         let batch = change::set_password(accounts, &self.name, self.password.clone(), basis.now)?;
         Ok(Decided::new(batch, ()))
     }

@@ -13,12 +13,14 @@ use article::{Condition, Content, Revision};
 use config::Config;
 use issuers::Verified;
 use jiff::Timestamp;
+use ldap::LoggedIn;
 use net::ClientAddress;
 use operations::articles::{
     AnnounceText, Base, DeleteArticle, RenameArticle, RestoreArticle, WriteArticle,
 };
 use operations::attachments::{AnnounceAttachment, FileOfArticle, PutAttachment, RemoveAttachment};
 use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex, SweepLeftovers};
+use operations::log_ins::{Identified, NoteLogIn};
 use operations::publishing::MintUploadToken;
 use operations::pushes::{ApproveRelease, Order, PushRelease};
 use operations::releases::{
@@ -103,6 +105,8 @@ impl World {
         config.article.acl_write = ":listed".parse().expect("a list");
         let stored = Arc::new(Stored::of_server(&config));
         config.publishing.issuers = vec!["github https://ci.example".parse().expect("an issuer")];
+        config.ldap.urls = vec!["ldap://directory.example".parse().expect("a URL")];
+        config.ldap.groups = vec!["*=ldap-*".parse().expect("a line")];
         let mut world = World { stored, rules: Arc::new(Rules::of(&config)) };
         for who in Who::ALL {
             let Some(name) = who.name() else { continue };
@@ -335,6 +339,12 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
         }
         // The identity is the proof: no credentials are needed.
         Name::MintUploadToken => (case(name, mint(2)), None, &Who::ALL),
+        // The directory's word is the proof.
+        Name::NoteLogIn => {
+            let proof = LoggedIn::without_checking(owner(), None);
+            let user = Identified::by_directory(&proof);
+            (case(name, NoteLogIn { user }), None, &Who::ALL)
+        }
         // A password proved who opens it; no right is needed to end one that is shown.
         Name::OpenSession => {
             let wish = OpenSession { name: owner(), secret: [1; 32], replaced: None };

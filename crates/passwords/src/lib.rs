@@ -11,8 +11,11 @@
 //! For a longer time, it remembers for which client an account's password was right, and which password it was. Such a client
 //! goes first in the queue, and is admitted where others are throttled. Accounts that do not exist are treated like those that
 //! do.
+//!
+//! [`Elsewhere`] does the same for passwords that another server checks, with the same counts of wrong ones.
 
 mod budget;
+mod elsewhere;
 mod episodes;
 mod fair_queue;
 mod slots;
@@ -30,6 +33,7 @@ use quick_cache::sync::Cache;
 use tokio::sync::watch;
 
 pub use budget::Budgets;
+pub use elsewhere::{Elsewhere, NotAsked, Told};
 use episodes::Episodes;
 pub use episodes::{Subject, ThrottlingEnded};
 pub use fair_queue::Priority;

@@ -149,6 +149,20 @@ impl SecurityLog {
         );
     }
 
+    /// Logs that somebody else has identified a user: the directory, or a proxy.
+    pub fn identified_elsewhere(&self, account: &str, by: &'static str) {
+        let Some(left_out) = self.line(Kind::LoggedIn, None) else { return };
+        tracing::info!(
+            target: TARGET,
+            event = "identified",
+            account = shown(account),
+            by,
+            client = %client(),
+            left_out = some(left_out),
+            "a user was identified elsewhere"
+        );
+    }
+
     /// Logs that a CI job got no upload token. `called`: its identity, if an issuer has signed it; `nearest`: the publisher that
     /// is most like it, and in what they differ.
     pub fn mint_refused(&self, called: Option<&str>, reason: &str, nearest: Option<&str>) {

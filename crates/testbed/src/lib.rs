@@ -1,6 +1,6 @@
-//! Real things for tests: a PostgreSQL, a MariaDB, an S3-type server, an nginx, a Varnish, a small disk, a proxy that drops
-//! connections silently; and a scripted upstream of a Python index. Each belongs to one test, lives in a temporary directory, and
-//! ends with the test's process at the latest, however that ends.
+//! Real things for tests: a PostgreSQL, a MariaDB, an S3-type server, an nginx, a Varnish, a directory, a small disk, a proxy that
+//! drops connections silently; and a scripted upstream of a Python index. Each belongs to one test, lives in a temporary directory,
+//! and ends with the test's process at the latest, however that ends.
 //!
 //! If a program is not installed, or this user lacks a right, the test is skipped with a line that says so; under
 //! `CI=true` it fails instead. Only tests depend on this crate: none of it is in the binary.
@@ -10,6 +10,7 @@ mod nginx;
 mod postgres;
 mod s3;
 mod silent_proxy;
+mod slapd;
 mod small_disk;
 mod upstream;
 mod varnish;
@@ -22,6 +23,7 @@ pub use nginx::Nginx;
 pub use postgres::{Frozen, Postgres};
 pub use s3::S3;
 pub use silent_proxy::SilentProxy;
+pub use slapd::Slapd;
 pub use small_disk::SmallDisk;
 pub use upstream::{Offer, Request, Upstream};
 pub use varnish::Varnish;

@@ -2,21 +2,23 @@
 //!
 //! `Authorization` (Basic with a password, a login or a token; Bearer with a token or a login) and devpi's `X-Devpi-Auth`, which wins.
 //! [`principal`] refuses invalid credentials with 401; [`identified`] returns the error, for surfaces that treat such senders
-//! as anonymous, as devpi does. Before that, [`refuse_foreign_pages`] refuses requests that a foreign page made a browser send
+//! as anonymous, as devpi does. A trusted proxy may name the sender instead ([`take_proxys`]). Before that, [`refuse_foreign_pages`] refuses requests that a foreign page made a browser send
 //! with its remembered password.
 
+mod elsewhere;
 mod origin;
+mod proxy;
 pub(crate) mod session;
 
 use std::sync::Arc;
 
 use account::{
-    Acl, Credentials, Identified, Lack, Means, Object, Password, PasswordHash, Principal, Refusal,
-    Scope, identify,
+    Acl, Credentials, CredentialsError, Identified, Lack, Means, Object, Password, PasswordHash,
+    Principal, Refusal, Scope, identify,
 };
-use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName};
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 use operations::Sender;
 use passwords::{CheckRefused, Priority};
@@ -28,6 +30,7 @@ use super::error::HttpError;
 use crate::app::App;
 
 pub(crate) use origin::refuse_foreign_pages;
+pub(crate) use proxy::take as take_proxys;
 pub(crate) use session::{Cookie, LoggedIn, identified_of, principal_of};
 
 /// devpi's own header, which leaves `Authorization` to a proxy.
@@ -57,17 +60,23 @@ pub(crate) async fn principal(app: &App, headers: &HeaderMap) -> Result<Principa
 }
 
 /// What a request says of its sender. It is looked at only when a right depends on it.
-pub(crate) struct Claim(Result<Option<Credentials>, String>);
+pub(crate) enum Claim {
+    /// Credentials, none, or why they are none.
+    Own(Result<Option<Credentials>, String>),
+    /// What a proxy says of the sender.
+    Proxys(HeaderValue),
+}
 
 impl Claim {
     /// The credentials in the headers of a request.
     pub(crate) fn of(headers: &HeaderMap) -> Claim {
         let credentials = match (headers.get(X_DEVPI_AUTH), headers.get(AUTHORIZATION)) {
             (Some(value), _) => Credentials::from_devpi_auth(value.as_bytes()),
+            (None, Some(value)) if proxy::is_said(value) => return Claim::Proxys(value.clone()),
             (None, Some(value)) => Credentials::from_authorization(value.as_bytes()),
-            (None, None) => return Claim(Ok(None)),
+            (None, None) => return Claim::Own(Ok(None)),
         };
-        Claim(credentials.map(Some).map_err(|error| error.to_string()))
+        Claim::Own(credentials.map(Some).map_err(|error| error.to_string()))
     }
 
     /// The sender.
@@ -79,14 +88,18 @@ impl Claim {
     }
 
     async fn identified(&self, app: &App) -> Result<Result<Principal, String>, HttpError> {
-        match &self.0 {
-            Ok(None) => Ok(Ok(Principal::Anonymous)),
-            Ok(Some(credentials)) => proved(app, credentials).await,
-            Err(error) => {
-                failed(app, None, "malformed");
-                Ok(Err(error.clone()))
-            }
-        }
+        let error = match self {
+            Claim::Own(Ok(None)) => return Ok(Ok(Principal::Anonymous)),
+            Claim::Own(Ok(Some(credentials))) => return proved(app, credentials).await,
+            Claim::Own(Err(error)) => error.clone(),
+            Claim::Proxys(value) => match proxy::said(app, value) {
+                Some(Ok(said)) => return proved_by_proxy(app, said).await,
+                Some(Err(problem)) => problem,
+                None => CredentialsError::Scheme.to_string(),
+            },
+        };
+        failed(app, None, "malformed");
+        Ok(Err(error))
     }
 }
 
@@ -101,6 +114,38 @@ pub(crate) async fn identified(
     Claim::of(headers).identified(app).await
 }
 
+/// The user whom a trusted proxy names in a request without credentials.
+///
+/// # Errors
+/// As [`identified`].
+pub(crate) async fn named_by_proxy(
+    app: &App,
+    headers: &HeaderMap,
+) -> Result<Option<Principal>, HttpError> {
+    match Claim::of(headers) {
+        claim @ Claim::Proxys(_) => claim.principal(app).await.map(Some),
+        Claim::Own(_) => Ok(None),
+    }
+}
+
+async fn proved_by_proxy(
+    app: &App,
+    said: proxy::Said,
+) -> Result<Result<Principal, String>, HttpError> {
+    let name = said.name.clone();
+    let outcome = proxy::identified(app, said).await?;
+    Ok(match outcome {
+        Ok(principal) => {
+            security::identified(&principal);
+            Ok(principal)
+        }
+        Err(refusal) => {
+            failed(app, Some(name.as_str()), "not_admitted");
+            Err(refusal.to_string())
+        }
+    })
+}
+
 /// The owner of these credentials; the inner error says why they are not valid.
 ///
 /// # Errors
@@ -110,6 +155,11 @@ pub(crate) async fn proved(
     credentials: &Credentials,
 ) -> Result<Result<Principal, String>, HttpError> {
     let stored = stored(app)?;
+    if let Some(asked) = elsewhere::asks_directory(app, &stored, credentials) {
+        drop(stored);
+        let outcome = elsewhere::by_directory(app, asked).await?;
+        return Ok(settled(app, credentials, outcome));
+    }
     let outcome = match identify(&stored.accounts, credentials, Timestamp::now()) {
         Identified::Known(principal) => Ok(principal),
         Identified::Refused(refusal) => Err(refusal),
@@ -119,17 +169,26 @@ pub(crate) async fn proved(
             checking.map_err(|error| check_refused(app, error))?
         }
     };
+    Ok(settled(app, credentials, outcome))
+}
+
+/// Notes whether credentials hold; the error says why they do not.
+fn settled(
+    app: &App,
+    credentials: &Credentials,
+    outcome: Result<Principal, Refusal>,
+) -> Result<Principal, String> {
     match outcome {
         Ok(principal) => {
             security::identified(&principal);
             if let Some(Means::Token(id)) = principal.identity().map(|identity| &identity.means) {
                 app.token_uses.note(*id, Timestamp::now());
             }
-            Ok(Ok(principal))
+            Ok(principal)
         }
         Err(refusal) => {
             refused(app, credentials, &refusal);
-            Ok(Err(refusal.to_string()))
+            Err(refusal.to_string())
         }
     }
 }

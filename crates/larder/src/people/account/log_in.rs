@@ -5,7 +5,7 @@ use askama::Template;
 use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
-use http::header::SET_COOKIE;
+use http::header::{HeaderName, SET_COOKIE};
 use http::request::Parts;
 use operations::carry_out;
 use operations::sessions::{CloseSession, OpenSession};
@@ -17,6 +17,9 @@ use crate::front::auth::{self, Cookie, session};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
 use crate::people::forms;
+
+/// What a browser does with the answer.
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// Where a browser goes after logging in, unless it was on its way to another page.
 const HOME: &str = "/+account";
@@ -39,6 +42,11 @@ pub(crate) async fn show_log_in(app: &App, head: &Parts) -> Result<Response, Htt
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     let next = pairs.find_map(|(name, value)| (name == "next").then_some(value));
     let next = next.as_deref().and_then(forms::next).unwrap_or(HOME);
+    // A proxy has asked for the password already. A page of another origin opens no sessions by an image or a frame.
+    let is_visit = head.headers.get(SEC_FETCH_DEST).is_none_or(|it| it == "document");
+    if is_visit && let Some(principal) = auth::named_by_proxy(app, &head.headers).await? {
+        return opened(app, head, principal, next).await;
+    }
     page(app, head, (next, ""), "", StatusCode::OK).await
 }
 
@@ -77,6 +85,16 @@ pub(crate) async fn log_in(app: &App, head: &Parts, body: Body) -> Result<Respon
             .await;
     };
     let Ok(principal) = auth::proved(app, &credentials).await? else { return again(wrong).await };
+    opened(app, head, principal, next).await
+}
+
+/// Opens a session, and leads to the page that the browser was on its way to.
+async fn opened(
+    app: &App,
+    head: &Parts,
+    principal: Principal,
+    next: &str,
+) -> Result<Response, HttpError> {
     let replaced = session::shown(app, head);
     let (session, serial) = open(app, head, principal, replaced).await?;
     app.security.logged_in(session.user().as_str());

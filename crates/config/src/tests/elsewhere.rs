@@ -1,0 +1,98 @@
+//! `[ldap]` and `[proxy_login]`: what belongs together.
+
+use super::*;
+
+const LDAP: &str =
+    "[ldap]\nurls = [\"ldap://directory.example\"]\nuser_dn = \"uid={username},dc=x\"\n";
+
+#[test]
+fn a_directory_is_off_by_default() {
+    assert!(Config::default().ldap.directory().is_none());
+    assert!(Config::default().proxy_login.header.is_none());
+}
+
+#[test]
+fn a_directory_needs_a_way_to_find_users() {
+    let urls = "[ldap]\nurls = [\"ldap://directory.example\"]\n";
+    let neither = "ldap.urls (config.toml:2:1) is set: expected ldap.user_dn, or ldap.user_base and ldap.user_filter, and not both";
+    check_refused(urls, &[], &[], 78, neither);
+    let both = format!("{LDAP}user_base = \"dc=x\"\nuser_filter = \"(uid={{username}})\"\n");
+    check_refused(&both, &[], &[], 78, neither);
+    check_refused(
+        &format!("{urls}user_base = \"dc=x\"\n"),
+        &[],
+        &[],
+        78,
+        "ldap.user_base (config.toml:3:1) is set but ldap.user_filter is not: expected both",
+    );
+    check_refused(
+        &format!(
+            "{urls}user_base = \"dc=x\"\nuser_filter = \"(|(uid={{username}})(mail={{username}}))\"\n"
+        ),
+        &[],
+        &[],
+        78,
+        "ldap.user_filter = \"(|(uid={username})(mail={username}))\" (config.toml:4:1) compares `{username}` with [uid, mail]: \
+         expected one attribute, or ldap.user_attribute, because a user has one name",
+    );
+    check_refused(
+        &format!("{LDAP}bind_dn = \"cn=larder\"\n"),
+        &[],
+        &[],
+        78,
+        "ldap.bind_dn (config.toml:4:1) is set but ldap.bind_password is not: expected both",
+    );
+    check_refused(
+        &format!("{LDAP}group_base = \"dc=x\"\ngroup_filter = \"(member={{userdn}})\"\n"),
+        &[],
+        &[],
+        78,
+        "ldap.group_filter (config.toml:5:1) is set but ldap.groups is empty: expected GROUP=HERE, *=ldap-* or *=*",
+    );
+}
+
+#[test]
+fn the_password_of_a_directory_is_in_a_file_and_never_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("word");
+    std::fs::write(&file, "two words\n").unwrap();
+    let text = format!("{LDAP}bind_dn = \"cn=larder\"\nbind_password_file = {file:?}\n");
+    let loaded = given(&text, &[], &[]).inputs.load().unwrap();
+    let secret = loaded.config.ldap.bind_password.as_ref().map(Secret::reveal);
+    assert_eq!(secret, Some("two words"));
+    assert!(!print::show(&loaded).contains("two words"));
+    std::fs::remove_file(&file).unwrap();
+    let error = given(&text, &[], &[]).inputs.load().unwrap_err().to_string();
+    assert!(error.contains("ldap.bind_password_file"), "{error}");
+}
+
+#[test]
+fn a_proxy_is_believed_only_if_it_is_named() {
+    let header = "[proxy_login]\nheader = \"X-Remote-User\"\n";
+    check_refused(
+        header,
+        &[],
+        &[],
+        78,
+        "proxy_login.header = \"x-remote-user\" (config.toml:2:1) lets trusted proxies say who someone is: expected \
+         trusted_proxies to be set, because its default trusts every program on this machine",
+    );
+    let named = format!("trusted_proxies = [\"10.0.0.5\"]\n{header}");
+    check(&named, &[], &[], "proxy_login.header", "x-remote-user (config.toml:3:1)");
+    let taken = named.replace("X-Remote-User", "Authorization");
+    check_refused(
+        &taken,
+        &[],
+        &[],
+        78,
+        "proxy_login.header = \"authorization\" (config.toml:3:1) says something else already: expected a header of its \
+         own, such as x-remote-user",
+    );
+    check_refused(
+        &format!("{named}groups_header = \"X-Groups\"\n"),
+        &[],
+        &[],
+        78,
+        "proxy_login.groups_header and proxy_login.groups belong together: expected both or neither (config.toml:3:1)",
+    );
+}

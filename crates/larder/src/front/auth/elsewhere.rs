@@ -1,0 +1,116 @@
+//! Users whom somebody else identifies: the directory of `[ldap]`, or a proxy.
+//!
+//! name, password -> the directory, or what it said a moment ago -> [`NoteLogIn`], if it was asked -> [`Principal`]
+//!
+//! Tokens, logins and sessions do not come here: the directory being slow or gone holds up nobody who has one.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use account::{Credentials, Password, Principal, Refusal, UserName, identify_elsewhere};
+use ldap::Failure;
+use operations::log_ins::{Elsewhere, Identified, NoteLogIn};
+use operations::{Sender, carry_out};
+use passwords::{NotAsked, Told};
+use state::security;
+use state::stored::Stored;
+
+use super::{check_refused, stored};
+use crate::app::App;
+use crate::app::directory::Directory;
+use crate::front::error::HttpError;
+
+/// A name and a password that the directory is asked about.
+pub(super) struct Asked<'request> {
+    directory: &'request Directory,
+    user: &'request UserName,
+    password: &'request Password,
+}
+
+/// The question for the directory in these credentials, if it is the one to say whether they hold. A disabled user is refused
+/// here, as with every wrong password.
+pub(super) fn asks_directory<'request>(
+    app: &'request App,
+    stored: &Stored,
+    credentials: &'request Credentials,
+) -> Option<Asked<'request>> {
+    let directory = app.directory.as_ref()?;
+    let Credentials::Password { user, password } = credentials else { return None };
+    let found = stored.accounts.user(user);
+    let rules = app.rules.elsewhere(Elsewhere::Directory)?;
+    let is_asked =
+        rules.admit(user, found.map(|user| &**user)) && found.is_none_or(|user| !user.is_disabled);
+    is_asked.then_some(Asked { directory, user, password })
+}
+
+/// The user, if the directory knows this password.
+///
+/// # Errors
+/// 429 after too many wrong passwords; 503 while the directory does not answer, or too many ask it.
+pub(super) fn by_directory<'request>(
+    app: &'request App,
+    asked: Asked<'request>,
+) -> Pin<Box<dyn Future<Output = Identification> + Send + 'request>> {
+    // Boxed: hardly any request waits for it, and the futures of all would be larger.
+    Box::pin(ask(app, asked))
+}
+
+/// Who it is, or why nobody.
+pub(super) type Identification = Result<Result<Principal, Refusal>, HttpError>;
+
+async fn ask(app: &App, asked: Asked<'_>) -> Identification {
+    let Asked { directory, user, password } = asked;
+    let is_here = |stored: Arc<Stored>| stored.accounts.user(user).is_some();
+    match directory.check(user, password, security::client().key()).await {
+        Ok(Told::RightBefore(_)) if is_here(stored(app)?) => {}
+        Ok(Told::RightBefore(proof) | Told::Right(proof)) => {
+            let wish = NoteLogIn { user: Identified::by_directory(&proof) };
+            if let Err(refused) = note(app, user, "directory", &wish).await {
+                directory.forget(user, password);
+                if matches!(refused, Ok(Err(_))) {
+                    app.metrics.login_failed("not_admitted");
+                }
+                return refused;
+            }
+        }
+        Ok(Told::Wrong) => return Ok(Err(Refusal::Password { user: user.clone() })),
+        Err(NotAsked::Refused(refused)) => return Err(check_refused(app, refused)),
+        Err(NotAsked::Failed(failure)) => return Err(unavailable(&failure)),
+    }
+    Ok(identify_elsewhere(&stored(app)?.accounts, user))
+}
+
+/// Makes the user if there is none, and sets the groups that come from there.
+pub(super) async fn note(
+    app: &App,
+    user: &UserName,
+    by: &'static str,
+    wish: &NoteLogIn,
+) -> Result<(), Identification> {
+    let (proved, address) = (Principal::Anonymous, security::client());
+    let sender = Sender::Client { proved, address, path: String::new() };
+    match carry_out(&mut app.keeper(), &sender, wish).await {
+        Ok(_) => {
+            app.security.identified_elsewhere(user.as_str(), by);
+            Ok(())
+        }
+        Err(operations::Refusal::Rule(rule)) => {
+            tracing::info!(user = %user, reason = %rule, by, "a user who was identified elsewhere is not admitted");
+            Err(Ok(Err(Refusal::Password { user: user.clone() })))
+        }
+        Err(refusal) => Err(Err(refusal.into())),
+    }
+}
+
+/// The answer to somebody whose password the directory did not look at. Why is for the operator, in the log.
+fn unavailable(failure: &Failure) -> HttpError {
+    let seconds = match failure {
+        Failure::Unreachable { retry_after, .. } => retry_after.as_secs().max(1),
+        Failure::Unusable(_) => 60,
+    };
+    let detail = format!(
+        "the directory that knows this password cannot say now whether it is right; try again in {seconds} seconds, or \
+         use a token"
+    );
+    HttpError::unavailable(detail, u32::try_from(seconds).unwrap_or(u32::MAX))
+}

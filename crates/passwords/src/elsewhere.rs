@@ -1,0 +1,399 @@
+//! [`Elsewhere`]: passwords that another server checks. It is asked seldom, by few at once, and never twice for the same.
+//!
+//! check + client -> result known? -> throttle, shared with the passwords that are checked here -> a turn to ask -> told.
+//!
+//! What was told is remembered for a while: so the hundreds of requests of an installer are one question. Whoever sends the same
+//! name and password meanwhile waits for the same answer. A question whose senders all left while it waited is not asked.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use account::{Password, UserName};
+use net::ClientKey;
+use prometheus::IntGauge;
+use quick_cache::sync::Cache;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::fair_queue::Priority;
+use crate::slots::HashSlots;
+use crate::throttle::{Attempt, PriorResult};
+use crate::{
+    CheckRefused, Fingerprint, Inner, KNOWN_FOR, Passwords, REMEMBERED_MAX, TooMany, WRONG_MAX,
+};
+
+/// How long a wrong password is remembered: meanwhile it may have become the right one.
+const WRONG_FOR: Duration = Duration::from_secs(30);
+
+/// Checks passwords by asking another server, which tells `T` of a user whose password is right, or fails with `F`.
+pub struct Elsewhere<T, F>(Arc<Asking<T, F>>);
+
+struct Asking<T, F> {
+    passwords: Arc<Inner>,
+    /// When the password with this fingerprint was told to be right, with what else was told, or wrong.
+    right: Cache<Fingerprint, (Instant, T)>,
+    wrong: Cache<Fingerprint, Instant>,
+    /// The questions that are asked now, each with the requests that wait for it.
+    flights: Mutex<HashMap<Fingerprint, Waiting<T, F>>>,
+    slots: Arc<HashSlots>,
+    remembered_for: Duration,
+    /// How long a question waits for its turn.
+    waits_for: Duration,
+}
+
+type Waiting<T, F> = watch::Sender<Option<Outcome<T, F>>>;
+
+/// What a question came to: what was told of the user, or nothing because the password is wrong.
+type Outcome<T, F> = Result<Option<T>, NotAsked<F>>;
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told<T> {
+    /// The password is right, and this was told of the user a moment ago.
+    RightBefore(T),
+    /// The password is right, and this was told of the user.
+    Right(T),
+    /// The password is wrong, or there is no such user.
+    Wrong,
+}
+
+/// Why a password was not checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotAsked<F> {
+    /// Too many wait, or too many wrong passwords were tried.
+    Refused(CheckRefused),
+    /// The other server does not tell.
+    Failed(F),
+}
+
+impl<T, F> Elsewhere<T, F>
+where
+    T: Clone + Send + Sync + 'static,
+    F: Clone + Send + Sync + 'static,
+{
+    /// Asks for `at_once` passwords at the same time, and remembers right ones for `remembered_for`. A question waits for its turn
+    /// for `waits_for`. Wrong ones count together with those that `passwords` checks.
+    pub fn new(
+        passwords: &Passwords,
+        at_once: usize,
+        remembered_for: Duration,
+        waits_for: Duration,
+        waiting: IntGauge,
+    ) -> Elsewhere<T, F> {
+        Elsewhere(Arc::new(Asking {
+            passwords: passwords.0.clone(),
+            right: Cache::new(REMEMBERED_MAX),
+            wrong: Cache::new(WRONG_MAX),
+            flights: Mutex::default(),
+            slots: HashSlots::new(at_once, waiting),
+            remembered_for,
+            waits_for,
+        }))
+    }
+
+    /// What `ask` tells of this password, which `client` sent; it is called only if that is not known.
+    ///
+    /// # Errors
+    /// [`NotAsked`].
+    pub async fn check<Asks>(
+        &self,
+        user: &UserName,
+        password: &Password,
+        client: ClientKey,
+        ask: impl FnOnce() -> Asks,
+    ) -> Result<Told<T>, NotAsked<F>>
+    where
+        Asks: Future<Output = Result<Option<T>, F>> + Send + 'static,
+    {
+        let Asking { passwords: inner, .. } = &*self.0;
+        let now = inner.now();
+        let fingerprint = self.0.fingerprint(user, password);
+        let attempt = inner.throttle().attempt_of(user.as_str(), client);
+        let mut outcome = {
+            // Held until the question is there, so that the same one is not asked twice.
+            let mut flights = self.0.flights();
+            let known = inner.known.get(&attempt.pair).filter(|(_, at)| at.elapsed() < KNOWN_FOR);
+            let right = self.0.right.get(&fingerprint);
+            let right = right.filter(|(at, _)| at.elapsed() < self.0.remembered_for);
+            let prior = match known {
+                Some((known, _)) if known == fingerprint => PriorResult::RightHere,
+                Some(_) if right.is_none() => PriorResult::AnotherWasRightHere,
+                _ if right.is_some() => PriorResult::RightElsewhere,
+                _ => PriorResult::Nothing,
+            };
+            let wrong = self.0.wrong.get(&fingerprint);
+            if right.is_none() && wrong.is_some_and(|at| at.elapsed() < WRONG_FOR) {
+                inner.counters.wrong_again.inc();
+                return Ok(Told::Wrong);
+            }
+            let flight = flights.get(&fingerprint).filter(|_| right.is_none());
+            let admitted = match flight {
+                Some(_) => inner.throttle().may_follow(attempt, prior, now),
+                None => inner.throttle().admit(attempt, prior, now),
+            };
+            if let Err(throttled) = admitted {
+                drop(flights);
+                let refused = inner.refused(throttled, user.as_str(), client, now);
+                return Err(NotAsked::Refused(refused));
+            }
+            if let Some((_, told)) = right {
+                drop(flights);
+                inner.known.insert(attempt.pair, (fingerprint, Instant::now()));
+                return Ok(Told::RightBefore(told));
+            }
+            match flight {
+                Some(flight) => flight.subscribe(),
+                None => {
+                    let (sender, outcome) = watch::channel(None);
+                    flights.insert(fingerprint, sender);
+                    let asking = self.0.clone();
+                    let flight = Flight { asking, fingerprint, attempt, prior };
+                    tokio::spawn(flight.run(ask(), client));
+                    outcome
+                }
+            }
+        };
+        let outcome = match outcome.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone().unwrap_or_else(|| Err(too_many())),
+            // The question panicked; the log has the message.
+            Err(_) => Err(too_many()),
+        };
+        match outcome {
+            Ok(Some(told)) => {
+                inner.known.insert(attempt.pair, (fingerprint, Instant::now()));
+                Ok(Told::Right(told))
+            }
+            Ok(None) => {
+                inner.counters.wrong.inc();
+                Ok(Told::Wrong)
+            }
+            Err(refused) => {
+                if refused_by_queue(&refused) {
+                    inner.counters.refused.inc();
+                }
+                Err(refused)
+            }
+        }
+    }
+}
+
+impl<T: Clone, F> Elsewhere<T, F> {
+    /// Forgets that this password was right.
+    pub fn forget(&self, user: &UserName, password: &Password) {
+        self.0.right.remove(&self.0.fingerprint(user, password));
+    }
+}
+
+fn too_many<F>() -> NotAsked<F> {
+    NotAsked::Refused(TooMany.into())
+}
+
+fn refused_by_queue<F>(refused: &NotAsked<F>) -> bool {
+    matches!(refused, NotAsked::Refused(CheckRefused::TooMany))
+}
+
+impl<T: Clone, F> Asking<T, F> {
+    fn fingerprint(&self, user: &UserName, password: &Password) -> Fingerprint {
+        // No account that is checked here has a NUL in its name.
+        self.passwords.fingerprint_of(&format!("elsewhere\0{user}"), password.reveal().as_bytes())
+    }
+
+    fn flights(&self) -> MutexGuard<'_, HashMap<Fingerprint, Waiting<T, F>>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A question that requests wait for.
+struct Flight<T: Clone, F> {
+    asking: Arc<Asking<T, F>>,
+    fingerprint: Fingerprint,
+    attempt: Attempt,
+    prior: PriorResult,
+}
+
+impl<T: Clone, F> Flight<T, F> {
+    /// Asks, remembers what was told, and wakes the requests that wait. If all of them have left before the turn came, nothing is
+    /// asked; what has begun ends, so that a client cannot get a free try by hanging up.
+    async fn run(self, ask: impl Future<Output = Result<Option<T>, F>>, client: ClientKey) {
+        let priority =
+            if self.prior == PriorResult::RightHere { Priority::Known } else { Priority::Other };
+        let entering = self.asking.slots.enter(priority, client);
+        let slot = timeout(self.asking.waits_for, entering).await;
+        let slot = match slot {
+            Ok(Ok(slot)) if !self.is_abandoned() => slot,
+            _ => {
+                self.give_back();
+                return self.land(Err(too_many()));
+            }
+        };
+        let told = ask.await;
+        drop(slot);
+        match &told {
+            Ok(Some(told)) => {
+                self.give_back();
+                self.asking.wrong.remove(&self.fingerprint);
+                if !self.asking.remembered_for.is_zero() {
+                    self.asking.right.insert(self.fingerprint, (Instant::now(), told.clone()));
+                }
+            }
+            Ok(None) => {
+                self.asking.right.remove(&self.fingerprint);
+                self.asking.wrong.insert(self.fingerprint, Instant::now());
+            }
+            Err(_) => self.give_back(),
+        }
+        self.land(told.map_err(NotAsked::Failed));
+    }
+
+    fn is_abandoned(&self) -> bool {
+        let mut flights = self.asking.flights();
+        let is_alone = flights.get(&self.fingerprint).is_some_and(|it| it.receiver_count() == 0);
+        is_alone && flights.remove(&self.fingerprint).is_some()
+    }
+
+    fn give_back(&self) {
+        self.asking.passwords.throttle().give_back(self.attempt, self.prior);
+    }
+
+    /// Wakes the requests that wait.
+    fn land(&self, outcome: Outcome<T, F>) {
+        if let Some(flight) = self.asking.flights().remove(&self.fingerprint) {
+            flight.send_replace(Some(outcome));
+        }
+    }
+}
+
+impl<T: Clone, F> Drop for Flight<T, F> {
+    /// After a panic, wakes the requests that wait.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.asking.flights().remove(&self.fingerprint);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    use futures_util::future::join_all;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::{Bounds, Counters};
+
+    type Asked = Elsewhere<&'static str, &'static str>;
+
+    const CLIENT: ClientKey = ClientKey::Ipv4(1);
+
+    struct World {
+        elsewhere: Asked,
+        asked: Arc<AtomicU32>,
+        /// Permits to answer.
+        answers: Arc<Semaphore>,
+    }
+
+    impl World {
+        fn new(remembered_for: Duration) -> World {
+            let bounds = Bounds { pair: 3, client: 100, account: 100 };
+            let passwords = Passwords::new(Duration::ZERO, 1, bounds, Counters::unregistered())
+                .expect("random");
+            let waiting = Counters::unregistered().waiting;
+            let second = Duration::from_secs(1);
+            let elsewhere = Elsewhere::new(&passwords, 2, remembered_for, second, waiting);
+            let answers = Arc::new(Semaphore::new(1_000));
+            World { elsewhere, asked: Arc::default(), answers }
+        }
+
+        /// Asks; the right password is `right`, and with `gone` nothing is told.
+        async fn check(&self, user: &str, password: &str) -> Result<Told<&'static str>, String> {
+            let told = match password {
+                "right" => Ok(Some("told")),
+                "gone" => Err("gone"),
+                _ => Ok(None),
+            };
+            let (asked, answers) = (self.asked.clone(), self.answers.clone());
+            let ask = || async move {
+                asked.fetch_add(1, Relaxed);
+                answers.acquire().await.expect("open").forget();
+                told
+            };
+            let (user, password) = (user.parse().expect("a name"), Password::attempt(password));
+            let checked = self.elsewhere.check(&user, &password, CLIENT, ask).await;
+            checked.map_err(|refused| match refused {
+                NotAsked::Failed(reason) => reason.to_owned(),
+                NotAsked::Refused(CheckRefused::TooMany) => "too many".to_owned(),
+                NotAsked::Refused(CheckRefused::Throttled { .. }) => "throttled".to_owned(),
+            })
+        }
+
+        fn asked(&self) -> u32 {
+            self.asked.load(Relaxed)
+        }
+    }
+
+    #[tokio::test]
+    async fn the_same_is_asked_once() {
+        let world = World::new(Duration::from_secs(60));
+        let at_once = join_all((0..50).map(|_| world.check("alice", "right"))).await;
+        assert!(at_once.iter().all(|told| *told == Ok(Told::Right("told"))), "{at_once:?}");
+        assert_eq!(world.check("alice", "right").await, Ok(Told::RightBefore("told")));
+        assert_eq!(world.asked(), 1);
+        assert_eq!(world.check("bob", "right").await, Ok(Told::Right("told")));
+        let password = Password::attempt("right");
+        world.elsewhere.forget(&"alice".parse().expect("a name"), &password);
+        assert_eq!(world.check("alice", "right").await, Ok(Told::Right("told")));
+        assert_eq!(world.asked(), 3);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_remembered_for_no_time() {
+        let world = World::new(Duration::ZERO);
+        for _ in 0..3 {
+            assert_eq!(world.check("alice", "right").await, Ok(Told::Right("told")));
+        }
+        assert_eq!(world.asked(), 3);
+    }
+
+    #[tokio::test]
+    async fn different_wrong_passwords_are_throttled() {
+        let world = World::new(Duration::from_secs(60));
+        for password in ["a", "b", "c"] {
+            assert_eq!(world.check("alice", password).await, Ok(Told::Wrong));
+            assert_eq!(world.check("alice", password).await, Ok(Told::Wrong), "it is remembered");
+        }
+        assert_eq!(world.check("alice", "d").await, Err("throttled".to_owned()));
+        assert_eq!(world.check("alice", "right").await, Err("throttled".to_owned()));
+        assert_eq!(world.asked(), 3);
+        assert_eq!(world.check("bob", "right").await, Ok(Told::Right("told")));
+    }
+
+    /// What could not be asked counts for nobody, and is asked again.
+    #[tokio::test]
+    async fn a_failure_costs_no_try() {
+        let world = World::new(Duration::from_secs(60));
+        for _ in 0..10 {
+            assert_eq!(world.check("alice", "gone").await, Err("gone".to_owned()));
+        }
+        assert_eq!(world.asked(), 10);
+        assert_eq!(world.check("alice", "right").await, Ok(Told::Right("told")));
+    }
+
+    /// Two questions may be open; the others wait for a second.
+    #[tokio::test]
+    async fn a_silent_server_holds_up_few() {
+        let world = World::new(Duration::from_secs(60));
+        world.answers.forget_permits(1_000);
+        let names: Vec<String> = (0..20).map(|number| format!("user{number}")).collect();
+        let asking = join_all(names.iter().map(|name| world.check(name, "right")));
+        let release = async {
+            tokio::time::sleep(Duration::from_millis(1_500)).await;
+            world.answers.add_permits(1_000);
+        };
+        let (told, ()) = tokio::join!(asking, release);
+        let refused = told.iter().filter(|it| **it == Err("too many".to_owned())).count();
+        assert_eq!((refused, world.asked()), (18, 2), "{told:?}");
+    }
+}
