@@ -22,9 +22,11 @@ mod credentials;
 mod edit;
 mod identify;
 mod limits;
+mod linked;
 mod login;
 mod name;
 mod password;
+mod pending_log_in;
 mod policy;
 mod principal;
 mod record;
@@ -35,16 +37,23 @@ mod token;
 mod upload_token;
 mod user;
 
-pub use self::record::{login_secret_key, session_key, token_key, upload_token_key, user_key};
+pub use self::record::{
+    linked_key, login_secret_key, session_key, token_key, upload_token_key, user_key,
+};
 pub use acl::{Acl, AclEntry, AclError};
 pub use ci_identity::{CiIdentity, Claims, IssuerKind, IssuerKindError};
 pub use credentials::{Credentials, CredentialsError};
 pub use edit::{EditError, EditRules, Field, ProfileEdit, UserEdit};
 pub use identify::{Identified, PasswordCheck, Refusal, identify, identify_session};
 pub use limits::{IndexPattern, IndexPatternError, Lack, Limits, Object, Portion};
+pub use linked::{
+    LINKED_PER_USER_MAX, LinkError, LinkedIdentity, LinkedLogIn, LinkedLogInError, ProvedIdentity,
+    identity_digest, link, log_in_linked, unlink,
+};
 pub use login::{LOGIN_LIFETIME, LoginSecret, LoginText, LoginTokenError};
 pub use name::{GroupName, NameError, RESERVED, UserName, is_reserved};
 pub use password::{Password, PasswordError, PasswordHash, PasswordHashError};
+pub use pending_log_in::{PENDING_LOG_IN_SECONDS, PendingLogIn, Shown};
 pub use policy::{Forbidden, UserPolicy};
 pub use principal::{Identity, Means, Principal};
 pub use scope::{Scope, ScopeError, Scopes};

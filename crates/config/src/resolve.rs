@@ -15,6 +15,7 @@ use source::KeptDump;
 use super::file::{self, nearest};
 use super::key::{FromTexts, Key, Kind, canonical, is_auto, split};
 use super::problem::{ConfigError, Origin, Problem, shown};
+use super::providers::read_providers;
 use super::value::{MASK, Secret};
 use super::{Config, keys};
 
@@ -47,6 +48,11 @@ impl Environment {
     /// The variable's value; an empty one counts as not set.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// The directory of systemd's credentials.
+    pub fn credentials(&self) -> Option<&Path> {
+        self.get("CREDENTIALS_DIRECTORY").map(Path::new)
     }
 
     /// Names that begin as ours do.
@@ -208,6 +214,7 @@ impl Inputs {
         let config = config.map(|mut config| {
             self.read_admin_key(&mut config, &mut settings);
             check_together(&config, &mut settings);
+            self.check_providers(&config, &mut settings);
             config
         });
         match config {
@@ -337,6 +344,17 @@ impl Inputs {
         }
     }
 
+    /// Reads the file of identity providers, as the start does.
+    fn check_providers(&self, config: &Config, settings: &mut Settings) {
+        let Some(path) = &config.oidc.providers_file else { return };
+        if let Err(complaint) = read_providers(path, self.environment.credentials()) {
+            let origin = settings.one("oidc.providers_file").origin.clone();
+            let path = path.display();
+            let message = format!("oidc.providers_file = \"{path}\" ({origin}): {complaint}");
+            settings.problems.push(Problem::new(&origin, message));
+        }
+    }
+
     /// The admin key from its file or from systemd's credentials, where it is not given itself.
     fn read_admin_key(&self, config: &mut Config, settings: &mut Settings) {
         let key_origin = settings.one("admin.key").origin.clone();
@@ -353,8 +371,8 @@ impl Inputs {
             (None, Some(file)) => Some(file),
             (None, None) => self
                 .environment
-                .get("CREDENTIALS_DIRECTORY")
-                .map(|directory| Path::new(directory).join("admin-key"))
+                .credentials()
+                .map(|directory| directory.join("admin-key"))
                 .filter(|file| file.exists()),
         };
         if let Some(file) = file {

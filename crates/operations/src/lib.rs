@@ -17,6 +17,7 @@ mod carry_out;
 pub mod indexes;
 mod name;
 mod noted;
+pub mod providers;
 pub mod publishing;
 pub mod pushes;
 mod refusal;
