@@ -1,7 +1,7 @@
 //! Trusted publishing over HTTP: jobs of a CI system, whose identities a [`FakeIssuer`] signs with real keys.
 
-mod attacks;
-mod issuer;
+pub(crate) mod attacks;
+pub(crate) mod issuer;
 mod keys;
 
 use config::Config;

@@ -2,7 +2,7 @@
 //! tokens with real keys, right or wrong ones.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read as _, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -18,10 +18,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// The audience of the servers of these tests.
-pub(super) const AUDIENCE: &str = "larder";
+pub(crate) const AUDIENCE: &str = "larder";
 
 /// A key that signs.
-pub(super) enum Key {
+pub(crate) enum Key {
     Rsa(RsaKeyPair),
     Ec(EcdsaKeyPair),
     Ed(Ed25519KeyPair),
@@ -35,27 +35,39 @@ struct Script {
     /// Whether answers wait until this is false again.
     is_held: bool,
     requests: Vec<String>,
+    /// What a code is redeemed for, once, at `/token`.
+    codes: HashMap<String, Grant>,
 }
 
-pub(super) struct FakeIssuer {
-    pub(super) url: String,
+/// A code that a provider gives a browser, and what it checks when a client redeems it.
+pub(crate) struct Grant {
+    pub(crate) redirect_uri: String,
+    /// `code_challenge` of PKCE.
+    pub(crate) challenge: String,
+    /// The value of `Authorization`.
+    pub(crate) authorization: String,
+    pub(crate) answer: Value,
+}
+
+pub(crate) struct FakeIssuer {
+    pub(crate) url: String,
     script: Arc<(Mutex<Script>, Condvar)>,
 }
 
 impl Key {
-    pub(super) fn rsa() -> Key {
+    pub(crate) fn rsa() -> Key {
         Key::Rsa(RsaKeyPair::generate(KeySize::Rsa2048).expect("a key"))
     }
 
-    pub(super) fn ec() -> Key {
+    pub(crate) fn ec() -> Key {
         Key::Ec(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a key"))
     }
 
-    pub(super) fn ed() -> Key {
+    pub(crate) fn ed() -> Key {
         Key::Ed(Ed25519KeyPair::generate().expect("a key"))
     }
 
-    pub(super) fn algorithm(&self) -> &'static str {
+    pub(crate) fn algorithm(&self) -> &'static str {
         match self {
             Key::Rsa(_) => "RS256",
             Key::Ec(_) => "ES256",
@@ -64,7 +76,7 @@ impl Key {
     }
 
     /// The public key, as a JWK.
-    pub(super) fn public(&self, id: &str) -> Value {
+    pub(crate) fn public(&self, id: &str) -> Value {
         let mut key = match self {
             Key::Rsa(pair) => {
                 let public = pair.public_key();
@@ -88,7 +100,7 @@ impl Key {
         key
     }
 
-    pub(super) fn sign(&self, text: &str) -> Vec<u8> {
+    pub(crate) fn sign(&self, text: &str) -> Vec<u8> {
         let random = SystemRandom::new();
         match self {
             Key::Rsa(pair) => {
@@ -105,20 +117,20 @@ impl Key {
     }
 
     /// A token with this header and these claims.
-    pub(super) fn token(&self, header: &Value, claims: &Value) -> String {
+    pub(crate) fn token(&self, header: &Value, claims: &Value) -> String {
         let signed = unsigned(header, claims);
         format!("{signed}.{}", BASE64.encode(self.sign(&signed)))
     }
 }
 
 /// The part of a token that is signed.
-pub(super) fn unsigned(header: &Value, claims: &Value) -> String {
+pub(crate) fn unsigned(header: &Value, claims: &Value) -> String {
     format!("{}.{}", BASE64.encode(header.to_string()), BASE64.encode(claims.to_string()))
 }
 
 impl FakeIssuer {
     /// A fake with these public keys.
-    pub(super) fn with_keys(keys: Value) -> FakeIssuer {
+    pub(crate) fn with_keys(keys: Value) -> FakeIssuer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let issuer = FakeIssuer { url: url.clone(), script: Arc::default() };
@@ -138,31 +150,36 @@ impl FakeIssuer {
         issuer
     }
 
-    pub(super) fn serve(&self, path: &str, page: Value) {
+    pub(crate) fn serve(&self, path: &str, page: Value) {
         self.serve_bytes(path, page.to_string().into_bytes());
     }
 
-    pub(super) fn serve_bytes(&self, path: &str, page: Vec<u8>) {
+    pub(crate) fn serve_bytes(&self, path: &str, page: Vec<u8>) {
         self.script.0.lock().expect("no panic").pages.insert(path.to_owned(), page);
     }
 
-    pub(super) fn serve_status(&self, path: &str, status: &'static str) {
+    pub(crate) fn serve_status(&self, path: &str, status: &'static str) {
         self.script.0.lock().expect("no panic").statuses.insert(path.to_owned(), status);
     }
 
+    /// Gives a code.
+    pub(crate) fn grant(&self, code: &str, grant: Grant) {
+        self.script.0.lock().expect("no panic").codes.insert(code.to_owned(), grant);
+    }
+
     /// Lets requests wait, or answers those that wait.
-    pub(super) fn hold(&self, is_held: bool) {
+    pub(crate) fn hold(&self, is_held: bool) {
         self.script.0.lock().expect("no panic").is_held = is_held;
         self.script.1.notify_all();
     }
 
     /// The requested paths.
-    pub(super) fn requests(&self) -> Vec<String> {
+    pub(crate) fn requests(&self) -> Vec<String> {
         self.script.0.lock().expect("no panic").requests.clone()
     }
 
     /// The claims of a job of the repository `org/repo`, for a tag, with some changed; null takes a claim away.
-    pub(super) fn claims(&self, changes: &Value) -> Value {
+    pub(crate) fn claims(&self, changes: &Value) -> Value {
         let now = Timestamp::now().as_second();
         let mut claims = json!({
             "iss": self.url,
@@ -199,10 +216,33 @@ fn uuid() -> String {
     BASE64.encode(bytes)
 }
 
+/// The answer to a client that redeems a code; none if anything is not as it was granted.
+fn redeemed(state: &mut Script, headers: &HashMap<String, String>, body: &[u8]) -> Option<Vec<u8>> {
+    let form: HashMap<_, _> = form_urlencoded::parse(body).into_owned().collect();
+    let grant = state.codes.remove(form.get("code")?)?;
+    let challenge = aws_lc_rs::digest::digest(
+        &aws_lc_rs::digest::SHA256,
+        form.get("code_verifier")?.as_bytes(),
+    );
+    let is_granted = form.get("grant_type")? == "authorization_code"
+        && *form.get("redirect_uri")? == grant.redirect_uri
+        && BASE64.encode(challenge) == grant.challenge
+        && *headers.get("authorization")? == grant.authorization;
+    is_granted.then(|| grant.answer.to_string().into_bytes())
+}
+
 fn answer(mut stream: TcpStream, script: &(Mutex<Script>, Condvar)) -> std::io::Result<()> {
-    let mut lines = BufReader::new(stream.try_clone()?).lines();
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut lines = reader.by_ref().lines();
     let first = lines.next().transpose()?.unwrap_or_default();
-    while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
+    let mut headers = HashMap::new();
+    while let Some(line) = lines.next().transpose()?.filter(|line| !line.is_empty()) {
+        let (name, value) = line.split_once(": ").unwrap_or_default();
+        headers.insert(name.to_ascii_lowercase(), value.to_owned());
+    }
+    let length = headers.get("content-length").and_then(|it| it.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
     let path = first.split(' ').nth(1).unwrap_or_default();
     let mut state = script.0.lock().expect("no panic");
     state.requests.push(path.to_owned());
@@ -211,10 +251,17 @@ fn answer(mut stream: TcpStream, script: &(Mutex<Script>, Condvar)) -> std::io::
     }
     let path = path.split('?').next().unwrap_or_default();
     let status = state.statuses.get(path).copied();
-    let page = state.pages.get(path).cloned();
+    let page = match path {
+        "/token" if !state.pages.contains_key(path) => redeemed(&mut state, &headers, &body),
+        path => state.pages.get(path).cloned(),
+    };
     drop(state);
-    let status = status.unwrap_or(if page.is_some() { "200 OK" } else { "404 Not Found" });
-    let page = page.unwrap_or_default();
+    let (usual, page) = match page {
+        Some(page) => ("200 OK", page),
+        None if path == "/token" => ("400 Bad Request", br#"{"error": "invalid_grant"}"#.to_vec()),
+        None => ("404 Not Found", Vec::new()),
+    };
+    let status = status.unwrap_or(usual);
     write!(
         stream,
         "HTTP/1.1 {status}\r\nLocation: /elsewhere\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
