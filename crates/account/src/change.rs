@@ -14,7 +14,7 @@ use crate::record::{write_login_secret, write_sessions, write_token, write_token
 use crate::{
     GroupName, Limits, LoginSecret, PasswordHash, ProfileEdit, SESSIONS_PER_USER_MAX, Scope,
     Scopes, Session, SessionText, Snapshot, Token, TokenId, TokenText, User, UserName, is_reserved,
-    login_secret_key, session_key, token_key, token_use_key, user_key,
+    linked_key, login_secret_key, session_key, token_key, token_use_key, user_key,
 };
 
 /// Tokens that one user has at a time at most; those that are no longer valid do not count, and are removed when a later one
@@ -216,7 +216,7 @@ pub fn set_disabled(
     }))
 }
 
-/// Deletes a user with their tokens and sessions. What else is theirs, as their indexes, the caller adds to the batch.
+/// Deletes a user with their tokens, sessions and linked identities. What else is theirs, as their indexes, the caller adds to the batch.
 ///
 /// # Errors
 /// [`DeleteUserError`].
@@ -229,6 +229,9 @@ pub fn delete_user(snapshot: &Snapshot, name: &UserName) -> Result<Batch, Delete
     if snapshot.sessions_of(name).is_some() {
         batch = batch.delete(session_key(name), Expected::Anything);
     }
+    let linked = snapshot.linked_of(name);
+    batch =
+        linked.fold(batch, |batch, it| batch.delete(linked_key(&it.digest()), Expected::Anything));
     // A token that is revoked meanwhile is gone anyway. A token that is made meanwhile stays behind, but is not valid: see
     // `Token::belongs_to`.
     let tokens = snapshot.tokens_of(name).into_iter();
@@ -382,6 +385,21 @@ pub fn open_session(
     forget_before: Option<Timestamp>,
     lifetime: Duration,
 ) -> (SessionText, Batch) {
+    let (text, batch) =
+        opened_session(snapshot, user, secret, replaced, now, forget_before, lifetime);
+    (text, batch.check(user_key(&user.name), Expected::At(user.serial)))
+}
+
+/// [`open_session`], whose caller adds the condition that the user is as they are here.
+pub(crate) fn opened_session(
+    snapshot: &Snapshot,
+    user: &User,
+    secret: [u8; 32],
+    replaced: Option<&SessionText>,
+    now: Timestamp,
+    forget_before: Option<Timestamp>,
+    lifetime: Duration,
+) -> (SessionText, Batch) {
     let text = SessionText::new(user.name.clone(), secret);
     let expires_at = now.checked_add(lifetime).unwrap_or(Timestamp::MAX);
     let stored = snapshot.sessions_of(&user.name);
@@ -396,9 +414,7 @@ pub fn open_session(
     sessions.drain(..sessions.len().saturating_sub(SESSIONS_PER_USER_MAX));
     let expected = stored.map_or(Expected::Absent, |stored| Expected::At(stored.serial));
     let key = session_key(&user.name);
-    let mut batch = Batch::new()
-        .put(key, expected, write_sessions(&sessions), Vec::new())
-        .check(user_key(&user.name), Expected::At(user.serial));
+    let mut batch = Batch::new().put(key, expected, write_sessions(&sessions), Vec::new());
     let others = replaced.filter(|replaced| *replaced.user() != user.name);
     let others = others.and_then(|it| close_session(snapshot, it.user(), &it.secret_digest()));
     batch.writes.extend(others.into_iter().flat_map(|batch| batch.writes));

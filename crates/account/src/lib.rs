@@ -23,9 +23,11 @@ mod edit;
 mod group_map;
 mod identify;
 mod limits;
+mod linked;
 mod login;
 mod name;
 mod password;
+mod pending_log_in;
 mod policy;
 mod principal;
 mod record;
@@ -37,7 +39,7 @@ mod upload_token;
 mod user;
 
 pub use self::record::{
-    login_secret_key, session_key, token_key, token_use_key, upload_token_key, user_key,
+    linked_key, login_secret_key, session_key, token_key, token_use_key, upload_token_key, user_key,
 };
 pub use acl::{Acl, AclEntry, AclError};
 pub use ci_identity::{CiIdentity, Claims, IssuerKind, IssuerKindError};
@@ -48,9 +50,14 @@ pub use identify::{
     Identified, PasswordCheck, Refusal, identify, identify_elsewhere, identify_session,
 };
 pub use limits::{IndexPattern, IndexPatternError, Lack, Limits, Object, Portion};
+pub use linked::{
+    LINKED_PER_USER_MAX, LinkError, LinkedIdentity, LinkedLogIn, LinkedLogInError, ProvedIdentity,
+    identity_digest, link, log_in_linked, unlink,
+};
 pub use login::{LOGIN_LIFETIME, LoginSecret, LoginText, LoginTokenError};
 pub use name::{GroupName, NameError, RESERVED, UserName, is_reserved};
 pub use password::{Password, PasswordError, PasswordHash, PasswordHashError};
+pub use pending_log_in::{PENDING_LOG_IN_SECONDS, PendingLogIn, Shown};
 pub use policy::{Forbidden, UserPolicy};
 pub use principal::{Identity, Means, Principal};
 pub use scope::{Scope, ScopeError, Scopes};

@@ -1,8 +1,9 @@
 //! The stored form of users, tokens, sessions and the login secret: JSON bodies under their keys.
 //!
-//! `user/{name}`, `token/{id}`, `token-use/{id}`, `upload-token/{proof}`, `session/{user}` and `secret/login`. A record that
-//! cannot be read counts as missing, so that it admits nobody.
+//! `user/{name}`, `token/{id}`, `token-use/{id}`, `upload-token/{proof}`, `session/{user}`, `identity/{digest}` and `secret/login`. A
+//! record that cannot be read counts as missing, so that it admits nobody.
 
+mod linked;
 mod upload_token;
 
 use std::collections::BTreeSet;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{GroupName, Limits, LoginSecret, Session, Sessions, Token, TokenId, User, UserName};
 
+pub(crate) use self::linked::{read_linked, write_linked};
 pub(crate) use self::upload_token::{read_upload_token, write_upload_token};
 
 /// The form of the bodies that this version writes, and the only one that it reads.
@@ -31,6 +33,7 @@ const LOGIN: &str = "login";
 const SESSION: &str = "session";
 const UPLOAD_TOKEN: &str = "upload-token";
 const TOKEN_USE: &str = "token-use";
+const LINKED: &str = "identity";
 
 /// The key of a user's record.
 pub fn user_key(name: &UserName) -> Key {
@@ -50,6 +53,11 @@ pub fn token_use_key(id: TokenId) -> Key {
 /// The key of the record of an upload token whose identity has this digest.
 pub fn upload_token_key(proof: &Digest) -> Key {
     key(UPLOAD_TOKEN, &proof.to_string())
+}
+
+/// The key of the record of a linked identity with this digest.
+pub fn linked_key(digest: &Digest) -> Key {
+    key(LINKED, &digest.to_string())
 }
 
 /// The key of the record with a user's sessions.
@@ -75,6 +83,7 @@ pub(crate) enum Subject {
     LoginSecret,
     Sessions(UserName),
     UploadToken(Digest),
+    Linked(Digest),
 }
 
 /// The subject of `key`; `None` for a record of something else.
@@ -95,6 +104,10 @@ pub(crate) fn subject(key: &Key) -> Option<Result<Subject, UnreadableReason>> {
     if let Some(proof) = key.after(UPLOAD_TOKEN) {
         let proof = proof.parse().ok().filter(|proof| upload_token_key(proof) == *key);
         return Some(proof.map(Subject::UploadToken).ok_or(UnreadableReason::Key));
+    }
+    if let Some(digest) = key.after(LINKED) {
+        let digest = digest.parse().ok().filter(|digest| linked_key(digest) == *key);
+        return Some(digest.map(Subject::Linked).ok_or(UnreadableReason::Key));
     }
     if let Some(name) = key.after(SESSION) {
         let name = name.parse().ok().filter(|name| session_key(name) == *key);

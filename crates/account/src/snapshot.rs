@@ -9,14 +9,17 @@ use imbl::{HashMap, OrdMap, OrdSet};
 use jiff::Timestamp;
 use record::{Digest, Key, Record, Serial, UnreadableReason, UnreadableRecord};
 
+use crate::linked::LinkedIdentities;
 use crate::record::{
-    Subject, login_secret_key, read_login_secret, read_sessions, read_token, read_token_use,
-    read_upload_token, read_user, session_key, subject, token_key, token_use_key, upload_token_key,
-    user_key, write_login_secret, write_sessions, write_token, write_token_use, write_upload_token,
-    write_user,
+    Subject, linked_key, login_secret_key, read_linked, read_login_secret, read_sessions,
+    read_token, read_token_use, read_upload_token, read_user, session_key, subject, token_key,
+    token_use_key, upload_token_key, user_key, write_linked, write_login_secret, write_sessions,
+    write_token, write_token_use, write_upload_token, write_user,
 };
 use crate::upload_token::UploadTokens;
-use crate::{LoginSecret, Sessions, Token, TokenId, TokenText, UploadToken, User, UserName};
+use crate::{
+    LinkedIdentity, LoginSecret, Sessions, Token, TokenId, TokenText, UploadToken, User, UserName,
+};
 
 /// Every user and token as of one serial. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +32,7 @@ pub struct Snapshot {
     login_secret: Option<LoginSecret>,
     sessions: OrdMap<UserName, Arc<Sessions>>,
     upload_tokens: UploadTokens,
+    linked: LinkedIdentities,
 }
 
 impl Snapshot {
@@ -55,7 +59,7 @@ impl Snapshot {
     }
 
     /// Records that make this snapshot again: each user, each token of either kind, the last use of tokens, the login secret, the
-    /// sessions. What was deleted is not among them, and the login secret has serial 1.
+    /// sessions, the linked identities. What was deleted is not among them, and the login secret has serial 1.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         let record =
             |key: Key, serial, body| Record { key, serial, body: Some(body), blobs: Vec::new() };
@@ -78,7 +82,10 @@ impl Snapshot {
         let uploads = self.upload_tokens.iter().map(move |token| {
             record(upload_token_key(&token.proof), token.serial, write_upload_token(token))
         });
-        users.chain(tokens).chain(uses).chain(secrets).chain(sessions).chain(uploads)
+        let linked = self.linked.iter().map(move |linked| {
+            record(linked_key(&linked.digest()), linked.serial, write_linked(linked))
+        });
+        users.chain(tokens).chain(uses).chain(secrets).chain(sessions).chain(uploads).chain(linked)
     }
 
     fn apply_one(&mut self, record: &Record, subject: Subject) -> Result<(), UnreadableReason> {
@@ -116,6 +123,12 @@ impl Snapshot {
                 self.upload_tokens.remove(&proof);
                 if let Some(body) = body {
                     self.upload_tokens.insert(read_upload_token(record, proof, body)?);
+                }
+            }
+            Subject::Linked(digest) => {
+                self.linked.remove(&digest);
+                if let Some(body) = body {
+                    self.linked.insert(read_linked(record, digest, body)?);
                 }
             }
             Subject::LoginSecret => {
@@ -201,6 +214,16 @@ impl Snapshot {
     /// Every upload token that is remembered, in no order.
     pub fn upload_tokens(&self) -> impl ExactSizeIterator<Item = &Arc<UploadToken>> {
         self.upload_tokens.iter()
+    }
+
+    /// The linked identity with this digest; its user may be gone.
+    pub fn linked(&self, digest: &Digest) -> Option<&Arc<LinkedIdentity>> {
+        self.linked.get(digest)
+    }
+
+    /// The identities at providers that a user of that name is or was linked with.
+    pub fn linked_of(&self, name: &UserName) -> impl Iterator<Item = &Arc<LinkedIdentity>> {
+        self.linked.of_user(name)
     }
 
     /// The sessions of that user, if there are any; also those that have ended, or belong to an earlier user with that name.

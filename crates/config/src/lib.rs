@@ -12,6 +12,7 @@ mod key;
 mod ldap_section;
 mod print;
 mod problem;
+mod providers;
 mod proxy_login;
 mod resolve;
 mod site;
@@ -34,6 +35,7 @@ pub use self::goaurrpc::import_goaurrpc;
 pub use self::key::{Key, Kind};
 pub use self::print::{docs, show, template};
 pub use self::problem::{ConfigError, Origin, Problem};
+pub use self::providers::read_providers;
 pub use self::resolve::{Environment, Flags, Inputs, Loaded, Setting, TOKEN_VARIABLE};
 pub use self::site::{Accent, Line, SiteLink};
 pub use self::value::{
@@ -191,6 +193,8 @@ section! {
         ldap: Ldap;
         /// A proxy that has logged users in.
         proxy_login: ProxyLogin;
+        /// Log-in at identity providers.
+        oidc: Oidc;
         /// Trusted publishing.
         publishing: Publishing;
         /// The store.
@@ -552,6 +556,15 @@ section! {
 }
 
 section! {
+    /// Log-in in the browser at identity providers, by OpenID Connect.
+    pub struct Oidc = "oidc" {
+        /// File of identity providers where people may log in; docs/single-sign-on.md has its form. Read at the start. Without it,
+        /// people log in with passwords alone.
+        providers_file: Option<PathBuf> = "providers_file", Kind::Path, default "";
+    }
+}
+
+section! {
     /// Trusted publishing: jobs of CI systems upload with an identity that their issuer signs, and without a stored token.
     pub struct Publishing = "publishing" {
         /// Issuers whose identities indexes may name as publishers, each as KIND URL, or KIND URL JWKS-URL where the keys
@@ -619,6 +632,7 @@ const TABLES: &[Table] = &[
     Users::TABLE,
     Ldap::TABLE,
     ProxyLogin::TABLE,
+    Oidc::TABLE,
     Publishing::TABLE,
     Store::TABLE,
     Admin::TABLE,

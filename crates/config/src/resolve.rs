@@ -17,6 +17,7 @@ use super::file::{self, nearest};
 use super::key::{FromTexts, Key, Kind, canonical, is_auto, split};
 use super::ldap_section;
 use super::problem::{ConfigError, Origin, Problem, shown};
+use super::providers::read_providers;
 use super::proxy_login;
 use super::value::{MASK, Secret};
 use super::{Config, keys};
@@ -50,6 +51,11 @@ impl Environment {
     /// The variable's value; an empty one counts as not set.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// The directory of systemd's credentials.
+    pub fn credentials(&self) -> Option<&Path> {
+        self.get("CREDENTIALS_DIRECTORY").map(Path::new)
     }
 
     /// Names that begin as ours do.
@@ -216,6 +222,7 @@ impl Inputs {
             self.find_follow_token(&mut config);
             self.read_ldap_password(&mut config, &mut settings);
             check_together(&config, &mut settings);
+            self.check_providers(&config, &mut settings);
             config
         });
         match config {
@@ -354,6 +361,17 @@ impl Inputs {
         }
     }
 
+    /// Reads the file of identity providers, as the start does.
+    fn check_providers(&self, config: &Config, settings: &mut Settings) {
+        let Some(path) = &config.oidc.providers_file else { return };
+        if let Err(complaint) = read_providers(path, self.environment.credentials()) {
+            let origin = settings.one("oidc.providers_file").origin.clone();
+            let path = path.display();
+            let message = format!("oidc.providers_file = \"{path}\" ({origin}): {complaint}");
+            settings.problems.push(Problem::new(&origin, message));
+        }
+    }
+
     /// The admin key from its file or from systemd's credentials, where it is not given itself.
     fn read_admin_key(&self, config: &mut Config, settings: &mut Settings) {
         let key_origin = settings.one("admin.key").origin.clone();
@@ -370,8 +388,8 @@ impl Inputs {
             (None, Some(file)) => Some(file),
             (None, None) => self
                 .environment
-                .get("CREDENTIALS_DIRECTORY")
-                .map(|directory| Path::new(directory).join("admin-key"))
+                .credentials()
+                .map(|directory| directory.join("admin-key"))
                 .filter(|file| file.exists()),
         };
         if let Some(file) = file {

@@ -32,7 +32,7 @@ pub enum IssuerError {
 }
 
 /// Whether keys may be fetched from this URL.
-fn is_safe(text: &str) -> bool {
+pub fn is_safe_url(text: &str) -> bool {
     let Ok(url) = Url::parse(text) else { return false };
     let is_here = matches!(url.host_str(), Some("127.0.0.1" | "[::1]" | "localhost"));
     (url.scheme() == "https" || (url.scheme() == "http" && is_here))
@@ -52,7 +52,7 @@ impl FromStr for Issuer {
             [kind, url, jwks_url] => (kind, url, Some(jwks_url)),
             _ => return Err(IssuerError::Words(text.chars().take(200).collect())),
         };
-        let unsafe_url = [Some(url), jwks_url].into_iter().flatten().find(|url| !is_safe(url));
+        let unsafe_url = [Some(url), jwks_url].into_iter().flatten().find(|url| !is_safe_url(url));
         if let Some(url) = unsafe_url.or(Some(url).filter(|url| url.contains('?'))) {
             return Err(IssuerError::Url(url.to_owned()));
         }

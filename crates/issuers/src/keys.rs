@@ -1,4 +1,4 @@
-//! [`Source`]: the keys of one issuer, fetched when a token needs them.
+//! [`Source`]: the keys and the endpoints of one issuer, fetched when they are needed.
 //!
 //! id of a key -> those in memory -> (absent, or too old: one fetch for all who wait) discovery document -> JWKS -> [`Key`]
 //!
@@ -18,7 +18,8 @@ use reqwest::{Client, StatusCode, Url};
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
-use super::{Issuer, Refused, shown};
+use super::endpoints::{Endpoints, Hosts};
+use super::{Refused, shown};
 
 /// How long keys count before they are fetched again.
 const FRESH_FOR: Duration = Duration::from_secs(3600);
@@ -50,6 +51,22 @@ pub(super) struct Key {
 
 type Keys = HashMap<String, Arc<Key>>;
 
+/// What one fetch brings.
+struct Fetched {
+    keys: Keys,
+    /// What the discovery document says of log-ins; `None` if none was asked for.
+    endpoints: Option<Arc<Endpoints>>,
+}
+
+/// What is needed of it.
+#[derive(Clone, Copy)]
+enum Need<'text> {
+    /// The key with this id.
+    Key(&'text str),
+    /// The endpoints.
+    Endpoints,
+}
+
 /// The keys of an issuer. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Source(Arc<Inner>);
@@ -57,6 +74,7 @@ pub(super) struct Source(Arc<Inner>);
 struct Inner {
     issuer: String,
     place: Place,
+    hosts: Hosts,
     client: Client,
     state: Mutex<State>,
     waiting: Semaphore,
@@ -66,13 +84,13 @@ struct Inner {
 enum Place {
     /// The configuration says.
     Keys(Url),
-    /// The discovery document at this URL says, within the same host.
+    /// The discovery document at this URL says.
     Discovery(Url),
 }
 
 #[derive(Default)]
 struct State {
-    keys: Option<(Arc<Keys>, Instant)>,
+    fetched: Option<(Arc<Fetched>, Instant)>,
     /// The last failure since then.
     failure: Option<(String, Instant)>,
     /// The fetch that is under way; it is dropped when that ends.
@@ -81,17 +99,24 @@ struct State {
 
 /// What a request finds.
 enum Found {
-    Key(Arc<Key>),
+    Here(Arc<Fetched>),
     Wait(watch::Receiver<()>),
 }
 
 impl Source {
-    pub(super) fn new(issuer: &Issuer, egress: &Egress) -> anyhow::Result<Source> {
+    /// The source of the issuer with this URL. Its keys are at `jwks_url`, else where its discovery document says: on its own
+    /// host, or on one of `hosts`.
+    pub(super) fn new(
+        issuer: &str,
+        jwks_url: Option<&str>,
+        hosts: &[String],
+        egress: &Egress,
+    ) -> anyhow::Result<Source> {
         let url = |text: &str| Url::parse(text).with_context(|| format!("`{text}` is no URL"));
-        let place = match &issuer.jwks_url {
+        let place = match jwks_url {
             Some(text) => Place::Keys(url(text)?),
             None => {
-                let base = issuer.url.trim_end_matches('/');
+                let base = issuer.trim_end_matches('/');
                 Place::Discovery(url(&format!("{base}/.well-known/openid-configuration"))?)
             }
         };
@@ -99,12 +124,14 @@ impl Source {
         // The operator names the host, so it may be a private one. The client follows no redirects.
         let egress = egress.clone().naming(named.host_str().unwrap_or_default());
         egress.check(named)?;
+        let hosts = Hosts::new(named, hosts);
         let client = net::build_client(|| {
             egress.client().connect_timeout(CONNECT_TIMEOUT).timeout(ANSWER_TIMEOUT)
         })?;
         Ok(Source(Arc::new(Inner {
-            issuer: issuer.url.clone(),
+            issuer: issuer.to_owned(),
             place,
+            hosts,
             client,
             state: Mutex::default(),
             waiting: Semaphore::new(WAITING_MAX),
@@ -113,8 +140,25 @@ impl Source {
 
     /// The key with this id.
     pub(super) async fn key(&self, id: &str) -> Result<Arc<Key>, Refused> {
-        let mut flight = match self.look(id, true)? {
-            Found::Key(key) => return Ok(key),
+        let fetched = self.fetched(Need::Key(id)).await?;
+        fetched.keys.get(id).cloned().ok_or_else(|| no_key(id))
+    }
+
+    /// The endpoints that the discovery document names.
+    pub(super) async fn endpoints(&self) -> Result<Arc<Endpoints>, Refused> {
+        let fetched = self.fetched(Need::Endpoints).await?;
+        let none = || self.unavailable("no discovery document is asked".to_owned(), 60);
+        fetched.endpoints.clone().ok_or_else(none)
+    }
+
+    /// The client that reaches the issuer, and nothing that is not public besides.
+    pub(super) fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    async fn fetched(&self, need: Need<'_>) -> Result<Arc<Fetched>, Refused> {
+        let mut flight = match self.look(need, true)? {
+            Found::Here(fetched) => return Ok(fetched),
             Found::Wait(flight) => flight,
         };
         let Ok(_place) = self.0.waiting.try_acquire() else {
@@ -125,35 +169,35 @@ impl Source {
         if tokio::time::timeout(PATIENCE, ended).await.is_err() {
             return Err(self.unavailable("the issuer is slow".to_owned(), 5));
         }
-        match self.look(id, false)? {
-            Found::Key(key) => Ok(key),
+        match self.look(need, false)? {
+            Found::Here(fetched) => Ok(fetched),
             Found::Wait(_) => Err(self.unavailable("they are being fetched again".to_owned(), 1)),
         }
     }
 
     /// Fetches the keys, whatever is in memory, and counts them.
     pub(super) async fn try_keys(&self) -> anyhow::Result<usize> {
-        Ok(self.0.fetch().await?.len())
+        Ok(self.0.fetch().await?.keys.len())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The key, or the fetch to wait for, which is begun if there is a reason and it `may_begin`.
-    fn look(&self, id: &str, may_begin: bool) -> Result<Found, Refused> {
+    /// What was fetched, or the fetch to wait for, which is begun if there is a reason and it `may_begin`.
+    fn look(&self, need: Need<'_>, may_begin: bool) -> Result<Found, Refused> {
         let mut state = self.state();
         // A fetch that has panicked has not landed.
         state.flight.take_if(|flight| flight.has_changed().is_err());
-        let fresh = state.keys.as_ref().filter(|(_, since)| since.elapsed() < FRESH_FOR);
-        if let Some((keys, since)) = fresh {
-            if let Some(key) = keys.get(id) {
-                return Ok(Found::Key(key.clone()));
-            }
+        let fresh = state.fetched.as_ref().filter(|(_, since)| since.elapsed() < FRESH_FOR);
+        if let Some((fetched, since)) = fresh {
+            let id = match need {
+                Need::Key(id) if !fetched.keys.contains_key(id) => id,
+                Need::Key(_) | Need::Endpoints => return Ok(Found::Here(fetched.clone())),
+            };
             let is_asked_lately = since.elapsed() < UNKNOWN_KEY_INTERVAL || state.has_just_failed();
             if state.flight.is_none() && (is_asked_lately || !may_begin) {
-                let text = format!("the issuer has no key `{}` (`kid`)", shown(id));
-                return Err(Refused::Invalid(text));
+                return Err(no_key(id));
             }
         } else if state.flight.is_none()
             && let Some((reason, since)) = &state.failure
@@ -177,12 +221,12 @@ impl Source {
         Ok(Found::Wait(flight))
     }
 
-    fn landed(&self, outcome: anyhow::Result<Keys>) {
+    fn landed(&self, outcome: anyhow::Result<Fetched>) {
         let mut state = self.state();
         state.flight = None;
         match outcome {
-            Ok(keys) => {
-                state.keys = Some((Arc::new(keys), Instant::now()));
+            Ok(fetched) => {
+                state.fetched = Some((Arc::new(fetched), Instant::now()));
                 state.failure = None;
             }
             Err(error) => {
@@ -197,7 +241,7 @@ impl Source {
         }
     }
 
-    fn unavailable(&self, reason: String, retry_after_seconds: u32) -> Refused {
+    pub(super) fn unavailable(&self, reason: String, retry_after_seconds: u32) -> Refused {
         Refused::Unavailable { issuer: self.0.issuer.clone(), reason, retry_after_seconds }
     }
 }
@@ -209,48 +253,64 @@ impl State {
 }
 
 impl Inner {
-    async fn fetch(&self) -> anyhow::Result<Keys> {
-        let url = match &self.place {
-            Place::Keys(url) => url.clone(),
+    async fn fetch(&self) -> anyhow::Result<Fetched> {
+        let (url, endpoints) = match &self.place {
+            Place::Keys(url) => (url.clone(), None),
             Place::Discovery(url) => {
                 let document = self.get(url, DISCOVERY_BYTES_MAX).await?;
-                place_of_keys(&document, &self.issuer, url)?
+                let keys = place_of_keys(&document, &self.issuer, &self.hosts)?;
+                (keys, Some(Arc::new(Endpoints::of(&document, &self.hosts))))
             }
         };
-        read_keys(self.get(&url, KEYS_BYTES_MAX).await?)
+        let keys = read_keys(self.get(&url, KEYS_BYTES_MAX).await?)?;
+        Ok(Fetched { keys, endpoints })
     }
 
     /// The JSON at a URL.
     async fn get(&self, url: &Url, bytes_max: usize) -> anyhow::Result<Value> {
-        let told = |error: reqwest::Error| {
-            let error = error.without_url();
-            let causes: String = net::causes(&error).map(|cause| format!(": {cause}")).collect();
-            anyhow::anyhow!("{url}: {error}{causes}")
-        };
-        let mut response = self.client.get(url.clone()).send().await.map_err(told)?;
-        let status = response.status();
+        let (status, value) = json_of(self.client.get(url.clone()), url, bytes_max).await?;
         ensure!(status == StatusCode::OK, "{url}: it answered {status}");
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(told)? {
-            ensure!(
-                body.len() + chunk.len() <= bytes_max,
-                "{url}: it has more than {bytes_max} bytes"
-            );
-            body.extend_from_slice(&chunk);
-        }
-        serde_json::from_slice(&body)
-            .map_err(|error| anyhow::anyhow!("{url}: it is no JSON: {error}"))
+        value
     }
 }
 
-/// Where the keys are, by a discovery document: at the same scheme, host and port, as nothing else was named.
-fn place_of_keys(document: &Value, issuer: &str, discovery: &Url) -> anyhow::Result<Url> {
+/// Sends a request: the status of the answer, and its JSON, of which at most so many bytes are read.
+///
+/// # Errors
+/// There is no answer, or a larger one.
+pub(super) async fn json_of(
+    request: reqwest::RequestBuilder,
+    url: &Url,
+    bytes_max: usize,
+) -> anyhow::Result<(StatusCode, anyhow::Result<Value>)> {
+    let told = |error: reqwest::Error| {
+        let error = error.without_url();
+        let causes: String = net::causes(&error).map(|cause| format!(": {cause}")).collect();
+        anyhow::anyhow!("{url}: {error}{causes}")
+    };
+    let mut response = request.send().await.map_err(told)?;
+    let status = response.status();
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(told)? {
+        ensure!(body.len() + chunk.len() <= bytes_max, "{url}: it has more than {bytes_max} bytes");
+        body.extend_from_slice(&chunk);
+    }
+    let value = serde_json::from_slice(&body);
+    Ok((status, value.map_err(|error| anyhow::anyhow!("{url}: it is no JSON: {error}"))))
+}
+
+fn no_key(id: &str) -> Refused {
+    Refused::Invalid(format!("the issuer has no key `{}` (`kid`)", shown(id)))
+}
+
+/// Where the keys are, by a discovery document.
+fn place_of_keys(document: &Value, issuer: &str, hosts: &Hosts) -> anyhow::Result<Url> {
     let named = document["issuer"].as_str().unwrap_or_default();
     ensure!(named == issuer, "its discovery document is of the issuer `{}`", shown(named));
     let text = document["jwks_uri"].as_str().unwrap_or_default();
     let Ok(url) = Url::parse(text) else { bail!("its `jwks_uri` is no URL: `{}`", shown(text)) };
     ensure!(
-        url.origin() == discovery.origin() && url.username().is_empty(),
+        hosts.admit(&url),
         "its keys are at another host (`{}`): name that URL in the configuration, after the issuer's",
         shown(text)
     );
@@ -310,7 +370,8 @@ mod tests {
     fn keys_are_fetched_where_the_issuer_is() {
         let check = |document: Value, expected: Result<&str, &str>| {
             let discovery = Url::parse("https://ci.example/.well-known/openid-configuration");
-            let found = place_of_keys(&document, "https://ci.example", &discovery.expect("a URL"));
+            let hosts = Hosts::new(&discovery.expect("a URL"), &["keys.example".to_owned()]);
+            let found = place_of_keys(&document, "https://ci.example", &hosts);
             match (found, expected) {
                 (Ok(url), Ok(expected)) => assert_eq!(url.as_str(), expected),
                 (Err(error), Err(reason)) => assert!(error.to_string().contains(reason), "{error}"),
@@ -320,6 +381,9 @@ mod tests {
         let keys = |url: &str| json!({"issuer": "https://ci.example", "jwks_uri": url});
         check(keys("https://ci.example/keys"), Ok("https://ci.example/keys"));
         check(keys("https://ci.example:443/keys"), Ok("https://ci.example/keys"));
+        check(keys("https://keys.example/keys"), Ok("https://keys.example/keys"));
+        check(keys("https://keys.example:8443/keys"), Err("another host"));
+        check(keys("http://keys.example/keys"), Err("another host"));
         check(keys("https://other.example/keys"), Err("another host"));
         check(keys("https://ci.example:8443/keys"), Err("another host"));
         check(keys("http://ci.example/keys"), Err("another host"));

@@ -1,12 +1,16 @@
-//! Issuers of identities of CI jobs: their keys, and the tokens that they sign.
+//! Issuers of identities of CI jobs and of people: their keys, and the tokens that they sign.
 //!
 //! signed token -> [`Issuers::verify`]: size, form, issuer, key ([`keys`]), signature, audience, times -> [`Verified`]
+//! code of a browser -> [`Provider::redeem`]: its token endpoint, the same checks, nonce -> [`VerifiedLogIn`]
 //!
-//! Nothing but the named issuers is contacted, and each only when a token of it is shown. Who may do what with an identity is not
-//! decided here.
+//! Nothing but the named issuers is contacted, and each only when a token of it is shown, or somebody logs in there. Who may do
+//! what with an identity is not decided here.
 
+mod endpoints;
 mod issuer;
 mod keys;
+mod log_in;
+mod provider;
 mod token;
 
 use account::CiIdentity;
@@ -16,7 +20,9 @@ use record::Digest;
 
 use self::keys::Source;
 
-pub use self::issuer::{Issuer, IssuerError};
+pub use self::issuer::{Issuer, IssuerError, is_safe_url};
+pub use self::log_in::VerifiedLogIn;
+pub use self::provider::{Answer, ClientSecret, Provider, ProviderSettings};
 
 /// The named issuers, with the keys that were fetched of them.
 pub struct Issuers {
@@ -41,9 +47,15 @@ pub enum Refused {
     /// No issuer of this URL is named.
     #[error("the issuer `{0}` is not one of `publishing.issuers`")]
     UnknownIssuer(String),
-    /// The issuer's keys could not be fetched.
+    /// What a browser brought back from a provider, or what it was redeemed for, is not what was asked for.
+    #[error("the provider's answer is not valid: {0}")]
+    Answer(String),
+    /// Somebody whom the operator does not admit: this claim has another value than the provider's settings require.
+    #[error("the provider's settings require another value of the claim `{0}`")]
+    NotAdmitted(String),
+    /// The issuer's keys, or another answer of it, could not be fetched.
     #[error(
-        "the keys of the issuer {issuer} are not there: {reason}; try again in {retry_after_seconds} seconds"
+        "the issuer {issuer} does not give its keys or answers: {reason}; try again in {retry_after_seconds} seconds"
     )]
     Unavailable {
         /// The issuer.
@@ -62,7 +74,10 @@ impl Issuers {
     /// # Errors
     /// If there can be no HTTP client.
     pub fn new(issuers: &[Issuer], audience: &str, egress: &Egress) -> anyhow::Result<Issuers> {
-        let source = |issuer: &Issuer| Ok((issuer.clone(), Source::new(issuer, egress)?));
+        let source = |issuer: &Issuer| {
+            let source = Source::new(&issuer.url, issuer.jwks_url.as_deref(), &[], egress)?;
+            Ok((issuer.clone(), source))
+        };
         let sources = issuers.iter().map(source).collect::<anyhow::Result<_>>()?;
         Ok(Issuers { sources, audience: audience.to_owned() })
     }
@@ -94,7 +109,7 @@ impl Issuers {
     /// # Errors
     /// [`Refused`].
     pub async fn verify(&self, token: &str, now: Timestamp) -> Result<Verified, Refused> {
-        let unverified = token::Unverified::parse(token)?;
+        let unverified = token::Unverified::parse(token, token::TOKEN_BYTES_MAX)?;
         let found = self.sources.iter().find(|(issuer, _)| issuer.url == unverified.issuer());
         let Some((issuer, source)) = found else {
             return Err(Refused::UnknownIssuer(shown(unverified.issuer())));

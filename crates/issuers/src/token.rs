@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 use super::keys::Key;
 use super::{Issuer, Refused, Verified, shown};
 
-/// Longest token, in bytes, and most claims in it.
-const TOKEN_BYTES_MAX: usize = 8 << 10;
+/// Longest token of a CI job, in bytes, and most claims in any.
+pub(super) const TOKEN_BYTES_MAX: usize = 8 << 10;
 const CLAIMS_MAX: usize = 200;
 
 /// Longest id of a key, in bytes.
@@ -52,11 +52,11 @@ fn object(part: &str, name: &str) -> Result<Map<String, Value>, Refused> {
 
 impl<'text> Unverified<'text> {
     /// Reads a token, without trust in anything that it says.
-    pub(super) fn parse(text: &'text str) -> Result<Unverified<'text>, Refused> {
-        if text.len() > TOKEN_BYTES_MAX {
+    pub(super) fn parse(text: &'text str, bytes_max: usize) -> Result<Unverified<'text>, Refused> {
+        if text.len() > bytes_max {
             let bytes = text.len();
             return Err(invalid(format!(
-                "it has {bytes} bytes, and at most {TOKEN_BYTES_MAX} were expected"
+                "it has {bytes} bytes, and at most {bytes_max} were expected"
             )));
         }
         let parts: Vec<&str> = text.split('.').collect();
@@ -101,6 +101,22 @@ impl<'text> Unverified<'text> {
         audience: &str,
         now: Timestamp,
     ) -> Result<Verified, Refused> {
+        let (claims, ends_at) = self.claims(&issuer.url, key, audience, now)?;
+        let identity =
+            CiIdentity { issuer: issuer.url.clone(), kind: issuer.kind, claims: texts(claims) };
+        let proof = Digest::of(self.signed.as_bytes());
+        Ok(Verified { identity, proof, ends_at })
+    }
+
+    /// The claims, if the key has signed them for this audience and their time has come and is not over; and until when they
+    /// are accepted.
+    pub(super) fn claims(
+        &self,
+        issuer: &str,
+        key: &Key,
+        audience: &str,
+        now: Timestamp,
+    ) -> Result<(Map<String, Value>, Timestamp), Refused> {
         // What the library would check besides the signature is checked below, at one time and with one skew.
         let mut validation = Validation::new(key.algorithm);
         validation.required_spec_claims.clear();
@@ -118,15 +134,12 @@ impl<'text> Unverified<'text> {
         if claims.len() > CLAIMS_MAX {
             return Err(invalid(format!("it has more than {CLAIMS_MAX} claims")));
         }
-        if claims.get("iss").and_then(Value::as_str) != Some(&issuer.url) {
+        if claims.get("iss").and_then(Value::as_str) != Some(issuer) {
             return Err(invalid("its issuer (`iss`) is another"));
         }
         check_audience(claims.get("aud"), audience)?;
         let ends_at = check_times(&claims, now)?;
-        let identity =
-            CiIdentity { issuer: issuer.url.clone(), kind: issuer.kind, claims: texts(claims) };
-        let proof = Digest::of(self.signed.as_bytes());
-        Ok(Verified { identity, proof, ends_at })
+        Ok((claims, ends_at))
     }
 }
 
@@ -204,7 +217,7 @@ mod tests {
 
     #[track_caller]
     fn check_form(text: &str, reason: &str) {
-        let Err(Refused::Invalid(found)) = Unverified::parse(text) else {
+        let Err(Refused::Invalid(found)) = Unverified::parse(text, TOKEN_BYTES_MAX) else {
             panic!("{text} is read")
         };
         assert!(found.contains(reason), "{found}");
@@ -225,7 +238,7 @@ mod tests {
         check_form(&format!("{critical}.{payload}.x"), "critical");
         check_form(&"x".repeat(TOKEN_BYTES_MAX + 1), "at most 8192");
         let read = format!("{header}.{payload}.signature");
-        let read = Unverified::parse(&read).expect("a token");
+        let read = Unverified::parse(&read, TOKEN_BYTES_MAX).expect("a token");
         assert_eq!((read.issuer(), read.key_id()), ("i", "1"));
         assert_eq!(read.signed, format!("{header}.{payload}"));
     }

@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use account::AclEntry;
-use config::Config;
-use issuers::Issuers;
+use config::{Config, Environment, read_providers};
+use issuers::{Issuers, Provider};
 use net::Egress;
 use operations::Rules;
 use state::clocks::Clocks;
@@ -54,6 +54,15 @@ const ANSWERS_WAITING_MAX: usize = 256;
 /// Where this process may connect to on behalf of users.
 fn egress(config: &Config) -> Egress {
     Egress::new(config.egress_allow.iter().copied())
+}
+
+/// The identity providers of the configuration.
+fn providers(config: &Config) -> anyhow::Result<Vec<Provider>> {
+    let Some(path) = &config.oidc.providers_file else { return Ok(Vec::new()) };
+    let environment = Environment::of_process();
+    let named = |problem| anyhow::anyhow!("oidc.providers_file = {}: {problem}", path.display());
+    let settings = read_providers(path, environment.credentials()).map_err(named)?;
+    settings.into_iter().map(|settings| Provider::new(settings, &egress(config))).collect()
 }
 
 /// Articles' part of the state.
@@ -90,6 +99,8 @@ pub struct App {
     pub(crate) directory: Option<Directory>,
     /// The headers in which proxies name users, if any is believed.
     pub(crate) proxy_login: Option<ProxyLogin>,
+    /// Identity providers where people log in.
+    pub(crate) providers: Vec<Provider>,
     /// Files beside the record that were of no use.
     pub(crate) side_files: SideFiles,
     /// What changed on each surface, and who follows it.
@@ -155,6 +166,7 @@ impl App {
                 &config.publishing_audience(),
                 &egress(&config),
             )?,
+            providers: providers(&config)?,
             side_files: SideFiles::default(),
             changes: Changes::new(&config, metrics.subscribers.clone()),
             webhooks: Webhooks::load(config.changes.webhooks_file.as_deref(), egress(&config))?,

@@ -174,6 +174,8 @@ metrics! {
         pub ldap_waiting: IntGauge = "larder_ldap_logins_waiting";
         /// Requests for an upload token with the identity of a CI job, by their result: minted, refused, unavailable.
         upload_tokens: IntCounterVec = "larder_upload_tokens_total" ["result"];
+        /// Log-ins at identity providers, by provider and result: opened, linked, refused, unavailable.
+        provider_logins: IntCounterVec = "larder_provider_logins_total" ["provider", "result"];
         /// Passwords, as they are checked.
         pub passwords: passwords::Counters => counters::passwords(make, &login_failures);
         /// Clients that follow a feed of changes.
@@ -406,6 +408,11 @@ impl Metrics {
     /// Counts credentials that did not hold; `reason` is one of few. Passwords count themselves.
     pub fn login_failed(&self, reason: &'static str) {
         self.login_failures.with_label_values(&[reason]).inc();
+    }
+
+    /// Counts a log-in at an identity provider, whose name is one of the configuration's.
+    pub(crate) fn provider_login(&self, provider: &str, result: &'static str) {
+        self.provider_logins.with_label_values(&[provider, result]).inc();
     }
 
     /// Counts a request for an upload token.

@@ -191,6 +191,10 @@ endpoints! {
         ShowLogIn = Server "page": GET ["/+account/login"];
         LogInByForm = Account "login": POST ["/+account/login"];
         LogOut = Account "login": POST ["/+account/logout"];
+        LogInAtProvider = Account "login": GET ["/+account/oidc/{provider}"];
+        LinkProviderByForm = Account "user_write": POST ["/+account/oidc/{provider}"];
+        ReturnFromProvider = Account "login": GET ["/+account/oidc/{provider}/callback"];
+        UnlinkProviderByForm = Account "user_write": POST ["/+account/oidc/{provider}/unlink"];
         ChangePasswordByForm = Account "user_write": POST ["/+account/password"];
         CreateTokenByForm = Account "tokens_write": POST ["/+account/tokens"];
         RevokeTokenByForm = Account "tokens_write": POST ["/+account/tokens/revoke"];

@@ -18,6 +18,7 @@ pub mod indexes;
 pub mod log_ins;
 mod name;
 mod noted;
+pub mod providers;
 pub mod publishing;
 pub mod pushes;
 mod refusal;

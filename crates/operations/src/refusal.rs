@@ -1,7 +1,7 @@
 //! [`Refusal`]: why an operation is not carried out, without the words of any protocol. Each protocol says it in one place.
 
 use account::change::{CreateTokenError, CreateUserError, DeleteUserError, NoToken, NoUser};
-use account::{Forbidden, Lack, MintError, UserName};
+use account::{Forbidden, Lack, LinkError, LinkedLogInError, MintError, UserName};
 use article::{ArticleName, AttachmentError, WriteError};
 use pypi::{ChangeError, PublisherError, StageName};
 use record::Digest;
@@ -178,6 +178,12 @@ pub enum Rule {
     /// No upload token is made.
     #[error(transparent)]
     Mint(#[from] MintError),
+    /// Somebody whom a provider knows is not logged in.
+    #[error(transparent)]
+    LinkedLogIn(#[from] LinkedLogInError),
+    /// An identity at a provider is not linked.
+    #[error(transparent)]
+    Link(#[from] LinkError),
     /// Of articles.
     #[error(transparent)]
     Article(#[from] WriteError),
@@ -213,9 +219,14 @@ impl Rule {
                 pypi::Refusal::Gone => Kind::Gone,
                 pypi::Refusal::Conflict => Kind::Conflict,
             },
-            Rule::SettingsChanged | Rule::CreateUser(CreateUserError::Exists) | Rule::Mint(_) => {
-                Kind::Conflict
-            }
+            // A process that is behind does not know a user who was made a moment ago: the store is asked whether it is further.
+            Rule::SettingsChanged
+            | Rule::CreateUser(CreateUserError::Exists)
+            | Rule::Mint(_)
+            | Rule::LinkedLogIn(
+                LinkedLogInError::NotLinked | LinkedLogInError::NameTaken(_) | LinkedLogInError::Disabled(_),
+            )
+            | Rule::Link(_) => Kind::Conflict,
             Rule::KeepsNothing
             | Rule::NoRetention
             | Rule::Metadata(_)
@@ -231,6 +242,7 @@ impl Rule {
             | Rule::LocalUser(_)
             | Rule::PasswordElsewhere(_)
             | Rule::OnlyTheServer
+            | Rule::LinkedLogIn(LinkedLogInError::NoName(_) | LinkedLogInError::Reserved(_))
             // Anybody can have an identity that nobody names: the store is not asked whether it is further.
             | Rule::NoPublisher(_) => Kind::Forbidden,
             Rule::CreateToken(CreateTokenError::NoUser(_)) => Kind::NotFound,

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use account::change::NewToken;
 use account::{
-    CiIdentity, Identity, IssuerKind, Means, Principal, ProfileEdit, Scope, Scopes, TokenText,
-    User, UserName,
+    CiIdentity, Identity, IssuerKind, Means, Principal, ProfileEdit, ProvedIdentity, Scope, Scopes,
+    TokenText, User, UserName,
 };
 use article::{Condition, Content, Revision};
 use config::Config;
-use issuers::Verified;
+use issuers::{Verified, VerifiedLogIn};
 use jiff::Timestamp;
 use ldap::LoggedIn;
 use net::ClientAddress;
@@ -21,6 +21,7 @@ use operations::articles::{
 use operations::attachments::{AnnounceAttachment, FileOfArticle, PutAttachment, RemoveAttachment};
 use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex, SweepLeftovers};
 use operations::log_ins::{Identified, NoteLogIn};
+use operations::providers::{LinkIdentity, OpenSessionByProvider, UnlinkIdentity};
 use operations::publishing::MintUploadToken;
 use operations::pushes::{ApproveRelease, Order, PushRelease};
 use operations::releases::{
@@ -219,6 +220,18 @@ fn mint(number: u8) -> MintUploadToken {
     MintUploadToken { verified, secret: [number; 32] }
 }
 
+fn proved() -> VerifiedLogIn {
+    let identity = ProvedIdentity {
+        issuer: "https://id.example".to_owned(),
+        subject: "7".to_owned(),
+        name: Ok("new".parse().expect("a name")),
+        email: None,
+        groups: BTreeSet::new(),
+        not_groups: BTreeSet::new(),
+    };
+    VerifiedLogIn::without_checking("company", identity, true)
+}
+
 fn token(user: UserName, scopes: Scopes) -> NewToken {
     NewToken { user, comment: String::new(), scopes, limits: None, expires_at: None }
 }
@@ -349,6 +362,20 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
         Name::OpenSession => {
             let wish = OpenSession { name: owner(), secret: [1; 32], replaced: None };
             (case(name, wish), None, &[Owner])
+        }
+        // The identity is the proof: no credentials are needed.
+        Name::OpenSessionByProvider => {
+            let wish =
+                OpenSessionByProvider { verified: proved(), secret: [1; 32], replaced: None };
+            (case(name, wish), None, &Who::ALL)
+        }
+        Name::LinkIdentity => {
+            let wish = LinkIdentity { name: owner(), verified: proved() };
+            of!(UserAdmin, &[Owner], wish)
+        }
+        Name::UnlinkIdentity => {
+            let identity = proved().identity().digest();
+            of!(UserAdmin, OWN, UnlinkIdentity { name: owner(), identity })
         }
         Name::CloseSession => {
             (case(name, CloseSession { name: owner(), session: None }), None, &Who::ALL)

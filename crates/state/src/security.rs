@@ -163,6 +163,38 @@ impl SecurityLog {
         );
     }
 
+    /// Logs that a user logged in at an identity provider. `is_new`: the user was made by that.
+    pub fn logged_in_at(&self, provider: &str, account: &str, is_new: bool) {
+        let Some(left_out) = self.line(Kind::LoggedIn, None) else { return };
+        tracing::info!(
+            target: TARGET,
+            event = "login",
+            account = shown(account),
+            provider,
+            is_new,
+            client = %client(),
+            left_out = some(left_out),
+            "a user logged in at an identity provider"
+        );
+    }
+
+    /// Logs that somebody who came from an identity provider was not logged in. `identity`: who they are there, if it has signed it.
+    pub fn provider_refused(&self, provider: &str, identity: Option<&str>, detail: &str) {
+        let client = client();
+        let Some(left_out) = self.line(Kind::LoginFailed, Some(client.key())) else { return };
+        tracing::warn!(
+            target: TARGET,
+            event = "login_failed",
+            provider,
+            identity = identity.map(shown),
+            client = %client,
+            reason = "provider",
+            detail,
+            left_out = some(left_out),
+            "a log-in at an identity provider failed"
+        );
+    }
+
     /// Logs that a CI job got no upload token. `called`: its identity, if an issuer has signed it; `nearest`: the publisher that
     /// is most like it, and in what they differ.
     pub fn mint_refused(&self, called: Option<&str>, reason: &str, nearest: Option<&str>) {

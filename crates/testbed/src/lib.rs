@@ -1,10 +1,11 @@
-//! Real things for tests: a PostgreSQL, a MariaDB, an S3-type server, an nginx, a Varnish, a directory, a small disk, a proxy that
-//! drops connections silently; and a scripted upstream of a Python index. Each belongs to one test, lives in a temporary directory,
-//! and ends with the test's process at the latest, however that ends.
+//! Real things for tests: a PostgreSQL, a MariaDB, an S3-type server, an identity provider, an nginx, a Varnish, a directory, a small
+//! disk, a proxy that drops connections silently; and a scripted upstream of a Python index. Each belongs to one test, lives in a
+//! temporary directory, and ends with the test's process at the latest, however that ends.
 //!
 //! If a program is not installed, or this user lacks a right, the test is skipped with a line that says so; under
 //! `CI=true` it fails instead. Only tests depend on this crate: none of it is in the binary.
 
+mod dex;
 mod mariadb;
 mod nginx;
 mod postgres;
@@ -18,6 +19,7 @@ mod varnish;
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 
+pub use dex::{DEX_EMAIL, DEX_PASSWORD, Dex};
 pub use mariadb::{MariaDb, MariaDbSession};
 pub use nginx::Nginx;
 pub use postgres::{Frozen, Postgres};

@@ -84,6 +84,12 @@ async fn answer(
         Main::ShowLogIn => Box::pin(account::show_log_in(app, head)).await?,
         Main::LogInByForm => Box::pin(account::log_in(app, head, body)).await?,
         Main::LogOut => Box::pin(account::log_out(app, head, body)).await?,
+        Main::LogInAtProvider => Box::pin(account::log_in_at_provider(app, head, route)).await?,
+        Main::ReturnFromProvider => {
+            Box::pin(account::return_from_provider(app, head, route)).await?
+        }
+        Main::LinkProviderByForm => Box::pin(account::link(app, head, route, body)).await?,
+        Main::UnlinkProviderByForm => Box::pin(account::unlink(app, head, route, body)).await?,
         Main::ChangePasswordByForm => Box::pin(account::change_password(app, head, body)).await?,
         Main::CreateTokenByForm => Box::pin(account::create_token(app, head, body)).await?,
         Main::RevokeTokenByForm => Box::pin(account::revoke_token(app, head, body)).await?,

@@ -1,11 +1,13 @@
-//! `/+account`: logging in with a browser, and a user's own tokens, password and sessions.
+//! `/+account`: logging in with a browser, here or at an identity provider, and a user's own tokens, password and sessions.
 //!
 //! form -> [`forms`](super::forms), who sent it -> the call that a program would make -> a page, or a redirect to one. Each
 //! answer is for the browser that asked alone, so none may be cached.
 
+mod at_provider;
 mod log_in;
 mod own;
 
+pub(crate) use at_provider::{link, log_in_at_provider, return_from_provider, unlink};
 pub(crate) use log_in::{log_in, log_out, show_log_in};
 pub(crate) use own::{
     SCOPES, change_password, create_token, ending, revoke_token, show_account, token_wish,

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, SET_COOKIE};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
+use jiff::{SignedDuration, Timestamp};
 use operations::Sender;
 use percent_encoding::percent_decode;
 use record::Serial;
@@ -31,6 +32,9 @@ const NONCE_BYTES: usize = 16;
 
 /// How long a form for logging in can be sent.
 const NONCE_SECONDS: u64 = 86_400;
+
+/// How long a log-in stands for a password that a user does not have.
+const JUST_NOW: SignedDuration = SignedDuration::from_mins(10);
 
 /// Bytes of an address to go on to.
 const NEXT_BYTES_MAX: usize = 2_000;
@@ -211,15 +215,30 @@ pub(crate) async fn posted(
 }
 
 /// The sender, as the password in this field proves them. An unattended browser must not be enough to take over an account, so what
-/// gives lasting rights takes the sender's password once more.
+/// gives lasting rights takes the sender's password once more. Users who have none have just logged in at an identity provider.
 ///
 /// # Errors
-/// 403 if it is wrong; 429 and 503 as for every password.
+/// 403 if it is wrong, or the log-in was too long ago; 429 and 503 as for every password.
 pub(crate) async fn proved_again(
     app: &App,
     posted: &Posted,
     field: &str,
 ) -> Result<Principal, HttpError> {
+    if let Some(identity) = posted.principal.identity()
+        && identity.user.password_hash.is_none()
+    {
+        return match has_just_logged_in(app, &posted.session)? {
+            true if field != "old" => Ok(posted.principal.clone()),
+            true => Err(HttpError::refused(
+                StatusCode::FORBIDDEN,
+                "You have no password here, so you cannot change it. Whoever runs this server can give you one.",
+            )),
+            false => Err(HttpError::refused(
+                StatusCode::FORBIDDEN,
+                "This is possible within ten minutes of logging in: log out, log in again, and try it once more.",
+            )),
+        };
+    }
     let password = posted.fields.maybe(field)?.unwrap_or_default();
     let (user, password) = (posted.session.user().clone(), Password::attempt(password));
     let proved = auth::proved(app, &Credentials::Password { user, password }).await?;
@@ -230,6 +249,18 @@ pub(crate) async fn proved_again(
         };
         HttpError::refused(StatusCode::FORBIDDEN, detail)
     })
+}
+
+/// Whether a session was opened a short while ago.
+///
+/// # Errors
+/// 503 if the store is not loaded.
+fn has_just_logged_in(app: &App, session: &SessionText) -> Result<bool, HttpError> {
+    let (stored, digest) = (auth::stored(app)?, session.secret_digest());
+    let sessions = stored.accounts.sessions_of(session.user()).into_iter();
+    let mut sessions = sessions.flat_map(|stored| &stored.sessions);
+    let since = Timestamp::now() - JUST_NOW;
+    Ok(sessions.any(|it| it.secret_digest == digest && it.created_at > since))
 }
 
 /// The form for logging in, which is not tied to a session.

@@ -87,9 +87,10 @@ impl From<HttpError> for Failure {
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Failure {
         match &refused {
-            Refused::Invalid(_) | Refused::UnknownIssuer(_) => {
-                Failure::new("invalid-token", refused.to_string())
-            }
+            Refused::Invalid(_)
+            | Refused::UnknownIssuer(_)
+            | Refused::Answer(_)
+            | Refused::NotAdmitted(_) => Failure::new("invalid-token", refused.to_string()),
             // Why keys cannot be fetched is for the operator, in the log.
             Refused::Unavailable { issuer, retry_after_seconds, .. } => Failure {
                 status: StatusCode::SERVICE_UNAVAILABLE,

@@ -41,6 +41,7 @@ mod rpc;
 mod search_pages;
 mod server;
 mod shown;
+mod single_sign_on;
 mod store;
 mod strangers;
 mod upstream;

@@ -1,6 +1,6 @@
 //! Trusted publishing over HTTP: jobs of a CI system, whose identities a [`FakeIssuer`] signs with real keys.
 
-mod attacks;
+pub(crate) mod attacks;
 pub(crate) mod issuer;
 mod keys;
 

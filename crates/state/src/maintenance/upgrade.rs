@@ -21,9 +21,10 @@ use crate::stored::Stored;
 use crate::text::counted;
 
 /// The kinds of records that this version knows: the first segments of their keys.
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 11] = [
     "article",
     "attachments",
+    "identity",
     "python",
     "secret",
     "session",

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-use account::{GroupName, Snapshot, User};
+use account::{GroupName, LinkedIdentity, Snapshot, User};
 use pypi::StageConfig;
 use record::{Batch, Record, Serial, Write};
 use store::CommitError;
@@ -35,7 +35,7 @@ pub fn changes(accounts: &Snapshot, index: &pypi::Snapshot, batch: &Batch) -> Ch
     let mut changes = Vec::new();
     for write in &batch.writes {
         let key = write.key.as_str();
-        let kinds = ["user/", "token/", "upload-token/", "secret/", "session/"];
+        let kinds = ["user/", "token/", "upload-token/", "secret/", "session/", "identity/"];
         if kinds.iter().any(|kind| key.starts_with(kind)) {
             changes.extend(of_account(accounts, write));
         } else if let Some(stage) = pypi::stage_of_key(&write.key) {
@@ -88,6 +88,16 @@ fn of_account(before: &Snapshot, write: &Write) -> Vec<Change> {
         };
         let detail = format!("of {} until {}", token.identity.name(), token.expires_at);
         return vec![change("upload_token_created", token.id, Some(detail))];
+    }
+    if let Some(digest) = key.after("identity").and_then(|digest| digest.parse().ok()) {
+        let (before, after) = (before.linked(&digest), after.linked(&digest));
+        let change = |event, linked: &LinkedIdentity| {
+            let detail = format!("{} {}", linked.issuer, linked.subject);
+            change(event, &linked.user, Some(detail))
+        };
+        let removed = before.map(|linked| change("identity_unlinked", linked));
+        let added = after.map(|linked| change("identity_linked", linked));
+        return removed.into_iter().chain(added).collect();
     }
     if let Some(name) = key.after("session").and_then(|name| name.parse().ok()) {
         let digests = |accounts: &Snapshot| -> BTreeSet<String> {

@@ -30,6 +30,8 @@ pub(crate) enum Cookie {
     Session,
     /// Random bytes that the form for logging in is tied to.
     Form,
+    /// A log-in at an identity provider that has begun in this browser, signed.
+    Pending,
 }
 
 impl Cookie {
@@ -39,6 +41,8 @@ impl Cookie {
             (Cookie::Session, false) => "larder-session",
             (Cookie::Form, true) => "__Host-larder-form",
             (Cookie::Form, false) => "larder-form",
+            (Cookie::Pending, true) => "__Host-larder-pending",
+            (Cookie::Pending, false) => "larder-pending",
         }
     }
 

@@ -7,6 +7,7 @@ use axum::response::Response;
 use http::StatusCode;
 use http::header::{HeaderName, SET_COOKIE};
 use http::request::Parts;
+use issuers::Provider;
 use operations::carry_out;
 use operations::sessions::{CloseSession, OpenSession};
 use record::Serial;
@@ -22,7 +23,7 @@ use crate::people::forms;
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// Where a browser goes after logging in, unless it was on its way to another page.
-const HOME: &str = "/+account";
+pub(super) const HOME: &str = "/+account";
 
 #[derive(Template)]
 #[template(path = "login.html")]
@@ -34,20 +35,42 @@ struct LogInPage<'a> {
     name: &'a str,
     /// Why the last attempt failed.
     problem: &'a str,
+    providers: Vec<Button>,
+}
+
+/// A button for logging in at an identity provider.
+struct Button {
+    title: String,
+    /// A path of this server.
+    path: String,
+}
+
+impl Button {
+    fn of(provider: &Provider, next: &str) -> Button {
+        let settings = provider.settings();
+        let next: String = form_urlencoded::byte_serialize(next.as_bytes()).collect();
+        let path = format!("/+account/oidc/{}?next={next}", settings.name);
+        Button { title: settings.title.clone(), path }
+    }
 }
 
 /// `/+account/login`
 pub(crate) async fn show_log_in(app: &App, head: &Parts) -> Result<Response, HttpError> {
-    let query = head.uri.query().unwrap_or_default();
-    let mut pairs = form_urlencoded::parse(query.as_bytes());
-    let next = pairs.find_map(|(name, value)| (name == "next").then_some(value));
-    let next = next.as_deref().and_then(forms::next).unwrap_or(HOME);
+    let next = next(head);
     // A proxy has asked for the password already. A page of another origin opens no sessions by an image or a frame.
     let is_visit = head.headers.get(SEC_FETCH_DEST).is_none_or(|it| it == "document");
     if is_visit && let Some(principal) = auth::named_by_proxy(app, &head.headers).await? {
-        return opened(app, head, principal, next).await;
+        return opened(app, head, principal, &next).await;
     }
-    page(app, head, (next, ""), "", StatusCode::OK).await
+    page(app, head, (&next, ""), "", StatusCode::OK).await
+}
+
+/// Where a browser goes on to, by the query.
+pub(super) fn next(head: &Parts) -> String {
+    let query = head.uri.query().unwrap_or_default();
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let next = pairs.find_map(|(name, value)| (name == "next").then_some(value));
+    next.as_deref().and_then(forms::next).unwrap_or(HOME).to_owned()
 }
 
 /// The form for logging in.
@@ -59,7 +82,8 @@ pub(super) async fn page(
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     let (token, cookie) = forms::nobodys_token(app, head)?;
-    let page = LogInPage { site: Site::of(app, head), token, next, name, problem };
+    let providers = app.providers.iter().map(|provider| Button::of(provider, next)).collect();
+    let page = LogInPage { site: Site::of(app, head), token, next, name, problem, providers };
     let mut response = page::send_once(&page, head, status).await;
     if let Some(cookie) = cookie {
         response.headers_mut().append(SET_COOKIE, cookie);

@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
+use issuers::Provider;
 use jiff::Timestamp;
 use operations::carry_out;
 use operations::tokens::RevokeToken;
@@ -51,6 +52,10 @@ struct AccountPage {
     scopes: Vec<Choice>,
     /// How long a token is valid if the form does not say; 0 for one that never expires.
     token_days: u32,
+    /// Whether the user has a password, which forms ask for once more.
+    has_password: bool,
+    linked: Vec<LinkedLine>,
+    providers: Vec<ProviderLine>,
     said: TokenForm,
 }
 
@@ -70,6 +75,27 @@ struct SessionLine {
     created_at: Time,
     expires_at: Time,
     is_this: bool,
+}
+
+/// An account at a provider that the user is linked with.
+struct LinkedLine {
+    /// The provider, if the configuration still names it.
+    provider: Option<ProviderLine>,
+    issuer: String,
+    subject: String,
+    linked_at: Time,
+}
+
+struct ProviderLine {
+    name: String,
+    title: String,
+}
+
+impl ProviderLine {
+    fn of(provider: &Provider) -> ProviderLine {
+        let settings = provider.settings();
+        ProviderLine { name: settings.name.clone(), title: settings.title.clone() }
+    }
 }
 
 struct Choice {
@@ -158,6 +184,19 @@ async fn page(
         about,
         is_chosen: said.chosen.iter().any(|chosen| chosen == scope.as_str()),
     });
+    let linked = stored.accounts.linked_of(&user.name).filter(|it| it.belongs_to(user));
+    let linked: Vec<LinkedLine> = linked
+        .map(|it| LinkedLine {
+            provider: app
+                .providers
+                .iter()
+                .find(|provider| provider.settings().issuer == it.issuer)
+                .map(ProviderLine::of),
+            issuer: it.issuer.clone(),
+            subject: it.subject.clone(),
+            linked_at: Time(it.linked_at),
+        })
+        .collect();
     let page = AccountPage {
         site: Site::of(app, head).for_user(principal),
         form: forms::token(app, session)?,
@@ -169,6 +208,9 @@ async fn page(
         sessions: sessions.collect(),
         scopes: scopes.collect(),
         token_days: app.rules.token_days,
+        has_password: user.password_hash.is_some(),
+        linked,
+        providers: app.providers.iter().map(ProviderLine::of).collect(),
         said,
     };
     Ok(page::send_once(&page, head, status).await)
@@ -202,6 +244,16 @@ async fn again(
     }
     let said = TokenForm { problem: error.detail().to_owned(), ..said };
     page(app, head, &posted.session, &posted.principal, said, status).await
+}
+
+/// The page again after a form of it was refused.
+pub(super) async fn refused(
+    app: &App,
+    head: &Parts,
+    posted: &Posted,
+    error: HttpError,
+) -> Result<Response, HttpError> {
+    again(app, head, posted, TokenForm::default(), error).await
 }
 
 /// The token that a form asks for.

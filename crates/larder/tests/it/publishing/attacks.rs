@@ -11,7 +11,7 @@ use super::issuer::{FakeIssuer, Key, unsigned};
 use super::{World, refused};
 
 /// A token whose signature is an HMAC with these bytes.
-fn by_hmac(secret: &[u8], header: &Value, claims: &Value) -> String {
+pub(crate) fn by_hmac(secret: &[u8], header: &Value, claims: &Value) -> String {
     let signed = unsigned(header, claims);
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("any length");
     mac.update(signed.as_bytes());

@@ -2,7 +2,7 @@
 //! tokens with real keys, right or wrong ones.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read as _, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -35,6 +35,18 @@ struct Script {
     /// Whether answers wait until this is false again.
     is_held: bool,
     requests: Vec<String>,
+    /// What a code is redeemed for, once, at `/token`.
+    codes: HashMap<String, Grant>,
+}
+
+/// A code that a provider gives a browser, and what it checks when a client redeems it.
+pub(crate) struct Grant {
+    pub(crate) redirect_uri: String,
+    /// `code_challenge` of PKCE.
+    pub(crate) challenge: String,
+    /// The value of `Authorization`.
+    pub(crate) authorization: String,
+    pub(crate) answer: Value,
 }
 
 pub(crate) struct FakeIssuer {
@@ -150,6 +162,11 @@ impl FakeIssuer {
         self.script.0.lock().expect("no panic").statuses.insert(path.to_owned(), status);
     }
 
+    /// Gives a code.
+    pub(crate) fn grant(&self, code: &str, grant: Grant) {
+        self.script.0.lock().expect("no panic").codes.insert(code.to_owned(), grant);
+    }
+
     /// Lets requests wait, or answers those that wait.
     pub(crate) fn hold(&self, is_held: bool) {
         self.script.0.lock().expect("no panic").is_held = is_held;
@@ -199,10 +216,33 @@ fn uuid() -> String {
     BASE64.encode(bytes)
 }
 
+/// The answer to a client that redeems a code; none if anything is not as it was granted.
+fn redeemed(state: &mut Script, headers: &HashMap<String, String>, body: &[u8]) -> Option<Vec<u8>> {
+    let form: HashMap<_, _> = form_urlencoded::parse(body).into_owned().collect();
+    let grant = state.codes.remove(form.get("code")?)?;
+    let challenge = aws_lc_rs::digest::digest(
+        &aws_lc_rs::digest::SHA256,
+        form.get("code_verifier")?.as_bytes(),
+    );
+    let is_granted = form.get("grant_type")? == "authorization_code"
+        && *form.get("redirect_uri")? == grant.redirect_uri
+        && BASE64.encode(challenge) == grant.challenge
+        && *headers.get("authorization")? == grant.authorization;
+    is_granted.then(|| grant.answer.to_string().into_bytes())
+}
+
 fn answer(mut stream: TcpStream, script: &(Mutex<Script>, Condvar)) -> std::io::Result<()> {
-    let mut lines = BufReader::new(stream.try_clone()?).lines();
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut lines = reader.by_ref().lines();
     let first = lines.next().transpose()?.unwrap_or_default();
-    while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
+    let mut headers = HashMap::new();
+    while let Some(line) = lines.next().transpose()?.filter(|line| !line.is_empty()) {
+        let (name, value) = line.split_once(": ").unwrap_or_default();
+        headers.insert(name.to_ascii_lowercase(), value.to_owned());
+    }
+    let length = headers.get("content-length").and_then(|it| it.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
     let path = first.split(' ').nth(1).unwrap_or_default();
     let mut state = script.0.lock().expect("no panic");
     state.requests.push(path.to_owned());
@@ -211,10 +251,17 @@ fn answer(mut stream: TcpStream, script: &(Mutex<Script>, Condvar)) -> std::io::
     }
     let path = path.split('?').next().unwrap_or_default();
     let status = state.statuses.get(path).copied();
-    let page = state.pages.get(path).cloned();
+    let page = match path {
+        "/token" if !state.pages.contains_key(path) => redeemed(&mut state, &headers, &body),
+        path => state.pages.get(path).cloned(),
+    };
     drop(state);
-    let status = status.unwrap_or(if page.is_some() { "200 OK" } else { "404 Not Found" });
-    let page = page.unwrap_or_default();
+    let (usual, page) = match page {
+        Some(page) => ("200 OK", page),
+        None if path == "/token" => ("400 Bad Request", br#"{"error": "invalid_grant"}"#.to_vec()),
+        None => ("404 Not Found", Vec::new()),
+    };
+    let status = status.unwrap_or(usual);
     write!(
         stream,
         "HTTP/1.1 {status}\r\nLocation: /elsewhere\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
