@@ -15,8 +15,8 @@ use super::{Exit, command, online};
 pub(super) enum Config {
     /// Say whether the configuration is valid; exit code 78 if not
     Check {
-        /// Also try what it names: the database, the bucket, the AUR's source, issuers, and upstreams of mirrors; exit code 1 if
-        /// one fails
+        /// Also try what it names: the database, the bucket, the AUR's source, issuers, identity providers, the directory, and
+        /// upstreams of mirrors; exit code 1 if one fails
         #[arg(long)]
         online: bool,
     },
@@ -50,7 +50,7 @@ impl Config {
                 if !is_online {
                     return Ok(text);
                 }
-                let (tried, failures) = online::check(&loaded.config)?;
+                let (tried, failures) = online::check(&loaded.config, &inputs.environment)?;
                 match failures {
                     0 => Ok(text + &tried),
                     _ => Err(Exit::failure((text + &tried).trim_end())),

@@ -7,13 +7,15 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use config::{AurSource, Config};
+use account::UserName;
+use config::{AurSource, Config, Environment, read_providers};
 use futures_util::future::{BoxFuture, join_all};
-use issuers::Issuers;
+use issuers::{Issuers, Provider, ProviderSettings};
 use net::Egress;
 use pypi::StageName;
 use reqwest::{StatusCode, Url};
 use source::{News, Source, SourceOptions, SourceSpec};
+use state::text::counted;
 use store::{BlobLocation, BlobStore, DatabaseLocation, Records, RecordsOptions};
 
 use super::directory::{Directory, Purpose};
@@ -24,6 +26,9 @@ const TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Time to connect to an upstream, and for the header of its answer.
 const UPSTREAM_TIME_MAX: Duration = Duration::from_secs(15);
+
+/// A name and a password that no directory has.
+const NOBODY: &str = "larder-config-check";
 
 /// One thing that is tried: what names it, where it is, and the attempt, with what was found there.
 struct Trial {
@@ -49,11 +54,13 @@ impl Trial {
 }
 
 /// A line for each thing; the count of those that do not work.
-pub(super) fn check(config: &Config) -> Result<(String, usize), Exit> {
+pub(super) fn check(config: &Config, environment: &Environment) -> Result<(String, usize), Exit> {
     runtime()?.block_on(async {
         let mut trials = vec![database(config), blobs(config)?];
         trials.extend(aur(config)?);
         trials.extend(issuers(config)?);
+        trials.extend(providers(config, environment)?);
+        trials.extend(directory(config)?);
         trials.extend(upstreams(config).await);
         let ran = trials.into_iter().map(|trial| async move {
             (format!("{} = {}", trial.setting, trial.place), trial.attempt.await)
@@ -136,10 +143,37 @@ fn issuers(config: &Config) -> Result<Vec<Trial>, Exit> {
         let issuers = issuers.map_err(|error| Exit::failure(format!("{error:#}")))?;
         trials.push(Trial::new("publishing.issuers", &issuer.url, async move {
             let keys = issuers.try_keys().await?;
-            Ok(format!("it has {}", state::text::counted(keys as u64, "key")))
+            Ok(format!("it has {}", counted(keys as u64, "key")))
         }));
     }
     Ok(trials)
+}
+
+fn providers(config: &Config, environment: &Environment) -> Result<Vec<Trial>, Exit> {
+    let Some(path) = &config.oidc.providers_file else { return Ok(Vec::new()) };
+    let all = read_providers(path, environment.credentials()).map_err(Exit::failure)?;
+    let trial = |settings: ProviderSettings| {
+        let (name, issuer) = (format!("provider {}", settings.name), settings.issuer.clone());
+        let provider = Provider::new(settings, &egress(config));
+        let provider = provider.map_err(|error| Exit::failure(format!("{error:#}")))?;
+        Ok(Trial::new(name, issuer, async move {
+            let keys = provider.try_log_in().await?;
+            Ok(format!("people can log in there, and it has {}", counted(keys as u64, "key")))
+        }))
+    };
+    all.into_iter().map(trial).collect()
+}
+
+/// The directory is asked about a user that no directory has.
+fn directory(config: &Config) -> Result<Option<Trial>, Exit> {
+    let Some(settings) = config.ldap.directory() else { return Ok(None) };
+    let urls: Vec<String> = config.ldap.urls.iter().map(ToString::to_string).collect();
+    let directory = ldap::Directory::new(settings).map_err(Exit::failure)?;
+    let nobody: UserName = NOBODY.parse().map_err(Exit::failure)?;
+    Ok(Some(Trial::new("ldap.urls", urls.join(", "), async move {
+        directory.check(&nobody, NOBODY).await?;
+        Ok("it answers".to_owned())
+    })))
 }
 
 /// The upstreams of mirrors, if there is a store.

@@ -154,6 +154,15 @@ impl Provider {
         Ok(url)
     }
 
+    /// Tries what a log-in needs of the provider: its endpoints and its keys, which are counted.
+    ///
+    /// # Errors
+    /// What is not there.
+    pub async fn try_log_in(&self) -> anyhow::Result<usize> {
+        self.authorization_url("http://localhost/", "", "", "").await?;
+        self.source.try_keys().await
+    }
+
     /// Checks the issuer that an answer names (RFC 9207), whatever else it says.
     ///
     /// # Errors
