@@ -105,6 +105,7 @@ macro_rules! endpoints {
                         self,
                         Endpoint::ShowAsset
                             | Endpoint::ShowOpenapi
+                            | Endpoint::ShowPagesOpenapi
                             | Endpoint::ShowRobots
                             | Endpoint::ShowIcon
                             | Endpoint::CheckAlive
@@ -168,6 +169,7 @@ endpoints! {
         ShowDocs = Server "page": GET ["/docs", "/docs/"];
         ShowAurDocs = Server "page": GET ["/docs/aur"];
         ShowOpenapi = Server "page": GET ["/openapi.json"];
+        ShowPagesOpenapi = Server "page": GET ["/docs/openapi-pages.json"];
         ShowRobots = Server "page": GET ["/robots.txt"];
         ShowIcon = Server "page": GET ["/favicon.ico"];
         // Operations.

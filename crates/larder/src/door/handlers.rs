@@ -57,6 +57,7 @@ async fn answer(
         Main::ShowOpenapi | Main::ShowOldOpenapi => {
             Box::pin(openapi::show_openapi(app, head)).await
         }
+        Main::ShowPagesOpenapi => Box::pin(openapi::show_pages_openapi(app, head)).await,
         Main::BrowsePackages if faur::is_asked(head) => {
             Box::pin(faur::list_packages(app, head)).await
         }

@@ -282,8 +282,10 @@ fn below_a_path_everything_leads_below_it() {
                 assert!(text.contains("href=\"/pkg/+static/larder-"), "{path}: {text}");
                 assert!(!text.contains("href=\"/+static"), "{path}: {text}");
             }
-            let openapi = ask("GET", "/openapi.json", &[], b"").json();
-            assert_eq!(openapi["servers"], json!([{"url": "/pkg"}]));
+            for path in crate::described::DOCUMENTS {
+                let openapi = ask("GET", path, &[], b"").json();
+                assert_eq!(openapi["servers"], json!([{"url": "/pkg"}]), "{path}");
+            }
         }
         let home = server.client.get_with("/pkg", &[told]);
         assert_eq!((home.status, home.body), (200, server.client.get_with("/", &[told]).body));

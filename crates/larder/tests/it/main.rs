@@ -17,6 +17,7 @@ mod client;
 mod commands;
 mod database;
 mod deltas;
+mod described;
 mod dumps;
 mod health;
 mod http_rules;

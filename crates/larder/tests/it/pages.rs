@@ -8,6 +8,7 @@ use crate::asking::Says as _;
 use crate::browser::ACCEPT;
 use crate::catalogue;
 use crate::client::Response;
+use crate::described;
 use crate::server::{ROOT, TestServer, small};
 
 /// The values of the inputs of a form to a path, by their names.
@@ -248,12 +249,13 @@ fn commands_begin_with_the_url_that_is_known_outside() {
 fn the_documentation_has_every_path_of_the_openapi_documents() {
     let server = TestServer::serving_with(&catalogue::small(), crate::server::with_key);
     let page = check_html(&server.get("/docs"));
-    let documents =
-        [server.get("/openapi.json").json(), server.admin("GET", "/admin/openapi.json").json()];
+    let [programs, pages] = described::DOCUMENTS.map(|path| server.get(path).json());
     let mut count = 0;
-    for document in &documents {
+    for document in [programs, pages, server.admin("GET", "/admin/openapi.json").json()] {
         for (path, item) in document["paths"].as_object().expect("paths") {
-            page.says(&format!("<code>{path}</code>"));
+            for path in described::also(item).chain([path.as_str()]) {
+                page.says(&format!("<code>{path}</code>"));
+            }
             count += 1;
             for method in ["get", "put", "post", "patch", "delete"] {
                 let summary = item[method]["summary"].as_str().unwrap_or_default();

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use larder::routes::{Place, Tree};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::catalogue;
 use crate::client::{Client, Response};
+use crate::described;
 use crate::server::{KEY, ROOT, TestServer, with_key};
 
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE", "PATCH"];
@@ -251,33 +252,30 @@ fn what_is_not_in_the_table_is_not_there() {
     }
 }
 
-/// The paths of an OpenAPI document with their methods, placeholders as in the table.
-fn openapi(document: &Value) -> Table {
-    let paths = document["paths"].as_object().expect("paths");
+/// The paths of OpenAPI documents with their methods, placeholders as in the table.
+fn openapi(operations: &Map<String, Value>) -> Table {
     let mut table = Table::new();
-    for (path, mut item) in paths {
-        while let Some(reference) = item["$ref"].as_str() {
-            let pointer = reference.strip_prefix('#').expect("a reference within the document");
-            item = document.pointer(pointer).expect("what it refers to");
-        }
+    for (path, item) in operations {
         let mut methods: BTreeSet<String> = item
             .as_object()
             .expect("methods")
             .keys()
+            .filter(|key| *key != "x-also")
             .map(|key| key.to_uppercase())
-            .filter(|key| METHODS.contains(&key.as_str()))
             .collect();
         if methods.contains("GET") {
             methods.insert("HEAD".to_owned());
         }
-        // A slash at the end makes no difference to the Python index.
-        let path = if is_indexes(path) && !path.starts_with("/+attachments/") {
-            path.trim_end_matches('/')
-        } else {
-            path
-        };
-        let known = table.insert(path.replace("v{version}", "v5"), methods.clone());
-        assert!(known.is_none_or(|known| known == methods), "{path}");
+        for path in described::also(item).chain([path.as_str()]) {
+            // A slash at the end makes no difference to the Python index.
+            let path = if is_indexes(path) && !path.starts_with("/+attachments/") {
+                path.trim_end_matches('/')
+            } else {
+                path
+            };
+            let known = table.insert(path.replace("v{version}", "v5"), methods.clone());
+            assert!(known.is_none_or(|known| known == methods), "{path}");
+        }
     }
     table
 }
@@ -324,10 +322,11 @@ fn the_openapi_document_lists_the_refusals() {
 
     let document = client.get("/openapi.json").json();
     let check = |path: &str, target: &str, headers: &[(&str, &str)], status: u16| {
+        // HEAD is answered as GET is.
         for method in ["GET", "HEAD"] {
             client.send(method, target, headers, b"").expect(status);
-            assert!(lists(&document, path, method, status), "{status} for {method} {path}");
         }
+        assert!(lists(&document, path, "GET", status), "{status} for GET {path}");
     };
     let (article, version) = ("/article/{article}", "/article/{article}/{version}");
     let (history, diff) = ("/article/{article}/history", "/article/{article}/diff");
@@ -373,17 +372,20 @@ fn the_table_of_endpoints_and_the_openapi_documents_list_the_same() {
     let mut document = Document::read();
     assert_eq!(answered(&[Tree::Main, Tree::Python]), document.main);
     document.main.remove("/rpc/v{n}/…");
-    // No method of an OpenAPI document.
+    // No method of an OpenAPI document. It says of all paths at once that they answer OPTIONS.
     document.main.get_mut("/{user}/{index}").expect("the index").remove("PUSH");
+    document.main.values_mut().for_each(|methods| _ = methods.remove("OPTIONS"));
     // The page at `/docs/` is no other than that at `/docs`.
     let server = TestServer::serving_with(&catalogue::small(), with_key);
-    assert_eq!(openapi(&server.get("/openapi.json").json()), document.main);
+    assert_eq!(openapi(&described::operations(&server.client)), document.main);
     let mut admin = Table::new();
     for (path, methods) in document.admin {
         let job = path.strip_prefix("/admin/run-job/").map(|_| "/admin/run-job/{name}".to_owned());
         admin.insert(job.unwrap_or(path), methods);
     }
-    let described = server.admin.expect("a listener").get("/admin/openapi.json").json();
+    let mut described = Map::new();
+    let listener = server.admin.expect("a listener");
+    described::add(&mut described, &listener.get("/admin/openapi.json").json());
     assert_eq!(openapi(&described), admin);
     assert_eq!(answered(&[Tree::Admin]), admin);
 }

@@ -1,6 +1,5 @@
 //! `/docs`: every surface with what one needs first, and below it its paths, out of the OpenAPI documents.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use askama::Template;
@@ -8,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::front::page::Site;
-use crate::protocols::openapi::{ADMIN_OPENAPI, OPENAPI};
+use crate::protocols::openapi::{ADMIN_OPENAPI, OPENAPI, PAGES_OPENAPI};
 
 /// The paths of each section, as HTML: they are the same on every server.
 pub(super) static REFERENCE: LazyLock<Reference> = LazyLock::new(Reference::read);
@@ -60,9 +59,12 @@ pub(super) struct Reference {
 
 impl Reference {
     fn read() -> Reference {
-        let document: Value = serde_json::from_str(OPENAPI).expect("our own document is JSON");
-        let admin: Value = serde_json::from_str(ADMIN_OPENAPI).expect("our own document is JSON");
-        let of = |tags: &[&str]| rendered(operations(&document, Some(tags)));
+        let read = |text| serde_json::from_str::<Value>(text).expect("our own document is JSON");
+        let [document, pages, admin] = [OPENAPI, PAGES_OPENAPI, ADMIN_OPENAPI].map(read);
+        let of = |tags: &[&str]| {
+            let both = [&document, &pages].map(|document| operations(document, Some(tags)));
+            rendered(both.into_iter().flatten().collect())
+        };
         Reference {
             accounts: of(&["accounts"]),
             aur: of(&["rpc", "version 6", "dumps"]),
@@ -112,14 +114,6 @@ struct Piece {
 fn operations(document: &Value, tags: Option<&[&str]>) -> Vec<Operation> {
     let none = Map::new();
     let paths = document["paths"].as_object().unwrap_or(&none);
-    let mut same: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (path, item) in paths {
-        if let Some(reference) = item["$ref"].as_str() {
-            let target = reference.trim_start_matches("#/paths/");
-            let target = target.replace("~1", "/").replace("~0", "~");
-            same.entry(target).or_default().push(path.clone());
-        }
-    }
     let is_wanted = |operation: &Value| match (tags, operation["tags"].as_array()) {
         (Some(tags), Some(own)) => own.iter().any(|tag| tags.iter().any(|wanted| tag == wanted)),
         (Some(_), None) => false,
@@ -137,7 +131,8 @@ fn operations(document: &Value, tags: Option<&[&str]>) -> Vec<Operation> {
                 parameters: parameters(document, operation),
             })
             .collect();
-        let also = same.get(path).cloned().unwrap_or_default();
+        let also = item["x-also"].as_array().into_iter().flatten();
+        let also = also.filter_map(|path| path.as_str().map(str::to_owned)).collect();
         (!methods.is_empty()).then(|| Operation { path: path.clone(), also, methods })
     };
     paths.iter().filter_map(operation).collect()

@@ -79,7 +79,8 @@ pub(crate) async fn put(
                 return Err(bad(detail));
             }
             let said = text_of(&head.headers, CONTENT_TYPE);
-            let said = said.filter(|said| !said.eq_ignore_ascii_case(UNSAID));
+            let said =
+                said.filter(|said| !UNSAID.iter().any(|unsaid| said.eq_ignore_ascii_case(unsaid)));
             let content_type = said.map(Cow::into_owned);
             let holder = Some(body::holder(app, head, writer.proved()));
             let new = NewText { name, base, content_type, comment, body, holder };
@@ -259,5 +260,5 @@ fn bad(error: impl std::fmt::Display) -> HttpError {
     HttpError::bad_request(error.to_string())
 }
 
-/// The media type that clients such as curl send by default.
-const UNSAID: &str = "application/x-www-form-urlencoded";
+/// The media types that clients send by default: curl, and those that are generated from `/openapi.json`.
+const UNSAID: [&str; 2] = ["application/x-www-form-urlencoded", "application/octet-stream"];

@@ -109,6 +109,7 @@ fn check_types(rows: &[(&str, Option<&str>, &[u8], &str)]) {
 }
 
 const FORM: Option<&str> = Some("application/x-www-form-urlencoded");
+const OCTETS: Option<&str> = Some("application/octet-stream");
 const HTML: &str = "Text/HTML; charset=\"utf-8\"";
 
 #[test]
@@ -137,6 +138,9 @@ fn a_type_that_is_not_said_follows_from_name_and_content() {
         ("latin.txt/0", None, b"\xe9", "application/octet-stream"),
         ("said.md/0", Some("text/html"), b"<p>", "text/html; charset=utf-8"),
         ("said.md/1", None, b"<p>", "text/html; charset=utf-8"),
+        ("said.md/2", OCTETS, b"<b>", "text/html; charset=utf-8"),
+        ("octets.md/0", OCTETS, b"# a", "text/markdown; charset=utf-8"),
+        ("octets/0", OCTETS, b"\xff", "application/octet-stream"),
         ("b/0", None, "é".as_bytes(), "text/plain; charset=utf-8"),
         ("c/0", FORM, b"\xff\x00", "application/octet-stream"),
         ("e/0", None, b"", "text/plain; charset=utf-8"),

@@ -109,6 +109,7 @@ fn head_is_get_without_the_body() {
         "/rpc/x",
         "/x",
         "/openapi.json",
+        "/docs/openapi-pages.json",
         "/rpc/stats",
         "/robots.txt",
         "/favicon.ico",
