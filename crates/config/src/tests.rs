@@ -433,6 +433,42 @@ fn the_admin_key_comes_from_a_key_a_file_or_a_credential() {
 }
 
 #[test]
+fn a_follower_needs_a_token_and_a_store_of_its_own() {
+    let (follow, token) =
+        (("follow", "https://primary.example.org"), ("follow_token_file", "token"));
+    let check = |more: &[(&str, &str)], expected: &str| {
+        let flags = [&[follow], more].concat();
+        let expected = format!("follow (flag --follow) is set, but {expected}");
+        check_refused("", &flags, &[], 2, &expected);
+    };
+    check(&[], "follow_token_file is not: expected the file with a token of the primary");
+    check(&[token, ("demo", "true")], "demo is, too: expected one of them");
+    check(
+        &[token, ("database", "postgres://larder@localhost/larder")],
+        "database is a PostgreSQL: expected sqlite:PATH, as a follower has a store of its own",
+    );
+    check(
+        &[token, ("blobs", "s3://bucket/prefix")],
+        "blobs is an object store: expected a directory, as a follower has a store of its own",
+    );
+    let load = |flags: &[(&str, &str)], environment: &[(&str, &str)]| {
+        given("", flags, environment).inputs.load().unwrap().config
+    };
+    let config = load(&[follow, token], &[]);
+    assert_eq!(config.follow_token_file, Some("token".into()));
+    assert_eq!(
+        (config.follow_blobs, config.follow_writes),
+        (FollowBlobs::OnDemand, FollowWrites::Redirect)
+    );
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("follow-token"), "larder_…").unwrap();
+    let credentials = [("CREDENTIALS_DIRECTORY", directory.path().to_str().unwrap())];
+    let config = load(&[follow], &credentials);
+    assert_eq!(config.follow_token_file, Some(directory.path().join("follow-token")));
+    assert_eq!(load(&[], &credentials).follow_token_file, None);
+}
+
+#[test]
 fn a_secret_is_compared_whole_and_never_shown() {
     let secret = Secret::new("open-sesame");
     assert!(secret.matches(b"open-sesame"));

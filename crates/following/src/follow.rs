@@ -136,6 +136,15 @@ impl Taker {
         }
     }
 
+    /// The serial after which to ask for records: some that were taken are to come again, and all that were not.
+    fn asks_after(&self) -> Serial {
+        match &self.at {
+            // Some records of that commit may be missing.
+            (serial, Some(_)) => self.complete_after.min(Serial(serial.0.saturating_sub(1))),
+            (_, None) => self.complete_after,
+        }
+    }
+
     async fn take(&mut self, record: Record) -> Result<(), CommitError> {
         if self.latest.len() == COMPARED_MAX
             && let Some(first) = self.latest.pop_front()
@@ -157,7 +166,9 @@ impl Taker {
                         if !self.has(&record) {
                             session.expected.remove(&record.key);
                             self.take(record).await?;
-                        } else if !session.confirms(&record) {
+                        } else if record.serial > session.compared_after
+                            && !session.confirms(&record)
+                        {
                             return Err(self.other_history(&record.key));
                         }
                     }
@@ -226,7 +237,9 @@ pub(crate) struct Session {
     url: String,
     pub(crate) hello: Hello,
     reading: Reading,
-    /// Records that were taken before and have not come again.
+    /// Records that were taken before are compared from here on.
+    compared_after: Serial,
+    /// Those that have not come again.
     expected: HashMap<Key, Taken>,
 }
 
@@ -237,12 +250,16 @@ impl Session {
         taker: &Taker,
         generation: u64,
     ) -> Result<Session, Failure> {
-        let after = taker.complete_after;
-        let (hello, reading) = primary.records(after, generation).await?;
+        let (hello, reading) = primary.records(taker.asks_after(), generation).await?;
+        Ok(Session::of(primary.url(), taker, hello, reading))
+    }
+
+    fn of(url: &str, taker: &Taker, hello: Hello, reading: Reading) -> Session {
+        let compared_after = taker.complete_after;
         // The last one of a key counts.
-        let known = taker.latest.iter().filter(|taken| taken.serial > after);
+        let known = taker.latest.iter().filter(|taken| taken.serial > compared_after);
         let expected = known.map(|taken| (taken.key.clone(), taken.clone())).collect();
-        Ok(Session { url: primary.url().to_owned(), hello, reading, expected })
+        Session { url: url.to_owned(), hello, reading, compared_after, expected }
     }
 
     /// Whether the record is as it was.
@@ -394,6 +411,11 @@ impl Noting {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::StreamExt as _;
+    use record::{Batch, Expected};
+    use store::DatabaseLocation;
+    use store::records::{PageSize, Place, RecordsOptions};
+
     use super::*;
 
     #[test]
@@ -406,6 +428,101 @@ mod tests {
                 assert!(found <= longest && found >= longest / 2, "{failures}: {found:?}");
                 assert!(pace.pause(failures, true) >= pace.max / 2);
             }
+        }
+    }
+
+    async fn records() -> (Records, tempfile::TempDir) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let location = DatabaseLocation::Sqlite(directory.path().join("records.db"));
+        let records = Records::open(&location, RecordsOptions::default()).await.expect("opened");
+        (records, directory)
+    }
+
+    /// A commit of so many records; earlier ones of the same names are overwritten.
+    async fn commit(records: &Records, names: std::ops::Range<usize>, body: &str) {
+        let batch = names.fold(Batch::new(), |batch, number| {
+            let key = Key::new(&format!("n/{number:05}")).expect("a key");
+            batch.put(key, Expected::Anything, format!("{body} {number}"), Vec::new())
+        });
+        records.commit(batch).await.expect("committed");
+    }
+
+    /// A connection on which so many frames come, in pages of 100 records.
+    async fn connection(source: &Records, taker: &Taker, frames_max: usize) -> Session {
+        let mut place = Place::after(taker.asks_after());
+        let mut frames = Vec::new();
+        loop {
+            let size = PageSize { records_max: 100, bytes_max: 1 << 20 };
+            let page = source.page_after(&place, size).await.expect("a page");
+            frames.push(Frame::Records(page.records));
+            place = page.next;
+            if page.is_last {
+                let serial = page.serial.0;
+                frames.push(Frame::Whole(Whole { serial, primary_serial: serial }));
+                break;
+            }
+        }
+        frames.truncate(frames_max);
+        let bytes: Vec<_> = frames.iter().map(|frame| Ok(frame.encode())).collect();
+        let hello = Hello {
+            identity: "0123456789".to_owned(),
+            generation: 0,
+            serial: 0,
+            is_follower: false,
+            primary_url: None,
+            version: String::new(),
+        };
+        let reading = Reading::of("http://primary", futures_util::stream::iter(bytes).boxed());
+        Session::of("http://primary", taker, hello, reading)
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_breaks_anywhere_loses_nothing() {
+        let ((source, _one), (target, _other)) = (records().await, records().await);
+        // Commits with more records than a page has, and than are compared.
+        commit(&source, 0..1_500, "first").await;
+        commit(&source, 700..1_000, "second").await;
+        let mut taker = Taker::new(&target).await.expect("a taker");
+        for round in 0..60 {
+            let frames_max = [1, 2, 3, 5, 100][round % 5];
+            let mut session = connection(&source, &taker, frames_max).await;
+            match taker.next_whole(&mut session).await {
+                Ok(Event::Whole { .. }) => {
+                    let all = source.records_after(Serial::ZERO).await.expect("read");
+                    assert_eq!(target.records_after(Serial::ZERO).await, Ok(all), "{round}");
+                    commit(&source, round * 20..round * 20 + 400, "later").await;
+                }
+                Ok(Event::Alive(_)) => panic!("nobody said so"),
+                Err(Failure::Primary(PrimaryError::Unreachable { .. })) => {}
+                Err(failure) => panic!("{round}: {failure}"),
+            }
+            if round % 3 == 0 {
+                commit(&source, round..round + 2, "meanwhile").await;
+            }
+        }
+        assert!(target.serial().await.expect("a serial") > Serial(5));
+    }
+
+    #[tokio::test]
+    async fn another_history_is_noticed_wherever_it_began() {
+        for common in [0, 1, 20, 40] {
+            let ((source, _one), (target, _other), (fork, _third)) =
+                (records().await, records().await, records().await);
+            for number in 0..40 {
+                commit(&source, number..number + 3, "theirs").await;
+                let body = if number < common { "theirs" } else { "ours" };
+                commit(&fork, number..number + 3, body).await;
+            }
+            let mut taker = Taker::new(&target).await.expect("a taker");
+            let mut session = connection(&source, &taker, 100).await;
+            assert!(matches!(taker.next_whole(&mut session).await, Ok(Event::Whole { .. })));
+            let mut taker = Taker::new(&target).await.expect("a taker");
+            // It has gone further than what it lost.
+            commit(&fork, 100..110, "more").await;
+            let mut session = connection(&fork, &taker, 100).await;
+            let found = taker.next_whole(&mut session).await;
+            let is_other = matches!(found, Err(Failure::OtherHistory(_)));
+            assert_eq!(is_other, common < 40, "{common}");
         }
     }
 }

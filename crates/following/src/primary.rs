@@ -136,11 +136,7 @@ impl Primary {
     ) -> Result<(Hello, Reading), PrimaryError> {
         let path = format!("{RECORDS_PATH}?after={after}&generation={generation}");
         let response = self.get(&path, MEDIA_TYPE).await?;
-        let mut reading = Reading {
-            url: self.settings.url.clone(),
-            bytes: response.bytes_stream().boxed(),
-            decoder: Decoder::default(),
-        };
+        let mut reading = Reading::of(&self.settings.url, response.bytes_stream().boxed());
         match reading.next().await? {
             Frame::Hello(hello) => Ok((hello, reading)),
             _ => Err(self.flawed("its answer does not begin with its name")),
@@ -243,6 +239,10 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
+    pub(crate) fn of(url: &str, bytes: BoxStream<'static, reqwest::Result<Bytes>>) -> Reading {
+        Reading { url: url.to_owned(), bytes, decoder: Decoder::default() }
+    }
+
     /// The next frame.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Servers that follow another one: their answers are the primary's, through cuts and kills of either, and writes go to the
 //! primary.
 
+mod fleet;
 mod history;
 mod line;
 mod rights;
@@ -159,12 +160,10 @@ fn mix(client: &Client, seed: u64, steps: u64) {
                 let history = client.root().json().get(&format!("/article/mix/{at}/history"));
                 let base =
                     if history.status == 200 { history.json()["latest"].as_u64() } else { None };
-                root.write(&format!("mix/{at}/{}", base.unwrap_or(0)), &format!("step {step}"))
+                root.write(&format!("mix/{at}/{}", base.unwrap_or(0)), format!("step {step}"))
             }
             3 => root.delete(&format!("/article/mix/{at}")),
-            4 => {
-                root.put(&format!("/+attachments/mix/{at}/{version}.txt"), &format!("step {step}"))
-            }
+            4 => root.put(&format!("/+attachments/mix/{at}/{version}.txt"), format!("step {step}")),
             5 => root.put(&user, json!({"password": "password"})),
             6 => root.delete(&user),
             7 => root.put(&index, json!({"bases": ["team/dev"]})),
