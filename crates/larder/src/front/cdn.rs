@@ -14,7 +14,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use pypi::{ProjectName, ResolutionOrder, StageName};
 
 use crate::app::App;
-use crate::front::page::in_path;
+use crate::published::changes::tags::{
+    ARTICLE_LISTS, ARTICLES, PYTHON, article, files, list, project, stage,
+};
 
 const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control");
 const SURROGATE_CONTROL: HeaderName = HeaderName::from_static("surrogate-control");
@@ -22,42 +24,6 @@ const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
 const CACHE_TAG: HeaderName = HeaderName::from_static("cache-tag");
 const CACHE_GROUPS: HeaderName = HeaderName::from_static("cache-groups");
 const X_DEVPI_AUTH: HeaderName = HeaderName::from_static("x-devpi-auth");
-
-/// The tag of every answer of articles, and of the Python index.
-pub(crate) const ARTICLES: &str = "articles";
-pub(crate) const PYTHON: &str = "python";
-
-/// The tag of lists and pages of articles, which also show others.
-pub(crate) const ARTICLE_LISTS: &str = "article-lists";
-
-/// The tag of an article, in all its versions and forms.
-pub(crate) fn article(name: &str) -> String {
-    format!("article:{}", in_path(name).replace("%2F", "/"))
-}
-
-/// The tag of everything of a stage.
-pub(crate) fn stage(name: &str) -> String {
-    format!("index:{}", stage_text(name))
-}
-
-/// The tag of the list of a stage's projects.
-pub(crate) fn list(stage: &str) -> String {
-    format!("list:{}", stage_text(stage))
-}
-
-/// The tag of the files of a stage.
-pub(crate) fn files(stage: &str) -> String {
-    format!("files:{}", stage_text(stage))
-}
-
-/// The tag of the pages of a project in a stage.
-pub(crate) fn project(stage: &str, project: &str) -> String {
-    format!("project:{}/{project}", stage_text(stage))
-}
-
-fn stage_text(name: &str) -> String {
-    in_path(name).replace("%2F", "/")
-}
 
 /// The tags of an answer.
 pub(crate) struct Tags {

@@ -11,6 +11,7 @@ pub(crate) mod of_store;
 pub(crate) mod purges;
 pub(crate) mod shapes;
 mod subscribers;
+pub(crate) mod tags;
 pub(crate) mod webhooks;
 
 use std::collections::VecDeque;

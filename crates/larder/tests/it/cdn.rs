@@ -26,9 +26,9 @@ fn told(config: &mut Config) {
 fn start(change: impl FnOnce(&mut Config)) -> TestServer {
     let server = TestServer::without_aur(change);
     let root = server.root();
-    root.put("/root/base", json!({})).expect(200);
-    root.put("/root/heir", json!({"bases": ["root/base"]})).expect(200);
-    root.release("root/base", "p-1.0.zip");
+    root.put("/root/dev", json!({})).expect(200);
+    root.put("/root/stable", json!({"bases": ["root/dev"]})).expect(200);
+    root.release("root/dev", "p-1.0.zip");
     root.write("guide/one/0", "first").expect(201);
     server
 }
@@ -41,7 +41,7 @@ fn tags(response: &Response) -> Vec<String> {
 #[test]
 fn without_the_setting_caches_are_told_nothing() {
     let server = start(|_| ());
-    for path in ["/article/guide/one", "/root/base/+simple/p/", "/articles", "/article/none"] {
+    for path in ["/article/guide/one", "/root/dev/+simple/p/", "/articles", "/article/none"] {
         let response = server.get(path);
         let found: Vec<_> = TOLD.iter().filter(|name| response.find(name).is_some()).collect();
         assert!(found.is_empty(), "{path}: {found:?}");
@@ -60,48 +60,49 @@ fn answers_name_what_they_depend_on() {
     article.has("cache-groups", r#""articles", "article:guide", "article:guide/one""#);
     let page = server.anybody().accept("text/html").get("/article/guide/one").expect(200);
     assert!(tags(&page).contains(&"article-lists".to_owned()), "a page shows its neighbours");
-    let simple = server.get("/root/heir/+simple/p/").expect(200);
-    simple.has("surrogate-key", "python index:root/heir project:root/heir/p");
+    let simple = server.get("/root/stable/+simple/p/").expect(200);
+    simple.has("surrogate-key", "python index:root/stable project:root/stable/p");
     simple.has("cdn-cache-control", policy);
     server
-        .get("/root/heir/+simple/")
+        .get("/root/stable/+simple/")
         .expect(200)
-        .has("surrogate-key", "python index:root/heir list:root/heir");
+        .has("surrogate-key", "python index:root/stable list:root/stable");
 
     // A file is kept by its digest as before; its tag is for its removal.
-    let page = server.get("/root/base/+simple/p/").text();
+    let page = server.get("/root/dev/+simple/p/").text();
     let link = page.split("href=\"").nth(1).and_then(|rest| rest.split(['"', '#']).next());
     let link = link.expect("a link").trim_start_matches("../");
     let link = link.trim_start_matches("../");
-    let file = server.get(&format!("/root/base/{link}")).expect(200);
-    file.has("surrogate-key", "python index:root/base files:root/base");
+    let file = server.get(&format!("/root/dev/{link}")).expect(200);
+    file.has("surrogate-key", "python index:root/dev files:root/dev");
     assert_eq!(file.find("cdn-cache-control"), None);
     assert!(file.header("cache-control").contains("immutable"), "{}", file.header("cache-control"));
 
     // 404 is no page to keep: it may be there the next moment.
-    server.get("/root/heir/+simple/none/").expect(404).has("cache-control", "no-store");
+    server.get("/root/stable/+simple/none/").expect(404).has("cache-control", "no-store");
 }
 
 #[test]
 fn what_is_not_for_everybody_is_not_kept() {
     let server = start(told);
     let root = server.root();
-    root.put("/root/closed", json!({"acl_read": ["root"]})).expect(200);
-    root.release("root/closed", "q-1.0.zip");
-    root.put("/root/mirror", json!({"type": "mirror", "mirror_url": "http://127.0.0.1:9/"}))
+    root.put("/root/up", json!({"acl_read": ["root"]})).expect(200);
+    root.release("root/up", "q-1.0.zip");
+    root.put("/root/pypi", json!({"type": "mirror", "mirror_url": "http://127.0.0.1:9/"}))
         .expect(200);
-    root.put("/root/mixed", json!({"bases": ["root/mirror"]})).expect(200);
-    root.release("root/mixed", "r-1.0.zip");
+    server.add_user("team", "pw");
+    root.put("/team/mixed", json!({"bases": ["root/pypi"], "acl_upload": ["root"]})).expect(200);
+    root.release("team/mixed", "r-1.0.zip");
     let lacks = |response: Response, names: &[&str]| {
         let found: Vec<_> = names.iter().filter(|name| response.find(name).is_some()).collect();
         assert!(found.is_empty(), "{found:?}: {}", response.header("cache-control"));
     };
-    lacks(root.get("/root/closed/+simple/q/").expect(200), &TOLD);
-    lacks(server.get("/root/closed/+simple/q/"), &TOLD[..2]);
+    lacks(root.get("/root/up/+simple/q/").expect(200), &TOLD);
+    lacks(server.get("/root/up/+simple/q/"), &TOLD[..2]);
     lacks(root.get("/article/guide/one").expect(200), &TOLD);
     lacks(server.anybody().with("Cookie", "a=b").get("/article/guide/one"), &TOLD);
     // A mirror changes by itself, so its pages have tags, and the time of clients.
-    let mixed = server.get("/root/mixed/+simple/r/");
+    let mixed = server.get("/team/mixed/+simple/r/");
     assert_eq!(mixed.find("cdn-cache-control"), None);
 
     let private = start(|config| {
@@ -202,20 +203,20 @@ fn a_change_purges_what_shows_it() {
     }
     drop(first);
     let root = server.root();
-    root.release("root/base", "p-2.0.zip");
-    let keys = receiver.wait_for("project:root/heir/p");
-    assert!(keys.contains(&"project:root/base/p".to_owned()), "{keys:?}");
-    assert!(keys.contains(&"list:root/heir".to_owned()), "{keys:?}");
+    root.release("root/dev", "p-2.0.zip");
+    let keys = receiver.wait_for("project:root/stable/p");
+    assert!(keys.contains(&"project:root/dev/p".to_owned()), "{keys:?}");
+    assert!(keys.contains(&"list:root/stable".to_owned()), "{keys:?}");
     root.write("guide/one/1", "second").expect(201);
     receiver.wait_for("article:guide/one");
-    root.patch("/root/base", json!(["acl_read=root"])).expect(200);
-    receiver.wait_for("index:root/heir");
+    root.patch("/root/dev", json!(["acl_read=root"])).expect(200);
+    receiver.wait_for("index:root/stable");
     // What nobody but its owner could read is no cache's business.
-    root.put("/root/closed", json!({"acl_read": ["root"]})).expect(200);
-    root.release("root/closed", "secret-1.0.zip");
-    root.delete("/root/heir/").expect(201);
-    let keys = receiver.wait_for("files:root/heir");
-    assert!(!keys.iter().any(|key| key.contains("closed")), "{keys:?}");
+    root.put("/root/up", json!({"acl_read": ["root"]})).expect(200);
+    root.release("root/up", "secret-1.0.zip");
+    root.delete("/root/stable/").expect(201);
+    let keys = receiver.wait_for("files:root/stable");
+    assert!(!keys.iter().any(|key| key.contains("root/up")), "{keys:?}");
 }
 
 #[test]
@@ -273,7 +274,7 @@ fn varnish_keeps_pages_until_they_change() {
     });
 
     // Clients are told what they are told without a cache, and nothing of the tags.
-    let page = cache.get("/root/heir/+simple/p/").expect(200);
+    let page = cache.get("/root/stable/+simple/p/").expect(200);
     page.has("cache-control", "max-age=0, must-revalidate");
     assert!(TOLD.iter().all(|name| page.find(name).is_none()));
 
@@ -289,7 +290,7 @@ fn varnish_keeps_pages_until_they_change() {
                 let version: u32 = version.unwrap_or(0);
                 assert!(version >= last, "{version} after {last}");
                 last = version;
-                cache.get("/root/heir/+simple/p/").expect(200);
+                cache.get("/root/stable/+simple/p/").expect(200);
                 reads += 2;
             }
             reads
@@ -298,12 +299,15 @@ fn varnish_keeps_pages_until_they_change() {
     for version in 1..=versions {
         let text = format!("version {version}");
         root.write(&format!("guide/one/{version}"), text.as_str()).expect(201);
-        root.release("root/base", &format!("p-{}.0.zip", version + 1));
+        root.release("root/dev", &format!("p-{}.0.zip", version + 1));
         wait_until("the cache to show the article", || {
             cache.get("/article/guide/one").text() == text
         });
         wait_until("the cache to show the release", || {
-            cache.get("/root/heir/+simple/p/").text().contains(&format!("p-{}.0.zip", version + 1))
+            cache
+                .get("/root/stable/+simple/p/")
+                .text()
+                .contains(&format!("p-{}.0.zip", version + 1))
         });
     }
     is_over.store(true, SeqCst);

@@ -1,4 +1,4 @@
-//! What a shared cache has to drop when something has changed: the [tags](crate::front::cdn) of its pages, and how caches are told.
+//! What a shared cache has to drop when something has changed: the [tags](tags) of its pages, and how caches are told.
 //!
 //! entries of a feed -> [`keys_of`] -> [`Shape::requests`], a few for many keys. A cache is a webhook of another shape: its task
 //! has a position that is kept, delivers at least once and in order, and retries.
@@ -11,8 +11,8 @@ use record::ChangeKind;
 use state::stored::Stored;
 
 use super::shapes::Shape;
+use super::tags;
 use super::{Entry, Followed, Subject};
-use crate::front::cdn;
 
 /// A request to a cache.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -72,8 +72,8 @@ impl Shape {
 pub(crate) fn whole(surface: Followed) -> Option<&'static str> {
     match surface {
         Followed::Aur => None,
-        Followed::Python => Some(cdn::PYTHON),
-        Followed::Articles => Some(cdn::ARTICLES),
+        Followed::Python => Some(tags::PYTHON),
+        Followed::Articles => Some(tags::ARTICLES),
     }
 }
 
@@ -92,21 +92,21 @@ pub(crate) fn keys_of(
         match &entry.subject {
             Subject::Open => {}
             Subject::Article(name) => {
-                keys.insert(cdn::article(name.as_str()));
-                keys.insert(cdn::ARTICLE_LISTS.to_owned());
+                keys.insert(tags::article(name.as_str()));
+                keys.insert(tags::ARTICLE_LISTS.to_owned());
             }
             Subject::Stage(stage, project) => {
                 if entry.kind == ChangeKind::Removed {
-                    keys.insert(cdn::files(stage.as_str()));
+                    keys.insert(tags::files(stage.as_str()));
                 }
                 for heir in with_heirs(stage, stored) {
                     match project {
                         Some(project) => {
-                            keys.insert(cdn::project(heir, project.as_str()));
-                            keys.insert(cdn::list(heir));
+                            keys.insert(tags::project(heir, project.as_str()));
+                            keys.insert(tags::list(heir));
                         }
                         None => {
-                            keys.insert(cdn::stage(heir));
+                            keys.insert(tags::stage(heir));
                         }
                     }
                 }
