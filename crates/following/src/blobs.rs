@@ -55,7 +55,7 @@ impl BlobSource {
     async fn fetch_once(&self, blobs: &BlobStore, digest: Digest) -> Result<bool, BlobError> {
         let flight = self.flight(digest);
         let _alone = flight.lock().await;
-        if blobs.contains(digest).await? {
+        if blobs.has(digest).await? {
             return Ok(true);
         }
         let Ok(_turn) = self.turns.acquire().await else { return Ok(false) };

@@ -358,11 +358,14 @@ impl BlobStore {
     /// # Errors
     /// [`BlobError::Damaged`] if it has no bytes, but should have; otherwise the error of the disk or the object store.
     pub async fn open_blob(&self, digest: Digest) -> Result<Option<BlobReader>, BlobError> {
-        match (self.open_here(digest).await?, self.origin.get()) {
-            (None, Some(origin)) if origin.fetch(self, digest).await? => {
-                self.open_here(digest).await
-            }
-            (reader, _) => Ok(reader),
+        let Some(origin) = self.origin.get() else { return self.open_here(digest).await };
+        let here = match self.damage.is_damaged(&digest) {
+            true => None,
+            false => self.open_here(digest).await?,
+        };
+        match here {
+            None if origin.fetch(self, digest).await? => self.open_here(digest).await,
+            here => Ok(here),
         }
     }
 

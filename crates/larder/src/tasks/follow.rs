@@ -8,11 +8,20 @@ use std::sync::Arc;
 
 use config::FollowBlobs;
 use following::{Ended, Pace, follow, take_copy};
-use store::DatabaseLocation;
+use futures_util::StreamExt as _;
+use record::Digest;
+use store::records::{PageSize, Place};
+use store::{BlobError, BlobStore, DatabaseLocation};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::app::following::Following;
+
+/// Records whose blobs are fetched together.
+const PAGE: PageSize = PageSize { records_max: 256, bytes_max: 1 << 20 };
+
+/// Blobs that are fetched at once, where all are wanted: clients that wait for one have places of their own.
+const FETCHED_AT_ONCE: usize = 4;
 
 /// Runs until `shutdown`; at once back if this server follows nobody.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
@@ -59,50 +68,54 @@ async fn follow_records(app: &App, following: &Following) {
     }
 }
 
-/// Fetches every blob that a record names, if all are wanted: those of each state, one after the other.
+/// Fetches every blob that a record names, if all are wanted: in the order of the commits.
 async fn follow_blobs(app: &App) {
     if app.config.follow_blobs != FollowBlobs::All {
         return;
     }
-    let mut published = app.live_store.published();
-    let pace = Pace::default();
+    let records = &app.store.records;
+    let retry = Pace::default().max;
+    let mut place = Place::default();
     loop {
-        let Ok(serial) = published.wait_for(|serial| serial.0 > 0).await.map(|serial| *serial)
-        else {
-            return;
+        let page = match records.page_after(&place, PAGE).await {
+            Ok(page) => page,
+            Err(error) => {
+                tracing::debug!(%error, "the names of blobs cannot be read");
+                tokio::time::sleep(retry).await;
+                continue;
+            }
         };
-        let has_all = fetch_all(app).await;
-        if !has_all {
-            tokio::time::sleep(pace.max).await;
-        } else if published.wait_for(|published| *published > serial).await.is_err() {
+        let digests = page.records.into_iter().flat_map(|record| record.blobs);
+        if !fetch(app, digests).await {
+            tokio::time::sleep(retry).await;
+            continue;
+        }
+        place = page.next;
+        if page.is_last && records.wait(page.serial).await.is_none() {
             return;
         }
     }
 }
 
-/// Fetches what is missing of the published state; whether all of it is here.
-async fn fetch_all(app: &App) -> bool {
-    let Some(stored) = app.live_store.snapshot_full() else { return false };
-    let digests = tokio::task::spawn_blocking(move || {
-        let mut digests: Vec<_> = stored.records().flat_map(|record| record.blobs).collect();
-        digests.sort_unstable();
-        digests.dedup();
-        digests
-    });
-    let Ok(digests) = digests.await else { return false };
-    let mut missing = 0_u64;
-    for digest in digests {
-        match app.store.blobs.bring(digest).await {
+/// Fetches those of these blobs that are missing, some at a time; whether the primary could be asked for each.
+async fn fetch(app: &App, digests: impl Iterator<Item = Digest>) -> bool {
+    let fetching: Vec<_> = digests.map(|digest| fetch_one(&app.store.blobs, digest)).collect();
+    let mut fetching = futures_util::stream::iter(fetching).buffer_unordered(FETCHED_AT_ONCE);
+    while let Some((digest, fetched)) = fetching.next().await {
+        match fetched {
             Ok(true) => {}
-            Ok(false) => missing += 1,
+            Ok(false) => {
+                tracing::warn!(%digest, "the primary lacks a blob that one of its records names")
+            }
             Err(error) => {
                 tracing::debug!(%digest, %error, "a blob cannot be fetched yet");
                 return false;
             }
         }
     }
-    if missing > 0 {
-        tracing::warn!(missing, "the primary lacks blobs that its records name");
-    }
     true
+}
+
+async fn fetch_one(blobs: &BlobStore, digest: Digest) -> (Digest, Result<bool, BlobError>) {
+    (digest, blobs.bring(digest).await)
 }

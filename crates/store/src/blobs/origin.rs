@@ -29,12 +29,20 @@ impl BlobStore {
         self.origin.get().is_some()
     }
 
+    /// Whether the blob is here, and was not found damaged.
+    ///
+    /// # Errors
+    /// The error of the disk or the object store.
+    pub async fn has(&self, digest: Digest) -> Result<bool, BlobError> {
+        Ok(!self.damage.is_damaged(&digest) && self.contains(digest).await?)
+    }
+
     /// Makes sure that the blob is here, wherever it comes from; whether it is.
     ///
     /// # Errors
     /// Those of the disk, the object store or the origin.
     pub async fn bring(&self, digest: Digest) -> Result<bool, BlobError> {
-        if self.contains(digest).await? {
+        if self.has(digest).await? {
             return Ok(true);
         }
         match self.origin.get() {

@@ -423,6 +423,15 @@ fn blobs_come_when_somebody_asks_or_all_of_them() {
         }
     });
     assert_eq!(lazy.metric("larder_follow_blobs_total"), taken + 1.0);
+    // A damaged file is fetched again.
+    let digest = wheels[1].digest().to_string();
+    let path = format!("all/blobs/sha256/{}/{}/{digest}", &digest[..2], &digest[2..4]);
+    let mut bytes = wheels[1].bytes();
+    bytes[70] ^= 1;
+    fs::remove_file(data(&path)).expect("it was fetched");
+    fs::write(data(&path), bytes).expect("written");
+    all.get(&wheels[1].path("team/dev")).expect(500);
+    wheels[1].check(&all, "team/dev", &[]);
     // Without the primary, what was fetched is there; the rest comes later.
     let Primary { server, .. } = primary;
     drop(server);
