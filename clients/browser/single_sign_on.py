@@ -108,6 +108,9 @@ def check_person(context, base, issuer, is_new):
     expect(page.locator("h1")).to_have_text("alice")
     expect(page.locator("main")).to_contain_text("Groups: dev")
     check_accessible(page, "the account of somebody without a password")
+    page.goto(f"{base}/+account/device?code=BCDF-GHJK-LMNP")
+    check_accessible(page, "the page that approves a command line")
+    page.goto(f"{base}/+account")
     if is_new:
         page.check("form[aria-label='New token'] input[value='python:read']")
         with page.expect_navigation():

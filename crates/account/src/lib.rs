@@ -19,6 +19,7 @@ mod acl;
 pub mod change;
 mod ci_identity;
 mod credentials;
+mod device;
 mod edit;
 mod group_map;
 mod identify;
@@ -44,6 +45,7 @@ pub use self::record::{
 pub use acl::{Acl, AclEntry, AclError};
 pub use ci_identity::{CiIdentity, Claims, IssuerKind, IssuerKindError};
 pub use credentials::{Credentials, CredentialsError};
+pub use device::{DEVICE_LOG_IN_SECONDS, DeviceLogIn};
 pub use edit::{EditError, EditRules, Field, ProfileEdit, UserEdit};
 pub use group_map::{GroupLine, GroupLineError, GroupMap};
 pub use identify::{

@@ -19,6 +19,7 @@ use pypi::StageName;
 use serde::Serialize;
 use state::setup;
 
+use super::kept_tokens::KeptTokens;
 use super::remote::TOKEN_USER;
 use super::{Answer, Exit, line_of_stdin, note, print, runtime};
 
@@ -242,9 +243,14 @@ impl Use {
             is_only: self.only,
         };
         let user = if self.token_stdin { Some(TOKEN_USER) } else { self.user.as_deref() };
-        let credentials = match user {
-            Some(user) => Some(Credentials::new(user, &line_of_stdin()?)?),
-            None => None,
+        let kept = match self.url.parse() {
+            Ok(url) if user.is_none() => KeptTokens::find(environment, &url)?,
+            _ => None,
+        };
+        let credentials = match (user, kept) {
+            (Some(user), _) => Some(Credentials::new(user, &line_of_stdin()?)?),
+            (None, Some(kept)) => Some(Credentials::new(TOKEN_USER, &kept.token)?),
+            (None, None) => None,
         };
         Ok(runtime()?.block_on(self.make(&wish, credentials.as_ref(), out))?)
     }

@@ -10,6 +10,8 @@ mod directory;
 mod import;
 mod index;
 mod init;
+mod kept_tokens;
+mod log_in;
 mod maintenance;
 mod mirror;
 mod offline;
@@ -129,6 +131,12 @@ enum Command {
     /// Tell pip, uv, twine and poetry of an index, in their own files; the old files are kept beside the new ones
     #[command(after_help = import::USE_HELP)]
     Use(import::Use),
+    /// Log this machine in at a server, by a browser in which you are logged in there
+    #[command(name = "login", after_help = log_in::HELP)]
+    LogIn(log_in::LogIn),
+    /// Revoke the token of `larder login`, and forget it
+    #[command(name = "logout")]
+    LogOut(log_in::LogOut),
     /// Check, show and make configuration files
     #[command(subcommand)]
     Config(offline::Config),
@@ -254,7 +262,8 @@ fn command() -> clap::Command {
     let configured = |command: clap::Command| with_help(command, FLAGS_TOO).args(key_args(true));
     CommandLine::command().args(key_args(true)).mut_subcommands(|command| {
         match command.get_name() {
-            "demo-data" | "use" | "prefetch" | "completions" | "man" | "version" => command,
+            "demo-data" | "use" | "login" | "logout" | "prefetch" | "completions" | "man"
+            | "version" => command,
             "serve" => command.args(key_args(false)),
             "config" => command.mut_subcommands(|command| match command.get_name() {
                 "check" | "show" => configured(command),
@@ -401,6 +410,8 @@ impl Request {
             Command::Mirror(command) => return command.run(&loaded(&inputs)?.config, out),
             Command::Prefetch(command) => return command.run(&inputs.environment, out),
             Command::Use(command) => return command.run(&inputs.environment, out),
+            Command::LogIn(command) => return command.run(&inputs.environment, out),
+            Command::LogOut(command) => return command.run(&inputs.environment, out),
             Command::Config(command) => command.run(&inputs)?,
             Command::Completions { shell } => offline::completions(shell),
             Command::Man => offline::man()?,

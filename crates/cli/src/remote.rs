@@ -18,6 +18,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use serde_json::Value;
 
+use super::kept_tokens::KeptTokens;
 use super::{Exit, line_of_stdin, note};
 
 /// Time to connect, and for a whole answer. A push to elsewhere takes as long as it takes.
@@ -32,7 +33,7 @@ pub(super) const HELP: &str = "\
     Without --server, the command works on the data directory, as larder user does: no password is needed, the flags of \
     `larder serve` say where it is (--data-dir, --config), and a running server sees the change at once.\n\n\
     With --server, it asks that server. Credentials are, in this order: --token-stdin, --user with --password-stdin, --token, \
-    the variable LARDER_TOKEN, and what `larder use URL --twine` wrote for this server into ~/.pypirc.";
+    the variable LARDER_TOKEN, the token of `larder login`, and what `larder use URL --twine` wrote for this server into ~/.pypirc.";
 
 /// A server that a command is to ask.
 pub(super) struct Address {
@@ -104,6 +105,8 @@ impl ServerFlags {
             given(TOKEN_USER, token, "--token")?
         } else if let Some(token) = environment.get(TOKEN_VARIABLE) {
             given(TOKEN_USER, token, TOKEN_VARIABLE)?
+        } else if let Some(kept) = KeptTokens::find(environment, &base)? {
+            given(TOKEN_USER, &kept.token, "`larder login`")?
         } else {
             of_pypirc(&base, environment)
         };
@@ -112,7 +115,7 @@ impl ServerFlags {
 }
 
 /// The URL of a server, without a slash at its end.
-fn server_url(text: &str) -> Result<Url, String> {
+pub(super) fn server_url(text: &str) -> Result<Url, String> {
     let expected =
         "the URL of a server was expected, as https://larder.example or http://127.0.0.1:8080";
     let url: Url = text.parse().map_err(|error| format!("`{text}`: {expected} ({error})"))?;

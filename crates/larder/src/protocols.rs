@@ -7,6 +7,7 @@ pub mod admin;
 pub(crate) mod articles;
 pub(crate) mod aur;
 pub(crate) mod changes;
+pub(crate) mod device;
 pub mod dumps;
 pub(crate) mod faur;
 pub(crate) mod follow;

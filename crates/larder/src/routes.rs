@@ -185,6 +185,9 @@ endpoints! {
         RevokeToken = Account "tokens_write": DELETE OPTIONS ["/+tokens/{id}"];
         RevokeFoundTokens = Account "tokens_found": POST OPTIONS ["/+tokens/found"];
         // Trusted publishing: where clients look for it, and PEP 807's discovery.
+        // A command line that logs in by a browser (RFC 8628).
+        BeginDeviceLogIn = Account "device_login": POST ["/+tokens/device"];
+        AskDeviceLogIn = Account "device_login": POST ["/+tokens/device/token"];
         ShowPublishingAudience = Account "publishing": GET ["/_/oidc/audience"];
         MintUploadToken = Account "publishing_mint": POST ["/_/oidc/mint-token"];
         DiscoverPublishing = Account "publishing": GET ["/.well-known/pytp"];
@@ -197,6 +200,8 @@ endpoints! {
         LinkProviderByForm = Account "user_write": POST ["/+account/oidc/{provider}"];
         ReturnFromProvider = Account "login": GET ["/+account/oidc/{provider}/callback"];
         UnlinkProviderByForm = Account "user_write": POST ["/+account/oidc/{provider}/unlink"];
+        ShowDevice = Server "page": GET ["/+account/device"];
+        ApproveDevice = Account "tokens_write": POST ["/+account/device"];
         ChangePasswordByForm = Account "user_write": POST ["/+account/password"];
         CreateTokenByForm = Account "tokens_write": POST ["/+account/tokens"];
         RevokeTokenByForm = Account "tokens_write": POST ["/+account/tokens/revoke"];

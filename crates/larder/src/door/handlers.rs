@@ -12,7 +12,8 @@ use crate::front::error::HttpError;
 use crate::front::{assets, page, turns};
 use crate::people::{self, about, account, find, home, manage, package, packages, status};
 use crate::protocols::{
-    actions, articles, aur, changes, dumps, faur, follow, health, openapi, osv, publishing, tokens,
+    actions, articles, aur, changes, device, dumps, faur, follow, health, openapi, osv, publishing,
+    tokens,
 };
 use crate::routes::trees::Main;
 use crate::routes::{Endpoint, InTree, Route};
@@ -78,6 +79,10 @@ async fn answer(
         Main::CreateToken => Box::pin(tokens::create_token(app, head, body)).await?,
         Main::RevokeFoundTokens => Box::pin(tokens::revoke_found_tokens(app, head, body)).await?,
         Main::RevokeToken => Box::pin(tokens::revoke_token(app, head, route)).await?,
+        Main::BeginDeviceLogIn => device::begin(app, head)?,
+        Main::AskDeviceLogIn => Box::pin(device::ask(app, head, body)).await?,
+        Main::ShowDevice => Box::pin(account::show_device(app, head)).await?,
+        Main::ApproveDevice => Box::pin(account::approve_device(app, head, body)).await?,
         Main::ShowPublishingAudience => publishing::show_audience(app, head),
         Main::MintUploadToken => Box::pin(publishing::mint_upload_token(app, head, body)).await,
         Main::DiscoverPublishing => publishing::discover(app, head)?,

@@ -4,10 +4,12 @@
 //! answer is for the browser that asked alone, so none may be cached.
 
 mod at_provider;
+mod device;
 mod log_in;
 mod own;
 
 pub(crate) use at_provider::{link, log_in_at_provider, return_from_provider, unlink};
+pub(crate) use device::{approve_device, show_device};
 pub(crate) use log_in::{log_in, log_out, show_log_in};
 pub(crate) use own::{
     SCOPES, change_password, create_token, ending, revoke_token, show_account, token_wish,

@@ -1,6 +1,7 @@
 //! Logging in at an identity provider with a browser. [`FakeProvider`] is a fake that signs with real keys; `dex` has a real one.
 
 mod attacks;
+mod device;
 mod dex;
 mod linking;
 mod provider;

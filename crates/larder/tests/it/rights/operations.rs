@@ -72,6 +72,8 @@ pub(super) const TABLE: &[Row] = &[
     public("POST /+login", |case| {
         Sent::new("POST", "/+login").json(&json!({"user": case.owner, "password": "wrong"}))
     }),
+    public("POST /+tokens/device", |_| Sent::new("POST", "/+tokens/device")),
+    public("POST /+tokens/device/token", |_| form("/+tokens/device/token")),
     public("POST /_/oidc/mint-token", |_| {
         Sent::new("POST", "/_/oidc/mint-token").json(&json!({"token": "x"}))
     }),

@@ -1,0 +1,160 @@
+//! The page on which a person approves the log-in of a command line (`larder login`), which makes a token of theirs.
+//!
+//! code -> [`DeviceLogIn`](account::DeviceLogIn) -> the person's password, or a log-in of a moment ago -> [`CreateToken`], with the secret of the log-in
+
+use account::change::{CreateTokenError, NewToken};
+use account::{Principal, Scopes, SessionText};
+use askama::Template;
+use axum::body::Body;
+use axum::response::Response;
+use http::StatusCode;
+use http::request::Parts;
+use jiff::Timestamp;
+use operations::tokens::CreateToken;
+use operations::{Refusal, Rule, carry_out};
+use state::accounts::Expiry;
+
+use super::{FORM_BYTES_MAX, log_in};
+use crate::app::App;
+use crate::front::auth::{self, session};
+use crate::front::error::HttpError;
+use crate::front::page::{self, Site};
+use crate::people::forms;
+
+/// How long the token lives, if the person does not say it.
+const EXPIRES: &str = "30d";
+
+#[derive(Template)]
+#[template(path = "device.html")]
+struct DevicePage<'a> {
+    site: Site,
+    form: String,
+    name: &'a str,
+    code: &'a str,
+    expires: &'a str,
+    has_password: bool,
+    problem: &'a str,
+    is_done: bool,
+}
+
+/// `/+account/device`: the form, or the one for logging in first.
+pub(crate) async fn show_device(app: &App, head: &Parts) -> Result<Response, HttpError> {
+    let query = head.uri.query().unwrap_or_default();
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let code = pairs.find_map(|(name, value)| (name == "code").then_some(value));
+    let code: String = code.unwrap_or_default().chars().take(20).collect();
+    if let Some(session) = session::shown(app, head)
+        && let Some(principal) = session::known(app, &session)?
+    {
+        let said = Said { code: &code, expires: EXPIRES, problem: "", is_done: false };
+        return page(app, head, (&session, &principal), said, StatusCode::OK).await;
+    }
+    let encoded: String = form_urlencoded::byte_serialize(code.as_bytes()).collect();
+    let next = format!("/+account/device?code={encoded}");
+    log_in::page(app, head, (&next, ""), "", StatusCode::OK).await
+}
+
+/// What the page says.
+struct Said<'a> {
+    code: &'a str,
+    expires: &'a str,
+    problem: &'a str,
+    is_done: bool,
+}
+
+async fn page(
+    app: &App,
+    head: &Parts,
+    (session, principal): (&SessionText, &Principal),
+    said: Said<'_>,
+    status: StatusCode,
+) -> Result<Response, HttpError> {
+    let identity = principal.identity().ok_or_else(|| HttpError::from(forms::Undue::LoggedOut))?;
+    let Said { code, expires, problem, is_done } = said;
+    let page = DevicePage {
+        site: Site::of(app, head).for_user(principal),
+        form: forms::token(app, session)?,
+        name: identity.user.name.as_str(),
+        code,
+        expires,
+        has_password: identity.user.password_hash.is_some(),
+        problem,
+        is_done,
+    };
+    Ok(page::send_once(&page, head, status).await)
+}
+
+/// `POST /+account/device`
+pub(crate) async fn approve_device(
+    app: &App,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, HttpError> {
+    let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
+    let (code, expires) = (posted.fields.one("code")?, posted.fields.one("expires")?.trim());
+    let sender = (&posted.session, &posted.principal);
+    let done = approved(app, head, &posted, code, expires).await;
+    let (problem, status) = match done {
+        Ok(()) => {
+            let said = Said { code, expires, problem: "", is_done: true };
+            return page(app, head, sender, said, StatusCode::CREATED).await;
+        }
+        // The answer says how long to wait.
+        Err(error)
+            if matches!(
+                error.status(),
+                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+            ) =>
+        {
+            return Err(error);
+        }
+        Err(error) => (error.detail().to_owned(), error.status()),
+    };
+    let said = Said { code, expires, problem: &problem, is_done: false };
+    page(app, head, sender, said, status).await
+}
+
+async fn approved(
+    app: &App,
+    head: &Parts,
+    posted: &forms::Posted,
+    code: &str,
+    expires: &str,
+) -> Result<(), HttpError> {
+    let now = Timestamp::now();
+    let stored = auth::stored(app)?;
+    let secret = stored.accounts.login_secret().and_then(|secret| {
+        let log_in = secret.log_in_of_user(code, now)?;
+        Some(secret.device_token(&log_in))
+    });
+    let Some(secret) = secret else {
+        let text = "This code is not one of this server, or is more than ten minutes old: `larder login` shows another.";
+        return Err(HttpError::unusable(text));
+    };
+    let expiry: Result<Expiry, _> = expires.parse();
+    let expires_at = expiry.and_then(|expiry| expiry.at(now));
+    let expires_at = expires_at.map_err(|error| HttpError::unusable(error.to_string()))?;
+    if expires_at.is_none() {
+        return Err(HttpError::unusable(
+            "The token of a log-in ends: a time such as 30d was expected.",
+        ));
+    }
+    // A token outlives the session.
+    forms::proved_again(app, posted, "own").await?;
+    auth::admit_to_disk(app, &posted.principal).await?;
+    let token = NewToken {
+        user: posted.session.user().clone(),
+        comment: "larder login".to_owned(),
+        scopes: Scopes::ALL,
+        limits: None,
+        expires_at,
+    };
+    let creating = CreateToken { token, secret };
+    match carry_out(&mut app.keeper(), &posted.sender(head), &creating).await {
+        Ok(_) => Ok(()),
+        Err(Refusal::Rule(Rule::CreateToken(CreateTokenError::Taken(_)))) => {
+            Err(HttpError::unusable("This code has been approved already."))
+        }
+        Err(refusal) => Err(refusal.into()),
+    }
+}

@@ -1,0 +1,149 @@
+//! `larder login`: a command line is logged in by a browser (RFC 8628), and `larder use` and commands find its token.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::World;
+use crate::asking::Says as _;
+use crate::browser::Browser;
+use crate::client::Response;
+use crate::process::{Done, larder};
+use crate::server::TestServer;
+
+const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
+
+fn begin(server: &TestServer) -> Value {
+    let begun = server.client.form("/+tokens/device", "").expect(200);
+    begun.has("cache-control", "no-store");
+    begun.json()
+}
+
+fn ask(server: &TestServer, grant: &str, code: &str) -> Response {
+    let fields = [("grant_type", grant), ("client_id", "larder"), ("device_code", code)];
+    let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    server.client.form("/+tokens/device/token", &crate::browser::encoded(&fields))
+}
+
+#[track_caller]
+fn waits(server: &TestServer, begun: &Value, error: &str) {
+    let answer = ask(server, GRANT, begun["device_code"].as_str().expect("a code"));
+    answer.check_status(400);
+    assert_eq!(answer.json()["error"], error, "{}", answer.text());
+}
+
+/// `larder WORDS…` of somebody whose home is this directory.
+fn of_home(home: &TempDir, words: &[&str]) -> Done {
+    let mut command = larder(home.path());
+    command.env("HOME", home.path()).env("XDG_CONFIG_HOME", home.path().join("config"));
+    Done::of(command.args(words), "")
+}
+
+#[test]
+fn a_command_line_logs_in_by_a_browser() {
+    let world = World::start();
+    let url = format!("http://{}", world.server.client.address);
+    let home = tempfile::tempdir().expect("a directory");
+    let mut command = larder(home.path());
+    command.env("HOME", home.path()).env("XDG_CONFIG_HOME", home.path().join("config"));
+    let mut child = command
+        .args(["login", &url])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let line = lines.next().expect("a line").expect("text");
+    let page = line.strip_prefix("larder: open ").and_then(|it| it.strip_suffix(" in a browser"));
+    let page = page.unwrap_or_else(|| panic!("{line}")).to_owned();
+    let target = page.strip_prefix(&url).expect("the server's own URL");
+    // The browser logs in first, at the provider, and comes back to the code.
+    let mut browser = world.browser();
+    let form = browser.get(target).expect(200).text();
+    let start = form.find("/+account/oidc/company?next=").expect("a button");
+    let button = crate::browser::unescaped(form[start..].split('"').next().expect("its end"));
+    let sent = browser.get(&button).expect(303);
+    let back = world.provider.authorize(sent.header("location"), &json!({}));
+    let answer = browser.get(&back).expect(303);
+    assert_eq!(answer.header("location"), target);
+    let page = browser.get(target).expect(200).text();
+    browser.submit(&page, "Approve", &[]).expect(201).says("logged in as <b>alice</b>");
+    let done = child.wait_with_output().expect("its end");
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(done.status.success() && said.contains("as alice for 2"), "{said}");
+    let file = home.path().join("config/larder/tokens.json");
+    let kept = std::fs::read_to_string(&file).expect("the file");
+    assert!(kept.contains("larder_") && !said.contains("larder_"), "{said}");
+    // Commands ask as alice, and `larder use` writes the token for the clients.
+    let index = ["index", "add", "alice/dev", "--server", &url];
+    of_home(&home, &index).check(0, "");
+    let use_it = ["use", &format!("{url}/alice/dev"), "--twine"];
+    of_home(&home, &use_it).check(0, "");
+    let pypirc = std::fs::read_to_string(home.path().join(".pypirc")).expect("a file");
+    pypirc.says("larder_");
+    browser.get("/+account").says("larder login");
+    // It ends.
+    of_home(&home, &["logout", &url]).check(0, "logged out");
+    assert!(!std::fs::read_to_string(&file).expect("the file").contains("larder_"));
+    browser.get("/+account").says("You have none.");
+    of_home(&home, &["logout", &url]).check(1, "not logged in");
+}
+
+#[test]
+fn codes_hold_once_and_for_their_server() {
+    let server = TestServer::without_aur(|_| ());
+    server.add_user("alice", "staple");
+    let begun = begin(&server);
+    waits(&server, &begun, "authorization_pending");
+    let code = begun["user_code"].as_str().expect("a code");
+    let mut alice = Browser::of(server.client, "alice", "staple");
+    let page = alice.get(&format!("/+account/device?code={code}")).expect(200).text();
+    let submit =
+        |alice: &mut Browser, fields: &[(&str, &str)]| alice.submit(&page, "Approve", fields);
+    for (fields, status, words) in [
+        (&[("own", "wrong")][..], 403, "Your own password"),
+        (&[("own", "staple"), ("code", "BCDF-GHJK-LMNP")], 422, "not one of this server"),
+        (&[("own", "staple"), ("code", "<script>")], 422, "not one of this server"),
+        (&[("own", "staple"), ("expires", "never")], 422, "The token of a log-in ends"),
+        (&[("own", "staple"), ("expires", "x")], 422, "`x`"),
+    ] {
+        let answer = submit(&mut alice, fields);
+        answer.check_status(status);
+        answer.says(words);
+        waits(&server, &begun, "authorization_pending");
+    }
+    alice.post("/+account/device", &format!("code={code}&expires=1d&own=staple")).expect(403);
+    waits(&server, &begun, "authorization_pending");
+    submit(&mut alice, &[("own", "staple"), ("code", &code.to_lowercase())]).expect(201);
+    let answer = ask(&server, GRANT, begun["device_code"].as_str().expect("a code")).expect(200);
+    let answer = answer.json();
+    assert_eq!((&answer["user"], &answer["token_type"]), (&json!("alice"), &json!("Bearer")));
+    let token = answer["access_token"].as_str().expect("a token");
+    let asked = server.bearer(token).json().get("/+api").expect(200).json();
+    assert_eq!(asked["result"]["authstatus"][0], "ok", "{asked}");
+    // Somebody else cannot approve it, too, and another log-in is another.
+    let mut root = Browser::root(server.client);
+    let page = root.get(&format!("/+account/device?code={code}")).text();
+    let again = root.submit(&page, "Approve", &[("own", crate::server::ROOT_PASSWORD)]);
+    again.check_status(422);
+    again.says("approved already");
+    waits(&server, &self::begin(&server), "authorization_pending");
+    // A device code that was changed, of another server, or missing; another grant.
+    let other = TestServer::without_aur(|_| ());
+    let device = begun["device_code"].as_str().expect("a code");
+    for (server, grant, code, error) in [
+        (&server, GRANT, &device[1..], "invalid_grant"),
+        (&server, GRANT, "", "invalid_grant"),
+        (&server, GRANT, code, "invalid_grant"),
+        (&other, GRANT, device, "invalid_grant"),
+        (&server, "password", device, "unsupported_grant_type"),
+    ] {
+        let answer = ask(server, grant, code);
+        answer.check_status(400);
+        assert_eq!(answer.json()["error"], error, "{}", answer.text());
+    }
+    server.client.form("/+tokens/device/token", &"x".repeat(5_000)).expect(413);
+}
