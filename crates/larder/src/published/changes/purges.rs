@@ -1,4 +1,4 @@
-//! What a shared cache has to drop when something has changed: the [tags](tags) of its pages, and how caches are told.
+//! What a shared cache has to drop when something has changed: the [tags] of its pages, and how caches are told.
 //!
 //! entries of a feed -> [`keys_of`] -> [`Shape::requests`], a few for many keys. A cache is a webhook of another shape: its task
 //! has a position that is kept, delivers at least once and in order, and retries.

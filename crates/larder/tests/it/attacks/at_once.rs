@@ -275,6 +275,7 @@ fn every_endpoint_is_asked_by_many_at_once() {
         names("{article}", &["long"]),
         names("{file}", &["a.txt"]),
         names("{id}", &["GHSA-1"]),
+        names("{provider}", &["none"]),
         names("{digest}", &["0000000000000000000000000000000000000000000000000000000000000000"]),
         names("{type}/{by}/{mode}/{arg}", &["search/name/contains/shared"]),
         names("{type}/{by}/{arg}", &["search/name/shared"]),
