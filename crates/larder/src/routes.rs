@@ -184,10 +184,10 @@ endpoints! {
         CreateToken = Account "tokens_write": POST ["/+tokens"];
         RevokeToken = Account "tokens_write": DELETE OPTIONS ["/+tokens/{id}"];
         RevokeFoundTokens = Account "tokens_found": POST OPTIONS ["/+tokens/found"];
-        // Trusted publishing: where clients look for it, and PEP 807's discovery.
         // A command line that logs in by a browser (RFC 8628).
         BeginDeviceLogIn = Account "device_login": POST ["/+tokens/device"];
         AskDeviceLogIn = Account "device_login": POST ["/+tokens/device/token"];
+        // Trusted publishing: where clients look for it, and PEP 807's discovery.
         ShowPublishingAudience = Account "publishing": GET ["/_/oidc/audience"];
         MintUploadToken = Account "publishing_mint": POST ["/_/oidc/mint-token"];
         DiscoverPublishing = Account "publishing": GET ["/.well-known/pytp"];

@@ -9,6 +9,16 @@ impl Endpoint {
         match self {
             Endpoint::CreateToken
             | Endpoint::RevokeToken
+            | Endpoint::RevokeFoundTokens
+            | Endpoint::BeginDeviceLogIn
+            | Endpoint::AskDeviceLogIn
+            | Endpoint::ManageTokens
+            | Endpoint::LogInAtProvider
+            | Endpoint::LinkProviderByForm
+            | Endpoint::ReturnFromProvider
+            | Endpoint::UnlinkProviderByForm
+            | Endpoint::ShowDevice
+            | Endpoint::ApproveDevice
             | Endpoint::MintUploadToken
             | Endpoint::ShowAccount
             | Endpoint::ShowLogIn

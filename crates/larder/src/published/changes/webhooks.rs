@@ -520,7 +520,7 @@ mod tests {
         );
         check_refused(
             &format!("{GOOD}shape = \"round\"\n"),
-            "`shape` is `round`: expected one of changes, varnish",
+            "`shape` is `round`: expected one of changes, slack",
         );
         check_refused(&format!("{GOOD}soft = true\n"), "`soft` is for the shape of a cache");
         check_refused(&format!("{GOOD}headers = {{\"a b\" = \"x\"}}\n"), "`a b` is no header");
