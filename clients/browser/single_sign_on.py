@@ -108,7 +108,7 @@ def check_person(context, base, issuer, is_new):
     expect(page.locator("h1")).to_have_text("alice")
     expect(page.locator("main")).to_contain_text("Groups: dev")
     check_accessible(page, "the account of somebody without a password")
-    page.goto(f"{base}/+account/device?code=BCDF-GHJK-LMNP")
+    page.goto(f"{base}/+account/device?code=BCDF-GHJK-LMNP-QRST")
     check_accessible(page, "the page that approves a command line")
     page.goto(f"{base}/+account")
     if is_new:

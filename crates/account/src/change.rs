@@ -240,7 +240,10 @@ pub fn delete_user(snapshot: &Snapshot, name: &UserName) -> Result<Batch, Delete
 
 /// The batch that also removes a token, whatever was written meanwhile, and its last use.
 fn without_token(batch: Batch, snapshot: &Snapshot, id: TokenId) -> Batch {
-    let batch = batch.delete(token_key(id), Expected::Anything);
+    without_use(batch.delete(token_key(id), Expected::Anything), snapshot, id)
+}
+
+fn without_use(batch: Batch, snapshot: &Snapshot, id: TokenId) -> Batch {
     match snapshot.token_used_at(id) {
         Some(_) => batch.delete(token_use_key(id), Expected::Anything),
         None => batch,
@@ -344,10 +347,7 @@ fn check_limits(limits: &Limits, scopes: Scopes) -> Result<(), CreateTokenError>
 pub fn revoke_token(snapshot: &Snapshot, id: TokenId) -> Result<Batch, NoToken> {
     let token = snapshot.token(id).ok_or(NoToken(id))?;
     let batch = Batch::new().delete(token_key(id), Expected::At(token.serial));
-    Ok(match snapshot.token_used_at(id) {
-        Some(_) => batch.delete(token_use_key(id), Expected::Anything),
-        None => batch,
-    })
+    Ok(without_use(batch, snapshot, id))
 }
 
 /// Whether this use of a token is to be noted: the token is there, and the noted use is more than [`USE_NOTED_AFTER`] earlier.
@@ -357,7 +357,7 @@ pub fn is_use_late(snapshot: &Snapshot, id: TokenId, used_at: Timestamp) -> bool
     snapshot.token(id).is_some() && noted.is_none_or(is_late)
 }
 
-/// Notes when tokens were used last: those whose use [is late](is_use_late). `None` if that is none of them.
+/// Notes the last use of each of these tokens whose [use is to be noted](is_use_late); `None` if there is none.
 pub fn note_token_uses(
     snapshot: &Snapshot,
     uses: impl IntoIterator<Item = (TokenId, Timestamp)>,

@@ -5,7 +5,7 @@
 //!
 //! The server keeps nothing of a log-in that nobody has approved: both codes are signed. The secret of the token is a signature of
 //! the log-in, so the program that shows the device code gets its text, and nobody else can make it. A user code is in the
-//! letters of RFC 8628: 39 random bits, which decide, and 13 signed ones, which find slips of the pen.
+//! letters of RFC 8628: 56 random bits, which decide, and 13 bits of a signature, which find typing errors.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -15,13 +15,14 @@ use sha2::Sha256;
 
 use crate::{LoginSecret, TokenText};
 
-/// How long a log-in may take, in seconds.
+/// The least time that a person has, in seconds; a log-in lasts up to twice as long.
 pub const DEVICE_LOG_IN_SECONDS: i64 = 600;
 
 /// Letters without vowels, so that no code is a word.
 const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 
-const RANDOM_LETTERS: usize = 9;
+/// Nobody may find a log-in with the letters of another that a person is about to approve: these are 56 bits.
+const RANDOM_LETTERS: usize = 13;
 const SIGNED_LETTERS: usize = 3;
 const MAC_BYTES: usize = 32;
 
@@ -29,7 +30,7 @@ const MAC_BYTES: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceLogIn {
     letters: [u8; RANDOM_LETTERS],
-    /// When it ends, in Unix seconds: a multiple of its greatest length, so that a user code need not say it.
+    /// When it ends, in Unix seconds: always a multiple of [`DEVICE_LOG_IN_SECONDS`], so that a user code need not say it.
     ends_at: i64,
 }
 
@@ -42,7 +43,7 @@ impl DeviceLogIn {
             number /= 20;
             letter
         });
-        // Between one and two lengths from now, less the time that a person has at least.
+        // 10 to 20 minutes from now.
         let slot = now.as_second().div_euclid(DEVICE_LOG_IN_SECONDS) + 2;
         DeviceLogIn { letters, ends_at: slot * DEVICE_LOG_IN_SECONDS }
     }
@@ -76,7 +77,7 @@ impl LoginSecret {
         Some(log_in)
     }
 
-    /// What a person gives to a page: `BCDF-GHJK-LMNP`.
+    /// What a person gives to a page: `BCDF-GHJK-LMNP-QRST`.
     pub fn user_code(&self, log_in: &DeviceLogIn) -> String {
         let letters = [&log_in.letters[..], &self.signed_letters(log_in)].concat();
         let groups = letters.chunks(4).map(|group| String::from_utf8_lossy(group).into_owned());
@@ -140,7 +141,7 @@ mod tests {
         let device = secret.device_code(&log_in);
         assert_eq!(secret.log_in_of_device(&device), Some(log_in.clone()));
         let user = secret.user_code(&log_in);
-        assert_eq!((user.len(), user.matches('-').count()), (14, 2), "{user}");
+        assert_eq!((user.len(), user.matches('-').count()), (19, 3), "{user}");
         for written in
             [user.clone(), user.to_lowercase(), user.replace('-', ""), user.replace('-', " ")]
         {
@@ -163,7 +164,8 @@ mod tests {
             assert_eq!(secret.log_in_of_device(&changed), None, "byte {at_byte}");
         }
         let mut swapped = user.clone().into_bytes();
-        swapped[12] = if swapped[12] == b'B' { b'C' } else { b'B' };
+        let last = swapped.len() - 1;
+        swapped[last] = if swapped[last] == b'B' { b'C' } else { b'B' };
         let swapped = String::from_utf8(swapped).expect("ASCII");
         for text in ["", "B", "BCDF-GHJK", &user[1..], &format!("{user}B"), &swapped, "ÄÖÜ"] {
             assert_eq!(secret.log_in_of_user(text, at(0)), None, "{text}");

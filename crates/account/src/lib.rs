@@ -53,8 +53,8 @@ pub use identify::{
 };
 pub use limits::{IndexPattern, IndexPatternError, Lack, Limits, Object, Portion};
 pub use linked::{
-    LINKED_PER_USER_MAX, LinkError, LinkedIdentity, LinkedLogIn, LinkedLogInError, ProvedIdentity,
-    identity_digest, link, log_in_linked, unlink,
+    LINKED_PER_USER_MAX, LastLink, LinkError, LinkedIdentity, LinkedLogIn, LinkedLogInError,
+    ProvedIdentity, identity_digest, link, log_in_linked, unlink,
 };
 pub use login::{LOGIN_LIFETIME, LoginSecret, LoginText, LoginTokenError};
 pub use name::{GroupName, NameError, RESERVED, UserName, is_reserved};
@@ -66,7 +66,9 @@ pub use scope::{Scope, ScopeError, Scopes};
 pub use session::{SESSIONS_PER_USER_MAX, Session, SessionText, SessionTextError, Sessions};
 pub use snapshot::Snapshot;
 pub use token::{Token, TokenId, TokenIdError, TokenText, TokenTextError};
-pub use upload_token::{MintError, UPLOAD_TOKEN_LIFETIME, UPLOAD_TOKENS_MAX, UploadToken, mint};
+pub use upload_token::{
+    MintError, UPLOAD_TOKEN_LIFETIME, UPLOAD_TOKENS_MAX, UploadToken, end as end_upload_token, mint,
+};
 pub use user::User;
 
 #[cfg(test)]

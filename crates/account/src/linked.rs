@@ -42,7 +42,7 @@ pub struct ProvedIdentity {
     pub issuer: String,
     /// Who it is there.
     pub subject: String,
-    /// The name of a user who is made for it; else why there is none.
+    /// The name that a new user would get, or why the provider gives none that we can use.
     pub name: Result<UserName, String>,
     /// The address, if the provider has verified it.
     pub email: Option<String>,
@@ -90,6 +90,14 @@ pub enum LinkError {
     TooMany(UserName),
 }
 
+/// Why an identity stays linked: without it nobody could log in as the user any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "you have no password here, so this account is your only way to log in: link another one first, or ask whoever runs this \
+     server for a password"
+)]
+pub struct LastLink;
+
 /// The name of the record of this identity.
 pub fn identity_digest(issuer: &str, subject: &str) -> Digest {
     // An issuer is a URL and has no zero byte.
@@ -135,9 +143,9 @@ pub struct LinkedLogIn {
     pub is_new: bool,
 }
 
-/// Opens a session for the user of an identity, who is made if there is none and `makes_users`: the session, and the batch. The
-/// user's groups become what the provider says, as far as it says something of them. `secret` and what follows: as for
-/// [`open_session`](crate::change::open_session).
+/// Logs in the user who is linked with this identity: the session, and the batch. If there is none and `makes_users` is set, makes
+/// a user and links it. Groups that the provider decides about are set to what it says; the others stay. `secret` and what follows:
+/// as for [`open_session`](crate::change::open_session).
 ///
 /// # Errors
 /// [`LinkedLogInError`].
@@ -229,10 +237,26 @@ pub fn link(
     Ok(Some(batch))
 }
 
-/// Removes the link with this digest from that user; `None` if there is none. Sessions that were opened by it go on.
-pub fn unlink(snapshot: &Snapshot, user: &UserName, digest: &Digest) -> Option<Batch> {
-    let stored = snapshot.linked(digest).filter(|it| it.user == *user)?;
-    Some(Batch::new().delete(linked_key(digest), Expected::At(stored.serial)))
+/// Unlinks an identity from `user`; `None` if the two are not linked. Sessions that were opened with it stay open.
+///
+/// # Errors
+/// [`LastLink`].
+pub fn unlink(
+    snapshot: &Snapshot,
+    user: &User,
+    digest: &Digest,
+) -> Result<Option<Batch>, LastLink> {
+    let Some(stored) = snapshot.linked(digest).filter(|it| it.user == user.name) else {
+        return Ok(None);
+    };
+    let mut others = snapshot.linked_of(&user.name).filter(|it| it.digest() != *digest);
+    if user.password_hash.is_none() && !others.any(|it| it.belongs_to(user)) {
+        return Err(LastLink);
+    }
+    let batch = Batch::new()
+        .delete(linked_key(digest), Expected::At(stored.serial))
+        .check(user_key(&user.name), Expected::At(user.serial));
+    Ok(Some(batch))
 }
 
 /// The stored links, by their digest and by their user.
@@ -245,6 +269,7 @@ pub(crate) struct LinkedIdentities {
 impl LinkedIdentities {
     pub(crate) fn insert(&mut self, linked: LinkedIdentity) {
         let digest = linked.digest();
+        self.remove(&digest);
         self.by_user.insert((linked.user.clone(), digest));
         self.by_digest.insert(digest, Arc::new(linked));
     }

@@ -196,6 +196,11 @@ impl Snapshot {
         self.token_uses.get(&id).map(|(used_at, _)| *used_at)
     }
 
+    /// Whether this user is linked with an identity at a provider.
+    pub fn is_linked(&self, user: &User) -> bool {
+        self.linked_of(&user.name).any(|linked| linked.belongs_to(user))
+    }
+
     /// How many tokens there are, expired ones among them.
     pub fn tokens_count(&self) -> usize {
         self.tokens.len()

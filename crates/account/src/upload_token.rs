@@ -67,6 +67,13 @@ impl UploadToken {
     }
 }
 
+/// Ends an upload token at `now`. Its record stays until its identity can be shown no more: a second token for it is still refused.
+pub fn end(token: &UploadToken, now: Timestamp) -> Batch {
+    let ended = UploadToken { expires_at: now.min(token.expires_at), ..token.clone() };
+    let body = write_upload_token(&ended);
+    Batch::new().put(upload_token_key(&token.proof), Expected::At(token.serial), body, Vec::new())
+}
+
 /// Makes a token of 32 random bytes, `secret`, for an identity whose signed part has the digest `proof` and that could be shown
 /// until `proof_until`: the text to show once, the stored token, and the batch. The batch also removes tokens that are of no use
 /// any more and whose identity cannot be shown again, as of `forget_before`; none if that is `None`, because the clock may be

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
 use config::Environment;
@@ -103,7 +103,11 @@ impl KeptTokens {
         self.write()
     }
 
-    fn write(&self) -> Result<(), Exit> {
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn write(&self) -> Result<(), Exit> {
         let bad = |error: &dyn std::fmt::Display| {
             Exit::failure(format!("`{}` cannot be written: {error}", self.path.display()))
         };
@@ -113,8 +117,6 @@ impl KeptTokens {
         // A temporary file has the mode 0600 from its beginning.
         let mut file = tempfile::NamedTempFile::new_in(directory).map_err(|error| bad(&error))?;
         let text = format!("{:#}\n", Value::Object(self.tokens.clone()));
-        let private = fs::Permissions::from_mode(0o600);
-        file.as_file().set_permissions(private).map_err(|error| bad(&error))?;
         file.write_all(text.as_bytes()).map_err(|error| bad(&error))?;
         file.persist(&self.path).map_err(|error| bad(&error))?;
         Ok(())
@@ -123,6 +125,8 @@ impl KeptTokens {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]

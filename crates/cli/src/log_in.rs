@@ -11,6 +11,7 @@ use config::Environment;
 use reqwest::redirect::Policy;
 use reqwest::{Client, StatusCode, Url};
 use serde_json::Value;
+use state::text::counted;
 
 use super::kept_tokens::KeptTokens;
 use super::remote::{TOKEN_USER, server_url};
@@ -69,10 +70,7 @@ fn place(base: &Url, parts: &[&str]) -> Url {
 
 /// The status and the JSON of an answer to this form.
 async fn post(client: &Client, url: &Url, form: String) -> Result<(StatusCode, Value), Exit> {
-    let told = |error: reqwest::Error| {
-        let causes: String = net::causes(&error).map(|cause| format!(": {cause}")).collect();
-        Exit::failure(format!("no answer from {error}{causes}"))
-    };
+    let told = |error| Exit::failure(format!("no answer from {url}: {}", net::reason_of(error)));
     let request = client.post(url.clone()).body(form);
     let request = request.header("Content-Type", "application/x-www-form-urlencoded");
     let mut response = request.send().await.map_err(told)?;
@@ -96,12 +94,14 @@ impl LogIn {
     pub(super) fn run(self, environment: &Environment, out: &mut dyn Write) -> Result<(), Exit> {
         let base = server_url(&self.url).map_err(Exit::usage)?;
         // Whether the token can be kept is known before anybody approves.
-        let mut kept = KeptTokens::read(environment)?;
+        KeptTokens::read(environment)?.write()?;
         let got = runtime()?.block_on(wait(&base))?;
+        let mut kept = KeptTokens::read(environment)?;
         let text = |name: &str| got[name].as_str().unwrap_or_default();
         kept.keep(&base, text("access_token"), text("user"))?;
-        let days = got["expires_in"].as_i64().map(|seconds| seconds / 86_400);
-        let days = days.map_or_else(String::new, |days| format!(" for {days} days"));
+        let days = got["expires_in"].as_u64().map(|seconds| (seconds + 43_200) / 86_400);
+        let days = days.filter(|days| *days > 0);
+        let days = days.map_or_else(String::new, |days| format!(" for {}", counted(days, "day")));
         let path = kept.path().display();
         let text =
             format!("logged in at {base} as {}{days}; the token is in {path}\n", text("user"));
@@ -130,13 +130,17 @@ async fn wait(base: &Url) -> Result<Value, Exit> {
     while Instant::now() < ends {
         tokio::time::sleep(interval).await;
         let form = format!("grant_type={GRANT}&client_id=larder&device_code={encoded}");
-        let (status, answer) = post(&client, &url, form).await?;
+        // The line or the server may be gone for a moment, and somebody may have approved already.
+        let Ok((status, answer)) = post(&client, &url, form).await else {
+            interval += Duration::from_secs(5);
+            continue;
+        };
         match answer["error"].as_str() {
             None if status.is_success() && answer["access_token"].is_string() => return Ok(answer),
             Some("authorization_pending") => {}
             Some("slow_down") => interval += Duration::from_secs(5),
             // The server is busy or restarts.
-            _ if status.is_server_error() => {}
+            _ if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {}
             error => {
                 let said = answer["error_description"].as_str().or(error).unwrap_or("no reason");
                 return Err(Exit::failure(format!("{base} answers {}: {said}", status.as_u16())));
@@ -159,17 +163,21 @@ impl LogOut {
         let revoked = runtime()?.block_on(async {
             // The text of a token is more than its id, and is taken for it: only the id goes into a path.
             let id = found.token.split('_').nth(1).unwrap_or_default();
-            let request = client()?.delete(place(&base, &["+tokens", id]));
+            let server: Url = found.server.parse().map_err(Exit::failure)?;
+            let request = client()?.delete(place(&server, &["+tokens", id]));
             let request = request.basic_auth(TOKEN_USER, Some(&found.token));
-            let failed = |error: reqwest::Error| Exit::failure(format!("no answer from {error}"));
+            let failed = |error| {
+                Exit::failure(format!("no answer from {server}: {}", net::reason_of(error)))
+            };
             Ok::<_, Exit>(request.send().await.map_err(failed)?.status())
         })?;
         // With 401, it has ended already.
         if !revoked.is_success() && revoked != StatusCode::UNAUTHORIZED {
             let status = revoked.as_u16();
-            return Err(Exit::failure(format!("{base} answers {status}: the token stays")));
+            let server = found.server;
+            return Err(Exit::failure(format!("{server} answers {status}: the token stays")));
         }
         kept.forget(&found.server)?;
-        print(&format!("logged out at {base}\n"), out)
+        print(&format!("logged out at {}\n", found.server), out)
     }
 }

@@ -1,6 +1,6 @@
 //! `larder config check --online`: tries what the configuration and the indexes name, once each, as the server would.
 //!
-//! configuration -> a [`Trial`] for each thing that is somewhere else, all at once, each with a bound -> a line for each
+//! configuration -> a [`Trial`] for each thing that is somewhere else, some at once, each with a bound -> a line for each
 //!
 //! Nothing is changed: a store that is not there is not made.
 
@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use account::UserName;
 use config::{AurSource, Config, Environment, read_providers};
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream;
 use issuers::{Issuers, Provider, ProviderSettings};
 use net::Egress;
 use pypi::StageName;
@@ -26,6 +28,9 @@ const TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Time to connect to an upstream, and for the header of its answer.
 const UPSTREAM_TIME_MAX: Duration = Duration::from_secs(15);
+
+/// Things that are tried at once.
+const AT_ONCE: usize = 16;
 
 /// A name and a password that no directory has.
 const NOBODY: &str = "larder-config-check";
@@ -66,7 +71,8 @@ pub(super) fn check(config: &Config, environment: &Environment) -> Result<(Strin
             (format!("{} = {}", trial.setting, trial.place), trial.attempt.await)
         });
         let (mut text, mut failures) = (String::new(), 0);
-        for (named, outcome) in join_all(ran).await {
+        let ran: Vec<_> = stream::iter(ran).buffered(AT_ONCE).collect().await;
+        for (named, outcome) in ran {
             failures += usize::from(outcome.is_err());
             let _ = match outcome {
                 Ok(found) => writeln!(text, "works: {named}: {found}"),
@@ -115,8 +121,7 @@ fn blobs(config: &Config) -> Result<Trial, Exit> {
 }
 
 fn aur(config: &Config) -> Result<Option<Trial>, Exit> {
-    let spec = match &config.aur.source {
-        _ if !config.aur.enabled => return Ok(None),
+    let spec = match config.aur.source.as_ref().filter(|_| config.aur.enabled) {
         None => return Ok(None),
         Some(AurSource::File(path)) => SourceSpec::File(path.clone()),
         Some(AurSource::Url(url)) => SourceSpec::parse(url).map_err(Exit::failure)?,
@@ -198,13 +203,8 @@ async fn upstreams(config: &Config) -> Vec<Trial> {
             let client = net::build_client(|| {
                 egress.client().connect_timeout(UPSTREAM_TIME_MAX).read_timeout(UPSTREAM_TIME_MAX)
             })?;
-            let told = |error: reqwest::Error| {
-                let error = error.without_url();
-                let causes: String =
-                    net::causes(&error).map(|cause| format!(": {cause}")).collect();
-                anyhow::anyhow!("{error}{causes}")
-            };
-            let answer = client.get(url).send().await.map_err(told)?;
+            let answer = client.get(url).send().await;
+            let answer = answer.map_err(|error| anyhow::anyhow!(net::reason_of(error)))?;
             match answer.status() {
                 status if status.is_success() || status == StatusCode::NOT_FOUND => {
                     Ok(format!("it answers {status}"))

@@ -58,7 +58,14 @@ pub fn read_providers(
     let file: File = toml::from_str(&text).map_err(|error| {
         // The text beside the message would show a secret.
         let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-        format!("line {line}: {}", error.message())
+        // Of a value of another type the message has the value, which may be a secret.
+        let message = match error.message().split_once(", expected ") {
+            Some((found, expected)) if found.starts_with("invalid ") => {
+                format!("expected {expected}")
+            }
+            _ => error.message().to_owned(),
+        };
+        format!("line {line}: {message}")
     })?;
     if file.provider.len() > PROVIDERS_MAX {
         let count = file.provider.len();

@@ -283,11 +283,7 @@ pub(super) async fn json_of(
     url: &Url,
     bytes_max: usize,
 ) -> anyhow::Result<(StatusCode, anyhow::Result<Value>)> {
-    let told = |error: reqwest::Error| {
-        let error = error.without_url();
-        let causes: String = net::causes(&error).map(|cause| format!(": {cause}")).collect();
-        anyhow::anyhow!("{url}: {error}{causes}")
-    };
+    let told = |error| anyhow::anyhow!("{url}: {}", net::reason_of(error));
     let mut response = request.send().await.map_err(told)?;
     let status = response.status();
     let mut body = Vec::new();

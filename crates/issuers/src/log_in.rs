@@ -107,6 +107,9 @@ fn name(
     claims: &Map<String, Value>,
 ) -> Result<account::UserName, String> {
     let claim = &settings.name_claim;
+    if claim == "email" && claims.get("email_verified") != Some(&Value::Bool(true)) {
+        return Err("its `email` is not verified".to_owned());
+    }
     match claims.get(claim) {
         None => Err(format!("it has no claim `{claim}` for the name of a user")),
         Some(Value::String(text)) => text.parse().map_err(|error| format!("{error} (`{claim}`)")),

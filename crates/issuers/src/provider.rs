@@ -231,7 +231,9 @@ impl Provider {
         let text = |told: &Value, name: &str| told[name].as_str().map(shown).unwrap_or_default();
         let told = match told {
             Ok(told) if status.is_success() => told,
-            Ok(told) if status.is_client_error() => {
+            Ok(told)
+                if status.is_client_error() && status != reqwest::StatusCode::TOO_MANY_REQUESTS =>
+            {
                 let (error, about) = (text(&told, "error"), text(&told, "error_description"));
                 return Err(Refused::Answer(format!("its code is refused: {error} {about}")));
             }

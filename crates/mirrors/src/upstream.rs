@@ -189,10 +189,8 @@ fn host_of(url: &Url) -> String {
 
 /// The client's error with its causes, without the URL.
 fn told(url: &Url, error: reqwest::Error) -> UpstreamError {
-    let error = error.without_url();
-    let mut text = format!("{}: {error}", host_of(url));
-    text.extend(net::causes(&error).map(|cause| format!(": {cause}")));
     let blame = if error.is_connect() { Blame::Upstream } else { Blame::Unclear };
+    let text = format!("{}: {}", host_of(url), net::reason_of(error));
     UpstreamError { blame, ..UpstreamError::new(text) }
 }
 

@@ -160,6 +160,13 @@ pub fn causes<'error>(
     std::iter::successors(error.source(), |cause| cause.source())
 }
 
+/// What a client says of a failed request, with the causes and without the URL, which may have secrets.
+pub fn reason_of(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let causes = causes(&error).map(|cause| format!(": {cause}"));
+    std::iter::once(error.to_string()).chain(causes).collect()
+}
+
 impl Resolve for Egress {
     fn resolve(&self, name: Name) -> Resolving {
         let (egress, host) = (self.clone(), name.as_str().to_owned());

@@ -2,8 +2,9 @@
 //! there.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use account::{Acl, AclEntry, GroupMap, GroupName, User, UserName, change};
+use account::{Acl, AclEntry, GroupMap, GroupName, Snapshot, User, UserName, change};
 use ldap::LoggedIn;
 
 use crate::{Basis, Decided, Name, Operation, Refusal, Rule, Rules};
@@ -33,15 +34,19 @@ pub struct ElsewhereRules {
 }
 
 impl ElsewhereRules {
-    /// Whether this user may be identified elsewhere; `user`, if there is one of that name.
-    pub fn admit(&self, name: &UserName, user: Option<&User>) -> bool {
+    /// Whether the user of this name may be identified elsewhere. Somebody who logs in at an identity provider and has no password
+    /// is not the one whom a directory calls by that name.
+    pub fn admit(&self, accounts: &Snapshot, name: &UserName) -> bool {
+        let user = accounts.user(name);
+        let is_of_directory =
+            |user: &Arc<User>| user.password_hash.is_none() && !accounts.is_linked(user);
         let is_listed = |entry: &AclEntry| match entry {
             AclEntry::Everybody | AclEntry::EveryUser => true,
             AclEntry::User(listed) => listed == name,
             AclEntry::Group(group) => user.is_some_and(|user| user.groups.contains(group)),
         };
         (self.admits_root || !name.is_root())
-            && (self.admits_passwords || user.is_none_or(|user| user.password_hash.is_none()))
+            && (self.admits_passwords || user.is_none_or(is_of_directory))
             && !self.local_users.entries().iter().any(is_listed)
     }
 
@@ -102,7 +107,7 @@ impl Operation for NoteLogIn {
         let user = accounts.user(name);
         let local = || Refusal::from(Rule::LocalUser(name.clone()));
         let rules = basis.rules.elsewhere(*by).ok_or_else(local)?;
-        if !rules.admit(name, user.map(|user| &**user)) {
+        if !rules.admit(accounts, name) {
             return Err(local());
         }
         let Some(user) = user else {
@@ -126,11 +131,11 @@ pub(crate) fn check_password_of(basis: &Basis, name: &UserName) -> Result<(), Re
     let Some(rules) = basis.rules.elsewhere(Elsewhere::Directory) else { return Ok(()) };
     let is_administrator =
         basis.principal().is_administrator(account::Scope::UserAdmin, account::Object::Server);
-    let user = basis.stored.accounts.user(name).map(|user| &**user);
+    let accounts = &basis.stored.accounts;
     if basis.sender().is_on_the_machine()
         || is_administrator
-        || user.is_none()
-        || !rules.admit(name, user)
+        || accounts.user(name).is_none()
+        || !rules.admit(accounts, name)
     {
         return Ok(());
     }

@@ -1,5 +1,6 @@
 //! Log-in at identity providers: an identity that a provider has verified opens a session, and is linked with a user.
 
+use account::change::NoUser;
 use account::{Forbidden, LinkedLogIn, SessionText, UserName, link, log_in_linked, unlink};
 use issuers::VerifiedLogIn;
 use record::Digest;
@@ -79,6 +80,8 @@ impl Operation for UnlinkIdentity {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         admit_always(basis, |policy, principal| policy.manage_tokens(principal, &self.name))?;
-        Ok(Decided::new(unlink(&basis.stored.accounts, &self.name, &self.identity), ()))
+        let accounts = &basis.stored.accounts;
+        let user = accounts.user(&self.name).ok_or_else(|| NoUser(self.name.clone()))?;
+        Ok(Decided::new(unlink(accounts, user, &self.identity)?, ()))
     }
 }

@@ -1,7 +1,7 @@
 //! [`Refusal`]: why an operation is not carried out, without the words of any protocol. Each protocol says it in one place.
 
 use account::change::{CreateTokenError, CreateUserError, DeleteUserError, NoToken, NoUser};
-use account::{Forbidden, Lack, LinkError, LinkedLogInError, MintError, UserName};
+use account::{Forbidden, Lack, LastLink, LinkError, LinkedLogInError, MintError, UserName};
 use article::{ArticleName, AttachmentError, WriteError};
 use pypi::{ChangeError, PublisherError, StageName};
 use record::Digest;
@@ -184,6 +184,9 @@ pub enum Rule {
     /// An identity at a provider is not linked.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The only way to log in.
+    #[error(transparent)]
+    LastLink(#[from] LastLink),
     /// Of articles.
     #[error(transparent)]
     Article(#[from] WriteError),
@@ -226,7 +229,8 @@ impl Rule {
             | Rule::LinkedLogIn(
                 LinkedLogInError::NotLinked | LinkedLogInError::NameTaken(_) | LinkedLogInError::Disabled(_),
             )
-            | Rule::Link(_) => Kind::Conflict,
+            | Rule::Link(_)
+            | Rule::LastLink(_) => Kind::Conflict,
             Rule::KeepsNothing
             | Rule::NoRetention
             | Rule::Metadata(_)

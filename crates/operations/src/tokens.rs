@@ -1,9 +1,7 @@
 //! API tokens: made, revoked, found where everybody can read them, and noted as used.
 
-use std::sync::Arc;
-
 use account::change::{self, NewToken, NoToken, NoUser};
-use account::{Token, TokenId, TokenText, UserName};
+use account::{Token, TokenId, TokenText, UserName, end_upload_token};
 use jiff::Timestamp;
 
 use crate::users::admit_always;
@@ -80,13 +78,21 @@ pub struct RevokeFoundToken {
 impl Operation for RevokeFoundToken {
     const NAME: Name = Name::RevokeFoundToken;
 
-    /// What was stored of it.
-    type Outcome = Arc<Token>;
+    /// Whose it was: a user, or a job of a CI system.
+    type Outcome = String;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Self::Outcome>, Refusal> {
-        let accounts = &basis.stored.accounts;
-        let token = accounts.token_by_text(&self.text).ok_or(NoToken(self.text.id()))?;
-        Ok(Decided::new(change::revoke_token(accounts, token.id)?, token.clone()))
+        let (accounts, id) = (&basis.stored.accounts, self.text.id());
+        if let Some(token) = accounts.token_by_text(&self.text) {
+            let batch = change::revoke_token(accounts, id)?;
+            return Ok(Decided::new(batch, token.user.to_string()));
+        }
+        let valid = accounts.upload_token(id).filter(|token| {
+            token.secret_digest == self.text.secret_digest() && !token.is_expired(basis.now)
+        });
+        let token = valid.ok_or(NoToken(id))?;
+        let owner = token.identity.name().to_string();
+        Ok(Decided::new(end_upload_token(token, basis.now), owner))
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use account::{Means, Principal, Token};
+use account::{Means, Principal, TokenId};
 use config::Config;
 use net::{ClientAddress, ClientKey};
 use passwords::{Budgets, Subject, ThrottlingEnded};
@@ -137,12 +137,12 @@ impl SecurityLog {
     }
 
     /// Logs that somebody showed a token that they had found, which revoked it. `url`: where, as they say.
-    pub fn token_found(&self, token: &Token, url: Option<&str>) {
+    pub fn token_found(&self, token: TokenId, owner: &str, url: Option<&str>) {
         tracing::warn!(
             target: TARGET,
             event = "token_found",
-            account = %token.user,
-            token = %token.id,
+            account = shown(owner),
+            %token,
             url = url.map(shown),
             client = %client(),
             "a token was found where others can read it, and is revoked"

@@ -2,12 +2,14 @@
 //!
 //! `LARDER_TEST_DEX` is the path of the program `dex`; without it, the one that `./test` installs is used if it exists.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
+use rustix::process::Signal;
 use tempfile::TempDir;
+
+use crate::daemon::{Daemon, free_address};
 
 /// Who logs in there, and with what.
 pub const DEX_EMAIL: &str = "alice@acme.example";
@@ -22,13 +24,7 @@ pub struct Dex {
     program: PathBuf,
     address: SocketAddr,
     directory: TempDir,
-    running: Option<(Child, Child)>,
-}
-
-impl Drop for Dex {
-    fn drop(&mut self) {
-        self.stop();
-    }
+    running: Option<Daemon>,
 }
 
 impl Dex {
@@ -40,10 +36,8 @@ impl Dex {
             );
             return None;
         };
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
         let directory = tempfile::tempdir().expect("a directory");
-        Some(Dex { program, address, directory, running: None })
+        Some(Dex { program, address: free_address(), directory, running: None })
     }
 
     /// Its URL, as its tokens have it.
@@ -76,31 +70,16 @@ impl Dex {
         );
         let path = self.directory.path().join("dex.yaml");
         std::fs::write(&path, config).expect("a file");
-        let log = std::fs::File::create(self.directory.path().join("dex.log")).expect("a file");
-        let mut server = Command::new(&self.program);
-        server.arg("serve").arg(&path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let server = server.spawn().expect("the program runs");
-        let script = format!("kill -9 {}", server.id());
-        let guard = crate::guard(&mut Command::new("sh"), &script);
-        let (server, _) = self.running.insert((server, guard));
-        let begun = Instant::now();
-        while TcpStream::connect(self.address).is_err() {
-            let ended = server.try_wait().expect("its state");
-            let log = std::fs::read_to_string(self.directory.path().join("dex.log"));
-            assert!(ended.is_none(), "dex has ended with {ended:?}: {}", log.unwrap_or_default());
-            assert!(begun.elapsed() < Duration::from_secs(60), "dex does not listen");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let (mut command, log) =
+            (Command::new(&self.program), self.directory.path().join("dex.log"));
+        command.arg("serve").arg(&path);
+        let running = Daemon::start(&mut command, Signal::KILL, &log, self.address, || true);
+        self.running = Some(running.unwrap_or_else(|log| panic!("dex does not run: {log}")));
     }
 
     /// Ends it at once.
     pub fn stop(&mut self) {
-        if let Some((mut server, mut guard)) = self.running.take() {
-            let _ = server.kill();
-            let _ = server.wait();
-            // `wait` closes its input first.
-            let _ = guard.wait();
-        }
+        self.running = None;
     }
 }
 

@@ -5,6 +5,7 @@
 //! If a program is not installed, or this user lacks a right, the test is skipped with a line that says so; under
 //! `CI=true` it fails instead. Only tests depend on this crate: none of it is in the binary.
 
+mod daemon;
 mod dex;
 mod mariadb;
 mod nginx;

@@ -7,26 +7,23 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use crate::daemon::{Daemon, free_address};
 use crate::postgres::{said, signal};
 
 /// A running directory; it ends with the test's process at the latest.
 pub struct Slapd {
     /// Its ports, without encryption or with StartTLS, and with encryption from the beginning.
     ports: [u16; 2],
+    server: Mutex<Daemon>,
     directory: TempDir,
-    server: Mutex<Child>,
-    /// Kills the server once its input is closed. The end of this process closes it, however the process ends.
-    guard: Mutex<Child>,
 }
 
 const ENTRIES: &str = "\
@@ -109,9 +106,8 @@ impl Slapd {
         let mut add = Command::new(path.join("slapd"));
         add.args(["-T", "add", "-f"]).arg(path.join("slapd.conf"));
         said(add.arg("-l").arg(path.join("entries")));
-        let ports = [free_port(), free_port()];
-        let (server, guard) = run(path, ports);
-        Some(Slapd { ports, directory, server: Mutex::new(server), guard: Mutex::new(guard) })
+        let ports = [free_address(), free_address()].map(|address| address.port());
+        Some(Slapd { ports, server: Mutex::new(run(path, ports)), directory })
     }
 
     /// Its URL, for StartTLS or without encryption.
@@ -157,59 +153,31 @@ impl Slapd {
 
     /// Ends it at once.
     pub fn stop(&self) {
-        let mut server = self.server.lock().expect("no panic");
-        let _ = server.kill();
-        let _ = server.wait();
+        self.server.lock().expect("no panic").stop();
     }
 
     /// Starts it again, at the same ports.
     pub fn resume(&self) {
-        let (server, guard) = run(self.directory.path(), self.ports);
-        *self.server.lock().expect("no panic") = server;
-        let mut old = std::mem::replace(&mut *self.guard.lock().expect("no panic"), guard);
-        let _ = old.wait();
+        *self.server.lock().expect("no panic") = run(self.directory.path(), self.ports);
     }
 
     /// Freezes it: connections are made, but nothing answers until the returned value is dropped.
     pub fn freeze(&self) -> crate::Frozen {
-        let pid = self.server.lock().expect("no panic").id();
-        let pid = i32::try_from(pid).expect("a process");
+        let pid = self.server.lock().expect("no panic").pid().as_raw_pid();
         signal(pid, Signal::STOP);
         crate::Frozen { processes: vec![pid] }
     }
 }
 
-impl Drop for Slapd {
-    fn drop(&mut self) {
-        self.stop();
-        let _ = self.guard.lock().map(|mut guard| guard.wait());
-    }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
-}
-
 /// Starts it, and waits until it answers.
-fn run(directory: &Path, ports: [u16; 2]) -> (Child, Child) {
-    let log = fs::OpenOptions::new().create(true).append(true).open(directory.join("log"));
+fn run(directory: &Path, ports: [u16; 2]) -> Daemon {
     let mut command = Command::new(directory.join("slapd"));
     // With a level of logging it stays in the foreground, and logs to its standard error.
     command.args(["-d", "stats", "-f"]).arg(directory.join("slapd.conf"));
     command.args(["-h", &format!("ldap://127.0.0.1:{} ldaps://127.0.0.1:{}", ports[0], ports[1])]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.expect("a log"));
-    let mut server = command.spawn().expect("it starts");
-    let script = format!("kill -KILL {} 2>/dev/null", server.id());
-    let guard = crate::guard(&mut Command::new("sh"), &script);
-    let begun = Instant::now();
-    while TcpStream::connect(("127.0.0.1", ports[1])).is_err() {
-        let log = fs::read_to_string(directory.join("log")).unwrap_or_default();
-        assert!(server.try_wait().expect("a child").is_none(), "slapd does not run: {log}");
-        assert!(begun.elapsed() < Duration::from_secs(60), "slapd is silent: {log}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    (server, guard)
+    let (log, address) = (directory.join("log"), ([127, 0, 0, 1], ports[1]).into());
+    let running = Daemon::start(&mut command, Signal::KILL, &log, address, || true);
+    running.unwrap_or_else(|log| panic!("slapd does not run: {log}"))
 }
 
 /// Writes the certificate of an authority, and one for `localhost` that it has signed.

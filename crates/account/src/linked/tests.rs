@@ -4,8 +4,8 @@ use record::Record;
 
 use super::*;
 use crate::change::{delete_user, set_disabled, set_groups};
-use crate::identify_session;
 use crate::testing::{at, name, snapshot_of, user};
+use crate::{PasswordHash, identify_session};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -75,9 +75,12 @@ fn a_user_is_made_once_and_found_by_the_subject() {
 #[test]
 fn no_account_is_taken_over() {
     let snapshot = snapshot_of(&[user("alice", &["admin"])]);
-    for called in ["alice", "root", "rpc"] {
-        let refused = log_in(&snapshot, &proved("7", called, &[], &[]), true);
-        assert!(refused.is_err(), "{called}");
+    for (called, why) in [
+        ("alice", LinkedLogInError::NameTaken(name("alice"))),
+        ("root", LinkedLogInError::Reserved(name("root"))),
+        ("rpc", LinkedLogInError::Reserved(name("rpc"))),
+    ] {
+        assert_eq!(log_in(&snapshot, &proved("7", called, &[], &[]), true), Err(why));
     }
     let nameless = ProvedIdentity { name: Err("it is 7".to_owned()), ..proved("7", "x", &[], &[]) };
     let no_name = Err(LinkedLogInError::NoName("it is 7".to_owned()));
@@ -132,8 +135,13 @@ fn a_user_links_an_identity_that_is_nobody_elses() {
     let (done, _) = log_in(&linked, &identity, false).expect("alice");
     assert_eq!(done.session.user(), &name("alice"));
     let digest = identity.digest();
-    assert_eq!(unlink(&linked, &name("bob"), &digest), None);
-    let batch = unlink(&linked, &name("alice"), &digest).expect("a link");
+    let of = |called: &str| linked.user(&name(called)).expect("a user");
+    assert_eq!(unlink(&linked, of("bob"), &digest), Ok(None));
+    // Without a password it would be the last way in.
+    assert_eq!(unlink(&linked, of("alice"), &digest), Err(LastLink));
+    let with_password =
+        User { password_hash: Some(PasswordHash::dummy()), ..User::clone(of("alice")) };
+    let batch = unlink(&linked, &with_password, &digest).expect("another way").expect("a link");
     let unlinked = applied(&linked, 30, batch);
     assert_eq!(log_in(&unlinked, &identity, false), Err(LinkedLogInError::NotLinked));
     let mut full = snapshot.clone();

@@ -29,6 +29,7 @@ use store::CommitError;
 use super::error::HttpError;
 use crate::app::App;
 
+pub(crate) use elsewhere::has_password;
 pub(crate) use origin::refuse_foreign_pages;
 pub(crate) use proxy::take as take_proxys;
 pub(crate) use session::{Cookie, LoggedIn, identified_of, principal_of};

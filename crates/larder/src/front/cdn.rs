@@ -36,7 +36,7 @@ pub(crate) struct Tags {
 
 impl Tags {
     /// The tags of the answer to a request that no credentials make private; `None` if caches are not spoken to.
-    pub(crate) fn of(app: &App, head: &Parts) -> Option<Tags> {
+    pub(crate) fn of(app: &App, head: &Parts) -> Option<Box<Tags>> {
         if app.config.cdn.seconds.is_zero() || !matches!(head.method, Method::GET | Method::HEAD) {
             return None;
         }
@@ -45,14 +45,15 @@ impl Tags {
             return None;
         }
         let path = head.uri.path();
-        match path.strip_prefix("/article/") {
-            Some(name) => Some(Tags::of_article(name)),
+        let tags = match path.strip_prefix("/article/") {
+            Some(name) => Tags::of_article(name),
             None if path == "/articles" => {
                 let tags = vec![ARTICLES.to_owned(), ARTICLE_LISTS.to_owned()];
-                Some(Tags { tags, is_followed: true, is_article: false })
+                Tags { tags, is_followed: true, is_article: false }
             }
-            None => Tags::of_stage(app, path),
-        }
+            None => Tags::of_stage(app, path)?,
+        };
+        Some(Box::new(tags))
     }
 
     /// The name may be followed by a version, or by what else there is of an article. Only a whole name is purged, so tags that

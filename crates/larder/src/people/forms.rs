@@ -33,7 +33,7 @@ const NONCE_BYTES: usize = 16;
 /// How long a form for logging in can be sent.
 const NONCE_SECONDS: u64 = 86_400;
 
-/// How long a log-in stands for a password that a user does not have.
+/// How long after logging in a user without a password may do what others need their password for.
 const JUST_NOW: SignedDuration = SignedDuration::from_mins(10);
 
 /// Bytes of an address to go on to.
@@ -215,7 +215,7 @@ pub(crate) async fn posted(
 }
 
 /// The sender, as the password in this field proves them. An unattended browser must not be enough to take over an account, so what
-/// gives lasting rights takes the sender's password once more. Users who have none have just logged in at an identity provider.
+/// gives lasting rights takes the sender's password once more. Users who have none have just logged in where they do.
 ///
 /// # Errors
 /// 403 if it is wrong, or the log-in was too long ago; 429 and 503 as for every password.
@@ -224,10 +224,16 @@ pub(crate) async fn proved_again(
     posted: &Posted,
     field: &str,
 ) -> Result<Principal, HttpError> {
+    let stored = auth::stored(app)?;
     if let Some(identity) = posted.principal.identity()
-        && identity.user.password_hash.is_none()
+        && !auth::has_password(app, &stored, &identity.user)
     {
-        return match has_just_logged_in(app, &posted.session)? {
+        let (digest, now) = (posted.session.secret_digest(), Timestamp::now());
+        let sessions = stored.accounts.sessions_of(&identity.user.name).into_iter();
+        let mut sessions = sessions.flat_map(|stored| &stored.sessions);
+        return match sessions
+            .any(|it| it.secret_digest == digest && is_just_now(it.created_at, now))
+        {
             true if field != "old" => Ok(posted.principal.clone()),
             true => Err(HttpError::refused(
                 StatusCode::FORBIDDEN,
@@ -251,16 +257,9 @@ pub(crate) async fn proved_again(
     })
 }
 
-/// Whether a session was opened a short while ago.
-///
-/// # Errors
-/// 503 if the store is not loaded.
-fn has_just_logged_in(app: &App, session: &SessionText) -> Result<bool, HttpError> {
-    let (stored, digest) = (auth::stored(app)?, session.secret_digest());
-    let sessions = stored.accounts.sessions_of(session.user()).into_iter();
-    let mut sessions = sessions.flat_map(|stored| &stored.sessions);
-    let since = Timestamp::now() - JUST_NOW;
-    Ok(sessions.any(|it| it.secret_digest == digest && it.created_at > since))
+/// Whether a session that was opened then was opened a short while before `now`.
+fn is_just_now(opened_at: Timestamp, now: Timestamp) -> bool {
+    opened_at > now - JUST_NOW
 }
 
 /// The form for logging in, which is not tied to a session.
@@ -385,6 +384,13 @@ pub(crate) fn keep_session(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_in_stands_for_a_password_for_ten_minutes() {
+        let at = |minutes: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes);
+        assert!(is_just_now(at(100), at(109)));
+        assert!(!is_just_now(at(100), at(110)));
+    }
 
     #[test]
     fn fields_of_a_form() {

@@ -293,25 +293,21 @@ pub(crate) async fn revoke_found_tokens(
     let sender = auth::sender(Principal::Anonymous, head);
     let (mut labels, mut seen) = (Vec::with_capacity(found.len()), Serial::ZERO);
     for found in &found {
-        let revoked = match found.token.trim().parse::<TokenText>() {
-            Ok(text) => {
-                match carry_out(&mut app.keeper(), &sender, &RevokeFoundToken { text }).await {
-                    Ok(done) => Some(done),
-                    Err(Refusal::Rule(Rule::NoToken(_))) => None,
-                    Err(refusal) => return Err(refusal.into()),
+        let mut revoked = None;
+        if let Ok(text) = found.token.trim().parse::<TokenText>() {
+            let id = text.id();
+            match carry_out(&mut app.keeper(), &sender, &RevokeFoundToken { text }).await {
+                Ok(done) => {
+                    seen = seen.max(done.seen);
+                    app.security.token_found(id, &done.outcome, found.url.as_deref());
+                    revoked = Some(id.to_string());
                 }
+                Err(Refusal::Rule(Rule::NoToken(_))) => {}
+                Err(refusal) => return Err(refusal.into()),
             }
-            Err(_) => None,
-        };
-        if let Some(done) = &revoked {
-            seen = seen.max(done.seen);
-            app.security.token_found(&done.outcome, found.url.as_deref());
         }
-        labels.push(json!({
-            "id": revoked.as_ref().map(|done| done.outcome.id.to_string()),
-            "label": if revoked.is_some() { "true_positive" } else { "false_positive" },
-            "token_type": found.kind,
-        }));
+        let label = if revoked.is_some() { "true_positive" } else { "false_positive" };
+        labels.push(json!({"id": revoked, "label": label, "token_type": found.kind}));
     }
     Ok(answer(StatusCode::OK, Some(&Value::Array(labels)), seen))
 }

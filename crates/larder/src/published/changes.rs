@@ -25,7 +25,7 @@ use store::Records;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use entry::{Draft, Entry, Subject};
+pub(crate) use entry::{Draft, Entry, Event, Subject};
 pub(crate) use subscribers::{Counters, Refused, Subscribers, Subscription};
 
 use super::aur_published::AurPublished;

@@ -39,8 +39,8 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
 }
 
 async fn note(app: &App) {
-    let Some(stored) = app.live_store.snapshot_full() else { return };
     let mut uses = app.token_uses.take();
+    let Some(stored) = app.live_store.snapshot_full() else { return };
     uses.retain(|(id, at)| account::change::is_use_late(&stored.accounts, *id, *at));
     drop(stored);
     for uses in uses.chunks(AT_ONCE) {

@@ -5,7 +5,8 @@
 //! position was not kept. Nothing is queued: a webhook that is away for too long is told to start over.
 //!
 //! A cache gets the tags of what changed instead, and gets them [again](AGAIN): an answer that was on its way to it, or one of a
-//! process that was behind, may have come after the first purge. Its position is kept after the second.
+//! process that was behind, may have come after the first purge. Its position is kept after the second, together with a mark of the
+//! version and the settings: a page that was made with others may be wrong though nothing was written, so everything is dropped.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -14,14 +15,16 @@ use std::time::Duration;
 
 use account::Principal;
 use jiff::Timestamp;
-use record::Serial;
+use record::{Digest, Serial};
 use serde_json::json;
+use state::stored::Stored;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::published::changes::purges::Cache;
+use crate::published::changes::shapes::Shape;
 use crate::published::changes::webhooks::{Failure, Webhook};
-use crate::published::changes::{Feed, Lost, Position};
-use crate::published::changes::{purges, shapes};
+use crate::published::changes::{Event, Feed, Lost, Position, purges, shapes};
 
 /// Entries that are looked at for one delivery; a commit is never split.
 const ENTRIES_AT_ONCE: usize = 200;
@@ -56,12 +59,13 @@ enum Content {
     Nothing,
     /// A body for a webhook.
     Changes(Vec<u8>),
-    /// The tags of what a cache has to drop.
-    Keys(Vec<String>),
+    /// The tags of what this cache has to drop.
+    Keys(Cache, Vec<String>),
 }
 
 /// What a cache drops once more.
 struct Again {
+    cache: Cache,
     at: tokio::time::Instant,
     keys: Vec<String>,
     /// The position after it.
@@ -89,8 +93,8 @@ async fn follow(app: &App, webhook: &Webhook) {
     let mut kept_at = tokio::time::Instant::now();
     let mut again: VecDeque<Again> = VecDeque::new();
     loop {
-        if let Some((keys, next)) = due(&again) {
-            if let Err(failure) = app.webhooks.purge(webhook, &keys).await {
+        if let Some((cache, keys, next)) = due(&again) {
+            if let Err(failure) = app.webhooks.purge(webhook, cache, &keys).await {
                 fail(app, webhook, failure).await;
                 continue;
             }
@@ -114,9 +118,9 @@ async fn follow(app: &App, webhook: &Webhook) {
                 let name = format!("{}/{}", webhook.name, feed.position(found.next));
                 app.webhooks.post(webhook, &name, body.clone()).await.map(|()| true)
             }
-            Content::Keys(keys) => {
+            Content::Keys(cache, keys) => {
                 tokio::time::sleep(SETTLE).await;
-                app.webhooks.purge(webhook, keys).await.map(|()| true)
+                app.webhooks.purge(webhook, *cache, keys).await.map(|()| true)
             }
         };
         let is_delivered = match delivered {
@@ -139,9 +143,9 @@ async fn follow(app: &App, webhook: &Webhook) {
                 again.is_empty() && kept_at.elapsed() >= KEEP_INTERVAL && found.next > at
             }
             Content::Changes(_) => true,
-            Content::Keys(keys) => {
+            Content::Keys(cache, keys) => {
                 let at = tokio::time::Instant::now() + AGAIN;
-                again.push_back(Again { at, keys, next: found.next });
+                again.push_back(Again { cache, at, keys, next: found.next });
                 false
             }
         };
@@ -164,12 +168,12 @@ async fn follow(app: &App, webhook: &Webhook) {
 }
 
 /// The tags of all that is to be dropped once more now, and the position after it.
-fn due(again: &VecDeque<Again>) -> Option<(Vec<String>, Serial)> {
+fn due(again: &VecDeque<Again>) -> Option<(Cache, Vec<String>, Serial)> {
     let now = tokio::time::Instant::now();
     let due = || again.iter().take_while(|it| it.at <= now);
-    let next = due().last()?.next;
+    let Again { cache, next, .. } = due().last()?;
     let keys: BTreeSet<&String> = due().flat_map(|it| &it.keys).collect();
-    Some((keys.into_iter().cloned().collect(), next))
+    Some((*cache, keys.into_iter().cloned().collect(), *next))
 }
 
 /// Waits until something is to be dropped once more.
@@ -201,12 +205,16 @@ async fn begin(app: &App, webhook: &Webhook, feed: &Feed, path: &Path) -> (Seria
         };
         match kept {
             Some(text) => {
-                let position = text.trim().parse::<Position>();
+                let (position, mark) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+                if is_cache(webhook) && mark != made_with(app) {
+                    return (now, true);
+                }
+                let position = position.parse::<Position>();
                 let found = position.map_err(|()| Lost::OfAnother).and_then(|it| feed.find(&it));
                 return found.map_or((now, true), |serial| (serial, false));
             }
             // It may have anything.
-            None if webhook.shape.is_cache() => return (now, true),
+            None if is_cache(webhook) => return (now, true),
             // From this position on, no change is missed.
             None => {
                 keep(app, webhook, path, feed.position(now)).await;
@@ -214,6 +222,15 @@ async fn begin(app: &App, webhook: &Webhook, feed: &Feed, path: &Path) -> (Seria
             }
         }
     }
+}
+
+fn is_cache(webhook: &Webhook) -> bool {
+    matches!(webhook.shape, Shape::Cache(_))
+}
+
+/// A mark of the version and the settings that pages are made with.
+fn made_with(app: &App) -> String {
+    Digest::of(format!("{} {:?}", version::text(), app.config).as_bytes()).to_string()
 }
 
 /// The delivery after `at`, and whether there is more.
@@ -228,72 +245,69 @@ fn next(
         Ok(slice) if !is_lost => slice,
         _ => {
             let next = feed.now().map_err(|_| "the history is not loaded")?;
-            if let Some(whole) = purges::whole(webhook.surface).filter(|_| webhook.shape.is_cache())
-            {
-                let content = Content::Keys(vec![whole.to_owned()]);
-                return Ok((Delivery { content, next }, false));
-            }
-            if webhook.shape.is_chat() {
-                let text = "Some changes were missed: this webhook was away for too long.";
-                let content = Content::Changes(webhook.shape.message(text));
-                return Ok((Delivery { content, next }, false));
-            }
-            let body = json!({
-                "webhook": webhook.name,
-                "surface": webhook.surface.name(),
-                "start_over": true,
-                "changes": [],
-                "next": feed.position(next),
-            });
-            let content = Content::Changes(body.to_string().into_bytes());
+            let content = match webhook.shape {
+                Shape::Changes => {
+                    Content::Changes(empty_body(webhook, "start_over", &feed.position(next)))
+                }
+                Shape::Chat(chat) => {
+                    let text = "Some changes were missed: this webhook was away for too long.";
+                    Content::Changes(chat.message(text))
+                }
+                Shape::Cache(cache) => {
+                    Content::Keys(cache, vec![purges::whole(webhook.surface).to_owned()])
+                }
+            };
             return Ok((Delivery { content, next }, false));
         }
     };
     // The state is no older than the slice.
     let stored = app.live_store.snapshot_full().ok_or("the store is not loaded")?;
-    if webhook.shape.is_cache() {
-        let keys = purges::keys_of(&slice.entries, &app.config, &stored);
-        let content = if keys.is_empty() { Content::Nothing } else { Content::Keys(keys) };
-        return Ok((Delivery { content, next: slice.up_to }, slice.has_more));
-    }
-    let principal = match &webhook.user {
-        None => Principal::Anonymous,
-        Some(name) => {
-            let user = stored.accounts.user(name).cloned();
-            let unusable =
-                |why: String| Failure::new("its user is not there, or may not log in", why);
-            let user = user.ok_or_else(|| unusable(format!("there is no user `{name}`")))?;
-            let user = Principal::on_the_machine(user).as_of(&stored.accounts, Timestamp::now());
-            user.map_err(|refusal| unusable(refusal.to_string()))?
+    let content = match webhook.shape {
+        Shape::Cache(cache) => {
+            let keys = purges::keys_of(&slice.entries, &app.config, &stored);
+            if keys.is_empty() { Content::Nothing } else { Content::Keys(cache, keys) }
+        }
+        Shape::Changes | Shape::Chat(_) => {
+            let principal = reader(webhook, &stored)?;
+            let admitted = slice.entries.iter().filter(|entry| webhook.filter.admits(entry));
+            let events =
+                admitted.filter_map(|entry| entry.for_reader(&app.config, &stored, &principal));
+            let events: Vec<&[u8]> = events.map(Event::json).collect();
+            match webhook.shape {
+                _ if events.is_empty() => Content::Nothing,
+                Shape::Chat(chat) => Content::Changes(chat.message(&shapes::told(&events))),
+                _ => Content::Changes(body(webhook, &events, &feed.position(slice.up_to))),
+            }
         }
     };
-    let admitted = slice.entries.iter().filter(|entry| webhook.filter.admits(entry));
-    let events = admitted.filter_map(|entry| entry.for_reader(&app.config, &stored, &principal));
-    if webhook.shape.is_chat() {
-        let events: Vec<&[u8]> = events.map(|event| event.json()).collect();
-        let content = match events.is_empty() {
-            true => Content::Nothing,
-            false => Content::Changes(webhook.shape.message(&shapes::told(events.into_iter()))),
-        };
-        return Ok((Delivery { content, next: slice.up_to }, slice.has_more));
-    }
-    let mut body = Vec::new();
-    for event in events {
-        if body.is_empty() {
-            let (name, surface) = (json!(webhook.name), json!(webhook.surface.name()));
-            body =
-                format!("{{\"webhook\":{name},\"surface\":{surface},\"changes\":[\n").into_bytes();
-        } else {
-            body.extend_from_slice(b",\n");
-        }
-        body.extend_from_slice(event.json());
-    }
-    if !body.is_empty() {
-        let next = json!(feed.position(slice.up_to));
-        body.extend_from_slice(format!("],\n\"next\":{next}}}\n").as_bytes());
-    }
-    let content = if body.is_empty() { Content::Nothing } else { Content::Changes(body) };
     Ok((Delivery { content, next: slice.up_to }, slice.has_more))
+}
+
+/// Whose rights decide what the webhook is told.
+fn reader(webhook: &Webhook, stored: &Stored) -> Result<Principal, Failure> {
+    let Some(name) = &webhook.user else { return Ok(Principal::Anonymous) };
+    let unusable = |why: String| Failure::new("its user is not there, or may not log in", why);
+    let user = stored.accounts.user(name).cloned();
+    let user = user.ok_or_else(|| unusable(format!("there is no user `{name}`")))?;
+    let user = Principal::on_the_machine(user).as_of(&stored.accounts, Timestamp::now());
+    user.map_err(|refusal| unusable(refusal.to_string()))
+}
+
+/// The body with these changes.
+fn body(webhook: &Webhook, changes: &[&[u8]], next: &str) -> Vec<u8> {
+    let (name, surface) = (json!(webhook.name), json!(webhook.surface.name()));
+    let mut body =
+        format!("{{\"webhook\":{name},\"surface\":{surface},\"changes\":[\n").into_bytes();
+    body.extend_from_slice(&changes.join(&b",\n"[..]));
+    body.extend_from_slice(format!("],\n\"next\":{}}}\n", json!(next)).as_bytes());
+    body
+}
+
+/// A body without changes, which says why it is sent.
+fn empty_body(webhook: &Webhook, why: &str, next: &str) -> Vec<u8> {
+    let (name, surface) = (&webhook.name, webhook.surface.name());
+    let body = json!({"webhook": name, "surface": surface, why: true, "changes": [], "next": next});
+    body.to_string().into_bytes()
 }
 
 /// Notes a failure, and waits before the next attempt.
@@ -314,23 +328,17 @@ async fn fail(app: &App, webhook: &Webhook, failure: Failure) {
 /// # Errors
 /// Why it did not arrive, or was not taken.
 pub(crate) async fn test(app: &App, webhook: &Webhook) -> Result<(), Failure> {
-    if webhook.shape.is_cache() {
-        return app.webhooks.purge(webhook, &["larder-test".to_owned()]).await;
-    }
-    let now = Timestamp::now();
-    let position = webhook.state().position.ok_or("its task has not begun yet")?;
-    let body = json!({
-        "webhook": webhook.name,
-        "surface": webhook.surface.name(),
-        "test": true,
-        "changes": [],
-        "next": position,
-    });
-    let name = format!("{}/test-{}", webhook.name, now.as_millisecond());
-    let body = match webhook.shape.is_chat() {
-        true => webhook.shape.message("A test: changes will be told here."),
-        false => body.to_string().into_bytes(),
+    let body = match webhook.shape {
+        Shape::Cache(cache) => {
+            return app.webhooks.purge(webhook, cache, &["larder-test".to_owned()]).await;
+        }
+        Shape::Chat(chat) => chat.message("A test: changes will be told here."),
+        Shape::Changes => {
+            let position = webhook.state().position.ok_or("its task has not begun yet")?;
+            empty_body(webhook, "test", &position)
+        }
     };
+    let name = format!("{}/test-{}", webhook.name, Timestamp::now().as_millisecond());
     app.webhooks.post(webhook, &name, body).await
 }
 
@@ -347,7 +355,10 @@ fn pause(attempts: u32) -> Duration {
 
 /// Keeps the position, and retries until that succeeds. Otherwise, after a restart, delivered changes would be sent again, and
 /// a new webhook would miss changes.
-async fn keep(app: &App, webhook: &Webhook, path: &Path, position: String) {
+async fn keep(app: &App, webhook: &Webhook, path: &Path, mut position: String) {
+    if is_cache(webhook) {
+        position = format!("{position} {}", made_with(app));
+    }
     loop {
         let (path, text) = (path.to_owned(), position.clone());
         let outcome = tokio::task::spawn_blocking(move || write(&path, &text)).await;

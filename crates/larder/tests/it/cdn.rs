@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::Varnish;
 
+use crate::asking::Ask;
 use crate::client::{Client, Response};
 use crate::server::TestServer;
 use crate::wait_until;
@@ -25,12 +26,18 @@ fn told(config: &mut Config) {
 /// A server whose articles everybody may read, with an index and what inherits from it.
 fn start(change: impl FnOnce(&mut Config)) -> TestServer {
     let server = TestServer::without_aur(change);
-    let root = server.root();
-    root.put("/root/dev", json!({})).expect(200);
-    root.put("/root/stable", json!({"bases": ["root/dev"]})).expect(200);
-    root.release("root/dev", "p-1.0.zip");
-    root.write("guide/one/0", "first").expect(201);
+    server.add_user("team", "pw");
+    let owner = team(&server);
+    owner.put("/team/dev", json!({})).expect(200);
+    owner.put("/team/stable", json!({"bases": ["team/dev"]})).expect(200);
+    owner.release("team/dev", "p-1.0.zip");
+    owner.write("guide/one/0", "first").expect(201);
     server
+}
+
+/// The owner of all indexes.
+fn team(server: &TestServer) -> Ask {
+    server.user("team", "pw")
 }
 
 fn tags(response: &Response) -> Vec<String> {
@@ -41,7 +48,7 @@ fn tags(response: &Response) -> Vec<String> {
 #[test]
 fn without_the_setting_caches_are_told_nothing() {
     let server = start(|_| ());
-    for path in ["/article/guide/one", "/root/dev/+simple/p/", "/articles", "/article/none"] {
+    for path in ["/article/guide/one", "/team/dev/+simple/p/", "/articles", "/article/none"] {
         let response = server.get(path);
         let found: Vec<_> = TOLD.iter().filter(|name| response.find(name).is_some()).collect();
         assert!(found.is_empty(), "{path}: {found:?}");
@@ -60,46 +67,46 @@ fn answers_name_what_they_depend_on() {
     article.has("cache-groups", r#""articles", "article:guide", "article:guide/one""#);
     let page = server.anybody().accept("text/html").get("/article/guide/one").expect(200);
     assert!(tags(&page).contains(&"article-lists".to_owned()), "a page shows its neighbours");
-    let simple = server.get("/root/stable/+simple/p/").expect(200);
-    simple.has("surrogate-key", "python index:root/stable project:root/stable/p");
+    let simple = server.get("/team/stable/+simple/p/").expect(200);
+    simple.has("surrogate-key", "python index:team/stable project:team/stable/p");
     simple.has("cdn-cache-control", policy);
     server
-        .get("/root/stable/+simple/")
+        .get("/team/stable/+simple/")
         .expect(200)
-        .has("surrogate-key", "python index:root/stable list:root/stable");
+        .has("surrogate-key", "python index:team/stable list:team/stable");
 
     // A file is kept by its digest as before; its tag is for its removal.
-    let page = server.get("/root/dev/+simple/p/").text();
+    let page = server.get("/team/dev/+simple/p/").text();
     let link = page.split("href=\"").nth(1).and_then(|rest| rest.split(['"', '#']).next());
     let link = link.expect("a link").trim_start_matches("../");
     let link = link.trim_start_matches("../");
-    let file = server.get(&format!("/root/dev/{link}")).expect(200);
-    file.has("surrogate-key", "python index:root/dev files:root/dev");
+    let file = server.get(&format!("/team/dev/{link}")).expect(200);
+    file.has("surrogate-key", "python index:team/dev files:team/dev");
     assert_eq!(file.find("cdn-cache-control"), None);
     assert!(file.header("cache-control").contains("immutable"), "{}", file.header("cache-control"));
 
     // 404 is no page to keep: it may be there the next moment.
-    server.get("/root/stable/+simple/none/").expect(404).has("cache-control", "no-store");
+    server.get("/team/stable/+simple/none/").expect(404).has("cache-control", "no-store");
 }
 
 #[test]
 fn what_is_not_for_everybody_is_not_kept() {
     let server = start(told);
-    let root = server.root();
-    root.put("/root/up", json!({"acl_read": ["root"]})).expect(200);
-    root.release("root/up", "q-1.0.zip");
-    root.put("/root/pypi", json!({"type": "mirror", "mirror_url": "http://127.0.0.1:9/"}))
+    let owner = team(&server);
+    owner.put("/team/up", json!({"acl_read": ["team"]})).expect(200);
+    owner.release("team/up", "q-1.0.zip");
+    owner
+        .put("/team/upstream", json!({"type": "mirror", "mirror_url": "http://127.0.0.1:9/"}))
         .expect(200);
-    server.add_user("team", "pw");
-    root.put("/team/mixed", json!({"bases": ["root/pypi"], "acl_upload": ["root"]})).expect(200);
-    root.release("team/mixed", "r-1.0.zip");
+    owner.put("/team/mixed", json!({"bases": ["team/upstream"]})).expect(200);
+    owner.release("team/mixed", "r-1.0.zip");
     let lacks = |response: Response, names: &[&str]| {
         let found: Vec<_> = names.iter().filter(|name| response.find(name).is_some()).collect();
         assert!(found.is_empty(), "{found:?}: {}", response.header("cache-control"));
     };
-    lacks(root.get("/root/up/+simple/q/").expect(200), &TOLD);
-    lacks(server.get("/root/up/+simple/q/"), &TOLD[..2]);
-    lacks(root.get("/article/guide/one").expect(200), &TOLD);
+    lacks(owner.get("/team/up/+simple/q/").expect(200), &TOLD);
+    lacks(server.get("/team/up/+simple/q/"), &TOLD[..2]);
+    lacks(owner.get("/article/guide/one").expect(200), &TOLD);
     lacks(server.anybody().with("Cookie", "a=b").get("/article/guide/one"), &TOLD);
     // A mirror changes by itself, so its pages have tags, and the time of clients.
     let mixed = server.get("/team/mixed/+simple/r/");
@@ -109,7 +116,7 @@ fn what_is_not_for_everybody_is_not_kept() {
         told(config);
         config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
     });
-    lacks(private.root().get("/article/guide/one").expect(200), &TOLD);
+    lacks(team(&private).get("/article/guide/one").expect(200), &TOLD);
 }
 
 /// A receiver of the shape `keys`, which answers with one status.
@@ -202,21 +209,21 @@ fn a_change_purges_what_shows_it() {
         first = receiver.wait_for("articles");
     }
     drop(first);
-    let root = server.root();
-    root.release("root/dev", "p-2.0.zip");
-    let keys = receiver.wait_for("project:root/stable/p");
-    assert!(keys.contains(&"project:root/dev/p".to_owned()), "{keys:?}");
-    assert!(keys.contains(&"list:root/stable".to_owned()), "{keys:?}");
-    root.write("guide/one/1", "second").expect(201);
+    let owner = team(&server);
+    owner.release("team/dev", "p-2.0.zip");
+    let keys = receiver.wait_for("project:team/stable/p");
+    assert!(keys.contains(&"project:team/dev/p".to_owned()), "{keys:?}");
+    assert!(keys.contains(&"list:team/stable".to_owned()), "{keys:?}");
+    owner.write("guide/one/1", "second").expect(201);
     receiver.wait_for("article:guide/one");
-    root.patch("/root/dev", json!(["acl_read=root"])).expect(200);
-    receiver.wait_for("index:root/stable");
+    owner.patch("/team/dev", json!(["acl_read=team"])).expect(200);
+    receiver.wait_for("index:team/stable");
     // What nobody but its owner could read is no cache's business.
-    root.put("/root/up", json!({"acl_read": ["root"]})).expect(200);
-    root.release("root/up", "secret-1.0.zip");
-    root.delete("/root/stable/").expect(201);
-    let keys = receiver.wait_for("files:root/stable");
-    assert!(!keys.iter().any(|key| key.contains("root/up")), "{keys:?}");
+    owner.put("/team/up", json!({"acl_read": ["team"]})).expect(200);
+    owner.release("team/up", "secret-1.0.zip");
+    owner.delete("/team/stable/").expect(201);
+    let keys = receiver.wait_for("files:team/stable");
+    assert!(!keys.iter().any(|key| key.contains("team/up")), "{keys:?}");
 }
 
 #[test]
@@ -231,7 +238,7 @@ fn a_purge_is_repeated_until_it_is_taken_also_after_a_restart() {
     wait_until("the position to be kept", || kept.exists());
     receiver.status.store(503, SeqCst);
     receiver.keys();
-    server.root().write("guide/one/1", "second").expect(201);
+    team(&server).write("guide/one/1", "second").expect(201);
     server.wait_for("/readyz?verbose", "[!] webhook articles-edge: ");
     let server = TestServer::start_in(server.stop(), |config, _| {
         config.aur.enabled = false;
@@ -243,6 +250,15 @@ fn a_purge_is_repeated_until_it_is_taken_also_after_a_restart() {
     let keys = receiver.wait_for("article:guide/one");
     assert!(!keys.contains(&"articles".to_owned()), "only what has changed: {keys:?}");
     server.wait_until_gone("/readyz?verbose", "webhook");
+
+    // Pages that were made with other settings may be wrong, though nothing was written.
+    let server = TestServer::start_in(server.stop(), |config, _| {
+        config.aur.enabled = false;
+        caching(config, &hooks, "keys", &url);
+        config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
+    });
+    server.wait_until_ready();
+    receiver.wait_for("articles");
 }
 
 #[test]
@@ -262,7 +278,7 @@ fn varnish_keeps_pages_until_they_change() {
         caching(config, &hooks, "varnish", &url);
         config.listen = vec![server_address.to_string().parse().expect("an address")];
     });
-    let (cache, root) = (Client { address: varnish.address }, server.root());
+    let (cache, owner) = (Client { address: varnish.address }, team(&server));
     wait_until("the first purge", || {
         let first = ["python", "articles"].map(|surface| {
             let name = format!(
@@ -274,7 +290,7 @@ fn varnish_keeps_pages_until_they_change() {
     });
 
     // Clients are told what they are told without a cache, and nothing of the tags.
-    let page = cache.get("/root/stable/+simple/p/").expect(200);
+    let page = cache.get("/team/stable/+simple/p/").expect(200);
     page.has("cache-control", "max-age=0, must-revalidate");
     assert!(TOLD.iter().all(|name| page.find(name).is_none()));
 
@@ -290,7 +306,7 @@ fn varnish_keeps_pages_until_they_change() {
                 let version: u32 = version.unwrap_or(0);
                 assert!(version >= last, "{version} after {last}");
                 last = version;
-                cache.get("/root/stable/+simple/p/").expect(200);
+                cache.get("/team/stable/+simple/p/").expect(200);
                 reads += 2;
             }
             reads
@@ -298,14 +314,14 @@ fn varnish_keeps_pages_until_they_change() {
     });
     for version in 1..=versions {
         let text = format!("version {version}");
-        root.write(&format!("guide/one/{version}"), text.as_str()).expect(201);
-        root.release("root/dev", &format!("p-{}.0.zip", version + 1));
+        owner.write(&format!("guide/one/{version}"), text.as_str()).expect(201);
+        owner.release("team/dev", &format!("p-{}.0.zip", version + 1));
         wait_until("the cache to show the article", || {
             cache.get("/article/guide/one").text() == text
         });
         wait_until("the cache to show the release", || {
             cache
-                .get("/root/stable/+simple/p/")
+                .get("/team/stable/+simple/p/")
                 .text()
                 .contains(&format!("p-{}.0.zip", version + 1))
         });

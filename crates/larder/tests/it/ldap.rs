@@ -103,6 +103,19 @@ fn a_user_of_the_directory_logs_in_at_every_door() {
     world.server.bearer(token).get("/articles").expect(200);
 }
 
+/// An unattended browser gives no lasting rights: forms ask the directory for the password once more.
+#[test]
+fn forms_ask_for_the_password_of_the_directory() {
+    let Some(world) = World::start() else { return };
+    let mut browser = Browser::of(world.server.client, "alice", "wonderland");
+    let mut make = |own: &str| {
+        browser.fill("/+account", "New token", &[("scope", "article:read"), ("own", own)])
+    };
+    make("wrong").expect(403);
+    make("").expect(403);
+    make("wonderland").expect(201);
+}
+
 /// An installer sends its password with each of its requests, on several connections.
 #[test]
 fn three_hundred_requests_are_one_bind() {

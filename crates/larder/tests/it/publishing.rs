@@ -228,6 +228,20 @@ fn one_of_many_gets_the_token() {
 
 /// One identity, several indexes at one host: the token uploads to each that names it, and to no other.
 #[test]
+fn a_token_of_a_job_that_was_found_ends() {
+    let world = World::start();
+    let token = world.minted();
+    let body = json!({"token": token}).to_string();
+    let found = || {
+        let sent = world.server.client.post("/+tokens/found", "application/json", body.as_bytes());
+        sent.expect(200).json()[0]["label"].clone()
+    };
+    assert_eq!(found(), "true_positive");
+    assert_eq!(found(), "false_positive", "it has ended");
+    world.upload(&token, "team/dev", "yourproject-1.0.tar.gz").expect(401);
+}
+
+#[test]
 fn several_indexes_name_one_job() {
     let world = World::start();
     world.index("team/prod", json!({"trusted_publishers": [world.publisher("acme-*")]}));

@@ -7,7 +7,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use account::{Credentials, Password, Principal, Refusal, UserName, identify_elsewhere};
+use account::{Credentials, Password, Principal, Refusal, User, UserName, identify_elsewhere};
 use ldap::Failure;
 use operations::log_ins::{Elsewhere, Identified, NoteLogIn};
 use operations::{Sender, carry_out};
@@ -39,8 +39,15 @@ pub(super) fn asks_directory<'request>(
     let found = stored.accounts.user(user);
     let rules = app.rules.elsewhere(Elsewhere::Directory)?;
     let is_asked =
-        rules.admit(user, found.map(|user| &**user)) && found.is_none_or(|user| !user.is_disabled);
+        rules.admit(&stored.accounts, user) && found.is_none_or(|user| !user.is_disabled);
     is_asked.then_some(Asked { directory, user, password })
+}
+
+/// Whether this user types a password on our forms: one that is kept here, or that of the directory.
+pub(crate) fn has_password(app: &App, stored: &Stored, user: &User) -> bool {
+    let rules = app.directory.as_ref().and_then(|_| app.rules.elsewhere(Elsewhere::Directory));
+    user.password_hash.is_some()
+        || rules.is_some_and(|rules| rules.admit(&stored.accounts, &user.name))
 }
 
 /// The user, if the directory knows this password.

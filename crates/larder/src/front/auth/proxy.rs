@@ -156,7 +156,7 @@ async fn look_up(app: &App, said: Said) -> Identification {
         groups.as_ref().map(|groups| rules.groups.groups(groups.iter().map(String::as_str)));
     let stored = stored(app)?;
     let found = stored.accounts.user(name).map(|user| &**user);
-    let is_as_said = rules.admit(name, found)
+    let is_as_said = rules.admit(&stored.accounts, name)
         && found.is_some_and(|user| {
             given.as_ref().is_none_or(|it| rules.groups_of(user, it) == user.groups)
         });

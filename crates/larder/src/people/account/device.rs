@@ -21,8 +21,8 @@ use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
 use crate::people::forms;
 
-/// How long the token lives, if the person does not say it.
-const EXPIRES: &str = "30d";
+/// How many days the token lives, if the person does not say it.
+const EXPIRES_DAYS: u32 = 30;
 
 #[derive(Template)]
 #[template(path = "device.html")]
@@ -46,7 +46,12 @@ pub(crate) async fn show_device(app: &App, head: &Parts) -> Result<Response, Htt
     if let Some(session) = session::shown(app, head)
         && let Some(principal) = session::known(app, &session)?
     {
-        let said = Said { code: &code, expires: EXPIRES, problem: "", is_done: false };
+        let usual = match app.rules.token_days {
+            0 => EXPIRES_DAYS,
+            days => days.min(EXPIRES_DAYS),
+        };
+        let expires = format!("{usual}d");
+        let said = Said { code: &code, expires: &expires, problem: "", is_done: false };
         return page(app, head, (&session, &principal), said, StatusCode::OK).await;
     }
     let encoded: String = form_urlencoded::byte_serialize(code.as_bytes()).collect();
@@ -77,7 +82,7 @@ async fn page(
         name: identity.user.name.as_str(),
         code,
         expires,
-        has_password: identity.user.password_hash.is_some(),
+        has_password: auth::has_password(app, &*auth::stored(app)?, &identity.user),
         problem,
         is_done,
     };

@@ -208,7 +208,7 @@ async fn page(
         sessions: sessions.collect(),
         scopes: scopes.collect(),
         token_days: app.rules.token_days,
-        has_password: user.password_hash.is_some(),
+        has_password: auth::has_password(app, &stored, user),
         linked,
         providers: app.providers.iter().map(ProviderLine::of).collect(),
         said,

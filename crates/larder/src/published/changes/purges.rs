@@ -1,16 +1,15 @@
 //! What a shared cache has to drop when something has changed: the [tags] of its pages, and how caches are told.
 //!
-//! entries of a feed -> [`keys_of`] -> [`Shape::requests`], a few for many keys. A cache is a webhook of another shape: its task
+//! entries of a feed -> [`keys_of`] -> [`Cache::requests`], a few for many keys. A cache is a webhook of another shape: its task
 //! has a position that is kept, delivers at least once and in order, and retries.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use config::Config;
 use pypi::StageName;
 use record::ChangeKind;
 use state::stored::Stored;
 
-use super::shapes::Shape;
 use super::tags;
 use super::{Entry, Followed, Subject};
 
@@ -22,13 +21,26 @@ pub(crate) struct PurgeRequest {
     pub(crate) body: Vec<u8>,
 }
 
-impl Shape {
+/// A cache, by how it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cache {
+    /// Varnish with its module xkey: `PURGE` with the keys in a header.
+    Varnish,
+    /// Fastly's API: `{"surrogate_keys": […]}`.
+    Fastly,
+    /// Cloudflare's API: `{"tags": […]}`.
+    Cloudflare,
+    /// Any other: `{"keys": […]}`.
+    Keys,
+}
+
+impl Cache {
     /// Keys in one request at most: what the API takes, or what fits into a header of Varnish by default.
     fn keys_max(self) -> usize {
         match self {
-            Shape::Varnish => 16,
-            Shape::Cloudflare => 30,
-            _ => 256,
+            Cache::Varnish => 16,
+            Cache::Cloudflare => 30,
+            Cache::Fastly | Cache::Keys => 256,
         }
     }
 
@@ -37,7 +49,7 @@ impl Shape {
     pub(crate) fn requests(self, keys: &[String], is_soft: bool) -> Vec<PurgeRequest> {
         let json = |value: serde_json::Value| value.to_string().into_bytes();
         let request = |keys: &[String]| match self {
-            Shape::Varnish => PurgeRequest {
+            Cache::Varnish => PurgeRequest {
                 method: "PURGE",
                 headers: vec![(
                     if is_soft { "xkey-softpurge" } else { "xkey-purge" },
@@ -45,7 +57,7 @@ impl Shape {
                 )],
                 body: Vec::new(),
             },
-            Shape::Fastly => PurgeRequest {
+            Cache::Fastly => PurgeRequest {
                 method: "POST",
                 headers: is_soft
                     .then(|| ("fastly-soft-purge", "1".to_owned()))
@@ -53,12 +65,12 @@ impl Shape {
                     .collect(),
                 body: json(serde_json::json!({"surrogate_keys": keys})),
             },
-            Shape::Cloudflare => PurgeRequest {
+            Cache::Cloudflare => PurgeRequest {
                 method: "POST",
                 headers: Vec::new(),
                 body: json(serde_json::json!({"tags": keys})),
             },
-            _ => PurgeRequest {
+            Cache::Keys => PurgeRequest {
                 method: "POST",
                 headers: Vec::new(),
                 body: json(serde_json::json!({"keys": keys, "soft": is_soft})),
@@ -68,12 +80,12 @@ impl Shape {
     }
 }
 
-/// The key of everything that caches may have of a surface; `None` if they are told nothing of it.
-pub(crate) fn whole(surface: Followed) -> Option<&'static str> {
+/// The key of everything that caches may have of a surface.
+pub(crate) fn whole(surface: Followed) -> &'static str {
     match surface {
-        Followed::Aur => None,
-        Followed::Python => Some(tags::PYTHON),
-        Followed::Articles => Some(tags::ARTICLES),
+        Followed::Aur => "aur",
+        Followed::Python => tags::PYTHON,
+        Followed::Articles => tags::ARTICLES,
     }
 }
 
@@ -83,7 +95,7 @@ pub(crate) fn keys_of(
     config: &Config,
     stored: &Stored,
 ) -> Vec<String> {
-    let mut keys = BTreeSet::new();
+    let (mut keys, mut heirs) = (BTreeSet::new(), HashMap::new());
     let anonymous = account::Principal::Anonymous;
     for entry in entries {
         if entry.for_reader(config, stored, &anonymous).is_none() {
@@ -99,7 +111,8 @@ pub(crate) fn keys_of(
                 if entry.kind == ChangeKind::Removed {
                     keys.insert(tags::files(stage.as_str()));
                 }
-                for heir in with_heirs(stage, stored) {
+                let heirs = heirs.entry(stage).or_insert_with(|| with_heirs(stage, stored));
+                for heir in heirs.iter() {
                     match project {
                         Some(project) => {
                             keys.insert(tags::project(heir, project.as_str()));
@@ -146,27 +159,27 @@ mod tests {
     #[test]
     fn each_cache_is_told_in_its_own_words() {
         let two = keys(2);
-        let one = |shape: Shape, is_soft| shape.requests(&two, is_soft).remove(0);
-        let varnish = one(Shape::Varnish, false);
+        let one = |cache: Cache, is_soft| cache.requests(&two, is_soft).remove(0);
+        let varnish = one(Cache::Varnish, false);
         assert_eq!((varnish.method, varnish.body.len()), ("PURGE", 0));
         assert_eq!(varnish.headers, [("xkey-purge", "article:0 article:1".to_owned())]);
-        assert_eq!(one(Shape::Varnish, true).headers[0].0, "xkey-softpurge");
+        assert_eq!(one(Cache::Varnish, true).headers[0].0, "xkey-softpurge");
         let body = |request: PurgeRequest| String::from_utf8(request.body).expect("text");
         let expected = r#"{"surrogate_keys":["article:0","article:1"]}"#;
-        assert_eq!(body(one(Shape::Fastly, false)), expected);
-        assert_eq!(one(Shape::Fastly, true).headers, [("fastly-soft-purge", "1".to_owned())]);
+        assert_eq!(body(one(Cache::Fastly, false)), expected);
+        assert_eq!(one(Cache::Fastly, true).headers, [("fastly-soft-purge", "1".to_owned())]);
         let expected = r#"{"tags":["article:0","article:1"]}"#;
-        assert_eq!(body(one(Shape::Cloudflare, false)), expected);
+        assert_eq!(body(one(Cache::Cloudflare, false)), expected);
         let expected = r#"{"keys":["article:0","article:1"],"soft":true}"#;
-        assert_eq!(body(one(Shape::Keys, true)), expected);
+        assert_eq!(body(one(Cache::Keys, true)), expected);
     }
 
     #[test]
     fn many_keys_are_few_requests() {
-        let count = |shape: Shape, count| shape.requests(&keys(count), false).len();
-        assert_eq!(count(Shape::Varnish, 33), 3);
-        assert_eq!(count(Shape::Cloudflare, 30), 1);
-        assert_eq!(count(Shape::Fastly, 257), 2);
-        assert_eq!(count(Shape::Keys, 0), 0);
+        let count = |cache: Cache, count| cache.requests(&keys(count), false).len();
+        assert_eq!(count(Cache::Varnish, 33), 3);
+        assert_eq!(count(Cache::Cloudflare, 30), 1);
+        assert_eq!(count(Cache::Fastly, 257), 2);
+        assert_eq!(count(Cache::Keys, 0), 0);
     }
 }

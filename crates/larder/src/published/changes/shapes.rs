@@ -4,6 +4,7 @@ use pypi::{ProjectName, StageName};
 use record::ChangeKind;
 use serde_json::{Value, json};
 
+use super::purges::Cache;
 use super::{Entry, Subject};
 
 /// What a webhook is sent.
@@ -12,18 +13,19 @@ pub(crate) enum Shape {
     /// The changes as JSON, signed.
     #[default]
     Changes,
-    /// A message for Slack, and for others that take its `text`, such as Matrix and Mattermost.
+    /// A message for people.
+    Chat(Chat),
+    /// What to drop.
+    Cache(Cache),
+}
+
+/// Where people read messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chat {
+    /// Slack, and others that take its `text`, such as Matrix and Mattermost.
     Slack,
-    /// A message for Discord.
+    /// Discord.
     Discord,
-    /// What to drop: Varnish with its module xkey, `PURGE` with the keys in a header.
-    Varnish,
-    /// What to drop: Fastly's API, `{"surrogate_keys": […]}`.
-    Fastly,
-    /// What to drop: Cloudflare's API, `{"tags": […]}`.
-    Cloudflare,
-    /// What to drop: any other cache, `{"keys": […]}`.
-    Keys,
 }
 
 /// Lines of one message at most, and its characters: Discord takes 2,000.
@@ -31,45 +33,25 @@ const LINES_MAX: usize = 20;
 const CHARACTERS_MAX: usize = 1_900;
 
 impl Shape {
-    pub(crate) const ALL: [Shape; 7] = [
-        Shape::Changes,
-        Shape::Slack,
-        Shape::Discord,
-        Shape::Varnish,
-        Shape::Fastly,
-        Shape::Cloudflare,
-        Shape::Keys,
+    /// All of them, with their names in the file.
+    pub(crate) const ALL: [(&str, Shape); 7] = [
+        ("changes", Shape::Changes),
+        ("slack", Shape::Chat(Chat::Slack)),
+        ("discord", Shape::Chat(Chat::Discord)),
+        ("varnish", Shape::Cache(Cache::Varnish)),
+        ("fastly", Shape::Cache(Cache::Fastly)),
+        ("cloudflare", Shape::Cache(Cache::Cloudflare)),
+        ("keys", Shape::Cache(Cache::Keys)),
     ];
+}
 
-    /// Its name in the file.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Shape::Changes => "changes",
-            Shape::Slack => "slack",
-            Shape::Discord => "discord",
-            Shape::Varnish => "varnish",
-            Shape::Fastly => "fastly",
-            Shape::Cloudflare => "cloudflare",
-            Shape::Keys => "keys",
-        }
-    }
-
-    /// Whether it is a cache that is told what to drop.
-    pub(crate) fn is_cache(self) -> bool {
-        matches!(self, Shape::Varnish | Shape::Fastly | Shape::Cloudflare | Shape::Keys)
-    }
-
-    /// Whether people read it.
-    pub(crate) fn is_chat(self) -> bool {
-        matches!(self, Shape::Slack | Shape::Discord)
-    }
-
+impl Chat {
     /// A message for people that says `text`, which mentions nobody, whatever is in it.
     pub(crate) fn message(self, text: &str) -> Vec<u8> {
         let cut: String = text.chars().take(CHARACTERS_MAX).collect();
         let body = match self {
-            Shape::Discord => json!({"content": cut, "allowed_mentions": {"parse": []}}),
-            _ => {
+            Chat::Discord => json!({"content": cut, "allowed_mentions": {"parse": []}}),
+            Chat::Slack => {
                 let text = cut.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
                 json!({"text": text})
             }
@@ -79,9 +61,9 @@ impl Shape {
 }
 
 /// Lines about these changes, which are lines of the feed.
-pub(crate) fn told<'line>(changes: impl ExactSizeIterator<Item = &'line [u8]>) -> String {
+pub(crate) fn told(changes: &[&[u8]]) -> String {
     let more = changes.len().saturating_sub(LINES_MAX);
-    let mut lines: Vec<String> = changes.take(LINES_MAX).map(line).collect();
+    let mut lines: Vec<String> = changes.iter().take(LINES_MAX).map(|it| line(it)).collect();
     if more > 0 {
         lines.push(format!("and {more} more changes"));
     }
@@ -152,14 +134,14 @@ mod tests {
             "type": "release", "kind": "added", "index": "team/dev", "project": "p", "name": "1.0", "by": "<!channel>",
         });
         let change = change.to_string();
-        let text = told([change.as_bytes()].into_iter());
+        let text = told(&[change.as_bytes()]);
         assert_eq!(text, "release added p 1.0 in team/dev by <!channel>");
         let read = |body: Vec<u8>| serde_json::from_slice::<Value>(&body).expect("JSON");
-        let slack = read(Shape::Slack.message(&text));
+        let slack = read(Chat::Slack.message(&text));
         assert_eq!(slack, json!({"text": "release added p 1.0 in team/dev by &lt;!channel&gt;"}));
-        let discord = read(Shape::Discord.message("@everyone"));
+        let discord = read(Chat::Discord.message("@everyone"));
         assert_eq!(discord, json!({"content": "@everyone", "allowed_mentions": {"parse": []}}));
         let many = vec![change.as_bytes(); 25];
-        assert!(told(many.into_iter()).ends_with("\nand 5 more changes"));
+        assert!(told(&many).ends_with("\nand 5 more changes"));
     }
 }

@@ -26,7 +26,7 @@ use sha2::Sha256;
 use tokio::sync::Notify;
 
 use super::Followed;
-use super::purges;
+use super::purges::Cache;
 use super::shapes::{Filter, Shape};
 
 /// Webhooks in a file.
@@ -210,8 +210,13 @@ impl Webhooks {
     ///
     /// # Errors
     /// As [`Webhooks::post`]; it may have dropped a part.
-    pub(crate) async fn purge(&self, webhook: &Webhook, keys: &[String]) -> Result<(), Failure> {
-        for purge in webhook.shape.requests(keys, webhook.is_soft) {
+    pub(crate) async fn purge(
+        &self,
+        webhook: &Webhook,
+        cache: Cache,
+        keys: &[String],
+    ) -> Result<(), Failure> {
+        for purge in cache.requests(keys, webhook.is_soft) {
             let method = Method::from_bytes(purge.method.as_bytes())
                 .map_err(|error| Failure::new("its method", error))?;
             let mut request = self.client.request(method, webhook.url.clone());
@@ -230,7 +235,7 @@ impl Webhooks {
         let unreached = |error: String| Failure::new("its receiver cannot be reached", error);
         self.egress.check(&webhook.url).map_err(|error| unreached(error.to_string()))?;
         let request = request.headers(webhook.headers.clone());
-        let response = request.send().await.map_err(|error| unreached(told(error)))?;
+        let response = request.send().await.map_err(|error| unreached(net::reason_of(error)))?;
         // The body of the answer is of no use, and may be long.
         match response.status() {
             status if status.is_success() => Ok(()),
@@ -391,22 +396,25 @@ fn checked(entry: Entry) -> anyhow::Result<Webhook> {
     let shape = match shape {
         None => Shape::default(),
         Some(text) => {
-            Shape::ALL.into_iter().find(|known| known.name() == text).with_context(|| {
-                let names = Shape::ALL.map(Shape::name).join(", ");
+            let found = Shape::ALL.into_iter().find(|(name, _)| *name == text);
+            let (_, shape) = found.with_context(|| {
+                let names = Shape::ALL.map(|(name, _)| name).join(", ");
                 format!("`shape` is `{}`: expected one of {names}", text.escape_debug())
-            })?
+            })?;
+            shape
         }
     };
-    if shape.is_cache() {
-        let surfaces = "`surface` of a cache: expected python or articles";
-        anyhow::ensure!(purges::whole(surface).is_some(), "{surfaces}");
+    if let Shape::Cache(_) = shape {
+        let is_tagged = surface != Followed::Aur;
+        anyhow::ensure!(is_tagged, "`surface` of a cache: expected python or articles");
         anyhow::ensure!(user.is_none(), "`user`: a cache keeps what everybody may read");
+    } else {
+        anyhow::ensure!(!is_soft, "`soft` is for the shape of a cache");
     }
-    anyhow::ensure!(shape.is_cache() || !is_soft, "`soft` is for the shape of a cache");
     let secret = match secret {
+        None if shape == Shape::Changes => anyhow::bail!("missing field `secret`"),
         // The address of a chat is a secret itself.
-        None if shape.is_cache() || shape.is_chat() => None,
-        None => anyhow::bail!("missing field `secret`"),
+        None => None,
         Some(toml::Value::String(secret)) => {
             anyhow::ensure!(
                 secret.len() >= SECRET_BYTES_MIN,
@@ -456,19 +464,6 @@ fn dated_signature(secret: &Secret, id: &str, sent_at: &str, body: &[u8]) -> Str
         mac.update(part);
     }
     format!("v1,{}", BASE64.encode(mac.finalize().into_bytes()))
-}
-
-/// The client's error with its causes, without the URL.
-fn told(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]
@@ -526,7 +521,7 @@ mod tests {
         check_refused(&format!("{GOOD}headers = {{\"a b\" = \"x\"}}\n"), "`a b` is no header");
         let cache =
             format!("{}shape = \"varnish\"\n", GOOD.replace("secret = \"0123456789abcdef\"\n", ""));
-        assert_eq!(parse(&cache).expect("a cache")[0].shape, Shape::Varnish);
+        assert_eq!(parse(&cache).expect("a cache")[0].shape, Shape::Cache(Cache::Varnish));
         check_refused(&cache.replace("\"python\"", "\"aur\""), "expected python or articles");
         check_refused(&format!("{cache}user = \"alice\"\n"), "what everybody may read");
     }

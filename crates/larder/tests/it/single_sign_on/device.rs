@@ -105,7 +105,7 @@ fn codes_hold_once_and_for_their_server() {
         |alice: &mut Browser, fields: &[(&str, &str)]| alice.submit(&page, "Approve", fields);
     for (fields, status, words) in [
         (&[("own", "wrong")][..], 403, "Your own password"),
-        (&[("own", "staple"), ("code", "BCDF-GHJK-LMNP")], 422, "not one of this server"),
+        (&[("own", "staple"), ("code", "BCDF-GHJK-LMNP-QRST")], 422, "not one of this server"),
         (&[("own", "staple"), ("code", "<script>")], 422, "not one of this server"),
         (&[("own", "staple"), ("expires", "never")], 422, "The token of a log-in ends"),
         (&[("own", "staple"), ("expires", "x")], 422, "`x`"),
