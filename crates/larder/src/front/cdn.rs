@@ -25,6 +25,9 @@ const CACHE_TAG: HeaderName = HeaderName::from_static("cache-tag");
 const CACHE_GROUPS: HeaderName = HeaderName::from_static("cache-groups");
 const X_DEVPI_AUTH: HeaderName = HeaderName::from_static("x-devpi-auth");
 
+/// Parts of the path of an article that is kept, at most.
+const PARTS_MAX: usize = 32;
+
 /// The tags of an answer.
 pub(crate) struct Tags {
     tags: Vec<String>,
@@ -64,8 +67,11 @@ impl Tags {
             let raw = percent_encoding::percent_decode_str(&rest[..end]).decode_utf8_lossy();
             article(&raw)
         };
+        // Of a path with more parts, which hardly any article has, the work would grow with their square.
+        let is_followed = rest.matches('/').count() < PARTS_MAX;
+        let ends = ends.take(if is_followed { PARTS_MAX } else { 0 });
         let tags = [ARTICLES.to_owned()].into_iter().chain(ends.map(name)).collect();
-        Tags { tags, is_followed: true, is_article: true }
+        Tags { tags, is_followed, is_article: true }
     }
 
     fn of_stage(app: &App, path: &str) -> Option<Tags> {
@@ -150,5 +156,20 @@ impl Tags {
                 headers.insert(name, value);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_many_parts_costs_no_more() {
+        let usual = Tags::of_article("guide/first%20steps/3");
+        let expected = ["articles", "article:guide", "article:guide/first%20steps"];
+        assert_eq!(usual.tags[..3], expected);
+        assert!(usual.is_followed && usual.tags.len() == 4);
+        let long = Tags::of_article(&"a/".repeat(4_000));
+        assert_eq!((long.is_followed, long.tags.len()), (false, 1));
     }
 }
