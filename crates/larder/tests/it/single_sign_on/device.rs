@@ -73,7 +73,7 @@ fn a_command_line_logs_in_by_a_browser() {
     browser.submit(&page, "Approve", &[]).expect(201).says("logged in as <b>alice</b>");
     let done = child.wait_with_output().expect("its end");
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
-    assert!(done.status.success() && said.contains("as alice for 2"), "{said}");
+    assert!(done.status.success() && said.contains("as alice for 30 days"), "{said}");
     let file = home.path().join("config/larder/tokens.json");
     let kept = std::fs::read_to_string(&file).expect("the file");
     assert!(kept.contains("larder_") && !said.contains("larder_"), "{said}");
