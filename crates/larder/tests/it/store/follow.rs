@@ -1,6 +1,7 @@
 //! Servers that follow another one: their answers are the primary's, through cuts and kills of either, and writes go to the
 //! primary.
 
+mod absence;
 mod fleet;
 mod history;
 mod line;
