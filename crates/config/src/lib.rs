@@ -425,6 +425,9 @@ section! {
         /// How long they may keep pages of installers and articles, unless a webhook of theirs says that one has changed. 0: they
         /// are told nothing.
         seconds: Duration = "seconds", Kind::seconds(0, 31_536_000), default "0";
+        /// How long they may keep answers about packages of the AUR, if that is shorter: a popularity decays without a change
+        /// that a webhook could tell. 0: as long as clients.
+        aur_seconds: Duration = "aur_seconds", Kind::seconds(0, 31_536_000), default "300";
         /// How long after that they may go on answering with it while they ask again.
         stale: Duration = "stale_seconds", Kind::seconds(0, 31_536_000), default "60";
         /// How long after that they may go on answering with it while this server does not answer.

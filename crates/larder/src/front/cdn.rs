@@ -4,19 +4,24 @@
 //! [`kept`](Tags::mark), and on everything that has a tag `Surrogate-Key`, `Cache-Tag` and `Cache-Groups` (RFC 9875).
 //! Webhooks with the shape of a cache ([`crate::published::changes::purges`]) purge by these tags.
 //!
-//! Kept are pages and lists of installers and articles: the feed of changes says when they change. A stage with a mirror or a
-//! policy among its bases changes by itself, so its pages keep what clients are told. Clients are told nothing else than before.
+//! Kept are pages and lists of installers and articles, and answers about packages of the AUR: the feed of changes says when
+//! they change. It does not say that a popularity has decayed, so the AUR's answers have a time of their own. A stage with a
+//! mirror or a policy among its bases changes by itself, so its pages keep what clients are told. Clients are told nothing else
+//! than before.
+
+use std::time::Duration;
 
 use account::UserName;
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, COOKIE, SET_COOKIE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use pypi::{ProjectName, ResolutionOrder, StageName};
 
 use crate::app::App;
 use crate::published::changes::tags::{
-    ARTICLE_LISTS, ARTICLES, PYTHON, article, files, list, project, stage,
+    ARTICLE_LISTS, ARTICLES, AUR, AUR_LISTS, PYTHON, article, files, list, package, project, stage,
 };
+use crate::routes::path::decoded_lossily;
 
 const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control");
 const SURROGATE_CONTROL: HeaderName = HeaderName::from_static("surrogate-control");
@@ -28,11 +33,31 @@ const X_DEVPI_AUTH: HeaderName = HeaderName::from_static("x-devpi-auth");
 /// Parts of the path of an article that is kept, at most.
 const PARTS_MAX: usize = 32;
 
+/// The first segments of paths of the AUR, without an ending.
+const AUR_PLACES: [&str; 11] = [
+    "rpc",
+    "api",
+    "packages",
+    "packages-meta-ext-v1",
+    "packages-meta-v1",
+    "pkgbase",
+    "users",
+    "account",
+    "rss",
+    "atom",
+    "aur",
+];
+
+/// Whether names of packages have this character. Those with others are answered as those that the database takes for equal.
+fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"@._+-".contains(&byte)
+}
+
 /// The tags of an answer.
 pub(crate) struct Tags {
     tags: Vec<String>,
-    /// Whether the feed says when the answer changes.
-    is_followed: bool,
+    /// How long caches may keep the answer, as the feed says when it changes; zero: as long as clients.
+    kept: Duration,
     /// Whether the tag of lists is added to an answer for people.
     is_article: bool,
 }
@@ -40,7 +65,8 @@ pub(crate) struct Tags {
 impl Tags {
     /// The tags of the answer to a request that no credentials make private; `None` if caches are not spoken to.
     pub(crate) fn of(app: &App, head: &Parts) -> Option<Box<Tags>> {
-        if app.config.cdn.seconds.is_zero() || !matches!(head.method, Method::GET | Method::HEAD) {
+        let seconds = app.config.cdn.seconds;
+        if seconds.is_zero() || !matches!(head.method, Method::GET | Method::HEAD) {
             return None;
         }
         let has_credentials = [AUTHORIZATION, COOKIE, X_DEVPI_AUTH];
@@ -49,29 +75,50 @@ impl Tags {
         }
         let path = head.uri.path();
         let tags = match path.strip_prefix("/article/") {
-            Some(name) => Tags::of_article(name),
+            Some(name) => Tags::of_article(name, seconds),
             None if path == "/articles" => {
                 let tags = vec![ARTICLES.to_owned(), ARTICLE_LISTS.to_owned()];
-                Tags { tags, is_followed: true, is_article: false }
+                Tags { tags, kept: seconds, is_article: false }
             }
-            None => Tags::of_stage(app, path)?,
+            None => Tags::of_stage(app, path)
+                .or_else(|| Tags::of_aur(&head.uri, seconds.min(app.config.cdn.aur_seconds)))?,
         };
         Some(Box::new(tags))
     }
 
     /// The name may be followed by a version, or by what else there is of an article. Only a whole name is purged, so tags that
     /// are not the name of an article do no harm.
-    fn of_article(rest: &str) -> Tags {
+    fn of_article(rest: &str, seconds: Duration) -> Tags {
         let ends = rest.match_indices('/').map(|(at, _)| at).chain([rest.len()]);
         let name = |end: usize| {
             let raw = percent_encoding::percent_decode_str(&rest[..end]).decode_utf8_lossy();
             article(&raw)
         };
         // Of a path with more parts, which hardly any article has, the work would grow with their square.
-        let is_followed = rest.matches('/').count() < PARTS_MAX;
-        let ends = ends.take(if is_followed { PARTS_MAX } else { 0 });
+        let is_short = rest.matches('/').count() < PARTS_MAX;
+        let ends = ends.take(if is_short { PARTS_MAX } else { 0 });
         let tags = [ARTICLES.to_owned()].into_iter().chain(ends.map(name)).collect();
-        Tags { tags, is_followed, is_article: true }
+        Tags { tags, kept: if is_short { seconds } else { Duration::ZERO }, is_article: true }
+    }
+
+    fn of_aur(uri: &Uri, kept: Duration) -> Option<Tags> {
+        let mut parts = uri.path().split('/').skip(1);
+        let first = parts.next()?;
+        if !AUR_PLACES.contains(&first.split('.').next()?) {
+            return None;
+        }
+        // What only one package decides is purged with it alone. A parameter could name others.
+        let name = match (first, parts.next(), parts.next(), parts.next(), parts.next()) {
+            ("rpc", Some("v5" | "v6"), Some("info"), name, None)
+            | ("aur", Some("history"), name, None, None) => name,
+            _ => None,
+        };
+        let decoded = name.filter(|_| uri.query().is_none()).map(decoded_lossily);
+        let tag = match decoded {
+            Some(name) if !name.is_empty() && name.bytes().all(is_of_name) => package(&name),
+            _ => AUR_LISTS.to_owned(),
+        };
+        Some(Tags { tags: vec![AUR.to_owned(), tag], kept, is_article: false })
     }
 
     fn of_stage(app: &App, path: &str) -> Option<Tags> {
@@ -106,7 +153,12 @@ impl Tags {
         let is_followed = is_installers
             && !order.has_policy()
             && order.stages().iter().all(|stage| !stage.config().is_mirror());
-        Some(Tags { tags, is_followed, is_article: false })
+        let seconds = app.config.cdn.seconds;
+        Some(Tags {
+            tags,
+            kept: if is_followed { seconds } else { Duration::ZERO },
+            is_article: false,
+        })
     }
 
     /// Adds the headers to an answer that everybody may keep.
@@ -132,11 +184,11 @@ impl Tags {
             self.tags.push(ARTICLE_LISTS.to_owned());
         }
         let is_immutable = caching.is_some_and(|it| it.contains("immutable"));
-        if self.is_followed && !is_immutable {
+        if !self.kept.is_zero() && !is_immutable {
             let config = &app.config.cdn;
             let policy = format!(
                 "max-age={}, stale-while-revalidate={}, stale-if-error={}",
-                config.seconds.as_secs(),
+                self.kept.as_secs(),
                 config.stale.as_secs(),
                 config.stale_if_error.as_secs()
             );
@@ -165,11 +217,42 @@ mod tests {
 
     #[test]
     fn a_path_of_many_parts_costs_no_more() {
-        let usual = Tags::of_article("guide/first%20steps/3");
+        let hour = Duration::from_secs(3600);
+        let usual = Tags::of_article("guide/first%20steps/3", hour);
         let expected = ["articles", "article:guide", "article:guide/first%20steps"];
         assert_eq!(usual.tags[..3], expected);
-        assert!(usual.is_followed && usual.tags.len() == 4);
-        let long = Tags::of_article(&"a/".repeat(4_000));
-        assert_eq!((long.is_followed, long.tags.len()), (false, 1));
+        assert_eq!((usual.kept, usual.tags.len()), (hour, 4));
+        let long = Tags::of_article(&"a/".repeat(4_000), hour);
+        assert_eq!((long.kept, long.tags.len()), (Duration::ZERO, 1));
+    }
+
+    #[test]
+    fn what_one_package_decides_has_its_tag() {
+        let of = |path: &'static str| {
+            Tags::of_aur(&Uri::from_static(path), Duration::from_secs(300))
+                .map(|found| found.tags.join(" "))
+        };
+        let expected = |tags: &str| Some(tags.to_owned());
+        assert_eq!(of("/rpc/v5/info/yay"), expected("aur package:yay"));
+        assert_eq!(of("/rpc/v5/info/Yay%2Bx"), expected("aur package:yay+x"));
+        assert_eq!(of("/aur/history/yay"), expected("aur package:yay"));
+        for path in [
+            "/rpc/v5/info/yay?arg[]=paru",
+            "/rpc/v5/info/y%C3%A0y",
+            "/rpc/v5/info/yay%20",
+            "/rpc/v5/info/",
+            "/rpc/v5/search/yay",
+            "/rpc?v=5&type=info&arg[]=yay",
+            "/rpc.php?v=5&type=info&arg[]=yay",
+            "/packages/yay",
+            "/packages-meta-ext-v1.json.gz.sha256",
+            "/users.zst",
+            "/rss/modified",
+        ] {
+            assert_eq!(of(path), expected("aur aur-lists"), "{path}");
+        }
+        for path in ["/", "/status", "/packagesx", "/docs/aur", "/changes"] {
+            assert_eq!(of(path), None, "{path}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use testbed::Varnish;
 
 use crate::asking::Ask;
+use crate::catalogue::{dump, record};
 use crate::client::{Client, Response};
 use crate::server::TestServer;
 use crate::wait_until;
@@ -184,8 +185,13 @@ impl Receiver {
     }
 }
 
-/// Caches of both surfaces.
+/// Caches of indexes and articles.
 fn caching(config: &mut Config, directory: &TempDir, shape: &str, url: &str) {
+    caching_of(&["python", "articles"], config, directory, shape, url);
+}
+
+/// Caches of these surfaces.
+fn caching_of(surfaces: &[&str], config: &mut Config, directory: &TempDir, shape: &str, url: &str) {
     let entry = |surface: &str| {
         format!(
             "[[webhook]]\nname = \"{surface}-edge\"\nsurface = \"{surface}\"\nshape = \"{shape}\"\nurl = \"{url}\"\n\
@@ -193,7 +199,8 @@ fn caching(config: &mut Config, directory: &TempDir, shape: &str, url: &str) {
         )
     };
     let path = directory.path().join("webhooks.toml");
-    std::fs::write(&path, ["python", "articles"].map(entry).concat()).expect("a file");
+    let entries: String = surfaces.iter().copied().map(entry).collect();
+    std::fs::write(&path, entries).expect("a file");
     config.changes.webhooks_file = Some(path);
     told(config);
 }
@@ -224,6 +231,39 @@ fn a_change_purges_what_shows_it() {
     owner.delete("/team/stable/").expect(201);
     let keys = receiver.wait_for("files:team/stable");
     assert!(!keys.iter().any(|key| key.contains("team/up")), "{keys:?}");
+}
+
+#[test]
+fn packages_of_the_aur_are_kept_until_they_change() {
+    let (receiver, hooks) = (Receiver::start(), tempfile::tempdir().expect("a directory"));
+    let url = format!("http://{}/", receiver.address);
+    let of = |version: &str| {
+        let package = |id, name: &str, extra| record(id, name, name, extra);
+        dump([package(1, "yay", json!({"Version": version})), package(2, "paru", json!({}))])
+    };
+    let server = TestServer::serving_with(&of("1.0-1"), |config| {
+        caching_of(&["aur"], config, &hooks, "keys", &url);
+    });
+    receiver.wait_for("aur");
+    let policy = "max-age=300, stale-while-revalidate=60, stale-if-error=86400";
+    for (path, tags) in [
+        ("/rpc/v5/info/yay", "aur package:yay"),
+        ("/rpc/v5/info/YAY", "aur package:yay"),
+        ("/rpc?v=5&type=info&arg[]=yay", "aur aur-lists"),
+        ("/rpc/v5/search/yay", "aur aur-lists"),
+        ("/packages/yay", "aur aur-lists"),
+        ("/packages.gz", "aur aur-lists"),
+        ("/rss", "aur aur-lists"),
+    ] {
+        let answer = server.get(path).expect(200);
+        answer.has("surrogate-key", tags).has("surrogate-control", policy);
+    }
+    server.get("/packages/none").expect(404).has("cache-control", "no-store");
+    server.replace_source(&of("2.0-1"));
+    let keys = receiver.wait_for("package:yay");
+    assert!(keys.contains(&"aur-lists".to_owned()), "{keys:?}");
+    assert!(!keys.contains(&"package:paru".to_owned()), "{keys:?}");
+    server.get("/rpc/v5/info/yay").expect(200).says("2.0-1");
 }
 
 #[test]

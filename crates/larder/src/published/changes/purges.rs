@@ -83,7 +83,7 @@ impl Cache {
 /// The key of everything that caches may have of a surface.
 pub(crate) fn whole(surface: Followed) -> &'static str {
     match surface {
-        Followed::Aur => "aur",
+        Followed::Aur => tags::AUR,
         Followed::Python => tags::PYTHON,
         Followed::Articles => tags::ARTICLES,
     }
@@ -102,7 +102,10 @@ pub(crate) fn keys_of(
             continue;
         }
         match &entry.subject {
-            Subject::Open => {}
+            Subject::Open => {
+                keys.insert(tags::package(&entry.name));
+                keys.insert(tags::AUR_LISTS.to_owned());
+            }
             Subject::Article(name) => {
                 keys.insert(tags::article(name.as_str()));
                 keys.insert(tags::ARTICLE_LISTS.to_owned());

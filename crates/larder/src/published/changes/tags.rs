@@ -1,4 +1,4 @@
-//! The tags by which shared caches know answers: of an article, of an index, of a project in it.
+//! The tags by which shared caches know answers: of a package, of an article, of an index, of a project in it.
 //!
 //! `front/cdn.rs` puts them on answers, [`purges`](super::purges) names those of what has changed.
 
@@ -14,12 +14,21 @@ const NAME: AsciiSet = NON_ALPHANUMERIC
     .remove(b'+')
     .remove(b'/');
 
-/// The tag of every answer of articles, and of the Python index.
+/// The tag of every answer of the AUR's packages, of articles, and of the Python index.
+pub(crate) const AUR: &str = "aur";
 pub(crate) const ARTICLES: &str = "articles";
 pub(crate) const PYTHON: &str = "python";
 
 /// The tag of lists and pages of articles, which also show others.
 pub(crate) const ARTICLE_LISTS: &str = "article-lists";
+
+/// The tag of every answer that more than one package decides.
+pub(crate) const AUR_LISTS: &str = "aur-lists";
+
+/// The tag of what is answered about one package. Names that differ in capitals are answered alike.
+pub(crate) fn package(name: &str) -> String {
+    format!("package:{}", in_tag(&name.to_ascii_lowercase()))
+}
 
 /// The tag of an article, in all its versions and forms.
 pub(crate) fn article(name: &str) -> String {

@@ -405,8 +405,6 @@ fn checked(entry: Entry) -> anyhow::Result<Webhook> {
         }
     };
     if let Shape::Cache(_) = shape {
-        let is_tagged = surface != Followed::Aur;
-        anyhow::ensure!(is_tagged, "`surface` of a cache: expected python or articles");
         anyhow::ensure!(user.is_none(), "`user`: a cache keeps what everybody may read");
     } else {
         anyhow::ensure!(!is_soft, "`soft` is for the shape of a cache");
@@ -522,7 +520,6 @@ mod tests {
         let cache =
             format!("{}shape = \"varnish\"\n", GOOD.replace("secret = \"0123456789abcdef\"\n", ""));
         assert_eq!(parse(&cache).expect("a cache")[0].shape, Shape::Cache(Cache::Varnish));
-        check_refused(&cache.replace("\"python\"", "\"aur\""), "expected python or articles");
         check_refused(&format!("{cache}user = \"alice\"\n"), "what everybody may read");
     }
 
