@@ -13,6 +13,7 @@ use testbed::Varnish;
 use crate::asking::Ask;
 use crate::catalogue::{dump, record};
 use crate::client::{Client, Response};
+use crate::line::Line;
 use crate::server::TestServer;
 use crate::wait_until;
 
@@ -301,24 +302,18 @@ fn a_purge_is_repeated_until_it_is_taken_also_after_a_restart() {
     receiver.wait_for("articles");
 }
 
-#[test]
-fn varnish_keeps_pages_until_they_change() {
-    let hooks = tempfile::tempdir().expect("a directory");
+/// A server behind a Varnish, which it purges through a line; `None` if Varnish is not installed.
+fn behind_varnish(hooks: &TempDir) -> Option<(Varnish, Line, TestServer)> {
     // The port of the cache is not known before the server's, and the other way round: a place for it is taken first.
     let place = TcpListener::bind("127.0.0.1:0").expect("a port");
     let server_address = place.local_addr().expect("an address");
-    let vcl = std::fs::read_to_string(
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/varnish/larder.vcl"),
-    );
-    let vcl = vcl.expect("the VCL").replace("\"8080\"", &format!("\"{}\"", server_address.port()));
-    let Some(varnish) = Varnish::start(&vcl) else { return };
+    let varnish = Varnish::start(&vcl(server_address))?;
     drop(place);
-    let url = format!("http://{}/", varnish.address);
+    let line = Line::to(varnish.address);
     let server = start(|config| {
-        caching(config, &hooks, "varnish", &url);
+        caching(config, hooks, "varnish", &line.url());
         config.listen = vec![server_address.to_string().parse().expect("an address")];
     });
-    let (cache, owner) = (Client { address: varnish.address }, team(&server));
     wait_until("the first purge", || {
         let first = ["python", "articles"].map(|surface| {
             let name = format!(
@@ -328,6 +323,22 @@ fn varnish_keeps_pages_until_they_change() {
         });
         first == [true, true]
     });
+    Some((varnish, line, server))
+}
+
+/// The VCL that operators get, for a server at this address.
+fn vcl(server: SocketAddr) -> String {
+    let vcl = std::fs::read_to_string(
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/varnish/larder.vcl"),
+    );
+    vcl.expect("the VCL").replace("\"8080\"", &format!("\"{}\"", server.port()))
+}
+
+#[test]
+fn varnish_keeps_pages_until_they_change() {
+    let hooks = tempfile::tempdir().expect("a directory");
+    let Some((varnish, _line, server)) = behind_varnish(&hooks) else { return };
+    let (cache, owner) = (Client { address: varnish.address }, team(&server));
 
     // Clients are told what they are told without a cache, and nothing of the tags.
     let page = cache.get("/team/stable/+simple/p/").expect(200);
@@ -378,4 +389,68 @@ fn varnish_keeps_pages_until_they_change() {
     cache.get_with("/article/guide/one", &[("X-Larder-Serial", "1")]).expect(200);
     cache.get_with("/article/guide/one", &[("Authorization", "Bearer larder_x")]);
     assert_eq!(varnish.counter("MAIN.s_pass"), passed + 2);
+}
+
+/// The highest version of a release on a page of files of zip archives.
+fn highest_version(page: &str) -> u32 {
+    let versions = page.split("p-").skip(1).filter_map(|rest| rest.split('.').next());
+    versions.filter_map(|text| text.parse().ok()).max().unwrap_or(0)
+}
+
+#[test]
+fn purges_through_a_bad_line_arrive_and_most_reads_are_hits() {
+    let is_long = std::env::var_os("LARDER_TEST_LONG").is_some();
+    let (rounds, reads_per_project) = if is_long { (120, 60) } else { (9, 5) };
+    let hooks = tempfile::tempdir().expect("a directory");
+    let Some((mut varnish, line, server)) = behind_varnish(&hooks) else { return };
+    let owner = team(&server);
+    let projects: Vec<String> = (0..20).map(|at| format!("x{at}p")).collect();
+    for project in &projects {
+        owner.release("team/dev", &format!("{project}-1.0.zip"));
+    }
+    // What a reader has seen of each project.
+    let mut seen = vec![0; projects.len()];
+    let (mut hits, mut misses) = (0, 0);
+    let counted =
+        |varnish: &Varnish| (varnish.counter("MAIN.cache_hit"), varnish.counter("MAIN.cache_miss"));
+    for round in 0..rounds {
+        let at = (round * 7) as usize % projects.len();
+        let version = round + 2;
+        match round % 4 {
+            0 => line.block(),
+            1 => line.cut(),
+            2 => line.cut_after(30),
+            _ => {}
+        }
+        owner.release("team/dev", &format!("{}-{version}.0.zip", projects[at]));
+        if round % 4 == 0 {
+            // Nobody has told the cache yet: what it has is what was there before.
+            server.wait_for("/readyz?verbose", "[!] webhook python-edge: ");
+            line.leads_to(varnish.address);
+        }
+        if round % 9 == 8 {
+            // Another cache, empty and at another place, in the middle of it.
+            let (more_hits, more_misses) = counted(&varnish);
+            (hits, misses) = (hits + more_hits, misses + more_misses);
+            varnish = Varnish::start(&vcl(server.client.address)).expect("it was there before");
+            line.leads_to(varnish.address);
+        }
+        let cache = Client { address: varnish.address };
+        let page =
+            |at: usize| cache.get(&format!("/team/stable/+simple/{}/", projects[at])).expect(200);
+        wait_until("the cache to show the release", || {
+            highest_version(&page(at).text()) >= version
+        });
+        for read in 0..projects.len() * reads_per_project {
+            let at = read % projects.len();
+            let version = highest_version(&page(at).text());
+            assert!(version >= seen[at], "{}: {version} after {}", projects[at], seen[at]);
+            seen[at] = version;
+        }
+    }
+    let (more_hits, more_misses) = counted(&varnish);
+    (hits, misses) = (hits + more_hits, misses + more_misses);
+    println!("{hits} hits, {misses} misses");
+    let share = f64::from(u32::try_from(hits * 100 / (hits + misses)).expect("a share"));
+    assert!(share >= if is_long { 99.0 } else { 80.0 }, "{hits} hits, {misses} misses");
 }

@@ -24,6 +24,7 @@ mod http_rules;
 mod import;
 mod ldap;
 mod lifecycle;
+mod line;
 mod maintenance;
 mod monitoring;
 mod nginx;

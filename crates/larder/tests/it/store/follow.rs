@@ -4,7 +4,6 @@
 mod absence;
 mod fleet;
 mod history;
-mod line;
 mod rights;
 
 use std::fs;
@@ -17,10 +16,9 @@ use tempfile::TempDir;
 use super::{Wheel, make_stage, try_exchange};
 use crate::asking::Says as _;
 use crate::client::{Client, Response};
+use crate::line::Line;
 use crate::process::{Process, init};
 use crate::wait_until;
-
-use self::line::Line;
 
 /// A primary, and a token with which others follow it.
 struct Primary {

@@ -1,4 +1,4 @@
-//! [`Line`]: a line between two servers that a test cuts and delays.
+//! [`Line`]: a line between two programs that a test cuts and delays.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 /// A proxy. Its threads end with the test's process.
-pub(super) struct Line {
+pub(crate) struct Line {
     address: SocketAddr,
     state: Arc<State>,
 }
@@ -17,14 +17,14 @@ pub(super) struct Line {
 struct State {
     to: Mutex<Option<SocketAddr>>,
     open: Mutex<Vec<TcpStream>>,
-    /// Bytes towards the follower after which all connections are cut; 0: never.
+    /// Bytes of answers after which all connections are cut; 0: never.
     left: AtomicUsize,
     delay: Mutex<Duration>,
 }
 
 impl Line {
     /// A line that leads nowhere yet.
-    pub(super) fn new() -> Line {
+    pub(crate) fn new() -> Line {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let state = Arc::<State>::default();
@@ -45,32 +45,39 @@ impl Line {
         Line { address, state }
     }
 
-    pub(super) fn to(address: SocketAddr) -> Line {
+    pub(crate) fn to(address: SocketAddr) -> Line {
         let line = Line::new();
         line.leads_to(address);
         line
     }
 
-    pub(super) fn leads_to(&self, address: SocketAddr) {
+    /// New connections lead there.
+    pub(crate) fn leads_to(&self, address: SocketAddr) {
         *self.state.to.lock().expect("no panic") = Some(address);
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
+    /// Cuts every connection, and new ones lead nowhere.
+    pub(crate) fn block(&self) {
+        *self.state.to.lock().expect("no panic") = None;
+        self.cut();
+    }
+
     /// Cuts every connection; new ones work.
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.state.cut();
     }
 
     /// Cuts every connection once so many more bytes have been answered.
-    pub(super) fn cut_after(&self, bytes: usize) {
+    pub(crate) fn cut_after(&self, bytes: usize) {
         self.state.left.store(bytes.max(1), SeqCst);
     }
 
     /// Every piece takes so long.
-    pub(super) fn delay(&self, delay: Duration) {
+    pub(crate) fn delay(&self, delay: Duration) {
         *self.state.delay.lock().expect("no panic") = delay;
     }
 }
