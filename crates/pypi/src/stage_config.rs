@@ -353,6 +353,11 @@ impl StageConfig {
         }
     }
 
+    /// The names of all settings that a stage, or a mirror, can have.
+    pub fn setting_names(is_mirror: bool) -> impl Iterator<Item = &'static str> {
+        table::names(is_mirror)
+    }
+
     /// The names of the settings in which two configurations differ.
     pub(crate) fn differing(one: &StageConfig, other: &StageConfig) -> Vec<&'static str> {
         let mut before: BTreeMap<&'static str, Value> = BTreeMap::new();

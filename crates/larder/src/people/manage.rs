@@ -5,6 +5,7 @@
 
 mod audit;
 mod groups;
+mod index_settings;
 mod indexes;
 mod prefetch;
 mod releases;

@@ -132,6 +132,12 @@ pub(super) fn setting(key: &str, is_mirror: bool) -> Option<(&'static str, Value
     BOTH.iter().chain(own).find(|(name, _)| *name == key).copied()
 }
 
+/// The names of all settings.
+pub(super) fn names(is_mirror: bool) -> impl Iterator<Item = &'static str> {
+    let own = if is_mirror { &MIRROR[..] } else { &STAGE[..] };
+    BOTH.iter().chain(own).map(|(name, _)| *name)
+}
+
 /// The defaults of a stage with this name.
 pub(super) fn defaults(name: &StageName, is_mirror: bool) -> BTreeMap<&'static str, Value> {
     let mut values = BTreeMap::from([("volatile", json!(true)), ("acl_read", json!([EVERYBODY]))]);

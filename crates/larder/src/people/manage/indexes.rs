@@ -7,9 +7,10 @@ use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex};
 use operations::rights::may_keep;
 use pypi::change::retention::{Removal, RetentionRule};
 use pypi::devpi::{IndexConfig, View};
-use pypi::{ConfigEdit, ProjectName, StageConfig};
+use pypi::{ConfigEdit, ProjectName, ResolutionOrder, StageConfig};
 use serde_json::Map;
 
+use super::index_settings::{Group, Kind, changes_of, edit_of, groups};
 use super::*;
 use crate::front::display;
 use crate::routes::Route;
@@ -28,99 +29,14 @@ struct IndexPage {
     is_volatile: bool,
     /// Whether the index is no mirror and the reader may see its releases: the owner of an index may lack the right to read it.
     has_releases: bool,
-    settings: Vec<Setting>,
+    groups: Vec<Group>,
+    /// What the form would change, if the user has asked.
+    preview: Option<Vec<String>>,
+    /// Indexes that inherit from this one, whose files from elsewhere its policy does not judge.
+    uncovered: Vec<String>,
     quarantine: Vec<String>,
     retention: Option<Retention>,
     said: FormNotice,
-}
-
-/// A setting that the index has, as a field of the form.
-struct Setting {
-    key: String,
-    text: String,
-    kind: Kind,
-}
-
-/// How a setting is edited, by what its JSON is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Yes or no.
-    Flag,
-    /// An item a line.
-    List,
-    /// A text of some lines.
-    Long,
-    /// A line.
-    Line,
-    /// JSON, for what may be anything.
-    Json,
-}
-
-impl Setting {
-    fn of(key: &str, value: &Value) -> Setting {
-        let (text, kind) = match value {
-            value if key == "custom_data" => (value.to_string(), Kind::Json),
-            Value::Bool(is_on) => ((if *is_on { "yes" } else { "no" }).to_owned(), Kind::Flag),
-            Value::Array(items) => {
-                let items = items
-                    .iter()
-                    .map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned));
-                (items.collect::<Vec<_>>().join("\n"), Kind::List)
-            }
-            Value::String(text) => {
-                // A field of one line would take the ends of lines out.
-                let is_long = key == "description" || text.contains(['\r', '\n']);
-                let kind = if is_long { Kind::Long } else { Kind::Line };
-                (text.clone(), kind)
-            }
-            other => (other.to_string(), Kind::Line),
-        };
-        Setting { key: key.to_owned(), text, kind }
-    }
-
-    /// The value of a field, as the API takes it.
-    fn value(&self, text: &str) -> Result<Value, HttpError> {
-        Ok(match self.kind {
-            Kind::Flag => json!(text == "yes"),
-            Kind::List => {
-                let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-                json!(lines.collect::<Vec<_>>())
-            }
-            Kind::Long | Kind::Line => json!(text),
-            Kind::Json => serde_json::from_str(text).map_err(|error| {
-                HttpError::unusable(format!("the value of `{}` is not JSON: {error}", self.key))
-            })?,
-        })
-    }
-}
-
-/// The changes of a form to these settings.
-///
-/// # Errors
-/// 409 if somebody else has changed the same settings since the page was loaded; 422 for a value that has to be JSON and is
-/// not.
-fn edit_of(fields: &forms::Fields, current: &Map<String, Value>) -> Result<Value, HttpError> {
-    // A browser sends ends of lines in its own way.
-    let plain = |text: &str| text.replace("\r\n", "\n").replace('\r', "\n");
-    let mut edit = Map::new();
-    for key in fields.names().filter_map(|name| name.strip_prefix("was.")) {
-        // Only changed fields are sent. So changes by others in the meantime stay, and values that a page does not show, such
-        // as credentials in a URL.
-        let was = fields.maybe(&format!("was.{key}"))?.map(plain);
-        let is = fields.maybe(&format!("is.{key}"))?.map(plain);
-        let Some((was, is)) = was.zip(is).filter(|(was, is)| was != is) else { continue };
-        let setting = current.get(key).map(|value| Setting::of(key, value));
-        let Some(setting) = setting.filter(|setting| plain(&setting.text) == was) else {
-            let key: String = key.chars().take(80).collect();
-            let detail = format!(
-                "Somebody else changed `{}` since you loaded the page. This is how the settings are now: look at them, and change yours again.",
-                key.escape_debug()
-            );
-            return Err(HttpError::refused(StatusCode::CONFLICT, detail));
-        };
-        edit.insert(key.to_owned(), setting.value(&is)?);
-    }
-    Ok(Value::Object(edit))
 }
 
 /// What a retention rule removes, or removed.
@@ -234,7 +150,7 @@ pub(crate) async fn show_index(
     check_on(app, head)?;
     let (session, principal) = forms::logged_in(app, head).await?;
     let sender = (&session, &principal);
-    page(app, head, route.stage()?, sender, (FormNotice::default(), None), StatusCode::OK).await
+    page(app, head, route.stage()?, sender, Shown::default(), StatusCode::OK).await
 }
 
 /// The settings of an index, for somebody who may change them: as they are stored, and as the page shows them.
@@ -259,14 +175,34 @@ fn settings(
     let view = View { snapshot: &stored.index, principal, shows_all };
     let shown = IndexConfig { stage, has_projects: false, now: Timestamp::now(), view };
     let mut settings = json!(shown).as_object().cloned().unwrap_or_default();
-    // Settings that every index has are shown as empty fields.
-    for key in ["title", "description"] {
-        settings.entry(key).or_insert_with(|| json!(""));
-    }
-    if !app.rules.issuers.is_empty() && !stage.config().is_mirror() {
-        settings.entry("trusted_publishers").or_insert_with(|| json!([]));
-    }
+    // devpi leaves it out while everybody may read.
+    let readers = || stage.config().acl_read.entries().iter().map(ToString::to_string).collect();
+    settings.entry("acl_read").or_insert_with(readers);
     Ok((stage.config().clone(), settings))
+}
+
+/// What a page shows beside the index: what came of the last form.
+#[derive(Default)]
+struct Shown<'fields> {
+    said: FormNotice,
+    retention: Option<Retention>,
+    preview: Option<Vec<String>>,
+    /// The form, if it was not carried out.
+    typed: Option<&'fields forms::Fields>,
+}
+
+/// Indexes without a policy of their own that inherit from this one, which has one: what they get from its bases it does not judge.
+fn uncovered(index: &pypi::Snapshot, principal: &Principal, name: &StageName) -> Vec<String> {
+    let judges = |stage: &pypi::Stage| stage.config().policy.is_some();
+    let has_policy =
+        index.stage(name.as_str()).is_some_and(|it| judges(it) && !it.config().is_mirror());
+    let heirs = index.stages().filter(|heir| {
+        let order = ResolutionOrder::of(index, heir.name().as_str());
+        let inherits =
+            order.is_some_and(|it| it.stages().iter().skip(1).any(|base| base.name() == name));
+        has_policy && inherits && !judges(heir) && heir.may_read(principal, account::Portion::Whole)
+    });
+    heirs.take(LINES_MAX).map(|heir| heir.name().to_string()).collect()
 }
 
 async fn page(
@@ -274,15 +210,15 @@ async fn page(
     head: &Parts,
     name: StageName,
     (session, principal): (&SessionText, &Principal),
-    (said, retention): (FormNotice, Option<Retention>),
+    shown: Shown<'_>,
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     let (config, settings) = settings(app, principal, &name)?;
-    let may_read = auth::stored(app)?
+    let stored = auth::stored(app)?;
+    let may_read = stored
         .index
         .stage(name.as_str())
         .is_some_and(|stage| stage.may_read(principal, account::Portion::Unnamed));
-    let is_own = |key: &str| !matches!(key, "type" | "projects" | "policy_quarantine");
     let quarantine = settings.get("policy_quarantine").and_then(Value::as_array);
     let quarantine = quarantine.into_iter().flatten().filter_map(Value::as_str);
     let page = IndexPage {
@@ -292,15 +228,13 @@ async fn page(
         has_releases: may_read && !config.is_mirror(),
         is_volatile: settings.get("volatile").is_none_or(|it| it == true),
         quarantine: quarantine.map(str::to_owned).collect(),
-        settings: settings
-            .iter()
-            .filter(|(key, _)| is_own(key))
-            .map(|(key, value)| Setting::of(key, value))
-            .collect(),
+        groups: groups(&config, &settings, shown.typed, !app.rules.issuers.is_empty()),
+        preview: shown.preview,
+        uncovered: uncovered(&stored.index, principal, &name),
         path: stage_in_path(&name),
         name: name.to_string(),
-        retention,
-        said,
+        retention: shown.retention,
+        said: shown.said,
     };
     Ok(page::send_once(&page, head, status).await)
 }
@@ -332,6 +266,16 @@ pub(crate) async fn change_index(
                     (Ok(json!([operation])), None, done)
                 }
             };
+            // Nothing is changed yet, so no password is asked for.
+            let is_preview = what == "settings" && fields.maybe("preview")?.is_some();
+            if let (true, Ok(edit)) = (is_preview, &edit) {
+                let answer = would(app, &posted, head, edited(&stage, edit, seen));
+                let (said, status) = FormNotice::of(&answer, "");
+                let preview = answer.is_done().then(|| changes_of(edit, &current));
+                let shown = Shown { said, preview, typed: Some(fields), ..Shown::default() };
+                let sender = (&posted.session, &posted.principal);
+                return page(app, head, stage, sender, shown, status).await;
+            }
             let unproved = match edit.as_ref().is_ok_and(changes_rights) {
                 true => forms::proved_again(app, &posted, "own").await.err(),
                 false => None,
@@ -393,14 +337,30 @@ pub(crate) async fn change_index(
     };
     let (said, status) = FormNotice::of(&answer, done);
     let sender = (&posted.session, &posted.principal);
-    let mut response =
-        match page(app, head, route.stage()?, sender, (said, retention), status).await {
-            // The sender gave up the right to see the page.
-            Err(_) if answer.is_done() => forms::see_other(app, head, "/+manage"),
-            shown => shown?,
-        };
+    // What was typed stays, unless somebody else has changed the same.
+    let keeps = what == "settings" && !answer.is_done() && status != StatusCode::CONFLICT;
+    let shown = Shown { said, retention, typed: keeps.then_some(fields), ..Shown::default() };
+    let mut response = match page(app, head, route.stage()?, sender, shown, status).await {
+        // The sender gave up the right to see the page.
+        Err(_) if answer.is_done() => forms::see_other(app, head, "/+manage"),
+        shown => shown?,
+    };
     seen(app, head, &mut response, &posted, answer.serial);
     Ok(response)
+}
+
+/// What would come of a change, without carrying it out.
+fn would(
+    app: &App,
+    posted: &forms::Posted,
+    head: &Parts,
+    wish: Result<ChangeIndex, HttpError>,
+) -> Answer {
+    let decided = wish.and_then(|wish| {
+        let basis = app.basis(posted.sender(head))?;
+        Ok(wish.decide(&basis).map(|_| ())?)
+    });
+    Answer::of(decided).0
 }
 
 /// What the fields of a form say that changes one setting, as the API writes it, and the message afterwards.

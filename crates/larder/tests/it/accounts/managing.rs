@@ -215,6 +215,44 @@ fn settings_that_another_user_changed_meanwhile_stay() {
     assert_eq!(now["acl_upload"], json!(["root", ":ci"]));
 }
 
+#[test]
+fn what_would_change_is_said_before_it_is_saved() {
+    let (server, mut root) = with_index();
+    server.root().put("/root/heir", json!({"bases": ["root/dev"]})).expect(200);
+    let page = root.get(DEV);
+    page.lacks("root/heir");
+    let wishes =
+        [("is.acl_read", "root\r\n"), ("is.policy_cooldown_days", "7"), ("preview", "yes")];
+    let preview = root.submit(&page.text(), "Settings", &wishes).expect(200);
+    preview.says([
+        "Who may read: without “:team”.",
+        "Refuse files younger than this many days: “7” instead of nothing.",
+    ]);
+    let now = config(&server, "root/dev");
+    assert_eq!(now["acl_read"], json!(["root", ":team"]));
+    assert_eq!(now.get("policy_cooldown_days"), None);
+    // What was typed is still there.
+    let saved = root.submit(&preview.text(), "Settings", &[OWN]).expect(200);
+    let now = config(&server, "root/dev");
+    assert_eq!(now["acl_read"], json!(["root"]));
+    assert_eq!(now["policy_cooldown_days"], json!(7));
+    saved.says(["It does not judge what", "<code>root/heir</code>"]);
+    for (field, value, status, says) in [
+        ("is.policy_cutoff", "soon", 400, "soon"),
+        ("is.custom_data", "{", 422, "is not JSON"),
+        ("is.volatile", "yes", 200, "Nothing would change."),
+    ] {
+        let values = [(field, value), ("preview", "yes")];
+        root.submit(&saved.text(), "Settings", &values).expect(status).says(says);
+    }
+    // What everybody may read says so.
+    let fields = form(&root.get("/+manage/indexes/root/heir").text(), "Settings").1;
+    assert!(fields.contains(&("is.acl_read".to_owned(), ":ANONYMOUS:".to_owned())), "{fields:?}");
+    // An empty field drops the setting.
+    root.submit(&saved.text(), "Settings", &[("is.policy_cooldown_days", "")]).expect(200);
+    assert_eq!(config(&server, "root/dev").get("policy_cooldown_days"), None);
+}
+
 /// Two users change the same list: no change is undone, and the second sees the first one's.
 #[test]
 fn a_list_that_another_user_changed_is_shown_before_it_is_changed() {
