@@ -97,7 +97,7 @@ pub(crate) fn visible_name(name: &str) -> String {
     visible(name).replace('\n', "\u{240a}").replace('\t', "\u{2409}")
 }
 
-/// The users and groups of a list, for a sentence.
+/// Who has the right that a list of users and groups is for, in a sentence: administrators have it as well.
 pub(crate) fn people(list: &Acl) -> String {
     let named = list.entries().iter().map(|entry| match entry {
         AclEntry::Everybody => "everybody".to_owned(),
@@ -105,7 +105,11 @@ pub(crate) fn people(list: &Acl) -> String {
         AclEntry::Group(name) => format!("the group {name}"),
         AclEntry::User(name) => name.to_string(),
     });
-    let named: Vec<String> = named.collect();
+    let mut named: Vec<String> = named.collect();
+    let is_open = |entry: &AclEntry| matches!(entry, AclEntry::Everybody | AclEntry::EveryUser);
+    if !named.is_empty() && !list.entries().iter().any(is_open) {
+        named.push("administrators".to_owned());
+    }
     match named.split_last() {
         None => "administrators only".to_owned(),
         Some((last, [])) => last.clone(),
@@ -175,6 +179,8 @@ mod tests {
         };
         check(&[], "administrators only");
         check(&[":ANONYMOUS:"], "everybody");
+        check(&["ann"], "ann and administrators");
+        check(&["ann", ":team"], "ann, the group team and administrators");
         check(&["ann", ":team", ":AUTHENTICATED:"], "ann, the group team and every user");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex};
+use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex, names_of_nobody};
 use operations::rights::may_keep;
 use pypi::change::retention::{Removal, RetentionRule};
 use pypi::devpi::{IndexConfig, View};
@@ -30,6 +30,8 @@ struct IndexPage {
     has_releases: bool,
     settings: Vec<Setting>,
     quarantine: Vec<String>,
+    /// What the lists of rights name that is not there.
+    nobody: Vec<String>,
     retention: Option<Retention>,
     said: FormNotice,
 }
@@ -278,7 +280,8 @@ async fn page(
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     let (config, settings) = settings(app, principal, &name)?;
-    let may_read = auth::stored(app)?
+    let stored = auth::stored(app)?;
+    let may_read = stored
         .index
         .stage(name.as_str())
         .is_some_and(|stage| stage.may_read(principal, account::Portion::Unnamed));
@@ -292,6 +295,7 @@ async fn page(
         has_releases: may_read && !config.is_mirror(),
         is_volatile: settings.get("volatile").is_none_or(|it| it == true),
         quarantine: quarantine.map(str::to_owned).collect(),
+        nobody: names_of_nobody(&stored.accounts, &config),
         settings: settings
             .iter()
             .filter(|(key, _)| is_own(key))
