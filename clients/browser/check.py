@@ -709,6 +709,24 @@ def check_search(browser, base):
     return len(names)
 
 
+def check_times(browser, base):
+    """Times in words, beside the exact ones; on paper, and without scripts, the times themselves."""
+    minute = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d$")
+    for has_scripts, said in ((True, re.compile("^(just now|.* ago)$")), (False, minute)):
+        context = browser.new_context(java_script_enabled=has_scripts)
+        page = context.new_page()
+        page.goto(base + "/article/welcome/history")
+        time = page.locator("time.ago").first
+        expect(time).to_have_text(said)
+        expect(time).to_have_attribute("title", re.compile("UTC$"))
+        if has_scripts:
+            page.evaluate("dispatchEvent(new Event('beforeprint'))")
+            expect(time).to_have_text(minute)
+            page.evaluate("dispatchEvent(new Event('afterprint'))")
+            expect(time).to_have_text(said)
+        context.close()
+
+
 def main():
     work = pathlib.Path(sys.argv[1])
     work.mkdir(parents=True, exist_ok=True)
@@ -755,6 +773,7 @@ def main():
                     check_pictures(browser, base, pathlib.Path(os.environ["SCREENSHOTS"]))
                 if name == "demo":
                     check_search(browser, base)
+                    check_times(browser, base)
                     check_account(browser, base, password)
             print(f"{name}: {checked} pages, {links} links, {submitted} forms, {commands} commands, {harmless} attacked")
         browser.close()

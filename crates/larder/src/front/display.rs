@@ -24,6 +24,18 @@ impl Time {
     pub(crate) fn exact(&self) -> String {
         self.0.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
+
+    /// As HTML: see [`ago`].
+    pub(crate) fn ago(&self) -> String {
+        ago(&self.exact(), &self.to_string())
+    }
+}
+
+/// A time as HTML, for a place where "3 hours ago" fits the sentence: the script of the pages says it so. A page may be kept, so
+/// the server only says when, with the exact time and its zone as the title. `exact` is as [`Time::exact`] has it.
+pub(crate) fn ago(exact: &str, shown: &str) -> String {
+    let title = exact.replace('T', " ").replace('Z', " UTC");
+    format!("<time class=\"ago\" datetime=\"{exact}\" title=\"{title}\">{shown}</time>")
 }
 
 impl fmt::Display for Time {
@@ -135,6 +147,15 @@ mod tests {
         ] {
             assert_eq!(size(bytes), expected);
         }
+    }
+
+    #[test]
+    fn a_time_has_its_zone_beside_it() {
+        let time = Time("2026-01-02T03:04:05.6Z".parse().expect("a time"));
+        assert_eq!(
+            time.ago(),
+            "<time class=\"ago\" datetime=\"2026-01-02T03:04:05Z\" title=\"2026-01-02 03:04:05 UTC\">2026-01-02 03:04</time>"
+        );
     }
 
     #[test]
