@@ -221,7 +221,7 @@ impl Question {
         let acl = &self.app.config.article.acl_read;
         let admits = |object: Object<'_>| acl.admits(&self.principal, Scope::ArticleRead, object);
         let is_readable = |article: &Article| {
-            !article.is_deleted() && admits(Object::Article(article.name.as_str()))
+            article.is_listed() && admits(Object::Article(article.name.as_str()))
         };
         let list = |prefix, q| {
             let limit = ARTICLES_LOOKED_AT_MAX;

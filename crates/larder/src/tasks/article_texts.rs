@@ -196,6 +196,8 @@ async fn read(
     has_room: bool,
 ) -> (Source, Option<String>) {
     let content = articles.latest(&name).and_then(|facts| facts.content()).cloned();
+    // Nobody finds a draft.
+    let content = content.filter(|content| !content.draft);
     let wanted = content.as_ref().filter(|it| has_room && it.content_type.is_textual());
     let text = match wanted {
         Some(content) => Some(beginning(app, content).await),

@@ -9,6 +9,7 @@ use askama::Template;
 use axum::response::Response;
 use http::request::Parts;
 
+use super::may_read_below;
 use super::outline::{Breadcrumbs, in_tree};
 use crate::app::App;
 use crate::front::display::{self, Time, in_path};
@@ -18,6 +19,10 @@ use crate::protocols::articles::read::{ListResult, Listing, listing};
 use crate::protocols::articles::reader::{PAGE, Reading};
 use crate::published::article_texts::Hits;
 
+/// Tags that are looked at for the list of tags, and that it shows.
+const TAGS_LOOKED_AT_MAX: usize = 10_000;
+const TAGS_MAX: usize = 40;
+
 #[derive(Template)]
 #[template(path = "articles.html")]
 struct ListPage<'a> {
@@ -26,6 +31,10 @@ struct ListPage<'a> {
     prefix: &'a str,
     query: &'a str,
     text: &'a str,
+    /// The tag that the listed articles have.
+    tag: &'a str,
+    /// The tags of articles that the reader may read, with the queries of their lists and how many have each.
+    tags: Vec<(String, String, usize)>,
     /// How many a search for words found.
     count: Option<String>,
     /// Whether a search for words looked at all texts.
@@ -115,6 +124,8 @@ async fn show_folder(shown: &Reading<'_>, query: &Listing) -> Response {
         prefix: &query.prefix,
         query: "",
         text: "",
+        tag: "",
+        tags: if folder.is_empty() { tags(shown) } else { Vec::new() },
         count: None,
         is_complete: true,
         articles,
@@ -122,6 +133,26 @@ async fn show_folder(shown: &Reading<'_>, query: &Listing) -> Response {
         all: Some(all_below(&query.prefix)),
     };
     shown.send(&page).await
+}
+
+/// A query with these parameters.
+pub(super) fn query_of(pairs: &[(&str, &str)]) -> String {
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+}
+
+/// The tags that most articles have, in their order, for somebody who may read all articles: others would learn of those that
+/// they may not read.
+fn tags(shown: &Reading<'_>) -> Vec<(String, String, usize)> {
+    if !may_read_below(shown, "") {
+        return Vec::new();
+    }
+    let all = shown.stored.articles.tags().take(TAGS_LOOKED_AT_MAX);
+    let mut all: Vec<(&str, usize)> = all.map(|(tag, names)| (tag, names.len())).collect();
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    all.truncate(TAGS_MAX);
+    all.sort_unstable();
+    let line = |(tag, count): (&str, usize)| (tag.to_owned(), query_of(&[("tag", tag)]), count);
+    all.into_iter().map(line).collect()
 }
 
 /// The query of the list of all names that begin like this.
@@ -137,7 +168,7 @@ fn all_below(prefix: &str) -> String {
 async fn show_page(shown: &Reading<'_>, query: &Listing, page: &Page) -> Response {
     let next = page.next.as_ref().map(|after| {
         let mut next = form_urlencoded::Serializer::new(String::new());
-        let given = [("prefix", &query.prefix), ("q", &query.q)];
+        let given = [("prefix", &query.prefix), ("q", &query.q), ("tag", &query.tag)];
         next.extend_pairs(given.into_iter().filter(|(_, value)| !value.is_empty()));
         if query.with_deleted {
             next.append_pair("deleted", "true");
@@ -151,6 +182,8 @@ async fn show_page(shown: &Reading<'_>, query: &Listing, page: &Page) -> Respons
         prefix: &query.prefix,
         query: &query.q,
         text: "",
+        tag: &query.tag,
+        tags: Vec::new(),
         count: None,
         is_complete: true,
         articles: page.articles.iter().map(|article| Item::of(article)).collect(),
@@ -177,6 +210,8 @@ async fn show_hits(shown: &Reading<'_>, prefix: &str, text: &str, hits: &Hits) -
         prefix,
         query: "",
         text,
+        tag: "",
+        tags: Vec::new(),
         count: Some(display::count(hits.count, "article", "articles")),
         is_complete: hits.is_complete,
         articles: items.collect(),
