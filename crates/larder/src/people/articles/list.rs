@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use article::text_index::Hit;
+use article::text_index::{Hit, Piece};
 use article::tree::Entry;
 use article::{Article, Page};
 use askama::Template;
@@ -17,6 +17,7 @@ use crate::front::error::HttpError;
 use crate::front::page::Site;
 use crate::protocols::articles::read::{ListResult, Listing, listing};
 use crate::protocols::articles::reader::{PAGE, Reading};
+use crate::protocols::articles::search::{OFFSET_MAX, snippets};
 use crate::published::article_texts::Hits;
 
 /// Tags that are looked at for the list of tags, and that it shows.
@@ -56,6 +57,8 @@ struct Item {
     is_redirect: bool,
     /// Where the words of a search were found.
     found_in: String,
+    /// The part of the text where they were found.
+    snippet: Vec<Piece>,
 }
 
 impl Item {
@@ -72,6 +75,7 @@ impl Item {
             is_deleted: article.is_deleted(),
             is_redirect: article.redirect().is_some(),
             found_in: String::new(),
+            snippet: Vec::new(),
         }
     }
 
@@ -98,7 +102,7 @@ pub(crate) async fn list_articles(app: &Arc<App>, head: &Parts) -> Result<Respon
             show_folder(&shown, &listing).await
         }
         ListResult::Page(page) => show_page(&shown, &listing, page).await,
-        ListResult::Hits(hits) => show_hits(&shown, &listing.prefix, &listing.text, hits).await,
+        ListResult::Hits(hits, offset) => show_hits(&shown, &listing, hits, *offset).await?,
     })
 }
 
@@ -194,15 +198,34 @@ async fn show_page(shown: &Reading<'_>, query: &Listing, page: &Page) -> Respons
 }
 
 /// The results of a search for words.
-async fn show_hits(shown: &Reading<'_>, prefix: &str, text: &str, hits: &Hits) -> Response {
+async fn show_hits(
+    shown: &Reading<'_>,
+    query: &Listing,
+    hits: &Hits,
+    offset: usize,
+) -> Result<Response, HttpError> {
+    let Listing { prefix, text, limit, .. } = query;
+    let content = |(article, hit): &(Arc<Article>, Hit)| {
+        article.latest().filter(|_| hit.in_text).and_then(|facts| facts.content()).cloned()
+    };
+    let contents = hits.articles.iter().map(content).collect();
+    let snippets = snippets(shown.app, text, contents).await?;
+    let part = |offset: usize| {
+        let (offset, limit) = (offset.to_string(), limit.to_string());
+        let part: [(&str, &str); 4] = [("text", text.as_str()), ("prefix", prefix), ("offset", &offset), ("limit", &limit)];
+        let given = part.into_iter().filter(|(_, value)| !value.is_empty());
+        query_of(&given.collect::<Vec<_>>())
+    };
+    let next = offset + limit;
+    let has_next = next < hits.count && next <= OFFSET_MAX;
     let found_in = |hit: &Hit| {
         let places = [("name", hit.in_name), ("title", hit.in_title), ("text", hit.in_text)];
         let places = places.into_iter().filter(|(_, is_there)| *is_there);
         places.map(|(place, _)| place).collect::<Vec<_>>().join(", ")
     };
-    let items = hits.articles.iter().map(|(article, hit)| {
+    let items = hits.articles.iter().zip(snippets).map(|((article, hit), snippet)| {
         let found_in = found_in(hit);
-        Item { found_in, ..Item::of(article) }
+        Item { found_in, snippet, ..Item::of(article) }
     });
     let page = ListPage {
         site: shown.site(),
@@ -215,8 +238,8 @@ async fn show_hits(shown: &Reading<'_>, prefix: &str, text: &str, hits: &Hits) -
         count: Some(display::count(hits.count, "article", "articles")),
         is_complete: hits.is_complete,
         articles: items.collect(),
-        next: None,
+        next: has_next.then(|| part(next)),
         all: None,
     };
-    shown.send(&page).await
+    Ok(shown.send(&page).await)
 }

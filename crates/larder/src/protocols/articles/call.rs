@@ -172,7 +172,7 @@ pub(crate) async fn search(
         return Err(bad(format!("`limit` is {limit}, expected 1 to {}", HITS.1)));
     }
     let state = (&stored.articles, stored.serial);
-    let hits = search::search(app, state, text, limit, prefix).await?;
+    let hits = search::search(app, state, text, (0, limit), prefix).await?;
     let names = |other: &ArticleName| reader::may_read(app, &principal, other);
     Ok(search::rendered(&hits, &names))
 }

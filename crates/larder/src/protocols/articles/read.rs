@@ -27,7 +27,7 @@ use super::reader::{
     PAGE, Reading, admitted, caching, content_of, from_store, json, keep_private, load, lost, may_read, revision,
     unreadable,
 };
-use super::search::{HITS, rendered, search};
+use super::search::{HITS, OFFSET_MAX, rendered, search};
 use super::{diff, redirect};
 use crate::app::App;
 use crate::front::conditional::{
@@ -388,7 +388,8 @@ pub(crate) struct Listing {
 /// One page of a list, or what a search for words finds.
 pub(crate) enum ListResult {
     Page(Page),
-    Hits(Hits),
+    /// Without the first ones, which are this many.
+    Hits(Hits, usize),
 }
 
 /// `/articles`, for programs.
@@ -397,7 +398,7 @@ pub(crate) async fn list_articles(app: &Arc<App>, head: &Parts) -> Result<Respon
     let names = |other: &ArticleName| may_read(app, &principal, other);
     let listed = match &listing.found {
         ListResult::Page(page) => render::list(page, &names),
-        ListResult::Hits(hits) => rendered(hits, &names),
+        ListResult::Hits(hits, _) => rendered(hits, &names),
     };
     json(app, head, &stored, listed).await
 }
@@ -407,16 +408,17 @@ pub(crate) async fn listing(
     app: &Arc<App>,
     head: &Parts,
 ) -> Result<(Arc<Stored>, Principal, Listing), HttpError> {
-    let names = ["prefix", "q", "after", "limit", "deleted", "text", "tag"];
+    let names = ["prefix", "q", "after", "limit", "deleted", "text", "tag", "offset"];
     let given = parameters(head.uri.query(), names);
     // The right to read is checked before the query.
     let prefix = given.as_ref().ok().and_then(|[prefix, ..]| prefix.as_deref());
     let listed = Object::Articles(prefix.unwrap_or_default());
     let (_, stored, principal) = admitted(app.clone(), head, listed).await?;
-    let [prefix, q, after, limit, deleted, text, tag] = given?;
+    let [prefix, q, after, limit, deleted, text, tag, offset] = given?;
     let prefix = prefix.unwrap_or_default();
     if let Some(tag) = tag.as_deref().and_then(article::tag) {
-        if q.is_some() || deleted.is_some() || text.is_some_and(|text| !text.trim().is_empty()) {
+        let has_text = text.is_some_and(|text| !text.trim().is_empty());
+        if q.is_some() || deleted.is_some() || offset.is_some() || has_text {
             let detail = "`tag` stands with `prefix`, `after` and `limit` only";
             return Err(HttpError::bad_request(detail));
         }
@@ -433,16 +435,26 @@ pub(crate) async fn listing(
         return Ok((stored, principal, listing));
     }
     let tag = String::new();
+    if offset.is_some() && text.as_ref().is_none_or(|text| text.trim().is_empty()) {
+        return Err(HttpError::bad_request("`offset` stands with `text`; elsewhere `after` names the next part"));
+    }
     // A form sends the field that is empty, too.
     if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
         if q.is_some() || after.is_some() || deleted.is_some() {
-            let detail = "`text` stands with `prefix` and `limit` only: what it finds is in the order of \
-                          relevance, and comes in one part";
+            let detail = "`text` stands with `prefix`, `offset` and `limit` only: what it finds is in the order of \
+                          relevance";
             return Err(HttpError::bad_request(detail));
         }
         let limit = size(limit, HITS)?;
         let state = (&stored.articles, stored.serial);
-        let found = ListResult::Hits(search(app, state, &text, limit, prefix.clone()).await?);
+        let expected = format!("a whole number from 0 to {OFFSET_MAX}");
+        let offset = parsed::<usize>("offset", offset, &expected)?.unwrap_or(0);
+        if offset > OFFSET_MAX {
+            let detail = format!("`{offset}` is no value of the parameter `offset`: expected {expected}");
+            return Err(HttpError::bad_request(detail));
+        }
+        let part = (offset, limit);
+        let found = ListResult::Hits(search(app, state, &text, part, prefix.clone()).await?, offset);
         let q = String::new();
         let listing = Listing { prefix, q, text, tag, limit, with_deleted: false, found };
         return Ok((stored, principal, listing));
