@@ -129,8 +129,13 @@ mod tests {
     fn who_wrote_it_when_and_about_what() {
         let kind = ContentType::parse("text/markdown").expect("a media type");
         let found = |text: &str| front_matter(&kind, &format!("---\n{text}---\n"));
-        let all = found("author: 'Ann B'\ndate: 2026-01-31 12:00\ntags: [Web, \"two words\", web, ]\ndraft: true\n");
-        assert_eq!((all.author.as_deref(), all.date.as_deref()), (Some("Ann B"), Some("2026-01-31 12:00")));
+        let all = found(
+            "author: 'Ann B'\ndate: 2026-01-31 12:00\ntags: [Web, \"two words\", web, ]\ndraft: true\n",
+        );
+        assert_eq!(
+            (all.author.as_deref(), all.date.as_deref()),
+            (Some("Ann B"), Some("2026-01-31 12:00"))
+        );
         assert_eq!((all.tags.join("|").as_str(), all.draft), ("web|two words", true));
         assert_eq!(found("tags:\n  - a\n- B: c\norder: 1\n- d\n").tags, ["a", "b: c"]);
         assert_eq!(found("tags: a, b\ntags: c\n").tags, ["a", "b"]);

@@ -114,7 +114,11 @@ pub(crate) fn render(
         content_type: content.map(|content| content.content_type.as_str().into()),
         title: content.and_then(|content| content.title.as_deref()).map(Into::into),
         order: content.and_then(|content| content.order),
-        tags: content.iter().flat_map(|it| &*it.tags).map(|tag| std::borrow::Cow::Borrowed(&**tag)).collect(),
+        tags: content
+            .iter()
+            .flat_map(|it| &*it.tags)
+            .map(|tag| std::borrow::Cow::Borrowed(&**tag))
+            .collect(),
         draft: content.is_some_and(|content| content.draft),
         name_before,
         name_now,

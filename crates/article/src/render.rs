@@ -270,7 +270,15 @@ pub fn blind_revision(name: &ArticleName, facts: &RevisionFacts) -> Bytes {
     if shown.restored_from.is_none() {
         return json(&shown);
     }
-    json(&WireRevision { size_bytes: None, sha256: None, content_type: None, title: None, tags: Vec::new(), draft: false, ..shown })
+    json(&WireRevision {
+        size_bytes: None,
+        sha256: None,
+        content_type: None,
+        title: None,
+        tags: Vec::new(),
+        draft: false,
+        ..shown
+    })
 }
 
 /// A file of an article: the answer to a write of it.

@@ -287,9 +287,9 @@ impl Snapshot {
     ) -> impl Iterator<Item = &'a Arc<Article>> {
         let names = self.tags.get(tag);
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let names = names.into_iter().flat_map(move |names| {
-            names.range::<_, str>((start, Bound::Unbounded))
-        });
+        let names = names
+            .into_iter()
+            .flat_map(move |names| names.range::<_, str>((start, Bound::Unbounded)));
         names.filter_map(|name| self.articles.get(name))
     }
 

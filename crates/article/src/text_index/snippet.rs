@@ -1,7 +1,7 @@
 //! The part of a text where words of a question were found, for the results of a search.
 
 use super::Question;
-use super::document::{words, without_tags};
+use super::document::{without_tags, words};
 use crate::front_matter::front_matter;
 use crate::search::fold;
 use crate::{ContentType, text_index::TEXT_BYTES_MAX};
@@ -79,7 +79,8 @@ fn readable(kind: &ContentType, text: &str) -> String {
     let is_markdown = matches!(essence.as_str(), "text/markdown" | "text/x-markdown");
     let mut line = String::with_capacity(plain.len());
     for word in plain.split(|c: char| c.is_whitespace() || c.is_control()) {
-        let word = if is_markdown { word.trim_matches(['#', '*', '`', '_', '|', '>', '~']) } else { word };
+        let word =
+            if is_markdown { word.trim_matches(['#', '*', '`', '_', '|', '>', '~']) } else { word };
         if !word.is_empty() && word != "-" {
             if !line.is_empty() {
                 line.push(' ');
@@ -129,7 +130,8 @@ mod tests {
     fn shown(kind: &str, text: &str, question: &str) -> String {
         let kind = ContentType::parse(kind).expect("a media type");
         let pieces = Question::parse(question).snippet(&kind, text.as_bytes());
-        let piece = |it: &Piece| if it.is_found { format!("[{}]", it.text) } else { it.text.clone() };
+        let piece =
+            |it: &Piece| if it.is_found { format!("[{}]", it.text) } else { it.text.clone() };
         pieces.iter().map(piece).collect()
     }
 

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use account::{Object, Principal};
 use article::{
-    Article, ArticleName, ArticlePath, Content as Facts, FrontMatter, Kind, Revision, RevisionFacts, Target,
+    Article, ArticleName, ArticlePath, Content as Facts, FrontMatter, Kind, Revision,
+    RevisionFacts, Target,
 };
 use askama::Template;
 use axum::response::Response;

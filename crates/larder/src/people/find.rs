@@ -294,7 +294,8 @@ fn pair(name: &str, value: &str) -> String {
 /// Adds to these articles, which the sender may read, where the words are in their texts.
 async fn add_snippets(app: &App, query: &str, items: &mut [Item]) -> Result<(), HttpError> {
     let stored = auth::stored(app)?;
-    let content = |item: &Item| stored.articles.article_named(&item.name)?.latest()?.content().cloned();
+    let content =
+        |item: &Item| stored.articles.article_named(&item.name)?.latest()?.content().cloned();
     let snippets = snippets(app, query, items.iter().map(content).collect()).await?;
     for (item, snippet) in items.iter_mut().zip(snippets) {
         item.snippet = snippet;

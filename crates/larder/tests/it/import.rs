@@ -143,7 +143,8 @@ fn an_import_says_what_it_changed() {
         let report = place.json(&format!("import-devpi export --json {flags}"));
         report["notes"].to_string()
     };
-    let private = "its upstream `10.1.2.3` has no public address: name the address in `egress_allow`";
+    let private =
+        "its upstream `10.1.2.3` has no public address: name the address in `egress_allow`";
     notes("--dry-run").says([private, "index alice/dev", "test results now need a user"]);
     let open = "--dry-run --egress-allow 10.0.0.0/8 --python-devpi-defaults";
     notes(open).lacks(["10.1.2.3", "test results"]);

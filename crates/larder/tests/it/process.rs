@@ -427,12 +427,11 @@ fn demo_data_is_in_the_exact_format() {
     let plain = write("plain.json", "5");
     let mut command = larder(directory.path());
     let line = "demo-data --packages 3 --out small.json --sql small.sql";
-    Done::of(command.args(line.split(' ')), "").check(
-        0,
-        ["wrote 3 packages to small.json", "wrote 3 packages to small.sql"],
-    );
+    Done::of(command.args(line.split(' ')), "")
+        .check(0, ["wrote 3 packages to small.json", "wrote 3 packages to small.sql"]);
     let nowhere = "demo-data --packages 3 --out no/such/folder.json";
-    Done::of(larder(directory.path()).args(nowhere.split(' ')), "").fails(1, "`no/such/folder.json`");
+    Done::of(larder(directory.path()).args(nowhere.split(' ')), "")
+        .fails(1, "`no/such/folder.json`");
     assert_eq!(catalogue::gunzip(&write("packed.json.gz", "5")), plain, "packed by the name's end");
     assert_eq!(write("again.json", "5"), plain, "the same seed, the same bytes");
     assert_ne!(write("other.json", "6"), plain);

@@ -212,7 +212,8 @@ async fn show_hits(
     let snippets = snippets(shown.app, text, contents).await?;
     let part = |offset: usize| {
         let (offset, limit) = (offset.to_string(), limit.to_string());
-        let part: [(&str, &str); 4] = [("text", text.as_str()), ("prefix", prefix), ("offset", &offset), ("limit", &limit)];
+        let part: [(&str, &str); 4] =
+            [("text", text.as_str()), ("prefix", prefix), ("offset", &offset), ("limit", &limit)];
         let given = part.into_iter().filter(|(_, value)| !value.is_empty());
         query_of(&given.collect::<Vec<_>>())
     };

@@ -24,8 +24,8 @@ use state::stored::Stored;
 
 use super::parse_path;
 use super::reader::{
-    PAGE, Reading, admitted, caching, content_of, from_store, json, keep_private, load, lost, may_read, revision,
-    unreadable,
+    PAGE, Reading, admitted, caching, content_of, from_store, json, keep_private, load, lost,
+    may_read, revision, unreadable,
 };
 use super::search::{HITS, OFFSET_MAX, rendered, search};
 use super::{diff, redirect};
@@ -436,7 +436,9 @@ pub(crate) async fn listing(
     }
     let tag = String::new();
     if offset.is_some() && text.as_ref().is_none_or(|text| text.trim().is_empty()) {
-        return Err(HttpError::bad_request("`offset` stands with `text`; elsewhere `after` names the next part"));
+        return Err(HttpError::bad_request(
+            "`offset` stands with `text`; elsewhere `after` names the next part",
+        ));
     }
     // A form sends the field that is empty, too.
     if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
@@ -450,11 +452,13 @@ pub(crate) async fn listing(
         let expected = format!("a whole number from 0 to {OFFSET_MAX}");
         let offset = parsed::<usize>("offset", offset, &expected)?.unwrap_or(0);
         if offset > OFFSET_MAX {
-            let detail = format!("`{offset}` is no value of the parameter `offset`: expected {expected}");
+            let detail =
+                format!("`{offset}` is no value of the parameter `offset`: expected {expected}");
             return Err(HttpError::bad_request(detail));
         }
         let part = (offset, limit);
-        let found = ListResult::Hits(search(app, state, &text, part, prefix.clone()).await?, offset);
+        let found =
+            ListResult::Hits(search(app, state, &text, part, prefix.clone()).await?, offset);
         let q = String::new();
         let listing = Listing { prefix, q, text, tag, limit, with_deleted: false, found };
         return Ok((stored, principal, listing));

@@ -24,12 +24,17 @@ fn page(server: &TestServer, path: &str) -> String {
 #[test]
 fn an_article_says_who_wrote_it_and_what_it_is_about() {
     let server = wiki();
-    let text = b"---\nauthor: Ann <b>B</b>\ndate: 2026-01-31\ntags: [Fruit, \"a & b\"]\n---\n# Plums\n";
+    let text =
+        b"---\nauthor: Ann <b>B</b>\ndate: 2026-01-31\ntags: [Fruit, \"a & b\"]\n---\n# Plums\n";
     let made = store(&server, "plums/0", text).json();
     assert_eq!((&made["tags"], &made["draft"]), (&json!(["fruit", "a & b"]), &Value::Null));
     let shown = page(&server, "/article/plums");
     check_harmless(&shown, "the page");
-    shown.says(["By Ann &#60;b&#62;B&#60;/b&#62;, 2026-01-31", "/articles?tag=fruit", "?tag=a+%26+b"]);
+    shown.says([
+        "By Ann &#60;b&#62;B&#60;/b&#62;, 2026-01-31",
+        "/articles?tag=fruit",
+        "?tag=a+%26+b",
+    ]);
     store(&server, "pears/0", b"---\ntags:\n- fruit\n---\n# Pears\n");
     store(&server, "apples/0", b"# Apples\n");
     assert_eq!(listed(&server.get("/articles?tag=fruit").json()), ["pears", "plums"]);

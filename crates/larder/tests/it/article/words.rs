@@ -114,7 +114,10 @@ fn the_best_come_first_and_say_where_the_words_are() {
         server.get(&format!("/articles?{bad}")).expect(400);
     }
     // The next part of the same.
-    assert_eq!(server.get("/articles?text=larder&limit=1&offset=2").json()["articles"][0]["name"], "notes/z");
+    assert_eq!(
+        server.get("/articles?text=larder&limit=1&offset=2").json()["articles"][0]["name"],
+        "notes/z"
+    );
     assert_eq!(server.get("/articles?text=larder&offset=3").json()["articles"], json!([]));
     for bad in ["text=a&offset=1001", "text=a&offset=x", "offset=1", "q=a&offset=1"] {
         server.get(&format!("/articles?{bad}")).expect(400);
