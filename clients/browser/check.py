@@ -260,7 +260,9 @@ PEOPLE = [
     "/root/stable/larder-greetings?versions=all",
     "/articles",
     "/articles?prefix=guide/",
+    "/articles?tag=texts",
     "/articles?text=article",
+    "/search?q=article",
     "/articles?text=nothing-has-this",
     "/article/welcome",
     "/article/guide/reading",
@@ -368,7 +370,8 @@ def send_release(base, password, name, version, description, content_type, more=
 def written(base, password):
     """Texts to look at, and the attacks of testdata/attacks.txt wherever a text can be; the pages that show those."""
     send(base, password, "/article/written/0", b"# Everything\n\nto come\n", "text/markdown")
-    send(base, password, "/article/written/1", WRITTEN.encode(), "text/markdown")
+    before = "---\nauthor: Ann\ndate: 2026-01-31\ntags: [texts, everything at once]\n---\n"
+    send(base, password, "/article/written/1", (before + WRITTEN).encode(), "text/markdown")
     send(base, password, "/+attachments/written/plan.png", PICTURE, "image/png", "PUT")
     send(base, password, "/+attachments/written/list%20of%20seeds.pdf", b"%PDF-1.7", "application/pdf", "PUT")
     send_release(base, password, "text-sample", "1.0", WRITTEN, "text/markdown", [("summary", "Describes itself")])
@@ -376,10 +379,12 @@ def written(base, password):
     attacks = (ROOT / "testdata" / "attacks.txt").read_text(encoding="utf-8")
     assert attacks.count("\n\n") > 150, "the attacks are read"
     one = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>"
-    paths = ["/articles", "/root/dev", "/root/dev/text-attacks"]
+    tag = "\"'><img src=x onerror=alert(1)>"
+    before = f"---\nauthor: {one}\ndate: 2026-01-31 {one}\ntags: [{tag}]\n---\n\n"
+    paths = ["/articles", "/articles?text=alert", "/search?q=alert", f"/articles?tag={quote(tag)}", "/root/dev", "/root/dev/text-attacks"]
     for at, (name, content_type) in enumerate(FORMATS.items()):
         send(base, password, f"/article/written/attacks/{name}/0", f"# {one}\n\n".encode(), content_type)
-        send(base, password, f"/article/written/attacks/{name}/1", attacks.encode(), content_type)
+        send(base, password, f"/article/written/attacks/{name}/1", ((before if name == "md" else "") + attacks).encode(), content_type)
         more = [(key, one) for key in ("summary", "author", "license", "keywords", "requires_dist", "classifiers", "provides_extras")]
         more += [("home_page", "javascript:alert(1)"), ("project_urls", f"{one}, javascript:alert(1)")]
         send_release(base, password, "text-attacks", f"{at + 1}.0", attacks, content_type, more)
@@ -709,6 +714,24 @@ def check_search(browser, base):
     return len(names)
 
 
+def check_times(browser, base):
+    """Times in words, beside the exact ones; on paper, and without scripts, the times themselves."""
+    minute = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d$")
+    for has_scripts, said in ((True, re.compile("^(just now|.* ago)$")), (False, minute)):
+        context = browser.new_context(java_script_enabled=has_scripts)
+        page = context.new_page()
+        page.goto(base + "/article/welcome/history")
+        time = page.locator("time.ago").first
+        expect(time).to_have_text(said)
+        expect(time).to_have_attribute("title", re.compile("UTC$"))
+        if has_scripts:
+            page.evaluate("dispatchEvent(new Event('beforeprint'))")
+            expect(time).to_have_text(minute)
+            page.evaluate("dispatchEvent(new Event('afterprint'))")
+            expect(time).to_have_text(said)
+        context.close()
+
+
 def main():
     work = pathlib.Path(sys.argv[1])
     work.mkdir(parents=True, exist_ok=True)
@@ -755,6 +778,7 @@ def main():
                     check_pictures(browser, base, pathlib.Path(os.environ["SCREENSHOTS"]))
                 if name == "demo":
                     check_search(browser, base)
+                    check_times(browser, base)
                     check_account(browser, base, password)
             print(f"{name}: {checked} pages, {links} links, {submitted} forms, {commands} commands, {harmless} attacked")
         browser.close()

@@ -60,9 +60,28 @@ impl Article {
         self.latest().is_none_or(|facts| facts.is_deleted())
     }
 
-    /// The commit of its latest revision; `None` while it is deleted.
+    /// Whether it is a draft, which only those who may write it read, with all its revisions, and no list has. A draft that was
+    /// deleted stays one.
+    pub fn is_draft(&self) -> bool {
+        let latest = self.latest().filter(|facts| facts.content().is_some());
+        let latest = latest.or_else(|| self.latest_with_content());
+        latest.and_then(|facts| facts.content()).is_some_and(|content| content.draft)
+    }
+
+    /// Whether it is in lists.
+    pub fn is_listed(&self) -> bool {
+        !self.is_deleted() && !self.is_draft()
+    }
+
+    /// What it is about, as long as it is in lists.
+    pub(crate) fn tags(&self) -> Arc<[Arc<str>]> {
+        let content = self.latest().filter(|_| self.is_listed()).and_then(|facts| facts.content());
+        content.map(|content| content.tags.clone()).unwrap_or_default()
+    }
+
+    /// The commit of its latest revision; `None` while it is in no list.
     pub(crate) fn written_at(&self) -> Option<Serial> {
-        self.latest().filter(|facts| !facts.is_deleted()).map(|facts| facts.serial)
+        self.latest().filter(|_| self.is_listed()).map(|facts| facts.serial)
     }
 
     /// The current name of the article that had this name; `None` if the name has an article.

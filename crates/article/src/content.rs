@@ -26,6 +26,10 @@ pub struct Content {
     pub title: Option<Arc<str>>,
     /// Its place among the articles of its folder, as its front matter says; smaller ones come first.
     pub order: Option<i32>,
+    /// What it is about, as its front matter says.
+    pub tags: Arc<[Arc<str>]>,
+    /// Whether its front matter says that it is for those who may write it, and in no list.
+    pub draft: bool,
 }
 
 impl Content {
@@ -336,13 +340,15 @@ impl Inspector {
         let has_title = is_known && content_type.is_textual();
         let text = has_title.then(|| content_type.text(head));
         let title = text.as_ref().and_then(|text| title(&content_type, text));
-        let order = text.and_then(|text| front_matter(&content_type, &text).order);
+        let before = text.map(|text| front_matter(&content_type, &text)).unwrap_or_default();
         Ok(Content {
             digest,
             size_bytes: self.size_bytes,
             content_type,
             title: title.map(Arc::from),
-            order,
+            order: before.order,
+            tags: before.tags.into_iter().map(Arc::from).collect(),
+            draft: before.draft,
         })
     }
 }

@@ -53,7 +53,7 @@ pub use attachment::{
 pub use attachment_name::{AttachmentName, AttachmentNameError, SentAs};
 pub use content::{Content, ContentType, ContentTypeError, Inspector, is_text};
 pub use difference::{Difference, DifferenceError, DifferenceLimits, Side, difference};
-pub use front_matter::{FrontMatter, front_matter};
+pub use front_matter::{FrontMatter, front_matter, tag};
 pub use item_change::{ArticleChange, attachment_changes};
 pub use media_type::of_name;
 pub use merge::{Hunk, Merge, MergeSides, NotMergeable, merge};

@@ -59,6 +59,10 @@ struct Body<'a> {
     title: Option<std::borrow::Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     order: Option<i32>,
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<std::borrow::Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    draft: bool,
     /// The article's name before it was renamed to this one.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     name_before: Option<std::borrow::Cow<'a, str>>,
@@ -110,6 +114,12 @@ pub(crate) fn render(
         content_type: content.map(|content| content.content_type.as_str().into()),
         title: content.and_then(|content| content.title.as_deref()).map(Into::into),
         order: content.and_then(|content| content.order),
+        tags: content
+            .iter()
+            .flat_map(|it| &*it.tags)
+            .map(|tag| std::borrow::Cow::Borrowed(&**tag))
+            .collect(),
+        draft: content.is_some_and(|content| content.draft),
         name_before,
         name_now,
     };
@@ -135,6 +145,8 @@ pub(crate) fn parse(
             content_type: content_type.ok_or(UnreadableReason::Member("content_type"))?,
             title: body.title.as_deref().map(Arc::from),
             order: body.order,
+            tags: body.tags.iter().map(|tag| share(tag)).collect(),
+            draft: body.draft,
         })
     };
     let kind = match body.kind {

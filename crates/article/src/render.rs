@@ -14,6 +14,7 @@
 //! | `created_at` | RFC 3339, UTC, to the microsecond at most |
 //! | `size_bytes`, `sha256`, `content_type` | of the content; null for a deletion |
 //! | `title` | what the text calls itself, at most 200 characters; null if it does not |
+//! | `tags`, `draft` | what its front matter says, if it says so |
 //! | `restored_from` | the revision whose content was restored; null unless `kind` is `restored` |
 //! | `renamed_from` | the name before; only if `kind` is `renamed`, and for who may read that name |
 //! | `redirect_to` | the name now; only if `kind` is `redirect`, and for who may read that name |
@@ -47,6 +48,10 @@ struct WireRevision<'a> {
     content_type: Option<&'a str>,
     title: Option<&'a str>,
     restored_from: Option<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    draft: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     renamed_from: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -243,6 +248,8 @@ impl<'a> WireRevision<'a> {
             content_type: content.map(|content| content.content_type.as_str()),
             title: content.and_then(|content| content.title.as_deref()),
             restored_from,
+            tags: content.iter().flat_map(|it| it.tags.iter()).map(|tag| &**tag).collect(),
+            draft: content.is_some_and(|content| content.draft),
             renamed_from,
             redirect_to: facts.redirect().and_then(shown),
         }
@@ -263,7 +270,15 @@ pub fn blind_revision(name: &ArticleName, facts: &RevisionFacts) -> Bytes {
     if shown.restored_from.is_none() {
         return json(&shown);
     }
-    json(&WireRevision { size_bytes: None, sha256: None, content_type: None, title: None, ..shown })
+    json(&WireRevision {
+        size_bytes: None,
+        sha256: None,
+        content_type: None,
+        title: None,
+        tags: Vec::new(),
+        draft: false,
+        ..shown
+    })
 }
 
 /// A file of an article: the answer to a write of it.

@@ -34,6 +34,8 @@ pub struct Snapshot {
     recent: Recent,
     /// Redirects, by where they lead.
     redirects: OrdMap<ArticleName, OrdSet<(ArticleName, Revision)>>,
+    /// Articles that are in lists, by their tags.
+    tags: OrdMap<Arc<str>, OrdSet<ArticleName>>,
     attachments: OrdMap<ArticleName, Arc<Attachments>>,
     pub(crate) tree: Tree,
 }
@@ -207,6 +209,7 @@ impl Snapshot {
         let linked_before = known.map_or(Linked::Nothing, |article| article.linked());
         let order_before = known.and_then(|article| tree::order(article));
         let written_before = known.and_then(|article| article.written_at());
+        let tags_before = known.map(|article| article.tags()).unwrap_or_default();
         // Shares the name that is already stored.
         let name = known.map_or(name, |article| &article.name).clone();
         let mut article =
@@ -239,6 +242,7 @@ impl Snapshot {
         }
         let is_moved = tree::order(&article) != order_before;
         self.recent.change(&name, written_before, article.written_at());
+        self.change_tags(&name, &tags_before, &article.tags());
         if article.is_empty() {
             if self.articles.remove(&name).is_some() {
                 self.search.change(name.clone(), None);
@@ -254,6 +258,39 @@ impl Snapshot {
         if is_moved {
             self.tree.update(&self.articles, &name);
         }
+    }
+
+    fn change_tags(&mut self, name: &ArticleName, before: &[Arc<str>], after: &[Arc<str>]) {
+        for tag in before.iter().filter(|tag| !after.contains(tag)) {
+            if let Some(names) = self.tags.get_mut(tag) {
+                names.remove(name);
+                if names.is_empty() {
+                    self.tags.remove(tag);
+                }
+            }
+        }
+        for tag in after.iter().filter(|tag| !before.contains(tag)) {
+            self.tags.entry(tag.clone()).or_default().insert(name.clone());
+        }
+    }
+
+    /// The tags of articles that are in lists, each with the articles that have it, in ascending order of both.
+    pub fn tags(&self) -> impl Iterator<Item = (&str, &OrdSet<ArticleName>)> {
+        self.tags.iter().map(|(tag, names)| (&**tag, names))
+    }
+
+    /// The articles that are in lists and have this tag, after the name `after`, in ascending order of their names.
+    pub fn tagged<'a>(
+        &'a self,
+        tag: &str,
+        after: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a Arc<Article>> {
+        let names = self.tags.get(tag);
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let names = names
+            .into_iter()
+            .flat_map(move |names| names.range::<_, str>((start, Bound::Unbounded)));
+        names.filter_map(|name| self.articles.get(name))
     }
 
     /// The last commit that changed an article, or files of one.
@@ -390,7 +427,9 @@ impl Snapshot {
             Some(after) if after >= prefix.as_str() => Bound::Excluded(after),
             _ => Bound::Included(prefix.as_str()),
         };
-        let is_wanted = |article: &&Arc<Article>| query.with_deleted || !article.is_deleted();
+        let is_wanted = |article: &&Arc<Article>| {
+            !article.is_draft() && (query.with_deleted || !article.is_deleted())
+        };
         if query.q.is_empty() {
             let articles = self
                 .articles
@@ -454,7 +493,8 @@ impl PartialEq for Snapshot {
 impl Eq for Snapshot {}
 
 impl Page {
-    fn of<'a>(articles: impl Iterator<Item = &'a Arc<Article>>, limit: usize) -> Page {
+    /// The first of these, at most `limit`.
+    pub fn of<'a>(articles: impl Iterator<Item = &'a Arc<Article>>, limit: usize) -> Page {
         let mut articles = articles.cloned();
         let page: Vec<Arc<Article>> = articles.by_ref().take(limit).collect();
         let has_more = articles.next().is_some();

@@ -14,12 +14,14 @@
 mod document;
 mod question;
 mod segment;
+mod snippet;
 
 use std::sync::Arc;
 
 pub use self::document::{Document, Link, TEXT_BYTES_MAX};
 pub use self::question::{Question, WORDS_MAX};
 use self::segment::{Entry, Ranked, Segment};
+pub use self::snippet::Piece;
 use crate::ArticleName;
 
 /// Articles of segments that are merged at once: some milliseconds.

@@ -117,9 +117,12 @@ fn page_of<'a>(
     })
 }
 
-/// The order of a page in its folder; `None` if it is not shown: the article is deleted, renamed, or no page.
+/// The order of a page in its folder; `None` if it is not shown: the article is deleted, renamed, a draft, or no page.
 pub(crate) fn order(article: &Article) -> Option<i32> {
-    let content = article.latest()?.content().filter(|it| it.content_type.is_page())?;
+    let content = article.latest()?.content()?;
+    if content.draft || !content.content_type.is_page() {
+        return None;
+    }
     Some(content.order.unwrap_or(i32::MAX))
 }
 

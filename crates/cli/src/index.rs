@@ -7,14 +7,14 @@ use account::{Principal, UserName};
 use clap::{Args, Subcommand};
 use config::Config;
 use http::Method;
-use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex};
+use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex, names_of_nobody};
 use pypi::devpi::{IndexConfig, View};
-use pypi::{ConfigEdit, StageName};
+use pypi::{ConfigEdit, StageConfig, StageName};
 use serde_json::{Map, Value, json};
 
 use super::directory::{Directory, Purpose};
 use super::remote::{Place, Remote, refused};
-use super::{Answer, Exit, runtime, table};
+use super::{Answer, Exit, note, runtime, table};
 
 const SETTINGS: &str = "\
 Settings, as KEY=VALUE; lists are separated by commas, and also take KEY+=VALUE and KEY-=VALUE:
@@ -232,7 +232,8 @@ async fn add(
     settings: &[String],
 ) -> Result<CommandResult, Exit> {
     let edit = edit(settings)?;
-    directory.carry_out(&CreateIndex { stage: stage.clone(), edit }).await?;
+    let done = directory.carry_out(&CreateIndex { stage: stage.clone(), edit }).await?;
+    warn_of_nobody(directory, &done.outcome);
     now(directory, stage, made(stage))
 }
 
@@ -254,8 +255,16 @@ async fn set(
     let edit = edit(settings)?;
     let stage_name = stage.clone();
     let changing = ChangeIndex { stage: stage_name, edit, is_noop_an_error: false, seen: None };
-    directory.carry_out(&changing).await?;
+    let done = directory.carry_out(&changing).await?;
+    warn_of_nobody(directory, &done.outcome);
     now(directory, stage, changed(stage))
+}
+
+/// Says on stderr which rights of an index nobody has.
+fn warn_of_nobody(directory: &Directory, config: &StageConfig) {
+    for line in names_of_nobody(directory.snapshot(), config) {
+        note(&format!("warning: {line}"));
+    }
 }
 
 fn changed(stage: &StageName) -> String {
@@ -287,6 +296,9 @@ async fn sent(
     let place = [stage.user(), stage.index()];
     let sent = remote.send(method, &place, query, body.as_ref()).await;
     let answer = sent.map_err(|failure| failure.hinted(std::slice::from_ref(stage), None))?;
+    if let Some(message) = answer["message"].as_str() {
+        note(&format!("warning: {message}"));
+    }
     Ok(CommandResult::Done(said, answer["result"].clone()))
 }
 

@@ -372,12 +372,16 @@ pub fn parse(
     Ok(Invocation::Other(Box::new(Request { command, inputs, server })))
 }
 
+/// Checks files that a configuration names, as the server does before it starts.
+pub type CheckFiles = fn(&config::Config) -> anyhow::Result<()>;
+
 impl Request {
-    /// Carries out the command, with its output into `out`.
+    /// Carries out the command, with its output into `out`. `check_files` checks the files that the configuration names and
+    /// only the server knows.
     ///
     /// # Errors
     /// What went wrong, with the exit code. If the reader of `out` has gone away, that is no error.
-    pub fn run(self, out: &mut dyn Write) -> Result<(), Exit> {
+    pub fn run(self, out: &mut dyn Write, check_files: CheckFiles) -> Result<(), Exit> {
         let Request { command, inputs, server } = self;
         let place = || match server.and_then(|flags| flags.address(&inputs.environment).transpose())
         {
@@ -392,9 +396,18 @@ impl Request {
                 let mut reach = |written: u32| progress.reach(written.into());
                 let written = demo_data::write(&recipe, &out, sql.as_deref(), &mut reach);
                 progress.end();
-                return written.map_err(|error| {
+                written.map_err(|error| {
                     Exit::failure(format!("cannot write the catalogue: {error}"))
-                });
+                })?;
+                let file = match &out {
+                    Output::File { path, .. } => Some(path),
+                    Output::Stdout => None,
+                };
+                // Standard output may be the catalogue.
+                for path in file.into_iter().chain(&sql) {
+                    note(&format!("wrote {packages} packages to {}", path.display()));
+                }
+                return Ok(());
             }
             Command::Init(command) => command.run(&store_of(&inputs)?.config)?,
             Command::User(command) => command.run(&store_of(&inputs)?.config)?,
@@ -412,7 +425,7 @@ impl Request {
             Command::Use(command) => return command.run(&inputs.environment, out),
             Command::LogIn(command) => return command.run(&inputs.environment, out),
             Command::LogOut(command) => return command.run(&inputs.environment, out),
-            Command::Config(command) => command.run(&inputs)?,
+            Command::Config(command) => command.run(&inputs, check_files)?,
             Command::Completions { shell } => offline::completions(shell),
             Command::Man => offline::man()?,
             Command::Healthcheck(command) => command.run(&inputs)?,

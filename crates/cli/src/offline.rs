@@ -9,7 +9,7 @@ use clap::{Arg, Args, Command, Subcommand, value_parser};
 use clap_complete::Shell;
 use config::{AurSource, Inputs, Loaded};
 
-use super::{Exit, command, online};
+use super::{CheckFiles, Exit, command, online};
 
 #[derive(Subcommand)]
 pub(super) enum Config {
@@ -41,12 +41,14 @@ impl Config {
     ///
     /// # Errors
     /// A configuration that is not valid (exit code 78).
-    pub(super) fn run(self, inputs: &Inputs) -> Result<String, Exit> {
+    pub(super) fn run(self, inputs: &Inputs, check_files: CheckFiles) -> Result<String, Exit> {
         match self {
             Config::Check { online: is_online } => {
                 let loaded = inputs.load()?;
                 loaded.check_for_serving()?;
                 let text = check(&loaded)?;
+                check_files(&loaded.config)
+                    .map_err(|error| Exit::Message { code: 78, text: format!("{error:#}") })?;
                 if !is_online {
                     return Ok(text);
                 }

@@ -24,7 +24,7 @@ fn served(line: &str) -> config::Config {
 fn printed(line: &str) -> Result<String, (u8, String)> {
     let mut out = Vec::new();
     let ran = parsed(line).and_then(|invocation| match invocation {
-        Invocation::Other(request) => request.run(&mut out),
+        Invocation::Other(request) => request.run(&mut out, |_| Ok(())),
         Invocation::Serve(_) => panic!("`{line}` serves"),
     });
     match ran {

@@ -55,7 +55,7 @@ async fn everything(
     renaming::rename(&mut dump, &writer.stored().accounts, &mut report);
     let dump = &dump;
     let users = accounts::read(dump, config.python.devpi_defaults, &mut report).await?;
-    let stages = stages::read(dump, &mut report);
+    let stages = stages::read(dump, config, &mut report);
     let before = report;
     let planning = writer.committed(async |plan| {
         let mut report = before.clone();

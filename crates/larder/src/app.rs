@@ -65,6 +65,14 @@ fn providers(config: &Config) -> anyhow::Result<Vec<Provider>> {
     settings.into_iter().map(|settings| Provider::new(settings, &egress(config))).collect()
 }
 
+/// Checks the files that the configuration names and that a start reads in full.
+///
+/// # Errors
+/// What is wrong in the file of webhooks.
+pub fn check_files(config: &Config) -> anyhow::Result<()> {
+    Webhooks::load(config.changes.webhooks_file.as_deref(), egress(config)).map(drop)
+}
+
 /// Articles' part of the state.
 pub struct Articles {
     /// Contents in memory.

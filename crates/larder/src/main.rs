@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     let invocation = cli::parse(std::env::args_os(), &environment);
     let done = invocation.and_then(|invocation| match invocation {
         Invocation::Serve(loaded) => serve(*loaded, &environment),
-        Invocation::Other(request) => request.run(&mut io::stdout()),
+        Invocation::Other(request) => request.run(&mut io::stdout(), larder::app::check_files),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,6 +3,7 @@
 copyButtons();
 focusBySlash();
 suggestAsOneTypes();
+timesInWords();
 for (const [id, enhance] of [["find", findPackages], ["ask", askQuestion]]) {
   const form = document.getElementById(id);
   if (form) enhance(form);
@@ -21,6 +22,24 @@ function focusBySlash() {
     }
     if (event.key === "Escape" && event.target === box) box.blur();
   });
+}
+
+// "3 hours ago" instead of the time, which stays in the title: only the browser knows how old a page that was kept is.
+function timesInWords() {
+  const units = [["year", 31557600], ["month", 2629800], ["day", 86400], ["hour", 3600], ["minute", 60]];
+  const words = new Intl.RelativeTimeFormat("en");
+  const times = Array.from(document.querySelectorAll("time.ago"), time => ({ time, shown: time.textContent, at: Date.parse(time.dateTime) }));
+  function inWords(at) {
+    const seconds = (at - Date.now()) / 1000, unit = units.find(([, length]) => Math.abs(seconds) >= length);
+    return unit ? words.format(Math.trunc(seconds / unit[1]), unit[0]) : "just now";
+  }
+  function say() { for (const { time, at } of times) if (!Number.isNaN(at)) time.textContent = inWords(at); }
+  if (times.length === 0) return;
+  say();
+  setInterval(say, 60000);
+  // Paper does not know when it is read.
+  addEventListener("beforeprint", function () { for (const { time, shown } of times) time.textContent = shown; });
+  addEventListener("afterprint", say);
 }
 
 function copyButtons() {

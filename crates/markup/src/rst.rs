@@ -102,6 +102,8 @@ struct Writer {
     unnamed_targets: usize,
     /// Names of places that were defined directly before: a target that follows is theirs, too.
     places: Vec<String>,
+    /// Where a paragraph of pictures ends, if one was written last.
+    row_end: Option<usize>,
     /// The caption of the next table.
     caption: Option<String>,
     /// Substitutions that are being written within each other.

@@ -236,6 +236,11 @@ fn pictures_that_are_links_have_a_name_each() {
         ".. image:: https://e.example/a.svg\n   :target: https://e.example/a\n",
         &format!("<p>{}</p>", image("a")),
     );
+    // Badges stay in a row.
+    check_rst(
+        ".. image:: https://e.example/a\n\n.. image:: https://e.example/b\n   :alt: B\n\nText.\n\n.. image:: https://e.example/a\n",
+        &format!("<p>{} {}</p> <p>Text.</p> <p>{}</p>", image("a"), link("b", "B"), image("a")),
+    );
 }
 
 /// A heading has the `id` of its text, unless something else in the text was given it.

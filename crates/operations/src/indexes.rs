@@ -1,5 +1,8 @@
 //! Indexes of the Python surface: made, changed and deleted.
 
+use std::collections::HashSet;
+
+use account::{AclEntry, GroupName};
 use pypi::change::stage as change;
 use pypi::{ConfigEdit, StageConfig, StageName};
 
@@ -98,6 +101,33 @@ impl Operation for ChangeIndex {
         noted.extend(entries_of_publishers(basis, stage, before, Some(&config)));
         Ok(Decided::new(batch, config).noting(noted))
     }
+}
+
+/// What the lists of rights of an index name that is not there (yet): groups without members, and users who do not exist. A line
+/// for each.
+pub fn names_of_nobody(accounts: &account::Snapshot, config: &StageConfig) -> Vec<String> {
+    let results = config.upload().and_then(|it| it.acl_toxresult_upload.as_ref());
+    let lists = [
+        ("acl_read", Some(&config.acl_read)),
+        ("acl_upload", config.upload().map(|it| &it.acl_upload)),
+        ("acl_toxresult_upload", results),
+    ];
+    let groups: HashSet<&GroupName> = accounts.users().flat_map(|user| &user.groups).collect();
+    let mut lines = Vec::new();
+    for (list, entry) in lists.iter().flat_map(|(name, list)| {
+        list.iter().flat_map(|list| list.entries()).map(move |entry| (*name, entry))
+    }) {
+        match entry {
+            AclEntry::Group(group) if !groups.contains(group) => {
+                lines.push(format!("{list} names the group `{group}`, and no user is in it"));
+            }
+            AclEntry::User(user) if accounts.user(user).is_none() => {
+                lines.push(format!("{list} names the user `{user}`, who does not exist"));
+            }
+            _ => {}
+        }
+    }
+    lines
 }
 
 /// Deletes an index with everything in it.

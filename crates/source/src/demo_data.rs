@@ -49,7 +49,7 @@ pub fn write(
     progress: &mut dyn FnMut(u32),
 ) -> io::Result<()> {
     let sql = match sql {
-        Some(path) => Some(SqlWriter::begin(BufWriter::new(File::create(path)?))?),
+        Some(path) => Some(SqlWriter::begin(BufWriter::new(created(path)?))?),
         None => None,
     };
     match out {
@@ -57,14 +57,20 @@ pub fn write(
             write_to(recipe, BufWriter::new(io::stdout().lock()), sql, progress)?.flush()
         }
         Output::File { path, gzip: false } => {
-            write_to(recipe, BufWriter::new(File::create(path)?), sql, progress)?.flush()
+            write_to(recipe, BufWriter::new(created(path)?), sql, progress)?.flush()
         }
         Output::File { path, gzip: true } => {
-            let file = BufWriter::new(File::create(path)?);
+            let file = BufWriter::new(created(path)?);
             let out = GzEncoder::new(file, Compression::new(GZIP_LEVEL));
             write_to(recipe, out, sql, progress)?.finish()?.flush()
         }
     }
+}
+
+/// A new file; an error names its path.
+fn created(path: &Path) -> io::Result<File> {
+    File::create(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display())))
 }
 
 /// Writes to the dump, and to the statements if there are any.

@@ -84,7 +84,7 @@ impl Document {
 }
 
 /// HTML without what is between `<` and `>`. Scripts and styles count as words: no result shows them.
-fn without_tags(html: &str) -> String {
+pub(super) fn without_tags(html: &str) -> String {
     let mut text = String::with_capacity(html.len());
     let mut rest = html;
     while let Some((before, tag)) = rest.split_once('<') {

@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use config::Config;
+use net::Egress;
 use pypi::change::stage as change;
 use pypi::{ConfigEdit, StageConfig, StageName};
+use reqwest::Url;
 use serde_json::{Map, Value, json};
 
 use super::dump::{Dump, Members};
@@ -33,23 +36,28 @@ const OF_MIRROR: [&str; 7] = [
     "mirror_web_url_fmt",
 ];
 
+/// Domains that the public DNS does not have: RFC 6761, 6762 and 8375, and ICANN's `internal`.
+const LOCAL_DOMAINS: [&str; 4] = [".localhost", ".local", ".internal", ".home.arpa"];
+
 /// An index that has to be made.
 pub(super) struct NewStage {
     name: StageName,
     settings: Map<String, Value>,
     /// Its bases that are in the export, in order.
     bases: Vec<StageName>,
+    /// What its owner has to know once it is made.
+    notes: Vec<String>,
 }
 
 /// Reads the configurations; bases come first where that is possible.
-pub(super) fn read(dump: &Dump, report: &mut Report) -> Vec<NewStage> {
+pub(super) fn read(dump: &Dump, config: &Config, report: &mut Report) -> Vec<NewStage> {
     let mut stages = BTreeMap::new();
     for (name, index) in &dump.indexes {
         let subject = format!("index {name}");
         match name.parse::<StageName>() {
             Ok(name) => {
                 let settings = settings(&index.indexconfig, &subject, report);
-                stages.insert(name, settings);
+                stages.insert(name, (settings, notes(&index.indexconfig, config)));
             }
             Err(error) => {
                 report.indexes.not_imported += 1;
@@ -61,9 +69,9 @@ pub(super) fn read(dump: &Dump, report: &mut Report) -> Vec<NewStage> {
     let mut ordered = Vec::with_capacity(stages.len());
     let mut rest: Vec<NewStage> = stages
         .into_iter()
-        .map(|(name, mut settings)| {
+        .map(|(name, (mut settings, notes))| {
             let bases = bases(&name, settings.remove("bases"), &names, report);
-            NewStage { name, settings, bases }
+            NewStage { name, settings, bases, notes }
         })
         .collect();
     let mut placed = BTreeSet::new();
@@ -84,10 +92,10 @@ pub(super) fn read(dump: &Dump, report: &mut Report) -> Vec<NewStage> {
 }
 
 /// The settings under their present names, without those of plugins.
-fn settings(config: &Members, subject: &str, report: &mut Report) -> Map<String, Value> {
+fn settings(index: &Members, subject: &str, report: &mut Report) -> Map<String, Value> {
     let mut settings = Map::new();
-    let own: &[&str] = if config.is_mirror() { &OF_MIRROR } else { &OF_STAGE };
-    for (key, value) in config.iter() {
+    let own: &[&str] = if index.is_mirror() { &OF_MIRROR } else { &OF_STAGE };
+    for (key, value) in index.iter() {
         let key = match key.as_str() {
             // The name of this setting up to devpi-server 3.
             "pypi_whitelist" => "mirror_whitelist",
@@ -103,16 +111,52 @@ fn settings(config: &Members, subject: &str, report: &mut Report) -> Map<String,
         }
         if KNOWN.contains(&key) || own.contains(&key) {
             settings.insert(key.to_owned(), value.clone());
-        } else if !(config.is_mirror() && OF_STAGE.contains(&key)) {
+        } else if !(index.is_mirror() && OF_STAGE.contains(&key)) {
             // The value may be a plugin's secret, and the configuration of an index is public.
             report.note(subject, format_args!("the unknown setting `{key}` was dropped"));
         }
     }
-    if !config.is_mirror() {
+    if !index.is_mirror() {
         // Before this setting existed, devpi behaved like this.
         settings.entry("mirror_whitelist_inheritance").or_insert_with(|| json!("union"));
     }
     settings
+}
+
+/// What is other than it was on devpi, or does not work without a setting of the server.
+fn notes(index: &Members, config: &Config) -> Vec<String> {
+    let mut notes = Vec::new();
+    let testers = index.get("acl_toxresult_upload");
+    let are_all = testers.is_none_or(|it| it.is_null() || *it == json!([":ANONYMOUS:"]));
+    if !index.is_mirror() && are_all && !config.python.devpi_defaults {
+        notes.push(
+            "test results now need a user: everybody could add them (`acl_toxresult_upload`), and can again if you set it to \
+             `:ANONYMOUS:`"
+                .to_owned(),
+        );
+    }
+    let url = index.get("mirror_url").and_then(Value::as_str);
+    let url = url.filter(|_| index.is_mirror()).and_then(|url| Url::parse(url).ok());
+    if let Some(host) = url.and_then(|url| private_host(&url, config)) {
+        notes.push(format!(
+            "its upstream `{host}` has no public address: name the address in `egress_allow` of the configuration"
+        ));
+    }
+    notes
+}
+
+/// The host of a URL, if the server may not connect to it, as far as its name says. Nobody is asked for the address of a name.
+fn private_host(url: &Url, config: &Config) -> Option<String> {
+    let host = url.host_str()?;
+    let is_private = match host.trim_matches(['[', ']']).parse() {
+        Ok(ip) => !Egress::new(config.egress_allow.iter().copied()).admits(ip),
+        Err(_) => {
+            let name = host.trim_end_matches('.');
+            let is_local = !name.contains('.') || LOCAL_DOMAINS.iter().any(|it| name.ends_with(it));
+            is_local && config.egress_allow.is_empty()
+        }
+    };
+    is_private.then(|| host.to_owned())
 }
 
 fn bases(
@@ -184,6 +228,9 @@ pub(super) fn plan(stages: &[NewStage], plan: &mut Plan, report: &mut Report) {
         match created {
             Ok((batch, _)) => {
                 plan.add(without_the_user_check(batch, stage));
+                for note in &stage.notes {
+                    report.note(&subject, note);
+                }
                 report.indexes.imported += 1;
                 if there.len() < stage.bases.len() {
                     made.push(stage);

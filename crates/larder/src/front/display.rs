@@ -24,6 +24,18 @@ impl Time {
     pub(crate) fn exact(&self) -> String {
         self.0.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
+
+    /// As HTML: see [`ago`].
+    pub(crate) fn ago(&self) -> String {
+        ago(&self.exact(), &self.to_string())
+    }
+}
+
+/// A time as HTML, for a place where "3 hours ago" fits the sentence: the script of the pages says it so. A page may be kept, so
+/// the server only says when, with the exact time and its zone as the title. `exact` is as [`Time::exact`] has it.
+pub(crate) fn ago(exact: &str, shown: &str) -> String {
+    let title = exact.replace('T', " ").replace('Z', " UTC");
+    format!("<time class=\"ago\" datetime=\"{exact}\" title=\"{title}\">{shown}</time>")
 }
 
 impl fmt::Display for Time {
@@ -97,7 +109,7 @@ pub(crate) fn visible_name(name: &str) -> String {
     visible(name).replace('\n', "\u{240a}").replace('\t', "\u{2409}")
 }
 
-/// The users and groups of a list, for a sentence.
+/// Who has the right that a list of users and groups is for, in a sentence: administrators have it as well.
 pub(crate) fn people(list: &Acl) -> String {
     let named = list.entries().iter().map(|entry| match entry {
         AclEntry::Everybody => "everybody".to_owned(),
@@ -105,7 +117,11 @@ pub(crate) fn people(list: &Acl) -> String {
         AclEntry::Group(name) => format!("the group {name}"),
         AclEntry::User(name) => name.to_string(),
     });
-    let named: Vec<String> = named.collect();
+    let mut named: Vec<String> = named.collect();
+    let is_open = |entry: &AclEntry| matches!(entry, AclEntry::Everybody | AclEntry::EveryUser);
+    if !named.is_empty() && !list.entries().iter().any(is_open) {
+        named.push("administrators".to_owned());
+    }
     match named.split_last() {
         None => "administrators only".to_owned(),
         Some((last, [])) => last.clone(),
@@ -131,6 +147,15 @@ mod tests {
         ] {
             assert_eq!(size(bytes), expected);
         }
+    }
+
+    #[test]
+    fn a_time_has_its_zone_beside_it() {
+        let time = Time("2026-01-02T03:04:05.6Z".parse().expect("a time"));
+        assert_eq!(
+            time.ago(),
+            "<time class=\"ago\" datetime=\"2026-01-02T03:04:05Z\" title=\"2026-01-02 03:04:05 UTC\">2026-01-02 03:04</time>"
+        );
     }
 
     #[test]
@@ -175,6 +200,8 @@ mod tests {
         };
         check(&[], "administrators only");
         check(&[":ANONYMOUS:"], "everybody");
+        check(&["ann"], "ann and administrators");
+        check(&["ann", ":team"], "ann, the group team and administrators");
         check(&["ann", ":team", ":AUTHENTICATED:"], "ann, the group team and every user");
     }
 }

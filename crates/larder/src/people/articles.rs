@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use account::{Object, Principal};
 use article::{
-    Article, ArticleName, ArticlePath, Content as Facts, Kind, Revision, RevisionFacts, Target,
+    Article, ArticleName, ArticlePath, Content as Facts, FrontMatter, Kind, Revision,
+    RevisionFacts, Target,
 };
 use askama::Template;
 use axum::response::Response;
@@ -33,7 +34,7 @@ use crate::front::page::{self, Audience, Keeping, Site};
 use crate::front::parameters::{parameters, parsed};
 use crate::protocols::articles::read::{in_bytes, is_raw, latest_now};
 use crate::protocols::articles::reader::{
-    PAGE, Reading, admitted, bytes, check_reader, content_of, from_store, revision,
+    PAGE, Reading, admitted, bytes, check_reader, content_of, from_store, keep_private, revision,
 };
 use crate::protocols::articles::write;
 use crate::protocols::articles::{self, parse_path, redirect};
@@ -98,6 +99,7 @@ struct ArticlePage<'a> {
     text: Arc<Rendered>,
     /// The articles around it.
     outline: Outline,
+    about: About,
     size: String,
     files: Vec<attachments::File>,
     /// Whether this version of Larder cannot read which there are.
@@ -106,6 +108,30 @@ struct ArticlePage<'a> {
     linking: Vec<(String, String)>,
     /// Whether there are more.
     is_linked_more: bool,
+}
+
+/// What an article says of itself before its text.
+struct About {
+    author: Option<String>,
+    date: Option<String>,
+    is_draft: bool,
+    /// Its tags, and the queries of the lists of articles that have them.
+    tags: Vec<(String, String)>,
+}
+
+impl About {
+    fn of(before: FrontMatter) -> About {
+        let FrontMatter { author, date, draft: is_draft, tags, .. } = before;
+        let tags = tags.into_iter().map(|tag| {
+            let query = list::query_of(&[("tag", tag.as_str())]);
+            (tag, query)
+        });
+        About { author, date, is_draft, tags: tags.collect() }
+    }
+
+    fn has_any(&self) -> bool {
+        self.author.is_some() || self.date.is_some() || !self.tags.is_empty()
+    }
 }
 
 /// What is said of a revision.
@@ -156,10 +182,11 @@ pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Respons
     if let Some(moved) = redirect::answer(&shown, &path) {
         return Ok(from_store(&app, &stored, shown.answered(moved)));
     }
-    Ok(match Box::pin(page_of(&shown, &path)).await.transpose() {
+    let response = match Box::pin(page_of(&shown, &path)).await.transpose() {
         Some(page) => shown.answered(page),
         None => in_bytes(&shown, &path).await,
-    })
+    };
+    Ok(keep_private(response, &principal))
 }
 
 /// Redirects a browser from a folder to its page, or else to the list of what is in it. `path` is without the last slash.
@@ -246,11 +273,13 @@ async fn show_article(
     let content = content_of(name, facts)?;
     let site = shown.site();
     let keeping = keeping(shown.app, shown.head, shown.stored, &site);
+    let keeping = keeping.filter(|_| !article.is_draft());
     let kept = keeping.as_ref().and_then(|it| it.find(shown.app, shown.head, shown.audience()));
     if let Some(kept) = kept {
         return Ok(kept);
     }
     let bytes = bytes(shown.app, content).await?;
+    let before = article::front_matter(&content.content_type, &content.content_type.text(&bytes));
     let render = || {
         let text = content.content_type.text(&bytes);
         let resolve = |link: &str| link::resolve(shown, name, site.prefix(), link);
@@ -258,7 +287,7 @@ async fn show_article(
             Options { heading_level: 2, resolve: &resolve, is_article: true, takes_title: true };
         let mut rendered = markup::render(&text, format, &options);
         if rendered.title.is_none() {
-            rendered.title = article::front_matter(&content.content_type, &text).title;
+            rendered.title = before.title.clone();
         }
         rendered
     };
@@ -280,6 +309,7 @@ async fn show_article(
     let (linking, is_linked_more) = linking(shown, name);
     let (place, outline) =
         in_tree(shown, |view| (Breadcrumbs::in_tree(view, name), Outline::of(view, name)));
+    let about = About::of(before);
     let page = ArticlePage {
         place,
         outline,
@@ -291,6 +321,7 @@ async fn show_article(
         latest: article.highest(),
         previous: Line::of(shown, article, facts).previous,
         text,
+        about,
         size: display::size(content.size_bytes),
         files: attachments::files(shown.stored, name),
         has_unreadable_files: shown
@@ -318,7 +349,7 @@ fn linking(shown: &Reading<'_>, name: &ArticleName) -> (Vec<(String, String)>, b
         !may_read(shown, near) || article.is_some_and(is_something)
     };
     let is_shown = |from: &ArticleName| {
-        articles.article(from).is_some_and(|it| !it.is_deleted()) && may_read(shown, from.as_str())
+        articles.article(from).is_some_and(|it| it.is_listed()) && may_read(shown, from.as_str())
     };
     let texts = shown.app.articles.texts.snapshot();
     let (found, mut is_more) = texts.index.linking_to(name, LINKING_MAX, is_there, is_shown);

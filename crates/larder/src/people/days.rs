@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 
-use crate::front::page;
+use crate::front::{display, page};
 
 /// A day with its time.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +26,16 @@ impl Day {
             day: time.strftime("%Y-%m-%d").to_string(),
             minute: time.strftime("%Y-%m-%d %H:%M").to_string(),
         })
+    }
+
+    /// The day as HTML: see [`display::ago`].
+    pub(crate) fn day_ago(&self) -> String {
+        display::ago(&self.iso, &self.day)
+    }
+
+    /// The minute as HTML: see [`display::ago`].
+    pub(crate) fn minute_ago(&self) -> String {
+        display::ago(&self.iso, &format!("{} UTC", self.minute))
     }
 
     pub(crate) fn of_time(time: SystemTime) -> Day {

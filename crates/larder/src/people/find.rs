@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use account::{Object, Portion, Principal, Scope};
+use article::text_index::Piece;
 use article::{Article, ArticleName, ListQuery};
 use askama::Template;
 use axum::response::Response;
@@ -25,6 +26,7 @@ use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Site};
 use crate::front::respond::{Conditions, respond};
 use crate::front::search_words::distinct_words;
+use crate::protocols::articles::search::snippets;
 use crate::published::article_texts::{Hits, Texts};
 
 /// Characters of a question that are looked for.
@@ -48,6 +50,9 @@ const ARTICLES_LOOKED_AT_MAX: usize = 200;
 /// Shorter questions find articles by the start of their names alone: nearly all titles have the letter `e`.
 const ARTICLE_WORD_CHARS_MIN: usize = 3;
 
+/// The group of articles.
+const ARTICLES: &str = "articles";
+
 /// The results of one surface.
 struct Group {
     id: &'static str,
@@ -70,6 +75,8 @@ struct Item {
     text: String,
     /// A warning for the reader.
     warning: &'static str,
+    /// The part of its text where the words are.
+    snippet: Vec<Piece>,
 }
 
 #[derive(Template)]
@@ -147,6 +154,7 @@ impl Question {
             name: package.name,
             note: package.version,
             text: package.description.unwrap_or_default(),
+            snippet: Vec::new(),
         });
         Some(Group {
             id: "packages",
@@ -203,6 +211,7 @@ impl Question {
                 note: newest.map(String::from).unwrap_or_default(),
                 text: stage.name().to_string(),
                 warning: "",
+                snippet: Vec::new(),
             }
         });
         Group {
@@ -221,7 +230,7 @@ impl Question {
         let acl = &self.app.config.article.acl_read;
         let admits = |object: Object<'_>| acl.admits(&self.principal, Scope::ArticleRead, object);
         let is_readable = |article: &Article| {
-            !article.is_deleted() && admits(Object::Article(article.name.as_str()))
+            article.is_listed() && admits(Object::Article(article.name.as_str()))
         };
         let list = |prefix, q| {
             let limit = ARTICLES_LOOKED_AT_MAX;
@@ -261,13 +270,14 @@ impl Question {
                 note: String::new(),
                 text: latest.and_then(|it| it.title.as_deref()).unwrap_or_default().to_owned(),
                 warning: "",
+                snippet: Vec::new(),
             });
         }
         if items.is_empty() && !admits(Object::Articles("")) {
             return None;
         }
         Some(Group {
-            id: "articles",
+            id: ARTICLES,
             title: "Articles",
             count: None,
             items,
@@ -281,12 +291,27 @@ fn pair(name: &str, value: &str) -> String {
     form_urlencoded::Serializer::new(String::new()).append_pair(name, value).finish()
 }
 
+/// Adds to these articles, which the sender may read, where the words are in their texts.
+async fn add_snippets(app: &App, query: &str, items: &mut [Item]) -> Result<(), HttpError> {
+    let stored = auth::stored(app)?;
+    let content =
+        |item: &Item| stored.articles.article_named(&item.name)?.latest()?.content().cloned();
+    let snippets = snippets(app, query, items.iter().map(content).collect()).await?;
+    for (item, snippet) in items.iter_mut().zip(snippets) {
+        item.snippet = snippet;
+    }
+    Ok(())
+}
+
 /// `/search?q=`
 ///
 /// # Errors
 /// 429 and 503 for credentials that are not looked at now; 503 if too much is being computed.
 pub(crate) async fn show_search(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
-    let (query, groups) = Question::of(app, head, SHOWN).await?.answer().await?;
+    let (query, mut groups) = Question::of(app, head, SHOWN).await?.answer().await?;
+    for group in groups.iter_mut().filter(|group| group.id == ARTICLES) {
+        add_snippets(app, &query, &mut group.items).await?;
+    }
     let page = SearchPage { site: Site::of(app, head), query, groups };
     Ok(page::send(&page, head, Audience::Reader).await)
 }

@@ -261,7 +261,7 @@ fn readable(app: &App, stored: &Stored, reader: &Principal) -> Readable {
     let others = recent.chain(articles.articles().take(LOOKED_AT_MAX));
     let others = others.filter(|article| !FIRST_ARTICLES.contains(&article.name.as_str()));
     let mut seen = HashSet::new();
-    let shown = first.chain(others).filter(|article| !article.is_deleted());
+    let shown = first.chain(others).filter(|article| article.is_listed());
     let shown = shown.filter(|article| seen.insert(article.name.clone()));
     let shown: Vec<Article> = shown.take(SHOWN).map(Article::of).collect();
     let first = shown.first();

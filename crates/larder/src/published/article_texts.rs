@@ -99,7 +99,7 @@ impl Hits {
         let found = texts.index.search(&Question::parse(text), limit, is_shown);
         let as_it_is = |hit: Hit| {
             // The index may be a moment older, or newer.
-            let article = articles.article(&hit.name).filter(|article| !article.is_deleted())?;
+            let article = articles.article(&hit.name).filter(|article| article.is_listed())?;
             Some((article.clone(), hit))
         };
         Hits {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use article::RevisionFacts;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures_util::TryStreamExt as _;
 use http::HeaderMap;
 use record::{Digest, Serial};
 use reply::{EncodedBody, Encoding, PerEncoding};
@@ -146,6 +147,29 @@ impl Contents {
             Err(None) => Ok(None),
             Err(Some(error)) => Err(error),
         }
+    }
+
+    /// The first bytes of a content, at most `bytes_max`; `None` if the blob does not exist. What is read is not cached.
+    ///
+    /// # Errors
+    /// Errors of reading it.
+    pub async fn beginning(
+        &self,
+        blobs: &BlobStore,
+        content: &article::Content,
+        bytes_max: usize,
+    ) -> Result<Option<Bytes>, BlobError> {
+        let end = content.size_bytes.min(bytes_max as u64);
+        if let Some(content) = self.at_hand(&content.digest) {
+            return Ok(Some(content.body().identity().slice(..end as usize)));
+        }
+        let Some(blob) = blobs.open_blob(content.digest).await? else { return Ok(None) };
+        let join = |mut all: BytesMut, chunk: Bytes| async move {
+            all.extend_from_slice(&chunk);
+            Ok(all)
+        };
+        let bytes = blob.read_range(0..end).try_fold(BytesMut::new(), join).await?;
+        Ok(Some(bytes.freeze()))
     }
 
     /// Bytes that the cache takes now.

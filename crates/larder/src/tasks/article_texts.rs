@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use article::text_index::{Document, Merged, TEXT_BYTES_MAX};
 use article::{ArticleName, Content, Snapshot, TextIndex};
-use bytes::{Bytes, BytesMut};
-use futures_util::{StreamExt as _, TryStreamExt as _};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
 use resources::cpu_pool;
 use state::stored::Stored;
 use store::BlobError;
@@ -196,6 +196,8 @@ async fn read(
     has_room: bool,
 ) -> (Source, Option<String>) {
     let content = articles.latest(&name).and_then(|facts| facts.content()).cloned();
+    // Nobody finds a draft.
+    let content = content.filter(|content| !content.draft);
     let wanted = content.as_ref().filter(|it| has_room && it.content_type.is_textual());
     let text = match wanted {
         Some(content) => Some(beginning(app, content).await),
@@ -212,17 +214,7 @@ async fn read(
 
 /// The first bytes of a content; `None` if it is missing.
 async fn beginning(app: &App, content: &Content) -> Result<Option<Bytes>, BlobError> {
-    let end = content.size_bytes.min(TEXT_BYTES_MAX as u64);
-    if let Some(content) = app.articles.contents.at_hand(&content.digest) {
-        return Ok(Some(content.body().identity().slice(..end as usize)));
-    }
-    let Some(blob) = app.store.blobs.open_blob(content.digest).await? else { return Ok(None) };
-    let join = |mut all: BytesMut, chunk: Bytes| async move {
-        all.extend_from_slice(&chunk);
-        Ok(all)
-    };
-    let bytes = blob.read_range(0..end).try_fold(BytesMut::new(), join).await?;
-    Ok(Some(bytes.freeze()))
+    app.articles.contents.beginning(&app.store.blobs, content, TEXT_BYTES_MAX).await
 }
 
 /// The index with these articles: many of them on a thread of low priority, where programs that read do not notice it.

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::published::changes::purges::Cache;
 use crate::published::changes::shapes::Shape;
-use crate::published::changes::webhooks::{Failure, Webhook};
+use crate::published::changes::webhooks::{Failure, NotedDelivery, Sent, Webhook};
 use crate::published::changes::{Event, Feed, Lost, Position, purges, shapes};
 
 /// Entries that are looked at for one delivery; a commit is never split.
@@ -57,10 +57,7 @@ struct Delivery {
 /// What there is to deliver.
 enum Content {
     Nothing,
-    /// A body for a webhook.
-    Changes(Vec<u8>),
-    /// The tags of what this cache has to drop.
-    Keys(Cache, Vec<String>),
+    Sent(Sent),
 }
 
 /// What a cache drops once more.
@@ -112,15 +109,14 @@ async fn follow(app: &App, webhook: &Webhook) {
                 continue;
             }
         };
+        let name = format!("{}/{}", webhook.name, feed.position(found.next));
         let delivered = match &found.content {
             Content::Nothing => Ok(false),
-            Content::Changes(body) => {
-                let name = format!("{}/{}", webhook.name, feed.position(found.next));
-                app.webhooks.post(webhook, &name, body.clone()).await.map(|()| true)
-            }
-            Content::Keys(cache, keys) => {
-                tokio::time::sleep(SETTLE).await;
-                app.webhooks.purge(webhook, *cache, keys).await.map(|()| true)
+            Content::Sent(sent) => {
+                if let Sent::Keys(..) = sent {
+                    tokio::time::sleep(SETTLE).await;
+                }
+                deliver(app, webhook, &name, sent).await.map(|()| true)
             }
         };
         let is_delivered = match delivered {
@@ -142,8 +138,8 @@ async fn follow(app: &App, webhook: &Webhook) {
             Content::Nothing => {
                 again.is_empty() && kept_at.elapsed() >= KEEP_INTERVAL && found.next > at
             }
-            Content::Changes(_) => true,
-            Content::Keys(cache, keys) => {
+            Content::Sent(Sent::Body(_)) => true,
+            Content::Sent(Sent::Keys(cache, keys)) => {
                 let at = tokio::time::Instant::now() + AGAIN;
                 again.push_back(Again { cache, at, keys, next: found.next });
                 false
@@ -246,16 +242,19 @@ fn next(
         _ => {
             let next = feed.now().map_err(|_| "the history is not loaded")?;
             let content = match webhook.shape {
-                Shape::Changes => {
-                    Content::Changes(empty_body(webhook, "start_over", &feed.position(next)))
-                }
+                Shape::Changes => Content::Sent(Sent::Body(empty_body(
+                    webhook,
+                    "start_over",
+                    &feed.position(next),
+                ))),
                 Shape::Chat(chat) => {
                     let text = "Some changes were missed: this webhook was away for too long.";
-                    Content::Changes(chat.message(text))
+                    Content::Sent(Sent::Body(chat.message(text)))
                 }
-                Shape::Cache(cache) => {
-                    Content::Keys(cache, vec![purges::whole(webhook.surface).to_owned()])
-                }
+                Shape::Cache(cache) => Content::Sent(Sent::Keys(
+                    cache,
+                    vec![purges::whole(webhook.surface).to_owned()],
+                )),
             };
             return Ok((Delivery { content, next }, false));
         }
@@ -265,7 +264,7 @@ fn next(
     let content = match webhook.shape {
         Shape::Cache(cache) => {
             let keys = purges::keys_of(&slice.entries, &app.config, &stored);
-            if keys.is_empty() { Content::Nothing } else { Content::Keys(cache, keys) }
+            if keys.is_empty() { Content::Nothing } else { Content::Sent(Sent::Keys(cache, keys)) }
         }
         Shape::Changes | Shape::Chat(_) => {
             let principal = reader(webhook, &stored)?;
@@ -275,8 +274,13 @@ fn next(
             let events: Vec<&[u8]> = events.map(Event::json).collect();
             match webhook.shape {
                 _ if events.is_empty() => Content::Nothing,
-                Shape::Chat(chat) => Content::Changes(chat.message(&shapes::told(&events))),
-                _ => Content::Changes(body(webhook, &events, &feed.position(slice.up_to))),
+                Shape::Chat(chat) => {
+                    Content::Sent(Sent::Body(chat.message(&shapes::told(&events))))
+                }
+                _ => {
+                    let body = body(webhook, &events, &feed.position(slice.up_to));
+                    Content::Sent(Sent::Body(body))
+                }
             }
         }
     };
@@ -328,18 +332,43 @@ async fn fail(app: &App, webhook: &Webhook, failure: Failure) {
 /// # Errors
 /// Why it did not arrive, or was not taken.
 pub(crate) async fn test(app: &App, webhook: &Webhook) -> Result<(), Failure> {
-    let body = match webhook.shape {
-        Shape::Cache(cache) => {
-            return app.webhooks.purge(webhook, cache, &["larder-test".to_owned()]).await;
-        }
-        Shape::Chat(chat) => chat.message("A test: changes will be told here."),
+    let sent = match webhook.shape {
+        Shape::Cache(cache) => Sent::Keys(cache, vec!["larder-test".to_owned()]),
+        Shape::Chat(chat) => Sent::Body(chat.message("A test: changes will be told here.")),
         Shape::Changes => {
             let position = webhook.state().position.ok_or("its task has not begun yet")?;
-            empty_body(webhook, "test", &position)
+            Sent::Body(empty_body(webhook, "test", &position))
         }
     };
     let name = format!("{}/test-{}", webhook.name, Timestamp::now().as_millisecond());
-    app.webhooks.post(webhook, &name, body).await
+    attempt(app, webhook, &name, &sent).await
+}
+
+/// Sends once more what the webhook took: the same bytes under the same identifier, with a signature of now. The position stays.
+///
+/// # Errors
+/// Why it did not arrive, or was not taken.
+pub(crate) async fn send_again(
+    app: &App,
+    webhook: &Webhook,
+    delivery: &NotedDelivery,
+) -> Result<(), Failure> {
+    let sent = delivery.sent.as_ref().ok_or("it is not kept, or was not taken")?;
+    deliver(app, webhook, &delivery.name, sent).await
+}
+
+/// Sends something, and notes what became of it.
+async fn deliver(app: &App, webhook: &Webhook, name: &str, sent: &Sent) -> Result<(), Failure> {
+    let outcome = attempt(app, webhook, name, sent).await;
+    webhook.noted(name, sent, outcome.as_ref().err());
+    outcome
+}
+
+async fn attempt(app: &App, webhook: &Webhook, name: &str, sent: &Sent) -> Result<(), Failure> {
+    match sent {
+        Sent::Body(body) => app.webhooks.post(webhook, name, body.clone()).await,
+        Sent::Keys(cache, keys) => app.webhooks.purge(webhook, *cache, keys).await,
+    }
 }
 
 /// The pause after this many attempts: it doubles each time, and is shortened at random by up to half, so that webhooks which

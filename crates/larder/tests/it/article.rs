@@ -6,6 +6,7 @@ mod attachments;
 mod bodies;
 mod conflicts;
 mod crash;
+mod drafts;
 mod editing;
 mod folders;
 mod names;

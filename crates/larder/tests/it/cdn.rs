@@ -224,6 +224,14 @@ fn a_change_purges_what_shows_it() {
     assert!(keys.contains(&"list:team/stable".to_owned()), "{keys:?}");
     owner.write("guide/one/1", "second").expect(201);
     receiver.wait_for("article:guide/one");
+    // What was there before it became a draft is in caches.
+    server.get("/article/guide/one").expect(200);
+    let draft = team(&server).typed("text/markdown");
+    draft.post("/article/guide/one/2", "---\ndraft: true\n---\nsecret\n").expect(201);
+    receiver.wait_for("article:guide/one");
+    server.get("/article/guide/one").expect(404).has("cache-control", "no-store");
+    let read = owner.get("/article/guide/one").expect(200);
+    assert!(TOLD[..2].iter().all(|name| read.find(name).is_none()));
     owner.patch("/team/dev", json!(["acl_read=team"])).expect(200);
     receiver.wait_for("index:team/stable");
     // What nobody but its owner could read is no cache's business.

@@ -131,6 +131,27 @@ fn an_export_is_taken_over_once() {
     place.check("verify", 0, "no faults");
 }
 
+/// What is other than on devpi, or needs a setting, is said once: when it comes over.
+#[test]
+fn an_import_says_what_it_changed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let export = exported(directory.path());
+    let url = "\"type\": \"mirror\", \"mirror_url\": \"http://10.1.2.3/simple/\"";
+    replace(&export, "\"type\": \"mirror\"", url);
+    let place = Place(directory.path());
+    let notes = |flags: &str| {
+        let report = place.json(&format!("import-devpi export --json {flags}"));
+        report["notes"].to_string()
+    };
+    let private =
+        "its upstream `10.1.2.3` has no public address: name the address in `egress_allow`";
+    notes("--dry-run").says([private, "index alice/dev", "test results now need a user"]);
+    let open = "--dry-run --egress-allow 10.0.0.0/8 --python-devpi-defaults";
+    notes(open).lacks(["10.1.2.3", "test results"]);
+    notes("").says(private);
+    assert_eq!(notes(""), "[]");
+}
+
 /// devpi-server's answers are kept beside the export.
 #[test]
 fn imported_versions_and_indexes_are_answered_as_by_devpi() {

@@ -289,6 +289,8 @@ fn exit_codes() {
     check_exit(&["version"], 0, env!("CARGO_PKG_VERSION"));
     check_exit(&["--help"], 0, "serve");
     check_exit(&["config", "check"], 0, "");
+    let webhooks = ["config", "check", "--changes-webhooks-file", "/nowhere.toml"];
+    check_exit(&webhooks, 78, "changes.webhooks_file = /nowhere.toml");
     check_exit(&["serve", "--no-such-flag"], 2, "--no-such-flag");
     check_exit(&["serve", "--aur-rate-limit", "many"], 2, "many");
     check_exit(&["no-such-command"], 2, "no-such-command");
@@ -423,6 +425,13 @@ fn demo_data_is_in_the_exact_format() {
         fs::read(directory.path().join(out)).unwrap_or(output.stdout)
     };
     let plain = write("plain.json", "5");
+    let mut command = larder(directory.path());
+    let line = "demo-data --packages 3 --out small.json --sql small.sql";
+    Done::of(command.args(line.split(' ')), "")
+        .check(0, ["wrote 3 packages to small.json", "wrote 3 packages to small.sql"]);
+    let nowhere = "demo-data --packages 3 --out no/such/folder.json";
+    Done::of(larder(directory.path()).args(nowhere.split(' ')), "")
+        .fails(1, "`no/such/folder.json`");
     assert_eq!(catalogue::gunzip(&write("packed.json.gz", "5")), plain, "packed by the name's end");
     assert_eq!(write("again.json", "5"), plain, "the same seed, the same bytes");
     assert_ne!(write("other.json", "6"), plain);

@@ -6,6 +6,9 @@ use super::table::{self, Dialect};
 use super::{SUBSTITUTION_BYTES_MAX, Writer, items};
 use crate::{Escaped, push};
 
+/// What ends a paragraph of pictures.
+const ROW_END: &str = "</p>\n";
+
 /// A directive, taken apart.
 struct Directive<'text> {
     /// In small letters.
@@ -226,9 +229,18 @@ impl Writer {
                 let alt = directive.option("alt").unwrap_or_default();
                 let target = directive.option("target").and_then(|target| Names::target(&target));
                 let target = target.and_then(|target| self.names.href_of(&target));
-                self.push("<p>");
+                // Badges follow each other in one row.
+                let is_inline = directive.name == "image";
+                match self.row_end.take().filter(|end| is_inline && *end == self.html.len()) {
+                    Some(end) => {
+                        self.html.truncate(end - ROW_END.len());
+                        self.push(" ");
+                    }
+                    None => self.push("<p>"),
+                }
                 self.picture(&directive.address(), &alt, target.as_deref());
-                self.push("</p>\n");
+                self.push(ROW_END);
+                self.row_end = is_inline.then_some(self.html.len());
                 self.blocks(content, depth + 1);
             }
             "note" | "warning" | "tip" | "hint" | "important" | "caution" | "attention"

@@ -29,7 +29,7 @@ use crate::front::{auth, body};
 use crate::people::forms::{self, TOKEN_FIELD, Undue};
 use crate::protocols::articles::attachment_changes::{self, Failed};
 use crate::protocols::articles::attachments::{FileList, listed};
-use crate::protocols::articles::reader::{Reading, admitted};
+use crate::protocols::articles::reader::{Reading, admitted, keep_private};
 use crate::routes::Route;
 
 /// The number of fields of a form besides its file, and their bytes together.
@@ -111,11 +111,12 @@ pub(crate) async fn list_attachments(
     let object = Object::Article(article.as_str());
     let (app, stored, principal) = admitted(app.clone(), head, object).await?;
     let reading = Reading { app: &app, stored: &stored, head, principal: &principal };
-    Ok(reading.answered(match listed(&reading, &article) {
+    let response = reading.answered(match listed(&reading, &article) {
         Ok(FileList::Files(_)) => show_attachments(&reading, &article).await,
         Ok(FileList::Moved(response)) => Ok(response),
         Err(error) => Err(error),
-    }))
+    });
+    Ok(keep_private(response, &principal))
 }
 
 /// The article exists, and the sender may read it.

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use article::text_index::Hit;
+use article::text_index::{Hit, Piece};
 use article::tree::Entry;
 use article::{Article, Page};
 use askama::Template;
 use axum::response::Response;
 use http::request::Parts;
 
+use super::may_read_below;
 use super::outline::{Breadcrumbs, in_tree};
 use crate::app::App;
 use crate::front::display::{self, Time, in_path};
@@ -16,7 +17,12 @@ use crate::front::error::HttpError;
 use crate::front::page::Site;
 use crate::protocols::articles::read::{ListResult, Listing, listing};
 use crate::protocols::articles::reader::{PAGE, Reading};
+use crate::protocols::articles::search::{OFFSET_MAX, snippets};
 use crate::published::article_texts::Hits;
+
+/// Tags that are looked at for the list of tags, and that it shows.
+const TAGS_LOOKED_AT_MAX: usize = 10_000;
+const TAGS_MAX: usize = 40;
 
 #[derive(Template)]
 #[template(path = "articles.html")]
@@ -26,6 +32,10 @@ struct ListPage<'a> {
     prefix: &'a str,
     query: &'a str,
     text: &'a str,
+    /// The tag that the listed articles have.
+    tag: &'a str,
+    /// The tags of articles that the reader may read, with the queries of their lists and how many have each.
+    tags: Vec<(String, String, usize)>,
     /// How many a search for words found.
     count: Option<String>,
     /// Whether a search for words looked at all texts.
@@ -47,6 +57,8 @@ struct Item {
     is_redirect: bool,
     /// Where the words of a search were found.
     found_in: String,
+    /// The part of the text where they were found.
+    snippet: Vec<Piece>,
 }
 
 impl Item {
@@ -63,6 +75,7 @@ impl Item {
             is_deleted: article.is_deleted(),
             is_redirect: article.redirect().is_some(),
             found_in: String::new(),
+            snippet: Vec::new(),
         }
     }
 
@@ -89,7 +102,7 @@ pub(crate) async fn list_articles(app: &Arc<App>, head: &Parts) -> Result<Respon
             show_folder(&shown, &listing).await
         }
         ListResult::Page(page) => show_page(&shown, &listing, page).await,
-        ListResult::Hits(hits) => show_hits(&shown, &listing.prefix, &listing.text, hits).await,
+        ListResult::Hits(hits, offset) => show_hits(&shown, &listing, hits, *offset).await?,
     })
 }
 
@@ -115,6 +128,8 @@ async fn show_folder(shown: &Reading<'_>, query: &Listing) -> Response {
         prefix: &query.prefix,
         query: "",
         text: "",
+        tag: "",
+        tags: if folder.is_empty() { tags(shown) } else { Vec::new() },
         count: None,
         is_complete: true,
         articles,
@@ -122,6 +137,26 @@ async fn show_folder(shown: &Reading<'_>, query: &Listing) -> Response {
         all: Some(all_below(&query.prefix)),
     };
     shown.send(&page).await
+}
+
+/// A query with these parameters.
+pub(super) fn query_of(pairs: &[(&str, &str)]) -> String {
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+}
+
+/// The tags that most articles have, in their order, for somebody who may read all articles: others would learn of those that
+/// they may not read.
+fn tags(shown: &Reading<'_>) -> Vec<(String, String, usize)> {
+    if !may_read_below(shown, "") {
+        return Vec::new();
+    }
+    let all = shown.stored.articles.tags().take(TAGS_LOOKED_AT_MAX);
+    let mut all: Vec<(&str, usize)> = all.map(|(tag, names)| (tag, names.len())).collect();
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    all.truncate(TAGS_MAX);
+    all.sort_unstable();
+    let line = |(tag, count): (&str, usize)| (tag.to_owned(), query_of(&[("tag", tag)]), count);
+    all.into_iter().map(line).collect()
 }
 
 /// The query of the list of all names that begin like this.
@@ -137,7 +172,7 @@ fn all_below(prefix: &str) -> String {
 async fn show_page(shown: &Reading<'_>, query: &Listing, page: &Page) -> Response {
     let next = page.next.as_ref().map(|after| {
         let mut next = form_urlencoded::Serializer::new(String::new());
-        let given = [("prefix", &query.prefix), ("q", &query.q)];
+        let given = [("prefix", &query.prefix), ("q", &query.q), ("tag", &query.tag)];
         next.extend_pairs(given.into_iter().filter(|(_, value)| !value.is_empty()));
         if query.with_deleted {
             next.append_pair("deleted", "true");
@@ -151,6 +186,8 @@ async fn show_page(shown: &Reading<'_>, query: &Listing, page: &Page) -> Respons
         prefix: &query.prefix,
         query: &query.q,
         text: "",
+        tag: &query.tag,
+        tags: Vec::new(),
         count: None,
         is_complete: true,
         articles: page.articles.iter().map(|article| Item::of(article)).collect(),
@@ -161,15 +198,35 @@ async fn show_page(shown: &Reading<'_>, query: &Listing, page: &Page) -> Respons
 }
 
 /// The results of a search for words.
-async fn show_hits(shown: &Reading<'_>, prefix: &str, text: &str, hits: &Hits) -> Response {
+async fn show_hits(
+    shown: &Reading<'_>,
+    query: &Listing,
+    hits: &Hits,
+    offset: usize,
+) -> Result<Response, HttpError> {
+    let Listing { prefix, text, limit, .. } = query;
+    let content = |(article, hit): &(Arc<Article>, Hit)| {
+        article.latest().filter(|_| hit.in_text).and_then(|facts| facts.content()).cloned()
+    };
+    let contents = hits.articles.iter().map(content).collect();
+    let snippets = snippets(shown.app, text, contents).await?;
+    let part = |offset: usize| {
+        let (offset, limit) = (offset.to_string(), limit.to_string());
+        let part: [(&str, &str); 4] =
+            [("text", text.as_str()), ("prefix", prefix), ("offset", &offset), ("limit", &limit)];
+        let given = part.into_iter().filter(|(_, value)| !value.is_empty());
+        query_of(&given.collect::<Vec<_>>())
+    };
+    let next = offset + limit;
+    let has_next = next < hits.count && next <= OFFSET_MAX;
     let found_in = |hit: &Hit| {
         let places = [("name", hit.in_name), ("title", hit.in_title), ("text", hit.in_text)];
         let places = places.into_iter().filter(|(_, is_there)| *is_there);
         places.map(|(place, _)| place).collect::<Vec<_>>().join(", ")
     };
-    let items = hits.articles.iter().map(|(article, hit)| {
+    let items = hits.articles.iter().zip(snippets).map(|((article, hit), snippet)| {
         let found_in = found_in(hit);
-        Item { found_in, ..Item::of(article) }
+        Item { found_in, snippet, ..Item::of(article) }
     });
     let page = ListPage {
         site: shown.site(),
@@ -177,11 +234,13 @@ async fn show_hits(shown: &Reading<'_>, prefix: &str, text: &str, hits: &Hits) -
         prefix,
         query: "",
         text,
+        tag: "",
+        tags: Vec::new(),
         count: Some(display::count(hits.count, "article", "articles")),
         is_complete: hits.is_complete,
         articles: items.collect(),
-        next: None,
+        next: has_next.then(|| part(next)),
         all: None,
     };
-    shown.send(&page).await
+    Ok(shown.send(&page).await)
 }

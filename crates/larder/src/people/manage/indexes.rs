@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex};
+use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex, names_of_nobody};
 use operations::rights::may_keep;
 use pypi::change::retention::{Removal, RetentionRule};
 use pypi::devpi::{IndexConfig, View};
@@ -35,6 +35,8 @@ struct IndexPage {
     /// Indexes that inherit from this one, whose files from elsewhere its policy does not judge.
     uncovered: Vec<String>,
     quarantine: Vec<String>,
+    /// What the lists of rights name that is not there.
+    nobody: Vec<String>,
     retention: Option<Retention>,
     said: FormNotice,
 }
@@ -228,6 +230,7 @@ async fn page(
         has_releases: may_read && !config.is_mirror(),
         is_volatile: settings.get("volatile").is_none_or(|it| it == true),
         quarantine: quarantine.map(str::to_owned).collect(),
+        nobody: names_of_nobody(&stored.accounts, &config),
         groups: groups(&config, &settings, shown.typed, !app.rules.issuers.is_empty()),
         preview: shown.preview,
         uncovered: uncovered(&stored.index, principal, &name),

@@ -1,12 +1,12 @@
 //! `/+manage/webhooks`: the webhooks of the configuration and how each fares, for administrators, who can have one tried again
-//! now and a test posted to it. Which webhooks there are, the file says: no secret passes through a page.
+//! now, a test posted to it, and a delivery sent again. Which webhooks there are, the file says: no secret passes through a page.
 
 use jiff::Timestamp;
 
 use super::*;
 use crate::front::display;
-use crate::published::changes::webhooks::{DeliveryTrouble, Webhook};
-use crate::tasks::webhooks::test;
+use crate::published::changes::webhooks::{DeliveryTrouble, NotedDelivery, Webhook};
+use crate::tasks::webhooks::{send_again, test};
 
 /// Size of a form of this page.
 const BYTES_MAX: usize = 4 << 10;
@@ -30,6 +30,35 @@ struct Line {
     /// Empty if nothing was, since the start.
     delivered_at: String,
     trouble: Option<Trouble>,
+    deliveries: Vec<DeliveryLine>,
+}
+
+/// A delivery, as the page shows it.
+struct DeliveryLine {
+    number: u64,
+    name: String,
+    /// HTML.
+    at: String,
+    size: String,
+    /// How often it was tried, if that was more than once.
+    attempts: Option<String>,
+    failure: Option<String>,
+    can_be_sent: bool,
+}
+
+impl DeliveryLine {
+    fn of(delivery: &NotedDelivery) -> DeliveryLine {
+        let attempts = usize::try_from(delivery.attempts).unwrap_or(usize::MAX);
+        DeliveryLine {
+            number: delivery.number,
+            name: delivery.name.clone(),
+            at: display::ago(&display::Time(delivery.at).exact(), &second(delivery.at)),
+            size: display::size(delivery.size_bytes as u64),
+            attempts: (attempts > 1).then(|| display::count(attempts, "attempt", "attempts")),
+            failure: delivery.failure.clone(),
+            can_be_sent: delivery.sent.is_some(),
+        }
+    }
 }
 
 struct Trouble {
@@ -62,6 +91,7 @@ impl Line {
             position: state.position.unwrap_or_default(),
             delivered_at: state.delivered_at.map(second).unwrap_or_default(),
             trouble: state.trouble.map(Trouble::from),
+            deliveries: state.deliveries.iter().map(|it| DeliveryLine::of(it)).collect(),
         }
     }
 }
@@ -123,6 +153,28 @@ pub(crate) async fn change_webhook(
             let done =
                 format!("{name} is tried now. Load this page again to see what became of it.");
             (FormNotice { done, ..FormNotice::default() }, StatusCode::OK)
+        }
+        "again" => {
+            let number = posted.fields.one("delivery")?;
+            let number: u64 = number.parse().map_err(|_| {
+                let shown: String = number.chars().take(40).collect();
+                HttpError::bad_request(format!("`{}` is no delivery", shown.escape_debug()))
+            })?;
+            let state = webhook.state();
+            let delivery = state.deliveries.iter().find(|it| it.number == number);
+            let gone = || HttpError::not_found("that delivery is no longer remembered");
+            let delivery = delivery.ok_or_else(gone)?;
+            match send_again(app, webhook, delivery).await {
+                Ok(()) => {
+                    let done = format!("{} was sent again, and taken.", delivery.name);
+                    (FormNotice { done, ..FormNotice::default() }, StatusCode::OK)
+                }
+                Err(failure) => {
+                    let problem = format!("{} was not taken: {}", delivery.name, failure.detail);
+                    let said = FormNotice { problem, ..FormNotice::default() };
+                    (said, StatusCode::UNPROCESSABLE_ENTITY)
+                }
+            }
         }
         "test" => match test(app, webhook).await {
             Ok(()) => {

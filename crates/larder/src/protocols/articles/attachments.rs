@@ -76,7 +76,8 @@ pub(crate) async fn read_attachment(
     let object = Object::Article(article.as_str());
     let (app, stored, principal) = reader::admitted(app.clone(), head, object).await?;
     let reading = Reading { app: &app, stored: &stored, head, principal: &principal };
-    Ok(reading.answered(send(&reading, &article, &file).await))
+    let response = reading.answered(send(&reading, &article, &file).await);
+    Ok(reader::keep_private(response, &principal))
 }
 
 /// GET and HEAD of `/+attachments/{article}/`, for programs.
@@ -89,7 +90,7 @@ pub(crate) async fn list_attachments(
     let object = Object::Article(article.as_str());
     let (app, stored, principal) = reader::admitted(app.clone(), head, object).await?;
     let reading = Reading { app: &app, stored: &stored, head, principal: &principal };
-    Ok(reading.answered(list(&reading, &article).await))
+    Ok(reader::keep_private(reading.answered(list(&reading, &article).await), &principal))
 }
 
 /// Redirects from the files of an old name to those of the new one.

@@ -42,13 +42,14 @@ fn bad(error: impl std::fmt::Display) -> HttpError {
 /// The name, if the sender may read the article.
 async fn reader(
     app: &App,
+    stored: &Stored,
     claim: &Claim,
     name: &str,
 ) -> Result<(ArticleName, Principal), HttpError> {
     let checked = ArticleName::parse(name);
     // The right to read is checked first: senders without it learn nothing of the name.
     let object = checked.as_ref().map_or(Object::Articles(name), |it| Object::Article(it.as_str()));
-    let principal = reader::reader(app, claim, object).await?;
+    let principal = reader::reader(app, stored, claim, object).await?;
     Ok((checked.map_err(bad)?, principal))
 }
 
@@ -72,7 +73,7 @@ pub(crate) async fn latest_version(
     claim: &Claim,
     name: &str,
 ) -> Result<Bytes, HttpError> {
-    let (name, principal) = reader(app, claim, name).await?;
+    let (name, principal) = reader(app, stored, claim, name).await?;
     let article =
         stored.articles.article(&name).ok_or_else(|| HttpError::unknown_article(&name))?;
     let mut answer = json!({"version": article.highest().0});
@@ -96,7 +97,7 @@ pub(crate) async fn revision(
     (name, version): (&str, Option<u32>),
     bytes_max: usize,
 ) -> Result<Bytes, HttpError> {
-    let (name, principal) = reader(app, claim, name).await?;
+    let (name, principal) = reader(app, stored, claim, name).await?;
     if let Some(article) = stored.articles.article(&name) {
         check_name(app, article, &principal)?;
     }
@@ -140,7 +141,7 @@ pub(crate) async fn history(
     name: &str,
     (before, limit): (Option<u32>, Option<u32>),
 ) -> Result<Bytes, HttpError> {
-    let (name, principal) = reader(app, claim, name).await?;
+    let (name, principal) = reader(app, stored, claim, name).await?;
     let limit = limit.map_or(reader::PAGE.0, |limit| limit as usize);
     if !(1..=reader::PAGE.1).contains(&limit) {
         return Err(bad(format!("`limit` is {limit}, expected 1 to {}", reader::PAGE.1)));
@@ -165,13 +166,13 @@ pub(crate) async fn search(
     (prefix, limit): (Option<String>, Option<u32>),
 ) -> Result<Bytes, HttpError> {
     let prefix = prefix.unwrap_or_default();
-    let principal = reader::reader(app, claim, Object::Articles(&prefix)).await?;
+    let principal = reader::reader(app, stored, claim, Object::Articles(&prefix)).await?;
     let limit = limit.map_or(HITS.0, |limit| limit as usize);
     if !(1..=HITS.1).contains(&limit) {
         return Err(bad(format!("`limit` is {limit}, expected 1 to {}", HITS.1)));
     }
     let state = (&stored.articles, stored.serial);
-    let hits = search::search(app, state, text, limit, prefix).await?;
+    let hits = search::search(app, state, text, (0, limit), prefix).await?;
     let names = |other: &ArticleName| reader::may_read(app, &principal, other);
     Ok(search::rendered(&hits, &names))
 }

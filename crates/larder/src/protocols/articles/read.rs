@@ -24,10 +24,10 @@ use state::stored::Stored;
 
 use super::parse_path;
 use super::reader::{
-    PAGE, Reading, admitted, caching, content_of, from_store, json, load, lost, may_read, revision,
-    unreadable,
+    PAGE, Reading, admitted, caching, content_of, from_store, json, keep_private, load, lost,
+    may_read, revision, unreadable,
 };
-use super::search::{HITS, rendered, search};
+use super::search::{HITS, OFFSET_MAX, rendered, search};
 use super::{diff, redirect};
 use crate::app::App;
 use crate::front::conditional::{
@@ -113,11 +113,13 @@ fn found<'stored>(
     stored: &'stored Stored,
     rest: &str,
 ) -> Option<(&'stored Arc<RevisionFacts>, bool)> {
-    if let Some(article) = stored.articles.article_named(rest) {
+    // Who reads a draft counts.
+    let article = |name| stored.articles.article_named(name).filter(|it| !it.is_draft());
+    if let Some(article) = article(rest) {
         return Some((article.latest()?, true));
     }
     let (name, revision) = rest.rsplit_once('/')?;
-    let facts = stored.articles.article_named(name)?.revision(revision.parse().ok()?)?;
+    let facts = article(name)?.revision(revision.parse().ok()?)?;
     Some((facts, false))
 }
 
@@ -127,10 +129,11 @@ pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Respons
     let object = Object::Article(path.name.as_str());
     let (app, stored, principal) = admitted(app.clone(), head, object).await?;
     let reading = Reading { app: &app, stored: &stored, head, principal: &principal };
-    Ok(match redirect::answer(&reading, &path) {
+    let response = match redirect::answer(&reading, &path) {
         Some(moved) => from_store(&app, &stored, reading.answered(moved)),
         None => in_bytes(&reading, &path).await,
-    })
+    };
+    Ok(keep_private(response, &principal))
 }
 
 /// The bytes of a revision, or JSON about the article.
@@ -376,6 +379,7 @@ pub(crate) struct Listing {
     pub(crate) prefix: String,
     pub(crate) q: String,
     pub(crate) text: String,
+    pub(crate) tag: String,
     pub(crate) limit: usize,
     pub(crate) with_deleted: bool,
     pub(crate) found: ListResult,
@@ -384,7 +388,8 @@ pub(crate) struct Listing {
 /// One page of a list, or what a search for words finds.
 pub(crate) enum ListResult {
     Page(Page),
-    Hits(Hits),
+    /// Without the first ones, which are this many.
+    Hits(Hits, usize),
 }
 
 /// `/articles`, for programs.
@@ -393,7 +398,7 @@ pub(crate) async fn list_articles(app: &Arc<App>, head: &Parts) -> Result<Respon
     let names = |other: &ArticleName| may_read(app, &principal, other);
     let listed = match &listing.found {
         ListResult::Page(page) => render::list(page, &names),
-        ListResult::Hits(hits) => rendered(hits, &names),
+        ListResult::Hits(hits, _) => rendered(hits, &names),
     };
     json(app, head, &stored, listed).await
 }
@@ -403,24 +408,59 @@ pub(crate) async fn listing(
     app: &Arc<App>,
     head: &Parts,
 ) -> Result<(Arc<Stored>, Principal, Listing), HttpError> {
-    let given = parameters(head.uri.query(), ["prefix", "q", "after", "limit", "deleted", "text"]);
+    let names = ["prefix", "q", "after", "limit", "deleted", "text", "tag", "offset"];
+    let given = parameters(head.uri.query(), names);
     // The right to read is checked before the query.
     let prefix = given.as_ref().ok().and_then(|[prefix, ..]| prefix.as_deref());
     let listed = Object::Articles(prefix.unwrap_or_default());
     let (_, stored, principal) = admitted(app.clone(), head, listed).await?;
-    let [prefix, q, after, limit, deleted, text] = given?;
+    let [prefix, q, after, limit, deleted, text, tag, offset] = given?;
     let prefix = prefix.unwrap_or_default();
+    if let Some(tag) = tag.as_deref().and_then(article::tag) {
+        let has_text = text.is_some_and(|text| !text.trim().is_empty());
+        if q.is_some() || deleted.is_some() || offset.is_some() || has_text {
+            let detail = "`tag` stands with `prefix`, `after` and `limit` only";
+            return Err(HttpError::bad_request(detail));
+        }
+        let limit = page_size(limit)?;
+        let found = stored.articles.tagged(&tag, after.as_deref());
+        let is_listed = |name: &ArticleName| {
+            name.as_str().starts_with(&prefix)
+                && (app.articles_are_open() || may_read(app, &principal, name))
+        };
+        let found = found.filter(|article| is_listed(&article.name));
+        let found = ListResult::Page(Page::of(found, limit));
+        let (q, text) = (String::new(), String::new());
+        let listing = Listing { prefix, q, text, tag, limit, with_deleted: false, found };
+        return Ok((stored, principal, listing));
+    }
+    let tag = String::new();
+    if offset.is_some() && text.as_ref().is_none_or(|text| text.trim().is_empty()) {
+        return Err(HttpError::bad_request(
+            "`offset` stands with `text`; elsewhere `after` names the next part",
+        ));
+    }
     // A form sends the field that is empty, too.
     if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
         if q.is_some() || after.is_some() || deleted.is_some() {
-            let detail = "`text` stands with `prefix` and `limit` only: what it finds is in the order of \
-                          relevance, and comes in one part";
+            let detail = "`text` stands with `prefix`, `offset` and `limit` only: what it finds is in the order of \
+                          relevance";
             return Err(HttpError::bad_request(detail));
         }
         let limit = size(limit, HITS)?;
         let state = (&stored.articles, stored.serial);
-        let found = ListResult::Hits(search(app, state, &text, limit, prefix.clone()).await?);
-        let listing = Listing { prefix, q: String::new(), text, limit, with_deleted: false, found };
+        let expected = format!("a whole number from 0 to {OFFSET_MAX}");
+        let offset = parsed::<usize>("offset", offset, &expected)?.unwrap_or(0);
+        if offset > OFFSET_MAX {
+            let detail =
+                format!("`{offset}` is no value of the parameter `offset`: expected {expected}");
+            return Err(HttpError::bad_request(detail));
+        }
+        let part = (offset, limit);
+        let found =
+            ListResult::Hits(search(app, state, &text, part, prefix.clone()).await?, offset);
+        let q = String::new();
+        let listing = Listing { prefix, q, text, tag, limit, with_deleted: false, found };
         return Ok((stored, principal, listing));
     }
     let q = q.unwrap_or_default();
@@ -428,7 +468,8 @@ pub(crate) async fn listing(
     let with_deleted = parsed("deleted", deleted, "`true` or `false`")?.unwrap_or(false);
     let query = ListQuery { prefix: &prefix, q: &q, after: after.as_deref(), limit, with_deleted };
     let found = ListResult::Page(stored.articles.list(&query));
-    let listing = Listing { prefix, q, text: String::new(), limit, with_deleted, found };
+    let text = String::new();
+    let listing = Listing { prefix, q, text, tag, limit, with_deleted, found };
     Ok((stored, principal, listing))
 }
 

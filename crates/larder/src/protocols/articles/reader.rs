@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use account::{Object, Principal, Scope};
-use article::{ArticleName, Content as Facts, Revision, RevisionFacts};
+use article::{Article, ArticleName, Content as Facts, Revision, RevisionFacts};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::CACHE_CONTROL;
@@ -44,15 +44,49 @@ pub(crate) async fn admitted(
     head: &Parts,
     object: Object<'_>,
 ) -> Result<(Arc<App>, Arc<Stored>, Principal), HttpError> {
-    // If everybody may read, credentials are not checked.
-    let principal = if app.articles_are_open() {
+    // If everybody may read, credentials are not checked, unless it is a draft.
+    let is_draft = app.live_store.snapshot().is_some_and(|it| draft_of(&it, object).is_some());
+    let principal = if app.articles_are_open() && !is_draft {
         Principal::Anonymous
     } else {
         auth::principal_of(&app, head).await?
     };
     check_reader(&app, &principal, object)?;
     let stored = auth::stored(&app)?;
+    check_draft(&app, &stored, &principal, object)?;
     Ok((app, stored, principal))
+}
+
+/// The draft that a request asks for; `None` if it asks for something else.
+fn draft_of<'stored>(stored: &'stored Stored, object: Object<'_>) -> Option<&'stored Arc<Article>> {
+    let Object::Article(name) = object else { return None };
+    stored.articles.article_named(name).filter(|article| article.is_draft())
+}
+
+/// Refuses senders who may not write a draft: for them it is not there.
+///
+/// # Errors
+/// 404.
+fn check_draft(
+    app: &App,
+    stored: &Stored,
+    principal: &Principal,
+    object: Object<'_>,
+) -> Result<(), HttpError> {
+    let Some(draft) = draft_of(stored, object) else { return Ok(()) };
+    match app.config.article.acl_write.admits(principal, Scope::ArticleRead, object) {
+        true => Ok(()),
+        false => Err(HttpError::unknown_article(&draft.name)),
+    }
+}
+
+/// Keeps caches from sharing an answer about a draft, even where everybody may read articles: `principal` is whom the answer was
+/// made for, if that counted.
+pub(crate) fn keep_private(mut response: Response, principal: &Principal) -> Response {
+    if !matches!(principal, Principal::Anonymous) {
+        response.headers_mut().insert(CACHE_CONTROL, caching(false, false));
+    }
+    response
 }
 
 /// The sender, if they may read.
@@ -61,12 +95,17 @@ pub(crate) async fn admitted(
 /// 401 and 403.
 pub(crate) async fn reader(
     app: &App,
+    stored: &Stored,
     claim: &Claim,
     object: Object<'_>,
 ) -> Result<Principal, HttpError> {
-    let principal =
-        if app.articles_are_open() { Principal::Anonymous } else { claim.principal(app).await? };
+    let is_draft = draft_of(stored, object).is_some();
+    let principal = match app.articles_are_open() && !is_draft {
+        true => Principal::Anonymous,
+        false => claim.principal(app).await?,
+    };
     check_reader(app, &principal, object)?;
+    check_draft(app, stored, &principal, object)?;
     Ok(principal)
 }
 

@@ -1,6 +1,7 @@
 //! Articles by their words: what `/articles?text=` and the action `article.search` find.
 
-use article::{ArticleName, Snapshot, render};
+use article::text_index::{Piece, Question, TEXT_BYTES_MAX};
+use article::{ArticleName, Content, Snapshot, render};
 use bytes::Bytes;
 use record::Serial;
 
@@ -11,7 +12,10 @@ use crate::published::article_texts::Hits;
 /// Articles in an answer, where the request names no other number, and at most.
 pub(crate) const HITS: (usize, usize) = (20, 100);
 
-/// Searches articles whose names begin with `prefix`, on a thread for computations, so that programs that read do not wait for
+/// Articles that an answer may leave out before the first.
+pub(crate) const OFFSET_MAX: usize = 1_000;
+
+/// Searches articles whose names begin with `prefix`, and leaves out the first `offset`, on a thread for computations, so that programs that read do not wait for
 /// it.
 ///
 /// # Errors
@@ -20,7 +24,7 @@ pub(crate) async fn search(
     app: &App,
     (articles, serial): (&Snapshot, Serial),
     text: &str,
-    limit: usize,
+    (offset, limit): (usize, usize),
     prefix: String,
 ) -> Result<Hits, HttpError> {
     let texts = app.articles.texts.as_of(serial).await;
@@ -28,7 +32,44 @@ pub(crate) async fn search(
     let finding = app.limits.cpu_pool.run(move || {
         let has_prefix = |name: &ArticleName| name.as_str().starts_with(&prefix);
         let is_shown = (!prefix.is_empty()).then_some(&has_prefix as _);
-        Hits::find(&texts, (&articles, serial), &text, limit, is_shown)
+        let mut hits = Hits::find(&texts, (&articles, serial), &text, offset + limit, is_shown);
+        hits.articles.drain(..offset.min(hits.articles.len()));
+        hits
+    });
+    finding.await.map_err(HttpError::uncomputed)
+}
+
+/// Where the words of a question are in the texts of these contents, in their order: a snippet for each, which is empty if there
+/// is none, or only the title. A content that cannot be read has none.
+///
+/// # Errors
+/// 503 if too much is being computed.
+pub(crate) async fn snippets(
+    app: &App,
+    question: &str,
+    contents: Vec<Option<Content>>,
+) -> Result<Vec<Vec<Piece>>, HttpError> {
+    let mut texts = Vec::with_capacity(contents.len());
+    for content in contents {
+        let text = match content.filter(|content| content.content_type.is_textual()) {
+            Some(content) => {
+                let contents = &app.articles.contents;
+                let read = contents.beginning(&app.store.blobs, &content, TEXT_BYTES_MAX).await;
+                read.ok().flatten().map(|bytes| (content, bytes))
+            }
+            None => None,
+        };
+        texts.push(text);
+    }
+    let question = Question::parse(question);
+    let finding = app.limits.cpu_pool.run(move || {
+        let snippet = |(content, bytes): (Content, Bytes)| {
+            let pieces = question.snippet(&content.content_type, &bytes);
+            let shown: String = pieces.iter().map(|piece| piece.text.as_str()).collect();
+            // The title stands above it anyway.
+            if Some(&*shown) == content.title.as_deref() { Vec::new() } else { pieces }
+        };
+        texts.into_iter().map(|text| text.map(snippet).unwrap_or_default()).collect()
     });
     finding.await.map_err(HttpError::uncomputed)
 }

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use jiff::Timestamp;
-use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex};
+use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex, names_of_nobody};
 use pypi::devpi::{self, IndexConfig};
 use pypi::{ChangeError, ConfigEdit, StageConfig, StageName};
 
@@ -62,8 +62,11 @@ async fn parsed_edit(ask: &Ask, body: Body) -> Result<(ConfigEdit, Json), Refuse
     Ok((edit?, json))
 }
 
-fn configuration(config: StageConfig) -> Response {
-    reply::result(StatusCode::OK, "indexconfig", config, None)
+/// The configuration, with a message if it gives rights to names that nobody has.
+fn configuration(ask: &Ask, config: StageConfig) -> Response {
+    let names = names_of_nobody(&ask.stored.accounts, &config);
+    let message = (!names.is_empty()).then(|| names.join("; "));
+    reply::result(StatusCode::OK, "indexconfig", config, message.as_deref())
 }
 
 /// `PUT /{user}/{index}`
@@ -82,7 +85,8 @@ pub(crate) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<R
     }
     CreateIndex::admit(&asked, &stage)?;
     let (edit, _json) = parsed_edit(ask, body).await?;
-    Ok(configuration(ask.carry_out(&CreateIndex { stage, edit }).await?))
+    let config = ask.carry_out(&CreateIndex { stage, edit }).await?;
+    Ok(configuration(ask, config))
 }
 
 /// `PATCH /{user}/{index}`
@@ -92,7 +96,8 @@ pub(crate) async fn modify_index(ask: &Ask, stage: &str, body: Body) -> Result<R
     let (edit, _json) = parsed_edit(ask, body).await?;
     let is_noop_an_error = ask.has_flag("error_on_noop");
     let changing = ChangeIndex { stage, edit, is_noop_an_error, seen: None };
-    Ok(configuration(ask.carry_out(&changing).await?))
+    let config = ask.carry_out(&changing).await?;
+    Ok(configuration(ask, config))
 }
 
 /// `DELETE /{user}/{index}`

@@ -195,8 +195,11 @@ impl Entry {
             Subject::Open => Some(&self.event),
             Subject::Article(name) => {
                 let object = Object::Article(name.as_str());
-                let admits = config.article.acl_read.admits(principal, Scope::ArticleRead, object);
-                admits.then_some(&self.event)
+                let admits = |list: &Acl| list.admits(principal, Scope::ArticleRead, object);
+                let is_draft = stored.articles.article(name).is_some_and(|it| it.is_draft());
+                let may_read = admits(&config.article.acl_read);
+                let may_see = may_read && (!is_draft || admits(&config.article.acl_write));
+                may_see.then_some(&self.event)
             }
             Subject::Stage(stage, project) => {
                 let portion = match project {

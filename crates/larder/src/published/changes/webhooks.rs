@@ -4,9 +4,9 @@
 //! what its feed has, signed, and notes here what fails. A webhook connects only where [`Egress`] allows it: the address of a
 //! name is checked when the connection is made, and redirects are not followed.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use account::UserName;
@@ -41,7 +41,7 @@ const DELIVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// All webhooks of this server.
 pub(crate) struct Webhooks {
-    all: Vec<std::sync::Arc<Webhook>>,
+    all: Vec<Arc<Webhook>>,
     egress: Egress,
     client: Client,
 }
@@ -66,9 +66,50 @@ pub(crate) struct Webhook {
     wake: Notify,
 }
 
+/// Deliveries of a webhook that are remembered, and bytes of one that can be sent again.
+const DELIVERIES_MAX: usize = 20;
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// What a webhook was sent.
+#[derive(Clone, Debug)]
+pub(crate) enum Sent {
+    /// A body.
+    Body(Vec<u8>),
+    /// The tags of what this cache had to drop.
+    Keys(Cache, Vec<String>),
+}
+
+impl Sent {
+    fn size_bytes(&self) -> usize {
+        match self {
+            Sent::Body(body) => body.len(),
+            Sent::Keys(_, keys) => keys.iter().map(String::len).sum(),
+        }
+    }
+}
+
+/// A delivery, in memory only.
+#[derive(Debug)]
+pub(crate) struct NotedDelivery {
+    /// Counts from 1, in this process.
+    pub(crate) number: u64,
+    /// The last attempt.
+    pub(crate) at: Timestamp,
+    /// Its identifier for the receiver.
+    pub(crate) name: String,
+    pub(crate) size_bytes: usize,
+    pub(crate) attempts: u32,
+    /// Why it was not taken.
+    pub(crate) failure: Option<String>,
+    /// To send it again: only if it was taken, so that the receiver knows it already, and is not too long.
+    pub(crate) sent: Option<Sent>,
+}
+
 /// How a webhook fares.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
+    /// The last deliveries, the newest first.
+    pub(crate) deliveries: VecDeque<Arc<NotedDelivery>>,
     /// Everything up to this position is delivered, or nothing that it may be told; None until its task has begun.
     pub(crate) position: Option<String>,
     /// When a delivery was last taken, since the start of the process.
@@ -170,7 +211,7 @@ impl Webhooks {
         Ok(Webhooks { all: all.into_iter().map(Into::into).collect(), egress, client })
     }
 
-    pub(crate) fn all(&self) -> &[std::sync::Arc<Webhook>] {
+    pub(crate) fn all(&self) -> &[Arc<Webhook>] {
         &self.all
     }
 
@@ -283,6 +324,29 @@ impl Webhook {
     /// Notes that a delivery was taken.
     pub(crate) fn delivered(&self) {
         self.place().delivered_at = Some(Timestamp::now());
+    }
+
+    /// Notes an attempt to deliver this. Attempts in a row are one delivery.
+    pub(crate) fn noted(&self, name: &str, sent: &Sent, failure: Option<&Failure>) {
+        let deliveries = &mut self.place().deliveries;
+        let last = deliveries.front();
+        let (number, mut attempts) = (last.map_or(0, |last| last.number) + 1, 1);
+        if let Some(last) = last.filter(|last| last.failure.is_some() && last.name == name) {
+            attempts = last.attempts.saturating_add(1);
+            deliveries.pop_front();
+        }
+        let size_bytes = sent.size_bytes();
+        let is_kept = failure.is_none() && size_bytes <= KEPT_BYTES_MAX;
+        deliveries.push_front(Arc::new(NotedDelivery {
+            number,
+            at: Timestamp::now(),
+            name: name.to_owned(),
+            size_bytes,
+            attempts,
+            failure: failure.map(|failure| failure.detail.clone()),
+            sent: is_kept.then(|| sent.clone()),
+        }));
+        deliveries.truncate(DELIVERIES_MAX);
     }
 
     /// Notes where it is.
@@ -554,6 +618,34 @@ mod tests {
         let found = signature(&Secret::new("Jefe"), b"what do ya want for nothing?");
         let expected = "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_last_deliveries_are_remembered() {
+        let webhook = parse(GOOD).expect("a good file").remove(0);
+        let note = |name: &str, bytes: usize, failure: Option<Failure>| {
+            webhook.noted(name, &Sent::Body(vec![b'x'; bytes]), failure.as_ref());
+        };
+        let shown = || {
+            let line = |it: &Arc<NotedDelivery>| {
+                let again = if it.sent.is_some() { " again" } else { "" };
+                format!("{} {}x{}{again}", it.name, it.attempts, it.size_bytes)
+            };
+            webhook.state().deliveries.iter().map(line).collect::<Vec<_>>().join(", ")
+        };
+        note("one", 3, None);
+        note("two", 4, Some("no".into()));
+        note("two", 4, Some("no".into()));
+        assert_eq!(shown(), "two 2x4, one 1x3 again");
+        note("three", KEPT_BYTES_MAX + 1, None);
+        assert_eq!(shown(), "three 1x65537, two 2x4, one 1x3 again");
+        note("three", KEPT_BYTES_MAX, None);
+        assert!(shown().starts_with("three 1x65536 again, three 1x65537, "), "{}", shown());
+        for _ in 0..30 {
+            note("more", 1, None);
+        }
+        let all = webhook.state().deliveries;
+        assert_eq!((all.len(), all[0].number > all[1].number), (DELIVERIES_MAX, true));
     }
 
     #[test]

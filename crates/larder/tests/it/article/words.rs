@@ -113,6 +113,15 @@ fn the_best_come_first_and_say_where_the_words_are() {
     {
         server.get(&format!("/articles?{bad}")).expect(400);
     }
+    // The next part of the same.
+    assert_eq!(
+        server.get("/articles?text=larder&limit=1&offset=2").json()["articles"][0]["name"],
+        "notes/z"
+    );
+    assert_eq!(server.get("/articles?text=larder&offset=3").json()["articles"], json!([]));
+    for bad in ["text=a&offset=1001", "text=a&offset=x", "offset=1", "q=a&offset=1"] {
+        server.get(&format!("/articles?{bad}")).expect(400);
+    }
     // The action says the same.
     let action = |arguments: Value| {
         server.root().post("/actions", json!({"actions": {"article.search": arguments}}))
@@ -125,6 +134,16 @@ fn the_best_come_first_and_say_where_the_words_are() {
     let page = server.client.get_with("/articles?text=larder", &[ACCEPT]).text();
     check_harmless(&page, "the page");
     page.says(["3 articles found, the best first.", "found in its title, text"]);
+    page.says("Something <mark>larder</mark> <mark>larder</mark> <mark>larder</mark>");
+    let part = server.client.get_with("/articles?text=larder&limit=1&offset=1", &[ACCEPT]).text();
+    part.says(["/article/notes/b", "?text=larder&#38;offset=2&#38;limit=1"]);
+    let last = server.client.get_with("/articles?text=larder&limit=1&offset=2", &[ACCEPT]).text();
+    last.lacks("offset=3");
+    let found = server.client.get_with("/search?q=larder", &[ACCEPT]).text();
+    check_harmless(&found, "the search");
+    found.says("Something <mark>larder</mark>");
+    // What only the title has, is there once.
+    found.lacks("All about <mark>");
     server.get("/search/suggest?q=larder").says(["\"notes/z\"", "/articles?text=larder"]);
 }
 

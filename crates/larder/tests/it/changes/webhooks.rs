@@ -243,6 +243,32 @@ fn administrators_see_webhooks_and_try_them() {
         !page.contains("Nothing is delivered") && !page.contains("nothing since the start")
     });
 
+    // What was taken can be sent again, under its name; it moves nothing.
+    let page = root.get(target).text();
+    page.says(["Last deliveries", "attempts", "taken"]);
+    let before = receiver.taken();
+    let deliveries = || receiver.received().into_iter().map(|it| it.headers["webhook-id"].clone());
+    let name = deliveries().rfind(|name| name.starts_with("ci/")).expect("a delivery");
+    let (label, _) = page
+        .split("aria-label=\"")
+        .find_map(|it| {
+            it.strip_prefix("Delivery ")
+                .filter(|it| it.contains(" of ci\""))
+                .and_then(|it| it.split_once('"'))
+        })
+        .expect("a form");
+    let label = format!("Delivery {label}");
+    root.submit(&page, &label, &[("do", "again")])
+        .expect(200)
+        .says(&format!("{name} was sent again, and taken."));
+    assert_eq!(deliveries().next_back().as_ref(), Some(&name));
+    assert!(receiver.taken().len() > before.len());
+    root.submit(&page, &label, &[("delivery", "0"), ("do", "again")]).expect(404);
+    root.submit(&page, &label, &[("delivery", "x"), ("do", "again")]).expect(400);
+    receiver.status.store(503, SeqCst);
+    root.submit(&page, &label, &[("do", "again")]).expect(422).says("it answered 503");
+    receiver.status.store(200, SeqCst);
+
     let page = root.get(target).text();
     root.submit(&page, "Webhook ci", &[("webhook", "none"), ("do", "test")]).expect(404);
     root.submit(&page, "Webhook ci", &[("do", "x")]).expect(400);

@@ -1,0 +1,115 @@
+//! What the front matter says beside a title: who wrote it and when, tags, and drafts, which are only for those who may write them.
+
+use serde_json::{Value, json};
+
+use super::attachments::added;
+use super::{store, wiki};
+use crate::asking::Says as _;
+use crate::browser::ACCEPT;
+use crate::pages::check_harmless;
+use crate::server::TestServer;
+
+const DRAFT: &[u8] = b"---\ntags: fruit\ndraft: true\n---\n# Plums\n\nA [link](open), and plums.\n";
+
+fn listed(answer: &Value) -> Vec<&str> {
+    let articles = answer["articles"].as_array().expect("articles").iter();
+    articles.map(|it| it["name"].as_str().expect("a name")).collect()
+}
+
+/// A page as a browser gets it.
+fn page(server: &TestServer, path: &str) -> String {
+    server.client.get_with(path, &[ACCEPT]).expect(200).text()
+}
+
+#[test]
+fn an_article_says_who_wrote_it_and_what_it_is_about() {
+    let server = wiki();
+    let text =
+        b"---\nauthor: Ann <b>B</b>\ndate: 2026-01-31\ntags: [Fruit, \"a & b\"]\n---\n# Plums\n";
+    let made = store(&server, "plums/0", text).json();
+    assert_eq!((&made["tags"], &made["draft"]), (&json!(["fruit", "a & b"]), &Value::Null));
+    let shown = page(&server, "/article/plums");
+    check_harmless(&shown, "the page");
+    shown.says([
+        "By Ann &#60;b&#62;B&#60;/b&#62;, 2026-01-31",
+        "/articles?tag=fruit",
+        "?tag=a+%26+b",
+    ]);
+    store(&server, "pears/0", b"---\ntags:\n- fruit\n---\n# Pears\n");
+    store(&server, "apples/0", b"# Apples\n");
+    assert_eq!(listed(&server.get("/articles?tag=fruit").json()), ["pears", "plums"]);
+    assert_eq!(listed(&server.get("/articles?tag=FRUIT&prefix=pl").json()), ["plums"]);
+    let first = server.get("/articles?tag=fruit&limit=1").json();
+    assert_eq!((listed(&first), &first["next_after"]), (vec!["pears"], &json!("pears")));
+    assert_eq!(listed(&server.get("/articles?tag=fruit&after=pears").json()), ["plums"]);
+    for bad in ["tag=fruit&q=a", "tag=fruit&text=a", "tag=fruit&deleted=true"] {
+        server.get(&format!("/articles?{bad}")).expect(400);
+    }
+    let list = page(&server, "/articles?tag=fruit");
+    check_harmless(&list, "the list");
+    list.says(["Articles about fruit", "/article/plums"]);
+    page(&server, "/articles").says("?tag=fruit");
+    // A tag that is gone is in no list.
+    store(&server, "plums/1", b"# Plums\n");
+    assert_eq!(listed(&server.get("/articles?tag=fruit").json()), ["pears"]);
+    page(&server, "/articles").lacks("a+%26+b");
+}
+
+#[test]
+fn a_draft_is_only_for_those_who_may_write_it() {
+    let server = wiki();
+    store(&server, "open/0", b"# Open\n\n[plums](plums)\n");
+    let made = store(&server, "plums/0", DRAFT).json();
+    assert_eq!(made["draft"], json!(true));
+    added(&server, "/+attachments/plums/a.txt", b"a file");
+    let places = [
+        "/article/plums",
+        "/article/plums?raw",
+        "/article/plums/1",
+        "/article/plums/history",
+        "/article/plums/diff",
+        "/+attachments/plums/",
+        "/+attachments/plums/a.txt",
+    ];
+    for place in places {
+        server.get(place).expect(404);
+        server.client.get_with(place, &[ACCEPT]).expect(404);
+        let seen = server.root().get(place).expect(200);
+        seen.has("cache-control", "private, no-cache");
+        let seen = server.root().accept("text/html").get(place).expect(200);
+        seen.has("cache-control", "private, no-cache");
+        // What a writer has seen is not kept for others.
+        server.client.get_with(place, &[ACCEPT]).expect(404);
+    }
+    server.root().accept("text/html").get("/article/plums").text().says("Draft.");
+    let action = |name: &str| json!({"actions": {name: {"name": "plums"}}});
+    server.anybody().post("/actions", action("article.get")).expect(404);
+    server.root().post("/actions", action("article.get")).expect(200);
+    for list in [
+        "/articles",
+        "/articles?q=plum",
+        "/articles?tag=fruit",
+        "/articles?text=plum",
+        "/search?q=plum",
+        "/search/suggest?q=plum",
+        "/changes.atom?surface=articles",
+        "/",
+    ] {
+        server.get(list).text().lacks("/plums");
+        server.client.get_with(list, &[ACCEPT]).text().lacks("/plums");
+    }
+    page(&server, "/article/open").lacks("Linked from");
+    // Without the line it is there for everybody, and with it gone again.
+    store(&server, "plums/1", b"# Plums\n");
+    server.get("/article/plums").expect(200);
+    page(&server, "/article/plums").says("Plums");
+    page(&server, "/articles").says("/article/plums");
+    store(&server, "plums/2", DRAFT);
+    server.get("/article/plums").expect(404);
+    server.get("/article/plums/2").expect(404);
+    server.client.get_with("/article/plums", &[ACCEPT]).expect(404);
+    page(&server, "/articles").lacks("/article/plums");
+    // A draft that was deleted stays one.
+    server.root().delete("/article/plums/3").expect(200);
+    server.get("/article/plums/3").expect(404);
+}
