@@ -2,80 +2,22 @@
 
     with_trusted_publishing.py DIRECTORY
 
-GitHub is a fake: a little server that hands out identities which openssl signs, and publishes its key. uv asks for HTTPS, so
-Larder has a certificate that openssl makes.
+GitHub is a fake (issuer.py). uv asks for HTTPS, so Larder has a certificate that openssl makes.
 """
 
-import base64
 import http.server
 import json
 import re
 import shutil
 import ssl
-import subprocess
 import threading
 import time
-import urllib.parse
 import urllib.request
-import uuid
 
 import environments
 import packages
+from issuer import FakeIssuer, openssl
 from server import Desk, Larder, check, client, free_port
-
-
-def encoded(data):
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def openssl(*arguments, **options):
-    return subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, **options).stdout
-
-
-class FakeGithub:
-    """The issuer, and the address at which a job asks for its identity."""
-
-    def __init__(self, work):
-        self.key, self.port = work / "issuer.pem", free_port()
-        self.url, self.claims = f"http://127.0.0.1:{self.port}", {}
-        openssl("genrsa", "-out", self.key, 2048)
-        modulus = openssl("rsa", "-in", self.key, "-noout", "-modulus").decode().strip().split("=")[1]
-        key = {"kty": "RSA", "kid": "k1", "alg": "RS256", "use": "sig", "n": encoded(bytes.fromhex(modulus)), "e": "AQAB"}
-        fake = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                path, _, query = self.path.partition("?")
-                audience = urllib.parse.parse_qs(query).get("audience", [""])[0]
-                answer = {
-                    "/.well-known/openid-configuration": {"issuer": fake.url, "jwks_uri": f"{fake.url}/keys"},
-                    "/keys": {"keys": [key]},
-                }.get(path)
-                if path == "/token" and self.headers["Authorization"].lower() == "bearer of-the-job":
-                    answer = {"value": fake.identity(audience)}
-                body = json.dumps(answer).encode()
-                self.send_response(200 if answer else 404)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-
-    def identity(self, audience):
-        now = int(time.time())
-        claims = {
-            "iss": self.url, "aud": audience, "iat": now - 5, "nbf": now - 5, "exp": now + 300, "jti": str(uuid.uuid4()),
-            "sub": "repo:org/repo:environment:release", "repository": "org/repo", "repository_id": "7",
-            "repository_owner": "org", "repository_owner_id": "3", "event_name": "push", "ref": "refs/tags/v1.0",
-            "job_workflow_ref": "org/repo/.github/workflows/release.yml@refs/tags/v1.0", "environment": "release",
-        } | self.claims  # fmt: skip
-        parts = [{"alg": "RS256", "kid": "k1", "typ": "JWT"}, claims]
-        signed = ".".join(encoded(json.dumps(part).encode()) for part in parts)
-        return f"{signed}.{encoded(openssl('dgst', '-sha256', '-sign', self.key, input=signed.encode()))}"
 
 
 class Gate:
@@ -129,11 +71,8 @@ class Gate:
 def test(work):
     if not shutil.which("openssl"):
         raise environments.Skipped("openssl is not installed")
-    github = FakeGithub(work)
+    github = FakeIssuer(work)
     files = work / "files"
-    publisher = (
-        f"larder-* {github.url} repository_id=7 repository_owner_id=3 workflow=release.yml environment=release ref=refs/tags/*"
-    )
     with Larder(work, LARDER_PUBLISHING_ISSUERS=f"github {github.url}", LARDER_PUBLIC_URL="https://localhost") as larder:
         gate = Gate(work, larder)
         desk = Desk(
@@ -141,7 +80,7 @@ def test(work):
             ACTIONS_ID_TOKEN_REQUEST_URL=f"{github.url}/token?job=1", ACTIONS_ID_TOKEN_REQUEST_TOKEN="of-the-job",
             SSL_CERT_FILE=gate.certificate, REQUESTS_CA_BUNDLE=gate.certificate,
         )  # fmt: skip
-        larder.must(200, "PATCH", "/team/dev", [f"trusted_publishers+={publisher}"], auth=larder.auth)
+        larder.must(200, "PATCH", "/team/dev", [f"trusted_publishers+={github.publisher('larder-*')}"], auth=larder.auth)
 
         def versions():
             accept = {"Accept": "application/vnd.pypi.simple.v1+json"}

@@ -13,7 +13,7 @@ use reqwest::{Client, StatusCode, Url};
 use serde_json::Value;
 use state::text::counted;
 
-use super::kept_tokens::KeptTokens;
+use super::kept_tokens::{KeptToken, KeptTokens};
 use super::remote::{TOKEN_USER, server_url};
 use super::{Exit, note, print, runtime};
 
@@ -97,6 +97,7 @@ impl LogIn {
         KeptTokens::read(environment)?.write()?;
         let got = runtime()?.block_on(wait(&base))?;
         let mut kept = KeptTokens::read(environment)?;
+        let older = kept.of(&base).filter(|older| older.server == base.as_str());
         let text = |name: &str| got[name].as_str().unwrap_or_default();
         kept.keep(&base, text("access_token"), text("user"))?;
         let days = got["expires_in"].as_u64().map(|seconds| (seconds + 43_200) / 86_400);
@@ -105,7 +106,18 @@ impl LogIn {
         let path = kept.path().display();
         let text =
             format!("logged in at {base} as {}{days}; the token is in {path}\n", text("user"));
-        print(&text, out)
+        print(&text, out)?;
+        // It is forgotten here, so nobody would revoke it.
+        let Some(older) = older else { return Ok(()) };
+        match runtime()?.block_on(revoke(&older)) {
+            Ok(()) => print("the token of the log-in before is revoked\n", out),
+            Err(_) => {
+                note(
+                    "the token of the log-in before could not be revoked: it stands on the page of your account until it ends",
+                );
+                Ok(())
+            }
+        }
     }
 }
 
@@ -160,24 +172,27 @@ impl LogOut {
         let mut kept = KeptTokens::read(environment)?;
         let found = kept.of(&base);
         let found = found.ok_or_else(|| Exit::failure(format!("not logged in at {base}")))?;
-        let revoked = runtime()?.block_on(async {
-            // The text of a token is more than its id, and is taken for it: only the id goes into a path.
-            let id = found.token.split('_').nth(1).unwrap_or_default();
-            let server: Url = found.server.parse().map_err(Exit::failure)?;
-            let request = client()?.delete(place(&server, &["+tokens", id]));
-            let request = request.basic_auth(TOKEN_USER, Some(&found.token));
-            let failed = |error| {
-                Exit::failure(format!("no answer from {server}: {}", net::reason_of(error)))
-            };
-            Ok::<_, Exit>(request.send().await.map_err(failed)?.status())
-        })?;
-        // With 401, it has ended already.
-        if !revoked.is_success() && revoked != StatusCode::UNAUTHORIZED {
-            let status = revoked.as_u16();
-            let server = found.server;
-            return Err(Exit::failure(format!("{server} answers {status}: the token stays")));
-        }
+        runtime()?.block_on(revoke(&found))?;
         kept.forget(&found.server)?;
         print(&format!("logged out at {}\n", found.server), out)
     }
+}
+
+/// Revokes a token; one that has ended already is no error.
+///
+/// # Errors
+/// The server does not answer, or refuses.
+async fn revoke(kept: &KeptToken) -> Result<(), Exit> {
+    // The text of a token is more than its id, and is taken for it: only the id goes into a path.
+    let id = kept.token.split('_').nth(1).unwrap_or_default();
+    let server: Url = kept.server.parse().map_err(Exit::failure)?;
+    let request = client()?.delete(place(&server, &["+tokens", id]));
+    let request = request.basic_auth(TOKEN_USER, Some(&kept.token));
+    let failed =
+        |error| Exit::failure(format!("no answer from {server}: {}", net::reason_of(error)));
+    let status = request.send().await.map_err(failed)?.status();
+    if status.is_success() || status == StatusCode::UNAUTHORIZED {
+        return Ok(());
+    }
+    Err(Exit::failure(format!("{server} answers {}: the token stays", status.as_u16())))
 }

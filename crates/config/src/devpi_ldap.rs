@@ -1,12 +1,13 @@
 //! Moving from devpi-ldap: its YAML file -> the equivalent `[ldap]` section.
 //!
-//! Each of its options becomes a key, or a comment that says why there is none. Every value passes the checks of larder's own file,
-//! so larder accepts the output. The password of the search is printed: the output is a configuration file and needs it.
+//! Each of its options becomes a key, or a comment that says why there is none. Every value, and the whole, pass the checks of larder's
+//! own file, so larder accepts the output. The password of the search is printed: the output is a configuration file and needs it.
 
 use serde_json::{Map, Value};
 
 use super::key::Kind;
-use super::keys;
+use super::problem::shown;
+use super::{keys, resolve};
 
 type Options = Map<String, Value>;
 
@@ -48,7 +49,9 @@ pub fn import_devpi_ldap(yaml: &str) -> Result<String, String> {
         return Err(import.problems.join("\n"));
     }
     let left_out = import.left_out.iter().map(|line| format!("# {line}\n")).collect::<String>();
-    Ok(format!("[ldap]\n{}{left_out}", import.lines.concat()))
+    let made = format!("[ldap]\n{}{left_out}", import.lines.concat());
+    let problems = resolve::ldap_problems(&made);
+    if problems.is_empty() { Ok(made) } else { Err(problems.join("\n")) }
 }
 
 #[derive(Default)]
@@ -57,7 +60,7 @@ struct Import {
     left_out: Vec<String>,
     problems: Vec<String>,
     /// DN and password of each search, with its name.
-    binds: Vec<(&'static str, String, String)>,
+    binds: Vec<(&'static str, Value, Value)>,
 }
 
 impl Import {
@@ -77,11 +80,16 @@ impl Import {
                 let texts = if key.kind == Kind::Secret { vec![text(&value)] } else { texts };
                 self.lines.push(format!("{remark}{name} = {}\n", key.kind.toml(&texts)));
             }
+            Err(expected) if key.kind == Kind::Secret => {
+                self.problems.push(format!("{name} = {}: {expected}", shown(key, &texts)));
+            }
             Err(expected) => self.problems.push(format!("{name} = {value}: {expected}")),
         }
     }
 
     fn leave_out(&mut self, name: &str, reason: &str) {
+        // A comment has one line.
+        let name = name.replace(char::is_control, " ");
         self.left_out.push(format!("{name}: no counterpart; {reason}"));
     }
 
@@ -97,15 +105,30 @@ impl Import {
 
     fn servers(&mut self, options: &Options) {
         let mut servers = Vec::new();
-        match (options.get("url"), options.get("server_pool").and_then(Value::as_array)) {
+        match (options.get("url"), options.get("server_pool")) {
             (Some(url), None) => servers.push((text(url), options.get("tls").cloned())),
-            (None, Some(pool)) => {
-                let server = |server: &Value| (text(&server["url"]), server.get("tls").cloned());
-                servers.extend(pool.iter().map(server));
+            (None, Some(Value::Array(pool))) if !pool.is_empty() => {
+                for server in pool {
+                    servers.push((text(&server["url"]), server.get("tls").cloned()));
+                    for name in server.as_object().into_iter().flat_map(Map::keys) {
+                        if !["url", "tls"].contains(&name.as_str()) {
+                            let problem = format!("server_pool: unknown option `{name}`");
+                            self.problems.push(problem);
+                        }
+                    }
+                }
+                if options.contains_key("tls") {
+                    self.leave_out("tls", "with `server_pool`, each server has its own");
+                }
+            }
+            (None, Some(_)) => {
+                self.problems.push("server_pool: expected a list of one server or more".into());
             }
             _ => self.problems.push("expected `url`, or a list `server_pool`, and not both".into()),
         }
-        if !servers.is_empty() {
+        if servers.iter().any(|(url, _)| url.is_empty()) {
+            self.problems.push("expected a `url` for each server".into());
+        } else if !servers.is_empty() {
             let urls = servers.iter().map(|(url, _)| url.as_str()).collect::<Vec<_>>();
             // devpi-ldap takes a name alone, too.
             let urls = urls.iter().map(|url| match url.contains("://") {
@@ -118,6 +141,7 @@ impl Import {
         let tls = servers.into_iter().filter_map(|(_, tls)| tls).collect::<Vec<_>>();
         let mut files: Vec<String> =
             tls.iter().filter_map(|tls| tls.get("ca_certs_file")).map(text).collect();
+        files.sort();
         files.dedup();
         if files.len() > 1 {
             self.problems.push(format!("tls: {}: expected one ca_certs_file", files.join(", ")));
@@ -190,8 +214,8 @@ impl Import {
                     }
                 }
                 "userdn" => {
-                    let password = search.get("password").map(text).unwrap_or_default();
-                    self.binds.push((kind, text(value), password));
+                    let password = search.get("password").cloned().unwrap_or_default();
+                    self.binds.push((kind, value.clone(), password));
                 }
                 "password" => {}
                 other => self.problems.push(format!("{kind}_search: unknown option `{other}`")),
@@ -209,25 +233,28 @@ impl Import {
                 &format!("both searches are made as that of {kind}_search"),
             );
         }
-        self.set("bind_dn", Value::from(dn), "");
-        if password.contains(char::is_whitespace) {
-            self.lines.push("# The password has blanks: write it into this file.\nbind_password_file = \"/etc/larder/ldap-password\"\n".into());
+        self.set("bind_dn", dn, "");
+        // Without a password, the directory takes a bind for an anonymous one. A number may have been spelled in another way.
+        if password.is_string() {
+            self.set("bind_password", password, "bind_password_file names a file with it instead");
         } else {
-            self.set(
-                "bind_password",
-                Value::from(password),
-                "bind_password_file names a file with it instead",
-            );
+            self.problems.push(format!("{kind}_search: password: expected a text in quotes"));
         }
     }
 }
 
 fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::{Environment, Flags, Inputs};
 
@@ -236,12 +263,20 @@ mod tests {
     fn check(yaml: &str, expected: &str) {
         let toml = import_devpi_ldap(yaml).expect(yaml);
         assert_eq!(toml, expected, "{toml}");
+        load(&toml);
+    }
+
+    /// Larder takes it, and asks a directory.
+    #[track_caller]
+    fn load(toml: &str) -> crate::Ldap {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("config.toml");
         std::fs::write(&path, toml).expect("a file");
         let environment: Environment = [("HOME", "/home/ada")].into_iter().collect();
         let inputs = Inputs { file: Some(path), flags: Flags::default(), environment };
-        inputs.load().expect("a valid configuration");
+        let ldap = inputs.load().expect(toml).config.ldap;
+        assert!(ldap.directory().is_some(), "{toml}");
+        ldap
     }
 
     /// The examples of devpi-ldap's own documentation.
@@ -284,6 +319,79 @@ mod tests {
         );
     }
 
+    /// Whatever is taken is a valid configuration.
+    #[test]
+    fn any_values() {
+        let values = [
+            json!(null),
+            json!(""),
+            json!(" "),
+            json!("a"),
+            json!("two words "),
+            json!("a 'b' \"c\" \\ # \u{7f} \n[x]\r\n"),
+            json!("\u{1}"),
+            json!("uid={username}"),
+            json!("(uid={username})"),
+            json!("(|(uid={username})(mail={username}))"),
+            json!("(member={userdn})"),
+            json!("(cn=a)"),
+            json!("{}"),
+            json!("ldaps://a:1"),
+            json!("whole-subtree"),
+            json!(0),
+            json!(5),
+            json!(true),
+            json!([]),
+            json!(["a"]),
+            json!({}),
+            json!({"url": "a", "tls": {"a\nb": 1, "ca_certs_file": "x\ny", "validate": "\u{7f}"}}),
+            json!([{"url": "a", "tls": {"ca_certs_file": "x"}}, {"url": "b"}, {"url": ["c"]}]),
+            json!([{"url": "a"}, {"url": null}]),
+        ];
+        let search = |filter: &str| json!({"base": "x", "filter": filter, "attribute_name": "dn", "userdn": "c", "password": "d"});
+        let whole = json!({
+            "url": "a", "user_search": search("(uid={username})"), "group_search": search("(member={userdn})"), "tls": {},
+            "timeout": 3, "referrals": true, "reject_as_unknown": true
+        });
+        let mut taken = 0;
+        let mut check = |options: &Value| {
+            if let Ok(toml) = import_devpi_ldap(&json!({"devpi-ldap": options}).to_string()) {
+                load(&toml);
+                taken += 1;
+            }
+        };
+        let paths = whole.as_object().expect("options").iter().flat_map(|(name, value)| {
+            let inner = value.as_object().into_iter().flat_map(Map::keys);
+            let inner = inner.map(move |key| format!("/{name}/{key}"));
+            std::iter::once(format!("/{name}")).chain(inner)
+        });
+        for path in paths.chain(["/server_pool", "/user_template"].map(str::to_owned)) {
+            for value in &values {
+                let mut options = whole.clone();
+                match path.as_str() {
+                    "/server_pool" => drop(options.as_object_mut().map(|it| it.remove("url"))),
+                    "/user_template" => {
+                        drop(options.as_object_mut().map(|it| it.remove("user_search")));
+                    }
+                    _ => {}
+                }
+                match options.pointer_mut(&path) {
+                    Some(place) => place.clone_from(value),
+                    None => options[&path[1..]] = value.clone(),
+                }
+                check(&options);
+            }
+        }
+        assert!(taken > 100, "{taken}");
+    }
+
+    #[test]
+    fn a_password_with_blanks_is_taken() {
+        let file = "devpi-ldap: {url: a, user_search: {base: x, filter: 'uid={username}', attribute_name: dn, userdn: c, password: a b}}";
+        let ldap = load(&import_devpi_ldap(file).expect(file));
+        assert_eq!(ldap.bind_password.as_ref().map(crate::Secret::reveal), Some("a b"));
+    }
+
     #[test]
     fn what_is_no_such_file() {
         for (yaml, expected) in [
@@ -294,6 +402,20 @@ mod tests {
             ("devpi-ldap: {url: a, user_template: 'x={username}', uri: b}", "unknown option `uri`"),
             ("devpi-ldap: {url: a, user_search: {base: x}}", "user_search: `filter` is missing"),
             ("devpi-ldap: {url: 'ftp://a', user_template: 'x={username}'}", "urls = [\"ftp://a\"]"),
+            (
+                "devpi-ldap: {server_pool: [], user_template: 'x={username}'}",
+                "server_pool: expected",
+            ),
+            ("devpi-ldap: {server_pool: [a], user_template: 'x={username}'}", "expected a `url`"),
+            ("devpi-ldap: {url: , user_template: 'x={username}'}", "expected a `url`"),
+            (
+                "devpi-ldap: {url: a, user_template: 'x={username}', group_search: {base: x, filter: cn=a, attribute_name: cn}}",
+                "ldap.group_filter = \"cn=a\" finds the same groups for every user",
+            ),
+            (
+                "devpi-ldap: {url: a, user_search: {base: x, filter: 'a={username}', attribute_name: dn, userdn: c, password: 0123}}",
+                "user_search: password: expected a text in quotes",
+            ),
         ] {
             let error = import_devpi_ldap(yaml).expect_err(yaml);
             assert!(error.contains(expected), "{yaml}: {error}");

@@ -201,7 +201,7 @@ impl Kind {
             Self::Database => "sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE".to_owned(),
             Self::Blobs => "a directory or s3://BUCKET/PREFIX".to_owned(),
             Self::Acl => "a list of users, :groups, :AUTHENTICATED: and :ANONYMOUS:".to_owned(),
-            Self::Secret => "a text without blanks and control characters".to_owned(),
+            Self::Secret => "a text without control characters, and without blanks at its ends".to_owned(),
         }
     }
 

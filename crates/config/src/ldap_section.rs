@@ -21,10 +21,13 @@ pub(super) fn password_file(ldap: &Ldap, credentials: Option<&str>) -> Option<Pa
 /// The password in the file. Unlike other secrets it may have blanks: people choose such passwords.
 ///
 /// # Errors
-/// What is wrong with the file.
+/// What is wrong with the file. Directories take a bind without a password for an anonymous one.
 pub(super) fn password(file: &Path) -> Result<Secret, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("cannot be read: {error}"))?;
-    Ok(Secret::new(text.trim_end_matches(['\r', '\n'])))
+    match text.trim_end_matches(['\r', '\n']) {
+        "" => Err("it is empty: expected the password of ldap.bind_dn".to_owned()),
+        password => Ok(Secret::new(password)),
+    }
 }
 
 /// Rules about several keys together that do not hold: the key, and the complaint, with `{at}` for where its value came from.
@@ -38,6 +41,11 @@ pub(super) fn problems(ldap: &Ldap) -> Vec<(&'static str, String)> {
         let text = "ldap.urls ({at}) is set: expected ldap.user_dn, or ldap.user_base and ldap.user_filter, and not both";
         problems.push(("ldap.urls", text.to_owned()));
     }
+    // A file that is of no use has its own complaint.
+    let (password, has_password) = match (&ldap.bind_password, &ldap.bind_password_file) {
+        (None, Some(_)) => ("ldap.bind_password_file", true),
+        (password, _) => ("ldap.bind_password", password.is_some()),
+    };
     let pairs = [
         (
             "ldap.user_base",
@@ -51,12 +59,7 @@ pub(super) fn problems(ldap: &Ldap) -> Vec<(&'static str, String)> {
             "ldap.group_filter",
             ldap.group_filter.is_some(),
         ),
-        (
-            "ldap.bind_dn",
-            ldap.bind_dn.is_some(),
-            "ldap.bind_password",
-            ldap.bind_password.is_some(),
-        ),
+        ("ldap.bind_dn", ldap.bind_dn.is_some(), password, has_password),
     ];
     for (one, has_one, other, has_other) in pairs {
         let (given, missing) = if has_one { (one, other) } else { (other, one) };
@@ -71,6 +74,11 @@ pub(super) fn problems(ldap: &Ldap) -> Vec<(&'static str, String)> {
         if filter.asks_for_dn() {
             let text = format!("{shown}: `{{userdn}}` is not known yet, expected `{{username}}`");
             problems.push(("ldap.user_filter", text));
+        } else if !filter.asks_for_name() {
+            let text = format!(
+                "{shown} finds the same for every user: expected `{{username}}` in it, such as (uid={{username}})"
+            );
+            problems.push(("ldap.user_filter", text));
         } else if ldap.user_attribute.is_none() && filter.name_attributes().len() != 1 {
             let text = format!(
                 "{shown} compares `{{username}}` with [{found}]: expected one attribute, or ldap.user_attribute, because a \
@@ -78,6 +86,16 @@ pub(super) fn problems(ldap: &Ldap) -> Vec<(&'static str, String)> {
             );
             problems.push(("ldap.user_filter", text));
         }
+    }
+    if let Some(filter) = &ldap.group_filter
+        && !filter.asks_for_name()
+        && !filter.asks_for_dn()
+    {
+        let text = format!(
+            "ldap.group_filter = \"{filter}\" ({{at}}) finds the same groups for every user: expected `{{userdn}}` or \
+             `{{username}}` in it, such as (member={{userdn}})"
+        );
+        problems.push(("ldap.group_filter", text));
     }
     if ldap.group_filter.is_some() && ldap.groups.is_empty() {
         let text = "ldap.group_filter ({at}) is set but ldap.groups is empty: expected GROUP=HERE, *=ldap-* or *=*";

@@ -532,7 +532,7 @@ section! {
         /// How long a right password is remembered, with the groups of its user, before the directory is asked again; 0: it is
         /// asked each time.
         remember: Duration = "remember_seconds", Kind::seconds(0, 3_600), default "60";
-        /// Time to connect, for each answer, and for a log-in to wait for its turn.
+        /// Time to connect, for each answer, and for a log-in to wait for its turn; each of `urls` has it anew.
         timeout: Duration = "timeout_seconds", Kind::seconds(1, 300), default "10";
         /// Log-ins for which the directory is asked at once; others wait.
         at_once_max: usize = "at_once_max", Kind::whole(1, 1_000, "log-ins"), default "8";

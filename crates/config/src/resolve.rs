@@ -20,7 +20,7 @@ use super::problem::{ConfigError, Origin, Problem, shown};
 use super::providers::read_providers;
 use super::proxy_login;
 use super::value::{MASK, Secret};
-use super::{Config, keys};
+use super::{Config, Ldap, keys};
 
 /// The configuration of the whole machine, read where a user has none.
 const SYSTEM_FILE: &str = "/etc/larder/config.toml";
@@ -444,6 +444,21 @@ impl Inputs {
             }
         }
     }
+}
+
+/// What does not hold in a file with this text, which has nothing but `[ldap]`.
+pub(super) fn ldap_problems(text: &str) -> Vec<String> {
+    let mut settings = Settings::default();
+    let (values, mut problems) = file::read(text, Path::new("[ldap]"));
+    for value in values {
+        settings.one(&value.key.path()).texts = value.texts;
+    }
+    let ldap = Ldap::take(&mut settings);
+    problems.append(&mut settings.problems);
+    let mut messages: Vec<_> = problems.into_iter().map(|problem| problem.message).collect();
+    let together = ldap.iter().flat_map(ldap_section::problems);
+    messages.extend(together.map(|(_, text)| text.replacen(" ({at})", "", 1)));
+    messages
 }
 
 /// Gives the data directory some value after a complaint about it.

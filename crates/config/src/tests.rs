@@ -490,8 +490,8 @@ fn a_secret_is_compared_whole_and_never_shown() {
         "{}",
         show(&loaded)
     );
-    let expected = "admin.key = ******** (environment LARDER_ADMIN_KEY): expected a text without blanks and control characters";
-    check_refused("", &[], &[("LARDER_ADMIN_KEY", "open sesame")], 78, expected);
+    let expected = "admin.key = ******** (environment LARDER_ADMIN_KEY): expected a text without control characters, and without blanks at its ends";
+    check_refused("", &[], &[("LARDER_ADMIN_KEY", " open-sesame")], 78, expected);
 }
 
 #[test]

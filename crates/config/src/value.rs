@@ -315,8 +315,8 @@ impl fmt::Debug for Secret {
 
 impl FromText for Secret {
     fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
-        // It is sent in a header, which loses blanks at the ends and cannot have control characters.
-        let is_fit = !text.is_empty() && !text.chars().any(|c| c.is_whitespace() || c.is_control());
+        // Those that are sent in a header lose blanks at the ends, and cannot have control characters. A directory's may have blanks.
+        let is_fit = !text.is_empty() && text == text.trim() && !text.chars().any(char::is_control);
         if is_fit { Ok(Self(text.to_owned())) } else { Err(expected(kind)) }
     }
 

@@ -20,6 +20,8 @@ pub(super) struct Endpoints {
     pub(super) authorization: Result<Url, String>,
     /// Where codes are redeemed.
     pub(super) token: Result<Url, String>,
+    /// Where browsers log out, if it has a page for that.
+    pub(super) end_session: Option<Url>,
     /// Whether each answer names its issuer (RFC 9207).
     pub(super) names_itself: bool,
     /// Whether clients prove who they are by the header `Authorization`, and not in the form.
@@ -60,6 +62,7 @@ impl Endpoints {
         Endpoints {
             authorization: url("authorization_endpoint"),
             token: url("token_endpoint"),
+            end_session: url("end_session_endpoint").ok(),
             names_itself: document["authorization_response_iss_parameter_supported"] == true,
             takes_basic: methods.is_none_or(|it| it.iter().any(|it| it == "client_secret_basic")),
         }

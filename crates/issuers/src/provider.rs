@@ -154,6 +154,14 @@ impl Provider {
         Ok(url)
     }
 
+    /// Where a browser logs out of the provider; `None` if it has no page for that, or does not answer. The provider asks the person,
+    /// since this server keeps no identity token to show.
+    pub async fn log_out_url(&self) -> Option<Url> {
+        let mut url = self.source.endpoints().await.ok()?.end_session.clone()?;
+        url.query_pairs_mut().append_pair("client_id", &self.settings.client_id);
+        Some(url)
+    }
+
     /// Tries what a log-in needs of the provider: its endpoints and its keys, which are counted.
     ///
     /// # Errors

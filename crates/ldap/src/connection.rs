@@ -171,10 +171,12 @@ impl Connection {
             }
             let length = ber::length(self.arrived.get(1..).unwrap_or_default())?;
             if let Some((length, head)) = length {
-                let (begin, end) = (1 + head, 1 + head + length);
-                if end > self.bytes_left {
+                let begin = 1 + head;
+                // Where numbers have 32 bits, the sum would overflow first.
+                if length > self.bytes_left.saturating_sub(begin) {
                     return Err(Broken::TooMuch);
                 }
+                let end = begin + length;
                 if self.arrived.len() >= end {
                     let content = self.arrived[begin..end].to_vec();
                     self.arrived.drain(..end);
@@ -257,6 +259,8 @@ mod tests {
         assert_eq!(bound(outcome(0, 0x78, 52)).await, ended);
         let long = [&[0x30, 0x83, 0x10, 0, 0][..], &[0; 100]].concat();
         assert!(bound(long).await.starts_with("it answers with more than 1048576 bytes"));
+        let longest = [&[0x30, 0x84, 0xff, 0xff, 0xff, 0xff][..], &[0; 100]].concat();
+        assert!(bound(longest).await.starts_with("it answers with more than 1048576 bytes"));
         assert_eq!(
             bound(b"HTTP/1.1 400 Bad Request\r\n".to_vec()).await,
             "the answer is malformed"

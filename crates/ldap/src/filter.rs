@@ -93,9 +93,14 @@ impl Filter {
         found
     }
 
+    /// Whether it has a place for the user's name.
+    pub fn asks_for_name(&self) -> bool {
+        self.node.asks_for(&Piece::UserName)
+    }
+
     /// Whether it has a place for the user's DN.
     pub fn asks_for_dn(&self) -> bool {
-        self.node.asks_for_dn()
+        self.node.asks_for(&Piece::UserDn)
     }
 
     /// Its encoding, with the places filled.
@@ -131,9 +136,9 @@ impl Node {
         self.children().iter().for_each(|node| node.name_attributes(found));
     }
 
-    fn asks_for_dn(&self) -> bool {
-        self.values().iter().any(|value| value.0.contains(&Piece::UserDn))
-            || self.children().iter().any(Node::asks_for_dn)
+    fn asks_for(&self, place: &Piece) -> bool {
+        self.values().iter().any(|value| value.0.contains(place))
+            || self.children().iter().any(|node| node.asks_for(place))
     }
 
     fn encode(&self, filling: Filling<'_>) -> Vec<u8> {

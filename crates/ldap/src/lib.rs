@@ -223,7 +223,8 @@ impl Directory {
         password: &str,
     ) -> Result<Option<LoggedIn>, Asked> {
         let tls = self.tls.as_ref().filter(|_| server.is_ldaps || self.settings.start_tls);
-        let mut connection = Connection::open(server, tls, self.settings.timeout).await?;
+        let opening = Connection::open(server, tls, self.settings.timeout);
+        let mut connection = opening.await.map_err(Asked::Broken)?;
         let found = self.log_in(&mut connection, name, password).await;
         if !matches!(found, Err(Asked::Broken(_))) {
             connection.end().await;
@@ -345,7 +346,11 @@ enum Asked {
 
 impl From<Broken> for Asked {
     fn from(broken: Broken) -> Asked {
-        Asked::Broken(broken)
+        match broken {
+            // The server is well; this entry is not. Others need not wait for their log-in because of it.
+            Broken::TooMuch => Asked::Unusable(broken.to_string()),
+            broken => Asked::Broken(broken),
+        }
     }
 }
 

@@ -164,6 +164,26 @@ async fn groups_are_found_by_the_user() {
     assert_eq!(ask(of(None, members), "bob", "builder").await, "admin ldap-developers");
 }
 
+/// Whoever is in such a group cannot log in, and nobody else waits because of them.
+#[tokio::test]
+async fn an_answer_that_is_too_long_stops_nobody_else() {
+    let Some(slapd) = Slapd::start() else { return };
+    slapd.change(&format!(
+        "dn: cn=large,ou=groups,dc=example,dc=org\nchangetype: add\nobjectClass: groupOfNames\ncn: large\ncn: {}\n\
+         member: uid=bob,{PEOPLE}\n",
+        "x".repeat(1_100_000)
+    ));
+    let members = Some(groups("(member={userdn})"));
+    let directory = Directory::new(Settings { groups: members, ..settings(&slapd, template()) });
+    let directory = directory.expect("a directory");
+    let name = "bob".parse().expect("a name");
+    match directory.check(&name, "builder").await {
+        Err(Failure::Unusable(reason)) => assert!(reason.contains("1048576 bytes"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(said(&directory, "alice", "wonderland").await, "ldap-developers");
+}
+
 #[tokio::test]
 async fn certificates_are_checked() {
     let Some(slapd) = Slapd::start() else { return };

@@ -3,7 +3,8 @@
 //! check + client -> result known? -> throttle, shared with the passwords that are checked here -> a turn to ask -> told.
 //!
 //! What was told is remembered for a while: so the hundreds of requests of an installer are one question. Whoever sends the same
-//! name and password meanwhile waits for the same answer. A question whose senders all left while it waited is not asked.
+//! name and password meanwhile waits for the same answer. A question whose senders all left while it waited is not asked. A password
+//! that is refused again and again is asked about more and more seldom: a program with an old one must not lock its user out there.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -24,17 +25,26 @@ use crate::{
     CheckRefused, Fingerprint, Inner, KNOWN_FOR, Passwords, REMEMBERED_MAX, TooMany, WRONG_MAX,
 };
 
-/// How long a wrong password is remembered: meanwhile it may have become the right one.
-const WRONG_FOR: Duration = Duration::from_secs(30);
+/// How long a password is not asked about that was refused so often: meanwhile it may have become the right one. Any half an hour has
+/// at most four questions.
+fn wrong_for(refusals: u32) -> Duration {
+    Duration::from_secs(match refusals {
+        ..=1 => 30,
+        2 => 300,
+        _ => 900,
+    })
+}
 
 /// Checks passwords by asking another server, which tells `T` of a user whose password is right, or fails with `F`.
 pub struct Elsewhere<T, F>(Arc<Asking<T, F>>);
 
 struct Asking<T, F> {
     passwords: Arc<Inner>,
-    /// When the password with this fingerprint was told to be right, with what else was told, or wrong.
+    /// When the password with this fingerprint was told to be right, with what else was told.
     right: Cache<Fingerprint, (Instant, T)>,
-    wrong: Cache<Fingerprint, Instant>,
+    /// When it was told to be wrong the last time, and how often since it was right.
+    wrong: Cache<Fingerprint, (Instant, u32)>,
+    wrong_for: fn(u32) -> Duration,
     /// The questions that are asked now, each with the requests that wait for it.
     flights: Mutex<HashMap<Fingerprint, Waiting<T, F>>>,
     slots: Arc<HashSlots>,
@@ -47,17 +57,6 @@ type Waiting<T, F> = watch::Sender<Option<Outcome<T, F>>>;
 
 /// What a question came to: what was told of the user, or nothing because the password is wrong.
 type Outcome<T, F> = Result<Option<T>, NotAsked<F>>;
-
-/// An answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told<T> {
-    /// The password is right, and this was told of the user a moment ago.
-    RightBefore(T),
-    /// The password is right, and this was told of the user.
-    Right(T),
-    /// The password is wrong, or there is no such user.
-    Wrong,
-}
 
 /// Why a password was not checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,10 +81,22 @@ where
         waits_for: Duration,
         waiting: IntGauge,
     ) -> Elsewhere<T, F> {
+        Elsewhere::with(passwords, at_once, remembered_for, waits_for, waiting, wrong_for)
+    }
+
+    fn with(
+        passwords: &Passwords,
+        at_once: usize,
+        remembered_for: Duration,
+        waits_for: Duration,
+        waiting: IntGauge,
+        wrong_for: fn(u32) -> Duration,
+    ) -> Elsewhere<T, F> {
         Elsewhere(Arc::new(Asking {
             passwords: passwords.0.clone(),
             right: Cache::new(REMEMBERED_MAX),
             wrong: Cache::new(WRONG_MAX),
+            wrong_for,
             flights: Mutex::default(),
             slots: HashSlots::new(at_once, waiting),
             remembered_for,
@@ -93,7 +104,8 @@ where
         }))
     }
 
-    /// What `ask` tells of this password, which `client` sent; it is called only if that is not known.
+    /// What `ask` tells of the user with this password, which `client` sent; `None` if it is wrong, or there is no such user. It is
+    /// called only if that is not known.
     ///
     /// # Errors
     /// [`NotAsked`].
@@ -103,7 +115,7 @@ where
         password: &Password,
         client: ClientKey,
         ask: impl FnOnce() -> Asks,
-    ) -> Result<Told<T>, NotAsked<F>>
+    ) -> Result<Option<T>, NotAsked<F>>
     where
         Asks: Future<Output = Result<Option<T>, F>> + Send + 'static,
     {
@@ -117,16 +129,21 @@ where
             let known = inner.known.get(&attempt.pair).filter(|(_, at)| at.elapsed() < KNOWN_FOR);
             let right = self.0.right.get(&fingerprint);
             let right = right.filter(|(at, _)| at.elapsed() < self.0.remembered_for);
+            let wrong = self.0.wrong.get(&fingerprint);
             let prior = match known {
-                Some((known, _)) if known == fingerprint => PriorResult::RightHere,
+                // It may have been right until it was changed there: then it is a guess like others.
+                Some((known, _)) if known == fingerprint && wrong.is_none() => {
+                    PriorResult::RightHere
+                }
                 Some(_) if right.is_none() => PriorResult::AnotherWasRightHere,
                 _ if right.is_some() => PriorResult::RightElsewhere,
                 _ => PriorResult::Nothing,
             };
-            let wrong = self.0.wrong.get(&fingerprint);
-            if right.is_none() && wrong.is_some_and(|at| at.elapsed() < WRONG_FOR) {
+            let is_wrong =
+                wrong.is_some_and(|(at, count)| at.elapsed() < (self.0.wrong_for)(count));
+            if right.is_none() && is_wrong {
                 inner.counters.wrong_again.inc();
-                return Ok(Told::Wrong);
+                return Ok(None);
             }
             let flight = flights.get(&fingerprint).filter(|_| right.is_none());
             let admitted = match flight {
@@ -141,7 +158,7 @@ where
             if let Some((_, told)) = right {
                 drop(flights);
                 inner.known.insert(attempt.pair, (fingerprint, Instant::now()));
-                return Ok(Told::RightBefore(told));
+                return Ok(Some(told));
             }
             match flight {
                 Some(flight) => flight.subscribe(),
@@ -160,38 +177,18 @@ where
             // The question panicked; the log has the message.
             Err(_) => Err(too_many()),
         };
-        match outcome {
-            Ok(Some(told)) => {
-                inner.known.insert(attempt.pair, (fingerprint, Instant::now()));
-                Ok(Told::Right(told))
-            }
-            Ok(None) => {
-                inner.counters.wrong.inc();
-                Ok(Told::Wrong)
-            }
-            Err(refused) => {
-                if refused_by_queue(&refused) {
-                    inner.counters.refused.inc();
-                }
-                Err(refused)
-            }
+        match &outcome {
+            Ok(Some(_)) => inner.known.insert(attempt.pair, (fingerprint, Instant::now())),
+            Ok(None) => inner.counters.wrong.inc(),
+            Err(NotAsked::Refused(CheckRefused::TooMany)) => inner.counters.refused.inc(),
+            Err(_) => {}
         }
-    }
-}
-
-impl<T: Clone, F> Elsewhere<T, F> {
-    /// Forgets that this password was right.
-    pub fn forget(&self, user: &UserName, password: &Password) {
-        self.0.right.remove(&self.0.fingerprint(user, password));
+        outcome
     }
 }
 
 fn too_many<F>() -> NotAsked<F> {
     NotAsked::Refused(TooMany.into())
-}
-
-fn refused_by_queue<F>(refused: &NotAsked<F>) -> bool {
-    matches!(refused, NotAsked::Refused(CheckRefused::TooMany))
 }
 
 impl<T: Clone, F> Asking<T, F> {
@@ -240,7 +237,9 @@ impl<T: Clone, F> Flight<T, F> {
             }
             Ok(None) => {
                 self.asking.right.remove(&self.fingerprint);
-                self.asking.wrong.insert(self.fingerprint, Instant::now());
+                let before = self.asking.wrong.get(&self.fingerprint).map_or(0, |(_, count)| count);
+                let refusals = (Instant::now(), before.saturating_add(1));
+                self.asking.wrong.insert(self.fingerprint, refusals);
             }
             Err(_) => self.give_back(),
         }
@@ -293,24 +292,32 @@ mod tests {
         asked: Arc<AtomicU32>,
         /// Permits to answer.
         answers: Arc<Semaphore>,
+        /// Whether `old` is no longer a right password.
+        is_changed: bool,
     }
 
     impl World {
         fn new(remembered_for: Duration) -> World {
+            World::with(remembered_for, wrong_for)
+        }
+
+        fn with(remembered_for: Duration, wrong_for: fn(u32) -> Duration) -> World {
             let bounds = Bounds { pair: 3, client: 100, account: 100 };
             let passwords = Passwords::new(Duration::ZERO, 1, bounds, Counters::unregistered())
                 .expect("random");
             let waiting = Counters::unregistered().waiting;
             let second = Duration::from_secs(1);
-            let elsewhere = Elsewhere::new(&passwords, 2, remembered_for, second, waiting);
+            let elsewhere =
+                Elsewhere::with(&passwords, 2, remembered_for, second, waiting, wrong_for);
             let answers = Arc::new(Semaphore::new(1_000));
-            World { elsewhere, asked: Arc::default(), answers }
+            World { elsewhere, asked: Arc::default(), answers, is_changed: false }
         }
 
         /// Asks; the right password is `right`, and with `gone` nothing is told.
-        async fn check(&self, user: &str, password: &str) -> Result<Told<&'static str>, String> {
+        async fn check(&self, user: &str, password: &str) -> Result<Option<&'static str>, String> {
             let told = match password {
                 "right" => Ok(Some("told")),
+                "old" if !self.is_changed => Ok(Some("told")),
                 "gone" => Err("gone"),
                 _ => Ok(None),
             };
@@ -338,21 +345,18 @@ mod tests {
     async fn the_same_is_asked_once() {
         let world = World::new(Duration::from_secs(60));
         let at_once = join_all((0..50).map(|_| world.check("alice", "right"))).await;
-        assert!(at_once.iter().all(|told| *told == Ok(Told::Right("told"))), "{at_once:?}");
-        assert_eq!(world.check("alice", "right").await, Ok(Told::RightBefore("told")));
+        assert!(at_once.iter().all(|told| *told == Ok(Some("told"))), "{at_once:?}");
+        assert_eq!(world.check("alice", "right").await, Ok(Some("told")));
         assert_eq!(world.asked(), 1);
-        assert_eq!(world.check("bob", "right").await, Ok(Told::Right("told")));
-        let password = Password::attempt("right");
-        world.elsewhere.forget(&"alice".parse().expect("a name"), &password);
-        assert_eq!(world.check("alice", "right").await, Ok(Told::Right("told")));
-        assert_eq!(world.asked(), 3);
+        assert_eq!(world.check("bob", "right").await, Ok(Some("told")));
+        assert_eq!(world.asked(), 2);
     }
 
     #[tokio::test]
     async fn nothing_is_remembered_for_no_time() {
         let world = World::new(Duration::ZERO);
         for _ in 0..3 {
-            assert_eq!(world.check("alice", "right").await, Ok(Told::Right("told")));
+            assert_eq!(world.check("alice", "right").await, Ok(Some("told")));
         }
         assert_eq!(world.asked(), 3);
     }
@@ -361,13 +365,52 @@ mod tests {
     async fn different_wrong_passwords_are_throttled() {
         let world = World::new(Duration::from_secs(60));
         for password in ["a", "b", "c"] {
-            assert_eq!(world.check("alice", password).await, Ok(Told::Wrong));
-            assert_eq!(world.check("alice", password).await, Ok(Told::Wrong), "it is remembered");
+            assert_eq!(world.check("alice", password).await, Ok(None));
+            assert_eq!(world.check("alice", password).await, Ok(None), "it is remembered");
         }
         assert_eq!(world.check("alice", "d").await, Err("throttled".to_owned()));
         assert_eq!(world.check("alice", "right").await, Err("throttled".to_owned()));
         assert_eq!(world.asked(), 3);
-        assert_eq!(world.check("bob", "right").await, Ok(Told::Right("told")));
+        assert_eq!(world.check("bob", "right").await, Ok(Some("told")));
+    }
+
+    /// A job goes on with a password that was right from its address, once what was told before is forgotten.
+    #[tokio::test]
+    async fn an_old_password_is_a_guess() {
+        let mut world = World::with(Duration::ZERO, |_| Duration::ZERO);
+        assert_eq!(world.check("alice", "old").await, Ok(Some("told")));
+        world.is_changed = true;
+        for _ in 0..4 {
+            assert_eq!(world.check("alice", "old").await, Ok(None));
+        }
+        assert_eq!(world.check("alice", "old").await, Err("throttled".to_owned()));
+        assert_eq!(world.asked(), 5);
+        world.is_changed = false;
+        assert_eq!(world.check("bob", "old").await, Ok(Some("told")));
+    }
+
+    /// The directory counts what it is asked, and locks accounts after five, say.
+    #[tokio::test]
+    async fn what_is_refused_again_and_again_is_asked_seldom() {
+        let minutes = |refusals| wrong_for(refusals).as_secs_f64() / 60.0;
+        assert_eq!([1, 2, 3, 4, u32::MAX].map(minutes), [0.5, 5.0, 15.0, 15.0, 15.0]);
+        // The first refusal is forgotten at once here, the second is not.
+        let forget_one = |refusals| Duration::from_secs(if refusals < 2 { 0 } else { 60 });
+        let mut world = World::with(Duration::ZERO, forget_one);
+        for _ in 0..5 {
+            assert_eq!(world.check("alice", "old now").await, Ok(None));
+        }
+        assert_eq!(world.asked(), 2);
+        // A password that is right in between begins anew.
+        assert_eq!(world.check("alice", "old").await, Ok(Some("told")));
+        world.is_changed = true;
+        assert_eq!(world.check("alice", "old").await, Ok(None));
+        world.is_changed = false;
+        assert_eq!(world.check("alice", "old").await, Ok(Some("told")));
+        world.is_changed = true;
+        assert_eq!(world.check("alice", "old").await, Ok(None));
+        world.is_changed = false;
+        assert_eq!(world.check("alice", "old").await, Ok(Some("told")));
     }
 
     /// What could not be asked counts for nobody, and is asked again.
@@ -378,7 +421,7 @@ mod tests {
             assert_eq!(world.check("alice", "gone").await, Err("gone".to_owned()));
         }
         assert_eq!(world.asked(), 10);
-        assert_eq!(world.check("alice", "right").await, Ok(Told::Right("told")));
+        assert_eq!(world.check("alice", "right").await, Ok(Some("told")));
     }
 
     /// Two questions may be open; the others wait for a second.

@@ -33,7 +33,7 @@ use quick_cache::sync::Cache;
 use tokio::sync::watch;
 
 pub use budget::Budgets;
-pub use elsewhere::{Elsewhere, NotAsked, Told};
+pub use elsewhere::{Elsewhere, NotAsked};
 use episodes::Episodes;
 pub use episodes::{Subject, ThrottlingEnded};
 pub use fair_queue::Priority;

@@ -43,12 +43,48 @@ fn a_directory_needs_a_way_to_find_users() {
         "ldap.bind_dn (config.toml:4:1) is set but ldap.bind_password is not: expected both",
     );
     check_refused(
+        &format!("{LDAP}bind_password_file = \"/etc/word\"\n"),
+        &[],
+        &[],
+        78,
+        "ldap.bind_password_file (config.toml:4:1) is set but ldap.bind_dn is not: expected both",
+    );
+    check_refused(
         &format!("{LDAP}group_base = \"dc=x\"\ngroup_filter = \"(member={{userdn}})\"\n"),
         &[],
         &[],
         78,
         "ldap.group_filter (config.toml:5:1) is set but ldap.groups is empty: expected GROUP=HERE, *=ldap-* or *=*",
     );
+}
+
+/// With the same groups for everybody, everybody could do what some may.
+#[test]
+fn a_filter_depends_on_the_user() {
+    let search = "[ldap]\nurls = [\"ldap://directory.example\"]\nuser_base = \"dc=x\"\n";
+    for more in ["", "user_attribute = \"uid\"\n"] {
+        check_refused(
+            &format!("{search}user_filter = \"(objectClass=person)\"\n{more}"),
+            &[],
+            &[],
+            78,
+            "ldap.user_filter = \"(objectClass=person)\" (config.toml:4:1) finds the same for every user: expected \
+             `{username}` in it, such as (uid={username})",
+        );
+    }
+    let groups = format!("{LDAP}groups = [\"*=*\"]\ngroup_base = \"dc=x\"\n");
+    check_refused(
+        &format!("{groups}group_filter = \"(!(cn=a))\"\n"),
+        &[],
+        &[],
+        78,
+        "ldap.group_filter = \"(!(cn=a))\" (config.toml:6:1) finds the same groups for every user: expected `{userdn}` or \
+         `{username}` in it, such as (member={userdn})",
+    );
+    for filter in ["(memberUid={username})", "(&(cn=a)(|(member={userdn})(owner=x)))"] {
+        let text = format!("{groups}group_filter = \"{filter}\"\n");
+        given(&text, &[], &[]).inputs.load().expect(filter);
+    }
 }
 
 #[test]
@@ -61,6 +97,11 @@ fn the_password_of_a_directory_is_in_a_file_and_never_shown() {
     let secret = loaded.config.ldap.bind_password.as_ref().map(Secret::reveal);
     assert_eq!(secret, Some("two words"));
     assert!(!print::show(&loaded).contains("two words"));
+    for empty in ["", "\r\n\n"] {
+        std::fs::write(&file, empty).unwrap();
+        let error = given(&text, &[], &[]).inputs.load().unwrap_err().to_string();
+        assert!(error.ends_with("it is empty: expected the password of ldap.bind_dn"), "{error}");
+    }
     std::fs::remove_file(&file).unwrap();
     let error = given(&text, &[], &[]).inputs.load().unwrap_err().to_string();
     assert!(error.contains("ldap.bind_password_file"), "{error}");

@@ -1,5 +1,6 @@
 //! [`Directory`]: the directory of `[ldap]`, what it said lately, and what is counted of it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use anyhow::Context as _;
 use config::Config;
 use ldap::{Failure, LoggedIn};
 use net::ClientKey;
-use passwords::{Elsewhere, NotAsked, Passwords, Told};
+use passwords::{Elsewhere, NotAsked, Passwords};
 use prometheus::{Histogram, IntCounterVec};
 
 use crate::metrics::Metrics;
@@ -18,8 +19,25 @@ const LOGGED_EVERY: Duration = Duration::from_secs(10);
 
 /// The directory that knows users.
 pub(crate) struct Directory {
-    asked: Elsewhere<LoggedIn, Failure>,
+    asked: Elsewhere<Arc<Accepted>, Failure>,
     line: Arc<Line>,
+}
+
+/// A password that the directory has accepted. It is remembered from then on, even if the client leaves before its user and groups are
+/// noted in the store; then the next log-in notes them.
+pub(crate) struct Accepted {
+    pub(crate) proof: LoggedIn,
+    is_noted: AtomicBool,
+}
+
+impl Accepted {
+    pub(crate) fn is_noted(&self) -> bool {
+        self.is_noted.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_noted(&self) {
+        self.is_noted.store(true, Ordering::Relaxed);
+    }
 }
 
 /// What a question needs while it is asked.
@@ -58,7 +76,7 @@ impl Directory {
         Ok(Some(Directory { asked, line: Arc::new(line) }))
     }
 
-    /// What the directory says of this password; it is asked if it did not say so a moment ago.
+    /// What the directory says of this password; `None` if it is wrong. It is asked if it did not say so a moment ago.
     ///
     /// # Errors
     /// [`NotAsked`].
@@ -67,17 +85,16 @@ impl Directory {
         user: &UserName,
         password: &Password,
         client: ClientKey,
-    ) -> Result<Told<LoggedIn>, NotAsked<Failure>> {
+    ) -> Result<Option<Arc<Accepted>>, NotAsked<Failure>> {
         let ask = || {
             let (line, user, password) = (self.line.clone(), user.clone(), password.clone());
-            async move { line.ask(&user, &password).await }
+            async move {
+                let proof = line.ask(&user, &password).await?;
+                let accepted = |proof| Arc::new(Accepted { proof, is_noted: false.into() });
+                Ok(proof.map(accepted))
+            }
         };
         self.asked.check(user, password, client, ask).await
-    }
-
-    /// Forgets that this password was right.
-    pub(crate) fn forget(&self, user: &UserName, password: &Password) {
-        self.asked.forget(user, password);
     }
 }
 

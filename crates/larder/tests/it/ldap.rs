@@ -1,5 +1,6 @@
 //! Users of a directory, a real one: they log in at every door, with the groups that they have there.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use config::Config;
@@ -10,7 +11,7 @@ use crate::asking::{basic, each};
 use crate::browser::Browser;
 use crate::client::Response;
 use crate::server::TestServer;
-use crate::wait_until;
+use crate::{PATIENCE, wait_until};
 
 const PEOPLE: &str = "ou=people,dc=example,dc=org";
 
@@ -160,6 +161,42 @@ fn groups_go_when_they_are_gone_there() {
     assert_eq!(world.groups("bob"), "ldap-developers mine");
     world.slapd.change(&format!("dn: uid=bob,{PEOPLE}\nchangetype: delete\n"));
     world.read("bob", "builder").expect(401);
+}
+
+/// What the directory says after somebody has hung up is remembered, so the next log-in does not ask.
+#[test]
+fn groups_go_though_somebody_hangs_up() {
+    let Some(world) = World::with(|config| config.ldap.timeout = PATIENCE) else { return };
+    world.read("bob", "builder").expect(200);
+    assert_eq!(world.groups("bob"), "crew ldap-developers");
+    world.change_member("add", "ops", "alice");
+    world.change_member("delete", "ops", "bob");
+    world.slapd.change(&format!(
+        "dn: uid=bob,{PEOPLE}\nchangetype: modify\nreplace: userPassword\nuserPassword: mason\n"
+    ));
+    let open = || world.server.metric("larder_http_connections_open");
+    let before = open();
+    // Whose question has not begun when they hang up is not asked.
+    wait_until("an answer for nobody", || {
+        let frozen = world.slapd.freeze();
+        let mut hasty = world.server.connect();
+        let header = basic("bob", "mason");
+        let request =
+            format!("GET /articles HTTP/1.1\r\nHost: x\r\nAuthorization: {header}\r\n\r\n");
+        hasty.write_all(request.as_bytes()).expect("a server that reads");
+        std::thread::sleep(Duration::from_millis(100));
+        drop(hasty);
+        wait_until("the server to see it", || open() <= before);
+        drop(frozen);
+        (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            world.metric("right") == 2.0
+        })
+    });
+    assert_eq!(world.groups("bob"), "crew ldap-developers", "nobody has noted them");
+    world.read("bob", "mason").expect(200);
+    assert_eq!(world.groups("bob"), "ldap-developers");
+    assert_eq!(world.metric("right"), 2.0, "the directory was not asked again");
 }
 
 #[test]

@@ -11,7 +11,8 @@ use crate::PATIENCE;
 use crate::asking::{basic, each};
 use crate::browser::Browser;
 use crate::client::Response;
-use crate::server::{ROOT, TestServer};
+use crate::process::{self, Process};
+use crate::server::{ROOT, ROOT_PASSWORD, TestServer};
 
 /// A server that believes `X-Remote-User` from 127.0.0.1. Articles are for those who are logged in.
 fn start(change: impl FnOnce(&mut Config)) -> TestServer {
@@ -157,15 +158,67 @@ fn pages_of_other_origins_gain_nothing() {
     let server = start(|config| config.cors.origins = vec![config::PageOrigin::Any]);
     let member = "X-Remote-User: alice\r\nX-Remote-Groups: ops\r\nContent-Length: 0\r\n";
     let write = |more: &str| {
-        let headers = format!("{member}{more}");
-        ask_from(&server, 1, "PUT /article/a", headers.as_bytes()).status
+        let headers = format!("{member}If-None-Match: *\r\n{more}");
+        ask_from(&server, 1, "PUT /article/a", headers.as_bytes())
     };
-    assert_eq!(write("Origin: https://evil.example\r\n"), 403);
-    assert_eq!(write("Sec-Fetch-Site: cross-site\r\n"), 403);
-    assert_ne!(write("Sec-Fetch-Site: same-origin\r\n"), 403);
+    write("Origin: https://evil.example\r\n").expect(403);
+    write("Sec-Fetch-Site: cross-site\r\n").expect(403);
+    server.root().get("/article/a").expect(404);
+    write("Sec-Fetch-Site: same-origin\r\n").expect(201);
+    write("Sec-Fetch-Site: same-origin\r\n").expect(412);
+    write("Sec-Fetch-Site: cross-site\r\n").expect(403);
     let read = format!("{member}Origin: https://evil.example\r\n");
     let answer = ask_from(&server, 1, "GET /articles", read.as_bytes()).expect(200);
     assert_eq!(answer.find("access-control-allow-origin"), None);
+}
+
+/// Articles and simple pages are answered from memory, before anything else is looked at.
+#[test]
+fn answers_from_memory_are_for_whom_the_proxy_names() {
+    let server = start(|_| ());
+    server.root().with("If-None-Match", "*").put("/article/a", "text").expect(201);
+    server.root().put("/root/dev", json!({"acl_read": [":AUTHENTICATED:"]})).expect(200);
+    server.root().release("root/dev", "ours-1.0.zip");
+    for (number, line) in ["GET /article/a", "GET /root/dev/+simple/ours/"].iter().enumerate() {
+        let said = format!("X-Remote-User: reader{number}\r\n");
+        let ask = |host, headers: &str| ask_from(&server, host, line, headers.as_bytes());
+        // A user who is not made yet, and then is.
+        for _ in 0..2 {
+            let answer = ask(1, &said).expect(200);
+            let caching = answer.header("cache-control");
+            assert!(caching.contains("private") && !caching.contains("public"), "{answer:?}");
+        }
+        ask(1, "").expect(401);
+        ask(9, &said).expect(401);
+        ask(1, "X-Remote-User: root\r\n").expect(401);
+        ask(1, "Authorization: Larder-Proxy x cmVhZGVyMA\r\n").expect(401);
+        ask(1, &format!("{said}Authorization: {}\r\n", basic("root", "wrong"))).expect(401);
+        ask(9, &format!("{said}Authorization: {}\r\n", basic("root", ROOT_PASSWORD))).expect(200);
+    }
+}
+
+/// A disabled user is refused, and nothing says that they were identified.
+#[test]
+fn who_is_disabled_is_not_identified() {
+    let options = ["--proxy-login-header", "x-remote-user", "--security-log", "security.log"];
+    let groups =
+        ["--proxy-login-groups-header", "x-remote-groups", "--proxy-login-groups", "*=sso-*"];
+    let more = ["--aur-enabled=false", "--trusted-proxies", "127.0.0.1"];
+    let process = Process::start(&[&more[..], &options, &groups].concat(), process::init);
+    let ask = |groups: &str| {
+        let headers = [("X-Remote-User", "alice"), ("X-Remote-Groups", groups)];
+        process.get_with("/+tokens", &headers)
+    };
+    ask("a").expect(200);
+    let identified = || {
+        let log = std::fs::read_to_string(process.directory.path().join("security.log"));
+        log.expect("a log").matches("\"identified\"").count()
+    };
+    assert_eq!(identified(), 1);
+    let mut root = Browser::root(*process);
+    root.fill("/+manage/users/alice", "Disable", &[]).expect(200);
+    ask("b").expect(401);
+    assert_eq!(identified(), 1);
 }
 
 /// Forms need a session, which the page for logging in opens without asking.

@@ -106,6 +106,7 @@ fn the_newest_release_has_every_kind_of_record() {
         "article renamed",
         "article restored",
         "attachments",
+        "identity",
         "python/file",
         "python/file docs",
         "python/file toxresult",
@@ -117,6 +118,8 @@ fn the_newest_release_has_every_kind_of_record() {
         "store",
         "token",
         "token of form 2",
+        "token-use",
+        "upload-token github",
         "user",
     ];
     assert_eq!(found.into_iter().collect::<Vec<_>>(), expected);

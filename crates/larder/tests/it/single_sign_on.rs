@@ -6,9 +6,12 @@ mod dex;
 mod linking;
 mod provider;
 
+use std::sync::Barrier;
+
 use config::Config;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testbed::Postgres;
 
 use self::provider::{FakeProvider, authorization};
 use crate::accounts::prepare;
@@ -152,6 +155,85 @@ fn the_same_subject_is_the_same_user() {
     let world = World { server, provider, _files };
     let mut browser = world.logged_in(&claims(json!("renamed"), json!([])));
     browser.get("/+account").says("<h1>alice</h1>");
+}
+
+/// Whoever logs out here may want to log out at the provider, if that has a page for it.
+#[test]
+fn a_log_out_leads_on_to_the_provider() {
+    let log_out = |browser: &mut Browser| {
+        let page = browser.get("/+account").text();
+        browser.submit(&page, "Log out", &[]).expect(303).header("location").to_owned()
+    };
+    for (endpoint, is_shown) in [
+        ("{url}/end?a=1", true),
+        ("https://evil.example/end", false),
+        ("javascript:alert(1)", false),
+    ] {
+        let provider = FakeProvider::new(Key::ec());
+        let endpoint = endpoint.replace("{url}", &provider.issuer.url);
+        provider.describe(&json!({"end_session_endpoint": endpoint}));
+        let world = World::of(provider, SETTINGS, |_| ());
+        let mut browser = world.logged_in(&json!({}));
+        let place = log_out(&mut browser);
+        assert_eq!(place, "/+account/login?left=company");
+        assert!(!browser.cookies.contains_key("larder-provider"), "{:?}", browser.cookies);
+        let page = crate::browser::unescaped(&browser.get(&place).expect(200).text());
+        let link = format!("perhaps not at Acme. <a href=\"{endpoint}&client_id=larder\">");
+        assert_eq!(page.contains(&link), is_shown, "{page}");
+        assert_eq!(page.contains("perhaps not at"), is_shown, "{page}");
+        browser.get("/+account/login?left=other").expect(200).lacks("perhaps not at");
+    }
+    // Without such a page, and for somebody who came by a password.
+    let world = World::start();
+    let mut browser = world.logged_in(&json!({}));
+    let place = log_out(&mut browser);
+    browser.get(&place).expect(200).lacks("perhaps not at");
+    world.log_in(&mut browser, &json!({})).expect(303);
+    browser.log_in("root", crate::server::ROOT_PASSWORD).expect(303);
+    assert_eq!(log_out(&mut browser), "/+account/login");
+}
+
+/// One person comes back in two browsers at once, each to another process of the server.
+#[test]
+fn two_processes_make_one_user() {
+    let Some(postgres) = Postgres::start() else { return };
+    let (provider, files) = (FakeProvider::new(Key::ec()), tempfile::tempdir().expect("files"));
+    let path = files.path().join("providers.toml");
+    std::fs::write(&path, provider.settings("company", SETTINGS)).expect("a file");
+    let servers = [(); 2].map(|()| {
+        TestServer::without_aur(|config| {
+            config.database = Some(postgres.url().parse().expect("a database"));
+            config.blobs = Some(files.path().display().to_string().parse().expect("a place"));
+            config.oidc.providers_file = Some(path.clone());
+        })
+    });
+    for round in 0..20 {
+        let name = format!("user{round}");
+        let claims = json!({"sub": name, "preferred_username": name, "groups": ["Developers"]});
+        let (barrier, provider) = (Barrier::new(2), &provider);
+        let come_back = |server: &TestServer| {
+            let mut browser = Browser::new(server.client);
+            let sent = browser.get("/+account/oidc/company").expect(303);
+            let back = provider.authorize(sent.header("location"), &claims);
+            barrier.wait();
+            browser.get(&back).expect(303);
+            browser.get("/+account").says(&format!("<h1>{name}</h1>")).says("Groups: dev");
+        };
+        std::thread::scope(|scope| {
+            for server in &servers {
+                scope.spawn(|| come_back(server));
+            }
+        });
+        let stored = servers[0].app.live_store.snapshot_full().expect("a state");
+        let identity = account::identity_digest(&provider.issuer.url, &name);
+        let linked = stored.accounts.linked(&identity).expect("a link");
+        let user = stored.accounts.user(&linked.user).expect("a user");
+        assert!(linked.belongs_to(user) && user.name.as_str() == name, "{linked:?}");
+    }
+    let opened = |server: &TestServer| {
+        server.metric("larder_provider_logins_total{provider=\"company\",result=\"opened\"}")
+    };
+    assert_eq!(servers.each_ref().map(opened), [20.0; 2]);
 }
 
 #[test]

@@ -1,17 +1,16 @@
 //! Users whom somebody else identifies: the directory of `[ldap]`, or a proxy.
 //!
-//! name, password -> the directory, or what it said a moment ago -> [`NoteLogIn`], if it was asked -> [`Principal`]
+//! name, password -> the directory, or what it said a moment ago -> [`NoteLogIn`], if that is not done -> [`Principal`]
 //!
 //! Tokens, logins and sessions do not come here: the directory being slow or gone holds up nobody who has one.
 
 use std::pin::Pin;
-use std::sync::Arc;
 
 use account::{Credentials, Password, Principal, Refusal, User, UserName, identify_elsewhere};
 use ldap::Failure;
 use operations::log_ins::{Elsewhere, Identified, NoteLogIn};
 use operations::{Sender, carry_out};
-use passwords::{NotAsked, Told};
+use passwords::NotAsked;
 use state::security;
 use state::stored::Stored;
 
@@ -67,45 +66,51 @@ pub(super) type Identification = Result<Result<Principal, Refusal>, HttpError>;
 
 async fn ask(app: &App, asked: Asked<'_>) -> Identification {
     let Asked { directory, user, password } = asked;
-    let is_here = |stored: Arc<Stored>| stored.accounts.user(user).is_some();
-    match directory.check(user, password, security::client().key()).await {
-        Ok(Told::RightBefore(_)) if is_here(stored(app)?) => {}
-        Ok(Told::RightBefore(proof) | Told::Right(proof)) => {
-            let wish = NoteLogIn { user: Identified::by_directory(&proof) };
-            if let Err(refused) = note(app, user, "directory", &wish).await {
-                directory.forget(user, password);
-                if matches!(refused, Ok(Err(_))) {
-                    app.metrics.login_failed("not_admitted");
-                }
-                return refused;
-            }
-        }
-        Ok(Told::Wrong) => return Ok(Err(Refusal::Password { user: user.clone() })),
+    let accepted = match directory.check(user, password, security::client().key()).await {
+        Ok(Some(accepted)) => accepted,
+        Ok(None) => return Ok(Err(Refusal::Password { user: user.clone() })),
         Err(NotAsked::Refused(refused)) => return Err(check_refused(app, refused)),
         Err(NotAsked::Failed(failure)) => return Err(unavailable(&failure)),
+    };
+    if accepted.is_noted() {
+        let stored = stored(app)?;
+        // Who was deleted here meanwhile is made again.
+        if stored.accounts.user(user).is_some() {
+            return Ok(identify_elsewhere(&stored.accounts, user));
+        }
     }
-    Ok(identify_elsewhere(&stored(app)?.accounts, user))
+    let wish = NoteLogIn { user: Identified::by_directory(&accepted.proof) };
+    let outcome = note(app, user, "directory", &wish).await?;
+    match &outcome {
+        Ok(_) => accepted.set_noted(),
+        Err(Refusal::Password { .. }) => app.metrics.login_failed("not_admitted"),
+        Err(_) => {}
+    }
+    Ok(outcome)
 }
 
-/// Makes the user if there is none, and sets the groups that come from there.
+/// Makes the user if there is none, and sets the groups that come from there. Who is refused is not identified.
 pub(super) async fn note(
     app: &App,
     user: &UserName,
     by: &'static str,
     wish: &NoteLogIn,
-) -> Result<(), Identification> {
+) -> Identification {
     let (proved, address) = (Principal::Anonymous, security::client());
     let sender = Sender::Client { proved, address, path: String::new() };
     match carry_out(&mut app.keeper(), &sender, wish).await {
         Ok(_) => {
-            app.security.identified_elsewhere(user.as_str(), by);
-            Ok(())
+            let outcome = identify_elsewhere(&stored(app)?.accounts, user);
+            if outcome.is_ok() {
+                app.security.identified_elsewhere(user.as_str(), by);
+            }
+            Ok(outcome)
         }
         Err(operations::Refusal::Rule(rule)) => {
             tracing::info!(user = %user, reason = %rule, by, "a user who was identified elsewhere is not admitted");
-            Err(Ok(Err(Refusal::Password { user: user.clone() })))
+            Ok(Err(Refusal::Password { user: user.clone() }))
         }
-        Err(refusal) => Err(Err(refusal.into())),
+        Err(refusal) => Err(refusal.into()),
     }
 }
 

@@ -165,8 +165,5 @@ async fn look_up(app: &App, said: Said) -> Identification {
     }
     drop(stored);
     let wish = NoteLogIn { user: Identified::by_proxy(name.clone(), given) };
-    match note(app, name, "proxy", &wish).await {
-        Ok(()) => Ok(identify_elsewhere(&super::stored(app)?.accounts, name)),
-        Err(refused) => refused,
-    }
+    note(app, name, "proxy", &wish).await
 }

@@ -32,6 +32,8 @@ pub(crate) enum Cookie {
     Form,
     /// A log-in at an identity provider that has begun in this browser, signed.
     Pending,
+    /// The name of the identity provider where the user of the session has logged in.
+    Provider,
 }
 
 impl Cookie {
@@ -43,6 +45,8 @@ impl Cookie {
             (Cookie::Form, false) => "larder-form",
             (Cookie::Pending, true) => "__Host-larder-pending",
             (Cookie::Pending, false) => "larder-pending",
+            (Cookie::Provider, true) => "__Host-larder-provider",
+            (Cookie::Provider, false) => "larder-provider",
         }
     }
 

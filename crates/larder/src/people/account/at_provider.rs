@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, LOCATION, SET_COOKIE};
 use http::request::Parts;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use issuers::{Answer, Provider, Refused, VerifiedLogIn};
 use jiff::{SignedDuration, Timestamp};
 use operations::providers::{LinkIdentity, OpenSessionByProvider, UnlinkIdentity};
@@ -113,13 +113,17 @@ pub(crate) async fn log_in_at_provider(
     }
 }
 
-/// `GET /+account/oidc/{provider}/callback`: the browser comes back.
+/// `GET /+account/oidc/{provider}/callback`: the browser comes back. It is no page to look at by `HEAD`, which would use up the code
+/// and the session.
 pub(crate) async fn return_from_provider(
     app: &App,
     head: &Parts,
     route: &Route,
 ) -> Result<Response, HttpError> {
     let provider = found(app, route)?;
+    if head.method == Method::HEAD {
+        return Err(HttpError::method_not_allowed(&head.method, head.uri.path(), "GET"));
+    }
     let cookie = Cookie::Pending.shown(app, head);
     let pending = cookie.and_then(|cookie| {
         let stored = auth::stored(app).ok()?;
@@ -221,6 +225,8 @@ async fn open(
     app.metrics.provider_login(provider, "opened");
     let mut response = forms::see_other(app, head, next);
     forms::keep_session(app, head, &mut response, session, done.seen);
+    let seconds = app.config.users.login.as_secs();
+    response.headers_mut().append(SET_COOKIE, Cookie::Provider.set(app, head, provider, seconds));
     Ok(response)
 }
 

@@ -36,6 +36,14 @@ struct LogInPage<'a> {
     /// Why the last attempt failed.
     problem: &'a str,
     providers: Vec<Button>,
+    /// The provider where somebody who has logged out here is still logged in.
+    left: Option<Left>,
+}
+
+/// An identity provider with a page for logging out.
+struct Left {
+    title: String,
+    url: String,
 }
 
 /// A button for logging in at an identity provider.
@@ -73,6 +81,19 @@ pub(super) fn next(head: &Parts) -> String {
     next.as_deref().and_then(forms::next).unwrap_or(HOME).to_owned()
 }
 
+/// The provider that the query names after a log-out.
+async fn left(app: &App, head: &Parts) -> Option<Left> {
+    let mut pairs = form_urlencoded::parse(head.uri.query()?.as_bytes());
+    let name = pairs.find_map(|(name, value)| (name == "left").then_some(value))?;
+    let provider = named(app, &name)?;
+    let url = provider.log_out_url().await?.into();
+    Some(Left { title: provider.settings().title.clone(), url })
+}
+
+fn named<'app>(app: &'app App, name: &str) -> Option<&'app Provider> {
+    app.providers.iter().find(|provider| provider.settings().name == name)
+}
+
 /// The form for logging in.
 pub(super) async fn page(
     app: &App,
@@ -83,7 +104,8 @@ pub(super) async fn page(
 ) -> Result<Response, HttpError> {
     let (token, cookie) = forms::nobodys_token(app, head)?;
     let providers = app.providers.iter().map(|provider| Button::of(provider, next)).collect();
-    let page = LogInPage { site: Site::of(app, head), token, next, name, problem, providers };
+    let (site, left) = (Site::of(app, head), left(app, head).await);
+    let page = LogInPage { site, token, next, name, problem, providers, left };
     let mut response = page::send_once(&page, head, status).await;
     if let Some(cookie) = cookie {
         response.headers_mut().append(SET_COOKIE, cookie);
@@ -125,6 +147,9 @@ async fn opened(
     let mut response = forms::see_other(app, head, next);
     forms::keep_session(app, head, &mut response, &session, serial);
     response.headers_mut().append(SET_COOKIE, Cookie::Form.set(app, head, "", 0));
+    if Cookie::Provider.shown(app, head).is_some() {
+        response.headers_mut().append(SET_COOKIE, Cookie::Provider.set(app, head, "", 0));
+    }
     Ok(response)
 }
 
@@ -161,7 +186,13 @@ pub(crate) async fn log_out(app: &App, head: &Parts, body: Body) -> Result<Respo
         };
         carry_out(&mut app.keeper(), &auth::sender(principal, head), &closing).await?;
     }
-    let mut response = forms::see_other(app, head, "/+account/login");
+    let provider = Cookie::Provider.shown(app, head);
+    let left = provider.and_then(|name| named(app, name));
+    let left = left.map_or_else(String::new, |it| format!("?left={}", it.settings().name));
+    let mut response = forms::see_other(app, head, &format!("/+account/login{left}"));
     response.headers_mut().append(SET_COOKIE, Cookie::Session.set(app, head, "", 0));
+    if provider.is_some() {
+        response.headers_mut().append(SET_COOKIE, Cookie::Provider.set(app, head, "", 0));
+    }
     Ok(response)
 }

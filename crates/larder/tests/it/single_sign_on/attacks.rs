@@ -305,6 +305,18 @@ fn answers_that_are_refused() {
 }
 
 /// A provider that is slow holds up those who log in there, for some seconds, and nobody else.
+/// Something beside the browser asks what is behind a link, with its cookies.
+#[test]
+fn a_look_at_the_way_back_uses_nothing_up() {
+    let world = World::start();
+    let mut browser = world.browser();
+    let sent = browser.get("/+account/oidc/company").expect(303);
+    let back = world.provider.authorize(sent.header("location"), &json!({}));
+    browser.send("HEAD", &back, &[], b"").expect(405).has("allow", "GET");
+    assert!(!world.provider.issuer.requests().contains(&"/token".to_owned()));
+    browser.get(&back).expect(303);
+}
+
 #[test]
 fn a_slow_provider_holds_up_nobody() {
     let world = World::start();

@@ -41,11 +41,9 @@ fn of_home(home: &TempDir, words: &[&str]) -> Done {
     Done::of(command.args(words), "")
 }
 
-#[test]
-fn a_command_line_logs_in_by_a_browser() {
-    let world = World::start();
+/// `larder login`, and the browser that approves it: what the command says.
+fn logged_in(world: &World, home: &TempDir) -> (String, Browser) {
     let url = format!("http://{}", world.server.client.address);
-    let home = tempfile::tempdir().expect("a directory");
     let mut command = larder(home.path());
     command.env("HOME", home.path()).env("XDG_CONFIG_HOME", home.path().join("config"));
     let mut child = command
@@ -73,7 +71,45 @@ fn a_command_line_logs_in_by_a_browser() {
     browser.submit(&page, "Approve", &[]).expect(201).says("logged in as <b>alice</b>");
     let done = child.wait_with_output().expect("its end");
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
-    assert!(done.status.success() && said.contains("as alice for 30 days"), "{said}");
+    assert!(done.status.success(), "{said}");
+    (said, browser)
+}
+
+/// The token that `larder login` has kept for a server.
+fn kept(home: &TempDir, url: &str) -> String {
+    let file = home.path().join("config/larder/tokens.json");
+    let kept = std::fs::read(file).expect("the file");
+    let kept: Value = serde_json::from_slice(&kept).expect("JSON");
+    kept[format!("{url}/")]["token"].as_str().expect("a token").to_owned()
+}
+
+/// Nobody would revoke a token that this machine has forgotten.
+#[test]
+fn a_second_log_in_revokes_the_token_of_the_first() {
+    let world = World::start();
+    let url = format!("http://{}", world.server.client.address);
+    let home = tempfile::tempdir().expect("a directory");
+    let is_good = |token: &str| {
+        let asked = world.server.bearer(token).json().get("/+api").expect(200).json();
+        asked["result"]["authstatus"][0] == "ok"
+    };
+    logged_in(&world, &home).0.lacks("before");
+    let first = kept(&home, &url);
+    assert!(is_good(&first));
+    logged_in(&world, &home).0.says("the token of the log-in before is revoked");
+    assert!(!is_good(&first) && is_good(&kept(&home, &url)));
+    // One that has ended is not worth a word.
+    of_home(&home, &["logout", &url]).check(0, "logged out");
+    logged_in(&world, &home).0.lacks("before");
+}
+
+#[test]
+fn a_command_line_logs_in_by_a_browser() {
+    let world = World::start();
+    let url = format!("http://{}", world.server.client.address);
+    let home = tempfile::tempdir().expect("a directory");
+    let (said, mut browser) = logged_in(&world, &home);
+    assert!(said.contains("as alice for 30 days"), "{said}");
     let file = home.path().join("config/larder/tokens.json");
     let kept = std::fs::read_to_string(&file).expect("the file");
     assert!(kept.contains("larder_") && !said.contains("larder_"), "{said}");
