@@ -194,19 +194,30 @@ func (h *history) linearize(limit time.Duration) []judged {
 	return all
 }
 
-// earliestCalls says since when a read of a fleet counts as begun: since the last call of its client that changed or refused
-// something, whose serial the client sends. A process may show any state since that one.
+// earliestCalls says since when a read of a fleet counts as begun. A process may show any state that has what the client has
+// seen, whose serial it sends: so the read comes after each write up to that serial, and these began at that time at the latest.
+// A push or the end of a yank that finds all as it wants it is answered from such a state, too.
 func (h *history) earliestCalls() map[*op]int64 {
-	earliest, last := map[*op]int64{}, map[int]int64{}
+	earliest := map[*op]int64{}
 	if !h.isFleet {
 		return earliest
 	}
+	var commits []*op
 	for _, o := range h.ops {
-		switch {
-		case o.isRead():
-			earliest[o] = last[o.Client]
-		case o.isKnown() && !o.Nothing:
-			last[o.Client] = o.Call
+		if o.isDone() && o.commits() {
+			commits = append(commits, o)
+		}
+	}
+	sort.Slice(commits, func(a, b int) bool { return commits[a].Serial < commits[b].Serial })
+	// The latest beginning of the writes up to each of them.
+	latest := make([]int64, len(commits)+1)
+	for at, o := range commits {
+		latest[at+1] = max(latest[at], o.Call)
+	}
+	for _, o := range h.ops {
+		if o.isRead() || o.isDone() && !o.commits() {
+			seen := sort.Search(len(commits), func(at int) bool { return commits[at].Serial > o.Seen })
+			earliest[o] = min(o.Call, latest[seen])
 		}
 	}
 	return earliest
