@@ -196,8 +196,7 @@ func (h *history) linearize(limit time.Duration) []judged {
 
 // earliestCalls says since when a read of a fleet counts as begun. A process may show any state that has what the client has
 // seen, whose serial it sends: so the read comes after each write up to that serial, and these began at that time at the latest.
-// A push or the end of a yank that finds all as it wants it is answered from such a state, too, and so is a refusal 400: that
-// there is nothing to push, or to take out of a list.
+// A push or the end of a yank that finds all as it wants it is answered from such a state, too.
 func (h *history) earliestCalls() map[*op]int64 {
 	earliest := map[*op]int64{}
 	if !h.isFleet {
@@ -216,7 +215,7 @@ func (h *history) earliestCalls() map[*op]int64 {
 		latest[at+1] = max(latest[at], o.Call)
 	}
 	for _, o := range h.ops {
-		if o.isRead() || o.isDone() && !o.commits() || o.Status == 400 {
+		if o.isRead() || o.isDone() && !o.commits() {
 			seen := sort.Search(len(commits), func(at int) bool { return commits[at].Serial > o.Seen })
 			earliest[o] = min(o.Call, latest[seen])
 		}

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"sort"
+	"strconv"
+	"strings"
 )
 
 // checkSerials judges what goes across keys: the serials of commits, and those that clients see.
@@ -77,6 +79,46 @@ func (h *history) checkSerials() (wrong []string) {
 		}
 		if by := replaced[version{o.Key, o.Name, o.Version}]; by != nil && by.Serial <= o.Serial {
 			bad("a read shows what had been replaced by the serial that it names:\n  %s\n  %s", by, o)
+		}
+	}
+
+	// So does a page of a project, or the settings of an index.
+	type slot struct {
+		key    string
+		member int
+	}
+	changes := map[slot][]*op{}
+	for _, o := range commits {
+		switch {
+		case o.kind() == "project" && o.Name == "dev" && (o.F == "upload" || o.F == "delete"):
+			changes[slot{o.Key, o.Member}] = append(changes[slot{o.Key, o.Member}], o)
+		case o.kind() == "index":
+			changes[slot{o.Key, 0}] = append(changes[slot{o.Key, 0}], o)
+		}
+	}
+	for _, o := range h.ops {
+		if o.F != "read-page" && o.F != "read-index" || !o.isDone() || o.Name == "final" || o.Got == "" {
+			continue
+		}
+		for _, shown := range strings.Fields(o.Got) {
+			at, text := slot{o.Key, 0}, shown
+			if o.F == "read-page" {
+				member, file, _ := strings.Cut(shown, "=")
+				at.member, _ = strconv.Atoi(member)
+				text, _, _ = strings.Cut(file, ",")
+			}
+			from := byText[text]
+			if from == nil || from.Key != o.Key {
+				continue
+			}
+			if from.Serial > o.Serial {
+				bad("an answer shows a later write than its serial says:\n  %s\n  %s", from, o)
+			}
+			for _, by := range changes[at] {
+				if by.Serial > from.Serial && by.Serial <= o.Serial {
+					bad("an answer shows what had been replaced by the serial that it names:\n  %s\n  %s\n  %s", from, by, o)
+				}
+			}
 		}
 	}
 
