@@ -3,7 +3,7 @@
 use account::change::{CreateTokenError, CreateUserError, DeleteUserError, NoToken, NoUser};
 use account::{Forbidden, Lack, LastLink, LinkError, LinkedLogInError, MintError, UserName};
 use article::{ArticleName, AttachmentError, WriteError};
-use pypi::{ChangeError, PublisherError, StageName};
+use pypi::{ChangeError, ConfigError, PublisherError, StageName};
 use record::Digest;
 use state::release_metadata::TooLong;
 use state::stored::WriteFailure;
@@ -270,6 +270,12 @@ impl Refusal {
     /// Whether a newer state might decide otherwise: something is not there, or is there already.
     pub fn may_be_stale(&self) -> bool {
         match self {
+            // devpi calls these invalid.
+            Refusal::Rule(Rule::Index(
+                ChangeError::NothingToPush { .. }
+                | ChangeError::NotRegistered { .. }
+                | ChangeError::Config(ConfigError::NoSuchValue { .. }),
+            )) => true,
             Refusal::Rule(rule) => {
                 matches!(rule.kind(), Kind::NotFound | Kind::Gone | Kind::Conflict)
             }

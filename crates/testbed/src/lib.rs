@@ -1,5 +1,5 @@
 //! Real things for tests: a PostgreSQL, a MariaDB, an S3-type server, an identity provider, an nginx, a Varnish, a directory, a small
-//! disk, a proxy that drops connections silently; and a scripted upstream of a Python index. Each belongs to one test, lives in a
+//! disk, a proxy that drops connections silently, a judge of histories; and a scripted upstream of a Python index. Each belongs to one test, lives in a
 //! temporary directory, and ends with the test's process at the latest, however that ends.
 //!
 //! If a program is not installed, or this user lacks a right, the test is skipped with a line that says so; under
@@ -9,6 +9,7 @@ mod daemon;
 mod dex;
 mod mariadb;
 mod nginx;
+mod porcupine;
 mod postgres;
 mod s3;
 mod silent_proxy;
@@ -23,6 +24,7 @@ use std::process::{Child, Command, Stdio};
 pub use dex::{DEX_EMAIL, DEX_PASSWORD, Dex};
 pub use mariadb::{MariaDb, MariaDbSession};
 pub use nginx::Nginx;
+pub use porcupine::Porcupine;
 pub use postgres::{Frozen, Postgres};
 pub use s3::S3;
 pub use silent_proxy::SilentProxy;

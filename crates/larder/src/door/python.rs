@@ -34,9 +34,16 @@ use crate::routes::{Endpoint, InTree};
 pub(super) async fn answer(app: &Arc<App>, head: Parts, body: Body) -> (Endpoint, Response) {
     let is_safe = matches!(head.method, Method::GET | Method::HEAD);
     let written = Arc::new(AtomicU64::new(0));
-    let (endpoint, mut response) = match Ask::new(app.clone(), head, written.clone()).await {
-        Ok(ask) => answer_to(&ask, body).await,
-        Err(error) => (Endpoint::FindNoRoute, error.into_response()),
+    let (endpoint, mut response, stored) = match Ask::new(app.clone(), head, written.clone()).await
+    {
+        Ok(mut ask) => match ask.know_index().await {
+            Ok(()) => {
+                let (endpoint, response) = answer_to(&ask, body).await;
+                (endpoint, response, Some(ask.stored))
+            }
+            Err(error) => (Endpoint::FindNoRoute, error.into_response(), None),
+        },
+        Err(error) => (Endpoint::FindNoRoute, error.into_response(), None),
     };
     let is_refused = response.status().as_u16() >= 400;
     let headers = response.headers_mut();
@@ -49,7 +56,11 @@ pub(super) async fn answer(app: &Arc<App>, head: Parts, body: Body) -> (Endpoint
         headers.insert(X_DEVPI_SERIAL, HeaderValue::from(written));
         headers.insert(X_LARDER_SERIAL, HeaderValue::from(written));
     }
-    if let Some(stored) = app.live_store.snapshot() {
+    // A read names the state that it was answered from, which may no longer be the published one; other refusals and writes of
+    // nothing were decided on the newest.
+    if let Some(stored) = stored.filter(|_| is_safe) {
+        insert_headers(headers, &stored);
+    } else if let Some(stored) = app.live_store.snapshot() {
         insert_headers(headers, &stored);
     }
     (endpoint, response)

@@ -1,11 +1,12 @@
 //! The store as a whole: two processes on one database and one place of blobs, a database that is lost or falls back, `kill -9`
-//! and a full disk under writes, and uploads that are large or slow.
+//! and a full disk under writes, histories that a checker judges, and uploads that are large or slow.
 
 mod behind;
 mod clocks;
 mod damage;
 mod disk;
 mod follow;
+mod history;
 mod kill;
 mod large;
 mod outage;

@@ -239,6 +239,47 @@ impl Ask {
         Ok(self.app.basis(self.sender().await?)?)
     }
 
+    /// [`Ask::basis`]. If it lacks what the request is about, this process may be behind: then that of the store as it is now.
+    ///
+    /// # Errors
+    /// 503 also if the store does not say how far it is.
+    pub(crate) async fn basis_with(
+        &self,
+        has_all: impl Fn(&Basis) -> bool,
+    ) -> Result<Basis, HttpError> {
+        let basis = self.basis().await?;
+        match has_all(&basis) || !self.is_behind(basis.stored.serial).await? {
+            true => Ok(basis),
+            false => self.basis().await,
+        }
+    }
+
+    /// Before a write to an index that this process does not know: another one may have made it a moment ago. Strangers are not
+    /// worth the question.
+    ///
+    /// # Errors
+    /// 503 while too many passwords are being checked, or if the store does not say how far it is.
+    pub(crate) async fn know_index(&mut self) -> Result<(), HttpError> {
+        let is_read = matches!(self.head.method, Method::GET | Method::HEAD | Method::OPTIONS);
+        let mut names = self.path.trim_start_matches('/').splitn(3, '/');
+        let (user, index) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
+        let is_known = || self.stored.index.stage(&format!("{user}/{index}")).is_some();
+        if is_read || index.is_empty() || is_known() || self.app.following.is_some() {
+            return Ok(());
+        }
+        let is_somebody = self.principal().await?.user_name().is_some();
+        if is_somebody && self.is_behind(self.stored.serial).await? {
+            self.stored = auth::stored(&self.app)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the store is further than `serial`, and this process shows that now.
+    async fn is_behind(&self, serial: Serial) -> Result<bool, HttpError> {
+        let patience = self.app.config.store.wait_for_serial;
+        Ok(self.app.live_store.catch_up(serial, patience).await?)
+    }
+
     /// The name of an index that is there.
     ///
     /// # Errors

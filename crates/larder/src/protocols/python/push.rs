@@ -10,6 +10,7 @@ mod mirrored;
 use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
+use operations::Basis;
 use operations::pushes::{Order, PushRelease, check_withheld};
 use operations::rights::reader;
 use pypi::change::push::{PushAction, PushOrder, PushSource, PushTarget};
@@ -45,9 +46,16 @@ pub(crate) async fn push(
 ) -> Result<(StatusCode, Value), Refused> {
     let bad = |error| Refused::bad_request(error);
     // The body may have taken long: the right to read is checked again.
-    let basis = ask.basis().await?;
     let name = ProjectName::normalize(&order.name).ok();
     let about = About::Project(name.as_ref());
+    // A mirror's releases are looked for elsewhere, and of others nobody gets to know by a push.
+    let has_release = |basis: &Basis| match reader(basis, source, about) {
+        Ok(from) if !from.config().is_mirror() => {
+            PushSource::find(&basis.stored.index, source, &order.name, &order.version).is_ok()
+        }
+        _ => true,
+    };
+    let basis = ask.basis_with(has_release).await?;
     let from = reader(&basis, source, about)?;
     if from.config().is_mirror() {
         return mirrored::push(ask, from, order, order.content().map_err(bad)?).await;

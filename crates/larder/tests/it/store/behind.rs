@@ -1,12 +1,14 @@
 //! A process that is behind the store: it waits for what a client has seen, and refuses no write for what it does not know yet.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use super::{Place, Wheel, article_request, make_stage, try_exchange};
 use crate::asking::each;
 use crate::client::{Client, Response};
 use crate::server::ROOT;
-use crate::wait_until;
+use crate::{SetAtEnd, wait_until};
 use testbed::SilentProxy;
 
 /// How often a client goes from one process to the other at once.
@@ -59,6 +61,82 @@ fn a_base_that_this_process_does_not_know_yet_is_waited_for() {
     // A base that the store does not have is refused as before.
     let refused = one.client.root().post(&format!("/article/a/{}", version + 1), "x");
     refused.expect(409).says("version_in_future");
+}
+
+/// Nor is an index, a release or a member of a list that another process has just made refused for not being there: this one
+/// does not hear of them for a second or more.
+#[test]
+fn what_another_process_has_just_made_is_written_to() {
+    let Some(mut place) = Place::postgres() else { return };
+    place.init();
+    let near = place.start("near");
+    make_stage(&near.client);
+    near.root().patch("/team/dev", r#"["acl_upload+=root"]"#).expect(200);
+    near.root().put("/team/final", r#"{"acl_upload": ["root"]}"#).expect(200);
+    let socket = place.postgres.as_ref().expect("it was started").socket();
+    let proxy = SilentProxy::start(&socket);
+    let directory = proxy.directory().display();
+    place.database = format!("postgres:///postgres?host={directory}&user=larder");
+    let far = place.start("far");
+    let serial = |process: &Client| process.get("/+api").header("x-larder-serial").to_owned();
+    let after = |make: &dyn Fn()| {
+        wait_until("both", || serial(&far) == serial(&near));
+        proxy.drop_silently();
+        make();
+    };
+
+    after(&|| near.root().release("team/dev", "pkg-1.zip"));
+    let order = r#"{"name": "pkg", "version": "1", "targetindex": "team/final"}"#;
+    far.root().send("PUSH", "/team/dev", order).expect(200);
+    after(&|| _ = near.root().patch("/team/dev", r#"["acl_upload+=alice"]"#).expect(200));
+    far.root().patch("/team/dev", r#"["acl_upload-=alice"]"#).expect(200);
+    after(&|| _ = near.root().put("/team/new", r#"{"acl_upload": ["root"]}"#).expect(200));
+    far.root().release("team/new", "pkg-1.zip");
+
+    // What the store does not have is refused as before.
+    let order = r#"{"name": "pkg", "version": "2", "targetindex": "team/final"}"#;
+    far.root().send("PUSH", "/team/dev", order).expect(400).says("there are no files for pkg 2");
+    far.root().patch("/team/dev", r#"["acl_upload-=alice"]"#).expect(400).says("alice");
+    far.root().post("/team/none/", order).expect(404).says("could not be found");
+}
+
+/// A read names the state that it shows, also while somebody writes: who follows the feed from that serial on misses nothing.
+#[test]
+fn a_read_names_its_own_state() {
+    let place = Place::sqlite();
+    place.init();
+    let process = place.start("one");
+    make_stage(&process);
+    let serial =
+        |answer: &Response| -> u64 { answer.header("x-larder-serial").parse().expect("a number") };
+    let is_over = AtomicBool::new(false);
+    let (writes, reads) = std::thread::scope(|scope| {
+        let _ending = SetAtEnd(&is_over);
+        let read = || {
+            let mut reads = Vec::new();
+            while !is_over.load(SeqCst) {
+                let answer = process.anybody().json().get("/team/dev").expect(200);
+                let title = answer.json()["result"]["title"].as_str().map(str::to_owned);
+                reads.push((serial(&answer), title.unwrap_or_default()));
+            }
+            reads
+        };
+        let readers = [scope.spawn(read), scope.spawn(read)];
+        let write = |number: u32| {
+            let title = format!("title {number}");
+            let change = format!(r#"["title={title}"]"#);
+            (serial(&process.root().patch("/team/dev", &change).expect(200)), title)
+        };
+        let writes: BTreeMap<u64, String> = (0..300).map(write).collect();
+        is_over.store(true, SeqCst);
+        let reads = readers.into_iter().flat_map(|reader| reader.join().expect("no panic"));
+        (writes, reads.collect::<Vec<_>>())
+    });
+    for (serial, title) in reads {
+        let written = writes.range(..=serial).next_back();
+        let expected = written.map(|(_, title)| title.as_str()).unwrap_or_default();
+        assert_eq!(title, expected, "at serial {serial}");
+    }
 }
 
 /// Either header waits for the serial that an answer has named.

@@ -1,0 +1,139 @@
+//! What is done to the servers, the database and the object store while clients work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use testbed::{Postgres, S3, SilentProxy};
+
+use super::super::Place;
+use super::super::clocks::ahead;
+use super::clients::Run;
+use super::record::Random;
+use crate::process::Process;
+
+/// The servers of a run, each in a data directory of its own.
+pub(super) struct Fleet {
+    directory: Arc<TempDir>,
+    blobs: String,
+    /// The database of each process: the last one reaches its own through a proxy.
+    databases: Vec<String>,
+    variables: Vec<(&'static str, String)>,
+    pub(super) processes: Vec<Option<Process>>,
+    /// How often each was started.
+    runs: Vec<u32>,
+}
+
+impl Fleet {
+    /// Servers of a place, not started.
+    pub(super) fn new(place: &Place, databases: Vec<String>) -> Fleet {
+        Fleet {
+            directory: place.directory.clone(),
+            blobs: place.blobs.clone(),
+            variables: place.variables.clone(),
+            processes: databases.iter().map(|_| None).collect(),
+            runs: vec![0; databases.len()],
+            databases,
+        }
+    }
+
+    /// Starts a process, with a clock that is ahead if it says so, and tells the clients.
+    pub(super) fn start(&mut self, run: &Run, number: usize, ahead_by: Option<&str>) {
+        let mut arguments = vec!["--aur-enabled=false", "--database", &self.databases[number]];
+        arguments.extend(["--blobs", &self.blobs, "--store-wait-for-serial-seconds", "10"]);
+        let mut variables = self.variables.clone();
+        variables.extend(ahead_by.and_then(ahead).unwrap_or_default());
+        let data = format!("data{number}");
+        let process = Process::start_with(self.directory.clone(), &data, &arguments, &variables);
+        self.runs[number] += 1;
+        let address = Some((process.client.address, self.runs[number]));
+        let mut servers = run.servers.lock().expect("no panic");
+        servers.resize(self.processes.len(), None);
+        servers[number] = address;
+        self.processes[number] = Some(process);
+    }
+
+    /// `kill -9`.
+    pub(super) fn kill(&mut self, run: &Run, number: usize) {
+        run.servers.lock().expect("no panic")[number] = None;
+        self.processes[number] = None;
+    }
+
+    /// Kills and starts all that is wrong with a process: its clock may be ahead from now on, or right again.
+    fn restart(&mut self, run: &Run, number: usize, ahead_by: Option<&str>) {
+        run.recorder.fault("kill -9");
+        if ahead_by.is_some() {
+            run.recorder.fault("a clock that is ahead");
+        }
+        self.kill(run, number);
+        self.start(run, number, ahead_by);
+    }
+}
+
+/// Waits, so that clients work meanwhile.
+fn pause(random: &mut Random, milliseconds_max: u64) {
+    std::thread::sleep(Duration::from_millis(random.below(milliseconds_max)));
+}
+
+/// The faults of one server on SQLite, one after the other.
+pub(super) fn of_one(run: &Run, fleet: &mut Fleet, random: &mut Random, round: u64) {
+    let ahead_by = (round % 4 == 1).then_some("+1d");
+    fleet.restart(run, 0, ahead_by);
+    pause(random, 2_500);
+}
+
+/// The faults of three processes on PostgreSQL and an object store.
+pub(super) fn of_fleet(
+    run: &Run,
+    fleet: &mut Fleet,
+    (postgres, s3, proxy): (&Postgres, &S3, &SilentProxy),
+    random: &mut Random,
+    round: u64,
+) {
+    match round % 7 {
+        0 => fleet.restart(run, random.below(3) as usize, None),
+        1 => {
+            run.recorder.fault("a database that ends at once");
+            postgres.crash();
+            pause(random, 500);
+            postgres.resume();
+        }
+        2 => {
+            run.recorder.fault("a line to the database that falls silent");
+            proxy.drop_silently();
+        }
+        3 => {
+            run.recorder.fault("an object store that is away");
+            s3.crash();
+            pause(random, 1_500);
+            s3.resume();
+        }
+        4 => {
+            run.recorder.fault("a database that fails over to its standby");
+            fail_over(postgres, random);
+        }
+        5 => {
+            run.recorder.fault("a database that stands still");
+            let frozen = postgres.freeze();
+            pause(random, 2_500);
+            drop(frozen);
+        }
+        // An object store accepts only clocks that are nearly right.
+        _ => fleet.restart(run, random.below(3) as usize, Some("+10m")),
+    }
+    pause(random, 2_500);
+}
+
+/// The primary ends. Its standby has everything up to some moment, gets the rest of the log, and becomes the primary.
+fn fail_over(postgres: &Postgres, random: &mut Random) {
+    postgres.stop();
+    postgres.keep_copy();
+    postgres.resume();
+    pause(random, 1_500);
+    postgres.stop();
+    postgres.become_standby_at_copy();
+    postgres.resume();
+    pause(random, 500);
+    postgres.send_standby_the_rest();
+    postgres.promote();
+}
