@@ -2,6 +2,7 @@
 //! primary.
 
 mod fleet;
+mod forwarding;
 mod history;
 mod line;
 mod rights;
