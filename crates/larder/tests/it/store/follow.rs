@@ -268,9 +268,15 @@ fn a_follower_answers_as_its_primary_and_sends_writes_there() {
             "{method} {target}"
         );
     }
-    // Calls within one request say it one by one.
-    let calls = json!({"actions": [{"name": "article.write", "input": {}}]});
-    let _ = second.root().typed("application/json").post("/actions", calls);
+    // Of actions within one request, each says it for itself, and those that read are answered.
+    let text = json!({"name": "notes/one", "version": 12, "text": "there"});
+    let actions = json!({"article.get_version": {"name": "notes/one"}, "article.put": text});
+    let said = second.root().post("/actions", json!({"actions": actions})).expect(200).json();
+    assert_eq!(said["article.get_version"]["result"]["version"], 12, "{said}");
+    let refused = &said["article.put"]["error"];
+    assert_eq!(refused["status"], 503, "{said}");
+    refused["detail"].as_str().expect("a text").says(primary.url().as_str());
+    first.get("/article/notes/one/13").expect(404);
     // What devpi's clients see.
     let status = second.root().json().get("/+status").expect(200).json();
     assert_eq!(status["result"]["role"], "REPLICA");
