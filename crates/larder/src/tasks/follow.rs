@@ -5,9 +5,10 @@
 //! the new one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::FollowBlobs;
-use following::{Ended, Pace, follow, take_copy};
+use following::{Known, Pace, follow, generation, take_copy};
 use futures_util::StreamExt as _;
 use record::Digest;
 use store::records::{PageSize, Place};
@@ -22,6 +23,9 @@ const PAGE: PageSize = PageSize { records_max: 256, bytes_max: 1 << 20 };
 
 /// Blobs that are fetched at once, where all are wanted: clients that wait for one have places of their own.
 const FETCHED_AT_ONCE: usize = 4;
+
+/// How soon something large is tried again: a whole copy.
+const LONG: Pace = Pace { first: Duration::from_secs(5), max: Duration::from_secs(15 * 60) };
 
 /// Runs until `shutdown`; at once back if this server follows nobody.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
@@ -40,19 +44,22 @@ async fn follow_records(app: &App, following: &Following) {
     app.live_store.wait_until_loaded().await;
     let identity = app.live_store.snapshot().and_then(|stored| stored.identity.clone());
     let identity = identity.and_then(|name| name.to_str().ok().map(str::to_owned));
-    let place = (data_dir.clone(), identity.unwrap_or_default());
-    let pace = Pace::default();
-    let why = match follow(&app.store.records, primary, link, place, pace).await {
-        Ok(Ended::StartOver(why)) => why,
-        Err(error) => return app.fail(format!("the primary cannot be followed: {error}")),
-    };
+    let identity = identity.unwrap_or_default();
+    let (records, pace) = (&app.store.records, Pace::default());
+    let why = follow(records, primary, link, (data_dir.clone(), identity.clone()), pace).await;
     tracing::error!(
         %why,
         "the primary has another history than before: everything is read anew, and the old records are served meanwhile"
     );
     link.start_over(why);
+    let mut failures = 0;
     loop {
-        match take_copy(primary, link, &data_dir, &database, pace).await {
+        let copied = async {
+            let generation = generation::of(records).await?;
+            let known = Known { identity: identity.clone(), generation };
+            take_copy(primary, link, (&data_dir, &database), &known, pace).await
+        };
+        match copied.await {
             Ok(copy) => {
                 tracing::info!(
                     serial = copy.serial.0,
@@ -61,8 +68,10 @@ async fn follow_records(app: &App, following: &Following) {
                 return starts_over.cancel();
             }
             Err(error) => {
+                failures += 1;
                 tracing::error!("no new copy can be made: {error:#}");
-                tokio::time::sleep(pace.max).await;
+                link.lost(format!("{error:#}"));
+                tokio::time::sleep(LONG.pause(failures)).await;
             }
         }
     }
