@@ -148,19 +148,25 @@ async fn copy(
 /// # Errors
 /// Those of the disk; the next start tries again.
 pub fn put_in_place(data_dir: &Path, database: &Path) -> anyhow::Result<Option<FollowerNote>> {
+    let (new, before) = (beside(database, ".new"), beside(database, ".before"));
     let Some(note) = FollowerNote::read(data_dir)?.filter(|note| note.has_new_copy) else {
+        // A server that was killed has left what it had of a copy.
+        remove(&new)?;
         return Ok(None);
     };
-    let (new, before) = (beside(database, ".new"), beside(database, ".before"));
-    // An interrupted start may have come so far already.
+    // Each step is on the disk before the next, because the power may fail between any two. What an interrupted start has done
+    // already is not done again.
     if new.exists() {
         if database.exists() {
             remove(&before)?;
-            // First the log: without its file it is of no use, and it must not be taken for the new file's.
-            for suffix in ["-wal", "-shm", ""] {
-                rename(&beside(database, suffix), &beside(&before, suffix))?;
-            }
+            rename(database, &before)?;
+            sync(database)?;
         }
+        // SQLite would write an old log into the new file. With the old one, it has the last commits of that.
+        for suffix in ["-wal", "-shm"] {
+            rename(&beside(database, suffix), &beside(&before, suffix))?;
+        }
+        sync(database)?;
         rename(&new, database)?;
         sync(database)?;
     }
@@ -217,27 +223,35 @@ mod tests {
         let database = place.join("records.db");
         assert_eq!(put_in_place(place, &database).expect("nothing to do"), None);
         let note = FollowerNote::new("http://primary", "0123456789", 7);
-        for interrupted in [false, true] {
-            for (name, text) in
-                [("records.db", "old"), ("records.db-wal", "log"), ("records.db.new", "new")]
+        let steps =
+            [("", ".before"), ("-wal", ".before-wal"), ("-shm", ".before-shm"), (".new", "")];
+        let path = |suffix: &str| place.join(format!("records.db{suffix}"));
+        for done in 0..=steps.len() {
+            for (suffix, text) in [("", "old"), ("-wal", "log"), ("-shm", "index"), (".new", "new")]
             {
-                fs::write(place.join(name), text).expect("a file");
+                fs::write(path(suffix), text).expect("a file");
+                let _ = fs::remove_file(path(&format!(".before{suffix}")));
             }
             note.clone().with_new_copy().write(place).expect("a note");
-            if interrupted {
-                fs::rename(place.join("records.db-wal"), place.join("records.db.before-wal"))
-                    .expect("renamed");
+            for (from, to) in &steps[..done] {
+                fs::rename(path(from), path(to)).expect("renamed");
             }
             let placed = put_in_place(place, &database).expect("in place").expect("a note");
             placed.settled().write(place).expect("a note");
-            let read = |name: &str| fs::read_to_string(place.join(name)).unwrap_or_default();
-            assert_eq!(read("records.db"), "new");
-            assert_eq!(read("records.db.before"), "old");
-            assert!(
-                !place.join("records.db.new").exists() && !place.join("records.db-wal").exists()
-            );
+            let read = |suffix: &str| fs::read_to_string(path(suffix)).unwrap_or_default();
+            // The old log stays with the old file, and with no other.
+            let found = ["", ".before", ".before-wal", ".before-shm"].map(read);
+            assert_eq!(found, ["new", "old", "log", "index"], "{done}");
+            for suffix in [".new", "-wal", "-shm"] {
+                assert!(!path(suffix).exists(), "{done} {suffix}");
+            }
             assert_eq!(FollowerNote::read(place).expect("a note"), Some(note.clone()));
         }
+        // A copy that never became whole is of no use.
+        fs::write(path(".new"), "some").expect("a file");
+        assert_eq!(put_in_place(place, &database).expect("nothing to do"), None);
+        assert!(!path(".new").exists());
+        assert_eq!(fs::read_to_string(&database).expect("a file"), "new");
     }
 
     const PACE: Pace = Pace { first: Duration::from_millis(1), max: Duration::from_millis(5) };
