@@ -450,3 +450,33 @@ fn blobs_come_when_somebody_asks_or_all_of_them() {
     let damaged: Value = lazy.metric("larder_blobs_damaged").into();
     assert_eq!(damaged, 0.0);
 }
+
+#[test]
+fn a_blob_that_the_primary_does_not_give_stops_no_other() {
+    let primary = Primary::start();
+    let first = &primary.server.client;
+    make_stage(first);
+    let wheels: Vec<Wheel> = (0..9).map(|at| upload(first, "pkg", &format!("{at}.0"))).collect();
+    let data = |name: &str| primary.directory.path().join(name);
+    let path = |data: &str, wheel: &Wheel| {
+        let digest = wheel.digest().to_string();
+        format!("{data}/blobs/sha256/{}/{}/{digest}", &digest[..2], &digest[2..4])
+    };
+    let (damaged, gone) = (data(&path("data", &wheels[0])), data(&path("data", &wheels[1])));
+    fs::remove_file(&damaged).expect("it is there");
+    fs::write(&damaged, [7_u8; 70]).expect("written");
+    let away = data("away");
+    fs::rename(&gone, &away).expect("renamed");
+    let all = primary.follower("all", &primary.url(), &["--follow-blobs", "all"]);
+    wait_until("all other blobs", || all.metric("larder_follow_blobs_missing") == 2.0);
+    all.wait_for_log("blobs cannot be fetched");
+    for wheel in &wheels[2..] {
+        assert!(data(&path("all", wheel)).exists());
+    }
+    // News come all the same, and what the primary has again is fetched.
+    fs::rename(&away, &gone).expect("renamed");
+    let wheel = upload(first, "pkg", "9.0");
+    wait_until("what is new", || data(&path("all", &wheel)).exists());
+    wait_until("what came back", || all.metric("larder_follow_blobs_missing") == 1.0);
+    assert!(data(&path("all", &wheels[1])).exists());
+}
