@@ -194,7 +194,9 @@ mod tests {
         let source =
             BlobSource::new(Primary::new(Settings { url, token_file }).expect("a client"), {
                 let counted = counted.clone();
-                move |size_bytes| drop(counted.fetch_add(size_bytes, SeqCst))
+                move |size_bytes| {
+                    counted.fetch_add(size_bytes, SeqCst);
+                }
             });
         let source = Arc::new(source);
         let ask = |digest| {
