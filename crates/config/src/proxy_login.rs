@@ -5,8 +5,14 @@ use http::header::{AUTHORIZATION, COOKIE, HOST, HeaderName, ORIGIN};
 use super::Config;
 
 /// Headers that say something else already.
-const OTHERS: [HeaderName; 5] =
-    [AUTHORIZATION, COOKIE, HOST, ORIGIN, HeaderName::from_static("x-devpi-auth")];
+const OTHERS: [HeaderName; 6] = [
+    AUTHORIZATION,
+    COOKIE,
+    HOST,
+    ORIGIN,
+    HeaderName::from_static("x-devpi-auth"),
+    HeaderName::from_static("x-larder-hops"),
+];
 
 /// Rules about several keys together that do not hold: the key, and the complaint, with `{at}` for where its value came from.
 /// `trusts_by_default`: whether nobody has named the proxies.

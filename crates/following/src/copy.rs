@@ -6,14 +6,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use record::Serial;
 use store::{DatabaseLocation, Records, RecordsOptions};
 
-use crate::follow::{Event, Failure, Pace, Session, Taker};
+use crate::follow::{Event, Failure, Session, Taker};
 use crate::link::Link;
 use crate::note::FollowerNote;
-use crate::primary::Primary;
+use crate::pace::{Failures, Pace};
+use crate::primary::{Known, Primary};
 
 /// A copy that is complete and not in its place yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,58 +25,97 @@ pub struct NewCopy {
     pub serial: Serial,
 }
 
-/// Copies all records of the primary into a new file beside `database`, however often the connection breaks, and notes that it is
-/// there. To be dropped when the server stops.
+/// Copies all records of the primary into a new file beside `database`, however often the connection breaks or the primary becomes
+/// another one, and notes that it is there. To be dropped when the server stops; what is not whole is removed. `known`: the copy
+/// that is to be replaced.
 ///
 /// # Errors
 /// What an administrator has to mend: the primary refuses, or the disk does.
 pub async fn take_copy(
     primary: &Primary,
     link: &Link,
-    data_dir: &Path,
-    database: &Path,
+    (data_dir, database): (&Path, &Path),
+    known: &Known,
     pace: Pace,
 ) -> anyhow::Result<NewCopy> {
     let new = beside(database, ".new");
-    remove(&new)?;
-    let location = DatabaseLocation::Sqlite(new.clone());
-    let options = || RecordsOptions { poll_interval: None, ..RecordsOptions::default() };
-    let records = Records::open(&location, options()).await?;
-    let copied = copy(&records, primary, link, pace).await;
-    let closed = records.close_for_reading().await;
-    let copy = copied?;
-    closed.with_context(|| format!("cannot finish `{}`", new.display()))?;
+    let mut failures = Failures::new(pace);
+    let (partial, copy) = loop {
+        remove(&new)?;
+        let partial = Partial { path: Some(&new) };
+        let location = DatabaseLocation::Sqlite(new.clone());
+        let options = RecordsOptions { poll_interval: None, ..RecordsOptions::default() };
+        let records = Records::open(&location, options).await?;
+        let copied = copy(&records, primary, link, known, &mut failures).await;
+        let closed = records.close_for_reading().await;
+        match copied {
+            Ok(copy) => {
+                closed.with_context(|| format!("cannot finish `{}`", new.display()))?;
+                break (partial, copy);
+            }
+            Err(Failure::OtherHistory(why)) => {
+                let why = format!("{} changed while it was read: {why}", primary.url());
+                let pause = failures.failed(&why, false);
+                drop(partial);
+                tokio::time::sleep(pause).await;
+            }
+            Err(failure) => return Err(failure.into()),
+        }
+    };
     let note = FollowerNote::new(primary.url(), &copy.identity, copy.serial.0).with_new_copy();
-    let data_dir = data_dir.to_owned();
+    let (data_dir, file) = (data_dir.to_owned(), new.clone());
     tokio::task::spawn_blocking(move || {
-        std::fs::File::open(&new).and_then(|file| file.sync_all())?;
+        std::fs::File::open(&file).and_then(|file| file.sync_all())?;
+        sync(&file)?;
         note.write(&data_dir)
     })
     .await??;
+    partial.keep();
     Ok(copy)
+}
+
+/// A copy that is removed unless it becomes whole: it may be what has filled the disk.
+struct Partial<'path> {
+    path: Option<&'path Path>,
+}
+
+impl Partial<'_> {
+    fn keep(mut self) {
+        self.path = None;
+    }
+}
+
+impl Drop for Partial<'_> {
+    fn drop(&mut self) {
+        let Some(Err(error)) = self.path.map(remove) else { return };
+        tracing::warn!("{error:#}");
+    }
 }
 
 async fn copy(
     records: &Records,
     primary: &Primary,
     link: &Link,
-    pace: Pace,
-) -> anyhow::Result<NewCopy> {
+    known: &Known,
+    failures: &mut Failures,
+) -> Result<NewCopy, Failure> {
     let mut taker = Taker::new(records).await?;
     let mut identity: Option<String> = None;
-    let mut failures = 0;
     loop {
-        let failure = match Session::open(primary, &taker, 0).await {
+        let failure = match Session::open(primary, &taker, known, identity.as_deref()).await {
             Err(failure) => failure,
             Ok(mut session) => {
-                let found = session.hello.identity.clone();
-                if *identity.get_or_insert_with(|| found.clone()) != found {
-                    bail!("{} has become another store while it was read", primary.url());
-                }
-                link.connected(Serial(session.hello.serial), session.hello.primary_url.clone());
-                failures = 0;
+                let found = identity.get_or_insert_with(|| session.hello.identity.clone()).clone();
+                link.connected(&session.hello);
                 loop {
-                    match taker.next_whole(&mut session).await {
+                    match taker.next(&mut session).await {
+                        Ok(Event::Taken { records }) => {
+                            link.received(records);
+                            if records > 0 {
+                                // The next connection goes on after them.
+                                failures.progressed();
+                            }
+                        }
                         Ok(Event::Whole { whole, records }) => {
                             let serial = Serial(whole.serial);
                             link.wrote(serial, records, Serial(whole.primary_serial));
@@ -88,19 +128,17 @@ async fn copy(
                 }
             }
         };
-        failures += 1;
-        match failure {
-            Failure::Local(error) => return Err(error.into()),
-            Failure::OtherHistory(why) => {
-                bail!("{} changed while it was read: {why}", primary.url())
-            }
-            Failure::Primary(error) if error.is_lasting() => return Err(error.into()),
-            Failure::Primary(_) | Failure::NotNow(_) => {}
+        let is_over = match &failure {
+            Failure::Local(_) | Failure::OtherHistory(_) => true,
+            Failure::Primary(error) => error.is_lasting(),
+            Failure::NotNow(_) => false,
+        };
+        if is_over {
+            taker.forget().await;
+            return Err(failure);
         }
-        if link.lost(failure.to_string()) {
-            tracing::warn!(error = %failure, "the primary cannot be read yet");
-        }
-        tokio::time::sleep(pace.pause(failures, failure.is_lasting())).await;
+        link.lost(failure.to_string());
+        tokio::time::sleep(failures.failed(&failure, failure.is_lasting())).await;
     }
 }
 
@@ -110,19 +148,25 @@ async fn copy(
 /// # Errors
 /// Those of the disk; the next start tries again.
 pub fn put_in_place(data_dir: &Path, database: &Path) -> anyhow::Result<Option<FollowerNote>> {
+    let (new, before) = (beside(database, ".new"), beside(database, ".before"));
     let Some(note) = FollowerNote::read(data_dir)?.filter(|note| note.has_new_copy) else {
+        // A server that was killed has left what it had of a copy.
+        remove(&new)?;
         return Ok(None);
     };
-    let (new, before) = (beside(database, ".new"), beside(database, ".before"));
-    // An interrupted start may have come so far already.
+    // Each step is on the disk before the next, because the power may fail between any two. What an interrupted start has done
+    // already is not done again.
     if new.exists() {
         if database.exists() {
             remove(&before)?;
-            // First the log: without its file it is of no use, and it must not be taken for the new file's.
-            for suffix in ["-wal", "-shm", ""] {
-                rename(&beside(database, suffix), &beside(&before, suffix))?;
-            }
+            rename(database, &before)?;
+            sync(database)?;
         }
+        // SQLite would write an old log into the new file. With the old one, it has the last commits of that.
+        for suffix in ["-wal", "-shm"] {
+            rename(&beside(database, suffix), &beside(&before, suffix))?;
+        }
+        sync(database)?;
         rename(&new, database)?;
         sync(database)?;
     }
@@ -166,8 +210,11 @@ fn sync(path: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::time::Duration;
 
     use super::*;
+    use crate::frame::{Frame, Hello, Whole};
+    use crate::testing::{Answering, IDENTITY, commit, frames, hello, records, until};
 
     #[test]
     fn a_new_copy_takes_the_place_of_the_old_one_wherever_a_start_was_interrupted() {
@@ -176,26 +223,103 @@ mod tests {
         let database = place.join("records.db");
         assert_eq!(put_in_place(place, &database).expect("nothing to do"), None);
         let note = FollowerNote::new("http://primary", "0123456789", 7);
-        for interrupted in [false, true] {
-            for (name, text) in
-                [("records.db", "old"), ("records.db-wal", "log"), ("records.db.new", "new")]
+        let steps =
+            [("", ".before"), ("-wal", ".before-wal"), ("-shm", ".before-shm"), (".new", "")];
+        let path = |suffix: &str| place.join(format!("records.db{suffix}"));
+        for done in 0..=steps.len() {
+            for (suffix, text) in [("", "old"), ("-wal", "log"), ("-shm", "index"), (".new", "new")]
             {
-                fs::write(place.join(name), text).expect("a file");
+                fs::write(path(suffix), text).expect("a file");
+                let _ = fs::remove_file(path(&format!(".before{suffix}")));
             }
             note.clone().with_new_copy().write(place).expect("a note");
-            if interrupted {
-                fs::rename(place.join("records.db-wal"), place.join("records.db.before-wal"))
-                    .expect("renamed");
+            for (from, to) in &steps[..done] {
+                fs::rename(path(from), path(to)).expect("renamed");
             }
             let placed = put_in_place(place, &database).expect("in place").expect("a note");
             placed.settled().write(place).expect("a note");
-            let read = |name: &str| fs::read_to_string(place.join(name)).unwrap_or_default();
-            assert_eq!(read("records.db"), "new");
-            assert_eq!(read("records.db.before"), "old");
-            assert!(
-                !place.join("records.db.new").exists() && !place.join("records.db-wal").exists()
-            );
+            let read = |suffix: &str| fs::read_to_string(path(suffix)).unwrap_or_default();
+            // The old log stays with the old file, and with no other.
+            let found = ["", ".before", ".before-wal", ".before-shm"].map(read);
+            assert_eq!(found, ["new", "old", "log", "index"], "{done}");
+            for suffix in [".new", "-wal", "-shm"] {
+                assert!(!path(suffix).exists(), "{done} {suffix}");
+            }
             assert_eq!(FollowerNote::read(place).expect("a note"), Some(note.clone()));
         }
+        // A copy that never became whole is of no use.
+        fs::write(path(".new"), "some").expect("a file");
+        assert_eq!(put_in_place(place, &database).expect("nothing to do"), None);
+        assert!(!path(".new").exists());
+        assert_eq!(fs::read_to_string(&database).expect("a file"), "new");
+    }
+
+    const PACE: Pace = Pace { first: Duration::from_millis(1), max: Duration::from_millis(5) };
+
+    /// Some records of a store, and all of it.
+    async fn some_and_all() -> (Vec<Frame>, Vec<Frame>) {
+        let (source, _directory) = records().await;
+        commit(&source, 0..3, "first").await;
+        commit(&source, 3..5, "second").await;
+        let (mut all, _) = source.records_after(Serial::ZERO).await.expect("read");
+        let whole = Frame::Whole(Whole { serial: 2, primary_serial: 2 });
+        let rest = Frame::Records(all.split_off(2));
+        let some = vec![Frame::Records(all)];
+        (some.clone(), [some, vec![rest, whole]].concat())
+    }
+
+    #[tokio::test]
+    async fn nothing_is_left_of_a_copy_that_fails() {
+        let (some, _) = some_and_all().await;
+        let refusal = "HTTP/1.1 401 Unauthorized\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+        let server = Answering::with(vec![frames(hello(2), &some), refusal.into()]).await;
+        let directory = tempfile::tempdir().expect("a directory");
+        let database = directory.path().join("records.db");
+        let link = Link::new(String::new(), Serial::ZERO, Serial::ZERO);
+        let place = (directory.path(), &*database);
+        let failed = take_copy(&server.primary, &link, place, &Known::default(), PACE).await;
+        assert!(failed.expect_err("refused").to_string().contains("401"));
+        assert_eq!(link.state().received, 2);
+        let left: Vec<_> = fs::read_dir(directory.path()).expect("a directory").collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    #[tokio::test]
+    async fn a_copy_of_a_primary_that_changes_meanwhile_begins_anew() {
+        let (some, all) = some_and_all().await;
+        let other = Hello { identity: "9876543210".to_owned(), ..hello(2) };
+        let server = Answering::with(vec![frames(hello(2), &some), frames(other, &all)]).await;
+        let directory = tempfile::tempdir().expect("a directory");
+        let database = directory.path().join("records.db");
+        let link = Link::new(String::new(), Serial::ZERO, Serial::ZERO);
+        let place = (directory.path(), &*database);
+        let copied = take_copy(&server.primary, &link, place, &Known::default(), PACE).await;
+        let copied = copied.expect("a copy");
+        assert_eq!(copied, NewCopy { identity: "9876543210".to_owned(), serial: Serial(2) });
+        // The second store was read from its beginning.
+        let asked = server.asked();
+        assert!(asked.len() == 3 && asked[2].contains("after=0 "), "{asked:?}");
+        put_in_place(directory.path(), &database).expect("in place").expect("a note");
+        let location = DatabaseLocation::Sqlite(database);
+        let copy = Records::open(&location, RecordsOptions::default()).await.expect("opened");
+        assert_eq!(copy.records_after(Serial::ZERO).await.expect("read").0.len(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_primary_of_a_lower_generation_is_not_copied() {
+        let (_, all) = some_and_all().await;
+        let server = Answering::with(vec![frames(hello(2), &all)]).await;
+        let directory = tempfile::tempdir().expect("a directory");
+        let database = directory.path().join("records.db");
+        let link = Link::new(String::new(), Serial::ZERO, Serial::ZERO);
+        let known = Known { identity: IDENTITY.to_owned(), generation: 1 };
+        let place = (directory.path(), &*database);
+        let has_refused =
+            || link.state().trouble.is_some_and(|trouble| trouble.contains("was promoted since"));
+        tokio::select! {
+            copied = take_copy(&server.primary, &link, place, &known, PACE) => panic!("{copied:?}"),
+            () = until(has_refused) => {}
+        }
+        assert!(!database.exists());
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Each connection asks for some records that were taken before as well. They must be as they were, or have been written again
 //! since: otherwise the other server has another history, because it was restored from an older backup or is another store, and
-//! everything has to be read anew. Records up to a [`Frame::Whole`] are one transaction; if the connection breaks in between, the
-//! next one goes on where it was.
+//! everything has to be read anew. A server that is behind this one cannot be compared, and is not followed until it has caught up.
+//! Records up to a [`Frame::Whole`] are one transaction; if the connection breaks in between, the next one goes on where it was.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hasher as _;
@@ -12,54 +12,20 @@ use std::time::{Duration, Instant};
 
 use record::{Key, Record, Serial};
 use store::records::Replica;
-use store::{CommitError, Records};
+use store::{CommitError, Records, StoreIdentity};
 use twox_hash::XxHash3_64;
 
 use crate::frame::{Frame, Hello, Whole};
 use crate::link::Link;
 use crate::note::FollowerNote;
-use crate::primary::{Primary, PrimaryError, Reading};
+use crate::pace::{Failures, Pace};
+use crate::primary::{Known, Primary, PrimaryError, Reading};
 
-/// Records that are compared when a connection is made.
+/// Records that are compared when a connection is made, unless the last commit has more.
 const COMPARED_MAX: usize = 256;
 
 /// How often the highest serial of the primary is written into the note, at most.
 const NOTE_INTERVAL: Duration = Duration::from_secs(10);
-
-/// How soon a broken connection is made again.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// After the first failure.
-    pub first: Duration,
-    /// At most.
-    pub max: Duration,
-}
-
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace { first: Duration::from_millis(100), max: Duration::from_secs(15) }
-    }
-}
-
-impl Pace {
-    /// The pause after so many failures in a row, shortened at random by up to half, so that followers which lost their primary
-    /// together do not come back together.
-    pub(crate) fn pause(self, failures: u32, is_lasting: bool) -> Duration {
-        let doubled = self.first.saturating_mul(1 << failures.saturating_sub(1).min(16));
-        let longest = if is_lasting { self.max } else { doubled.min(self.max) };
-        let mut chance = [0; 2];
-        // If there are no random bytes, the pause is not shortened.
-        let _ = getrandom::fill(&mut chance);
-        longest - longest.mul_f64(f64::from(u16::from_le_bytes(chance)) / f64::from(u16::MAX) / 2.0)
-    }
-}
-
-/// Why following ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The other server has another history: everything has to be read anew.
-    StartOver(String),
-}
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +87,13 @@ impl Taker {
     /// Goes on from what is in `records`.
     pub(crate) async fn new(records: &Records) -> Result<Taker, CommitError> {
         let replica = records.replica().await?;
-        let (mut latest, complete_after) = records.latest(COMPARED_MAX).await?;
+        let (mut latest, mut complete_after) = records.latest(COMPARED_MAX).await?;
+        let mut compared_max = COMPARED_MAX;
+        // The last commit alone may have more.
+        while latest.is_empty() && complete_after > Serial::ZERO {
+            compared_max *= 8;
+            (latest, complete_after) = records.latest(compared_max).await?;
+        }
         latest.sort_by(|one, other| (one.serial, &one.key).cmp(&(other.serial, &other.key)));
         let at = (replica.serial(), None);
         let latest = latest.iter().map(Taken::of).collect();
@@ -146,8 +118,9 @@ impl Taker {
     }
 
     async fn take(&mut self, record: Record) -> Result<(), CommitError> {
-        if self.latest.len() == COMPARED_MAX
-            && let Some(first) = self.latest.pop_front()
+        // Of the last commit, all are remembered.
+        while self.latest.len() >= COMPARED_MAX
+            && let Some(first) = self.latest.pop_front_if(|first| first.serial < record.serial)
         {
             self.complete_after = first.serial;
         }
@@ -157,50 +130,40 @@ impl Taker {
         self.replica.take(record).await
     }
 
-    /// Reads frames until there is a state of the store, which is durable then.
-    pub(crate) async fn next_whole(&mut self, session: &mut Session) -> Result<Event, Failure> {
-        loop {
-            match session.reading.next().await? {
-                Frame::Records(records) => {
-                    for record in records {
-                        if !self.has(&record) {
-                            session.expected.remove(&record.key);
-                            self.take(record).await?;
-                        } else if record.serial > session.compared_after
-                            && !session.confirms(&record)
-                        {
-                            return Err(self.other_history(&record.key));
-                        }
+    /// Reads a frame, and takes what is new in it.
+    pub(crate) async fn next(&mut self, session: &mut Session) -> Result<Event, Failure> {
+        match session.reading.next().await? {
+            Frame::Records(records) => {
+                let before = self.records;
+                for record in records {
+                    if !self.has(&record) {
+                        session.expected.remove(&record.key);
+                        self.take(record).await?;
+                    } else if record.serial > session.compared_after && !session.confirms(&record) {
+                        return Err(self.other_history(&record.key));
                     }
                 }
-                Frame::Whole(whole) => {
-                    let serial = Serial(whole.serial);
-                    self.check_whole(session, serial)?;
-                    self.replica.finish(serial).await?;
-                    self.at = (serial, None);
-                    let records = std::mem::take(&mut self.records);
-                    return Ok(Event::Whole { whole, records });
-                }
-                Frame::Alive(whole) => return Ok(Event::Alive(whole)),
-                Frame::End(end) => return Err(Failure::NotNow(end.reason)),
-                Frame::Hello(_) => {
-                    let flaw = "it told its name twice".to_owned();
-                    let url = session.url.clone();
-                    return Err(PrimaryError::Flawed { url, flaw }.into());
-                }
+                Ok(Event::Taken { records: self.records - before })
+            }
+            Frame::Whole(whole) => {
+                let serial = Serial(whole.serial);
+                self.check_whole(session, serial)?;
+                self.replica.finish(serial).await?;
+                self.at = (serial, None);
+                Ok(Event::Whole { whole, records: std::mem::take(&mut self.records) })
+            }
+            Frame::Alive(whole) => Ok(Event::Alive(whole)),
+            Frame::End(end) => Err(Failure::NotNow(end.reason)),
+            Frame::Hello(_) => {
+                let flaw = "it told its name twice".to_owned();
+                Err(PrimaryError::Flawed { url: session.url.clone(), flaw }.into())
             }
         }
     }
 
-    fn check_whole(&self, session: &mut Session, serial: Serial) -> Result<(), Failure> {
+    fn check_whole(&self, session: &Session, serial: Serial) -> Result<(), Failure> {
         if serial < self.at.0 {
             let (found, seen) = (serial, self.at.0);
-            // The other follower may only have to catch up.
-            if session.hello.is_follower {
-                return Err(Failure::NotNow(format!(
-                    "it is a follower itself, and at serial {found} behind serial {seen} of this server"
-                )));
-            }
             return Err(Failure::OtherHistory(format!(
                 "it is at serial {found}, and was at serial {seen}: it fell back to an older state"
             )));
@@ -226,7 +189,9 @@ impl Taker {
 
 /// What a connection brought.
 pub(crate) enum Event {
-    /// The store is at this state, by so many records.
+    /// So many records, which are not durable yet.
+    Taken { records: u64 },
+    /// The store is at this state, durably, by so many records.
     Whole { whole: Whole, records: u64 },
     /// There is nothing new.
     Alive(Whole),
@@ -244,13 +209,36 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects, and asks for what comes after what `taker` has.
+    /// Connects, and asks for what comes after what `taker` has, which is of the store `own`, if that is settled.
     pub(crate) async fn open(
         primary: &Primary,
         taker: &Taker,
-        generation: u64,
+        known: &Known,
+        own: Option<&str>,
     ) -> Result<Session, Failure> {
-        let (hello, reading) = primary.records(taker.asks_after(), generation).await?;
+        let (hello, reading) = primary.records(taker.asks_after(), known).await?;
+        if hello.identity.parse::<StoreIdentity>().is_err() {
+            return Err(primary.flawed("the name of its store is none").into());
+        }
+        let found = &hello.identity;
+        if let Some(own) = own.filter(|own| own != found) {
+            let why = format!("it has the store {found}, and had the store {own}");
+            return Err(Failure::OtherHistory(why));
+        }
+        let (theirs, generation) = (hello.generation, known.generation);
+        if *found == known.identity && theirs < generation {
+            return Err(Failure::NotNow(format!(
+                "it is a primary of generation {theirs}, and this copy is of generation {generation}: a follower of it was \
+                 promoted since, and is to be followed"
+            )));
+        }
+        // It may only have to catch up: until then it has records that were written again since.
+        let (found, seen) = (Serial(hello.serial), taker.at.0);
+        if hello.is_follower && found < seen {
+            return Err(Failure::NotNow(format!(
+                "it is a follower itself, and at serial {found} behind serial {seen} of this server"
+            )));
+        }
         Ok(Session::of(primary.url(), taker, hello, reading))
     }
 
@@ -271,181 +259,156 @@ impl Session {
     }
 }
 
-/// Follows the primary until its history turns out to be another one. To be dropped when the server stops.
-///
-/// # Errors
-/// If the records cannot be followed at all.
+/// Follows the primary until its history turns out to be another one, and returns how that was seen. To be dropped when the server
+/// stops.
 pub async fn follow(
     records: &Records,
     primary: &Primary,
     link: &Link,
     (data_dir, identity): (PathBuf, String),
     pace: Pace,
-) -> Result<Ended, CommitError> {
-    let mut taker = Taker::new(records).await?;
-    link.begins_at(taker.replica.serial());
+) -> String {
     let mut noting = Noting::new(data_dir, primary.url(), &identity);
-    let mut failures = 0;
+    let mut failures = Failures::new(pace);
+    let mut taker = None;
     loop {
-        let failure = one_connection(records, primary, link, (&mut taker, &mut noting), &identity);
-        let (failure, was_connected) = failure.await;
-        if was_connected {
-            failures = 0;
-        }
-        failures += 1;
+        let failure = match &mut taker {
+            Some(taker) => {
+                let state = (taker, &mut noting, &mut failures);
+                one_connection(records, primary, link, state, &identity).await
+            }
+            None => match Taker::new(records).await {
+                Ok(new) => {
+                    link.begins_at(new.replica.serial());
+                    noting.written.get_or_insert(link.state().primary_serial);
+                    taker = Some(new);
+                    continue;
+                }
+                Err(error) => Failure::Local(error),
+            },
+        };
         if let Failure::OtherHistory(why) = failure {
-            taker.forget().await;
-            return Ok(Ended::StartOver(format!("{}: {why}", primary.url())));
+            if let Some(mut taker) = taker {
+                taker.forget().await;
+            }
+            return format!("{}: {why}", primary.url());
         }
-        if link.lost(failure.to_string()) {
-            tracing::warn!(error = %failure, "the primary is not followed now; what was read before is served");
-        }
+        link.lost(failure.to_string());
+        let pause = failures.failed(&failure, failure.is_lasting());
         noting.write(link.state().primary_serial).await;
-        if let Failure::Local(_) = failure {
+        if let Failure::Local(_) = failure
+            && let Some(mut taker) = taker.take()
+        {
             taker.forget().await;
-            taker = Taker::new(records).await?;
         }
-        tokio::time::sleep(pace.pause(failures, failure.is_lasting())).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
-/// Connects and follows until that fails; returns why, and whether the other server answered.
+/// Connects and follows until that fails; returns why.
 async fn one_connection(
     records: &Records,
     primary: &Primary,
     link: &Link,
-    (taker, noting): (&mut Taker, &mut Noting),
+    (taker, noting, failures): (&mut Taker, &mut Noting, &mut Failures),
     identity: &str,
-) -> (Failure, bool) {
+) -> Failure {
     let generation = match crate::generation::of(records).await {
         Ok(generation) => generation,
-        Err(error) => return (Failure::NotNow(format!("{error:#}")), false),
+        Err(error) => return Failure::NotNow(format!("{error:#}")),
     };
-    let mut session = match Session::open(primary, taker, generation).await {
+    let known = Known { identity: identity.to_owned(), generation };
+    let mut session = match Session::open(primary, taker, &known, Some(identity)).await {
         Ok(session) => session,
-        Err(failure) => return (failure, false),
+        Err(failure) => return failure,
     };
-    let hello = &session.hello;
-    if hello.generation < generation {
-        let found = hello.generation;
-        return (
-            Failure::NotNow(format!(
-                "it is a primary of generation {found}, and this copy is of generation {generation}: a follower of it was \
-                 promoted since, and is to be followed"
-            )),
-            false,
-        );
-    }
-    if hello.identity != identity {
-        let found = &hello.identity;
-        let why = format!("it has the store {found}, and had the store {identity}");
-        return (Failure::OtherHistory(why), false);
-    }
-    let was_lost = link.state().trouble.is_some();
-    link.connected(Serial(hello.serial), hello.primary_url.clone());
-    noting.write(Serial(hello.serial)).await;
-    if was_lost {
-        tracing::info!(url = primary.url(), "the primary is followed again");
-    }
+    link.connected(&session.hello);
+    noting.write(link.state().primary_serial).await;
+    let mut has_taken = false;
     loop {
-        match taker.next_whole(&mut session).await {
+        let whole = match taker.next(&mut session).await {
+            Ok(Event::Taken { records }) => {
+                link.received(records);
+                has_taken |= records > 0;
+                continue;
+            }
             Ok(Event::Whole { whole, records }) => {
                 link.wrote(Serial(whole.serial), records, Serial(whole.primary_serial));
-                noting.heard(Serial(whole.primary_serial)).await;
+                if records > 0 {
+                    failures.progressed();
+                }
+                has_taken = false;
+                whole
             }
             Ok(Event::Alive(whole)) => {
                 link.heard(Serial(whole.primary_serial));
-                noting.heard(Serial(whole.primary_serial)).await;
+                failures.progressed();
+                whole
             }
-            Err(failure) => return (failure, true),
+            Err(failure) => {
+                // The next connection goes on after what was taken, unless that cannot be written.
+                if has_taken && !matches!(failure, Failure::Local(_)) {
+                    failures.progressed();
+                }
+                return failure;
+            }
+        };
+        if failures.are_over() {
+            tracing::info!(url = primary.url(), "the primary is followed again");
         }
+        noting.heard(Serial(whole.primary_serial)).await;
     }
 }
 
-/// Writes the highest serial of the primary into the note, so that `larder promote` knows it.
+/// Writes the serial of the primary into the note, so that `larder promote` knows it.
 struct Noting {
     data_dir: PathBuf,
     url: String,
     identity: String,
-    written: Option<(Serial, Instant)>,
+    written: Option<Serial>,
+    tried_at: Option<Instant>,
+    is_failing: bool,
 }
 
 impl Noting {
     fn new(data_dir: PathBuf, url: &str, identity: &str) -> Noting {
-        Noting { data_dir, url: url.to_owned(), identity: identity.to_owned(), written: None }
+        let (url, identity) = (url.to_owned(), identity.to_owned());
+        Noting { data_dir, url, identity, written: None, tried_at: None, is_failing: false }
     }
 
     /// Writes it if it has changed, and not often.
     async fn heard(&mut self, serial: Serial) {
-        match self.written {
-            Some((_, at)) if at.elapsed() < NOTE_INTERVAL => {}
-            _ => self.write(serial).await,
+        if self.tried_at.is_none_or(|at| at.elapsed() >= NOTE_INTERVAL) {
+            self.write(serial).await;
         }
     }
 
     async fn write(&mut self, serial: Serial) {
-        if self.written.is_some_and(|(written, _)| written >= serial) {
+        if self.written == Some(serial) {
             return;
         }
+        self.tried_at = Some(Instant::now());
         let note = FollowerNote::new(&self.url, &self.identity, serial.0);
         let data_dir = self.data_dir.clone();
-        let writing = tokio::task::spawn_blocking(move || {
-            // What an earlier run has heard counts, too.
-            match FollowerNote::read(&data_dir)? {
-                Some(known)
-                    if known.identity == note.identity
-                        && known.primary_serial >= note.primary_serial =>
-                {
-                    Ok(())
-                }
-                _ => note.write(&data_dir),
-            }
-        });
-        match writing.await {
-            Ok(Ok(())) => self.written = Some((serial, Instant::now())),
-            Ok(Err(error)) => tracing::warn!("{error:#}"),
-            Err(error) => tracing::warn!(%error, "the note of the follower cannot be written"),
+        let writing = tokio::task::spawn_blocking(move || note.write(&data_dir));
+        let written = writing.await.map_err(anyhow::Error::from).flatten();
+        match written {
+            Ok(()) => self.written = Some(serial),
+            // Once is enough: the disk may be full for long.
+            Err(error) if !self.is_failing => tracing::warn!("{error:#}"),
+            Err(error) => tracing::debug!("{error:#}"),
         }
+        self.is_failing = self.written != Some(serial);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use futures_util::StreamExt as _;
-    use record::{Batch, Expected};
-    use store::DatabaseLocation;
-    use store::records::{PageSize, Place, RecordsOptions};
+    use store::records::{PageSize, Place};
 
     use super::*;
-
-    #[test]
-    fn pauses_grow_up_to_a_bound() {
-        let pace = Pace::default();
-        for failures in [1, 2, 7, 8, 9, 100, u32::MAX] {
-            let longest = (pace.first * (1 << (failures - 1).min(16))).min(pace.max);
-            for _ in 0..50 {
-                let found = pace.pause(failures, false);
-                assert!(found <= longest && found >= longest / 2, "{failures}: {found:?}");
-                assert!(pace.pause(failures, true) >= pace.max / 2);
-            }
-        }
-    }
-
-    async fn records() -> (Records, tempfile::TempDir) {
-        let directory = tempfile::tempdir().expect("a directory");
-        let location = DatabaseLocation::Sqlite(directory.path().join("records.db"));
-        let records = Records::open(&location, RecordsOptions::default()).await.expect("opened");
-        (records, directory)
-    }
-
-    /// A commit of so many records; earlier ones of the same names are overwritten.
-    async fn commit(records: &Records, names: std::ops::Range<usize>, body: &str) {
-        let batch = names.fold(Batch::new(), |batch, number| {
-            let key = Key::new(&format!("n/{number:05}")).expect("a key");
-            batch.put(key, Expected::Anything, format!("{body} {number}"), Vec::new())
-        });
-        records.commit(batch).await.expect("committed");
-    }
+    use crate::testing::{Answering, IDENTITY, commit, frames, hello, records, until};
 
     /// A connection on which so many frames come, in pages of 100 records.
     async fn connection(source: &Records, taker: &Taker, frames_max: usize) -> Session {
@@ -464,16 +427,19 @@ mod tests {
         }
         frames.truncate(frames_max);
         let bytes: Vec<_> = frames.iter().map(|frame| Ok(frame.encode())).collect();
-        let hello = Hello {
-            identity: "0123456789".to_owned(),
-            generation: 0,
-            serial: 0,
-            is_follower: false,
-            primary_url: None,
-            version: String::new(),
-        };
+        let hello = hello(0);
         let reading = Reading::of("http://primary", futures_util::stream::iter(bytes).boxed());
         Session::of("http://primary", taker, hello, reading)
+    }
+
+    async fn next_whole(taker: &mut Taker, session: &mut Session) -> Result<u64, Failure> {
+        loop {
+            match taker.next(session).await? {
+                Event::Whole { records, .. } => return Ok(records),
+                Event::Taken { .. } => {}
+                Event::Alive(_) => panic!("nobody said so"),
+            }
+        }
     }
 
     #[tokio::test]
@@ -486,13 +452,12 @@ mod tests {
         for round in 0..60 {
             let frames_max = [1, 2, 3, 5, 100][round % 5];
             let mut session = connection(&source, &taker, frames_max).await;
-            match taker.next_whole(&mut session).await {
-                Ok(Event::Whole { .. }) => {
+            match next_whole(&mut taker, &mut session).await {
+                Ok(_) => {
                     let all = source.records_after(Serial::ZERO).await.expect("read");
                     assert_eq!(target.records_after(Serial::ZERO).await, Ok(all), "{round}");
                     commit(&source, round * 20..round * 20 + 400, "later").await;
                 }
-                Ok(Event::Alive(_)) => panic!("nobody said so"),
                 Err(Failure::Primary(PrimaryError::Unreachable { .. })) => {}
                 Err(failure) => panic!("{round}: {failure}"),
             }
@@ -515,14 +480,136 @@ mod tests {
             }
             let mut taker = Taker::new(&target).await.expect("a taker");
             let mut session = connection(&source, &taker, 100).await;
-            assert!(matches!(taker.next_whole(&mut session).await, Ok(Event::Whole { .. })));
+            next_whole(&mut taker, &mut session).await.expect("a state");
             let mut taker = Taker::new(&target).await.expect("a taker");
             // It has gone further than what it lost.
             commit(&fork, 100..110, "more").await;
             let mut session = connection(&fork, &taker, 100).await;
-            let found = taker.next_whole(&mut session).await;
+            let found = next_whole(&mut taker, &mut session).await;
             let is_other = matches!(found, Err(Failure::OtherHistory(_)));
             assert_eq!(is_other, common < 40, "{common}");
+        }
+    }
+
+    #[tokio::test]
+    async fn another_history_is_noticed_after_a_commit_of_many_records() {
+        let ((source, _one), (target, _other), (fork, _third)) =
+            (records().await, records().await, records().await);
+        commit(&source, 0..1_000, "theirs").await;
+        commit(&fork, 0..1_000, "ours").await;
+        let mut taker = Taker::new(&target).await.expect("a taker");
+        let mut session = connection(&source, &taker, 100).await;
+        next_whole(&mut taker, &mut session).await.expect("a state");
+        commit(&fork, 2_000..2_001, "more").await;
+        for mut taker in [taker, Taker::new(&target).await.expect("a taker")] {
+            let mut session = connection(&fork, &taker, 100).await;
+            let found = next_whole(&mut taker, &mut session).await;
+            assert!(matches!(found, Err(Failure::OtherHistory(_))), "{found:?}");
+        }
+    }
+
+    /// All of a store, as frames.
+    async fn all(source: &Records) -> Vec<Frame> {
+        let (records, Serial(serial)) = source.records_after(Serial::ZERO).await.expect("read");
+        vec![Frame::Records(records), Frame::Whole(Whole { serial, primary_serial: serial })]
+    }
+
+    #[tokio::test]
+    async fn a_follower_that_is_behind_has_no_other_history() {
+        let ((source, _one), (target, _other)) = (records().await, records().await);
+        commit(&source, 0..3, "first").await;
+        let behind = all(&source).await;
+        // What the other follower still has at its old serial.
+        commit(&source, 0..2, "second").await;
+        let mut taker = Taker::new(&target).await.expect("a taker");
+        let mut session = connection(&source, &taker, 100).await;
+        next_whole(&mut taker, &mut session).await.expect("a state");
+        for is_follower in [true, false] {
+            let hello = Hello { is_follower, ..hello(1) };
+            let server = Answering::with(vec![frames(hello, &behind)]).await;
+            let known = Known { identity: IDENTITY.to_owned(), generation: 0 };
+            let opened = Session::open(&server.primary, &taker, &known, Some(IDENTITY)).await;
+            let failure = match opened {
+                Err(failure) => failure,
+                Ok(mut session) => {
+                    next_whole(&mut taker, &mut session).await.expect_err("another history")
+                }
+            };
+            match is_follower {
+                true => assert!(matches!(failure, Failure::NotNow(_)), "{failure}"),
+                false => assert!(matches!(failure, Failure::OtherHistory(_)), "{failure}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn another_store_is_noticed_before_its_generation() {
+        let (target, _directory) = records().await;
+        let of = |identity: &str, generation: u64| {
+            let identity = identity.to_owned();
+            frames(Hello { identity, generation, ..hello(1) }, &[])
+        };
+        let taker = Taker::new(&target).await.expect("a taker");
+        let known = Known { identity: IDENTITY.to_owned(), generation: 2 };
+        let server = Answering::with(vec![of(IDENTITY, 1), of("9876543210", 1), of("?", 2)]).await;
+        for expected in ["was promoted since", "had the store", "the name of its store is none"] {
+            let opened = Session::open(&server.primary, &taker, &known, Some(IDENTITY)).await;
+            let failure = opened.err().expect("refused").to_string();
+            assert!(failure.contains(expected), "{failure}");
+        }
+        assert!(server.asked()[0].contains(&format!("identity={IDENTITY}&generation=2")));
+    }
+
+    #[tokio::test]
+    async fn only_records_that_are_stored_make_the_pause_short_again() {
+        let (source, _one) = records().await;
+        commit(&source, 0..3, "theirs").await;
+        let server = Answering::with(vec![frames(hello(1), &all(&source).await)]).await;
+        let pace = Pace { first: Duration::from_millis(1), max: Duration::from_secs(3_600) };
+        for takes_records in [false, true] {
+            let mut failures = Failures::new(pace);
+            for _ in 0..9 {
+                let (target, place) = records().await;
+                let link = Link::new(String::new(), Serial::ZERO, Serial::ZERO);
+                let mut noting = Noting::new(place.path().to_owned(), "http://primary", IDENTITY);
+                let mut taker = Taker::new(&target).await.expect("a taker");
+                if !takes_records {
+                    // A store that somebody else has written to takes no records of the primary.
+                    commit(&target, 7..8, "ours").await;
+                }
+                let state = (&mut taker, &mut noting, &mut failures);
+                let failure =
+                    one_connection(&target, &server.primary, &link, state, IDENTITY).await;
+                assert_eq!(matches!(failure, Failure::Local(_)), !takes_records, "{failure}");
+                let pause = failures.failed(&failure, false);
+                assert!(!takes_records || pause <= pace.first, "{pause:?}");
+            }
+            let has_grown = failures.failed(&"", false) >= pace.first * 256;
+            assert_eq!(has_grown, !takes_records);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_that_cannot_be_read_is_tried_again() {
+        let (source, _one) = records().await;
+        commit(&source, 0..3, "theirs").await;
+        let server = Answering::with(vec![frames(hello(1), &all(&source).await)]).await;
+        let (target, place) = records().await;
+        let (file, away) = (place.path().join("records.db"), place.path().join("away.db"));
+        std::fs::rename(&file, &away).expect("renamed");
+        let link = Link::new(String::new(), Serial::ZERO, Serial::ZERO);
+        let names = (place.path().to_owned(), IDENTITY.to_owned());
+        let pace = Pace { first: Duration::from_millis(1), max: Duration::from_millis(5) };
+        let following = follow(&target, &server.primary, &link, names, pace);
+        let trying = async {
+            until(|| link.state().trouble.is_some()).await;
+            assert!(server.asked().is_empty());
+            std::fs::rename(&away, &file).expect("renamed");
+            until(|| link.state().serial == Serial(1)).await;
+        };
+        tokio::select! {
+            why = following => panic!("{why}"),
+            () = trying => {}
         }
     }
 }

@@ -13,11 +13,15 @@ pub mod frame;
 pub mod generation;
 mod link;
 mod note;
+mod pace;
 mod primary;
+#[cfg(test)]
+mod testing;
 
 pub use blobs::BlobSource;
 pub use copy::{NewCopy, put_in_place, take_copy};
-pub use follow::{Ended, Pace, follow};
+pub use follow::follow;
 pub use link::{Link, LinkState};
 pub use note::{FILE_NAME as NOTE_FILE_NAME, FollowerNote};
-pub use primary::{Primary, PrimaryError, RECORDS_PATH, Settings, blob_path};
+pub use pace::Pace;
+pub use primary::{Known, Primary, PrimaryError, RECORDS_PATH, Settings, blob_path};

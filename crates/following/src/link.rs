@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use record::Serial;
 
+use crate::frame::Hello;
+
 /// For how long a quiet connection counts as up to date: the primary says sooner that it is alive.
 const QUIET_MAX: Duration = Duration::from_secs(15);
 
@@ -26,7 +28,7 @@ pub struct LinkState {
     pub trouble: Option<String>,
     /// The serial of this store.
     pub serial: Serial,
-    /// The highest serial of the primary that it knows of.
+    /// The serial of the primary, as it was told last.
     pub primary_serial: Serial,
     /// When the other server was heard last.
     pub heard_at: Option<Timestamp>,
@@ -38,6 +40,8 @@ pub struct LinkState {
     pub connections: u64,
     /// Records that it has written since its start.
     pub records: u64,
+    /// Records that have arrived since its start, whether they are written or not.
+    pub received: u64,
     /// Why it must read everything anew, while it does.
     pub starts_over: Option<String>,
     heard: Option<Instant>,
@@ -68,19 +72,28 @@ impl Link {
         state.primary_serial = state.primary_serial.max(serial);
     }
 
-    /// Notes that the other server answers.
-    pub(crate) fn connected(&self, primary_serial: Serial, primary_url: Option<String>) {
+    /// Notes that the other server answers. Whether this one has everything is not known before there is a state.
+    pub(crate) fn connected(&self, hello: &Hello) {
         let mut state = self.lock();
-        state.connected_since = Some(Timestamp::now());
+        let (theirs, now) = (Serial(hello.serial), Timestamp::now());
+        state.connected_since = Some(now);
+        (state.heard_at, state.heard) = (Some(now), Some(Instant::now()));
         state.trouble = None;
         state.connections += 1;
-        state.primary_url = primary_url;
-        heard(&mut state, primary_serial);
+        state.primary_url.clone_from(&hello.primary_url);
+        // A follower knows more of the primary than it has, and says so later. A primary may have fallen back.
+        let known = if hello.is_follower { state.primary_serial } else { state.serial };
+        state.primary_serial = theirs.max(known);
     }
 
     /// Notes how far the primary is.
     pub(crate) fn heard(&self, primary_serial: Serial) {
         heard(&mut self.lock(), primary_serial);
+    }
+
+    /// Notes that so many records have arrived.
+    pub(crate) fn received(&self, records: u64) {
+        self.lock().received += records;
     }
 
     /// Notes that this store is at `serial`, by so many records.
@@ -89,14 +102,14 @@ impl Link {
         state.serial = serial;
         state.records += records;
         state.written_at = Some(Timestamp::now());
-        heard(&mut state, primary_serial.max(serial));
+        heard(&mut state, primary_serial);
     }
 
-    /// Notes that the connection is gone; says whether that is news.
-    pub(crate) fn lost(&self, trouble: String) -> bool {
+    /// Notes that the connection is gone, and why.
+    pub fn lost(&self, trouble: String) {
         let mut state = self.lock();
         state.connected_since = None;
-        state.trouble.replace(trouble).is_none()
+        state.trouble = Some(trouble);
     }
 
     /// Notes that everything is read anew, and why.
@@ -107,9 +120,9 @@ impl Link {
 
 fn heard(state: &mut LinkState, primary_serial: Serial) {
     let now = (Timestamp::now(), Instant::now());
-    state.primary_serial = state.primary_serial.max(primary_serial);
+    state.primary_serial = primary_serial.max(state.serial);
     (state.heard_at, state.heard) = (Some(now.0), Some(now.1));
-    if state.serial >= state.primary_serial {
+    if state.serial == state.primary_serial {
         state.in_sync = Some(now);
     }
 }
@@ -145,21 +158,42 @@ impl LinkState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
+
+    fn hello(serial: u64, is_follower: bool) -> Hello {
+        Hello { is_follower, ..testing::hello(serial) }
+    }
 
     #[test]
     fn a_link_knows_how_far_behind_it_is() {
         let link = Link::new("http://primary".to_owned(), Serial(3), Serial(5));
         assert_eq!((link.state().serials_behind(), link.state().lag()), (2, None));
-        link.connected(Serial(6), None);
+        link.connected(&hello(6, false));
         assert_eq!((link.state().serials_behind(), link.state().lag()), (3, None));
         link.wrote(Serial(6), 3, Serial(6));
         assert_eq!((link.state().serials_behind(), link.state().lag()), (0, Some(Duration::ZERO)));
         link.heard(Serial(7));
         let lag = link.state().lag().expect("it had everything once");
         assert!(lag > Duration::ZERO && link.state().serials_behind() == 1);
-        assert!(link.lost("gone".to_owned()));
-        assert!(!link.lost("still gone".to_owned()));
+        link.lost("gone".to_owned());
         assert!(!link.state().is_connected());
-        assert_eq!(link.state().trouble.as_deref(), Some("still gone"));
+        assert_eq!(link.state().trouble.as_deref(), Some("gone"));
+    }
+
+    #[test]
+    fn a_primary_that_fell_back_has_no_more_than_it_says() {
+        let link = Link::new("http://primary".to_owned(), Serial(3), Serial(100));
+        // A follower does not know yet, and then says what it knows.
+        link.connected(&hello(4, true));
+        assert_eq!(link.state().primary_serial, Serial(100));
+        link.wrote(Serial(4), 1, Serial(9));
+        assert_eq!((link.state().serials_behind(), link.state().lag().is_some()), (5, false));
+        link.connected(&hello(6, false));
+        assert_eq!(link.state().serials_behind(), 2);
+        link.wrote(Serial(6), 2, Serial(6));
+        assert_eq!((link.state().serials_behind(), link.state().lag()), (0, Some(Duration::ZERO)));
+        // It cannot have less than this store, as long as it has the same history.
+        link.connected(&hello(2, false));
+        assert_eq!(link.state().primary_serial, Serial(6));
     }
 }

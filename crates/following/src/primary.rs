@@ -1,5 +1,6 @@
 //! [`Primary`]: the server that is followed, as a client sees it.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,6 +40,15 @@ pub struct Settings {
     pub url: String,
     /// The file with the token. It is read for each connection, so that another token needs no restart.
     pub token_file: PathBuf,
+}
+
+/// The store that a server has a copy of.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Its name; empty if there is no copy.
+    pub identity: String,
+    /// How often a follower of it was made its primary, as far as the copy says.
+    pub generation: u64,
 }
 
 /// The server that is followed.
@@ -125,16 +135,20 @@ impl Primary {
         &self.settings.url
     }
 
-    /// The answer with the records after `after`.
+    /// The answer with the records after `after`. The primary learns what is `known` of its store.
     ///
     /// # Errors
     /// [`PrimaryError`].
     pub(crate) async fn records(
         &self,
         after: Serial,
-        generation: u64,
+        known: &Known,
     ) -> Result<(Hello, Reading), PrimaryError> {
-        let path = format!("{RECORDS_PATH}?after={after}&generation={generation}");
+        let mut path = format!("{RECORDS_PATH}?after={after}");
+        let Known { identity, generation } = known;
+        if !identity.is_empty() {
+            let _ = write!(path, "&identity={identity}&generation={generation}");
+        }
         let response = self.get(&path, MEDIA_TYPE).await?;
         let mut reading = Reading::of(&self.settings.url, response.bytes_stream().boxed());
         match reading.next().await? {

@@ -120,15 +120,13 @@ fn a_proxy_is_believed_only_if_it_is_named() {
     );
     let named = format!("trusted_proxies = [\"10.0.0.5\"]\n{header}");
     check(&named, &[], &[], "proxy_login.header", "x-remote-user (config.toml:3:1)");
-    let taken = named.replace("X-Remote-User", "Authorization");
-    check_refused(
-        &taken,
-        &[],
-        &[],
-        78,
-        "proxy_login.header = \"authorization\" (config.toml:3:1) says something else already: expected a header of its \
-         own, such as x-remote-user",
-    );
+    for taken in ["authorization", "x-larder-hops"] {
+        let expected = format!(
+            "proxy_login.header = \"{taken}\" (config.toml:3:1) says something else already: expected a header of its own, \
+             such as x-remote-user"
+        );
+        check_refused(&named.replace("X-Remote-User", taken), &[], &[], 78, &expected);
+    }
     check_refused(
         &format!("{named}groups_header = \"X-Groups\"\n"),
         &[],

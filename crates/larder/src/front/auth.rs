@@ -31,7 +31,7 @@ use crate::app::App;
 
 pub(crate) use elsewhere::has_password;
 pub(crate) use origin::refuse_foreign_pages;
-pub(crate) use proxy::take as take_proxys;
+pub(crate) use proxy::{X_LARDER_HOPS, is_named_by_proxy, take as take_proxys};
 pub(crate) use session::{Cookie, LoggedIn, identified_of, principal_of};
 
 /// devpi's own header, which leaves `Authorization` to a proxy.

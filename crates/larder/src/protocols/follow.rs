@@ -40,10 +40,11 @@ const ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const PAGE: PageSize =
     PageSize { records_max: frame::RECORDS_MAX, bytes_max: frame::RECORDS_BYTES_MAX };
 
-/// `GET /+follow/records?after=N`
+/// `GET /+follow/records?after=N&identity=NAME&generation=N`
 pub(crate) async fn list_records(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
     let principal = follower(app, head).await?;
-    let [after, generation] = parameters(head.uri.query(), ["after", "generation"])?;
+    let [after, generation, followed] =
+        parameters(head.uri.query(), ["after", "generation", "identity"])?;
     let after = after.ok_or_else(|| {
         HttpError::bad_request(
             "the parameter `after` is missing: expected a serial, 0 for all records",
@@ -57,9 +58,17 @@ pub(crate) async fn list_records(app: &Arc<App>, head: &Parts) -> Result<Respons
         tracing::error!("{error:#}");
         HttpError::unavailable("the store cannot be read now; it has been logged", 5)
     })?;
-    // A follower of this very store says so: its token was proved by it.
-    if theirs > own {
-        app.leave_behind();
+    let stored = auth::stored(app)?;
+    let identity = stored.identity.as_ref().and_then(|name| name.to_str().ok());
+    let identity = identity.unwrap_or_default().to_owned();
+    let serial = stored.serial;
+    drop(stored);
+    // A follower of this very store says so: its token was proved by it. One of another store finds that out by the answer.
+    if theirs > own && followed.is_some_and(|followed| followed == identity) {
+        let is_request = head.method == Method::GET;
+        if is_request && app.following.is_none() {
+            app.leave_behind();
+        }
         let detail = format!(
             "this server is of generation {own} of its store, and a follower of generation {theirs} was promoted since: \
              follow that one"
@@ -73,12 +82,10 @@ pub(crate) async fn list_records(app: &Arc<App>, head: &Parts) -> Result<Respons
         let place = app.limits.followers.clone().try_acquire_owned().map_err(|_| {
             HttpError::unavailable(format!("{FOLLOWERS_MAX} servers follow this one already"), 30)
         })?;
-        let stored = auth::stored(app)?;
-        let identity = stored.identity.as_ref().and_then(|name| name.to_str().ok());
         let hello = Hello {
-            identity: identity.unwrap_or_default().to_owned(),
+            identity,
             generation: own,
-            serial: stored.serial.0,
+            serial: serial.0,
             is_follower: app.following.is_some(),
             primary_url: match &app.following {
                 Some(following) => Some(following.primary_url(&app.config)),
@@ -86,7 +93,6 @@ pub(crate) async fn list_records(app: &Arc<App>, head: &Parts) -> Result<Respons
             },
             version: version::VERSION.to_owned(),
         };
-        drop(stored);
         Body::from_stream(frames(app.clone(), principal, after, hello, place)).into_response()
     };
     let headers = response.headers_mut();

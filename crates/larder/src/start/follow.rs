@@ -1,14 +1,23 @@
 //! The start of a server that follows another one: it has a copy of the primary's records before it opens them.
 
 use std::path::Path;
+use std::pin::pin;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use config::Config;
-use following::{FollowerNote, Link, Pace, Primary, Settings, put_in_place, take_copy};
+use following::{FollowerNote, Known, Link, Pace, Primary, Settings, put_in_place, take_copy};
 use record::Serial;
+use sd_notify::NotifyState;
 use store::{BlobStore, DatabaseLocation};
 
 use crate::app::following::Following;
+
+/// How often a first copy says how far it is.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+
+/// For how long systemd then waits for more: `TimeoutStartSec` of `larder.service`.
+const START_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Makes sure that there is a copy; `None` if this server follows nobody. Without one, this waits for the primary.
 ///
@@ -43,8 +52,11 @@ pub(super) async fn prepare(config: &Config) -> anyhow::Result<Option<Following>
         (false, _) => {
             tracing::info!(url, "there is no copy yet: everything is read from the primary");
             let link = Link::new(url.clone(), Serial::ZERO, Serial::ZERO);
-            let copy =
-                take_copy(&primary, &link, &config.data_dir, &database, Pace::default()).await?;
+            let place = (&*config.data_dir, &*database);
+            let nothing = Known::default();
+            let copying = take_copy(&primary, &link, place, &nothing, Pace::default());
+            let copy = while_it_grows(PROGRESS_INTERVAL, || link.state().received, go_on, copying);
+            let copy = copy.await?;
             tracing::info!(
                 serial = copy.serial.0,
                 records = link.state().records,
@@ -58,6 +70,33 @@ pub(super) async fn prepare(config: &Config) -> anyhow::Result<Option<Following>
     }
     let link = Link::new(url.clone(), Serial::ZERO, Serial(note.primary_serial));
     Ok(Some(Following::new(primary, link)?))
+}
+
+/// Tells systemd and the log that the start goes on, and how far it is.
+fn go_on(records: u64) {
+    tracing::info!(records, "records of the primary are read");
+    super::notify(&[NotifyState::ExtendTimeoutUsec(START_TIMEOUT.as_micros() as u32)]);
+}
+
+/// Waits for `work`. If it takes long, `told` gets `count` now and then, as long as that grows.
+async fn while_it_grows<T>(
+    interval: Duration,
+    count: impl Fn() -> u64,
+    told: impl Fn(u64),
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    let mut before = 0;
+    loop {
+        if let Ok(done) = tokio::time::timeout(interval, &mut work).await {
+            return done;
+        }
+        let now = count();
+        if now > before {
+            told(now);
+        }
+        before = now;
+    }
 }
 
 /// Whether others on the way can read what comes from there.
@@ -87,4 +126,27 @@ async fn place_copy(config: &Config, database: &Path) -> anyhow::Result<Option<F
         note.settled().write(&config.data_dir)?;
     }
     FollowerNote::read(&config.data_dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::iter;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_long_copy_is_told_of_while_it_grows() {
+        let (moment, told) = (Duration::from_millis(1), RefCell::new(Vec::new()));
+        let counts = RefCell::new([3, 3, 9].into_iter().chain(iter::repeat(9)));
+        let count = || counts.borrow_mut().next().expect("no end");
+        let work = async {
+            // Some rounds after the last growth.
+            tokio::time::sleep(moment * 50).await;
+            "done"
+        };
+        let done = while_it_grows(moment, count, |now| told.borrow_mut().push(now), work).await;
+        assert_eq!(done, "done");
+        assert!([&[][..], &[3], &[3, 9]].contains(&&*told.into_inner()));
+    }
 }

@@ -5,11 +5,13 @@
 //! the new one.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use config::FollowBlobs;
-use following::{Ended, Pace, follow, take_copy};
+use following::{Known, Link, Pace, follow, generation, take_copy};
 use futures_util::StreamExt as _;
 use record::Digest;
+use store::blobs::FailureKind;
 use store::records::{PageSize, Place};
 use store::{BlobError, BlobStore, DatabaseLocation};
 use tokio_util::sync::CancellationToken;
@@ -23,11 +25,14 @@ const PAGE: PageSize = PageSize { records_max: 256, bytes_max: 1 << 20 };
 /// Blobs that are fetched at once, where all are wanted: clients that wait for one have places of their own.
 const FETCHED_AT_ONCE: usize = 4;
 
+/// How soon something large is tried again: a whole copy, or blobs that could not be fetched.
+const LONG: Pace = Pace { first: Duration::from_secs(5), max: Duration::from_secs(15 * 60) };
+
 /// Runs until `shutdown`; at once back if this server follows nobody.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let Some(following) = &app.following else { return };
     let both = async {
-        tokio::join!(follow_records(&app, following), follow_blobs(&app));
+        tokio::join!(follow_records(&app, following), follow_blobs(&app, &following.link));
     };
     shutdown.run_until_cancelled(both).await;
 }
@@ -40,19 +45,22 @@ async fn follow_records(app: &App, following: &Following) {
     app.live_store.wait_until_loaded().await;
     let identity = app.live_store.snapshot().and_then(|stored| stored.identity.clone());
     let identity = identity.and_then(|name| name.to_str().ok().map(str::to_owned));
-    let place = (data_dir.clone(), identity.unwrap_or_default());
-    let pace = Pace::default();
-    let why = match follow(&app.store.records, primary, link, place, pace).await {
-        Ok(Ended::StartOver(why)) => why,
-        Err(error) => return app.fail(format!("the primary cannot be followed: {error}")),
-    };
+    let identity = identity.unwrap_or_default();
+    let (records, pace) = (&app.store.records, Pace::default());
+    let why = follow(records, primary, link, (data_dir.clone(), identity.clone()), pace).await;
     tracing::error!(
         %why,
         "the primary has another history than before: everything is read anew, and the old records are served meanwhile"
     );
     link.start_over(why);
+    let mut failures = 0;
     loop {
-        match take_copy(primary, link, &data_dir, &database, pace).await {
+        let copied = async {
+            let generation = generation::of(records).await?;
+            let known = Known { identity: identity.clone(), generation };
+            take_copy(primary, link, (&data_dir, &database), &known, pace).await
+        };
+        match copied.await {
             Ok(copy) => {
                 tracing::info!(
                     serial = copy.serial.0,
@@ -61,21 +69,25 @@ async fn follow_records(app: &App, following: &Following) {
                 return starts_over.cancel();
             }
             Err(error) => {
+                failures += 1;
                 tracing::error!("no new copy can be made: {error:#}");
-                tokio::time::sleep(pace.max).await;
+                link.lost(format!("{error:#}"));
+                tokio::time::sleep(LONG.pause(failures)).await;
             }
         }
     }
 }
 
-/// Fetches every blob that a record names, if all are wanted: in the order of the commits.
-async fn follow_blobs(app: &App) {
+/// Fetches every blob that a record names, if all are wanted: in the order of the commits. What cannot be fetched stops nothing
+/// else, and is tried again later.
+async fn follow_blobs(app: &App, link: &Link) {
     if app.config.follow_blobs != FollowBlobs::All {
         return;
     }
     let records = &app.store.records;
     let retry = Pace::default().max;
     let mut place = Place::default();
+    let mut lacking = Lacking::default();
     loop {
         let page = match records.page_after(&place, PAGE).await {
             Ok(page) => page,
@@ -86,34 +98,114 @@ async fn follow_blobs(app: &App) {
             }
         };
         let digests = page.records.into_iter().flat_map(|record| record.blobs);
-        if !fetch(app, digests).await {
-            tokio::time::sleep(retry).await;
-            continue;
+        match fetch(app, link, digests).await {
+            Fetched::NotNow => {
+                tokio::time::sleep(retry).await;
+                continue;
+            }
+            Fetched::AllBut(missing) => lacking.note(missing, &place),
         }
         place = page.next;
-        if page.is_last && records.wait(page.serial).await.is_none() {
-            return;
+        if !page.is_last {
+            continue;
+        }
+        app.metrics.follow_blobs_missing.set(lacking.missing.len() as i64);
+        lacking.tell();
+        let Some(from) = lacking.from.clone() else {
+            lacking = Lacking::default();
+            match records.wait(page.serial).await {
+                Some(_) => continue,
+                None => return,
+            }
+        };
+        match tokio::time::timeout(lacking.pause(), records.wait(page.serial)).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return,
+            Err(_) => {
+                place = from;
+                lacking = lacking.again();
+            }
         }
     }
 }
 
-/// Fetches those of these blobs that are missing, some at a time; whether the primary could be asked for each.
-async fn fetch(app: &App, digests: impl Iterator<Item = Digest>) -> bool {
+/// Blobs that could not be fetched, though the primary is there.
+#[derive(Default)]
+struct Lacking {
+    missing: Vec<Digest>,
+    /// Where the first page begins that names one.
+    from: Option<Place>,
+    /// How often all were tried again.
+    rounds: u32,
+    tried_at: Option<Instant>,
+    /// How many the log knows of.
+    told: usize,
+}
+
+impl Lacking {
+    fn note(&mut self, missing: Vec<Digest>, place: &Place) {
+        if missing.is_empty() {
+            return;
+        }
+        self.missing.extend(missing);
+        self.from.get_or_insert_with(|| place.clone());
+        self.tried_at.get_or_insert_with(Instant::now);
+    }
+
+    /// Logs them if there are more.
+    fn tell(&mut self) {
+        let count = self.missing.len();
+        if count > self.told {
+            let digest = self.missing.last().map(ToString::to_string).unwrap_or_default();
+            tracing::warn!(
+                count,
+                digest,
+                "blobs cannot be fetched, this one among them; they are tried again"
+            );
+        }
+        self.told = count;
+    }
+
+    /// Until they are to be tried again.
+    fn pause(&self) -> Duration {
+        let waited = self.tried_at.map_or(Duration::ZERO, |at| at.elapsed());
+        LONG.pause(self.rounds + 1).saturating_sub(waited)
+    }
+
+    /// What is known when all are tried again.
+    fn again(self) -> Lacking {
+        Lacking { rounds: self.rounds + 1, told: self.told, ..Lacking::default() }
+    }
+}
+
+/// What became of some blobs.
+enum Fetched {
+    /// All were tried, and all are here but these.
+    AllBut(Vec<Digest>),
+    /// The primary is away, or this server's disk takes nothing: no other blob would fare better.
+    NotNow,
+}
+
+/// Fetches those of these blobs that are missing, some at a time.
+async fn fetch(app: &App, link: &Link, digests: impl Iterator<Item = Digest>) -> Fetched {
     let fetching: Vec<_> = digests.map(|digest| fetch_one(&app.store.blobs, digest)).collect();
     let mut fetching = futures_util::stream::iter(fetching).buffer_unordered(FETCHED_AT_ONCE);
+    let mut missing = Vec::new();
     while let Some((digest, fetched)) = fetching.next().await {
         match fetched {
             Ok(true) => {}
-            Ok(false) => {
-                tracing::warn!(%digest, "the primary lacks a blob that one of its records names")
-            }
+            Ok(false) => missing.push(digest),
             Err(error) => {
-                tracing::debug!(%digest, %error, "a blob cannot be fetched yet");
-                return false;
+                tracing::debug!(%digest, %error, "a blob cannot be fetched");
+                let is_of_primary = error.kind() == Some(FailureKind::Unavailable);
+                if !is_of_primary || !link.state().is_connected() {
+                    return Fetched::NotNow;
+                }
+                missing.push(digest);
             }
         }
     }
-    true
+    Fetched::AllBut(missing)
 }
 
 async fn fetch_one(blobs: &BlobStore, digest: Digest) -> (Digest, Result<bool, BlobError>) {

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use record::{Key, Record, Serial};
-use sqlx::{ColumnIndex, Database, Decode, Encode, Executor, IntoArguments, Pool, Row as _, Type};
+use sqlx::{
+    ColumnIndex, Database, Decode, Encode, Executor, IntoArguments, Pool, Row as _, Transaction,
+    Type,
+};
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Cause, ReadError};
@@ -34,6 +37,14 @@ pub(super) struct Reader<DB: Database> {
     pub(super) watch: Option<Watch>,
 }
 
+/// One moment of the store, while it is read.
+struct Moment<DB: Database> {
+    /// The number of the pool.
+    number: u64,
+    transaction: Transaction<'static, DB>,
+    serial: Serial,
+}
+
 impl<DB> Reader<DB>
 where
     DB: Database,
@@ -46,20 +57,25 @@ where
     for<'q> &'q str: Decode<'q, DB> + Encode<'q, DB> + Type<DB>,
     for<'q> &'q [u8]: Decode<'q, DB> + Encode<'q, DB> + Type<DB>,
 {
-    pub(super) async fn read_after<S: Sink>(
-        &self,
-        after: Serial,
-        seen: &Seen,
-        sink: &mut S,
-    ) -> Result<Serial, Stop<S::Error>> {
+    /// Begins to read one moment of the store, which has what was `seen`.
+    async fn begin_reading(&self, seen: &Seen) -> Result<Moment<DB>, ReadError> {
         self.check_file()?;
         let begun = self.ask(|Numbered { number, pool }| async move {
             let mut transaction = pool.begin_with(self.begin).await?;
             let row = self.serials(seen).fetch_one(&mut *transaction).await?;
             Ok((number, transaction, row))
         });
-        let (number, mut transaction, row) = begun.await?;
-        let serial = rows::checked_serial_of(&row, seen)?;
+        let (number, transaction, row) = begun.await?;
+        Ok(Moment { number, transaction, serial: rows::checked_serial_of(&row, seen)? })
+    }
+
+    pub(super) async fn read_after<S: Sink>(
+        &self,
+        after: Serial,
+        seen: &Seen,
+        sink: &mut S,
+    ) -> Result<Serial, Stop<S::Error>> {
+        let Moment { number, mut transaction, serial } = self.begin_reading(seen).await?;
         let mut rows =
             sqlx::query(RECORDS_AFTER).bind(after.0.cast_signed()).fetch(&mut *transaction);
         while let Some(row) = self.patiently(number, rows.try_next()).await? {
@@ -74,14 +90,7 @@ where
         size: PageSize,
         seen: &Seen,
     ) -> Result<Page, ReadError> {
-        self.check_file()?;
-        let begun = self.ask(|Numbered { number, pool }| async move {
-            let mut transaction = pool.begin_with(self.begin).await?;
-            let row = self.serials(seen).fetch_one(&mut *transaction).await?;
-            Ok((number, transaction, row))
-        });
-        let (number, mut transaction, row) = begun.await?;
-        let serial = rows::checked_serial_of(&row, seen)?;
+        let Moment { number, mut transaction, serial } = self.begin_reading(seen).await?;
         let mut gathering = Gathering::new(size);
         let mut is_cut = false;
         {

@@ -2,7 +2,7 @@
 //!
 //! request -> [`take`], at the door -> an `Authorization` that only this process can make -> [`said`] -> the user
 //!
-//! The header is taken out of every request, so nothing else ever sees it; only that of a trusted proxy counts. From then on it
+//! The header is taken out of every request, so nothing else ever sees it; only that of a trusted proxy counts, and none in a request that a follower has passed on. From then on it
 //! is what a remembered password of a browser is: answers are for this reader alone, pages of other origins gain nothing by it, and
 //! forms need a session all the same.
 
@@ -24,6 +24,9 @@ use super::elsewhere::{Identification, note};
 use super::{X_DEVPI_AUTH, session, stored};
 use crate::app::App;
 
+/// How many servers have passed a request on, from a follower to its primary. Each sets it itself.
+pub(crate) const X_LARDER_HOPS: HeaderName = HeaderName::from_static("x-larder-hops");
+
 /// What an `Authorization` begins with that [`take`] makes.
 const SCHEME: &[u8] = b"Larder-Proxy ";
 
@@ -40,8 +43,10 @@ pub(crate) fn take(app: &App, head: &mut Parts, peer: &Peer) {
     let Some(login) = &app.proxy_login else { return };
     let names = taken(&mut head.headers, &login.header);
     let groups = login.groups_header.as_ref().map(|header| taken(&mut head.headers, header));
-    let has_own =
-        head.headers.contains_key(AUTHORIZATION) || head.headers.contains_key(X_DEVPI_AUTH);
+    // A follower that passes a request on is a proxy that has identified nobody, whatever its client has written.
+    let has_own = [AUTHORIZATION, X_DEVPI_AUTH, X_LARDER_HOPS]
+        .iter()
+        .any(|name| head.headers.contains_key(name));
     if names.is_empty() || has_own || !app.limits.trusted.contains(peer.address) {
         return;
     }
@@ -109,6 +114,11 @@ fn has_session(app: &App, head: &Parts, name: &UserName) -> bool {
     session.zip(stored).is_some_and(|(session, stored)| {
         identify_session(&stored.accounts, &session, Timestamp::now()).is_ok()
     })
+}
+
+/// Whether a proxy may have said who sent a request with these headers.
+pub(crate) fn is_named_by_proxy(headers: &HeaderMap) -> bool {
+    headers.get(AUTHORIZATION).is_some_and(is_said)
 }
 
 /// Whether [`take`] may have made this.

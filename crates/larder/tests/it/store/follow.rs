@@ -3,6 +3,7 @@
 
 mod absence;
 mod fleet;
+mod forwarding;
 mod history;
 mod rights;
 
@@ -266,9 +267,15 @@ fn a_follower_answers_as_its_primary_and_sends_writes_there() {
             "{method} {target}"
         );
     }
-    // Calls within one request say it one by one.
-    let calls = json!({"actions": [{"name": "article.write", "input": {}}]});
-    let _ = second.root().typed("application/json").post("/actions", calls);
+    // Of actions within one request, each says it for itself, and those that read are answered.
+    let text = json!({"name": "notes/one", "version": 12, "text": "there"});
+    let actions = json!({"article.get_version": {"name": "notes/one"}, "article.put": text});
+    let said = second.root().post("/actions", json!({"actions": actions})).expect(200).json();
+    assert_eq!(said["article.get_version"]["result"]["version"], 12, "{said}");
+    let refused = &said["article.put"]["error"];
+    assert_eq!(refused["status"], 503, "{said}");
+    refused["detail"].as_str().expect("a text").says(primary.url().as_str());
+    first.get("/article/notes/one/13").expect(404);
     // What devpi's clients see.
     let status = second.root().json().get("/+status").expect(200).json();
     assert_eq!(status["result"]["role"], "REPLICA");
@@ -441,4 +448,34 @@ fn blobs_come_when_somebody_asks_or_all_of_them() {
     lazy.get(&wheels[1].path("team/dev")).expect(503);
     let damaged: Value = lazy.metric("larder_blobs_damaged").into();
     assert_eq!(damaged, 0.0);
+}
+
+#[test]
+fn a_blob_that_the_primary_does_not_give_stops_no_other() {
+    let primary = Primary::start();
+    let first = &primary.server.client;
+    make_stage(first);
+    let wheels: Vec<Wheel> = (0..9).map(|at| upload(first, "pkg", &format!("{at}.0"))).collect();
+    let data = |name: &str| primary.directory.path().join(name);
+    let path = |data: &str, wheel: &Wheel| {
+        let digest = wheel.digest().to_string();
+        format!("{data}/blobs/sha256/{}/{}/{digest}", &digest[..2], &digest[2..4])
+    };
+    let (damaged, gone) = (data(&path("data", &wheels[0])), data(&path("data", &wheels[1])));
+    fs::remove_file(&damaged).expect("it is there");
+    fs::write(&damaged, [7_u8; 70]).expect("written");
+    let away = data("away");
+    fs::rename(&gone, &away).expect("renamed");
+    let all = primary.follower("all", &primary.url(), &["--follow-blobs", "all"]);
+    wait_until("all other blobs", || all.metric("larder_follow_blobs_missing") == 2.0);
+    all.wait_for_log("blobs cannot be fetched");
+    for wheel in &wheels[2..] {
+        assert!(data(&path("all", wheel)).exists());
+    }
+    // News come all the same, and what the primary has again is fetched.
+    fs::rename(&away, &gone).expect("renamed");
+    let wheel = upload(first, "pkg", "9.0");
+    wait_until("what is new", || data(&path("all", &wheel)).exists());
+    wait_until("what came back", || all.metric("larder_follow_blobs_missing") == 1.0);
+    assert!(data(&path("all", &wheels[1])).exists());
 }

@@ -1,6 +1,7 @@
 //! A primary that is not what it was: restored from an older backup, replaced by another store, or succeeded by a follower.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 
 use super::{
     Line, Primary, check_equal, fill, follower, serial, upload, url, wait_until_equal, write,
@@ -107,6 +108,36 @@ fn a_follower_becomes_the_primary_with_its_name() {
         .get("/readyz?verbose")
         .says("[!] follow: a follower of this store was made its primary");
     assert!(serial(&second) > serial(&primary.server));
+}
+
+#[test]
+fn only_a_follower_of_this_store_says_that_it_was_left_behind() {
+    let primary = Primary::start();
+    fill(&primary.server);
+    let second = primary.follower("second", &primary.url(), &[]);
+    let own = primary.server.get("/+api").header("x-devpi-uuid").to_owned();
+    let ask = |server: &Process, method: &str, identity: &str| {
+        let target = format!("/+follow/records?after=0&generation=1&identity={identity}");
+        // Some answers have no end.
+        let mut stream = server.connect();
+        let request = format!(
+            "{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\r\n",
+            primary.token
+        );
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).expect("an answer");
+        String::from_utf8_lossy(&status[9..]).into_owned()
+    };
+    assert_eq!(ask(&primary.server, "GET", "another-store"), "200");
+    assert_eq!(ask(&primary.server, "GET", ""), "200");
+    assert_eq!(ask(&primary.server, "HEAD", &own), "409");
+    assert_eq!(ask(&second, "GET", &own), "409");
+    second.get("/readyz?verbose").lacks("was made its primary");
+    write(&primary.server, "notes/one", 2, "it takes writes");
+    assert_eq!(ask(&primary.server, "GET", &own), "409");
+    let refused = primary.server.root().post("/article/notes/one/3", "too late".as_bytes());
+    refused.expect(503).says("a follower of this store was made its primary");
 }
 
 #[test]
