@@ -188,6 +188,8 @@ async fn answer_later(
     let asks_first = head.method == Method::OPTIONS;
     let is_head = head.method == Method::HEAD;
     let tags = cdn::Tags::of(&app, &head);
+    let is_read = matches!(head.method, Method::GET | Method::HEAD);
+    let mut begun = None;
     let (endpoint, mut response, site, session) = match tree {
         Tree::Admin => {
             let answering = survived(Endpoint::FindNothingForAdmins, admin::answer(&app, &head));
@@ -201,6 +203,9 @@ async fn answer_later(
                 true => serial::wait_for_seen(&app, &head.headers).await,
                 false => Ok(()),
             };
+            if is_read {
+                begun = serial::of_published(&app);
+            }
             let is_page = page::wants_page(&head.headers);
             let session = auth::session::note(&app, &mut head, is_page).await;
             let site = site_of_browser(&app, &head);
@@ -218,7 +223,7 @@ async fn answer_later(
         session.finish(response.headers_mut());
     }
     respond::guard(response.headers_mut());
-    serial::complete(&app, endpoint, response.headers_mut());
+    serial::complete(&app, endpoint, begun, response.headers_mut());
     let length = response.body().size_hint().exact();
     if let Some(length) = length.filter(|_| !response.headers().contains_key(CONTENT_LENGTH)) {
         response.headers_mut().insert(CONTENT_LENGTH, length.into());

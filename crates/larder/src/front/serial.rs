@@ -55,14 +55,26 @@ pub(crate) async fn wait_for_seen(app: &App, request: &HeaderMap) -> Result<(), 
     Err(HttpError::unavailable(detail, 1))
 }
 
-/// Names the serial of the published state, if a response names none and `endpoint` is of the store.
-pub(crate) fn complete(app: &App, endpoint: Endpoint, headers: &mut HeaderMap) {
+/// Names a serial, if a response names none and `endpoint` is of the store: that of a read which began at `begun`, else that of the
+/// published state. A read that named a later state than it was made from would hide the changes between the two from a client
+/// that follows the feed from there.
+pub(crate) fn complete(
+    app: &App,
+    endpoint: Endpoint,
+    begun: Option<HeaderValue>,
+    headers: &mut HeaderMap,
+) {
     if endpoint.is_of_store()
         && !headers.contains_key(X_LARDER_SERIAL)
-        && let Some(stored) = app.live_store.snapshot()
+        && let Some(serial) = begun.or_else(|| of_published(app))
     {
-        headers.insert(X_LARDER_SERIAL, stored.serial_header());
+        headers.insert(X_LARDER_SERIAL, serial);
     }
+}
+
+/// The serial of the published state; `None` before there is one.
+pub(crate) fn of_published(app: &App) -> Option<HeaderValue> {
+    app.live_store.snapshot().map(|stored| stored.serial_header())
 }
 
 /// Names the serial that a response was made from.

@@ -229,7 +229,7 @@ fn a_token_has_an_end_unless_its_maker_says_otherwise() {
     let alice = asking(&process, "alice", "a");
     let days = |made: &Value| {
         let time = |name: &str| made[name].as_str()?.parse::<jiff::Timestamp>().ok();
-        Some(time("expires_at")?.duration_since(time("created_at")?).as_hours() / 24)
+        Some((time("expires_at")?.duration_since(time("created_at")?).as_hours() + 12) / 24)
     };
     let scopes = json!(["python:read"]);
     assert_eq!(days(&alice.make("/+tokens", &json!({"scopes": scopes}))), Some(365));
