@@ -102,7 +102,9 @@ impl Slapd {
         fs::write(path.join("slapd.conf"), configuration(path)).expect("a file");
         fs::write(path.join("entries"), ENTRIES).expect("a file");
         // Some systems confine the program at its own place to its own files.
-        fs::copy(server, path.join("slapd")).expect("a copy");
+        // By another program: a child that some other thread starts meanwhile would hold this file open for writing, and what is
+        // open for writing cannot be run.
+        said(Command::new("cp").arg(server).arg(path.join("slapd")));
         let mut add = Command::new(path.join("slapd"));
         add.args(["-T", "add", "-f"]).arg(path.join("slapd.conf"));
         said(add.arg("-l").arg(path.join("entries")));

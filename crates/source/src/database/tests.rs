@@ -421,7 +421,7 @@ async fn check_wave(database: &MariaDb) {
     let (before, bases) = (sent(database, ALL_TABLES), watch.held.as_ref().expect("sums").bases());
     database.execute(
         "aur",
-        "BEGIN; UPDATE PackageBases SET Popularity = (ID + 1) / 200, PopularityUpdated = CURRENT_TIMESTAMP; \
+        "BEGIN; UPDATE PackageBases SET Popularity = (ID + 1) / 200 + 100, PopularityUpdated = CURRENT_TIMESTAMP; \
          UPDATE PackageBases SET NumVotes = NumVotes + 76 WHERE ID = 5000; \
          INSERT INTO PackageBases (ID, Name, NumVotes, Popularity, PopularityUpdated, SubmittedTS, ModifiedTS) \
              VALUES (900000 + CONNECTION_ID(), CONCAT('new-', CONNECTION_ID()), 1, 1, CURRENT_TIMESTAMP, 1, 2); \
@@ -446,7 +446,7 @@ async fn check_wave(database: &MariaDb) {
     assert!(changed.contains(&"base-5000".to_owned()), "{changed:?}");
     assert!(changed.len() < 150, "{}", changed.len());
     assert_eq!(popularities.len() + changed.len(), bases + 1);
-    assert_eq!((popularities["yogurt"], popularities["base-4999"]), (0.01, 25.0));
+    assert_eq!((popularities["yogurt"], popularities["base-4999"]), (100.01, 125.0));
     assert_eq!(sent(database, ALL_TABLES), before);
     let held = watch.held.take().expect("sums");
     let mut connection = watch.connection.take().expect("a connection");
