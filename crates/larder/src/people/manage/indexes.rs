@@ -230,7 +230,11 @@ async fn page(
         has_releases: may_read && !config.is_mirror(),
         is_volatile: settings.get("volatile").is_none_or(|it| it == true),
         quarantine: quarantine.map(str::to_owned).collect(),
-        nobody: names_of_nobody(&stored.accounts, &config),
+        // Others than administrators do not learn who is there.
+        nobody: match principal.is_administrator(Scope::UserAdmin, Object::Server) {
+            true => names_of_nobody(&stored.accounts, &config),
+            false => Vec::new(),
+        },
         groups: groups(&config, &settings, shown.typed, !app.rules.issuers.is_empty()),
         preview: shown.preview,
         uncovered: uncovered(&stored.index, principal, &name),

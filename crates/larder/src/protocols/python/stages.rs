@@ -1,6 +1,6 @@
 //! Stages ("indexes" to devpi's clients): made, shown, changed and removed.
 
-use account::Portion;
+use account::{Object, Portion, Scope};
 use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
@@ -62,11 +62,13 @@ async fn parsed_edit(ask: &Ask, body: Body) -> Result<(ConfigEdit, Json), Refuse
     Ok((edit?, json))
 }
 
-/// The configuration, with a message if it gives rights to names that nobody has.
-fn configuration(ask: &Ask, config: StageConfig) -> Response {
-    let names = names_of_nobody(&ask.stored.accounts, &config);
+/// The configuration, with a message if it gives rights to names that nobody has. Others than administrators do not learn who is
+/// there.
+async fn configuration(ask: &Ask, config: StageConfig) -> Result<Response, Refused> {
+    let knows_all = ask.principal().await?.is_administrator(Scope::UserAdmin, Object::Server);
+    let names = if knows_all { names_of_nobody(&ask.stored.accounts, &config) } else { Vec::new() };
     let message = (!names.is_empty()).then(|| names.join("; "));
-    reply::result(StatusCode::OK, "indexconfig", config, message.as_deref())
+    Ok(reply::result(StatusCode::OK, "indexconfig", config, message.as_deref()))
 }
 
 /// `PUT /{user}/{index}`
@@ -86,7 +88,7 @@ pub(crate) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<R
     CreateIndex::admit(&asked, &stage)?;
     let (edit, _json) = parsed_edit(ask, body).await?;
     let config = ask.carry_out(&CreateIndex { stage, edit }).await?;
-    Ok(configuration(ask, config))
+    configuration(ask, config).await
 }
 
 /// `PATCH /{user}/{index}`
@@ -97,7 +99,7 @@ pub(crate) async fn modify_index(ask: &Ask, stage: &str, body: Body) -> Result<R
     let is_noop_an_error = ask.has_flag("error_on_noop");
     let changing = ChangeIndex { stage, edit, is_noop_an_error, seen: None };
     let config = ask.carry_out(&changing).await?;
-    Ok(configuration(ask, config))
+    configuration(ask, config).await
 }
 
 /// `DELETE /{user}/{index}`
