@@ -267,8 +267,9 @@ impl Ask {
         if is_read || index.is_empty() || is_known() || self.app.following.is_some() {
             return Ok(());
         }
-        let is_somebody = self.principal().await?.user_name().is_some();
-        if is_somebody && self.is_behind(self.stored.serial).await? {
+        // Boxed: nearly no request comes here, and each would have to move as much.
+        let is_somebody = Box::pin(self.principal()).await?.user_name().is_some();
+        if is_somebody && Box::pin(self.is_behind(self.stored.serial)).await? {
             self.stored = auth::stored(&self.app)?;
         }
         Ok(())
