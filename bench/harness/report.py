@@ -30,6 +30,7 @@ GROWTH_SEARCH_RATIO_MAX = 4
 SATURATED_P99_RATIO_MAX = 3
 FIBONACCI_RATIO_MAX = 1.1
 FOLLOW_P99_MS_MAX = 100
+COPIED_RECORDS, COPY_SECONDS_MAX = 1_000_000, 20
 BINARY_BYTES_MAX = 40e6
 WHEEL_BYTES_MAX = 16e6
 
@@ -170,6 +171,14 @@ def targets(results):
     p99 = (follow := kept("follow.json")) and follow["stores"].get("PostgreSQL", {}).get("after_ack", {}).get("p99")
     rows.append(("a write, from its acknowledgement to another process of the same PostgreSQL: p99", f"< {FOLLOW_P99_MS_MAX} ms",
                  p99 and f"{p99:.1f} ms", p99 and p99 < FOLLOW_P99_MS_MAX))
+    p99 = follow and follow["stores"].get("a follower", {}).get("after_ack", {}).get("p99")
+    rows.append(("a write, from its acknowledgement to a follower: p99", f"< {FOLLOW_P99_MS_MAX} ms",
+                 p99 and f"{p99:.1f} ms", p99 and p99 < FOLLOW_P99_MS_MAX))
+    copied = follow and follow.get("catching_up", {}).get("records") == COPIED_RECORDS and follow["catching_up"]
+    for what, key in (("the first copy", "first_copy_seconds"), ("taking them again", "catching_up_seconds")):
+        seconds = copied and copied[key]
+        rows.append((f"a follower and {COPIED_RECORDS:,} records: {what}", f"≤ {COPY_SECONDS_MAX} s",
+                     seconds and f"{seconds:.1f} s", seconds and seconds <= COPY_SECONDS_MAX))
     growth = {row["packages"]: row for row in data(results, "growth") or []}
     small, large = growth.get(100_000), growth.get(1_000_000)
     both = small and large
