@@ -1,7 +1,7 @@
 //! Moving from devpi-ldap: its YAML file -> the equivalent `[ldap]` section.
 //!
-//! Each of its options becomes a key, or a comment that says why there is none. Every value, and the whole, pass the checks of larder's
-//! own file, so larder accepts the output. The password of the search is printed: the output is a configuration file and needs it.
+//! Each option becomes a key, or a comment that says why it has none. The output is checked as a configuration file is, so Larder
+//! accepts it. The password of the search is printed: the output is a configuration file and needs it.
 
 use serde_json::{Map, Value};
 

@@ -81,7 +81,7 @@ impl BlobSource {
         let download = tokio::spawn(async move {
             let outcome = shared.download(&blobs, digest).await;
             drop(turn);
-            // Whoever asks from now on begins anew.
+            // The next request for this blob starts a new download.
             shared.lock().remove(&digest);
             *landing = Some(outcome.as_ref().copied().map_err(Trouble::of));
             outcome
@@ -217,7 +217,7 @@ mod tests {
         assert!(blobs.has(digest).await.expect("a disk"));
         assert_eq!((begun.load(SeqCst), counted.load(SeqCst)), (1, 8));
 
-        // All who wait learn of a failure, and whoever asks later begins anew.
+        // A failure is told to all who wait; a later request starts a new download.
         let other = Digest::of(b"other bytes");
         for round in 2..4 {
             let asking = [ask(other), ask(other), ask(other)];

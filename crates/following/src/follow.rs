@@ -189,9 +189,9 @@ impl Taker {
 
 /// What a connection brought.
 pub(crate) enum Event {
-    /// So many records, which are not durable yet.
+    /// This many records have arrived; they are not durable yet.
     Taken { records: u64 },
-    /// The store is at this state, durably, by so many records.
+    /// The store has reached this state, with this many new records, and all of it is durable.
     Whole { whole: Whole, records: u64 },
     /// There is nothing new.
     Alive(Whole),

@@ -30,7 +30,7 @@ struct Found {
 }
 
 impl Question {
-    /// The part with most of the different words, from the beginning of a text of this type; empty if there is none.
+    /// The part of a text that has the most of these words; only the beginning of the text is searched. Empty if no word is there.
     pub fn snippet(&self, kind: &ContentType, bytes: &[u8]) -> Vec<Piece> {
         let bytes = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
         let text = readable(kind, &kind.text(bytes));

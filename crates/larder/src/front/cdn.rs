@@ -33,20 +33,23 @@ const X_DEVPI_AUTH: HeaderName = HeaderName::from_static("x-devpi-auth");
 /// Parts of the path of an article that is kept, at most.
 const PARTS_MAX: usize = 32;
 
-/// The first segments of paths of the AUR, without an ending.
-const AUR_PLACES: [&str; 11] = [
-    "rpc",
-    "api",
-    "packages",
-    "packages-meta-ext-v1",
-    "packages-meta-v1",
-    "pkgbase",
-    "users",
-    "account",
-    "rss",
-    "atom",
-    "aur",
-];
+/// The first segments of paths of the AUR.
+const AUR_PLACES: [&str; 8] =
+    ["rpc", "rpc.php", "api", "packages", "pkgbase", "account", "rss", "atom"];
+
+/// What the names of its dumps begin with: without an ending, such a name may be that of a user.
+const AUR_DUMPS: [&str; 5] =
+    ["packages", "packages-meta-ext-v1", "packages-meta-v1", "pkgbase", "users"];
+
+/// Whether a path with these first two segments is one of the AUR.
+fn is_of_aur(first: &str, second: Option<&str>) -> bool {
+    let is_dump = first.split_once('.').is_some_and(|(name, ending)| {
+        AUR_DUMPS.contains(&name)
+            && second.is_none()
+            && [".gz", ".zst", ".sha256"].iter().any(|it| format!(".{ending}").ends_with(it))
+    });
+    is_dump || AUR_PLACES.contains(&first) || (first == "aur" && second == Some("history"))
+}
 
 /// Whether names of packages have this character. Those with others are answered as those that the database takes for equal.
 fn is_of_name(byte: u8) -> bool {
@@ -103,12 +106,12 @@ impl Tags {
 
     fn of_aur(uri: &Uri, kept: Duration) -> Option<Tags> {
         let mut parts = uri.path().split('/').skip(1);
-        let first = parts.next()?;
-        if !AUR_PLACES.contains(&first.split('.').next()?) {
+        let (first, second) = (parts.next()?, parts.next());
+        if !is_of_aur(first, second) {
             return None;
         }
         // What only one package decides is purged with it alone. A parameter could name others.
-        let name = match (first, parts.next(), parts.next(), parts.next(), parts.next()) {
+        let name = match (first, second, parts.next(), parts.next(), parts.next()) {
             ("rpc", Some("v5" | "v6"), Some("info"), name, None)
             | ("aur", Some("history"), name, None, None) => name,
             _ => None,
@@ -251,7 +254,17 @@ mod tests {
         ] {
             assert_eq!(of(path), expected("aur aur-lists"), "{path}");
         }
-        for path in ["/", "/status", "/packagesx", "/docs/aur", "/changes"] {
+        // Users of the Python index may have such names.
+        for path in [
+            "/",
+            "/status",
+            "/packagesx",
+            "/docs/aur",
+            "/changes",
+            "/users",
+            "/aur",
+            "/users.x/dev",
+        ] {
             assert_eq!(of(path), None, "{path}");
         }
     }

@@ -109,7 +109,7 @@ async fn follow_blobs(app: &App, link: &Link) {
         if !page.is_last {
             continue;
         }
-        app.metrics.follow_blobs_missing.set(lacking.missing.len() as i64);
+        app.metrics.follow_blobs_missing.set(lacking.count as i64);
         lacking.tell();
         let Some(from) = lacking.from.clone() else {
             lacking = Lacking::default();
@@ -132,7 +132,8 @@ async fn follow_blobs(app: &App, link: &Link) {
 /// Blobs that could not be fetched, though the primary is there.
 #[derive(Default)]
 struct Lacking {
-    missing: Vec<Digest>,
+    count: usize,
+    last: Option<Digest>,
     /// Where the first page begins that names one.
     from: Option<Place>,
     /// How often all were tried again.
@@ -144,19 +145,18 @@ struct Lacking {
 
 impl Lacking {
     fn note(&mut self, missing: Vec<Digest>, place: &Place) {
-        if missing.is_empty() {
-            return;
-        }
-        self.missing.extend(missing);
+        let Some(last) = missing.last() else { return };
+        self.count += missing.len();
+        self.last = Some(*last);
         self.from.get_or_insert_with(|| place.clone());
         self.tried_at.get_or_insert_with(Instant::now);
     }
 
     /// Logs them if there are more.
     fn tell(&mut self) {
-        let count = self.missing.len();
+        let count = self.count;
         if count > self.told {
-            let digest = self.missing.last().map(ToString::to_string).unwrap_or_default();
+            let digest = self.last.map(|last| last.to_string()).unwrap_or_default();
             tracing::warn!(
                 count,
                 digest,

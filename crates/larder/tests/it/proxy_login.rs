@@ -177,9 +177,10 @@ fn pages_of_other_origins_gain_nothing() {
 fn answers_from_memory_are_for_whom_the_proxy_names() {
     let server = start(|_| ());
     server.root().with("If-None-Match", "*").put("/article/a", "text").expect(201);
-    server.root().put("/root/dev", json!({"acl_read": [":AUTHENTICATED:"]})).expect(200);
-    server.root().release("root/dev", "ours-1.0.zip");
-    for (number, line) in ["GET /article/a", "GET /root/dev/+simple/ours/"].iter().enumerate() {
+    server.add_user("team", "pw");
+    server.root().put("/team/dev", json!({"acl_read": [":AUTHENTICATED:"]})).expect(200);
+    server.root().release("team/dev", "ours-1.0.zip");
+    for (number, line) in ["GET /article/a", "GET /team/dev/+simple/ours/"].iter().enumerate() {
         let said = format!("X-Remote-User: reader{number}\r\n");
         let ask = |host, headers: &str| ask_from(&server, host, line, headers.as_bytes());
         // A user who is not made yet, and then is.

@@ -2,9 +2,9 @@
 //!
 //! request -> [`take`], at the door -> an `Authorization` that only this process can make -> [`said`] -> the user
 //!
-//! The header is taken out of every request, so nothing else ever sees it; only that of a trusted proxy counts, and none in a request that a follower has passed on. From then on it
-//! is what a remembered password of a browser is: answers are for this reader alone, pages of other origins gain nothing by it, and
-//! forms need a session all the same.
+//! The header is taken out of every request, so nothing else ever sees it; only that of a trusted proxy counts, and none in a request
+//! that a follower has passed on. From then on it is what a remembered password of a browser is: answers are for this reader alone,
+//! pages of other origins gain nothing by it, and forms need a session all the same.
 
 use std::pin::Pin;
 

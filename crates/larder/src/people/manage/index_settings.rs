@@ -270,11 +270,8 @@ pub(super) struct Setting {
 impl Setting {
     /// The setting with this name, which need not have a value; `None` if nobody knows it.
     fn find(key: &str, current: &Map<String, Value>) -> Option<Setting> {
-        let known = GROUPS.iter().flat_map(|(.., all)| all.iter()).find(|it| it.key == key);
-        match (known, current.get(key)) {
-            (Some(about), value) => Some(Setting::of(about, value)),
-            _ => None,
-        }
+        let about = GROUPS.iter().flat_map(|(.., all)| all.iter()).find(|it| it.key == key)?;
+        Some(Setting::of(about, current.get(key)))
     }
 
     fn of(about: &About, value: Option<&Value>) -> Setting {

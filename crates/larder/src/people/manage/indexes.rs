@@ -198,11 +198,14 @@ fn uncovered(index: &pypi::Snapshot, principal: &Principal, name: &StageName) ->
     let judges = |stage: &pypi::Stage| stage.config().policy.is_some();
     let has_policy =
         index.stage(name.as_str()).is_some_and(|it| judges(it) && !it.config().is_mirror());
+    if !has_policy {
+        return Vec::new();
+    }
     let heirs = index.stages().filter(|heir| {
         let order = ResolutionOrder::of(index, heir.name().as_str());
         let inherits =
             order.is_some_and(|it| it.stages().iter().skip(1).any(|base| base.name() == name));
-        has_policy && inherits && !judges(heir) && heir.may_read(principal, account::Portion::Whole)
+        inherits && !judges(heir) && heir.may_read(principal, account::Portion::Whole)
     });
     heirs.take(LINES_MAX).map(|heir| heir.name().to_string()).collect()
 }

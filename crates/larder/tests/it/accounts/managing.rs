@@ -218,9 +218,10 @@ fn settings_that_another_user_changed_meanwhile_stay() {
 #[test]
 fn what_would_change_is_said_before_it_is_saved() {
     let (server, mut root) = with_index();
-    server.root().put("/root/stable", json!({"bases": ["root/dev"]})).expect(200);
+    server.add_user("team", "pw");
+    server.root().put("/team/heir", json!({"bases": ["root/dev"]})).expect(200);
     let page = root.get(DEV);
-    page.lacks("root/stable");
+    page.lacks("team/heir");
     let wishes =
         [("is.acl_read", "root\r\n"), ("is.policy_cooldown_days", "7"), ("preview", "yes")];
     let preview = root.submit(&page.text(), "Settings", &wishes).expect(200);
@@ -236,7 +237,7 @@ fn what_would_change_is_said_before_it_is_saved() {
     let now = config(&server, "root/dev");
     assert_eq!(now["acl_read"], json!(["root"]));
     assert_eq!(now["policy_cooldown_days"], json!(7));
-    saved.says(["It does not judge what", "<code>root/stable</code>"]);
+    saved.says(["It does not judge what", "<code>team/heir</code>"]);
     for (field, value, status, says) in [
         ("is.policy_cutoff", "soon", 400, "soon"),
         ("is.custom_data", "{", 422, "is not JSON"),
@@ -246,7 +247,7 @@ fn what_would_change_is_said_before_it_is_saved() {
         root.submit(&saved.text(), "Settings", &values).expect(status).says(says);
     }
     // What everybody may read says so.
-    let fields = form(&root.get("/+manage/indexes/root/stable").text(), "Settings").1;
+    let fields = form(&root.get("/+manage/indexes/team/heir").text(), "Settings").1;
     assert!(fields.contains(&("is.acl_read".to_owned(), ":ANONYMOUS:".to_owned())), "{fields:?}");
     // An empty field drops the setting.
     root.submit(&saved.text(), "Settings", &[("is.policy_cooldown_days", "")]).expect(200);
