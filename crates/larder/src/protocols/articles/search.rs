@@ -7,7 +7,9 @@ use record::Serial;
 
 use crate::app::App;
 use crate::front::error::HttpError;
+use crate::front::turns::turn;
 use crate::published::article_texts::Hits;
+use crate::routes::Surface;
 
 /// Articles in an answer, where the request names no other number, and at most.
 pub(crate) const HITS: (usize, usize) = (20, 100);
@@ -42,13 +44,19 @@ pub(crate) async fn search(
 /// Where the words of a question are in the texts of these contents, in their order: a snippet for each, which is empty if there
 /// is none, or only the title. A content that cannot be read has none.
 ///
+/// The texts of a hundred articles are some MB, which few requests hold at once.
+///
 /// # Errors
-/// 503 if too much is being computed.
+/// 503 if too many wait, or too much is being computed.
 pub(crate) async fn snippets(
     app: &App,
     question: &str,
     contents: Vec<Option<Content>>,
 ) -> Result<Vec<Vec<Piece>>, HttpError> {
+    if contents.iter().all(Option::is_none) {
+        return Ok(vec![Vec::new(); contents.len()]);
+    }
+    let _turn = turn(&app.limits.making_answers[Surface::Article as usize]).await?;
     let mut texts = Vec::with_capacity(contents.len());
     for content in contents {
         let text = match content.filter(|content| content.content_type.is_textual()) {
