@@ -77,8 +77,8 @@ pub struct Params {
 impl Params {
     /// The parameters of a GET.
     pub fn from_query(path: PathParams, query: Option<&str>) -> Params {
-        let mut params = Params { version: path.version.clone(), ..Params::default() };
-        params.take_query(query.unwrap_or_default());
+        let mut params = Params::default();
+        params.take_query(query.unwrap_or_default(), path.version.as_deref());
         params.take_path(path);
         params
     }
@@ -103,8 +103,7 @@ impl Params {
         }
         if !query.is_empty() {
             let form = std::mem::take(&mut params);
-            params.version = path.version.clone().or(form.version.clone());
-            params.take_query(query);
+            params.take_query(query, path.version.as_deref().or(form.version.as_deref()));
             params.version = form.version.or(params.version);
             params.type_ = form.type_.or(params.type_);
             params.by = form.by.or(params.by);
@@ -128,12 +127,12 @@ impl Params {
 
     fn take_path(&mut self, path: PathParams) {
         self.version = path.version.or(self.version.take());
-        self.type_ = path.type_.clone().or(self.type_.take());
-        self.by = path.by.or(self.by.take());
+        self.by = match is_without_field(self.version.as_deref(), path.type_.as_deref()) {
+            true => None,
+            false => path.by.or(self.by.take()),
+        };
+        self.type_ = path.type_.or(self.type_.take());
         self.mode = path.mode.or(self.mode.take());
-        if is_without_field(self.version.as_deref(), path.type_.as_deref()) {
-            self.by = None;
-        }
         if self.args.is_empty()
             && let Some(arg) = path.arg
         {
@@ -177,8 +176,11 @@ impl Params {
         self.are_refined() && self.given.as_ref().is_some_and(|given| given.may_add())
     }
 
-    fn take_query(&mut self, query: &str) {
-        let path_version = self.version.take();
+    /// `version`: that of the path or a form, which goes before the query's.
+    fn take_query(&mut self, query: &str, version: Option<&str>) {
+        if query.is_empty() {
+            return;
+        }
         for (key, value) in pairs(query) {
             // Fast path: most keys are those of arguments, which are handled elsewhere.
             let may_be_option = matches!(
@@ -208,8 +210,7 @@ impl Params {
                 self.set_option(&key, &decode(value, true));
             }
         }
-        self.version = path_version.or(self.version.take());
-        if self.version.as_deref() == Some("6") {
+        if version.or(self.version.as_deref()) == Some("6") {
             self.take_all_query_args(query);
         } else {
             self.take_query_args(query);

@@ -25,6 +25,7 @@ use state::security;
 
 use crate::app::App;
 use crate::front::error::HttpError;
+use crate::front::negotiation::has_any;
 use crate::front::page::{self, Site};
 use crate::front::{auth, body, cdn, copies, cors, respond, serial, target};
 use crate::metrics::Stopwatch;
@@ -80,7 +81,9 @@ impl Door {
         }
         let app = &self.app;
         let is_of_article = head.uri.path().starts_with("/article/");
-        if (is_of_article || head.headers.contains_key(COOKIE)) && page::wants_page(&head.headers) {
+        let may_be_for_people = is_of_article || has_any(&head.headers, [&COOKIE]);
+        let is_for_people = may_be_for_people && page::wants_page(&head.headers);
+        if is_for_people {
             // Links of its page begin as the browser's URL does.
             head.extensions.insert(*peer);
             // A page for a user who is logged in is theirs alone. This process may not have read yet what they have just
@@ -93,9 +96,10 @@ impl Door {
         let endpoint = quick.endpoint();
         let stopwatch = Stopwatch::start_sampled();
         // The compiler does not see that no answer is given by halves: a panic loses it whole.
-        let found = catch_unwind(AssertUnwindSafe(|| quick.answer(app, head, peer)));
+        let found = catch_unwind(AssertUnwindSafe(|| quick.answer(app, head, peer, is_for_people)));
         let answered = found.unwrap_or_else(|cause| Some(Answered::Now(panicked(cause))))?;
-        let page = cors::Page::of(app, &head.headers);
+        let may_open = cors::may_open(app, endpoint);
+        let page = if may_open { cors::Page::of(app, &head.headers) } else { None };
         let tags = cdn::Tags::of(app, head);
         let finish = Finish { endpoint, stopwatch, page, asks_first: false, tags };
         let mut site = || {
@@ -150,10 +154,16 @@ impl<'path> Quick<'path> {
     }
 
     /// The answer to this GET; None if it is not in memory, or needs a closer look at the request.
-    fn answer(&self, app: &Arc<App>, head: &Parts, peer: &Peer) -> Option<Answered> {
+    fn answer(
+        &self,
+        app: &Arc<App>,
+        head: &Parts,
+        peer: &Peer,
+        is_for_people: bool,
+    ) -> Option<Answered> {
         match *self {
             Quick::Question => aur::answer_question_now(app, head, peer.address),
-            Quick::Article(rest) if page::wants_page(&head.headers) => {
+            Quick::Article(rest) if is_for_people => {
                 people::articles::read_article_now(app, head, rest)
             }
             Quick::Article(rest) => articles::read_article_now(app, head, rest, false),

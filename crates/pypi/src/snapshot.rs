@@ -470,10 +470,13 @@ impl Stage {
         filename: &str,
     ) -> impl Iterator<Item = (&ProjectName, &Arc<Project>)> {
         let normalized = crate::project_name::normalized(filename);
-        let mut ends: Vec<usize> = (1..=normalized.len()).rev().collect();
-        // The sort is stable: longer ones stay first.
-        ends.sort_by_key(|&end| normalized.as_bytes().get(end) != Some(&b'-'));
-        ends.into_iter().filter_map(move |end| self.projects.get_key_value(&normalized[..end]))
+        [true, false].into_iter().flat_map(move |before_separator| {
+            let bytes = normalized.as_bytes();
+            let ends = (1..=bytes.len()).rev();
+            let ends = ends.filter(|&end| (bytes.get(end) == Some(&b'-')) == before_separator);
+            let starts = ends.filter_map(|end| self.projects.get_key_value(&normalized[..end]));
+            starts.collect::<Vec<_>>()
+        })
     }
 
     fn apply_config(

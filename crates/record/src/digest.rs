@@ -54,7 +54,9 @@ impl Hasher {
 
 impl fmt::Display for Digest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        let mut digits = [0; 64];
+        hex::encode_to_slice(self.0, &mut digits).map_err(|_| fmt::Error)?;
+        formatter.write_str(std::str::from_utf8(&digits).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -69,18 +71,11 @@ impl FromStr for Digest {
 
     /// Parses 64 hexadecimal digits of either case.
     fn from_str(text: &str) -> Result<Digest, DigestError> {
-        let error = || DigestError(text.chars().take(80).collect());
-        let digits = text.as_bytes();
-        if digits.len() != 64 {
-            return Err(error());
-        }
-        let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
         let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let (high, low) = value(pair[0]).zip(value(pair[1])).ok_or_else(error)?;
-            *byte = high << 4 | low;
+        match hex::decode_to_slice(text, &mut bytes) {
+            Ok(()) => Ok(Digest(bytes)),
+            Err(_) => Err(DigestError(text.chars().take(80).collect())),
         }
-        Ok(Digest(bytes))
     }
 }
 

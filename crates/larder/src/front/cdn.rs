@@ -69,7 +69,11 @@ impl Tags {
     /// The tags of the answer to a request that no credentials make private; `None` if caches are not spoken to.
     pub(crate) fn of(app: &App, head: &Parts) -> Option<Box<Tags>> {
         let seconds = app.config.cdn.seconds;
-        if seconds.is_zero() || !matches!(head.method, Method::GET | Method::HEAD) {
+        if seconds.is_zero() { None } else { Tags::of_read(app, head, seconds) }
+    }
+
+    fn of_read(app: &App, head: &Parts, seconds: Duration) -> Option<Box<Tags>> {
+        if !matches!(head.method, Method::GET | Method::HEAD) {
             return None;
         }
         let has_credentials = [AUTHORIZATION, COOKIE, X_DEVPI_AUTH];

@@ -17,6 +17,7 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
+use super::negotiation::has_any;
 use crate::app::App;
 use crate::routes::{Endpoint, Surface};
 
@@ -60,6 +61,9 @@ pub(crate) enum Page {
 impl Page {
     /// The page that sent a request; `None` if a program did, or if the browser did not say.
     pub(crate) fn of(app: &App, headers: &HeaderMap) -> Option<Page> {
+        if !has_any(headers, [&ORIGIN]) {
+            return None;
+        }
         let origin = headers.get(ORIGIN)?;
         let origins = &app.config.cors.origins;
         let is_origin = |it: &PageOrigin| matches!(it, PageOrigin::Named(named) if named.as_bytes() == origin.as_bytes());
@@ -98,6 +102,12 @@ fn has_other_credentials(headers: &HeaderMap) -> bool {
         || !headers.get_all(AUTHORIZATION).iter().all(is_bearer)
 }
 
+/// Whether pages of another origin may ever read an answer of this endpoint.
+pub(crate) fn may_open(app: &App, endpoint: Endpoint) -> bool {
+    let is_configured = !app.config.cors.origins.is_empty();
+    endpoint.is_open_to_all() || (is_configured && endpoint.surface() != Surface::Admin)
+}
+
 /// Adds the headers that let a page read an answer of this endpoint. `asks_first`: the request was `OPTIONS`, so that the answer
 /// may be one to a preflight.
 pub(crate) fn open(
@@ -107,11 +117,10 @@ pub(crate) fn open(
     asks_first: bool,
     response: &mut Response,
 ) {
-    let is_open_to_all = endpoint.is_open_to_all();
-    let is_configured = !app.config.cors.origins.is_empty();
-    if !is_open_to_all && (!is_configured || endpoint.surface() == Surface::Admin) {
+    if !may_open(app, endpoint) {
         return;
     }
+    let is_open_to_all = endpoint.is_open_to_all();
     let is_answer = response.status() == StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
     if !is_open_to_all {
@@ -125,7 +134,9 @@ pub(crate) fn open(
         Some(Page::Other) | None => return,
     };
     // Documentation in a sandbox has an origin of its own, which is let in already.
-    headers.entry(ACCESS_CONTROL_ALLOW_ORIGIN).or_insert(origin);
+    if is_open_to_all || !headers.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    }
     if page.is_some() {
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     }

@@ -33,7 +33,8 @@ pub(crate) fn accepted_encoding(request: &HeaderMap) -> Encoding {
 
 /// Whether `If-None-Match` is there and `is_known` finds in its list what would be sent.
 pub(crate) fn has_known_tag(request: &HeaderMap, is_known: impl FnOnce(&str) -> bool) -> bool {
-    listed(request, IF_NONE_MATCH).is_some_and(|tags| is_known(&tags))
+    has_any(request, [&IF_NONE_MATCH])
+        && listed(request, IF_NONE_MATCH).is_some_and(|tags| is_known(&tags))
 }
 
 /// The media ranges of an `Accept`, in their order, each with its weight (RFC 9110, 12.5.1). Those with the weight 0 are there,
