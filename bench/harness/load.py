@@ -6,6 +6,7 @@ Every call is bounded in time; nothing here keeps state between calls.
 
 import http.client
 import json
+import re
 import resource
 import statistics
 import subprocess
@@ -60,6 +61,28 @@ def wrk(tool, server, questions, seconds, connections=10, encoding=None, pause_m
     return report
 
 
+def h2load(tool, server, path, seconds, streams, http1=False, cpus=1):
+    """One run of `h2load -t1 -c10` with `streams` requests open on each connection: a dictionary as `wrk` gives it."""
+    command = [tool, "-t1", "-c10", f"-m{streams}", "-D", str(seconds), *(["--h1"] if http1 else []), server.address + path]
+    cpu, own, watch = server.cpu_seconds(), _own_cpu_seconds(), Watch()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60)
+    except subprocess.TimeoutExpired:
+        raise Trouble(f"h2load did not end within {seconds + 60} s: {' '.join(command)}") from None
+    elapsed, steal = watch.seconds(), watch.steal()
+    counts = re.search(r"requests: .*?(\d+) done, (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout", done.stdout)
+    protocol = re.search(r"Application protocol: (\S+)", done.stdout)
+    if done.returncode or not counts or not protocol or protocol[1] != ("http/1.1" if http1 else "h2"):
+        raise Trouble(f"h2load failed: {' '.join(command)}\n{done.stdout}{done.stderr}")
+    finished, succeeded, *failed = map(int, counts.groups())
+    if finished == 0:
+        raise Trouble(f"h2load got no answer: {' '.join(command)}\n{done.stdout}")
+    used, server_used = _own_cpu_seconds() - own, None if cpu is None else server.cpu_seconds() - cpu
+    return {"per_second": finished / seconds, "errors": finished - succeeded + sum(failed), "steal": steal,
+            "cpu_us": None if cpu is None else server_used * 1e6 / finished,
+            "other_cpu": max(0.0, (watch.busy_seconds() - used - (server_used or 0)) / (elapsed * cpus))}
+
+
 def ab(tool, server, path, keep_alive):
     """`ab -n 1000 -c 10` as goaurrpc's published figures were taken: `{"per_second": …, "failed": n}`."""
     command = [tool, "-q", "-l", "-n", "1000", "-c", "10", *(["-k"] if keep_alive else []), server.address + path]
@@ -91,7 +114,7 @@ class Asker:
 
     def __init__(self, server):
         self.server = server
-        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        self.connection = server.connection(timeout=60)
         # Content-Encoding of the last answer; None if it had none.
         self.encoding = None
 

@@ -33,12 +33,13 @@ FOLLOW_P99_MS_MAX = 100
 COPIED_RECORDS, COPY_SECONDS_MAX = 1_000_000, 20
 BINARY_BYTES_MAX = 40e6
 WHEEL_BYTES_MAX = 16e6
+HTTP2_RATIO_MIN, HTTP2_CPU_RATIO_MAX, TLS_LARGE_RATIO_MIN = 0.85, 1.2, 0.9
 
 TITLES = {
     "info": "info, one package", "info_1000": "info, 1,000 random packages", "suggest": "suggest, one prefix",
     "suggest_1000": "suggest, 1,000 random prefixes", "search_mix": "search, mix of 1,000",
     "search_attest": "search, `attest`", "article_589": "article, 589 B", "article_4k": "article, 4 kB",
-    "article_58k": "article, 58 kB",
+    "article_58k": "article, 58 kB", "article_14k": "article, 14 kB", "article_8m": "article, 8 MB",
 }
 ENCODED = ("info", "info_1000", "search_mix")
 
@@ -78,6 +79,7 @@ def problems(results):
     saturated = data(results, "saturated") or {}
     rows = {f"{name}, {kind}": row for name, by_kind in saturated.get("reads", {}).items() for kind, row in by_kind.items()}
     rows |= {"an article and a computation": saturated["both"]} if "both" in saturated else {}
+    found += [f"tls, {work}, {protocol}: {rows['larder']['errors']} errors" for work, protocol, rows in tls_rows(results) if rows["larder"]["errors"]]
     found += [f"saturated, {name}: {row['errors']} errors" for name, row in rows.items() if row["errors"]]
     reload = data(results, "reload")
     if reload:
@@ -101,6 +103,11 @@ def works(results):
             if work != "mix":
                 found[work] = facts
     return found
+
+
+def tls_rows(results):
+    """What was measured over TLS: work, protocol, and the servers' rows."""
+    return [(work, protocol, facts[protocol]) for work, facts in (data(results, "tls") or {}).items() for protocol in ("h2", "http/1.1")]
 
 
 def title(work):
@@ -130,6 +137,7 @@ def targets(results):
                      ratio and ratio >= INFO_RATIO_MIN))
         rows.append((f"{title(work)}: CPU per request", f"≤ {INFO_CPU_RATIO_MAX} × nginx", cpu and f"{cpu:.2f} ×",
                      cpu and cpu <= INFO_CPU_RATIO_MAX))
+    rows += tls_targets(results)
     larder, nginx = pair("search_mix", "nginx")
     ratio = larder and larder["per_second"] / nginx["per_second"]
     rows.append(("search, mix: requests/s", f"≥ {SEARCH_RATIO_MIN} × nginx at the mean body size", ratio and f"{ratio:.2f} ×",
@@ -194,6 +202,37 @@ def targets(results):
     return [*rows, *build_targets()]
 
 
+def tls_targets(results):
+    rows, measured = [], {(work, protocol): servers for work, protocol, servers in tls_rows(results)}
+    for work in ("info", "article_4k", "article_14k", "article_58k"):
+        servers = measured.get((work, "h2"))
+        ratio = servers and servers["larder"]["per_second"] / servers["nginx"]["per_second"]
+        cpu = servers and servers["larder"]["cpu_us"] / servers["nginx"]["cpu_us"]
+        rows.append((f"{title(work)}, HTTP/2: requests/s", f"≥ {HTTP2_RATIO_MIN} × nginx", ratio and f"{ratio:.2f} ×", ratio and ratio >= HTTP2_RATIO_MIN))
+        rows.append((f"{title(work)}, HTTP/2: CPU per request", f"≤ {HTTP2_CPU_RATIO_MAX} × nginx", cpu and f"{cpu:.2f} ×",
+                     cpu and cpu <= HTTP2_CPU_RATIO_MAX))
+    for protocol in ("h2", "http/1.1"):
+        servers = measured.get(("article_8m", protocol))
+        ratio = servers and servers["larder"]["per_second"] / servers["nginx"]["per_second"]
+        rows.append((f"{title('article_8m')}, TLS, {protocol}: requests/s", f"≥ {TLS_LARGE_RATIO_MIN} × nginx", ratio and f"{ratio:.2f} ×",
+                     ratio and ratio >= TLS_LARGE_RATIO_MIN))
+    return rows
+
+
+def tls_table(results):
+    measured = tls_rows(results)
+    if not measured:
+        return []
+    each = lambda row: f"{row['per_second']:,.0f} · {row['cpu_us']:,.1f} µs"  # noqa: E731
+    rows = [[title(work), protocol, each(servers["larder"]), each(servers["nginx"]),
+             f"{servers['larder']['per_second'] / servers['nginx']['per_second']:.2f}", f"{servers['larder']['cpu_us'] / servers['nginx']['cpu_us']:.2f}"]
+            for work, protocol, servers in measured]
+    return ["## HTTP/2 and TLS", "",
+            "`h2load -t1 -c10` over TLS 1.3, medians of the rounds; ten requests are open on each connection over HTTP/2, one over HTTP/1.1 and for 8 MB. nginx "
+            "has the same certificate and serves the very bytes as static files. Each cell: requests/s · CPU per request.", "",
+            *table(["work", "protocol", "larder", "nginx", "requests/s, larder ÷ nginx", "CPU, larder ÷ nginx"], rows)]
+
+
 def build_targets():
     """The sizes of what packages carry."""
     dist = (kept("build.json") or {}).get("dist", {})
@@ -222,7 +261,7 @@ def text(results, quick):
         "Absolute figures belong to one machine on one day; the ratios, taken in turn in one run, are what can be compared.", "",
         *circumstances(results), *([] if quick else ["## Targets", "", *tables.target_table(targets(results))]),
         "![requests per second and CPU per request](results.svg)", "",
-        *throughput(results), *ab_tables(results), *saturated_tables(results), *memory_table(results), *reload_tables(results),
+        *throughput(results), *ab_tables(results), *tls_table(results), *saturated_tables(results), *memory_table(results), *reload_tables(results),
         *growth_tables(results), *build_table(), *follow_table(), *database_lines(), *report_python.summary(report_python.read(HERE / "python.json")),
         "## Instruction counts", "",
         *instruction_counts(), "",

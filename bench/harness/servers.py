@@ -12,6 +12,7 @@ import os
 import random
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from pathlib import Path
@@ -37,10 +38,18 @@ class Server:
 
     def __init__(self, name, port, pid, child=None, log=None):
         self.name, self.port, self.pid, self.child, self.log = name, port, pid, child, log
+        # Whether the port speaks TLS; its certificate is made for the run, and nobody verifies it.
+        self.tls = False
 
     @property
     def address(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
+
+    def connection(self, timeout):
+        """A connection to it, over HTTP/1.1."""
+        if self.tls:
+            return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=ssl._create_unverified_context())
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
     def cpu_seconds(self):
         """User and system time of the process tree so far, exited and reaped children included."""
@@ -135,7 +144,7 @@ def wait_ready(server, path, seconds_max=READY_SECONDS_MAX):
     deadline = time.monotonic() + seconds_max
     while time.monotonic() < deadline:
         check_alive(server)
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+        connection = server.connection(timeout=5)
         try:
             connection.request("GET", path)
             if connection.getresponse().status == 200:
@@ -148,8 +157,16 @@ def wait_ready(server, path, seconds_max=READY_SECONDS_MAX):
     raise Trouble(f"{server.name} was not ready within {seconds_max:.0f} s:\n{_tail(server.log)}")
 
 
-def start_larder(binary, dump, scratch, settings=()):
-    """Starts larder on `dump` and waits until it is ready.
+def make_certificate(openssl, scratch):
+    """A certificate for 127.0.0.1 that signs itself, and its key: their files."""
+    files = Path(scratch) / "certificate.pem", Path(scratch) / "key.pem"
+    subprocess.run([openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
+                    "-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0], "-keyout", files[1]], check=True, capture_output=True)
+    return files
+
+
+def start_larder(binary, dump, scratch, settings=(), certificate=None):
+    """Starts larder on `dump`, with TLS if it gets a certificate and a key, and waits until it is ready.
 
     Returns the server and `{"wall": s, "cpu": s, "rss": bytes, "peak": bytes, "steal": share}` as they were at that moment.
     `settings` are further `LARDER_…=value` strings; those of the caller's own environment are not inherited.
@@ -158,6 +175,8 @@ def start_larder(binary, dump, scratch, settings=()):
     environment = {key: value for key, value in os.environ.items() if not key.startswith("LARDER_")}
     environment["LARDER_AUR_RATE_LIMIT"] = "0"
     environment.update(setting.split("=", 1) for setting in settings)
+    if certificate:
+        environment["LARDER_TLS_CERTIFICATE"], environment["LARDER_TLS_KEY"] = map(str, certificate)
     data_dir = Path(scratch) / f"larder-data-{port}"
     data_dir.mkdir()
     subprocess.run([binary, "init", "--data-dir", data_dir, "--root-password", ROOT_PASSWORD], check=True, env=environment,
@@ -165,6 +184,7 @@ def start_larder(binary, dump, scratch, settings=()):
     command = [binary, "serve", "--listen", f"127.0.0.1:{port}", "--data-dir", data_dir, "--aur-source", dump]
     watch = Watch()
     server = start("larder", command, port, Path(scratch) / f"larder-{port}.log", environment)
+    server.tls = certificate is not None
     wait_ready(server, "/readyz")
     facts = {"wall": watch.seconds(), "cpu": server.cpu_seconds(), **server.memory(), "steal": watch.steal()}
     return server, facts
@@ -172,7 +192,7 @@ def start_larder(binary, dump, scratch, settings=()):
 
 def write_article(server, name, body):
     """Makes the article `name`; raises Trouble if larder does not take it."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = server.connection(timeout=20)
     credentials = base64.b64encode(f"root:{ROOT_PASSWORD}".encode()).decode()
     headers = {"Authorization": f"Basic {credentials}", "Content-Type": "text/plain; charset=utf-8"}
     connection.request("POST", f"/article/{name}/0", body, headers)
@@ -208,7 +228,7 @@ http {{
     uwsgi_temp_path {scratch}/nginx-uwsgi;
     scgi_temp_path {scratch}/nginx-scgi;
     server {{
-        listen 127.0.0.1:{port};
+        listen 127.0.0.1:{port}{tls};
         root {root};
         location /small/ {{ {small} }}
         location /small/gzip/ {{ {small} add_header Content-Encoding gzip; }}
@@ -226,7 +246,7 @@ def static_folder(size_bytes):
     return "small" if size_bytes <= SMALL_BYTES_MAX else "large"
 
 
-def start_nginx(binary, root, scratch, sendfile_always=False):
+def start_nginx(binary, root, scratch, sendfile_always=False, certificate=None):
     """Starts nginx over the directory `root`, with a configuration of its own in `scratch`.
 
     Files in `small/` are read into the buffer that holds the header and sent with it in one call: for bodies of a few
@@ -241,8 +261,10 @@ def start_nginx(binary, root, scratch, sendfile_always=False):
     home.chmod(0o755)
     (Path(root) / "ready").write_text("ready\n")
     config = home / "nginx.conf"
-    config.write_text(NGINX_CONFIG.format(scratch=home, root=root, port=port, small="" if sendfile_always else "sendfile off;"))
+    tls = f" ssl http2; ssl_certificate {certificate[0]}; ssl_certificate_key {certificate[1]}; ssl_protocols TLSv1.3" if certificate else ""
+    config.write_text(NGINX_CONFIG.format(scratch=home, root=root, port=port, tls=tls, small="" if sendfile_always else "sendfile off;"))
     server = start("nginx", [binary, "-e", "stderr", "-p", home, "-c", config], port, home / "log")
+    server.tls = certificate is not None
     wait_ready(server, "/ready")
     return server
 

@@ -28,6 +28,7 @@ mod sendfile;
 mod serve;
 mod server;
 mod socket;
+mod streams;
 mod timeouts;
 mod tls;
 mod wire;

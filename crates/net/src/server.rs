@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hyper::server::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 
 use super::client::{ClientAddress, ClientKey, TrustedProxies};
 use super::progress::Progress;
 use super::room::{Room, Share};
+use super::streams::Streams;
 use super::wire::HTTP2_CONNECTION_WINDOW_BYTES;
 use super::{Counters, Limits};
 
@@ -33,7 +34,7 @@ pub struct Server {
     pub(super) counters: Counters,
     trusted: TrustedProxies,
     pub(super) http1: http1::Builder,
-    pub(super) http2: http2::Builder<TokioExecutor>,
+    pub(super) http2: http2::Builder<Streams>,
     pub(super) room: Arc<Room>,
     open: Mutex<Open>,
     floods: Mutex<Floods>,
@@ -61,7 +62,7 @@ impl Server {
         // hyper's own header timeout counts idle time and costs a timer per request: the sweep does it.
         let mut http1 = http1::Builder::new();
         http1.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(head_bytes_max);
-        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        let mut http2 = http2::Builder::new(Streams);
         http2
             .timer(TokioTimer::new())
             .max_concurrent_streams(limits.http2_streams_max)
