@@ -80,8 +80,9 @@ impl Door {
             return None;
         }
         let app = &self.app;
-        let is_of_article = head.uri.path().starts_with("/article/");
-        let may_be_for_people = is_of_article || has_any(&head.headers, [&COOKIE]);
+        let quick = Quick::of(app, head.uri.path())?;
+        let may_be_for_people =
+            matches!(quick, Quick::Article(_)) || has_any(&head.headers, [&COOKIE]);
         let is_for_people = may_be_for_people && page::wants_page(&head.headers);
         if is_for_people {
             // Links of its page begin as the browser's URL does.
@@ -92,7 +93,6 @@ impl Door {
                 return None;
             }
         }
-        let quick = Quick::of(app, head.uri.path())?;
         let endpoint = quick.endpoint();
         let stopwatch = Stopwatch::start_sampled();
         // The compiler does not see that no answer is given by halves: a panic loses it whole.
@@ -135,11 +135,11 @@ enum Quick<'path> {
 impl<'path> Quick<'path> {
     fn of(app: &App, path: &'path str) -> Option<Quick<'path>> {
         let config = &app.config;
-        if aur::is_question(path) {
-            return config.aur.enabled.then_some(Quick::Question);
-        }
         if let Some(rest) = path.strip_prefix("/article/") {
             return config.article.enabled.then_some(Quick::Article(rest));
+        }
+        if aur::is_question(path) {
+            return config.aur.enabled.then_some(Quick::Question);
         }
         let (stage, project) = simple::simple_page(path).filter(|_| config.python.enabled)?;
         Some(Quick::SimplePage { stage, project })
