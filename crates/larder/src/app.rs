@@ -59,9 +59,8 @@ fn egress(config: &Config) -> Egress {
 /// The identity providers of the configuration.
 fn providers(config: &Config) -> anyhow::Result<Vec<Provider>> {
     let Some(path) = &config.oidc.providers_file else { return Ok(Vec::new()) };
-    let environment = Environment::of_process();
     let named = |problem| anyhow::anyhow!("oidc.providers_file = {}: {problem}", path.display());
-    let settings = read_providers(path, environment.credentials()).map_err(named)?;
+    let settings = read_providers(path, &Environment::of_process()).map_err(named)?;
     settings.into_iter().map(|settings| Provider::new(settings, &egress(config))).collect()
 }
 
