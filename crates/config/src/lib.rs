@@ -579,6 +579,9 @@ section! {
         /// The audience that identities must be for, which clients ask this server for. Without it: the host of
         /// `public_url`, else `larder`.
         audience: Option<String> = "audience", Kind::Word, default "";
+        /// File with the keys that attestations of trusted publishers are verified with, in the form of Sigstore's
+        /// trusted_root.json. Without it: those of Sigstore's public instance, as of this version.
+        sigstore_root: Option<PathBuf> = "sigstore_root", Kind::Path, default "";
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use issuers::Attestations;
 use net::ListenAddress;
 use source::KeptDump;
 use store::{BlobLocation, DatabaseLocation};
@@ -176,6 +177,7 @@ impl Inputs {
             self.find_follow_token(&mut config);
             self.read_ldap_password(&mut config, &mut settings);
             check_together(&config, &mut settings);
+            Self::check_sigstore_root(&config, &mut settings);
             self.check_providers(&config, &mut settings);
             config
         });
@@ -322,6 +324,17 @@ impl Inputs {
             let origin = settings.one("oidc.providers_file").origin.clone();
             let path = path.display();
             let message = format!("oidc.providers_file = \"{path}\" ({origin}): {complaint}");
+            settings.problems.push(Problem::new(&origin, message));
+        }
+    }
+
+    /// Reads the file of Sigstore's keys, as the start does.
+    fn check_sigstore_root(config: &Config, settings: &mut Settings) {
+        let Some(path) = &config.publishing.sigstore_root else { return };
+        if let Err(complaint) = Attestations::new(Some(path)) {
+            let origin = settings.one("publishing.sigstore_root").origin.clone();
+            let path = path.display();
+            let message = format!("publishing.sigstore_root = \"{path}\" ({origin}): {complaint}");
             settings.problems.push(Problem::new(&origin, message));
         }
     }
