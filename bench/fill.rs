@@ -94,6 +94,7 @@ fn uploaded(
             core_metadata: is_wheel
                 .then(|| Digest::of(format!("metadata of {filename}").as_bytes())),
             provenance: None,
+            is_attested: false,
             metadata: Some(Digest::of(
                 format!("release {project} {}", version.as_str()).as_bytes(),
             )),

@@ -80,6 +80,7 @@ impl Store {
                 requires_python: Some(">=3.9"),
                 core_metadata: is_wheel.then(|| Digest::of(format!("m{filename}").as_bytes())),
                 provenance: None,
+                is_attested: false,
                 metadata: Some(Digest::of(format!("{project}{version}").as_bytes())),
                 who: Some(&user),
                 publisher: None,

@@ -156,7 +156,7 @@ fn issuers(config: &Config) -> Result<Vec<Trial>, Exit> {
 
 fn providers(config: &Config, environment: &Environment) -> Result<Vec<Trial>, Exit> {
     let Some(path) = &config.oidc.providers_file else { return Ok(Vec::new()) };
-    let all = read_providers(path, environment.credentials()).map_err(Exit::failure)?;
+    let all = read_providers(path, environment).map_err(Exit::failure)?;
     let trial = |settings: ProviderSettings| {
         let (name, issuer) = (format!("provider {}", settings.name), settings.issuer.clone());
         let provider = Provider::new(settings, &egress(config));

@@ -6,6 +6,7 @@
 //! Nothing here opens a socket or starts a task, and nothing below [`Config`] checks a setting again.
 
 mod devpi_ldap;
+mod environment;
 mod file;
 mod goaurrpc;
 mod key;
@@ -31,12 +32,13 @@ use store::{BlobLocation, DatabaseLocation};
 use tracing::level_filters::LevelFilter;
 
 pub use self::devpi_ldap::import_devpi_ldap;
+pub use self::environment::Environment;
 pub use self::goaurrpc::import_goaurrpc;
 pub use self::key::{Key, Kind};
 pub use self::print::{docs, show, template};
 pub use self::problem::{ConfigError, Origin, Problem};
 pub use self::providers::read_providers;
-pub use self::resolve::{Environment, Flags, Inputs, Loaded, Setting, TOKEN_VARIABLE};
+pub use self::resolve::{Flags, Inputs, Loaded, Setting, TOKEN_VARIABLE};
 pub use self::site::{Accent, Line, SiteLink};
 pub use self::value::{
     AurSource, BundleSource, FollowBlobs, FollowWrites, LogFormat, PageOrigin, Secret,
@@ -577,6 +579,9 @@ section! {
         /// The audience that identities must be for, which clients ask this server for. Without it: the host of
         /// `public_url`, else `larder`.
         audience: Option<String> = "audience", Kind::Word, default "";
+        /// File with the keys that attestations of trusted publishers are verified with, in the form of Sigstore's
+        /// trusted_root.json. Without it: those of Sigstore's public instance, as of this version.
+        sigstore_root: Option<PathBuf> = "sigstore_root", Kind::Path, default "";
     }
 }
 

@@ -9,6 +9,8 @@ use account::GroupName;
 use issuers::{ClientSecret, ProviderSettings, is_safe_url};
 use serde::Deserialize;
 
+use super::environment::Environment;
+
 /// Providers in a file.
 const PROVIDERS_MAX: usize = 16;
 
@@ -32,6 +34,7 @@ struct Entry {
     client_id: String,
     client_secret: Option<String>,
     client_secret_file: Option<PathBuf>,
+    client_secret_env: Option<String>,
     scopes: Option<Vec<String>>,
     #[serde(default)]
     make_users: bool,
@@ -45,14 +48,14 @@ struct Entry {
     hosts: Vec<String>,
 }
 
-/// Reads a file of providers. A secret that is in no file that it names may be in the directory of systemd's credentials, as
+/// Reads a file of providers. A secret that is in no file or variable that it names may be in the directory of systemd's credentials, as
 /// `oidc-NAME`.
 ///
 /// # Errors
 /// The file, or the file of a secret, cannot be read, or something in it is not what was expected.
 pub fn read_providers(
     path: &Path,
-    credentials: Option<&Path>,
+    environment: &Environment,
 ) -> Result<Vec<ProviderSettings>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
     let file: File = toml::from_str(&text).map_err(|error| {
@@ -75,7 +78,7 @@ pub fn read_providers(
     for entry in file.provider {
         let called = format!("the provider `{}`", entry.name.escape_debug());
         let provider =
-            entry.check(credentials).map_err(|problem| format!("{called}: {problem}"))?;
+            entry.check(environment).map_err(|problem| format!("{called}: {problem}"))?;
         if providers.iter().any(|it| it.name == provider.name) {
             return Err(format!("{called} is there twice"));
         }
@@ -88,7 +91,7 @@ pub fn read_providers(
 }
 
 impl Entry {
-    fn check(self, credentials: Option<&Path>) -> Result<ProviderSettings, String> {
+    fn check(self, environment: &Environment) -> Result<ProviderSettings, String> {
         let is_sign = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let is_short = (1..=NAME_CHARACTERS_MAX).contains(&self.name.len());
         if !is_short || !self.name.bytes().all(is_sign) {
@@ -128,8 +131,20 @@ impl Entry {
         if let Some(host) = self.hosts.iter().find(|host| !is_host(host)) {
             return Err(format!("hosts: `{}` is no name of a host", host.escape_debug()));
         }
-        let client_secret =
-            secret(&self.name, self.client_secret, self.client_secret_file, credentials)?;
+        let given = [
+            ("client_secret", self.client_secret.is_some()),
+            ("client_secret_file", self.client_secret_file.is_some()),
+            ("client_secret_env", self.client_secret_env.is_some()),
+        ];
+        let given: Vec<&str> = given.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
+        if let [one, other, ..] = given[..] {
+            return Err(format!("{one} and {other} are both set: expected one of them"));
+        }
+        let client_secret = match (self.client_secret, self.client_secret_env) {
+            (Some(text), _) => Some(checked(text)?),
+            (None, Some(name)) => Some(of_environment(&name, environment)?),
+            (None, None) => of_file(&self.name, self.client_secret_file, environment)?,
+        };
         Ok(ProviderSettings {
             title: self.title.unwrap_or_else(|| self.name.clone()),
             name: self.name,
@@ -147,30 +162,43 @@ impl Entry {
     }
 }
 
-fn secret(
-    name: &str,
-    given: Option<String>,
-    file: Option<PathBuf>,
-    credentials: Option<&Path>,
-) -> Result<Option<ClientSecret>, String> {
-    let of_systemd = || {
-        let file = credentials?.join(format!("oidc-{name}"));
-        Some(file).filter(|file| file.exists())
-    };
-    let text = match (given, file.or_else(of_systemd)) {
-        (Some(_), Some(_)) => {
-            return Err("client_secret and client_secret_file are both set: expected one of them"
-                .to_owned());
-        }
-        (Some(text), None) => text,
-        (None, Some(file)) => std::fs::read_to_string(&file)
-            .map_err(|error| format!("client_secret_file `{}`: {error}", file.display()))?,
-        (None, None) => return Ok(None),
-    };
+fn checked(text: String) -> Result<ClientSecret, String> {
     match text.trim_end_matches(['\r', '\n']) {
         "" => Err("its secret is empty".to_owned()),
-        text => Ok(Some(ClientSecret(text.to_owned()))),
+        text => Ok(ClientSecret(text.to_owned())),
     }
+}
+
+/// The secret in a variable of the environment. Variables of ours are keys of the configuration.
+fn of_environment(name: &str, environment: &Environment) -> Result<ClientSecret, String> {
+    let shown = name.escape_debug();
+    if name.starts_with("LARDER_") {
+        return Err(format!(
+            "client_secret_env = \"{shown}\": a name that does not begin with LARDER_ was expected, which is for keys of the configuration"
+        ));
+    }
+    let text = environment.get(name).ok_or_else(|| {
+        format!(
+            "client_secret_env = \"{shown}\": the environment has no such variable, or it is empty"
+        )
+    })?;
+    checked(text.to_owned())
+}
+
+/// The secret in the named file, else in that of systemd's credentials.
+fn of_file(
+    name: &str,
+    file: Option<PathBuf>,
+    environment: &Environment,
+) -> Result<Option<ClientSecret>, String> {
+    let of_systemd = || {
+        let file = environment.credentials()?.join(format!("oidc-{name}"));
+        Some(file).filter(|file| file.exists())
+    };
+    let Some(file) = file.or_else(of_systemd) else { return Ok(None) };
+    let text = std::fs::read_to_string(&file)
+        .map_err(|error| format!("client_secret_file `{}`: {error}", file.display()))?;
+    checked(text).map(Some)
 }
 
 #[cfg(test)]
@@ -183,7 +211,13 @@ mod tests {
         std::fs::write(&path, text).expect("a file");
         let secret = directory.path().join("oidc-acme");
         std::fs::write(secret, "of systemd\n").expect("a file");
-        read_providers(&path, Some(directory.path()))
+        let credentials = directory.path().to_str().expect("a path");
+        let variables = [
+            ("CREDENTIALS_DIRECTORY", credentials),
+            ("COMPANY_SECRET", "of the environment"),
+            ("EMPTY", ""),
+        ];
+        read_providers(&path, &variables.into_iter().collect())
     }
 
     const LEAST: &str =
@@ -195,6 +229,10 @@ mod tests {
         assert_eq!((provider.title.as_str(), provider.make_users), ("acme", false));
         assert_eq!(provider.client_secret, Some(ClientSecret("of systemd".to_owned())));
         assert_eq!(provider.scopes, ["openid", "profile", "email"]);
+        // What the file names comes before what systemd has.
+        let named = format!("{LEAST}client_secret_env = \"COMPANY_SECRET\"\n");
+        let [provider] = &read(&named).expect("a provider")[..] else { panic!("one") };
+        assert_eq!(provider.client_secret, Some(ClientSecret("of the environment".to_owned())));
         assert_eq!(read(""), Ok(Vec::new()));
         let full = format!(
             "{}title = \"Acme\"\nclient_secret = \"s3cret\"\nscopes = [\"openid\"]\nmake_users = true\n\
@@ -217,7 +255,11 @@ mod tests {
         check("x = 1", "line 1: unknown field `x`");
         check("[[provider]]\nname = \"acme\"\n", "missing field `issuer`");
         check(&with("client_secret = [\"s3cret\"]"), "line 5");
-        check(&with("client_secret = \"s3cret\""), "both set");
+        let both = "client_secret = \"s3cret\"\nclient_secret_env = \"COMPANY_SECRET\"";
+        check(&with(both), "client_secret and client_secret_env are both set");
+        check(&with("client_secret_env = \"NOWHERE\""), "\"NOWHERE\": the environment has no such");
+        check(&with("client_secret_env = \"EMPTY\""), "or it is empty");
+        check(&with("client_secret_env = \"LARDER_X\""), "does not begin with LARDER_");
         check(&with("client_secret_file = \"/nowhere\""), "`/nowhere`");
         check(&with("scopes = [\"email\"]"), "`openid`");
         check(&with("groups = { a = \"b\" }"), "no `groups_claim`");
@@ -229,6 +271,6 @@ mod tests {
         check(&format!("{LEAST}{LEAST}"), "is there twice");
         check(&format!("{LEAST}{}", LEAST.replace("acme", "two")), "another one has the issuer");
         check(&LEAST.repeat(17), "at most 16");
-        assert!(read_providers(Path::new("/nowhere"), None).is_err());
+        assert!(read_providers(Path::new("/nowhere"), &Environment::default()).is_err());
     }
 }

@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use issuers::Attestations;
 use net::ListenAddress;
 use source::KeptDump;
 use store::{BlobLocation, DatabaseLocation};
 
+use super::environment::Environment;
 use super::file::{self, nearest};
 use super::key::{FromTexts, Key, Kind, canonical, is_auto, split};
 use super::ldap_section;
@@ -24,53 +26,6 @@ use super::{Config, Ldap, keys};
 
 /// The configuration of the whole machine, read where a user has none.
 const SYSTEM_FILE: &str = "/etc/larder/config.toml";
-
-/// The environment, taken once, so that tests bring their own.
-#[derive(Clone, Debug, Default)]
-pub struct Environment {
-    variables: BTreeMap<String, String>,
-    not_unicode: Vec<String>,
-}
-
-impl Environment {
-    /// The environment of this process.
-    pub fn of_process() -> Self {
-        let mut environment = Self::default();
-        for (name, value) in std::env::vars_os() {
-            let Some(name) = name.to_str() else { continue };
-            match value.to_str() {
-                Some(value) => {
-                    drop(environment.variables.insert(name.to_owned(), value.to_owned()))
-                }
-                None => environment.not_unicode.push(name.to_owned()),
-            }
-        }
-        environment
-    }
-
-    /// The variable's value; an empty one counts as not set.
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
-    }
-
-    /// The directory of systemd's credentials.
-    pub fn credentials(&self) -> Option<&Path> {
-        self.get("CREDENTIALS_DIRECTORY").map(Path::new)
-    }
-
-    /// Names that begin as ours do.
-    fn own_names(&self) -> impl Iterator<Item = &String> {
-        self.variables.keys().chain(&self.not_unicode).filter(|name| name.starts_with("LARDER_"))
-    }
-}
-
-impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
-    fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
-        let variables =
-            pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Self { variables, not_unicode: Vec::new() }
-    }
-}
 
 /// Variables of ours that are no key of the configuration: its file, and the token of commands that ask a server.
 const OTHER_VARIABLES: [&str; 2] = ["LARDER_CONFIG", TOKEN_VARIABLE];
@@ -222,6 +177,7 @@ impl Inputs {
             self.find_follow_token(&mut config);
             self.read_ldap_password(&mut config, &mut settings);
             check_together(&config, &mut settings);
+            Self::check_sigstore_root(&config, &mut settings);
             self.check_providers(&config, &mut settings);
             config
         });
@@ -364,10 +320,21 @@ impl Inputs {
     /// Reads the file of identity providers, as the start does.
     fn check_providers(&self, config: &Config, settings: &mut Settings) {
         let Some(path) = &config.oidc.providers_file else { return };
-        if let Err(complaint) = read_providers(path, self.environment.credentials()) {
+        if let Err(complaint) = read_providers(path, &self.environment) {
             let origin = settings.one("oidc.providers_file").origin.clone();
             let path = path.display();
             let message = format!("oidc.providers_file = \"{path}\" ({origin}): {complaint}");
+            settings.problems.push(Problem::new(&origin, message));
+        }
+    }
+
+    /// Reads the file of Sigstore's keys, as the start does.
+    fn check_sigstore_root(config: &Config, settings: &mut Settings) {
+        let Some(path) = &config.publishing.sigstore_root else { return };
+        if let Err(complaint) = Attestations::new(Some(path)) {
+            let origin = settings.one("publishing.sigstore_root").origin.clone();
+            let path = path.display();
+            let message = format!("publishing.sigstore_root = \"{path}\" ({origin}): {complaint}");
             settings.problems.push(Problem::new(&origin, message));
         }
     }

@@ -359,6 +359,7 @@ async fn decide(
         requires_python: ready.requires_python.as_deref(),
         core_metadata: ready.core_metadata,
         provenance: None,
+        is_attested: false,
         metadata: Some(digest),
         who: Some(import.who.as_ref().unwrap_or(&owner)),
         publisher: None,

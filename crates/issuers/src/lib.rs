@@ -3,9 +3,12 @@
 //! signed token -> [`Issuers::verify`]: size, form, issuer, key ([`keys`]), signature, audience, times -> [`Verified`]
 //! code of a browser -> [`Provider::redeem`]: its token endpoint, the same checks, nonce -> [`VerifiedLogIn`]
 //!
+//! attestation of an upload -> [`Attestations::check`]: whether the job that uploads it has signed it
+//!
 //! Nothing but the named issuers is contacted, and each only when a token of it is shown, or somebody logs in there. Who may do
 //! what with an identity is not decided here.
 
+mod attestations;
 mod endpoints;
 mod issuer;
 mod keys;
@@ -20,6 +23,7 @@ use record::Digest;
 
 use self::keys::Source;
 
+pub use self::attestations::{AttestationRefused, Attestations};
 pub use self::issuer::{Issuer, IssuerError, is_safe_url};
 pub use self::log_in::VerifiedLogIn;
 pub use self::provider::{Answer, ClientSecret, Provider, ProviderSettings};

@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use account::AclEntry;
 use config::{Config, Environment, read_providers};
-use issuers::{Issuers, Provider};
+use issuers::{Attestations, Issuers, Provider};
 use net::Egress;
 use operations::Rules;
 use state::clocks::Clocks;
@@ -59,9 +59,8 @@ fn egress(config: &Config) -> Egress {
 /// The identity providers of the configuration.
 fn providers(config: &Config) -> anyhow::Result<Vec<Provider>> {
     let Some(path) = &config.oidc.providers_file else { return Ok(Vec::new()) };
-    let environment = Environment::of_process();
     let named = |problem| anyhow::anyhow!("oidc.providers_file = {}: {problem}", path.display());
-    let settings = read_providers(path, environment.credentials()).map_err(named)?;
+    let settings = read_providers(path, &Environment::of_process()).map_err(named)?;
     settings.into_iter().map(|settings| Provider::new(settings, &egress(config))).collect()
 }
 
@@ -103,6 +102,8 @@ pub struct App {
     pub token_uses: TokenUses,
     /// Issuers of identities of CI jobs, with their keys.
     pub(crate) issuers: Issuers,
+    /// What verifies the attestations of those jobs.
+    pub(crate) attestations: Attestations,
     /// The directory that knows users, if one is configured.
     pub(crate) directory: Option<Directory>,
     /// The headers in which proxies name users, if any is believed.
@@ -174,6 +175,8 @@ impl App {
                 &config.publishing_audience(),
                 &egress(&config),
             )?,
+            attestations: Attestations::new(config.publishing.sigstore_root.as_deref())
+                .map_err(|problem| anyhow::anyhow!("publishing.sigstore_root: {problem}"))?,
             providers: providers(&config)?,
             side_files: SideFiles::default(),
             changes: Changes::new(&config, metrics.subscribers.clone()),

@@ -212,6 +212,8 @@ metrics! {
         list_bytes: IntGauge = "larder_python_list_bytes";
         /// Uploads by outcome: stored, refused.
         uploads: IntCounterVec = "larder_python_uploads_total" ["outcome"];
+        /// Uploads with attestations, by what became of these: verified, unverified, refused.
+        attested: IntCounterVec = "larder_python_attested_uploads_total" ["outcome"];
         /// Bytes of uploaded files that arrived, stored or not.
         upload_bytes: IntCounter = "larder_python_upload_bytes_total";
         /// Old versions that this process removed by the rules of indexes.
@@ -292,6 +294,11 @@ impl PythonMetrics {
     /// Counts an upload by how it ended: `stored` or `refused`.
     pub fn uploaded(&self, outcome: &str) {
         self.uploads.with_label_values(&[outcome]).inc();
+    }
+
+    /// Counts an upload with attestations: `verified`, `unverified` or `refused`.
+    pub(crate) fn attested(&self, outcome: &str) {
+        self.attested.with_label_values(&[outcome]).inc();
     }
 
     /// Counts the bytes of a release file or of documentation, as they come.

@@ -68,6 +68,8 @@ pub struct UploadFile {
     pub core_metadata: Option<Digest>,
     /// The digest of its provenance, if that is stored.
     pub provenance: Option<Digest>,
+    /// Whether the attestations in it were verified to be signed by the job that sends them.
+    pub is_attested: bool,
     /// The digest of the release's metadata as JSON, merged with what this state knows of it; `None` leaves it as it is.
     pub metadata: Option<Digest>,
 }
@@ -94,6 +96,7 @@ impl UploadFile {
             requires_python: self.requires_python.as_deref(),
             core_metadata: self.core_metadata,
             provenance: self.provenance,
+            is_attested: self.is_attested,
             metadata: self.metadata,
             who: basis.principal().user_name(),
             publisher: basis.principal().publisher().map(|token| &token.identity),

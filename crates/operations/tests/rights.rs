@@ -248,6 +248,7 @@ fn upload() -> UploadFile {
         requires_python: None,
         core_metadata: None,
         provenance: None,
+        is_attested: false,
         metadata: Some(Digest::of(b"{}")),
     }
 }

@@ -1,14 +1,21 @@
 //! Attestations (PEP 740): statements about a release file, signed by whoever built or published it.
 //!
-//! the field `attestations` of an upload -> [`provenance_of`] -> a provenance object, which is kept as a blob and served
-//! unchanged. Each attestation must have the right shape and be about this file. Signatures and certificates are not verified
-//! here: installers have to do that, and no page may suggest that the server did.
+//! the field `attestations` of an upload -> [`Attestations::read`] -> [`Attestations::provenance`], a provenance object, which is kept
+//! as a blob and served unchanged.
+//!
+//! Here each attestation must have the right shape and be about this file. Signatures, certificates and who signed are verified by
+//! the crate `issuers`, and only for uploads of trusted publishers: a provenance names a publisher if that was done, and else says
+//! `unverified`.
 
+use account::{CiIdentity, IssuerKind};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use record::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::publisher::{github_workflow, gitlab_workflow};
 
 /// The media type of a provenance object.
 pub const PROVENANCE_TYPE: &str = "application/vnd.pypi.integrity.v1+json";
@@ -17,8 +24,23 @@ pub const PROVENANCE_TYPE: &str = "application/vnd.pypi.integrity.v1+json";
 pub const ATTESTATIONS_BYTES_MAX: usize = 512 << 10;
 const ATTESTATIONS_MAX: usize = 16;
 
-/// The kind of every publisher: an index without trusted publishing does not know who it is.
-const PUBLISHER_KIND: &str = "unverified";
+/// The kind of a publisher whom nobody has checked.
+const UNVERIFIED: &str = "unverified";
+
+/// Claims of an identity that a provenance shows, besides those that its kind has members for.
+const SHOWN_CLAIMS: [&str; 11] = [
+    "iss",
+    "repository_id",
+    "repository_owner_id",
+    "job_workflow_ref",
+    "project_id",
+    "namespace_id",
+    "ci_config_ref_uri",
+    "event_name",
+    "pipeline_source",
+    "ref",
+    "sha",
+];
 
 /// Why attestations are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,14 +101,8 @@ struct Provenance<'text> {
 
 #[derive(Serialize)]
 struct Bundle<'text> {
-    publisher: Publisher,
-    attestations: Vec<&'text RawValue>,
-}
-
-#[derive(Serialize)]
-struct Publisher {
-    kind: &'static str,
-    claims: serde_json::Map<String, serde_json::Value>,
+    publisher: Map<String, Value>,
+    attestations: &'text [&'text RawValue],
 }
 
 /// A stored provenance object, as far as its attestations are sent on.
@@ -102,42 +118,108 @@ struct KeptBundle<'text> {
     attestations: Vec<&'text RawValue>,
 }
 
-/// The provenance object for the field `attestations` of an upload of this file: JSON, always the same for the same
-/// attestations. `None` if the list is empty.
-///
-/// # Errors
-/// [`AttestationError`] if an attestation has another shape, or speaks of another file.
-pub fn provenance_of(
-    text: &str,
-    filename: &str,
-    sha256: &Digest,
-) -> Result<Option<Vec<u8>>, AttestationError> {
-    let fail = |text: String| Err(AttestationError(text));
-    if text.len() > ATTESTATIONS_BYTES_MAX {
-        return fail(format!(
-            "{} bytes were sent, at most {ATTESTATIONS_BYTES_MAX} were expected",
-            text.len()
-        ));
+/// The attestations of an upload: each has the right shape, and is about the uploaded file.
+#[derive(Clone, Debug)]
+pub struct Attestations<'text>(Vec<&'text RawValue>);
+
+impl<'text> Attestations<'text> {
+    /// The field `attestations` of an upload of this file. `None` if the list is empty.
+    ///
+    /// # Errors
+    /// [`AttestationError`] if an attestation has another shape, or speaks of another file.
+    pub fn read(
+        text: &'text str,
+        filename: &str,
+        sha256: &Digest,
+    ) -> Result<Option<Attestations<'text>>, AttestationError> {
+        let fail = |text: String| Err(AttestationError(text));
+        if text.len() > ATTESTATIONS_BYTES_MAX {
+            return fail(format!(
+                "{} bytes were sent, at most {ATTESTATIONS_BYTES_MAX} were expected",
+                text.len()
+            ));
+        }
+        let attestations: Vec<&RawValue> = serde_json::from_str(text)
+            .map_err(|error| AttestationError(format!("a JSON array was expected: {error}")))?;
+        if attestations.len() > ATTESTATIONS_MAX {
+            return fail(format!(
+                "{} were sent, at most {ATTESTATIONS_MAX} were expected",
+                attestations.len()
+            ));
+        }
+        for (at, attestation) in attestations.iter().enumerate() {
+            check(attestation.get(), filename, sha256)
+                .map_err(|text| AttestationError(format!("number {}: {text}", at + 1)))?;
+        }
+        Ok((!attestations.is_empty()).then_some(Attestations(attestations)))
     }
-    let attestations: Vec<&RawValue> = serde_json::from_str(text)
-        .map_err(|error| AttestationError(format!("a JSON array was expected: {error}")))?;
-    if attestations.len() > ATTESTATIONS_MAX {
-        return fail(format!(
-            "{} were sent, at most {ATTESTATIONS_MAX} were expected",
-            attestations.len()
-        ));
+
+    /// Each of them, as JSON.
+    pub fn texts(&self) -> impl ExactSizeIterator<Item = &'text str> {
+        self.0.iter().map(|attestation| attestation.get())
     }
-    if attestations.is_empty() {
-        return Ok(None);
+
+    /// The provenance object: JSON, always the same for the same attestations. `publisher` is the job that uploads the file, if
+    /// each of them was verified to be signed by it.
+    pub fn provenance(&self, publisher: Option<&CiIdentity>) -> Vec<u8> {
+        let publisher = publisher.and_then(publisher_of).unwrap_or_else(|| {
+            Map::from_iter([
+                ("kind".to_owned(), Value::from(UNVERIFIED)),
+                ("claims".to_owned(), Map::new().into()),
+            ])
+        });
+        let provenance = Provenance {
+            version: 1,
+            attestation_bundles: [Bundle { publisher, attestations: &self.0 }],
+        };
+        serde_json::to_vec(&provenance).expect("texts and JSON that was read")
     }
-    for (at, attestation) in attestations.iter().enumerate() {
-        check(attestation.get(), filename, sha256)
-            .map_err(|text| AttestationError(format!("number {}: {text}", at + 1)))?;
-    }
-    let publisher = Publisher { kind: PUBLISHER_KIND, claims: Default::default() };
-    let provenance =
-        Provenance { version: 1, attestation_bundles: [Bundle { publisher, attestations }] };
-    serde_json::to_vec(&provenance).map(Some).map_err(|error| AttestationError(error.to_string()))
+}
+
+/// Whether attestations can be tied to jobs of this kind of issuer: Sigstore's certificates say which repository and workflow, or
+/// which address, a job is of.
+pub fn can_attest(kind: IssuerKind) -> bool {
+    matches!(kind, IssuerKind::Github | IssuerKind::Gitlab | IssuerKind::Google)
+}
+
+/// A trusted publisher, with the members that the public index's integrity API has for its kind, as the exchange of its identity
+/// proved them.
+fn publisher_of(identity: &CiIdentity) -> Option<Map<String, Value>> {
+    let claim = |name: &str| identity.claim(name).map_or(Value::Null, Value::from);
+    let (kind, members) = match identity.kind {
+        IssuerKind::Github => {
+            // A workflow of another repository is named whole.
+            let elsewhere = || identity.claim("job_workflow_ref")?.split('@').next();
+            let workflow = github_workflow(identity).or_else(elsewhere);
+            let members = vec![
+                ("repository", claim("repository")),
+                ("workflow", workflow.into()),
+                ("environment", claim("environment")),
+            ];
+            ("GitHub", members)
+        }
+        IssuerKind::Gitlab => {
+            let elsewhere = || identity.claim("ci_config_ref_uri")?.split('@').next();
+            let workflow = gitlab_workflow(identity).or_else(elsewhere);
+            let members = vec![
+                ("repository", claim("project_path")),
+                ("workflow_filepath", workflow.into()),
+                ("environment", claim("environment")),
+            ];
+            ("GitLab", members)
+        }
+        IssuerKind::Google => ("Google", vec![("email", claim("email"))]),
+        IssuerKind::Activestate | IssuerKind::Generic => return None,
+    };
+    let shown = SHOWN_CLAIMS.iter().filter_map(|&name| {
+        let value = if name == "iss" { Some(&*identity.issuer) } else { identity.claim(name) };
+        Some((name.to_owned(), Value::from(value?)))
+    });
+    let claims: Map<String, Value> = shown.collect();
+    let of_kind = members.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let always =
+        [("kind".to_owned(), Value::from(kind)), ("claims".to_owned(), Value::from(claims))];
+    Some(always.into_iter().chain(of_kind).collect())
 }
 
 /// The attestations of a provenance object, as an upload to another index sends them.
@@ -230,7 +312,7 @@ mod tests {
 
     #[track_caller]
     fn refused(text: &str, says: &str) {
-        let error = provenance_of(text, NAME, &Digest::of(b"content")).expect_err(text);
+        let error = Attestations::read(text, NAME, &Digest::of(b"content")).expect_err(text);
         assert!(error.to_string().contains(says), "{error}");
     }
 
@@ -240,7 +322,8 @@ mod tests {
         let one = attestation(&statement(NAME, b"content"));
         let two = attestation(&statement("Foo.Bar-1.0-py3-none-any.whl", b"content"));
         let text = format!("[{one}, {two}]");
-        let provenance = provenance_of(&text, NAME, &digest).expect("valid").expect("some");
+        let attestations = Attestations::read(&text, NAME, &digest).expect("valid").expect("some");
+        let provenance = attestations.provenance(None);
         let found: Value = serde_json::from_slice(&provenance).expect("JSON");
         let expected = json!({
             "version": 1,
@@ -250,9 +333,61 @@ mod tests {
         });
         assert_eq!(found, expected);
         let sent = attestations_of(&provenance).expect("a provenance");
-        let again = provenance_of(&sent, NAME, &digest).expect("valid").expect("some");
-        assert_eq!(again, provenance);
-        assert_eq!(provenance_of(" [] ", NAME, &digest), Ok(None));
+        let again = Attestations::read(&sent, NAME, &digest).expect("valid").expect("some");
+        assert_eq!(again.provenance(None), provenance);
+        assert!(matches!(Attestations::read(" [] ", NAME, &digest), Ok(None)));
+    }
+
+    /// The members are those of the public index's integrity API.
+    #[test]
+    fn a_provenance_names_the_publisher() {
+        let check = |kind: IssuerKind, claims: &[(&str, &str)], expected: Value| {
+            let text = format!("[{}]", attestation(&statement(NAME, b"content")));
+            let read = Attestations::read(&text, NAME, &Digest::of(b"content"));
+            let claims = claims.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+            let issuer = "https://ci.example".to_owned();
+            let identity = CiIdentity { issuer, kind, claims: claims.collect() };
+            let provenance = read.expect("valid").expect("some").provenance(Some(&identity));
+            let found: Value = serde_json::from_slice(&provenance).expect("JSON");
+            assert_eq!(found["attestation_bundles"][0]["publisher"], expected);
+        };
+        let github = [
+            ("repository", "org/repo"),
+            ("repository_id", "7"),
+            ("environment", "release"),
+            ("job_workflow_ref", "org/repo/.github/workflows/release.yml@refs/tags/v1"),
+            ("actor", "somebody"),
+        ];
+        let claims = json!({"iss": "https://ci.example", "repository_id": "7",
+            "job_workflow_ref": "org/repo/.github/workflows/release.yml@refs/tags/v1"});
+        check(
+            IssuerKind::Github,
+            &github,
+            json!({"kind": "GitHub", "repository": "org/repo", "workflow": "release.yml",
+                "environment": "release", "claims": claims}),
+        );
+        let gitlab = [
+            ("project_path", "group/sub/repo"),
+            ("ci_config_ref_uri", "gitlab.com/group/sub/repo//.gitlab-ci.yml@refs/heads/main"),
+        ];
+        let claims = json!({"iss": "https://ci.example", "ci_config_ref_uri": gitlab[1].1});
+        check(
+            IssuerKind::Gitlab,
+            &gitlab,
+            json!({"kind": "GitLab", "repository": "group/sub/repo",
+                "workflow_filepath": ".gitlab-ci.yml", "environment": null, "claims": claims}),
+        );
+        let google = [("email", "job@acme.example")];
+        let claims = json!({"iss": "https://ci.example"});
+        check(
+            IssuerKind::Google,
+            &google,
+            json!({"kind": "Google", "email": "job@acme.example", "claims": claims}),
+        );
+        for kind in [IssuerKind::Generic, IssuerKind::Activestate] {
+            assert!(!can_attest(kind));
+            check(kind, &github, json!({"kind": "unverified", "claims": {}}));
+        }
     }
 
     #[test]

@@ -184,7 +184,7 @@ impl Publisher {
 }
 
 /// The file of the job's workflow, as GitHub says it: `org/repo/.github/workflows/FILE@REF`, in the repository that the job is of.
-fn github_workflow(identity: &CiIdentity) -> Option<&str> {
+pub(crate) fn github_workflow(identity: &CiIdentity) -> Option<&str> {
     let of = identity.claim("job_workflow_ref")?;
     let file =
         of.strip_prefix(identity.claim("repository")?)?.strip_prefix("/.github/workflows/")?;
@@ -192,7 +192,7 @@ fn github_workflow(identity: &CiIdentity) -> Option<&str> {
 }
 
 /// The file of the job's configuration, as GitLab says it: `HOST/group/project//FILE@REF`, in the project that the job is of.
-fn gitlab_workflow(identity: &CiIdentity) -> Option<&str> {
+pub(crate) fn gitlab_workflow(identity: &CiIdentity) -> Option<&str> {
     let (place, file) = identity.claim("ci_config_ref_uri")?.split_once("//")?;
     let host = place.strip_suffix(identity.claim("project_path")?)?.strip_suffix('/')?;
     (!host.is_empty()).then_some(())?;

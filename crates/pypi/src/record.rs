@@ -220,6 +220,8 @@ struct WireFile<'body> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     publisher: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    attested_by: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     yanked: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     for_file: Option<Box<str>>,
@@ -374,6 +376,7 @@ pub(crate) fn read_file(
         yanked: wire.yanked,
         provenance,
         publisher: wire.publisher,
+        attested_by: wire.attested_by,
         log,
         for_file: wire.for_file,
         directory,
@@ -417,6 +420,7 @@ pub(crate) fn write_file(file: &ReleaseFile) -> (Bytes, Vec<Digest>) {
         core_metadata_sha256: file.core_metadata().map(|digest| digest.to_string().into()),
         provenance_sha256: file.provenance().map(|digest| digest.to_string().into()),
         publisher: file.publisher().map(Into::into),
+        attested_by: file.attested_by().map(Into::into),
         yanked: rare.and_then(|rare| rare.yanked.clone()),
         for_file: rare.and_then(|rare| rare.for_file.clone()),
         directory: rare.and_then(|rare| rare.directory).map(Directory::joined),

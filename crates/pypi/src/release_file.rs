@@ -35,6 +35,8 @@ pub(crate) struct Rare {
     pub(crate) provenance: Option<Digest>,
     /// The job of a CI system that uploaded it: its issuer and repository.
     pub(crate) publisher: Option<Box<str>>,
+    /// The job of a CI system that was verified to have signed its attestations.
+    pub(crate) attested_by: Option<Box<str>>,
     /// The log, unless it consists of one upload into this stage.
     pub(crate) log: Option<Box<[LogEntry]>>,
     /// The file that a test result is about.
@@ -227,6 +229,12 @@ impl ReleaseFile {
     /// The digest of its provenance (PEP 740), which is served as `{filename}.provenance`.
     pub fn provenance(&self) -> Option<&Digest> {
         self.rare.as_ref()?.provenance.as_ref()
+    }
+
+    /// The job of a CI system that its attestations were verified to be of, when it brought them; `None` if nobody has verified
+    /// them.
+    pub fn attested_by(&self) -> Option<&str> {
+        self.rare.as_ref()?.attested_by.as_deref()
     }
 
     /// Why this file was yanked (may be empty); `None` if it was not. Its whole release may be yanked too: see

@@ -157,6 +157,7 @@ impl World {
             requires_python: is_wheel.then_some(">=3.9"),
             core_metadata: is_wheel.then(|| Digest::of(b"METADATA")),
             provenance: None,
+            is_attested: false,
             metadata: Some(Digest::of(&metadata(project, version))),
             who: Some(&user_name("alice")),
             publisher: None,

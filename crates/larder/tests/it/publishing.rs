@@ -1,6 +1,7 @@
 //! Trusted publishing over HTTP: jobs of a CI system, whose identities a [`FakeIssuer`] signs with real keys.
 
 pub(crate) mod attacks;
+mod attested;
 pub(crate) mod issuer;
 mod keys;
 
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 
 use self::issuer::{AUDIENCE, FakeIssuer, Key};
 use crate::accounts::prepare;
+use crate::browser::ACCEPT;
 use crate::client::Response;
 use crate::process::Process;
 use crate::python::{Upload, path, sdist};
@@ -286,6 +288,24 @@ fn what_an_index_may_name() {
     assert_eq!(publishers.len(), 2, "{shown}");
     let stranger = world.server.user("__token__", &world.minted());
     stranger.patch("/team/dev", json!(["trusted_publishers="])).expect(403);
+}
+
+/// Whoever may read an index sees its publishers, before they have published anything, and which job uploaded a file.
+#[test]
+fn publishers_are_shown() {
+    let world = World::start();
+    let page = |path: &str| world.server.client.get_with(path, &[ACCEPT]).expect(200).text();
+    let index = page("/team/dev");
+    assert!(index.contains("Uploads by CI jobs"), "{index}");
+    assert!(index.contains(&format!("yourproject {} environment=release", world.issuer.url)));
+    world.upload(&world.minted(), "team/dev", "yourproject-1.0.zip").expect(200);
+    let job = format!("{} org/repo", world.issuer.url);
+    let project = page("/team/dev/yourproject");
+    assert!(project.contains(&format!("by {job}, in team/dev")), "{project}");
+    let changes = world.server.get("/changes?surface=python&since=0").expect(200).text();
+    let file = changes.lines().find(|line| line.contains("yourproject-1.0.zip")).expect("a line");
+    let file: Value = serde_json::from_str(file).expect("JSON");
+    assert_eq!((&file["kind"], &file["by"]), (&json!("added"), &json!(job)));
 }
 
 /// Changes of publishers and mints are in the audit log.

@@ -182,7 +182,7 @@ impl Upload {
             .set(":action", "doc_upload")
     }
 
-    fn set(mut self, key: &str, value: &str) -> Upload {
+    pub(crate) fn set(mut self, key: &str, value: &str) -> Upload {
         self.fields.retain(|(known, _)| known != key);
         self.fields.push((key.to_owned(), value.to_owned()));
         self

@@ -157,6 +157,16 @@ fn the_same_subject_is_the_same_user() {
     browser.get("/+account").says("<h1>alice</h1>");
 }
 
+/// Beside what the browser does there, a log-in asks the provider once: to redeem the code.
+#[test]
+fn a_log_in_is_one_question_to_the_provider() {
+    let world = World::start();
+    world.logged_in(&json!({}));
+    let before = world.provider.issuer.requests().len();
+    world.logged_in(&json!({}));
+    assert_eq!(world.provider.issuer.requests()[before..], ["/token"]);
+}
+
 /// Whoever logs out here may want to log out at the provider, if that has a page for it.
 #[test]
 fn a_log_out_leads_on_to_the_provider() {

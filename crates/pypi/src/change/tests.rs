@@ -340,6 +340,7 @@ fn documentation_needs_a_registered_release() {
         requires_python: None,
         core_metadata: None,
         provenance: None,
+        is_attested: false,
         metadata: None,
         who: None,
         publisher: None,

@@ -36,6 +36,8 @@ pub struct FileUpload<'text> {
     pub core_metadata: Option<Digest>,
     /// The digest of its provenance, if it came with attestations and that is stored as a blob.
     pub provenance: Option<Digest>,
+    /// Whether the attestations in it were verified to be signed by `publisher`.
+    pub is_attested: bool,
     /// The digest of the release's metadata as JSON: what this snapshot knows of it, merged with what came with this
     /// file. `None` leaves the metadata as it is; the release must be registered then.
     pub metadata: Option<Digest>,
@@ -103,8 +105,12 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
         rare: None,
         role: upload.role,
     };
+    let attested_by =
+        upload.publisher.filter(|_| upload.is_attested && upload.provenance.is_some());
+    let attested_by: Option<Box<str>> = attested_by.map(|identity| identity.name().into());
     let mut rare = Rare {
         provenance: upload.provenance,
+        attested_by: attested_by.clone(),
         publisher: upload.publisher.map(|identity| identity.name().into()),
         ..Rare::default()
     };
@@ -115,7 +121,9 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
             next.uploader = known.uploader.clone();
             let mut rare = known.rare.as_deref().cloned().unwrap_or_default();
             // Attestations may come later; those that are there are lost only with the file.
-            rare.provenance = upload.provenance.or(rare.provenance);
+            if upload.provenance.is_some_and(|brought| rare.provenance != Some(brought)) {
+                (rare.provenance, rare.attested_by) = (upload.provenance, attested_by);
+            }
             next.rare = (rare != Rare::default()).then(|| Box::new(rare));
             next.serial = known.serial;
             if next != **known {

@@ -279,6 +279,7 @@ fn decide_file(
             .filter(|_| file.role == FileRole::Release),
         core_metadata: ready.core_metadata,
         provenance: None,
+        is_attested: false,
         metadata: None,
         who: file.who.as_ref(),
         publisher: None,

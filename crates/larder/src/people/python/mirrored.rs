@@ -383,6 +383,7 @@ impl Listed {
             metadata: file.core_metadata.as_ref().map(|_| format!("{url}.metadata")),
             contents: None,
             provenance: None,
+            attested_by: None,
             yanked: file.yanked.as_deref(),
             stage,
             tests: None,

@@ -276,6 +276,7 @@ fn files<'a>(
                         format!("{prefix}/{asked}/{name}/{version}/+contents/{filename}")
                     }),
                 provenance: file.provenance().map(|_| format!("{url}.provenance")),
+                attested_by: file.attested_by(),
                 yanked: project.yanked(file),
                 stage: stage_name,
                 tests,

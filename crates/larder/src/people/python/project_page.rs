@@ -81,6 +81,8 @@ pub(super) struct File<'a> {
     /// The page with the file's contents.
     pub(super) contents: Option<String>,
     pub(super) provenance: Option<String>,
+    /// The job of a CI system that is known to have signed its attestations.
+    pub(super) attested_by: Option<&'a str>,
     pub(super) yanked: Option<&'a str>,
     pub(super) stage: &'a str,
     pub(super) tests: Option<(String, String)>,

@@ -7,7 +7,7 @@
 use std::future::ready;
 use std::sync::Arc;
 
-use account::UserName;
+use account::{CiIdentity, UserName};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use http::{HeaderValue, StatusCode};
 use operations::uploads::{self, RegisterRelease, UploadFile, Uploaded};
 use operations::{Basis, Denied, Operation, Refusal, carry_out_with};
 use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip, inspect};
-use pypi::attestation;
+use pypi::attestation::{Attestations, can_attest};
 use pypi::{
     DigestHasher, FileDigests, FileRole, Filename, Metadata, StageName, UploadAction, UploadForm,
     Version,
@@ -345,11 +345,17 @@ async fn file(
     let Content { staged, digests, .. } = content;
     let is_release = form.action == UploadAction::FileUpload;
     let attestations = attestations.filter(|text| is_release && !text.trim().is_empty());
-    let provenance = match attestations {
-        Some(text) => attestation::provenance_of(text, filename.as_str(), &digests.sha256),
+    let attestations = match attestations {
+        Some(text) => Attestations::read(text, filename.as_str(), &digests.sha256),
         None => Ok(None),
     };
-    let provenance = provenance.map_err(Refused::bad_request)?.map(Bytes::from);
+    let (provenance, is_attested) = match attestations.map_err(Refused::bad_request)? {
+        Some(attestations) => {
+            let signed = signer(ask, &attestations, digests.sha256).await?;
+            (Some(Bytes::from(attestations.provenance(signed.as_ref()))), signed.is_some())
+        }
+        None => (None, false),
+    };
     // Documentation of a version that is named registers it, as a file does.
     let registers = is_release || form.version.is_some();
     let inside = match is_release {
@@ -377,6 +383,7 @@ async fn file(
         .map(str::to_owned),
         core_metadata: core_metadata.as_ref().map(|bytes| Digest::of(bytes)),
         provenance: provenance.as_ref().map(|bytes| Digest::of(bytes)),
+        is_attested,
         metadata: None,
     };
     // A conflict is reported before anything is kept, on the newest state, since the body may have taken long.
@@ -399,6 +406,41 @@ async fn file(
         Uploaded::Identical => identical(),
         Uploaded::Stored => accepted(),
     })
+}
+
+/// The job of a CI system that uploads, if it has signed all of the attestations. They are not verified if somebody else uploads: no
+/// identity is known then that they would have to be of.
+async fn signer(
+    ask: &Ask,
+    attestations: &Attestations<'_>,
+    sha256: Digest,
+) -> Result<Option<CiIdentity>, Refused> {
+    let metrics = &ask.app.metrics.python;
+    let asked = ask.asked().await?;
+    let job = asked.principal().publisher().map(|token| &token.identity);
+    let Some(job) = job.filter(|job| can_attest(job.kind)).cloned() else {
+        metrics.attested("unverified");
+        return Ok(None);
+    };
+    let texts: Vec<String> = attestations.texts().map(str::to_owned).collect();
+    let app = ask.app.clone();
+    let looking = move || {
+        let check = |(at, text): (usize, &String)| {
+            let checked = app.attestations.check(text, &sha256, &job);
+            checked.map_err(|error| format!("invalid attestations: number {}: {error}", at + 1))
+        };
+        texts.iter().enumerate().try_for_each(check).map(|()| job)
+    };
+    match ask.app.limits.bodies.parsing.run(looking).await {
+        Ok(job) => {
+            metrics.attested("verified");
+            Ok(Some(job))
+        }
+        Err(text) => {
+            metrics.attested("refused");
+            Err(Refused::bad_request(text))
+        }
+    }
 }
 
 /// The newest version that the stage itself has of the project.

@@ -179,6 +179,7 @@ async fn upload(app: &App, release: &Release) -> anyhow::Result<()> {
         requires_python: metadata.requires_python().map(str::to_owned),
         core_metadata: Some(core_digest),
         provenance: None,
+        is_attested: false,
         metadata: Some(release_digest),
     };
     carry_out(&mut app.keeper(), &root(app)?, &uploading).await?;

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{Place, prepare};
-use crate::asking::basic;
+use crate::asking::{Says as _, basic};
+use crate::browser::Browser;
 use crate::client::{Client, Response};
 use crate::process::Process;
 use crate::wait_until;
@@ -241,6 +242,23 @@ fn a_token_has_an_end_unless_its_maker_says_otherwise() {
     assert_eq!(made("--scope python:read --users-token-days 30"), Some(30));
     assert_eq!(made("--scope python:read --users-token-days 0"), None);
     assert_eq!(made("--scope python:read --expires never"), None);
+}
+
+/// Before its end, a token is marked on the page of its owner, and for administrators.
+#[test]
+fn a_token_that_ends_soon_is_marked() {
+    let process = start();
+    let alice = asking(&process, "alice", "a");
+    for (comment, expires) in [("last", "2h"), ("soon", "5d"), ("late", "90d"), ("ever", "never")] {
+        let wish = json!({"scopes": ["python:read"], "comment": comment, "expires": expires});
+        alice.make("/+tokens", &wish);
+    }
+    let mut own = Browser::of(process.client, "alice", "a");
+    let mut root = Browser::of(process.client, "root", "horse");
+    for page in [own.get("/+account").text(), root.get("/+manage/tokens").text()] {
+        page.says(["expires within a day", "expires in 4 days"]);
+        page.lacks("expires in 89 days");
+    }
 }
 
 #[test]

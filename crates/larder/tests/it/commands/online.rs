@@ -1,6 +1,7 @@
 //! `larder config check --online` beside things that work, and things that do not.
 
 use serde_json::json;
+use testbed::{S3, Slapd};
 
 use super::Running;
 use crate::asking::Says as _;
@@ -71,4 +72,55 @@ fn a_wrong_password_and_a_missing_store_are_told_apart() {
     let database = "--database=postgres://larder:s3cret@127.0.0.1:9/larder";
     let done = check(&[database]);
     done.fails(1, "fails: store.database").said().lacks("s3cret");
+}
+
+/// A provider, a directory and a bucket, each when it works and when it does not.
+#[test]
+fn who_knows_users_and_where_blobs_are_is_tried() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let check = |flags: &[&str], variables: &[(&str, &str)]| {
+        let words = ["config", "check", "--online", "--data-dir", "data", "--aur-enabled=false"];
+        let mut command = larder(directory.path());
+        Done::of(command.args(words).args(flags).envs(variables.iter().copied()), "")
+    };
+    let issuer = FakeIssuer::with_keys(json!([Key::ec().public("k1")]));
+    let file = |issuer: &str, more: &str| {
+        let text = format!(
+            "[[provider]]\nname = \"company\"\nissuer = \"{issuer}\"\nclient_id = \"larder\"\n{more}"
+        );
+        std::fs::write(directory.path().join("providers.toml"), text).expect("a file");
+    };
+    let provider = ["--oidc-providers-file", "providers.toml"];
+    file(&issuer.url, "");
+    check(&provider, &[]).fails(1, ["fails: provider company", "`authorization_endpoint`"]);
+    let url = &issuer.url;
+    issuer.serve(
+        "/.well-known/openid-configuration",
+        json!({"issuer": url, "jwks_uri": format!("{url}/keys"),
+            "authorization_endpoint": format!("{url}/auth"), "token_endpoint": format!("{url}/token")}),
+    );
+    check(&provider, &[]).check(0, "works: provider company");
+    file(&issuer.url, "client_secret_env = \"COMPANY_SECRET\"\n");
+    check(&provider, &[("COMPANY_SECRET", "s3cret")]).check(0, "works: provider company");
+    check(&provider, &[]).fails(2, "\"COMPANY_SECRET\": the environment has no such variable");
+    file(NOWHERE, "");
+    check(&provider, &[]).fails(1, "fails: provider company");
+
+    let user = "--ldap-user-dn=uid={username},ou=people,dc=example,dc=org";
+    check(&["--ldap-urls", "ldaps://127.0.0.1:9", user], &[]).fails(1, "fails: ldap.urls");
+    if let Some(slapd) = Slapd::start() {
+        let url = slapd.ldaps_url();
+        check(&["--ldap-urls", &url, user], &[]).fails(1, "fails: ldap.urls");
+        let ca_file = slapd.ca_file();
+        let trusting = ["--ldap-ca-file", ca_file.to_str().expect("a path")];
+        let flags = [&["--ldap-urls", &url, user][..], &trusting].concat();
+        check(&flags, &[]).check(0, "works: ldap.urls");
+    }
+    let Some(s3) = S3::shared() else { return };
+    let known = s3.variables();
+    let known: Vec<(&str, &str)> =
+        known.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let bucket = format!("s3://{}/x", s3.make_bucket());
+    check(&["--blobs", &bucket], &known).fails(1, ["fails: store.blobs", "there are no blobs"]);
+    check(&["--blobs", "s3://no-such-bucket-here/x"], &known).fails(1, "fails: store.blobs");
 }
