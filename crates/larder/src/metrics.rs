@@ -155,6 +155,8 @@ metrics! {
         pub follow_blobs: IntCounter = "larder_follow_blobs_total";
         /// Bytes of these blobs.
         pub follow_blob_bytes: IntCounter = "larder_follow_blob_bytes_total";
+        /// Answers about mirrors that this server has taken from the primary: pages, lists and files.
+        pub follow_mirrored: IntCounter = "larder_follow_mirrored_total";
         /// Blobs that this server wants, and that its primary does not give, where all are wanted. They are tried again.
         pub follow_blobs_missing: IntGauge = "larder_follow_blobs_missing";
         /// Memory of request bodies now, in bytes.

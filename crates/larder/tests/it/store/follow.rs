@@ -5,6 +5,7 @@ mod absence;
 mod fleet;
 mod forwarding;
 mod history;
+mod mirrors;
 mod rights;
 
 use std::fs;
@@ -40,7 +41,12 @@ impl Primary {
     }
 
     fn start_in(directory: Arc<TempDir>) -> Primary {
-        let server = Process::start_in(directory.clone(), "data", &["--aur-enabled=false"]);
+        Primary::start_with(directory, &[])
+    }
+
+    fn start_with(directory: Arc<TempDir>, more: &[&str]) -> Primary {
+        let arguments = [&["--aur-enabled=false"], more].concat();
+        let server = Process::start_in(directory.clone(), "data", &arguments);
         let token = make_token(&server.client, &["server:follow"]);
         fs::write(directory.path().join(TOKEN_FILE), format!("{token}\n")).expect("a file");
         Primary { directory, server, token }
