@@ -94,6 +94,10 @@ fn upload(client: &Client, project: &str, version: &str) -> Wheel {
     wheel
 }
 
+fn is_long() -> bool {
+    std::env::var_os("LARDER_TEST_LONG").is_some()
+}
+
 /// The serial that a server shows.
 fn serial(client: &Client) -> u64 {
     let status = client.get("/+status").expect(200).json();
@@ -343,7 +347,8 @@ fn cuts_and_delays_change_nothing() {
     let second = primary.follower("second", &line.url(), &[]);
     far.leads_to(second.client.address);
     let third = primary.follower("third", &far.url(), &[]);
-    for round in 0..60_u32 {
+    let rounds = if is_long() { 1_000 } else { 60 };
+    for round in 0..rounds {
         write(&primary.server, "notes/cut", round, &format!("round {round}"));
         match round % 4 {
             0 => line.cut_after(round as usize * 37 % 700),
@@ -354,7 +359,7 @@ fn cuts_and_delays_change_nothing() {
         mix(&primary.server, round.into(), 5);
     }
     line.delay(std::time::Duration::from_millis(20));
-    write(&primary.server, "notes/cut", 60, "the last");
+    write(&primary.server, "notes/cut", rounds, "the last");
     for follower in [&second, &third] {
         wait_until_equal(follower, &primary.server);
         check_equal(follower, &primary.server);
