@@ -2,7 +2,8 @@
 //!
 //! the primary's records, in order -> [`frame`]s of one endless answer -> a [`Primary`] reads them -> [`follow()`] writes them at
 //! the primary's serials -> the store's tail, as for any other write. [`Link`] says how that goes; a [`FollowerNote`] in the data
-//! directory says that its records are a copy, so that nothing else writes to them. Blobs are fetched by digest ([`BlobSource`]).
+//! directory says that its records are a copy, so that nothing else writes to them. Blobs are fetched by digest ([`BlobSource`]), and
+//! what mirrors have by its path ([`MirrorSource`]).
 //!
 //! A copy has the secrets of its primary: password hashes and what logins are signed with.
 
@@ -12,6 +13,7 @@ mod follow;
 pub mod frame;
 pub mod generation;
 mod link;
+mod mirrors;
 mod note;
 mod pace;
 mod primary;
@@ -22,6 +24,7 @@ pub use blobs::BlobSource;
 pub use copy::{NewCopy, put_in_place, take_copy};
 pub use follow::follow;
 pub use link::{Link, LinkState};
+pub use mirrors::MirrorSource;
 pub use note::{FILE_NAME as NOTE_FILE_NAME, FollowerNote};
 pub use pace::Pace;
 pub use primary::{Known, Primary, PrimaryError, RECORDS_PATH, Settings, blob_path};

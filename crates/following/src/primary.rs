@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
-use http::StatusCode;
 use http::header::{ACCEPT, AUTHORIZATION};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use net::causes;
 use record::{Digest, Serial};
 use reqwest::redirect::Policy;
@@ -169,29 +169,42 @@ impl Primary {
         }
     }
 
-    async fn get(&self, path: &str, accept: &str) -> Result<Response, PrimaryError> {
+    async fn get(&self, path: &str, accept: &'static str) -> Result<Response, PrimaryError> {
+        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
+        let response = self.ask(path, headers).await?;
         let url = &self.settings.url;
-        let token = self.token().await?;
-        let asking = self
-            .client
-            .get(format!("{url}{path}"))
-            .header(AUTHORIZATION, format!("Bearer {token}"))
-            .header(ACCEPT, accept)
-            .send();
-        let answered = tokio::time::timeout(SILENCE_MAX, asking).await;
-        let response = match answered {
-            Ok(answered) => answered.map_err(|error| unreachable(url, &error))?,
-            Err(_) => {
-                let reason = format!("no answer within {} s", SILENCE_MAX.as_secs());
-                return Err(PrimaryError::Unreachable { url: url.clone(), reason });
-            }
-        };
         let status = response.status();
         if status == StatusCode::OK {
             return Ok(response);
         }
         let text = tokio::time::timeout(SILENCE_MAX, start_of(response)).await.unwrap_or_default();
         Err(PrimaryError::Refused { url: url.clone(), status, detail: detail(&text) })
+    }
+
+    /// Its answer, whatever it is.
+    ///
+    /// # Errors
+    /// [`PrimaryError`] if there is none.
+    pub(crate) async fn ask(
+        &self,
+        path: &str,
+        headers: HeaderMap,
+    ) -> Result<Response, PrimaryError> {
+        let url = &self.settings.url;
+        let token = self.token().await?;
+        let asking = self
+            .client
+            .get(format!("{url}{path}"))
+            .headers(headers)
+            .header(AUTHORIZATION, format!("Bearer {token}"))
+            .send();
+        match tokio::time::timeout(SILENCE_MAX, asking).await {
+            Ok(answered) => answered.map_err(|error| unreachable(url, &error)),
+            Err(_) => {
+                let reason = format!("no answer within {} s", SILENCE_MAX.as_secs());
+                Err(PrimaryError::Unreachable { url: url.clone(), reason })
+            }
+        }
     }
 
     async fn token(&self) -> Result<String, PrimaryError> {

@@ -9,6 +9,7 @@ pub(crate) mod rates;
 mod times;
 
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use aur::{By, Kind, QueryError, RequestKind};
 use http::{Method, StatusCode};
@@ -155,6 +156,8 @@ metrics! {
         pub follow_blobs: IntCounter = "larder_follow_blobs_total";
         /// Bytes of these blobs.
         pub follow_blob_bytes: IntCounter = "larder_follow_blob_bytes_total";
+        /// Answers about mirrors that this server has taken from the primary: pages, lists and files.
+        pub follow_mirrored: IntCounter = "larder_follow_mirrored_total";
         /// Blobs that this server wants, and that its primary does not give, where all are wanted. They are tried again.
         pub follow_blobs_missing: IntGauge = "larder_follow_blobs_missing";
         /// Memory of request bodies now, in bytes.
@@ -186,6 +189,10 @@ metrics! {
         webhook_deliveries: IntCounterVec = "larder_webhook_deliveries_total" ["webhook", "result"];
         /// Webhooks whose deliveries fail now.
         pub webhooks_failing: IntGauge = "larder_webhooks_failing";
+        /// Changes that a webhook was not told of yet, by its name.
+        webhook_waiting: IntGaugeVec = "larder_webhook_waiting" ["webhook"];
+        /// Seconds since the first of these changes, or since nothing can be delivered, by the webhook's name.
+        webhook_lag_seconds: IntGaugeVec = "larder_webhook_lag_seconds" ["webhook"];
         /// Actions by name and outcome: ok, refused, unavailable, failed.
         actions: IntCounterVec = "larder_actions_total" ["action", "outcome"];
         /// Pages for people that were served from the cache of rendered pages.
@@ -282,6 +289,13 @@ impl Metrics {
     /// Counts a delivery that a webhook took.
     pub(crate) fn webhook_delivered(&self, name: &str) {
         self.webhook_deliveries.with_label_values(&[name, "ok"]).inc();
+    }
+
+    /// Notes what a webhook was not told of yet, and for how long.
+    pub(crate) fn webhook_is_behind(&self, name: &str, waiting: usize, lag: Duration) {
+        let value = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        self.webhook_waiting.with_label_values(&[name]).set(value(waiting as u64));
+        self.webhook_lag_seconds.with_label_values(&[name]).set(value(lag.as_secs()));
     }
 
     /// Counts a delivery that failed.

@@ -114,6 +114,7 @@ macro_rules! endpoints {
                             | Endpoint::ShowMetrics
                             | Endpoint::ListRecords
                             | Endpoint::ReadBlob
+                            | Endpoint::ReadMirrored
                             | Endpoint::FindNothing
                     ),
                 }
@@ -253,6 +254,7 @@ endpoints! {
         // For servers that follow this one.
         ListRecords = Server "follow": GET ["/+follow/records"];
         ReadBlob = Server "follow": GET ["/+follow/blobs/{digest}"];
+        ReadMirrored = Server "follow": GET ["/+follow/mirrors/{user}/{index}/{*}"];
         // Known malware and vulnerabilities, in the shape of OSV's API.
         QueryOsv = Server "osv": POST ["/+osv/v1/query"];
         QueryOsvBatch = Server "osv": POST ["/+osv/v1/querybatch"];

@@ -412,6 +412,20 @@ impl Mirrors {
         held: Option<Head>,
         progress: &watch::Sender<Progress>,
     ) -> Result<Head, UpstreamError> {
+        let mut is_ahead = false;
+        let outcome = self.fetch_file(mirror, order, held, progress, &mut is_ahead).await;
+        outcome.inspect_err(|trouble| self.ahead_failed_if(is_ahead, trouble))
+    }
+
+    /// [`Mirrors::run`]; `is_ahead` becomes whether the server that this one follows has answered.
+    async fn fetch_file(
+        self: &Arc<Mirrors>,
+        mirror: &Mirror,
+        order: &Order,
+        held: Option<Head>,
+        progress: &watch::Sender<Progress>,
+        is_ahead: &mut bool,
+    ) -> Result<Head, UpstreamError> {
         // Taking a shared file waits for no upstream, so it needs no turn.
         if let Some(head) = self.take_shared(mirror, order, progress).await {
             return Ok(head);
@@ -449,9 +463,9 @@ impl Mirrors {
                 headers.insert(name, value);
             }
         }
-        self.counters.requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let (mut response, _) =
-            self.upstream.get(&mirror.origin, order.url.clone(), headers).await?;
+        let fetched = self.get(mirror, &order.path, order.url.clone(), headers, false).await?;
+        *is_ahead = fetched.is_ahead;
+        let mut response = fetched.response;
         if response.status() == StatusCode::NOT_MODIFIED
             && let Some(held) = held
         {

@@ -5,6 +5,7 @@
 //! answer in time. Only a page that was never fetched is an error.
 
 mod answer;
+mod kept;
 mod stored;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use pypi::upstream::{Standing, UpstreamNames, UpstreamPage, standing};
 use resources::turns::Turn;
 
 use self::answer::{Answer, UpstreamAnswer};
+pub use self::kept::KeptPage;
 use super::disk::Head;
 use super::flights::{FetchResult, Flight, landed};
 use super::shared::{FetchedEntry, Kind, page_of};
@@ -136,6 +138,14 @@ impl Subject {
         match self {
             Subject::List => "list".to_owned(),
             Subject::Project(name) => format!("page/{name}"),
+        }
+    }
+
+    /// Its path below the mirror.
+    fn path(&self) -> String {
+        match self {
+            Subject::List => "+simple/".to_owned(),
+            Subject::Project(name) => format!("+simple/{name}"),
         }
     }
 
@@ -412,7 +422,13 @@ impl Mirrors {
             },
         };
         match (outcome, old) {
-            (Ok(known), _) => Ok(fresh(known)),
+            (Ok(known), _) => {
+                // The server that this one follows could not have it confirmed in time.
+                let is_late = self.ahead.get().is_some()
+                    && !mirror.expiry.is_zero()
+                    && self.standing(mirror, &known) == Standing::Expired;
+                Ok(Found { stale: is_late.then_some(Stale::Late), ..fresh(known) })
+            }
             // The switch was thrown while the request waited.
             (Err(trouble), Some(known)) if trouble.is_offline => Ok(self.offline(mirror, known)),
             (Err(trouble), Some(known)) => {
@@ -505,8 +521,7 @@ impl Mirrors {
         let _turn = turn(&mirror.asking, &self.asking).await?;
         self.may_be_asked(mirror)?;
         mirror.may_ask(subject, self.started_at.elapsed(), is_forced)?;
-        self.counters.requests.fetch_add(1, Relaxed);
-        let asking = self.request(mirror, subject, asked_with.as_ref());
+        let asking = self.request(mirror, subject, asked_with.as_ref(), is_forced);
         let outcome = tokio::time::timeout(FETCH_TIMEOUT, asking).await;
         let outcome = outcome.unwrap_or_else(|_| {
             Err(UpstreamError::unclear(format!(
@@ -529,8 +544,8 @@ impl Mirrors {
             (Ok(Answer::NotModified { .. }), _) if old.is_none() => {
                 Err(UpstreamError::busy("the cached page was evicted while upstream confirmed it"))
             }
-            (Ok(Answer::NotModified { serial }), _) => {
-                Ok((UpstreamAnswer::Confirmed { serial }, None))
+            (Ok(Answer::NotModified { serial, age }), _) => {
+                Ok((UpstreamAnswer::Confirmed { serial, age }, None))
             }
             (Ok(Answer::Page(page)), _) => {
                 // The object store may be slow, so it is asked before the turn to read pages is taken: requests for pages on
@@ -563,7 +578,7 @@ impl Mirrors {
                 Ok(self.take(mirror, subject, answer, old, theirs).await)
             }
             // Upstream is not to blame for that.
-            Err(trouble) if trouble.is_busy => Err(trouble),
+            Err(trouble) if trouble.is_busy || trouble.is_offline => Err(trouble),
             Err(trouble) => {
                 self.counters.failures.fetch_add(1, Relaxed);
                 mirror.failed(subject, self.started_at.elapsed(), &trouble);
@@ -624,21 +639,28 @@ impl Mirrors {
         theirs: Option<FetchedEntry>,
     ) -> Arc<Known> {
         let known = match answer {
-            UpstreamAnswer::Confirmed { serial } => {
+            UpstreamAnswer::Confirmed { serial, age } => {
                 let old = old.as_deref().cloned().unwrap_or_else(Known::absent);
                 let content = with_serial(&old.content, serial);
-                self.next(Some(&old), Known { content, serial, ..old.clone() })
+                self.next(Some(&old), Known { content, serial, ..old.clone() }, age)
             }
-            UpstreamAnswer::Changed { mut content, etag, last_modified, serial } => {
-                if let Content::Page(Some(page)) = &mut content {
-                    let before = old.as_ref().and_then(|old| old.page());
-                    note_first_seen(mirror, Arc::make_mut(page), before, theirs).await;
+            UpstreamAnswer::Changed { mut content, etag, last_modified, serial, age } => {
+                let before = old.as_ref().and_then(|old| old.page());
+                match (&mut content, age) {
+                    // The server that this one follows has noted it already.
+                    (Content::Page(Some(page)), Some(_)) => {
+                        before.iter().for_each(|it| Arc::make_mut(page).take_older_first_seen(it));
+                    }
+                    (Content::Page(Some(page)), None) => {
+                        note_first_seen(mirror, Arc::make_mut(page), before, theirs).await;
+                    }
+                    (Content::Page(None) | Content::Names(_), _) => {}
                 }
                 let files = files_of(&content);
                 let new = Known { content, etag, last_modified, serial, files, ..Known::absent() };
-                self.next(old.as_deref(), new)
+                self.next(old.as_deref(), new, age)
             }
-            UpstreamAnswer::Absent => self.next(old.as_deref(), Known::absent()),
+            UpstreamAnswer::Absent => self.next(old.as_deref(), Known::absent(), None),
         };
         let known = Arc::new(known);
         self.remember(mirror, subject, known.clone());
@@ -662,9 +684,10 @@ impl Mirrors {
         known
     }
 
-    /// The cached page after `old`, confirmed now: with the same content, it has the same version.
-    fn next(&self, old: Option<&Known>, new: Known) -> Known {
-        let confirmed_at = SystemTime::now();
+    /// The cached page after `old`, which upstream confirmed so long ago: with the same content, it has the same version.
+    fn next(&self, old: Option<&Known>, new: Known, age: Option<Duration>) -> Known {
+        let now = SystemTime::now();
+        let confirmed_at = now.checked_sub(age.unwrap_or_default()).unwrap_or(now);
         match old {
             Some(old) if old.content == new.content => Known {
                 content: old.content.clone(),

@@ -9,6 +9,7 @@
 //! Mirrored content is a cache and not a record: it has no serials, and can be fetched again if it is lost. `pypi::upstream`
 //! and `pypi::ResolutionOrder::mirrors_of` decide what of it is shown; this crate has the clock, the disk and the network.
 
+mod ahead;
 mod disk;
 mod download;
 mod flights;
@@ -26,7 +27,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -46,8 +47,9 @@ use self::shared::Shared;
 use self::upstream::{Origin, Upstream};
 use net::Egress;
 
+pub use self::ahead::Ahead;
 pub use self::download::{Body, FileAnswer, MirroredFile};
-pub use self::known::{Found, Kept, Known, Stale};
+pub use self::known::{Found, Kept, KeptPage, Known, Stale};
 pub use self::plans::Stream;
 pub use self::transfer::{Carried, export};
 pub use self::upstream::UpstreamError;
@@ -108,6 +110,8 @@ pub struct Mirrors {
     /// The cache that processes share, if there is a place for it.
     shared: Option<Arc<Shared>>,
     upstream: Upstream,
+    /// The server that this one follows, which is asked first.
+    ahead: OnceLock<Arc<dyn Ahead>>,
     mirrors: Mutex<HashMap<String, Arc<Mirror>>>,
     pages: quick_cache::sync::Cache<Digest, Arc<Known>, KnownWeight>,
     finished: quick_cache::sync::Cache<FinishedKey, Arc<Finished>, FinishedWeight>,
@@ -294,6 +298,7 @@ impl Mirrors {
             disk: Arc::new(Disk::open(directory, limits)),
             shared: None,
             upstream: Upstream::new(egress)?,
+            ahead: OnceLock::new(),
             mirrors: Mutex::default(),
             pages: cache(known_bytes, KnownWeight),
             finished: cache(finished_bytes, FinishedWeight),
@@ -433,11 +438,22 @@ impl Mirrors {
         }
     }
 
+    /// Checks that upstream, or the server that this one follows, may be asked.
+    ///
+    /// # Errors
+    /// [`UpstreamError`] if neither may be asked.
+    fn may_be_asked(&self, mirror: &Mirror) -> Result<(), UpstreamError> {
+        match self.ahead.get() {
+            Some(_) => Ok(()),
+            None => self.upstream_may_be_asked(mirror),
+        }
+    }
+
     /// Checks that upstream may be asked.
     ///
     /// # Errors
     /// [`UpstreamError`] if it may not be asked.
-    fn may_be_asked(&self, mirror: &Mirror) -> Result<(), UpstreamError> {
+    fn upstream_may_be_asked(&self, mirror: &Mirror) -> Result<(), UpstreamError> {
         match self.offline_by(mirror) {
             None => Ok(()),
             Some(setting) => Err(UpstreamError::offline(format!(

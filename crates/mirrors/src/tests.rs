@@ -215,3 +215,91 @@ async fn one_page_of_many_files_is_used_at_a_time() {
     drop(large);
     assert!(waiting[0].as_mut().poll(&mut context).is_ready());
 }
+
+/// The server that this one follows: its answers, each once, and how often one was of no use.
+#[derive(Default)]
+struct Answers {
+    ready: Mutex<Vec<(u16, &'static [u8])>>,
+    asked: Mutex<Vec<String>>,
+    failures: AtomicU64,
+}
+
+impl Ahead for Answers {
+    fn ask(
+        &self,
+        path: String,
+        headers: http::HeaderMap,
+        _is_forced: bool,
+    ) -> futures_util::future::BoxFuture<'_, Option<reqwest::Response>> {
+        let tag = headers.get("if-none-match").map_or("", |tag| tag.to_str().expect("text"));
+        lock(&self.asked).push(format!("{path} {tag}"));
+        let answer = lock(&self.ready).pop().map(|(status, body)| {
+            let answer = http::Response::builder().status(status).header("age", "10");
+            answer.header("etag", "\"tag\"").body(body).expect("an answer").into()
+        });
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn failed(&self, _: &UpstreamError) {
+        self.failures.fetch_add(1, Relaxed);
+    }
+}
+
+/// Where upstream is not asked, everything comes from the server that this one follows, with its age; what has another digest
+/// does not count, and is told.
+#[tokio::test]
+async fn what_comes_from_a_primary_is_read_as_from_upstream() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (mirrors, mirror) = mirrors(directory.path(), &[]);
+    mirrors.set_offline(true);
+    let answers = Arc::new(Answers::default());
+    mirrors.ask_first(answers.clone());
+    let say = |answer: (u16, &'static [u8])| lock(&answers.ready).push(answer);
+    let name = ProjectName::parse("foo").expect("a name");
+    let refused = mirrors.project(&mirror, &name, false).await.expect_err("nobody has it");
+    assert!(refused.is_offline, "{refused}");
+
+    let page = br#"{"meta": {"api-version": "1.1"}, "name": "foo", "files": [{"filename": "foo-1.zip", "url": "https://u.example/foo-1.zip",
+        "hashes": {"sha256": "ed7002b439e9ac845f22357d822bac1444730fbdb6016d3ec9432297b9ec9f73"}}, {"filename": "foo-2.zip",
+        "url": "https://u.example/foo-2.zip", "hashes": {}, "_first-seen": "2026-01-31T12:00:00Z"}]}"#;
+    say((200, page));
+    let found = mirrors.project(&mirror, &name, false).await.expect("a page").known;
+    let age = std::time::SystemTime::now().duration_since(found.confirmed_at());
+    assert!(age.expect("it was before") >= Duration::from_secs(10));
+    let seen = found.page().and_then(|page| page.files[1].first_seen).map(|it| it.to_string());
+    assert_eq!(seen.as_deref(), Some("2026-01-31T12:00:00Z"));
+    // It is asked on a condition, and once more, as what it says is older than the question. What upstream does not have is absent.
+    say((304, b""));
+    say((304, b""));
+    let again = mirrors.project(&mirror, &name, true).await.expect("a page").known;
+    assert_eq!(again.version, found.version);
+    // A page that cannot be read is told, and what is known is served.
+    say((200, b"no page"));
+    let again = mirrors.project(&mirror, &name, true).await.expect("a page").known;
+    assert_eq!((again.version, answers.failures.swap(0, Relaxed)), (found.version, 1));
+    let bar = ProjectName::parse("bar").expect("a name");
+    say((410, b""));
+    let absent = mirrors.project(&mirror, &bar, false).await.expect("an answer").known;
+    assert!(absent.page().is_none());
+    let path = ["u.example".to_owned(), "foo-1.zip".to_owned()];
+    let place = pypi::upstream::Place::of_upstream(&path).expect("a place");
+    for wrong in [b"contents".as_slice(), b"CONTENT"] {
+        say((200, wrong));
+        assert!(mirrors.file(&mirror, place, false).await.is_err());
+    }
+    assert_eq!(answers.failures.load(Relaxed), 2);
+    say((200, b"content"));
+    assert!(mirrors.file(&mirror, place, false).await.is_ok());
+    let asked = [
+        "team/pypi/+simple/foo ",
+        "team/pypi/+simple/foo ",
+        "team/pypi/+simple/foo \"tag\"",
+        "team/pypi/+simple/foo \"tag\"",
+        "team/pypi/+simple/foo \"tag\"",
+        "team/pypi/+simple/bar ",
+        "team/pypi/+upstream/u.example/foo-1.zip ",
+        "team/pypi/+upstream/u.example/foo-1.zip ",
+        "team/pypi/+upstream/u.example/foo-1.zip ",
+    ];
+    assert_eq!(*lock(&answers.asked), asked);
+}

@@ -462,7 +462,9 @@ impl Mirrors {
             let taken = read_said(&from.join(LIST), Subject::List.bytes_max()).and_then(
                 |(said, content)| {
                     let mut names = Vec::new();
-                    UpstreamNames::from_lines(content.as_slice())?.write_lines(&mut names)?;
+                    UpstreamNames::from_lines(content.as_slice())
+                        .map_err(io::Error::other)?
+                        .write_lines(&mut names)?;
                     self.keep(mirror, &Subject::List, said, &names, is_of_this_upstream)
                 },
             );

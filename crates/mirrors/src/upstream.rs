@@ -91,7 +91,7 @@ impl UpstreamError {
     }
 
     /// This status is not what was expected.
-    fn of_status(host: &str, response: &Response) -> UpstreamError {
+    pub(super) fn of_status(host: &str, response: &Response) -> UpstreamError {
         let status = response.status();
         let blame = match status {
             StatusCode::TOO_MANY_REQUESTS => Blame::Upstream,

@@ -5,7 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use config::Config;
-use following::{BlobSource, Link, Primary};
+use following::{BlobSource, Link, MirrorSource, Primary};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use http::HeaderMap;
+use mirrors::{Ahead, UpstreamError};
 use state::stored::WriteFailure;
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +23,7 @@ pub(crate) struct Following {
     /// The server that is followed.
     pub(crate) primary: Primary,
     /// How that goes.
-    pub(crate) link: Link,
+    pub(crate) link: Arc<Link>,
     /// For requests that are passed on to it.
     pub(crate) forwarding: reqwest::Client,
     /// Cancelled once a new copy of everything is to be put in place, which takes a start.
@@ -38,6 +42,7 @@ impl Following {
                 .redirect(reqwest::redirect::Policy::none())
                 .referer(false)
         })?;
+        let link = Arc::new(link);
         Ok(Following { primary, link, forwarding, starts_over: CancellationToken::new() })
     }
 
@@ -49,8 +54,27 @@ impl Following {
     }
 }
 
+/// The mirrors of the primary.
+struct PrimarysMirrors(MirrorSource);
+
+impl Ahead for PrimarysMirrors {
+    fn ask(
+        &self,
+        path: String,
+        headers: HeaderMap,
+        is_forced: bool,
+    ) -> BoxFuture<'_, Option<reqwest::Response>> {
+        async move { self.0.ask(&path, headers, is_forced).await }.boxed()
+    }
+
+    fn failed(&self, trouble: &UpstreamError) {
+        self.0.failed(trouble);
+    }
+}
+
 impl App {
-    /// From now on this server follows that one, if any: blobs that are not here come from there.
+    /// From now on this server follows that one, if any: blobs that are not here come from there, and its mirrors are asked before
+    /// the upstreams.
     pub(crate) fn follow(&mut self, following: Option<Following>) {
         let Some(following) = following else { return };
         self.metrics.follower.set(1);
@@ -61,6 +85,10 @@ impl App {
             bytes.inc_by(size_bytes);
         });
         self.store.blobs.fetch_from(Arc::new(source));
+        let counted = self.metrics.follow_mirrored.clone();
+        let (primary, link) = (following.primary.clone(), following.link.clone());
+        let source = MirrorSource::new(primary, link, move || counted.inc());
+        self.python.mirrors.ask_first(Arc::new(PrimarysMirrors(source)));
         self.following = Some(following);
     }
 

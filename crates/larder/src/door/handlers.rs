@@ -158,6 +158,7 @@ async fn answer(
         Main::ShowChangesAsAtom => Box::pin(changes::show_changes_as_atom(app, head)).await?,
         Main::ListRecords => Box::pin(follow::list_records(app, head)).await?,
         Main::ReadBlob => Box::pin(follow::read_blob(app, head, route)).await?,
+        Main::ReadMirrored => Box::pin(follow::read_mirrored(app, head, route)).await?,
         Main::QueryOsv => Box::pin(osv::query(app, head, body)).await,
         Main::QueryOsvBatch => Box::pin(osv::query_batch(app, head, body)).await,
         Main::ShowOsvRecord => Box::pin(osv::show_record(app, route)).await,

@@ -9,7 +9,9 @@ use http::request::Parts;
 
 use super::days::Day;
 use crate::app::App;
+use crate::front::display;
 use crate::front::page::{self, Audience, Site};
+use crate::published::changes::shapes::Shape;
 use crate::routes::Surface;
 
 /// A process that has not looked at the store for longer than this does not follow it.
@@ -208,7 +210,25 @@ fn store(app: &App) -> Vec<Line> {
         let text = format!("nothing can be delivered to {failing} of {all}; the log names them");
         lines.push(Line::bad("Webhooks", text));
     }
+    lines.extend(caches(app));
     lines
+}
+
+/// What shared caches were not told of yet, each by the name of its webhook.
+fn caches(app: &App) -> impl Iterator<Item = Line> {
+    let all = app.webhooks.all().iter().filter(|it| matches!(it.shape, Shape::Cache(_)));
+    all.map(|webhook| {
+        let (waiting, lag) = webhook.backlog(app.changes.feed(webhook.surface));
+        let (name, changes) = (&webhook.name, display::count(waiting, "change", "changes"));
+        match (waiting, lag > LAG_MAX) {
+            (0, false) => Line::good("Cache", format!("{name}: everything is told")),
+            (_, false) => Line::good("Cache", format!("{name}: {changes} to be told")),
+            (_, true) => {
+                let lag = duration(lag);
+                Line::bad("Cache", format!("{name}: behind for {lag}, with {changes} to be told"))
+            }
+        }
+    })
 }
 
 /// Which server this one follows, and how that goes.

@@ -1,4 +1,4 @@
-//! `/+follow/`: records and blobs for servers that follow this one.
+//! `/+follow/`: records, blobs and what mirrors have, for servers that follow this one.
 //!
 //! a token -> the serial after which the follower lacks records -> [`Frame`]s without an end: pages of records from the store, and
 //! `Whole` where they add up to a state. Each page is a transaction of its own, so a slow follower holds nothing. Only tokens of
@@ -16,13 +16,15 @@ use bytes::Bytes;
 use following::frame::{self, End, Frame, Hello, Whole};
 use following::generation;
 use futures_util::{Stream, stream};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{AGE, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LAST_MODIFIED};
 use http::request::Parts;
-use http::{HeaderValue, Method};
+use http::{HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
+use pypi::ProjectName;
+use pypi::upstream::Place;
 use record::{Digest, Serial};
 use store::blobs::Verdict;
-use store::records::{PageSize, Place};
+use store::records::{PageSize, Place as RecordPlace};
 use store::{BlobError, ReadError};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
@@ -31,7 +33,11 @@ use crate::front::auth;
 use crate::front::error::HttpError;
 use crate::front::parameters::{parameters, parsed};
 use crate::front::respond::blob_range;
+use crate::protocols::python::ask::Ask;
+use crate::protocols::python::files::mirrored;
+use crate::protocols::python::simple::mirrored::failed;
 use crate::routes::Route;
+use crate::routes::path::{decoded, segments};
 
 /// How often a follower that gets nothing else hears that this server is there. It gives up after four times as long.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(5);
@@ -136,6 +142,64 @@ pub(crate) async fn read_blob(
     Ok(response)
 }
 
+/// `GET /+follow/mirrors/{user}/{index}/…`: what a mirror has at a path below it, from its cache or from upstream. 410 if upstream
+/// does not have it; everything else that is no answer lets the follower ask upstream itself.
+pub(crate) async fn read_mirrored(
+    app: &Arc<App>,
+    head: &Parts,
+    route: &Route,
+) -> Result<Response, HttpError> {
+    follower(app, head).await?;
+    parameters::<0>(head.uri.query(), [])?;
+    let ask = Ask::new(app.clone(), head.clone(), Arc::default()).await?;
+    let none = || HttpError::not_found("no mirror has anything at this path");
+    let stage = format!("{}/{}", route.name("{user}"), route.name("{index}"));
+    let stage = ask.stored.index.stage(&stage).ok_or_else(none)?;
+    let mirror = app.python.mirrors.of(stage).ok_or_else(none)?;
+    let path = segments(route.path()).skip(5).map(|name| decoded(name).map(Into::into));
+    let path: Vec<String> = path.collect::<Result<_, _>>().map_err(|_| none())?;
+    let (kind, names) = path.split_first().ok_or_else(none)?;
+    let project = match (kind.as_str(), names) {
+        ("+simple", [name]) if name.is_empty() => None,
+        ("+simple", [name]) => Some(ProjectName::normalize(name).map_err(|_| none())?),
+        _ => {
+            let place = match kind.as_str() {
+                "+upstream" => Place::of_upstream(names),
+                "+f" => Place::of_digest(names),
+                "+e" => Place::of_external(names),
+                _ => None,
+            };
+            return mirrored::for_follower(&ask, stage, place.ok_or_else(none)?).await;
+        }
+    };
+    let is_forced = head.headers.get(CACHE_CONTROL).is_some_and(|it| it == "no-cache");
+    let kept = app.python.mirrors.kept_page(&mirror, project, is_forced).await;
+    let kept = kept.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
+    let Some(kept) = kept else {
+        let detail = "the upstream does not have it";
+        return Err(HttpError::refused(StatusCode::GONE, detail.to_owned()));
+    };
+    let is_known = head.headers.get(IF_NONE_MATCH).is_some_and(|it| *it == *kept.etag);
+    let mut response = match is_known {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => mirrored::body_of(mirrors::Body::Held(kept.file), 0..kept.size_bytes),
+    };
+    let headers = response.headers_mut();
+    headers.insert(AGE, kept.age.as_secs().into());
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    let said = [(ETAG, Some(kept.etag)), (LAST_MODIFIED, kept.last_modified)];
+    for (name, value) in said {
+        if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
+            headers.insert(name, value);
+        }
+    }
+    if let Some(serial) = kept.serial {
+        headers.insert("x-pypi-last-serial", serial.into());
+    }
+    Ok(response)
+}
+
 /// The sender, who may copy everything.
 async fn follower(app: &App, head: &Parts) -> Result<Principal, HttpError> {
     let principal = auth::principal(app, &head.headers).await?;
@@ -156,7 +220,7 @@ fn may_follow(principal: &Principal) -> Result<(), HttpError> {
 struct Sending {
     app: Arc<App>,
     principal: Principal,
-    at: Place,
+    at: RecordPlace,
     ready: VecDeque<Frame>,
     accounts: watch::Receiver<u64>,
     /// The state that the follower was told of last.
@@ -188,7 +252,7 @@ fn frames(
     let sending = Sending {
         app,
         principal,
-        at: Place::after(after),
+        at: RecordPlace::after(after),
         ready: VecDeque::from([Frame::Hello(hello)]),
         accounts,
         told: None,

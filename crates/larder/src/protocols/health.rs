@@ -158,6 +158,10 @@ pub(crate) async fn show_metrics(app: &App) -> Response {
     app.metrics.blobs_damaged.set(app.store.blobs.damaged().len() as i64);
     let failing = app.webhooks.troubles().count();
     app.metrics.webhooks_failing.set(i64::try_from(failing).unwrap_or(i64::MAX));
+    for webhook in app.webhooks.all() {
+        let (waiting, lag) = webhook.backlog(app.changes.feed(webhook.surface));
+        app.metrics.webhook_is_behind(&webhook.name, waiting, lag);
+    }
     app.metrics.rate_limit_clients.set(app.aur.rate_limiter.len() as i64);
     if let Some(free) = app.limits.free_space.look().await {
         let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);

@@ -20,6 +20,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use config::Config;
+use jiff::Timestamp;
 use record::Serial;
 use store::Records;
 use tokio::sync::watch;
@@ -281,6 +282,13 @@ impl Feed {
         let last = entries.last().map(|entry| entry.serial);
         let up_to = if has_more { last.unwrap_or(serial) } else { ring.head.max(serial) };
         Ok(Slice { entries, up_to, has_more })
+    }
+
+    /// How many entries come after `serial`, and when the first of them happened; of what the history has no more, nothing is known.
+    pub(crate) fn waiting(&self, serial: Serial) -> (usize, Option<Timestamp>) {
+        let ring = self.ring();
+        let start = ring.entries.partition_point(|entry| entry.serial <= serial);
+        (ring.entries.len() - start, ring.entries.range(start..).find_map(|entry| entry.at))
     }
 
     /// The last entries before `serial`, or of the whole history: at least `count`, or all there are; never a part of a commit,

@@ -86,7 +86,7 @@ async fn follow(app: &App, webhook: &Webhook) {
     let mut accounts = app.changes.accounts.subscribe();
     // `is_lost` makes the next delivery tell the webhook to start over, because its position was of no use.
     let (mut at, mut is_lost) = begin(app, webhook, feed, &path).await;
-    webhook.reached(feed.position(at));
+    webhook.reached(at, feed.position(at));
     let mut kept_at = tokio::time::Instant::now();
     let mut again: VecDeque<Again> = VecDeque::new();
     loop {
@@ -146,7 +146,7 @@ async fn follow(app: &App, webhook: &Webhook) {
             }
         };
         (at, is_lost) = (found.next, false);
-        webhook.reached(feed.position(at));
+        webhook.reached(at, feed.position(at));
         if is_due {
             keep(app, webhook, &path, feed.position(at)).await;
             kept_at = tokio::time::Instant::now();

@@ -1,5 +1,7 @@
 //! What shared caches are told: tags and times, purges by webhooks, and a real Varnish that keeps pages until they change.
 
+mod blocked;
+
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};

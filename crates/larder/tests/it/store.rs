@@ -2,7 +2,7 @@
 //! and a full disk under writes, histories that a checker judges, and uploads that are large or slow.
 
 mod behind;
-mod clocks;
+pub(crate) mod clocks;
 mod damage;
 mod disk;
 mod follow;

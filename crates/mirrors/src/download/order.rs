@@ -13,6 +13,8 @@ use crate::{Mirror, milliseconds};
 pub(crate) struct Order {
     pub(crate) key: Key,
     pub(super) name: String,
+    /// Its path below the mirror.
+    pub(super) path: String,
     pub(super) url: Url,
     pub(crate) size_bytes: Option<u64>,
     hashes: Vec<(Box<str>, Box<str>)>,
@@ -40,10 +42,10 @@ impl Order {
     /// The order for a file of a page of this mirror, or for its metadata.
     pub(crate) fn of(mirror: &Mirror, file: &UpstreamFile, is_metadata: bool) -> Option<Order> {
         let mut url = Url::parse(&file.url).ok()?;
-        let mut key = format!("file/{}", file.canonical_link());
+        let mut path = file.canonical_link();
         let (mut size_bytes, mut hashes) = (file.size_bytes, file.hashes.clone());
         if is_metadata {
-            key.push_str(".metadata");
+            path.push_str(".metadata");
             url.set_path(&format!("{}.metadata", url.path()));
             size_bytes = None;
             hashes = match file.core_metadata.as_ref()? {
@@ -52,8 +54,9 @@ impl Order {
             };
         }
         Some(Order {
-            key: mirror.key(&key),
+            key: mirror.key(&format!("file/{path}")),
             name: name_of(mirror, &url),
+            path,
             url,
             size_bytes,
             hashes,

@@ -1,12 +1,16 @@
 //! Requests for a page or a list, and reading upstream's answers.
 
-use http::header::{ACCEPT, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
+use std::io::BufReader;
+use std::time::Duration;
+
+use http::header::{ACCEPT, AGE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pypi::upstream::{CoreMetadata, UpstreamNames, UpstreamPage};
 use reqwest::Url;
 use resources::turns::Turn;
 
 use super::{Content, Known, Subject};
+use crate::ahead::Fetched;
 use crate::upstream::{PageBody, UpstreamError, accepting_gzip, read_body};
 use crate::{LARGE_PAGE_COUNTS, Mirror, Mirrors};
 
@@ -20,6 +24,7 @@ impl Mirrors {
         mirror: &Mirror,
         subject: &Subject,
         old: Option<&Known>,
+        is_forced: bool,
     ) -> Result<Answer, UpstreamError> {
         let url = match subject {
             Subject::List => Ok(mirror.origin.url.clone()),
@@ -36,17 +41,20 @@ impl Mirrors {
                 headers.insert(name, value);
             }
         }
-        let (response, url) =
-            self.upstream.get(&mirror.origin, url, accepting_gzip(headers)).await?;
+        let headers = accepting_gzip(headers);
+        let Fetched { response, url, is_ahead } =
+            self.get(mirror, &subject.path(), url, headers, is_forced).await?;
         let text = |name: HeaderName| {
             let value = response.headers().get(name).and_then(|value| value.to_str().ok());
             value.filter(|value| value.len() <= 500).map(str::to_owned)
         };
         let serial = text(X_PYPI_LAST_SERIAL).and_then(|text| text.parse().ok());
         let serial = serial.filter(|serial: &u64| *serial > 0);
+        let age = text(AGE).and_then(|text| text.parse().ok());
+        let age = is_ahead.then(|| Duration::from_secs(age.unwrap_or(0)));
         if response.status() == StatusCode::NOT_MODIFIED {
             return match old {
-                Some(_) => Ok(Answer::NotModified { serial }),
+                Some(_) => Ok(Answer::NotModified { serial, age }),
                 None => Err(UpstreamError::new("it answered 304 to an unconditional request")),
             };
         }
@@ -54,14 +62,19 @@ impl Mirrors {
             (old.and_then(|old| old.serial), serial, mirror.ignores_serials)
             && now < before
         {
+            // What is here came from upstream while the other server was away.
+            if is_ahead {
+                return Ok(Answer::NotModified { serial: None, age });
+            }
             return Err(UpstreamError::new(format!(
                 "it answered with serial {now}, which is older than the known {before}"
             )));
         }
         let (etag, last_modified) = (text(ETAG), text(LAST_MODIFIED));
         let content_type = text(http::header::CONTENT_TYPE).unwrap_or_default();
-        let body = read_body(response, subject.bytes_max(), &self.disk).await?;
-        let page = UnreadPage { body, url, content_type, etag, last_modified, serial };
+        let body = read_body(response, subject.bytes_max(), &self.disk).await;
+        let body = body.inspect_err(|trouble| self.ahead_failed_if(is_ahead, trouble))?;
+        let page = UnreadPage { body, url, content_type, etag, last_modified, serial, age };
         Ok(Answer::Page(page.into()))
     }
 
@@ -73,7 +86,7 @@ impl Mirrors {
         subject: &Subject,
         page: UnreadPage,
     ) -> Result<(UpstreamAnswer, Option<Turn>), UpstreamError> {
-        let UnreadPage { body, url, content_type, etag, last_modified, serial } = page;
+        let UnreadPage { body, url, content_type, etag, last_modified, serial, age } = page;
         let mut working = self.pages_work.take().await;
         let looking = tokio::task::spawn_blocking(move || (body.is_small(), body)).await;
         let (is_small, body) = looking.map_err(|error| UpstreamError::new(error.to_string()))?;
@@ -85,6 +98,12 @@ impl Mirrors {
         let provides_metadata = mirror.provides_metadata;
         let parsing = tokio::task::spawn_blocking(move || match &subject {
             // A large page or list is never in memory as it came.
+            Subject::List if age.is_some() => {
+                let names = body.parsed(subject.bytes_max(), |source| {
+                    UpstreamNames::from_lines(BufReader::new(source))
+                })?;
+                Ok(Content::Names(names.into()))
+            }
             Subject::List => {
                 let names = body.parsed(subject.bytes_max(), |source| {
                     UpstreamNames::read(&content_type, source)
@@ -101,15 +120,16 @@ impl Mirrors {
                 Ok(Content::Page(Some(page.into())))
             }
         });
-        let content = parsing.await.map_err(|error| UpstreamError::new(error.to_string()))??;
-        Ok((UpstreamAnswer::Changed { content, etag, last_modified, serial }, Some(working)))
+        let parsed = parsing.await.map_err(|error| UpstreamError::new(error.to_string()))?;
+        let content = parsed.inspect_err(|trouble| self.ahead_failed_if(age.is_some(), trouble))?;
+        Ok((UpstreamAnswer::Changed { content, etag, last_modified, serial, age }, Some(working)))
     }
 }
 
 /// What upstream answered, before its page is parsed.
 pub(super) enum Answer {
     /// 304: the cached page is still right.
-    NotModified { serial: Option<u64> },
+    NotModified { serial: Option<u64>, age: Option<Duration> },
     /// A page or a list.
     Page(Box<UnreadPage>),
 }
@@ -121,18 +141,21 @@ pub(super) struct UnreadPage {
     etag: Option<String>,
     last_modified: Option<String>,
     serial: Option<u64>,
+    age: Option<Duration>,
 }
 
 /// What upstream answered.
 pub(super) enum UpstreamAnswer {
     /// The cached page is still right.
-    Confirmed { serial: Option<u64> },
+    Confirmed { serial: Option<u64>, age: Option<Duration> },
     /// A page or a list; its content may be the cached one.
     Changed {
         content: Content,
         etag: Option<String>,
         last_modified: Option<String>,
         serial: Option<u64>,
+        /// How long ago upstream confirmed it, if the server that this one follows said it.
+        age: Option<Duration>,
     },
     /// Upstream has no such project.
     Absent,

@@ -131,14 +131,14 @@ impl UpstreamNames {
     /// The list with these names, a name a line.
     ///
     /// # Errors
-    /// Those of `source`, and too many names.
-    pub fn from_lines(source: impl BufRead) -> io::Result<UpstreamNames> {
+    /// [`PageError`] if it cannot be read, or has too many names.
+    pub fn from_lines(source: impl BufRead) -> Result<UpstreamNames, PageError> {
         let mut names = Builder::new();
         for line in source.lines() {
-            names.push(&line?);
-            names.check().map_err(io::Error::other)?;
+            names.push(&line.map_err(PageError::new)?);
+            names.check()?;
         }
-        names.finish().map_err(io::Error::other)
+        names.finish()
     }
 
     /// Whether this normalized name is in the list.

@@ -135,6 +135,8 @@ impl Event {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) serial: Serial,
+    /// When it happened, or was first seen.
+    pub(super) at: Option<Timestamp>,
     event: Event,
     /// What it concerns.
     pub(super) subject: Subject,
@@ -181,7 +183,8 @@ impl Entry {
         let event = Event::of(&line(draft.kind), id);
         let (subject, readers) = (draft.subject.clone(), draft.readers.clone());
         let (kind, item, name) = (draft.kind, draft.item, draft.name.as_str().into());
-        Entry { serial: draft.serial, event, subject, kind, item, name, readers, lost }
+        let at = draft.at;
+        Entry { serial: draft.serial, at, event, subject, kind, item, name, readers, lost }
     }
 
     /// The event for this client: only if it could read the object at the change, and may now.

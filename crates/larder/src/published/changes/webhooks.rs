@@ -19,15 +19,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use jiff::Timestamp;
 use net::Egress;
 use pypi::ProjectName;
-use record::ChangeKind;
+use record::{ChangeKind, Serial};
 use reqwest::{Client, RequestBuilder, Url};
 use serde::Deserialize;
 use sha2::Sha256;
 use tokio::sync::Notify;
 
-use super::Followed;
 use super::purges::Cache;
 use super::shapes::{Filter, Shape};
+use super::{Feed, Followed};
 
 /// Webhooks in a file.
 const WEBHOOKS_MAX: usize = 64;
@@ -112,6 +112,8 @@ pub(crate) struct State {
     pub(crate) deliveries: VecDeque<Arc<NotedDelivery>>,
     /// Everything up to this position is delivered, or nothing that it may be told; None until its task has begun.
     pub(crate) position: Option<String>,
+    /// Its serial.
+    reached: Option<Serial>,
     /// When a delivery was last taken, since the start of the process.
     pub(crate) delivered_at: Option<Timestamp>,
     pub(crate) trouble: Option<DeliveryTrouble>,
@@ -350,8 +352,19 @@ impl Webhook {
     }
 
     /// Notes where it is.
-    pub(crate) fn reached(&self, position: String) {
-        self.place().position = Some(position);
+    pub(crate) fn reached(&self, serial: Serial, position: String) {
+        let mut state = self.place();
+        (state.reached, state.position) = (Some(serial), Some(position));
+    }
+
+    /// How many changes of its feed it was not told of, and for how long: since the first of them, or since nothing can be
+    /// delivered.
+    pub(crate) fn backlog(&self, feed: &Feed) -> (usize, Duration) {
+        let State { reached, trouble, .. } = self.state();
+        let (waiting, first) = reached.map_or((0, None), |reached| feed.waiting(reached));
+        let since = first.into_iter().chain(trouble.map(|trouble| trouble.since)).min();
+        let lag = since.map(|since| Timestamp::now().duration_since(since));
+        (waiting, lag.and_then(|lag| Duration::try_from(lag).ok()).unwrap_or_default())
     }
 
     /// Ends the pause before the next attempt, if there is one.

@@ -255,6 +255,7 @@ fn every_endpoint_is_asked_by_many_at_once() {
     let directories: Vec<&str> = release.split('/').skip(4).collect();
     let contents = "many-1.0.zip";
     let names = Names(vec![
+        names("{user}/{index}/{*}", &["root/up/+simple/large", "root/up/+simple/"]),
         names("{user}/{index}", &["root/dev", "root/up"]),
         names("{user}", &["root"]),
         names("{directory}/{subdirectory}/{filename}", &[&directories.join("/")]),

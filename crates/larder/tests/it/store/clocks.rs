@@ -34,7 +34,7 @@ static LIBRARY: LazyLock<Option<String>> = LazyLock::new(|| {
 });
 
 /// The environment of a process whose clock is ahead by this; `None` if that cannot be had.
-pub(super) fn ahead(by: &str) -> Option<Vec<(&'static str, String)>> {
+pub(crate) fn ahead(by: &str) -> Option<Vec<(&'static str, String)>> {
     Some(vec![
         ("LD_PRELOAD", LIBRARY.clone()?),
         ("FAKETIME", by.to_owned()),

@@ -5,6 +5,7 @@ mod absence;
 mod fleet;
 mod forwarding;
 mod history;
+mod mirrors;
 mod rights;
 
 use std::fs;
@@ -40,7 +41,12 @@ impl Primary {
     }
 
     fn start_in(directory: Arc<TempDir>) -> Primary {
-        let server = Process::start_in(directory.clone(), "data", &["--aur-enabled=false"]);
+        Primary::start_with(directory, &[])
+    }
+
+    fn start_with(directory: Arc<TempDir>, more: &[&str]) -> Primary {
+        let arguments = [&["--aur-enabled=false"], more].concat();
+        let server = Process::start_in(directory.clone(), "data", &arguments);
         let token = make_token(&server.client, &["server:follow"]);
         fs::write(directory.path().join(TOKEN_FILE), format!("{token}\n")).expect("a file");
         Primary { directory, server, token }
@@ -86,6 +92,10 @@ fn upload(client: &Client, project: &str, version: &str) -> Wheel {
     let (status, text) = try_exchange(client, &wheel.request("team/dev")).expect("an answer");
     assert_eq!(status, 200, "{text}");
     wheel
+}
+
+fn is_long() -> bool {
+    std::env::var_os("LARDER_TEST_LONG").is_some()
 }
 
 /// The serial that a server shows.
@@ -337,7 +347,8 @@ fn cuts_and_delays_change_nothing() {
     let second = primary.follower("second", &line.url(), &[]);
     far.leads_to(second.client.address);
     let third = primary.follower("third", &far.url(), &[]);
-    for round in 0..60_u32 {
+    let rounds = if is_long() { 1_000 } else { 60 };
+    for round in 0..rounds {
         write(&primary.server, "notes/cut", round, &format!("round {round}"));
         match round % 4 {
             0 => line.cut_after(round as usize * 37 % 700),
@@ -348,7 +359,7 @@ fn cuts_and_delays_change_nothing() {
         mix(&primary.server, round.into(), 5);
     }
     line.delay(std::time::Duration::from_millis(20));
-    write(&primary.server, "notes/cut", 60, "the last");
+    write(&primary.server, "notes/cut", rounds, "the last");
     for follower in [&second, &third] {
         wait_until_equal(follower, &primary.server);
         check_equal(follower, &primary.server);

@@ -25,15 +25,15 @@ const PAGE: &str = "/team/up/+simple/foo/";
 /// The files of the project `foo` at the upstream: small ones, and some that are uploaded in parts.
 const SIZES: [usize; 4] = [10, 100_000, 9_000_000, 17_000_000];
 
-fn filename(number: usize) -> String {
+pub(super) fn filename(number: usize) -> String {
     format!("foo-{number}.0.tar.gz")
 }
 
-fn content(number: usize) -> Vec<u8> {
+pub(super) fn content(number: usize) -> Vec<u8> {
     noise(number as u64, SIZES[number])
 }
 
-fn upstream() -> Upstream {
+pub(super) fn upstream() -> Upstream {
     let upstream = Upstream::start();
     let list =
         json!({"meta": {"api-version": "1.1"}, "projects": [{"name": "foo"}, {"name": "bar"}]});
@@ -67,22 +67,22 @@ fn start_sharing(place: &Place, data: &str, more: &[&str]) -> Process {
 }
 
 /// Makes the mirror `team/up`.
-fn make_mirror(client: &Client, upstream: &Upstream) {
+pub(super) fn make_mirror(client: &Client, upstream: &Upstream) {
     make_stage(client);
     let config = json!({"type": "mirror", "mirror_url": upstream.url("/simple/")});
     client.root().put("/team/up", config).expect(200);
 }
 
-fn file(client: &Client, upstream: &Upstream, number: usize) -> Response {
+pub(super) fn file(client: &Client, upstream: &Upstream, number: usize) -> Response {
     client.get(&format!("/team/up/+upstream/{}/files/{}", upstream.host(), filename(number)))
 }
 
-fn page(client: &Client) -> Response {
+pub(super) fn page(client: &Client) -> Response {
     client.get_with(PAGE, &[("Accept", "application/vnd.pypi.simple.v1+json")])
 }
 
 /// The page and all files are there and right, as soon as the process knows the mirror and the object store answers in time.
-fn check_all(client: &Client, upstream: &Upstream) {
+pub(super) fn check_all(client: &Client, upstream: &Upstream) {
     wait_until("the page", || page(client).status == 200);
     let names = page(client).json()["files"].as_array().map(Vec::len);
     assert_eq!(names, Some(SIZES.len()));

@@ -46,6 +46,15 @@ pub(crate) async fn find(
     }
 }
 
+/// Answers for a place of a mirror to a server that follows this one, and judges by the same policy itself.
+pub(crate) async fn for_follower(
+    ask: &Ask,
+    mirror: &Stage,
+    place: Place<'_>,
+) -> Result<Response, HttpError> {
+    given(ask, mirror, &Wished::At(place), false).await
+}
+
 /// Answers for a place, if the sender may read the stage.
 pub(super) async fn answered(
     ask: &Ask,
@@ -287,7 +296,7 @@ async fn send(
 }
 
 /// A response with this range of a file.
-fn body_of(source: Source, range: Range<u64>) -> Response {
+pub(crate) fn body_of(source: Source, range: Range<u64>) -> Response {
     let file = source.file_to_send(&range);
     let mut response = streamed(source, range.start, Some(range.end));
     response.headers_mut().insert(CONTENT_LENGTH, (range.end - range.start).into());

@@ -58,6 +58,30 @@ fn followers_of_a_primary_that_fell_back_start_over() {
 }
 
 #[test]
+fn a_primary_that_is_behind_its_followers_is_noticed_at_once() {
+    let mut primary = Primary::start();
+    fill(&primary.server);
+    let line = Line::to(primary.server.client.address);
+    let second = primary.follower("second", &line.url(), &[]);
+    run(&primary, &["backup", "kept", "--data-dir", "data"]).check(0, "");
+    for round in 0..5 {
+        write(&primary.server, "lost", round, &format!("lost {round}"));
+    }
+    wait_until_equal(&second, &primary.server);
+    primary.server.stop();
+    let directory = primary.directory.path();
+    fs::rename(directory.join("data"), directory.join("old")).expect("renamed");
+    run(&primary, &["restore", "kept", "--data-dir", "data"]).check(0, "");
+    // Nobody writes to it.
+    let server = Process::start_in(primary.directory.clone(), "data", &["--aur-enabled=false"]);
+    assert!(serial(&server) < serial(&second));
+    line.leads_to(server.client.address);
+    wait_until("the old state", || second.get("/article/lost").status == 404);
+    second.log().says("it fell back to an older state");
+    check_equal(&second, &server);
+}
+
+#[test]
 fn another_store_at_the_same_place_is_read_anew() {
     let primary = Primary::start();
     fill(&primary.server);
