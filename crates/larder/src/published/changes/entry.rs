@@ -161,7 +161,7 @@ impl Entry {
             }
             _ => (None, None),
         };
-        let line = |kind: ChangeKind| Line {
+        let line = |kind: ChangeKind, says_who: bool| Line {
             serial: draft.serial.0,
             time: draft.at,
             surface: surface.name(),
@@ -171,14 +171,15 @@ impl Entry {
             project,
             name: &draft.name,
             changed: if kind == ChangeKind::Changed { &draft.fields } else { &[] },
-            by: draft.by.as_deref(),
+            by: draft.by.as_deref().filter(|_| says_who),
             more: &draft.more,
         };
+        // Those who lost the right to read it are not told who took it.
         let lost = draft
             .readers_before
             .as_ref()
-            .map(|readers| (readers.clone(), Event::of(&line(ChangeKind::Removed), id)));
-        let event = Event::of(&line(draft.kind), id);
+            .map(|readers| (readers.clone(), Event::of(&line(ChangeKind::Removed, false), id)));
+        let event = Event::of(&line(draft.kind, true), id);
         let (subject, readers) = (draft.subject.clone(), draft.readers.clone());
         let (kind, item, name) = (draft.kind, draft.item, draft.name.as_str().into());
         Entry { serial: draft.serial, event, subject, kind, item, name, readers, lost }
