@@ -241,5 +241,6 @@ fn of_article(serial: Serial, change: article::ArticleChange) -> Draft {
     draft.fields = change.fields.into_iter().map(str::to_owned).collect();
     draft.by = Some(change.revision.author.to_string());
     draft.more.insert("version".to_owned(), change.revision.revision.0.into());
+    draft.hides = change.hides;
     draft
 }
