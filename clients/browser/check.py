@@ -254,6 +254,7 @@ PEOPLE = [
     "/root",
     "/root/dev",
     "/root/dev?q=hello",
+    "/root/dev/+log",
     "/root/stable",
     "/root/dev/larder-hello",
     "/root/dev/larder-hello/0.1",
@@ -381,7 +382,7 @@ def written(base, password):
     one = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>"
     tag = "\"'><img src=x onerror=alert(1)>"
     before = f"---\nauthor: {one}\ndate: 2026-01-31 {one}\ntags: [{tag}]\n---\n\n"
-    paths = ["/articles", "/articles?text=alert", "/search?q=alert", f"/articles?tag={quote(tag)}", "/root/dev", "/root/dev/text-attacks"]
+    paths = ["/articles", "/articles?text=alert", "/search?q=alert", f"/articles?tag={quote(tag)}", "/root/dev", "/root/dev/+log", "/root/dev/text-attacks"]
     for at, (name, content_type) in enumerate(FORMATS.items()):
         send(base, password, f"/article/written/attacks/{name}/0", f"# {one}\n\n".encode(), content_type)
         send(base, password, f"/article/written/attacks/{name}/1", ((before if name == "md" else "") + attacks).encode(), content_type)
@@ -732,6 +733,35 @@ def check_times(browser, base):
         context.close()
 
 
+def check_sorting(browser, base):
+    """Heads of tables that sort them, by the keyboard, too; without scripts the tables are as they came."""
+    ascending = ["1.0", "2.0", "3.0", "4.0"]
+    for has_scripts in (True, False):
+        context = browser.new_context(java_script_enabled=has_scripts)
+        watched = Watched(context, base)
+        page = watched.page
+        watched.open("/root/dev/text-attacks")
+        table = page.locator("table.sorts")
+        names = table.locator("tbody td:first-child a")
+        expect(names).to_have_text(ascending[::-1])
+        if has_scripts:
+            button = table.get_by_role("button", name="Version")
+            button.focus()
+            page.keyboard.press("Enter")
+            expect(names).to_have_text(ascending)
+            expect(table.locator("th").first).to_have_attribute("aria-sort", "ascending")
+            button.click()
+            expect(names).to_have_text(ascending[::-1])
+            table.get_by_role("button", name="Last file").click()
+            expect(names).to_have_text(ascending)
+            expect(table.locator("th[aria-sort]")).to_have_text("Last file")
+            check_accessible(page, "a sorted table")
+        else:
+            expect(table.locator("button")).to_have_count(0)
+        watched.check("a table that sorts")
+        context.close()
+
+
 def main():
     work = pathlib.Path(sys.argv[1])
     work.mkdir(parents=True, exist_ok=True)
@@ -779,6 +809,7 @@ def main():
                 if name == "demo":
                     check_search(browser, base)
                     check_times(browser, base)
+                    check_sorting(browser, base)
                     check_account(browser, base, password)
             print(f"{name}: {checked} pages, {links} links, {submitted} forms, {commands} commands, {harmless} attacked")
         browser.close()

@@ -54,6 +54,8 @@ pub struct ArticleChange {
     pub kind: ChangeKind,
     /// The fields that differ from the revision before, for an article that existed: `content`, `content_type`, `title`.
     pub fields: Vec<&'static str>,
+    /// Whether an article that readers had became a draft by it: for those who may not write it, it is gone.
+    pub hides: bool,
 }
 
 impl ArticleChange {
@@ -105,6 +107,7 @@ impl ArticleChange {
             .collect(),
             _ => Vec::new(),
         };
-        Some(ArticleChange { name, revision, kind, fields })
+        let hides = before.zip(now).is_some_and(|(before, now)| !before.draft && now.draft);
+        Some(ArticleChange { name, revision, kind, fields, hides })
     }
 }

@@ -36,6 +36,8 @@ pub struct Snapshot {
     redirects: OrdMap<ArticleName, OrdSet<(ArticleName, Revision)>>,
     /// Articles that are in lists, by their tags.
     tags: OrdMap<Arc<str>, OrdSet<ArticleName>>,
+    /// Drafts that are not deleted.
+    drafts: OrdSet<ArticleName>,
     attachments: OrdMap<ArticleName, Arc<Attachments>>,
     pub(crate) tree: Tree,
 }
@@ -243,6 +245,10 @@ impl Snapshot {
         let is_moved = tree::order(&article) != order_before;
         self.recent.change(&name, written_before, article.written_at());
         self.change_tags(&name, &tags_before, &article.tags());
+        match article.is_draft() && !article.is_deleted() {
+            true => self.drafts.insert(name.clone()),
+            false => self.drafts.remove(&name),
+        };
         if article.is_empty() {
             if self.articles.remove(&name).is_some() {
                 self.search.change(name.clone(), None);
@@ -291,6 +297,11 @@ impl Snapshot {
             .into_iter()
             .flat_map(move |names| names.range::<_, str>((start, Bound::Unbounded)));
         names.filter_map(|name| self.articles.get(name))
+    }
+
+    /// Drafts, in ascending order of their names. They are only for those who may write them.
+    pub fn drafts(&self) -> impl Iterator<Item = &Arc<Article>> {
+        self.drafts.iter().filter_map(|name| self.articles.get(name))
     }
 
     /// The last commit that changed an article, or files of one.

@@ -151,6 +151,11 @@ impl Directory {
         &self.follower.state().stored.index
     }
 
+    /// Who did what to the indexes, as of the last look.
+    pub(super) fn logs(&self) -> &pypi::index_log::IndexLogs {
+        &self.follower.state().stored.logs
+    }
+
     /// Carries out an operation on the store.
     ///
     /// # Errors

@@ -73,6 +73,9 @@ pub(super) enum Command {
         /// Why, for the history [default: nothing]
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         comment: String,
+        /// Leave the ending .md out of the names of articles, and out of links to them
+        #[arg(long)]
+        drop_md: bool,
         /// Read and check everything, and write nothing
         #[arg(long)]
         dry_run: bool,
@@ -198,10 +201,24 @@ impl Command {
                 };
                 (runtime.block_on(import_wheels(config, &import)), answer.is_json)
             }
-            Command::ImportArticles { directory, prefix, user, comment, dry_run, answer } => {
+            Command::ImportArticles {
+                directory,
+                prefix,
+                user,
+                comment,
+                drop_md,
+                dry_run,
+                answer,
+            } => {
                 let author = user.to_string();
-                let import =
-                    ArticlesImport { directory, prefix, author, comment, is_dry_run: dry_run };
+                let import = ArticlesImport {
+                    directory,
+                    prefix,
+                    author,
+                    comment,
+                    drops_md: drop_md,
+                    is_dry_run: dry_run,
+                };
                 let report = runtime.block_on(import_articles(config, &import))?;
                 let shortfall = report.shortfall();
                 return tell_all(&report, shortfall, answer.is_json, out);

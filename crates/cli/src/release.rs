@@ -145,6 +145,15 @@ struct Row {
     project: String,
     version: String,
     files: Vec<File>,
+    /// Who yanked it last, if the log of the index says so; it counts only while the release is yanked.
+    yanked_by: Option<YankedBy>,
+}
+
+/// Who yanked a release.
+struct YankedBy {
+    /// `None` if it was no user.
+    who: Option<String>,
+    at: String,
 }
 
 /// A file that installers take.
@@ -271,14 +280,22 @@ impl Row {
         };
         let files: Vec<Value> = self.files.iter().map(file).collect();
         let (project, version) = (&self.project, &self.version);
-        json!({"project": project, "version": version, "yanked": self.yanked(), "files": files})
+        let mut row = json!({"project": project, "version": version, "yanked": self.yanked()});
+        if let Some(by) = self.yanked_by.as_ref().filter(|_| self.yanked().is_some()) {
+            row["yanked_by"] = by.who.as_deref().into();
+            row["yanked_at"] = by.at.as_str().into();
+        }
+        row["files"] = files.into();
+        row
     }
 
     fn cells(&self) -> [String; 6] {
+        let by = self.yanked_by.as_ref().and_then(|by| by.who.as_ref());
+        let by = by.map(|who| format!(", by {who}")).unwrap_or_default();
         let some = self.files.iter().filter(|file| file.yanked.is_some()).count();
         let yanked = match self.yanked() {
-            Some("") => "yes".to_owned(),
-            Some(reason) => format!("yes: {reason}"),
+            Some("") => format!("yes{by}"),
+            Some(reason) => format!("yes{by}: {reason}"),
             None if some > 0 => format!("{some} of {} files", self.files.len()),
             None => String::new(),
         };

@@ -3,10 +3,11 @@
 //! names and media types -> [`Layout`] -> paths below the folder, and a [`Manifest`] of what the paths do not say. In the other
 //! direction: paths -> [`Names`] -> articles. No path leaves the folder, and no two names share a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use article::{ArticleName, ArticleNameError, of_name};
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 
 /// The file with what the other files do not say.
@@ -189,11 +190,50 @@ fn path_of(name: &str, essence: &str) -> String {
 /// The articles that files become.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
+    /// Whether the ending `.md` of a path is no part of the name.
+    drops_md: bool,
     /// The paths that names come from, by the names in the form that some file systems cannot distinguish.
     taken: BTreeMap<String, String>,
+    /// The paths whose ending is no part of their name.
+    dropped: BTreeSet<String>,
+}
+
+/// The path without the ending of Markdown.
+fn without_md(path: &str) -> Option<&str> {
+    let rest = path.strip_suffix(".md")?;
+    (!rest.is_empty() && !rest.ends_with('/')).then_some(rest)
 }
 
 impl Names {
+    /// Names of which none is taken.
+    pub(crate) fn new(drops_md: bool) -> Names {
+        Names { drops_md, ..Names::default() }
+    }
+
+    /// Whether the ending of this path is no part of its name.
+    pub(crate) fn has_dropped(&self, path: &str) -> bool {
+        self.dropped.contains(path)
+    }
+
+    /// The target of a link in the file at `path` that leads to a file whose ending is no part of its name, without that ending;
+    /// `None` for every other target.
+    pub(crate) fn mended(&self, path: &str, target: &str) -> Option<String> {
+        let end = target.find(['#', '?']).unwrap_or(target.len());
+        let (place, rest) = target.split_at(end);
+        let shorter = without_md(place).filter(|_| !place.starts_with('/'))?;
+        let decoded = percent_decode_str(place).decode_utf8().ok()?;
+        let mut parts: Vec<&str> = path.split('/').collect();
+        parts.pop();
+        for part in decoded.split('/') {
+            match part {
+                "." => {}
+                ".." => _ = parts.pop()?,
+                part => parts.push(part),
+            }
+        }
+        self.has_dropped(&parts.join("/")).then(|| format!("{shorter}{rest}"))
+    }
+
     /// The article for the file at `path`, below `prefix`, and its media type if the manifest names it.
     ///
     /// # Errors
@@ -205,7 +245,9 @@ impl Names {
         manifest: &Manifest,
     ) -> Result<(ArticleName, Option<String>), String> {
         let entry = manifest.articles.get(path);
-        let name = format!("{prefix}{}", entry.map_or(path, |entry| &entry.name));
+        let shorter = without_md(path).filter(|_| self.drops_md && entry.is_none());
+        let own = entry.map(|entry| entry.name.as_str()).or(shorter).unwrap_or(path);
+        let name = format!("{prefix}{own}");
         let name = ArticleName::parse(&name).map_err(|error| error.to_string())?;
         match self.taken.entry(folded(name.as_str())) {
             std::collections::btree_map::Entry::Occupied(other) => {
@@ -214,7 +256,11 @@ impl Names {
             }
             std::collections::btree_map::Entry::Vacant(place) => {
                 place.insert(path.to_owned());
-                Ok((name, entry.map(|entry| entry.content_type.clone())))
+                if shorter.is_some() {
+                    self.dropped.insert(path.to_owned());
+                }
+                let told = shorter.map(|_| "text/markdown".to_owned());
+                Ok((name, entry.map(|entry| entry.content_type.clone()).or(told)))
             }
         }
     }
@@ -340,6 +386,38 @@ mod tests {
         check("e\u{301}.md", "wiki/é.md");
         check("é.md", "! `e\u{301}.md` has the same name");
         check(&"x/".repeat(300), "! ");
+    }
+
+    #[test]
+    fn endings_are_dropped_and_links_to_such_files_mended() {
+        let mut manifest = Manifest::default();
+        let entry = Entry { name: "kept.md".into(), content_type: "text/markdown".into() };
+        manifest.articles.insert("kept.md".to_owned(), entry);
+        let mut names = Names::new(true);
+        let mut place = |path: &str| match names.place(path, "wiki/", &manifest) {
+            Ok((name, content_type)) => format!("{name} {}", content_type.unwrap_or_default()),
+            Err(why) => format!("! {why}"),
+        };
+        assert_eq!(place("guide/a b.md"), "wiki/guide/a b text/markdown");
+        assert_eq!(place("index.md"), "wiki/index text/markdown");
+        assert_eq!(place("guide/x.png"), "wiki/guide/x.png ");
+        assert_eq!(place("kept.md"), "wiki/kept.md text/markdown");
+        assert_eq!(place("x/.md"), "wiki/x/.md ");
+        assert!(place("index").starts_with("! `index.md` has the same name"));
+        for (from, target, expected) in [
+            ("index.md", "guide/a%20b.md#top", Some("guide/a%20b#top")),
+            ("index.md", "./guide/a%20b.md?raw", Some("./guide/a%20b?raw")),
+            ("guide/a b.md", "../index.md", Some("../index")),
+            ("guide/a b.md", "index.md", None),
+            ("guide/a b.md", "../../index.md", None),
+            ("index.md", "kept.md", None),
+            ("index.md", "/index.md", None),
+            ("index.md", "https://e.example/index.md", None),
+            ("index.md", "guide/x.png", None),
+            ("index.md", "#index.md", None),
+        ] {
+            assert_eq!(names.mended(from, target).as_deref(), expected, "{from} {target}");
+        }
     }
 
     proptest::proptest! {

@@ -48,6 +48,8 @@ pub struct ArticlesImport {
     pub author: String,
     /// Why, for the history.
     pub comment: String,
+    /// Whether the ending `.md` of a path is no part of an article's name; links that lead to such files are mended.
+    pub drops_md: bool,
     /// Only read and check everything; write nothing.
     pub is_dry_run: bool,
 }
@@ -170,7 +172,7 @@ async fn everything(
     let Listing { files, manifest, hidden, left_out } = listing;
     let mut report =
         ArticlesReport { is_dry_run: import.is_dry_run, hidden, left_out, ..Default::default() };
-    let mut names = Names::default();
+    let mut names = Names::new(import.drops_md);
     let (mut wanted, mut attached) = (Vec::new(), Vec::new());
     for path in files {
         if let Some(entry) = manifest.attachments.get(&path) {
@@ -185,6 +187,7 @@ async fn everything(
             Err(why) => report.left_out.push(LeftOut::new(path, why)),
         }
     }
+    let names = &names;
     let (limits, attachment_limits) = writer.article_limits();
     let progress = Progress::on_terminal();
     progress.begin_counted("articles", wanted.len() as u64);
@@ -193,7 +196,13 @@ async fn everything(
         let (directory, blobs) = (&import.directory, writer.blobs());
         let (progress, limits) = (&progress, &limits);
         let reading = wanted.iter().map(|(path, name, content_type)| async move {
-            let read = read(directory, path, name, content_type.as_deref(), blobs, limits).await;
+            let content_type = content_type.as_deref();
+            let read = match names.has_dropped(path) {
+                true => {
+                    read_mended(directory, path, name, content_type, blobs, limits, names).await
+                }
+                false => read(directory, path, name, content_type, blobs, limits).await,
+            };
             progress.step();
             (path.clone(), name.clone(), read)
         });
@@ -378,6 +387,44 @@ async fn read(
     let bound = (limits.content_bytes_max, "article.body_bytes_max");
     let (inspector, digest, _, staged) = bytes_of(directory, path, blobs, bound).await?;
     Ok((described(inspector, digest, name, content_type)?, staged))
+}
+
+/// As [`read`], for a text whose links to other files of the import may have lost their ending. It is in memory as a whole.
+async fn read_mended(
+    directory: &Path,
+    path: &str,
+    name: &ArticleName,
+    content_type: Option<&str>,
+    blobs: Option<&BlobStore>,
+    limits: &Limits,
+    names: &Names,
+) -> anyhow::Result<(Content, Option<SpooledBlob>)> {
+    let (folder, file, bytes_max) =
+        (directory.to_owned(), path.to_owned(), limits.content_bytes_max);
+    let reading = tokio::task::spawn_blocking(move || {
+        let (mut file, mut bytes) = (opened(&folder, &file)?.take(bytes_max + 1), Vec::new());
+        file.read_to_end(&mut bytes)?;
+        anyhow::Ok(bytes)
+    });
+    let bytes = reading.await??;
+    // Larger ones, and those that are no text, are refused with the reason.
+    let text = match String::from_utf8(bytes) {
+        Ok(text) if text.len() as u64 <= bytes_max => text,
+        _ => return read(directory, path, name, content_type, blobs, limits).await,
+    };
+    let text = markup::relink(&text, |target| names.mended(path, target));
+    let (mut inspector, mut hasher) = (Inspector::new(), Hasher::new());
+    inspector.update(text.as_bytes());
+    hasher.update(text.as_bytes());
+    let staged = match blobs {
+        Some(blobs) => {
+            let mut upload = blobs.begin(bytes_max);
+            upload.write(Bytes::from(text)).await?;
+            Some(upload.stage().await?)
+        }
+        None => None,
+    };
+    Ok((described(inspector, hasher.finish(), name, content_type)?, staged))
 }
 
 /// Reads a file of at most `bytes_max` bytes, the bound that `setting` names: facts about its text, its digest, its size, and

@@ -315,6 +315,7 @@ endpoints! {
         PushRelease = Python "push": POST PUSH ["/{user}/{index}"];
         SearchByXmlRpc = Python "search": POST ["/{user}/{index}"];
         ApplyRetention = Python "index_write": POST ["/{user}/{index}/+retention"];
+        ShowIndexLog = Python "index": GET ["/{user}/{index}/+log"];
         ShowPrefetch = Python "index": GET ["/{user}/{index}/+prefetch"];
         StartPrefetch = Python "index_write": POST ["/{user}/{index}/+prefetch"];
         StopPrefetch = Python "index_write": DELETE ["/{user}/{index}/+prefetch"];

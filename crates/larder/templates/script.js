@@ -4,6 +4,7 @@ copyButtons();
 focusBySlash();
 suggestAsOneTypes();
 timesInWords();
+sortTables();
 for (const [id, enhance] of [["find", findPackages], ["ask", askQuestion]]) {
   const form = document.getElementById(id);
   if (form) enhance(form);
@@ -40,6 +41,36 @@ function timesInWords() {
   // Paper does not know when it is read.
   addEventListener("beforeprint", function () { for (const { time, shown } of times) time.textContent = shown; });
   addEventListener("afterprint", say);
+}
+
+// Tables whose lines can be put into another order: the head of a column becomes a button. Only the lines of the page are sorted.
+function sortTables() {
+  const linesMax = 5000, order = new Intl.Collator("en", { numeric: true });
+  // What a cell is sorted by: what it says it is, or its time, or its words.
+  function key(cell) {
+    const time = cell.querySelector("time");
+    return cell.dataset.sort || (time && time.dateTime) || cell.textContent.trim();
+  }
+  document.querySelectorAll("table.sorts").forEach(function (table) {
+    const body = table.tBodies[0], heads = Array.from(table.tHead.rows[0].cells);
+    if (body.rows.length < 2 || body.rows.length > linesMax) return;
+    function sortBy(head, column) {
+      const sign = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+      const lines = Array.from(body.rows, row => ({ row, key: key(row.cells[column]) }));
+      // Lines without a value come last either way.
+      lines.sort((a, b) => (a.key === "") - (b.key === "") || sign * order.compare(a.key, b.key));
+      for (const other of heads) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+      body.append(...lines.map(line => line.row));
+    }
+    heads.forEach(function (head, column) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => sortBy(head, column));
+    });
+  });
 }
 
 function copyButtons() {

@@ -17,6 +17,7 @@
 mod clean;
 mod compare;
 mod markdown;
+mod relink;
 mod rst;
 mod tidy;
 
@@ -26,6 +27,7 @@ use std::fmt::{self, Write as _};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 pub use self::compare::{Block, Cell, Comparison, Line, Piece, TooLong, compare};
+pub use self::relink::relink;
 
 /// How a text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use account::Principal;
 use jiff::Timestamp;
 use net::ClientAddress;
+use pypi::index_log::Doer;
 use state::security::Actor;
 use state::stored::Stored;
 
@@ -40,6 +41,17 @@ impl Sender {
     /// Whether no right is asked for: who can write the data directory may do everything.
     pub fn is_on_the_machine(&self) -> bool {
         matches!(self, Sender::Command | Sender::Server)
+    }
+
+    /// The sender, as the log of an index names it.
+    pub(crate) fn doer(&self) -> Doer {
+        match self {
+            Sender::Client { proved, .. } => {
+                proved.user_name().map_or(Doer::Nobody, |name| Doer::User(name.clone()))
+            }
+            Sender::Command => Doer::Command,
+            Sender::Server => Doer::Server,
+        }
     }
 
     /// The sender, as the security log names it.

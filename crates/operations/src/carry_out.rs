@@ -6,7 +6,9 @@ use std::sync::Arc;
 use audit::{Audit, Entry, Pending};
 use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
-use record::{Batch, Digest, Serial};
+use pypi::StageName;
+use pypi::index_log::{Deed, LogLine};
+use record::{Batch, Digest, Serial, Write};
 use state::security;
 use state::stored::{Stored, WriteFailure};
 use store::{BlobError, CommitError};
@@ -54,6 +56,8 @@ pub struct Decided<T> {
     pub batch: Option<Batch>,
     /// What the audit log notes if it is written.
     pub entries: Vec<Entry>,
+    /// What the log of an index says of it, if it is written.
+    pub deed: Option<Box<(StageName, Deed)>>,
     /// Whether the batch names blobs that may be old.
     pub blobs: OldBlobs,
     /// What comes of it.
@@ -64,13 +68,19 @@ impl<T> Decided<T> {
     /// A decision to write this batch, if any.
     pub fn new(batch: impl Into<Option<Batch>>, outcome: T) -> Decided<T> {
         let blobs = OldBlobs::None;
-        Decided { batch: batch.into(), entries: Vec::new(), blobs, outcome }
+        Decided { batch: batch.into(), entries: Vec::new(), deed: None, blobs, outcome }
     }
 
     /// Adds what the audit log notes.
     #[must_use]
     pub fn noting(self, entries: Vec<Entry>) -> Decided<T> {
         Decided { entries, ..self }
+    }
+
+    /// Adds what the log of this index says.
+    #[must_use]
+    pub fn logging(self, stage: &StageName, deed: Deed) -> Decided<T> {
+        Decided { deed: Some(Box::new((stage.clone(), deed))), ..self }
     }
 
     /// Says that the batch names old blobs.
@@ -216,7 +226,7 @@ where
         let basis = Arc::new(Basis::new(stored, rules, sender.clone(), now, forget_before));
         let seen = basis.stored.serial;
         let deciding = decide(basis.clone()).await;
-        let Decided { batch, entries, blobs, outcome } = match deciding {
+        let Decided { batch, entries, deed, blobs, outcome } = match deciding {
             Err(refusal) if refusal.may_be_stale() && !is_current => {
                 is_current = true;
                 match keeper.is_further(seen).await? {
@@ -236,6 +246,7 @@ where
             return Err(failure.into());
         }
         batch.checks.extend(basis.principal().rests_on());
+        log(&basis, &mut batch, deed);
         touch(keeper, &batch, blobs).await?;
         let changes = security::changes(&basis.stored.accounts, &basis.stored.index, &batch);
         let changes = changes.by(sender.actor());
@@ -267,6 +278,30 @@ where
         }
     }
     Err(WriteFailure::Overtaken.into())
+}
+
+/// Adds to the batch what the log of an index says of it. The log of an index ends with it: a deletion removes the log, and what came
+/// into it at that moment is removed when the index is made again.
+fn log(basis: &Basis, batch: &mut Batch, deed: Option<Box<(StageName, Deed)>>) {
+    let logs = &basis.stored.logs;
+    let is_ended = |write: &&Write| match pypi::stage_of_key(&write.key) {
+        Some(stage) => write.body.is_none() || basis.stored.index.stage(stage).is_none(),
+        None => false,
+    };
+    let ended = batch.writes.iter().filter(is_ended);
+    let ended = ended.filter_map(|write| pypi::stage_of_key(&write.key)?.parse().ok());
+    let ended: Vec<StageName> = ended.collect();
+    let line = deed.map(|deed| {
+        let (stage, deed) = *deed;
+        let line = LogLine { at: basis.now, by: basis.sender().doer(), deed };
+        // The time is as good as chance: only writers of the same state must not all choose the same slot.
+        logs.write(&stage, &line, basis.now.subsec_nanosecond().unsigned_abs().into())
+    });
+    let is_other = |write: &Write| line.as_ref().is_none_or(|line| line.key != write.key);
+    for stage in &ended {
+        batch.writes.extend(logs.erase(stage).filter(is_other));
+    }
+    batch.writes.extend(line);
 }
 
 /// Makes the old blobs of a batch young.

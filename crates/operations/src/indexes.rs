@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use account::{AclEntry, GroupName};
 use pypi::change::stage as change;
+use pypi::index_log::{Deed, What};
 use pypi::{ConfigEdit, StageConfig, StageName};
 
 use crate::noted::entries_of_change;
@@ -52,7 +53,8 @@ impl Operation for CreateIndex {
         check_publishers(&basis.rules, None, &config)?;
         let mut noted = entries_of_change(basis, stage, None, config.policy.as_deref());
         noted.extend(entries_of_publishers(basis, stage, None, Some(&config)));
-        Ok(Decided::new(batch, config).noting(noted))
+        let deed = Deed::new(What::Created);
+        Ok(Decided::new(batch, config).noting(noted).logging(stage, deed))
     }
 }
 
@@ -99,7 +101,9 @@ impl Operation for ChangeIndex {
         let policy = before.and_then(|before| before.policy.as_deref());
         let mut noted = entries_of_change(basis, stage, policy, config.policy.as_deref());
         noted.extend(entries_of_publishers(basis, stage, before, Some(&config)));
-        Ok(Decided::new(batch, config).noting(noted))
+        let changed = before.map(|before| StageConfig::differing(before, &config));
+        let deed = Deed::new(What::Settings).naming(changed.unwrap_or_default());
+        Ok(Decided::new(batch, config).noting(noted).logging(stage, deed))
     }
 }
 

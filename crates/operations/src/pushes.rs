@@ -7,6 +7,7 @@ use pypi::change::push::{
     Approval, ApprovedFile, Push, PushAction, PushContent, PushSource, approve, push, replaced,
     replaced_by_approval,
 };
+use pypi::index_log::{Deed, What};
 use pypi::upstream::{UpstreamFile, UpstreamPage};
 use pypi::{Judge, ProjectName, Stage, StageName, StatusMarker};
 use record::Digest;
@@ -46,6 +47,11 @@ impl Order {
             who: basis.principal().user_name(),
             at: basis.now,
         }
+    }
+
+    /// What the target's log says of it.
+    fn deed(&self, project: &ProjectName) -> Deed {
+        Deed::of(What::Pushed, project).version(&self.version).from(&self.source)
     }
 
     /// The source, and the target if a token that may only add files must not replace one there.
@@ -121,7 +127,9 @@ impl Operation for PushRelease {
             let files = found.release_files(order.content);
             files.flat_map(|file| noter.given(stage, stage, project, Given::Own(file))).collect()
         });
-        Ok(Decided::new(batch, actions).noting(entries).naming(OldBlobs::Needed))
+        let deed = order.deed(project);
+        let decided = Decided::new(batch, actions).noting(entries).naming(OldBlobs::Needed);
+        Ok(decided.logging(&order.target, deed))
     }
 }
 
@@ -184,7 +192,8 @@ impl Operation for ApproveRelease {
             let digests = files.iter().map(|file| (file.filename.as_str(), file.digest));
             entries.extend(entries_of_approved(basis, &order.source, &order.target, digests));
         }
-        Ok(Decided::new(batch, actions).noting(entries).naming(OldBlobs::Needed))
+        let decided = Decided::new(batch, actions).noting(entries).naming(OldBlobs::Needed);
+        Ok(decided.logging(&order.target, order.deed(project)))
     }
 }
 

@@ -3,6 +3,7 @@
 use pypi::change::remove::{self, Extent};
 use pypi::change::retention::{self, Removal, RetentionPlan, RetentionRule};
 use pypi::change::yank;
+use pypi::index_log::{Deed, What};
 use pypi::{Directory, ProjectName, ProjectStatus, StageName};
 
 use crate::rights::{About, check_keeper, remover};
@@ -21,6 +22,19 @@ impl FilePlace {
     fn about(&self) -> About<'_> {
         About::File(Some((self.directory, &self.filename)))
     }
+}
+
+/// What the log of the index says of a yank, or of one that is taken back.
+fn yanked(project: &ProjectName, reason: Option<&str>) -> Deed {
+    let what = if reason.is_some() { What::Yanked } else { What::Unyanked };
+    Deed::of(what, project).because(reason)
+}
+
+/// A version, as the index spells it.
+fn spelled(basis: &Basis, stage: &StageName, project: &ProjectName, version: &str) -> String {
+    let found = basis.stored.index.stage(stage.as_str());
+    let found = found.and_then(|stage| stage.project(project.as_str()));
+    found.and_then(|project| project.version_meant(version)).unwrap_or(version).to_owned()
 }
 
 /// Yanks a release (PEP 592), or takes that back.
@@ -50,8 +64,10 @@ impl Operation for YankRelease {
         let YankRelease { stage, project, version, reason } = self;
         remover(basis, stage, About::Project(Some(project)), YankRelease::PURPOSE)?;
         let index = &basis.stored.index;
-        let decision = yank::release(index, stage, project, version, reason.as_deref())?;
-        Ok(Decided::new(decision.batch(), ()))
+        let reason = reason.as_deref();
+        let decision = yank::release(index, stage, project, version, reason)?;
+        let deed = yanked(project, reason).version(&spelled(basis, stage, project, version));
+        Ok(Decided::new(decision.batch(), ()).logging(stage, deed))
     }
 }
 
@@ -82,7 +98,8 @@ impl Operation for YankFile {
         let (_, project) = found.file_to_change(file.directory, &file.filename)?;
         let (index, reason) = (&basis.stored.index, reason.as_deref());
         let decision = yank::file(index, stage, &project, &file.filename, reason)?;
-        Ok(Decided::new(decision.batch(), ()))
+        let deed = yanked(&project, reason).file(&file.filename);
+        Ok(Decided::new(decision.batch(), ()).logging(stage, deed))
     }
 }
 
@@ -112,7 +129,10 @@ impl Operation for SetProjectStatus {
         remover(basis, stage, About::Project(Some(project)), SetProjectStatus::PURPOSE)?;
         let index = &basis.stored.index;
         let decision = yank::set_project_status(index, stage, project, status.as_ref())?;
-        Ok(Decided::new(decision.batch(), ()))
+        let ProjectStatus { marker, reason } = status.clone().unwrap_or_default();
+        let deed = Deed::of(What::Status, project).naming([marker.as_str()]);
+        let deed = deed.because(reason.as_deref());
+        Ok(Decided::new(decision.batch(), ()).logging(stage, deed))
     }
 }
 
@@ -143,7 +163,7 @@ impl Operation for DeleteProject {
         let DeleteProject { stage, project, extent, force } = self;
         remover(basis, stage, About::Project(Some(project)), DeleteProject::PURPOSE)?;
         let batch = remove::project(&basis.stored.index, stage, project, *extent, *force)?;
-        Ok(Decided::new(batch, ()))
+        Ok(Decided::new(batch, ()).logging(stage, Deed::of(What::Removed, project)))
     }
 }
 
@@ -174,7 +194,9 @@ impl Operation for DeleteRelease {
         let DeleteRelease { stage, project, version, force } = self;
         remover(basis, stage, About::Project(Some(project)), DeleteRelease::PURPOSE)?;
         let batch = remove::version(&basis.stored.index, stage, project, version, *force)?;
-        Ok(Decided::new(batch, ()))
+        let version = spelled(basis, stage, project, version);
+        let deed = Deed::of(What::Removed, project).version(&version);
+        Ok(Decided::new(batch, ()).logging(stage, deed))
     }
 }
 
@@ -201,10 +223,13 @@ impl Operation for DeleteFile {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let DeleteFile { stage, file, force } = self;
-        remover(basis, stage, file.about(), DeleteFile::PURPOSE)?;
+        let found = remover(basis, stage, file.about(), DeleteFile::PURPOSE)?;
         let index = &basis.stored.index;
         let batch = remove::file(index, stage, file.directory, &file.filename, *force)?;
-        Ok(Decided::new(batch, ()))
+        let project = found.file_to_change(file.directory, &file.filename);
+        let project = project.ok().map(|(_, project)| project);
+        let deed = Deed { project, ..Deed::new(What::Removed) }.file(&file.filename);
+        Ok(Decided::new(batch, ()).logging(stage, deed))
     }
 }
 
@@ -245,6 +270,10 @@ impl Operation for RemoveOldVersions {
             return Err(Rule::NoRetention.into());
         }
         let RetentionPlan { removals, batch } = retention::plan(index, stage, rule, basis.now)?;
-        Ok(Decided::new(batch.filter(|_| !is_dry), (rule, removals)))
+        let names =
+            removals.iter().map(|removal| format!("{} {}", removal.project, removal.version));
+        let deed = Deed::new(What::Retention).naming(names);
+        let decided = Decided::new(batch.filter(|_| !is_dry), (rule, removals));
+        Ok(decided.logging(stage, deed))
     }
 }

@@ -18,6 +18,7 @@ pub mod change;
 pub mod devpi;
 mod error;
 mod filename;
+pub mod index_log;
 mod inherit;
 mod item_change;
 pub mod lock;

@@ -359,7 +359,7 @@ impl StageConfig {
     }
 
     /// The names of the settings in which two configurations differ.
-    pub(crate) fn differing(one: &StageConfig, other: &StageConfig) -> Vec<&'static str> {
+    pub fn differing(one: &StageConfig, other: &StageConfig) -> Vec<&'static str> {
         let mut before: BTreeMap<&'static str, Value> = BTreeMap::new();
         one.each(true, &mut |key, value| _ = before.insert(key, value));
         let mut names = Vec::new();

@@ -11,6 +11,7 @@ use config::Config;
 use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 use prometheus::{Histogram, IntCounter};
+use pypi::index_log::IndexLogs;
 use record::{Batch, Record, Serial, UnreadableRecord};
 use store::{CommitError, Records};
 use tokio::sync::watch;
@@ -34,6 +35,8 @@ pub struct Stored {
     pub articles: article::Snapshot,
     /// The Python index.
     pub index: pypi::Snapshot,
+    /// Who did what to its stages.
+    pub logs: IndexLogs,
     /// The name of this store: 32 hexadecimal digits, the same for all its processes; devpi's clients see it.
     pub identity: Option<HeaderValue>,
     /// [`Stored::serial`], finished for a header.
@@ -74,6 +77,8 @@ impl store::State for Stored {
         troubles.extend(articles.troubles);
         let index = self.index.apply(records);
         troubles.extend(index.troubles);
+        let (logs, unread) = self.logs.apply(records);
+        troubles.extend(unread);
         let identity = records
             .iter()
             .rfind(|record| record.key.as_str() == IDENTITY_KEY)
@@ -82,7 +87,9 @@ impl store::State for Stored {
         let (articles, index) = (articles.snapshot, index.snapshot);
         let serial_header = Some(HeaderValue::from(serial.0));
         let heads = Heads::default();
-        (Stored { serial, accounts, articles, index, identity, serial_header, heads }, troubles)
+        let next =
+            Stored { serial, accounts, articles, index, logs, identity, serial_header, heads };
+        (next, troubles)
     }
 }
 
@@ -100,6 +107,9 @@ impl Stored {
             let index = self.index.apply(records);
             troubles.extend(index.troubles);
             next.index = index.snapshot;
+            let (logs, unread) = self.logs.apply(records);
+            troubles.extend(unread);
+            next.logs = logs;
         }
         (next, troubles)
     }
@@ -126,7 +136,8 @@ impl Stored {
 
     /// The records of every surface, as they are in memory, without those that were deleted or could not be read.
     pub fn records(&self) -> impl Iterator<Item = Record> {
-        self.accounts.records().chain(self.articles.records()).chain(self.index.records())
+        let surfaces = self.accounts.records().chain(self.articles.records());
+        surfaces.chain(self.index.records()).chain(self.logs.records())
     }
 }
 

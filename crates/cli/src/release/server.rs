@@ -9,7 +9,7 @@ use pypi::{ProjectName, StageName};
 use serde_json::{Value, json};
 use state::accounts;
 
-use super::{Action, CommandResult, File, Row, Target, removed, yanked};
+use super::{Action, CommandResult, File, Row, Target, YankedBy, removed, yanked};
 use crate::Exit;
 use crate::remote::{Failure, Remote, action};
 
@@ -134,14 +134,38 @@ async fn list(
                 project: project.clone(),
                 version: version.clone(),
                 files: files_of(data, &facts),
+                yanked_by: None,
             })
             .collect();
+        if of_project.iter().any(|row| row.yanked().is_some()) {
+            say_who_yanked(remote, stage, &project, &mut of_project).await;
+        }
         of_project.sort_by_cached_key(|row| {
             std::cmp::Reverse((pypi::Version::parse(&row.version).ok(), row.version.clone()))
         });
         rows.extend(of_project);
     }
     Ok(CommandResult::List(rows, held))
+}
+
+/// Looks up who yanked the releases of a project. A server of an earlier version does not say.
+async fn say_who_yanked(remote: &Remote, stage: &StageName, project: &str, rows: &mut [Row]) {
+    let place = [stage.user(), stage.index(), "+log"];
+    let query = [format!("project={project}"), "limit=200".to_owned()];
+    let query = query.each_ref().map(String::as_str);
+    let Ok(answer) = remote.send(Method::GET, &place, &query, None).await else { return };
+    let lines = answer["result"]["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for row in rows {
+        let of_it =
+            |line: &&Value| line["what"] == "yanked" && line["version"] == row.version.as_str();
+        row.yanked_by = lines.iter().find(of_it).map(|line| {
+            let at = line["time"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
+            YankedBy {
+                who: line["by"].as_str().map(str::to_owned),
+                at: at.map(accounts::shown).unwrap_or_default(),
+            }
+        });
+    }
 }
 
 /// The release files of a version, with the facts on the simple page.

@@ -5,10 +5,11 @@ use operations::pushes::{Order, PushRelease};
 use operations::releases::{DeleteProject, DeleteRelease, YankRelease};
 use pypi::change::push::PushContent;
 use pypi::change::remove::Extent;
+use pypi::index_log::{IndexLog, What};
 use pypi::{ChangeError, FileRole, Project, ProjectName, StageName, Version};
 use state::accounts;
 
-use super::{Action, CommandResult, File, Row, Target, removed, yanked};
+use super::{Action, CommandResult, File, Row, Target, YankedBy, removed, yanked};
 use crate::Exit;
 use crate::directory::{Directory, Purpose};
 use crate::remote::refused;
@@ -28,7 +29,7 @@ pub(super) async fn run(
         _ => Purpose::ChangeAll,
     };
     Directory::with(config, purpose, async |directory| match action {
-        Action::List(project) => list(directory.index(), stage, project.as_ref()),
+        Action::List(project) => list(directory, stage, project.as_ref()),
         Action::Yank { project, version, reason } => {
             let said = yanked(stage, &project, &version, reason.is_some());
             let stage = stage.clone();
@@ -93,11 +94,11 @@ async fn pushed(
 }
 
 fn list(
-    index: &pypi::Snapshot,
+    directory: &Directory,
     stage: &StageName,
     wanted: Option<&ProjectName>,
 ) -> Result<CommandResult, Exit> {
-    let found = index.stage_to_change(stage).map_err(refused)?;
+    let found = directory.index().stage_to_change(stage).map_err(refused)?;
     if let Some(wanted) = wanted
         && !found.owns_name(wanted.as_str())
     {
@@ -106,12 +107,13 @@ fn list(
     let is_wanted = |name: &ProjectName| wanted.is_none_or(|it| it == name);
     let projects = found.projects().filter(|(name, _)| is_wanted(name));
     let held = found.held_names().filter(|name| is_wanted(name)).map(ToString::to_string);
-    let rows = projects.flat_map(|(name, project)| rows(name, project)).collect();
+    let log = directory.logs().log(stage.as_str());
+    let rows = projects.flat_map(|(name, project)| rows(name, project, log)).collect();
     Ok(CommandResult::List(rows, held.collect()))
 }
 
 /// The releases of a project, newest first.
-fn rows(name: &ProjectName, project: &Project) -> Vec<Row> {
+fn rows(name: &ProjectName, project: &Project, log: Option<&IndexLog>) -> Vec<Row> {
     let mut versions: Vec<_> =
         project.versions().into_iter().map(|text| (Version::parse(text).ok(), text)).collect();
     versions.sort();
@@ -127,6 +129,13 @@ fn rows(name: &ProjectName, project: &Project) -> Vec<Row> {
             project: name.to_string(),
             version: version.to_owned(),
             files: files.map(file).collect(),
+            yanked_by: log.and_then(|log| {
+                let line = log.last(What::Yanked, name, Some(version))?;
+                Some(YankedBy {
+                    who: line.by.user().map(str::to_owned),
+                    at: accounts::shown(line.at),
+                })
+            }),
         }
     };
     versions.into_iter().rev().map(row).collect()

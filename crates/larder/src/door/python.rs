@@ -24,8 +24,9 @@ use crate::protocols::python::ask::Ask;
 use crate::protocols::python::refused::Refused;
 use crate::protocols::python::route::{Route, settled};
 use crate::protocols::python::{
-    audit, documentation, files, insert_headers, integrity, prefetch, project, public_json, push,
-    refusals, search, simple, stages, status, tox_results, upload, users, write, yank,
+    audit, documentation, files, index_log, insert_headers, integrity, prefetch, project,
+    public_json, push, refusals, search, simple, stages, status, tox_results, upload, users, write,
+    yank,
 };
 use crate::routes::trees::Python;
 use crate::routes::{Endpoint, InTree};
@@ -103,6 +104,7 @@ fn has_page(endpoint: Endpoint) -> bool {
         Endpoint::ListUsers
             | Endpoint::ShowUser
             | Endpoint::ShowIndex
+            | Endpoint::ShowIndexLog
             | Endpoint::ShowProject
             | Endpoint::ShowRelease
             | Endpoint::Search
@@ -155,6 +157,10 @@ async fn dispatch(
         Python::ModifyIndex => Box::pin(stages::modify_index(ask, stage, body)).await,
         Python::DeleteIndex => Box::pin(stages::delete_index(ask, stage)).await,
         Python::ApplyRetention => Box::pin(yank::apply_retention(ask, stage, body)).await,
+        Python::ShowIndexLog if pages::is_wanted(ask) => {
+            Box::pin(pages::show_index_log(ask, stage)).await
+        }
+        Python::ShowIndexLog => Box::pin(index_log::show_index_log(ask, stage)).await,
         Python::ShowPrefetch => Box::pin(prefetch::show_prefetch(ask, stage)).await,
         Python::StartPrefetch => Box::pin(prefetch::start_prefetch(ask, stage, body)).await,
         Python::StopPrefetch => Box::pin(prefetch::stop_prefetch(ask, stage)).await,

@@ -268,9 +268,10 @@ fn next(
         }
         Shape::Changes | Shape::Chat(_) => {
             let principal = reader(webhook, &stored)?;
-            let admitted = slice.entries.iter().filter(|entry| webhook.filter.admits(entry));
-            let events =
-                admitted.filter_map(|entry| entry.for_reader(&app.config, &stored, &principal));
+            let events = slice.entries.iter().filter_map(|entry| {
+                let event = entry.for_reader(&app.config, &stored, &principal)?;
+                webhook.filter.admits(entry, event.kind).then_some(event)
+            });
             let events: Vec<&[u8]> = events.map(Event::json).collect();
             match webhook.shape {
                 _ if events.is_empty() => Content::Nothing,

@@ -5,6 +5,7 @@ mod attestations;
 mod contents;
 mod documentation;
 mod files;
+mod index_log;
 mod mirrors;
 mod people;
 mod policy;

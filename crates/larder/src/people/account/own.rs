@@ -1,6 +1,6 @@
 //! The page of a user's own tokens, password and sessions.
 
-use account::{Credentials, Password, Principal, Scope, SessionText, Token};
+use account::{Credentials, Object, Password, Principal, Scope, SessionText, Token};
 use askama::Template;
 use axum::body::Body;
 use axum::response::Response;
@@ -11,11 +11,12 @@ use jiff::Timestamp;
 use operations::carry_out;
 use operations::tokens::RevokeToken;
 use operations::users::SetPassword;
+use state::stored::Stored;
 
 use super::{FORM_BYTES_MAX, log_in};
 use crate::app::App;
 use crate::front::auth::{self, session};
-use crate::front::display::Time;
+use crate::front::display::{Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
 use crate::people::forms::{self, Fields, Posted};
@@ -33,6 +34,9 @@ pub(crate) const SCOPES: [(Scope, &str); 9] = [
     (Scope::ServerFollow, "let another server copy everything, secrets included"),
     (Scope::All, "everything that you may"),
 ];
+
+/// Drafts in the list of a user's own.
+const DRAFTS: usize = 100;
 
 /// How many days before its end a token is shown with a warning.
 const ENDING_DAYS: i64 = 14;
@@ -56,6 +60,10 @@ struct AccountPage {
     has_password: bool,
     linked: Vec<LinkedLine>,
     providers: Vec<ProviderLine>,
+    /// Drafts that the user may write: path, name, title.
+    drafts: Vec<(String, String, String)>,
+    /// Whether there are more.
+    has_more_drafts: bool,
     said: TokenForm,
 }
 
@@ -197,7 +205,10 @@ async fn page(
             linked_at: Time(it.linked_at),
         })
         .collect();
+    let mut drafts = drafts(app, &stored, principal);
     let page = AccountPage {
+        drafts: drafts.by_ref().take(DRAFTS).collect(),
+        has_more_drafts: drafts.next().is_some(),
         site: Site::of(app, head).for_user(principal),
         form: forms::token(app, session)?,
         name: user.name.to_string(),
@@ -214,6 +225,25 @@ async fn page(
         said,
     };
     Ok(page::send_once(&page, head, status).await)
+}
+
+/// The drafts that the user may both read and write: path, name, title.
+fn drafts(
+    app: &App,
+    stored: &Stored,
+    principal: &Principal,
+) -> impl Iterator<Item = (String, String, String)> {
+    let lists = &app.config.article;
+    let drafts = stored.articles.drafts().filter(|article| {
+        let object = Object::Article(article.name.as_str());
+        lists.acl_read.admits(principal, Scope::ArticleRead, object)
+            && lists.acl_write.admits(principal, Scope::ArticleWrite, object)
+    });
+    drafts.map(|article| {
+        let content = article.latest().and_then(|facts| facts.content());
+        let title = content.and_then(|it| it.title.as_deref()).unwrap_or_default();
+        (in_path(article.name.as_str()), article.name.to_string(), title.to_owned())
+    })
 }
 
 /// That a token has expired, or will within [`ENDING_DAYS`].

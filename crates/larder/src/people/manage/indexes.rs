@@ -266,7 +266,7 @@ pub(crate) async fn change_index(
     let mut retention = None;
     let what = fields.one("do")?;
     let (answer, done) = match what {
-        "settings" | "set" | "quarantine" | "release" => {
+        "settings" | "quarantine" | "release" => {
             let (edit, seen, done) = match what {
                 "settings" => {
                     (edit_of(fields, &current), Some(seen_config), "The settings are changed.")
@@ -373,7 +373,7 @@ fn would(
     Answer::of(decided).0
 }
 
-/// What the fields of a form say that changes one setting, as the API writes it, and the message afterwards.
+/// What the fields of a form say of the quarantine, as the API writes it, and the message afterwards.
 fn operation(fields: &forms::Fields, what: &str) -> Result<(String, &'static str), HttpError> {
     let field = |name: &str| Ok::<_, HttpError>(fields.one(name)?.trim());
     Ok(match what {
@@ -386,19 +386,9 @@ fn operation(fields: &forms::Fields, what: &str) -> Result<(String, &'static str
             let operation = format!("policy_quarantine+={what} {}", field("reason")?);
             (operation, "It is in quarantine: nobody gets it from here.")
         }
-        "release" => {
+        _ => {
             let item = fields.one("item")?.split(' ').next().unwrap_or_default();
             (format!("policy_quarantine-={item}"), "It is no longer in quarantine.")
-        }
-        _ => {
-            let (key, value) = (field("key")?, field("value")?);
-            let operation = match fields.one("how")? {
-                "add" => format!("{key}+={value}"),
-                "remove" => format!("{key}-={value}"),
-                "drop" => format!("{key}-="),
-                _ => format!("{key}={value}"),
-            };
-            (operation, "The setting is changed.")
         }
     })
 }

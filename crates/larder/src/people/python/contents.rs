@@ -43,6 +43,7 @@ struct Member {
     number: usize,
     name: String,
     size: String,
+    bytes: u64,
     is_file: bool,
     link: Option<String>,
 }
@@ -120,6 +121,7 @@ pub(crate) async fn show_contents(ask: &Ask, route: &Route) -> Result<Response, 
                 number,
                 name: visible_name(&member.name),
                 size: display::size(member.size_bytes),
+                bytes: member.size_bytes,
                 is_file: member.is_file,
                 link: member.link.as_deref().map(visible_name),
             })

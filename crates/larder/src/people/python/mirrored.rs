@@ -294,6 +294,8 @@ impl Listing {
                 .filter(|it| it.as_str() != version)
                 .map(Version::to_string),
             yanked: self.yanked.clone(),
+            yanked_by: None,
+            is_own: false,
             status: status.and_then(|(marker, reason)| Status::of(marker, reason)),
             described,
             files: self.files.iter().map(|it| it.shown(self, stage, site.prefix())).collect(),

@@ -9,6 +9,7 @@ use axum::response::Response;
 use jiff::Timestamp;
 use pypi::archive::is_archive;
 use pypi::devpi::{View, file_url};
+use pypi::index_log::What;
 use pypi::{
     FileRole, Filename, Judge, Project as Contents, ProjectName, ProjectView, RefusedFiles,
     ReleaseFile, Stage, VersionView, Warnings, installed_by_default,
@@ -17,7 +18,8 @@ use pypi::{
 use super::description::Described;
 use super::mirrored;
 use super::project_page::{
-    FILES, File, Hidden, Origin, ProjectPage, RequiredBy, Status, VERSIONS, Version, kind, own_name,
+    By, FILES, File, Hidden, Origin, ProjectPage, RequiredBy, Status, VERSIONS, Version, kind,
+    own_name,
 };
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
@@ -128,6 +130,11 @@ async fn show(
             None => (None, ""),
         };
         let release = nearest.and_then(|part| part.project.release(version));
+        let said = |stage: &Stage, what: What, version: Option<&str>| {
+            let may_read = stage.may_read(&principal, Portion::Project(name.as_str()));
+            let log = ask.stored.logs.log(stage.name().as_str()).filter(|_| may_read);
+            log.and_then(|log| log.last(what, name, version)).map(By::of)
+        };
         let seen = |name: &&str| ask.stored.index.stage(name).is_some_and(|stage| view.sees(stage));
         let page = ProjectPage {
             stage: own_name(&order),
@@ -140,7 +147,14 @@ async fn show(
                 .filter(|it| it.version.as_str() != version)
                 .map(|it| it.version.to_string()),
             yanked: release.and_then(|release| release.yanked.as_deref()).map(str::to_owned),
-            status: status(&found),
+            yanked_by: release
+                .filter(|release| release.yanked.is_some())
+                .zip(nearest)
+                .and_then(|(_, part)| said(part.stage, What::Yanked, Some(version))),
+            status: status(&found).map(|(stage, status)| {
+                let by = said(stage, What::Status, None);
+                Status { by, ..status }
+            }),
             described,
             files: files.into_iter().take(FILES).collect(),
             more_files,
@@ -168,6 +182,7 @@ async fn show(
             all_versions,
             origins: origins(&found, view),
             required_by: RequiredBy::of(ask, &principal, name),
+            is_own: order.stages().first().is_some_and(|own| own.project(name.as_str()).is_some()),
             is_managed: order.stages().first().is_some_and(|own| {
                 own.project(name.as_str()).is_some()
                     && own.may_remove(&principal, Portion::Project(name.as_str()))
@@ -196,9 +211,12 @@ async fn show(
     ask.in_turn(making).await
 }
 
-fn status<'a>(found: &ProjectView<'a>) -> Option<Status<'a>> {
-    let status = found.parts().iter().find_map(|part| part.project.status())?;
-    Status::of(status.marker.as_str(), status.reason.as_deref().unwrap_or_default())
+/// The status that the nearest index with one has set.
+fn status<'a>(found: &ProjectView<'a>) -> Option<(&'a Stage, Status<'a>)> {
+    let mut parts = found.parts().iter();
+    let (stage, status) = parts.find_map(|part| Some((part.stage, part.project.status()?)))?;
+    let shown = Status::of(status.marker.as_str(), status.reason.as_deref().unwrap_or_default())?;
+    Some((stage, shown))
 }
 
 fn quarantined<'a>(found: &ProjectView<'a>) -> Vec<&'a str> {

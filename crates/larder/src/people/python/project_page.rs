@@ -2,10 +2,12 @@
 
 use account::Principal;
 use askama::Template;
+use pypi::index_log::LogLine;
 use pypi::upstream::Locations;
 use pypi::{ProjectName, ResolutionOrder};
 
 use super::description::Described;
+use super::index_log::who;
 use crate::front::display::{self, Time, in_path};
 use crate::front::page::Site;
 use crate::protocols::python::ask::Ask;
@@ -33,6 +35,8 @@ pub(super) struct ProjectPage<'a> {
     /// The version that is shown by default, if this is another one.
     pub(super) newest: Option<String>,
     pub(super) yanked: Option<String>,
+    /// Who yanked it, as far as the log says.
+    pub(super) yanked_by: Option<By<'a>>,
     pub(super) status: Option<Status<'a>>,
     pub(super) described: Described,
     pub(super) files: Vec<File<'a>>,
@@ -52,6 +56,8 @@ pub(super) struct ProjectPage<'a> {
     pub(super) all_versions: Option<usize>,
     pub(super) origins: Vec<Origin<'a>>,
     pub(super) required_by: RequiredBy,
+    /// Whether the index itself has something of it, and so a log.
+    pub(super) is_own: bool,
     /// Whether the reader may yank and remove releases of it in this index.
     pub(super) is_managed: bool,
     pub(super) asked_mirrors: Vec<&'a str>,
@@ -60,8 +66,23 @@ pub(super) struct ProjectPage<'a> {
     pub(super) locations: Locations,
 }
 
+/// Who did something, and when.
+pub(super) struct By<'a> {
+    pub(super) who: &'a str,
+    pub(super) at: Time,
+}
+
+impl<'a> By<'a> {
+    /// What the line of a log says.
+    pub(super) fn of(line: &'a LogLine) -> By<'a> {
+        By { who: who(line), at: Time(line.at) }
+    }
+}
+
 /// A state that the owner of the project set.
 pub(super) struct Status<'a> {
+    /// Who set it, as far as the log says.
+    pub(super) by: Option<By<'a>>,
     pub(super) marker: &'a str,
     pub(super) means: &'static str,
     pub(super) reason: &'a str,
@@ -191,7 +212,7 @@ impl<'a> Status<'a> {
             "deprecated" => "something else should be used",
             _ => return None,
         };
-        Some(Status { marker, means, reason })
+        Some(Status { by: None, marker, means, reason })
     }
 }
 

@@ -93,9 +93,10 @@ pub(super) fn render(
     )
 }
 
-/// The title that an article has now.
+/// The title that an article has now, unless it is a draft, of which readers are told that it is gone.
 fn title_of_article<'stored>(stored: &'stored Stored, name: &str) -> Option<&'stored str> {
-    let content = stored.articles.article_named(name)?.latest()?.content()?;
+    let article = stored.articles.article_named(name).filter(|article| article.is_listed())?;
+    let content = article.latest()?.content()?;
     content.title.as_deref()
 }
 

@@ -196,6 +196,7 @@ mod tests {
         check("POST", "/u/i/", UploadFile, "u/i");
         check("PUSH", "/u/i", PushRelease, "u/i");
         check("POST", "/u/i/+retention", ApplyRetention, "u/i");
+        check("GET", "/u/i/+log", ShowIndexLog, "u/i");
         check("DELETE", "/u/i/+prefetch", StopPrefetch, "u/i");
         check("GET", "/u/i/%2Bsimple/p/", ShowSimplePage, "u/i p");
         check("GET", "/u/i/+simple/+p", ShowSimplePage, "u/i +p");

@@ -48,6 +48,8 @@ pub(crate) struct Draft {
     pub(crate) readers: Option<Arc<Acl>>,
     /// Who could read it before, if that has changed.
     pub(crate) readers_before: Option<Acl>,
+    /// Whether an article became a draft by it.
+    pub(crate) hides: bool,
 }
 
 impl Draft {
@@ -70,6 +72,7 @@ impl Draft {
             more: Map::new(),
             readers: None,
             readers_before: None,
+            hides: false,
         }
     }
 }
@@ -100,19 +103,21 @@ struct Line<'draft> {
 /// A server-sent event.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
+    /// What happened to it, as those see it who get this event.
+    pub(crate) kind: ChangeKind,
     frame: Bytes,
     /// Where the JSON is within the event.
     json: Range<usize>,
 }
 
 impl Event {
-    fn of(line: &Line<'_>, id: &str) -> Event {
+    fn of(kind: ChangeKind, line: &Line<'_>, id: &str) -> Event {
         let mut frame = format!("id: {id}\ndata: ").into_bytes();
         let start = frame.len();
         serde_json::to_writer(&mut frame, line).expect("texts and numbers are always written");
         let json = start..frame.len();
         frame.extend_from_slice(b"\n\n");
-        Event { frame: frame.into(), json }
+        Event { kind, frame: frame.into(), json }
     }
 
     /// The event.
@@ -149,6 +154,8 @@ pub(crate) struct Entry {
     readers: Option<Arc<Acl>>,
     /// The event for clients that lost the right to read it by this change: it tells them that it is gone.
     lost: Option<(Acl, Event)>,
+    /// The event for clients for which an article is gone because it became a draft.
+    hidden: Option<Event>,
 }
 
 impl Entry {
@@ -163,7 +170,8 @@ impl Entry {
             }
             _ => (None, None),
         };
-        let line = |kind: ChangeKind| Line {
+        let more = Map::new();
+        let line = |kind: ChangeKind, is_for_readers: bool| Line {
             serial: draft.serial.0,
             time: draft.at,
             surface: surface.name(),
@@ -173,18 +181,19 @@ impl Entry {
             project,
             name: &draft.name,
             changed: if kind == ChangeKind::Changed { &draft.fields } else { &[] },
-            by: draft.by.as_deref(),
-            more: &draft.more,
+            by: draft.by.as_deref().filter(|_| is_for_readers),
+            more: if is_for_readers { &draft.more } else { &more },
         };
-        let lost = draft
-            .readers_before
-            .as_ref()
-            .map(|readers| (readers.clone(), Event::of(&line(ChangeKind::Removed), id)));
-        let event = Event::of(&line(draft.kind), id);
+        let event = |kind: ChangeKind| Event::of(kind, &line(kind, true), id);
+        // Those for whom it is gone are told only that, and not who did it.
+        let gone = || Event::of(ChangeKind::Removed, &line(ChangeKind::Removed, false), id);
+        let lost = draft.readers_before.as_ref().map(|readers| (readers.clone(), gone()));
+        let hidden = draft.hides.then(gone);
+        let event = event(draft.kind);
         let (subject, readers) = (draft.subject.clone(), draft.readers.clone());
         let (kind, item, name) = (draft.kind, draft.item, draft.name.as_str().into());
         let at = draft.at;
-        Entry { serial: draft.serial, at, event, subject, kind, item, name, readers, lost }
+        Entry { serial: draft.serial, at, event, subject, kind, item, name, readers, lost, hidden }
     }
 
     /// The event for this client: only if it could read the object at the change, and may now.
@@ -201,8 +210,10 @@ impl Entry {
                 let admits = |list: &Acl| list.admits(principal, Scope::ArticleRead, object);
                 let is_draft = stored.articles.article(name).is_some_and(|it| it.is_draft());
                 let may_read = admits(&config.article.acl_read);
-                let may_see = may_read && (!is_draft || admits(&config.article.acl_write));
-                may_see.then_some(&self.event)
+                match may_read && (!is_draft || admits(&config.article.acl_write)) {
+                    true => Some(&self.event),
+                    false => self.hidden.as_ref().filter(|_| may_read),
+                }
             }
             Subject::Stage(stage, project) => {
                 let portion = match project {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use account::{Acl, AclEntry};
 use jiff::Timestamp;
+use pypi::index_log::{self, LogLine};
 use pypi::{Item, ItemChange};
 use record::{ChangeKind, Key, Record, Serial, UnreadableRecord};
 use state::stored::Stored;
@@ -85,7 +86,7 @@ impl State for Following {
         for record in records {
             if self.is_loaded {
                 news.add(Some(&self.stored), record.serial, &record.key, &stored, Some(seen_at));
-            } else if !is_no_change(&record.key, &stored) {
+            } else if !is_log(&record.key) && !is_no_change(&record.key, &stored) {
                 news.first.push_back((record.serial, record.key.clone()));
             }
         }
@@ -98,6 +99,11 @@ impl State for Following {
         }
         (Following { stored, news, ..*self }, troubles)
     }
+}
+
+/// Whether this record only says who made the changes of its commit.
+fn is_log(key: &Key) -> bool {
+    key.after(index_log::KIND).is_some()
 }
 
 /// Whether this record of the first load belongs to an article without changing it. Renaming an article with many versions
@@ -142,7 +148,9 @@ impl News {
                 let before = before.map(|before| &before.index);
                 if let Some(change) = ItemChange::of(before, key, &after.index) {
                     let readers = change.readers.clone().map(|readers| self.shared(readers));
-                    let draft = of_item(serial, change, seen_at);
+                    let log = after.logs.log(change.stage.as_str());
+                    let line = log.and_then(|log| log.at(serial));
+                    let draft = of_item(serial, change, line, seen_at);
                     self.python.push(Draft { readers, ..draft });
                 }
             }
@@ -160,6 +168,7 @@ impl News {
                     self.articles.extend(drafts);
                 }
             }
+            index_log::KIND => {}
             _ => self.has_accounts = true,
         }
     }
@@ -173,7 +182,13 @@ impl News {
     }
 }
 
-fn of_item(serial: Serial, change: ItemChange, seen_at: Option<Timestamp>) -> Draft {
+/// A file says itself who uploaded it; `line`, of the index's log, says who made all other changes.
+fn of_item(
+    serial: Serial,
+    change: ItemChange,
+    line: Option<&LogLine>,
+    seen_at: Option<Timestamp>,
+) -> Draft {
     let project = change.project.as_ref().map(|project| project.as_str().to_owned());
     let (item, name) = match change.item {
         Item::Stage => ("index", change.stage.to_string()),
@@ -183,9 +198,9 @@ fn of_item(serial: Serial, change: ItemChange, seen_at: Option<Timestamp>) -> Dr
     };
     let subject = Subject::Stage(change.stage, change.project);
     Draft {
-        at: change.at.or(seen_at),
+        at: change.at.or(line.map(|line| line.at)).or(seen_at),
         fields: change.fields.into_iter().map(str::to_owned).collect(),
-        by: change.by,
+        by: change.by.or_else(|| line?.by.user().map(str::to_owned)),
         readers_before: change.readers_before,
         ..Draft::new(serial, change.kind, item, name, subject)
     }
@@ -226,5 +241,6 @@ fn of_article(serial: Serial, change: article::ArticleChange) -> Draft {
     draft.fields = change.fields.into_iter().map(str::to_owned).collect();
     draft.by = Some(change.revision.author.to_string());
     draft.more.insert("version".to_owned(), change.revision.revision.0.into());
+    draft.hides = change.hides;
     draft
 }

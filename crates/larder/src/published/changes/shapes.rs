@@ -104,8 +104,8 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Whether the webhook is told of this change.
-    pub(crate) fn admits(&self, entry: &Entry) -> bool {
+    /// Whether the webhook is told of this change, which is of this kind for its reader.
+    pub(crate) fn admits(&self, entry: &Entry, kind: ChangeKind) -> bool {
         let is_in =
             |list: &[String], text: &str| list.is_empty() || list.iter().any(|it| it == text);
         let (stage, project, article) = match &entry.subject {
@@ -120,7 +120,7 @@ impl Filter {
             && (self.prefixes.is_empty() || self.prefixes.iter().any(is_below))
             && is_in(&self.names, &entry.name)
             && is_in(&self.types, entry.item)
-            && (self.kinds.is_empty() || self.kinds.contains(&entry.kind))
+            && (self.kinds.is_empty() || self.kinds.contains(&kind))
     }
 }
 

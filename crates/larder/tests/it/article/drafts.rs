@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::attachments::added;
-use super::{store, wiki};
+use super::{store, wiki, wiki_with};
 use crate::asking::Says as _;
-use crate::browser::ACCEPT;
+use crate::browser::{ACCEPT, Browser};
 use crate::pages::check_harmless;
 use crate::server::TestServer;
 
@@ -112,4 +112,69 @@ fn a_draft_is_only_for_those_who_may_write_it() {
     // A draft that was deleted stays one.
     server.root().delete("/article/plums/3").expect(200);
     server.get("/article/plums/3").expect(404);
+}
+
+/// The changes that a reader is told: `kind name version by`.
+fn told(server: &TestServer, principal: Option<()>) -> Vec<String> {
+    let asking = if principal.is_some() { server.root() } else { server.anybody() };
+    let lines = asking.get("/changes?surface=articles&since=0").expect(200).text();
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let changes = lines.filter(|line| line["kind"].is_string());
+    let said = changes.map(|change| {
+        let version = change["version"].as_u64().map(|it| it.to_string()).unwrap_or_default();
+        let [kind, name, by] = ["kind", "name", "by"].map(|it| change[it].as_str().unwrap_or(""));
+        format!("{kind} {name} {version} {by}").trim().to_owned()
+    });
+    said.collect()
+}
+
+#[test]
+fn an_article_that_becomes_a_draft_is_gone_for_readers_of_the_feed() {
+    let server = wiki();
+    store(&server, "plums/0", b"# Plums\n");
+    store(&server, "secret/0", DRAFT);
+    store(&server, "plums/1", b"---\ndraft: true\n---\n# Prunes\n");
+    store(&server, "plums/2", b"---\ndraft: true\n---\n# Prunes, again\n");
+    assert_eq!(told(&server, None), ["removed plums"]);
+    let all = [
+        "added plums 1 root",
+        "added secret 1 root",
+        "changed plums 2 root",
+        "changed plums 3 root",
+    ];
+    assert_eq!(told(&server, Some(())), all);
+    let atom = server.get("/changes.atom?surface=articles").text();
+    atom.says("article removed");
+    atom.lacks(["Prunes", "secret"]);
+    store(&server, "plums/3", b"# Prunes\n");
+    let all = [
+        "added plums 1 root",
+        "changed plums 2 root",
+        "changed plums 3 root",
+        "changed plums 4 root",
+    ];
+    assert_eq!(told(&server, None), all);
+}
+
+#[test]
+fn writers_have_a_list_of_the_drafts() {
+    let server = wiki_with(|config| config.article.acl_write = "root".parse().expect("a list"));
+    server.add_user("ann", "ann-password");
+    store(&server, "plums/0", DRAFT);
+    store(&server, "a/b/0", b"---\ndraft: true\n---\n# <b>A</b>\n");
+    store(&server, "open/0", b"# Open\n");
+    let mut root = Browser::root(server.client);
+    let shown = root.get("/+account").text();
+    check_harmless(&shown, "the page");
+    shown.says([
+        "<h2 id=\"drafts\">",
+        "/article/plums\">plums</a> <span>Plums",
+        "/article/a/b\">a/b",
+    ]);
+    shown.lacks("/article/open");
+    let mut ann = Browser::of(server.client, "ann", "ann-password");
+    ann.get("/+account").text().lacks(["Drafts", "plums"]);
+    server.root().delete("/article/plums/1").expect(200);
+    store(&server, "a/b/1", b"# A\n");
+    root.get("/+account").text().lacks("Drafts");
 }

@@ -238,6 +238,36 @@ fn a_folder_of_markdown_is_imported_as_it_changes() {
 }
 
 #[test]
+fn the_ending_of_markdown_can_be_left_out_of_names_and_links() {
+    let directory = Arc::new(TempDir::new().expect("a directory"));
+    let place = Place(directory.path());
+    drop(serve(directory.clone()));
+    let folder = directory.path().join("wiki");
+    let index = "# Index\n\n[start](guide/start.md#top), `[x](guide/start.md)`, [gone](gone.md), [plan][1]\n\n[1]: guide/plan.pdf\n";
+    write(&folder.join("index.md"), index);
+    write(&folder.join("guide/start.md"), "[up](../index.md)\n");
+    write(&folder.join("guide/plan.pdf"), b"%PDF-1.7\0");
+    let clash = place.run_with("import-articles wiki --drop-md --dry-run --json", "");
+    assert_eq!(counts(&clash), [3, 0, 0, 0, 0], "{clash:?}");
+    for expected in [[3, 0, 0, 0, 0], [0, 0, 3, 0, 0]] {
+        let done = place.run_with("import-articles wiki --drop-md --json", "");
+        assert_eq!((done.code, counts(&done)), (Some(0), expected), "{done:?}");
+    }
+    let server = serve(directory.clone());
+    let read = server.get("/article/index");
+    read.has("content-type", "text/markdown; charset=utf-8");
+    assert_eq!(read.text(), index.replacen("guide/start.md#top", "guide/start#top", 1));
+    assert_eq!(server.get("/article/guide/start").text(), "[up](../index)\n");
+    server.get("/article/guide/plan.pdf").expect(200);
+    server.get("/article/guide/start.md").expect(404);
+    drop(server);
+    // A file whose name without the ending is that of another.
+    write(&folder.join("guide/start"), "taken");
+    let done = place.run_with("import-articles wiki --drop-md --json", "");
+    assert_eq!((done.code, report(&done)["left_out"].as_array().map(Vec::len)), (Some(1), Some(1)));
+}
+
+#[test]
 fn what_is_no_article_is_named_and_left_out() {
     let directory = TempDir::new().expect("a directory");
     let place = Place(directory.path());

@@ -38,6 +38,10 @@ fn every_kind_of_change_is_a_line() {
     let file = &found.changes[1];
     assert_eq!((&file["by"], &file["surface"]), (&json!("alice"), &json!("python")));
     assert!(file["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{file}");
+    // Who did the rest is in the log of the index; who uploaded a file, in its record.
+    let by = found.changes.iter().map(|change| change["by"].as_str().unwrap_or_default());
+    let alices = ["alice", "alice", "", "alice", "alice", "alice", "alice"];
+    assert_eq!(by.collect::<Vec<_>>(), alices);
     let serials: Vec<u64> =
         found.changes.iter().map(|change| change["serial"].as_u64().expect("a serial")).collect();
     assert!(serials.is_sorted(), "{serials:?}");

@@ -49,7 +49,15 @@ fn check_life(running: &Running, way: &Way<'_>) {
     way.prints("release yank team/dev lib 1.9 --reason=broken", "yanked lib 1.9 in team/dev");
     wait_until("the yank", || yanks(running, "team/dev").contains(&"\"broken\"".to_owned()));
     assert_eq!(way.json("release list team/dev lib")[1]["yanked"], "broken");
-    way.prints("release list team/dev", "yes: broken");
+    let yanked = &way.json("release list team/dev lib")[1];
+    assert!(yanked["yanked_at"].as_str().is_some_and(|at| at.contains('-')), "{yanked}");
+    // A command on the machine is no user.
+    let (by, says) = match yanked["yanked_by"].as_str() {
+        Some(name) => (name, "yes, by team: broken"),
+        None => ("team", "yes: broken"),
+    };
+    assert_eq!(by, "team");
+    way.prints("release list team/dev", says);
     way.prints("release yank team/dev lib 1.9 --undo", "no longer yanked");
     wait_until("no yank", || !yanks(running, "team/dev").contains(&"\"broken\"".to_owned()));
     way.prints("release yank team/dev lib 1.9", "yanked");

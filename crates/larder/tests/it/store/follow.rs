@@ -112,7 +112,7 @@ fn wait_until_equal(follower: &Client, primary: &Client) {
 }
 
 /// What is asked on both sides, and must be answered alike.
-const TARGETS: [(&str, &str); 13] = [
+const TARGETS: [(&str, &str); 14] = [
     ("/articles", "application/json"),
     ("/article/notes/one", "text/plain"),
     ("/article/notes/one/1", "text/plain"),
@@ -121,6 +121,7 @@ const TARGETS: [(&str, &str); 13] = [
     ("/", "application/json"),
     ("/team", "application/json"),
     ("/team/dev", "application/json"),
+    ("/team/dev/+log", "application/json"),
     ("/team/dev/+simple/", "application/vnd.pypi.simple.v1+json"),
     ("/team/dev/+simple/pkg/", "application/vnd.pypi.simple.v1+json"),
     ("/team/dev/+simple/pkg/", "text/html"),
