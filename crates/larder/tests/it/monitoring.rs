@@ -29,9 +29,16 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).expect("text")
 }
 
-/// A server with every surface.
+/// A server with every surface, and a cache that it tells what has changed.
 fn server() -> TestServer {
-    TestServer::serving_with(&catalogue::small(), with_key)
+    let directory = tempfile::tempdir().expect("a directory");
+    let hooks = directory.path().join("webhooks.toml");
+    let hook = "[[webhook]]\nname = \"edge\"\nsurface = \"python\"\nshape = \"keys\"\nurl = \"http://127.0.0.1:9/\"\n";
+    fs::write(&hooks, hook).expect("a file");
+    TestServer::serving_with(&catalogue::small(), |config| {
+        with_key(config);
+        config.changes.webhooks_file = Some(hooks);
+    })
 }
 
 /// Asks until the time of the `route` was taken: of some routes one request in many is timed.

@@ -2,9 +2,11 @@
 //! primary.
 
 mod absence;
+mod backups;
 mod fleet;
 mod forwarding;
 mod history;
+mod killed;
 mod mirrors;
 mod rights;
 
