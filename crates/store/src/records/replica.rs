@@ -19,6 +19,9 @@ const CHUNK_RECORDS_MAX: usize = 1024;
 /// Bytes of bodies that are written at once, unless a single one has more.
 const CHUNK_BYTES_MAX: usize = 4 << 20;
 
+/// After a transaction with more chunks the connection is closed, for the memory that it has taken.
+const CHUNKS_KEPT_MAX: usize = 8;
+
 /// The side of a store that takes another store's commits. Dropped, it leaves nothing that is not finished.
 pub struct Replica {
     records: Records,
@@ -30,6 +33,8 @@ pub struct Replica {
     engine: Option<sqlite::Replica>,
     /// Whether a transaction has begun.
     has_begun: bool,
+    /// Chunks that the transaction has.
+    chunks: usize,
     chunk: Vec<Record>,
     chunk_bytes: usize,
 }
@@ -54,6 +59,7 @@ impl Records {
             serial,
             engine: None,
             has_begun: false,
+            chunks: 0,
             chunk: Vec::new(),
             chunk_bytes: 0,
         })
@@ -122,6 +128,10 @@ impl Replica {
             wake.mark(&key, serial);
         }
         wake.announce(serial);
+        if self.chunks > CHUNKS_KEPT_MAX {
+            self.forget().await;
+        }
+        self.chunks = 0;
         Ok(())
     }
 
@@ -129,6 +139,7 @@ impl Replica {
     pub async fn forget(&mut self) {
         self.chunk.clear();
         self.chunk_bytes = 0;
+        self.chunks = 0;
         self.has_begun = false;
         if let Some(engine) = self.engine.take() {
             engine.close().await;
@@ -173,6 +184,7 @@ impl Replica {
         rows.sort_unstable_by_key(|row| row.key);
         engine.insert(&rows, serial).await.map_err(failed)?;
         self.has_begun = serial.is_none();
+        self.chunks += 1;
         self.chunk.clear();
         self.chunk_bytes = 0;
         Ok(())

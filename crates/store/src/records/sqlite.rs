@@ -45,6 +45,10 @@ const FOREIGN: i64 = -1;
 const ROWS_MAX: usize = 256;
 const ROWS_AT_ONCE: usize = 8;
 
+/// Memory for pages of a transaction that takes another store's commits, in kB, negative as SQLite wants it. Keys come in any order, so
+/// pages of their index change again and again: each one that finds no place in memory meanwhile is written and read again each time.
+const REPLICA_CACHE: &str = "-65536";
+
 /// The side that reads.
 pub(super) type Reader = super::reader::Reader<Sqlite>;
 
@@ -377,21 +381,15 @@ async fn insert(
         let (rows, after) = rest.split_at(count);
         rest = after;
         let serial = serial.filter(|_| rest.is_empty());
-        let places = (0..rows.len()).map(|row| {
-            let first = row * 4;
-            format!("(${},${},${},${})", first + 1, first + 2, first + 3, first + 4)
-        });
+        // Without numbers: SQLite looks for the number of each parameter among all of them.
         let mut statement = format!(
             "INSERT INTO larder_records (key, serial, body, blobs) VALUES {} {or}",
-            places.collect::<Vec<_>>().join(",")
+            vec!["(?,?,?,?)"; rows.len()].join(",")
         );
         if serial.is_some() {
-            statement += &format!(
-                "; UPDATE larder_store SET serial = ${} WHERE id = 1; COMMIT",
-                rows.len() * 4 + 1
-            );
+            statement += "; UPDATE larder_store SET serial = ? WHERE id = 1; COMMIT";
         }
-        // Safe: only the numbers of parameters are put together.
+        // Safe: only parameters are put together.
         let mut query = sqlx::query(AssertSqlSafe(statement));
         for row in rows {
             query = query.bind(row.key).bind(row.serial).bind(row.body).bind(row.blobs.as_slice());
@@ -449,7 +447,8 @@ pub(super) struct Replica {
 
 impl Replica {
     pub(super) async fn open(path: &Path, timeout: Duration) -> Result<Replica, sqlx::Error> {
-        Ok(Replica { connection: writer_options(path, timeout).connect().await? })
+        let options = writer_options(path, timeout).pragma("cache_size", REPLICA_CACHE);
+        Ok(Replica { connection: options.connect().await? })
     }
 
     /// Begins a transaction with the write lock; returns the serial of the store.
