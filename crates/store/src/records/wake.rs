@@ -241,7 +241,7 @@ impl Notice {
 
     async fn ask(&self, reader: &sqlite::Reader) {
         let began_at = Instant::now();
-        // A file that has just changed may change again without another time.
+        // What was written lately may not show yet.
         let stamps = reader.watch.as_ref().and_then(Watch::stamps).filter(Stamps::are_at_rest);
         let found = reader.look(&self.wake.seen()).await;
         *self.asked() = stamps.filter(|_| found.is_ok());

@@ -28,8 +28,8 @@ use super::error::{Damage, Rewound};
 const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(5);
 const CHECKPOINT_POLL: Duration = Duration::from_millis(20);
 
-/// A file that was written to less long ago may be written to again without getting another time.
-const REST: Duration = Duration::from_secs(1);
+/// A commit shows only some time after its log was written, which no stamp tells: a disk may take that long to make the log durable.
+const REST: Duration = Duration::from_secs(60);
 
 /// The files of a database that is opened for writing.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ pub(super) struct Stamps {
 }
 
 impl Stamps {
-    /// Whether no file was written to lately: what changes them from now on changes their times.
+    /// Whether no file was written to lately: what was written shows by now, and what is written from now on changes their times.
     pub(super) fn are_at_rest(&self) -> bool {
         [self.database, self.log].iter().all(|stamp| stamp.age().is_some_and(|age| age > REST))
     }
