@@ -1,7 +1,8 @@
 //! The accept loop, its sweep and the drain.
 //!
 //! accept -> [`Server`] admits (bounds on connections) -> one task, see [`connection`]. Between accepts the loop sweeps over its
-//! connections. At the end: stop accepting, let everybody finish, cut who does not.
+//! connections: less often while nothing moves, and not at all without any. At the end: stop accepting, let everybody finish, cut
+//! who does not.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,7 +12,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use tokio::task::AbortHandle;
-use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -28,6 +28,9 @@ use super::{Counters, Peer, connection};
 
 /// If memory is short, a connection that keeps memory is closed after this time without a request.
 const PRESSED_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How many times later the next sweep comes if no connection has moved and none is due: an idle server should not wake.
+const QUIET_SWEEPS: u32 = 4;
 
 /// Pauses after errors of accept(2), such as a lack of file descriptors: the first and the longest.
 const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -65,6 +68,7 @@ impl Server {
             tracker: TaskTracker::new(),
             watched: Vec::new(),
             watched_after_sweep: 0,
+            sweep_at: None,
         };
         connections.accept_until(&listener, &address, &shutdown).await;
         // Clients in the queue already see an open connection.
@@ -86,6 +90,8 @@ struct Connections {
     /// Every connection that was open at the last sweep or has come since; some have ended.
     watched: Vec<Watched>,
     watched_after_sweep: usize,
+    /// When the next sweep is due; `None` while there is nothing to sweep over.
+    sweep_at: Option<Instant>,
 }
 
 struct Watched {
@@ -116,15 +122,21 @@ impl Connections {
         shutdown: &CancellationToken,
     ) {
         let mut cancelled = pin!(shutdown.cancelled());
-        let mut sweeps = tokio::time::interval(self.sweep_interval);
-        sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut sweep = pin!(tokio::time::sleep(Duration::ZERO));
+        let mut sweep_at = None;
         let mut pause = Duration::ZERO;
         let mut paused_until = None;
         loop {
+            if sweep_at != self.sweep_at {
+                sweep_at = self.sweep_at;
+                if let Some(at) = sweep_at {
+                    sweep.as_mut().reset(at.into());
+                }
+            }
             tokio::select! {
                 biased;
                 () = &mut cancelled => return,
-                _ = sweeps.tick() => self.sweep(),
+                () = &mut sweep, if sweep_at.is_some() => self.sweep(),
                 accepted = accept_after(paused_until, listener) => match accepted {
                     Ok((stream, client)) => {
                         (pause, paused_until) = (Duration::ZERO, None);
@@ -151,7 +163,10 @@ impl Connections {
         let connection =
             connection::run(admission, stream, peer, self.tls.clone(), self.door.clone());
         let task = self.tracker.spawn(connection).abort_handle();
-        self.watched.push(Watched { progress, watch: Watch::new(Instant::now()), task });
+        let now = Instant::now();
+        self.watched.push(Watched { progress, watch: Watch::new(now), task });
+        let soon = now + self.sweep_interval;
+        self.sweep_at = Some(self.sweep_at.map_or(soon, |at| at.min(soon)));
         if self.watched.len() > 2 * self.watched_after_sweep + 1024 {
             // Many short connections: forget the dead before the interval is over.
             self.sweep();
@@ -186,6 +201,22 @@ impl Connections {
             true
         });
         self.watched_after_sweep = self.watched.len();
+        self.sweep_at = self.next_sweep(now);
+    }
+
+    /// When to sweep after the sweep at `now`.
+    fn next_sweep(&self, now: Instant) -> Option<Instant> {
+        if self.watched.is_empty() {
+            return None;
+        }
+        let soon = now + self.sweep_interval;
+        let watches = || self.watched.iter().map(|connection| &connection.watch);
+        if watches().any(|watch| watch.has_moved(now)) {
+            return Some(soon);
+        }
+        let due = watches().filter_map(|watch| watch.due_at(&self.server.limits)).min();
+        let quiet = now + self.sweep_interval * QUIET_SWEEPS;
+        Some(due.map_or(quiet, |due| due.clamp(soon, quiet)))
     }
 
     async fn drain(mut self, grace: Duration) {

@@ -50,6 +50,16 @@ impl Watch {
             && now.saturating_duration_since(self.since) >= patience
     }
 
+    /// Whether the look at that time found the connection in another phase than the one before, or was the first.
+    pub(super) fn has_moved(&self, looked_at: Instant) -> bool {
+        self.since >= looked_at
+    }
+
+    /// When the connection is to be closed or cut, if nothing moves.
+    pub(super) fn due_at(&self, limits: &Limits) -> Option<Instant> {
+        self.since.checked_add(self.phase.timeout(limits)?)
+    }
+
     /// What to do with the connection now.
     pub(super) fn check(&mut self, progress: &Progress, limits: &Limits, now: Instant) -> Verdict {
         let phase = Phase::of(progress);

@@ -30,7 +30,7 @@ use account::{Password, PasswordCheck, PasswordHash, Principal, Refusal};
 use net::ClientKey;
 use prometheus::{IntCounter, IntGauge};
 use quick_cache::sync::Cache;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 pub use budget::Budgets;
 pub use elsewhere::{Elsewhere, NotAsked};
@@ -88,6 +88,8 @@ struct Inner {
     flights: Mutex<HashMap<Fingerprint, watch::Sender<Option<CheckResult>>>>,
     throttle: Mutex<Throttle>,
     episodes: Mutex<Episodes>,
+    /// Told when an episode begins.
+    throttling: Notify,
     /// A random secret that makes the fingerprints worthless elsewhere.
     secret: [u8; 32],
     remembered_for: Duration,
@@ -150,6 +152,7 @@ impl Passwords {
             flights: Mutex::default(),
             throttle: Mutex::new(Throttle::new(bounds)),
             episodes: Mutex::default(),
+            throttling: Notify::new(),
             secret,
             remembered_for,
             slots: HashSlots::new(at_once, counters.waiting.clone()),
@@ -306,7 +309,17 @@ impl Passwords {
         }
     }
 
-    /// The episodes of throttling that have ended. Call this regularly, for the log.
+    /// Waits until an episode of throttling has begun; at once back if one has since the last call. For one caller.
+    pub async fn throttled(&self) {
+        self.0.throttling.notified().await;
+    }
+
+    /// Whether anything is throttled, or was lately.
+    pub fn is_throttling(&self) -> bool {
+        self.0.episodes().len() > 0
+    }
+
+    /// The episodes of throttling that have ended. While there are any, call this regularly, for the log.
     pub fn ended(&self) -> Vec<ThrottlingEnded> {
         let now = self.0.now();
         let mut episodes = self.0.episodes();
@@ -437,6 +450,9 @@ impl Inner {
         let began =
             episodes.refused(subject, now).map(|subject| Box::new(ThrottlingBegan(subject)));
         self.counters.episodes.set(i64::try_from(episodes.len()).unwrap_or(i64::MAX));
+        if began.is_some() {
+            self.throttling.notify_one();
+        }
         CheckRefused::Throttled { throttled, began }
     }
 }

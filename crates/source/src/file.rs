@@ -1,9 +1,11 @@
 //! Watches a dump in a file by polling, since notifications miss bind mounts, network file systems and the target of
 //! a symbolic link.
 //!
-//! path -> [`Stamp`] every half second -> changed and at rest -> opened once -> [`Arrival`]. A file with a new
+//! path -> [`Stamp`] a little more often than every second -> changed and at rest -> opened once -> [`Arrival`]. A file with a new
 //! identity was renamed into place and is taken at once; one that is rewritten under the same identity is taken when
 //! two looks agree. The file itself is never written or linked.
+
+mod looks;
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -13,6 +15,7 @@ use tokio::time::sleep;
 
 use super::SourceError;
 use super::arrival::{Arrival, Stamp};
+use looks::Found;
 
 /// How long a very young new file is watched before it counts as complete.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -34,8 +37,10 @@ pub(crate) struct FileWatch {
     rejected: bool,
     /// A version that was seen once and may still be growing.
     growing: Option<Stamp>,
-    /// The error that was reported last, so that it is not reported twice a second.
+    /// The error that was reported last, so that it is not reported at each look.
     trouble: Option<String>,
+    /// What was there, if the next look has an outcome only when that changes.
+    unchanged: Option<Found>,
 }
 
 impl FileWatch {
@@ -54,13 +59,18 @@ impl FileWatch {
             rejected: false,
             growing: None,
             trouble: None,
+            unchanged: None,
         }
     }
 
-    /// The time until the next look. It is shorter while a file grows, so that the second look at a rewritten file
-    /// still comes within a second of the change.
+    /// Waits until the next look can have another outcome than the last one; `None` if that is a matter of time.
+    pub(crate) fn changed(&self) -> Option<impl Future<Output = ()>> {
+        self.unchanged.map(|found| looks::changed(&self.path, found, self.look_interval))
+    }
+
+    /// The time until the next look. It is shorter while a file grows.
     pub(crate) fn next_look(&self) -> Duration {
-        if self.growing.is_some() { self.look_interval / 2 } else { self.look_interval }
+        if self.growing.is_some() { self.look_interval / 4 } else { self.look_interval }
     }
 
     /// The current error, if the last look failed.
@@ -104,8 +114,16 @@ impl FileWatch {
     }
 
     async fn look(&mut self, force: bool) -> Result<Option<Arrival>, SourceError> {
-        let mut stamp = self.stamp().await?;
+        self.unchanged = None;
+        let mut stamp = match self.find().await {
+            (Ok(stamp), _) => stamp,
+            (Err(error), found) => {
+                self.unchanged = Some(found);
+                return Err(error);
+            }
+        };
         if Some(stamp) == self.taken && !(force && self.rejected) {
+            self.unchanged = Some(Found::File(stamp));
             self.growing = None;
             return Ok(None);
         }
@@ -150,11 +168,21 @@ impl FileWatch {
     }
 
     async fn stamp(&self) -> Result<Stamp, SourceError> {
+        self.find().await.0
+    }
+
+    /// What is there, and as a stamp or an error.
+    async fn find(&self) -> (Result<Stamp, SourceError>, Found) {
         let path = self.path.clone();
-        blocking(move || match std::fs::metadata(&path) {
-            Ok(metadata) if metadata.is_file() => Ok(Stamp::of(&metadata)),
-            Ok(_) => Err(SourceError::NotAFile { path }),
-            Err(cause) => Err(SourceError::File { path, cause }),
+        blocking(move || {
+            let found = std::fs::metadata(&path);
+            let is = Found::of(&found);
+            let stamp = match (found, is) {
+                (_, Found::File(stamp)) => Ok(stamp),
+                (Err(cause), _) => Err(SourceError::File { path, cause }),
+                (Ok(_), _) => Err(SourceError::NotAFile { path }),
+            };
+            (stamp, is)
         })
         .await
     }

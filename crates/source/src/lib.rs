@@ -85,7 +85,7 @@ pub struct SourceOptions {
     /// How often a URL is polled, before jitter, and the longest time between two reads of a database. From 1 s to a
     /// year. Default 5 minutes.
     pub interval: Duration,
-    /// How often a file is looked at. Default 500 ms.
+    /// How often a file is looked at. Default 900 ms.
     pub file_look_interval: Duration,
     /// Longest time to connect, TLS included. Default 10 s.
     pub connect_timeout: Duration,
@@ -113,7 +113,7 @@ impl Default for SourceOptions {
     fn default() -> SourceOptions {
         SourceOptions {
             interval: Duration::from_secs(300),
-            file_look_interval: Duration::from_millis(500),
+            file_look_interval: Duration::from_millis(900),
             connect_timeout: Duration::from_secs(10),
             response_header_timeout: Duration::from_secs(30),
             body_stall_timeout: Duration::from_secs(30),
@@ -202,9 +202,15 @@ impl Source {
         &self.spec
     }
 
-    /// Waits until the next poll is due. The future may be dropped, and the method called again, at any time.
+    /// Waits until the next poll is due; for a file that has not changed, until it has. The future may be dropped, and the method called again, at any time.
     pub async fn wait(&self) {
-        sleep_until(self.next_at).await;
+        match &self.kind {
+            Kind::File(watch) => match watch.changed() {
+                Some(changed) => changed.await,
+                None => sleep_until(self.next_at).await,
+            },
+            Kind::Url(_) | Kind::Database(_) => sleep_until(self.next_at).await,
+        }
     }
 
     /// Polls now, whether or not it is due. `None`: nothing new since the last accepted dump.

@@ -322,10 +322,14 @@ impl LiveStore {
         *self.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(began_at);
     }
 
-    /// How long ago the last such look began: everything that was committed before it is served. `None` before the first.
+    /// How long ago the last such look began, or one of the records themselves that found no more than is served: everything that
+    /// was committed before it is served. `None` before the first.
     pub fn lag(&self) -> Option<Duration> {
         let looked_at = *self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
-        looked_at.map(|at| at.elapsed())
+        let served = *self.published.borrow();
+        let by_records = self.records.looked().filter(|look| look.serial <= served);
+        let looked_at = looked_at?.max(by_records.map_or(looked_at?, |look| look.began_at));
+        Some(looked_at.elapsed())
     }
 
     /// Why the store was not reached at the last look, if it was not.

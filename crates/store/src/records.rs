@@ -47,6 +47,7 @@ pub use page::{Page, PageSize, Place};
 pub use postgres::ASKED_ANEW_AFTER;
 pub use replica::Replica;
 pub use restore::Restore;
+pub use wake::Look;
 
 use error::{commit_error, open_error};
 use read::{Each, Sink, Stop};
@@ -340,6 +341,7 @@ impl Records {
         }
         let serial = read?;
         wake.read(after, serial, marking.last);
+        wake.announce(serial);
         Ok(serial)
     }
 
@@ -410,6 +412,18 @@ impl Records {
     /// others within moments.
     pub async fn wait(&self, after: Serial) -> Option<Serial> {
         self.shared.closed.run_until_cancelled(self.shared.wake.wait(after)).await
+    }
+
+    /// The last look at the store that found nothing amiss. The records look by themselves, at least every two seconds if they are
+    /// [watched](RecordsOptions::poll_interval): then a store needs no reading to learn whether there is anything to read.
+    pub fn looked(&self) -> Option<Look> {
+        self.shared.wake.looked()
+    }
+
+    /// Waits until a look has failed; at once back if one has since the last call. What was amiss, the next read says. For one
+    /// caller.
+    pub async fn alarmed(&self) {
+        self.shared.wake.alarmed().await;
     }
 
     /// Begins to write records with the serials that they had elsewhere.
@@ -549,6 +563,8 @@ impl Engine {
             }
             Engine::Postgres { options, reader } => {
                 let (options, reader) = (options.clone(), reader.clone());
+                // A lost store notifies nobody.
+                let poll_interval = poll_interval.min(wake::LOOK_INTERVAL);
                 tasks.spawn(async move {
                     postgres::follow(&reader, &options, &wake, poll_interval, closed).await;
                 });

@@ -225,6 +225,8 @@ struct Sending {
     accounts: watch::Receiver<u64>,
     /// The state that the follower was told of last.
     told: Option<Serial>,
+    /// The serial of the store after which nothing has come yet.
+    waits_after: Option<Serial>,
     has_ended: bool,
     _place: OwnedSemaphorePermit,
     _counted: Counted,
@@ -256,6 +258,7 @@ fn frames(
         ready: VecDeque::from([Frame::Hello(hello)]),
         accounts,
         told: None,
+        waits_after: None,
         has_ended: false,
         _place: place,
         _counted: Counted(gauge),
@@ -288,6 +291,10 @@ impl Sending {
                     continue;
                 }
             }
+            if let Some(serial) = self.waits_after.take() {
+                self.wait(serial).await?;
+                continue;
+            }
             match self.app.store.records.page_after(&self.at, PAGE).await {
                 Ok(page) => {
                     self.at = page.next;
@@ -300,7 +307,7 @@ impl Sending {
                         self.ready.push_back(Frame::Whole(self.whole(page.serial)));
                     }
                     if self.ready.is_empty() && page.is_last {
-                        self.wait(page.serial).await?;
+                        self.waits_after = Some(page.serial);
                     }
                 }
                 Err(error) => self.end(reason(&error)),
@@ -327,6 +334,8 @@ impl Sending {
             changed = self.accounts.changed() => changed.ok()?,
             () = tokio::time::sleep(ALIVE_INTERVAL) => {
                 self.ready.push_back(Frame::Alive(self.whole(serial)));
+                // The store has nothing new to read.
+                self.waits_after = Some(serial);
             }
         }
         Some(())

@@ -22,7 +22,7 @@ use crate::metrics::RefreshResult;
 use crate::published::aur_published::{AurPublished, KeptCell, Latest};
 use crate::published::lists::Lists;
 
-/// A dump that could not be kept is tried again this often, when the source is looked at.
+/// A dump that could not be kept is tried again this often.
 const KEEP_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs until `shutdown`, on a thread that serves no requests ([`super::on_own_thread`]), and keeps the last dump before it ends.
@@ -139,9 +139,15 @@ impl Refresh {
                     None => std::future::pending().await,
                 }
             };
+            // A file that does not change is not looked at.
+            let is_kept_again = self.kept_failed && self.unkept.is_some();
             let request = tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = due => None,
+                () = tokio::time::sleep(KEEP_RETRY_INTERVAL), if is_kept_again => {
+                    self.keep_late(false);
+                    continue;
+                }
                 merged = Merging::ended(&mut self.merging) => {
                     self.take_merged(merged);
                     continue;

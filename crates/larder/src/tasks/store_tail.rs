@@ -20,8 +20,8 @@ use crate::published::changes::of_store::Following;
 /// Shortest and longest wait after a failure.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// How often the store is looked at without a notification: a lost store sends none.
-const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// How often the store is read although the records, which look at it more often, tell of nothing.
+const READ_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Runs until `shutdown`.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
@@ -77,7 +77,9 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                             return;
                         }
                     }
-                    () = tokio::time::sleep(LOOK_INTERVAL) => {}
+                    // It may be lost.
+                    () = app.store.records.alarmed() => {}
+                    () = tokio::time::sleep(READ_INTERVAL) => {}
                     index = finished(&mut indexing) => {
                         indexing = None;
                         match index {

@@ -7,6 +7,7 @@ use std::ops::Deref;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -235,11 +236,19 @@ impl Process {
         self.status("Threads:").parse().expect("a number")
     }
 
+    /// How often its threads have waited for something so far.
+    fn waits(&self) -> u64 {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("a process");
+        // A thread may end meanwhile.
+        let statuses =
+            threads.flatten().flat_map(|it| fs::read_to_string(it.path().join("status")));
+        let waits = |status: String| value(&status, "voluntary_ctxt_switches:").parse::<u64>();
+        statuses.map(|status| waits(status).expect("a number")).sum()
+    }
+
     fn status(&self, name: &str) -> String {
         let path = format!("/proc/{}/status", self.child.id());
-        let status = fs::read_to_string(path).expect("a process");
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a value");
-        line.trim().to_owned()
+        value(&fs::read_to_string(path).expect("a process"), name)
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -276,6 +285,12 @@ impl Process {
         });
         status.expect("it was waited for")
     }
+}
+
+/// What stands after `name` in a file of `/proc`.
+fn value(status: &str, name: &str) -> String {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a value");
+    line.trim().to_owned()
 }
 
 #[track_caller]
@@ -568,4 +583,16 @@ fn demo_prints_what_to_try_and_answers_it() {
     );
     process.signal("INT");
     assert_eq!(process.wait().code(), Some(0));
+}
+
+/// Twenty looks a second at a log that only it writes would be 60 of these waits, and each look of a task at a file some six.
+#[test]
+fn a_server_that_nobody_asks_hardly_wakes() {
+    let process = Process::start(&["--demo", "--demo-packages", "1000"], |_| ());
+    process.told();
+    wait_until("it to sleep", || {
+        let before = process.waits();
+        std::thread::sleep(Duration::from_secs(3));
+        process.waits().saturating_sub(before) < 20
+    });
 }

@@ -79,7 +79,7 @@ fn a_rewritten_file_is_taken_at_the_second_look() {
     let mut file = fs::OpenOptions::new().write(true).truncate(true).open(&path).unwrap();
     file.write_all(b"t").unwrap();
     check(&mut watch, &["-"]);
-    assert_eq!(watch.next_look(), LOOK / 2);
+    assert_eq!(watch.next_look(), LOOK / 4);
     file.write_all(b"wo").unwrap();
     check(&mut watch, &["-", "two", "-"]);
     assert_eq!(watch.next_look(), LOOK);

@@ -6,7 +6,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
@@ -34,35 +36,44 @@ impl LogEvents {
         Ok(LogEvents { events, name })
     }
 
-    /// Waits, on this thread, until the log was written to, made or removed.
+    /// Waits, on this thread, until the log was written to, made or removed, for `patience` at most; whether it was.
     ///
     /// # Errors
     /// The events cannot be read, or the directory is gone.
-    pub(super) fn wait(&self) -> io::Result<()> {
-        let mut buffer = [MaybeUninit::uninit(); EVENTS_BYTES];
+    pub(super) fn wait(&self, patience: Duration) -> io::Result<bool> {
+        let deadline = Instant::now() + patience;
         loop {
-            let mut reader = Reader::new(&self.events, &mut buffer);
-            let mut is_log = false;
-            loop {
-                match reader.next() {
-                    Ok(event) => {
-                        if event.events().contains(ReadFlags::IGNORED) {
-                            return Err(io::ErrorKind::NotFound.into());
-                        }
-                        let name = event.file_name().map(|name| name.to_bytes());
-                        is_log |= name == Some(self.name.as_bytes())
-                            || event.events().contains(ReadFlags::QUEUE_OVERFLOW);
-                    }
-                    Err(Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
-                }
-                // What was read at once is looked at as a whole.
-                if reader.is_buffer_empty() {
-                    break;
-                }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).map_err(io::Error::other)?;
+            match poll(&mut [PollFd::new(&self.events, PollFlags::IN)], Some(&left)) {
+                Ok(0) => return Ok(false),
+                Ok(_) if self.tell_of_log()? => return Ok(true),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
             }
-            if is_log {
-                return Ok(());
+        }
+    }
+
+    /// Reads the events that are there, looked at as a whole: whether one is of the log.
+    fn tell_of_log(&self) -> io::Result<bool> {
+        let mut buffer = [MaybeUninit::uninit(); EVENTS_BYTES];
+        let mut reader = Reader::new(&self.events, &mut buffer);
+        let mut is_log = false;
+        loop {
+            match reader.next() {
+                Ok(event) => {
+                    if event.events().contains(ReadFlags::IGNORED) {
+                        return Err(io::ErrorKind::NotFound.into());
+                    }
+                    let name = event.file_name().map(|name| name.to_bytes());
+                    is_log |= name == Some(self.name.as_bytes())
+                        || event.events().contains(ReadFlags::QUEUE_OVERFLOW);
+                }
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            if reader.is_buffer_empty() {
+                return Ok(is_log);
             }
         }
     }
@@ -71,8 +82,6 @@ impl LogEvents {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::sync::mpsc;
-    use std::time::Duration;
 
     use super::*;
 
@@ -81,19 +90,17 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = |name: &str| directory.path().join(name);
         let events = LogEvents::of(&path("records.db-wal")).expect("events");
-        let (tell, told) = mpsc::channel();
-        let waiting =
-            std::thread::spawn(move || while events.wait().is_ok() && tell.send(()).is_ok() {});
+        let (soon, late) = (Duration::from_millis(50), Duration::from_secs(60));
         fs::write(path("records.db"), "x").expect("a file");
-        assert!(told.recv_timeout(Duration::from_millis(100)).is_err(), "that is another file");
+        assert!(!events.wait(soon).expect("events"), "that is another file");
         fs::write(path("records.db-wal"), "x").expect("a file");
-        told.recv().expect("an event");
-        while told.recv_timeout(Duration::from_millis(100)).is_ok() {}
+        assert!(events.wait(late).expect("events"), "it was written to");
+        while events.wait(soon).expect("events") {}
         fs::remove_file(path("records.db-wal")).expect("a file");
-        told.recv().expect("an event of its end");
+        assert!(events.wait(late).expect("events"), "it was removed");
         fs::write(path("records.db-wal"), "y").expect("a file");
-        told.recv().expect("an event of the new file");
+        assert!(events.wait(late).expect("events"), "there is a new one");
         drop(directory);
-        waiting.join().expect("it ends with the directory");
+        while events.wait(late).is_ok() {}
     }
 }

@@ -26,7 +26,7 @@ use super::presence;
 use super::reader::{is_silence, within};
 use super::rows;
 use super::seen::Seen;
-use super::wake::{self, Wake};
+use super::wake::Wake;
 
 /// The steps from nothing to today's layout; a step is never changed once released.
 const STEPS: [&str; 1] = [include_str!("schema/postgres/0001_records.sql")];
@@ -591,7 +591,8 @@ pub(super) async fn follow(
                 attempt_pause = (attempt_pause * 2).min(Duration::from_secs(5));
             }
             tokio::time::sleep(poll_interval.min(POLL_INTERVAL_UNHEARD)).await;
-            wake::learn(reader.look(&wake.seen()).await, wake);
+            let began_at = std::time::Instant::now();
+            wake.learn(began_at, reader.look(&wake.seen()).await);
         }
     };
     closed.run_until_cancelled(follow).await;
@@ -625,9 +626,10 @@ async fn hear(
     loop {
         // Asked before listening: commits before LISTEN took effect were not announced.
         let seen = wake.seen();
+        let began_at = std::time::Instant::now();
         let asked = reader.serials(&seen).fetch_one(&mut listener);
         match within(Instant::now() + patience, asked).await {
-            Ok(row) => wake::learn(rows::checked_serial_of(&row, &seen), wake),
+            Ok(row) => wake.learn(began_at, rows::checked_serial_of(&row, &seen)),
             Err(error) => return error,
         }
         match tokio::time::timeout(poll_interval.min(reader.timeout), listener.try_recv()).await {

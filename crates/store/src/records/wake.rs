@@ -1,15 +1,14 @@
 //! How followers learn of new commits: at once from this process's own, by LISTEN from PostgreSQL, from the
-//! system's events of SQLite's log file, and by polling.
+//! system's events of SQLite's log file, and by polling. The same looks notice that the store is amiss.
 //!
 //! They get the serial that the store is known to have reached, never a mere signal: a follower that asks later finds it there,
 //! so that no commit is missed between a read and the next wait.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use record::{Key, Serial};
 use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{ReadError, Rewound};
@@ -17,7 +16,7 @@ use super::log_events::LogEvents;
 use super::recent::{LastRead, Recent};
 use super::seen::{Anchor, Mark, Seen};
 use super::sqlite;
-use super::watch::Watch;
+use super::watch::{Stamps, Watch};
 
 /// The latest serial that this process knows of.
 pub(super) struct Wake {
@@ -30,6 +29,19 @@ pub(super) struct Wake {
     anchor: OnceLock<Arc<Anchor>>,
     /// The loss that was noticed and has not ended.
     lost: Mutex<Option<Lost>>,
+    /// The last look that found nothing amiss.
+    looked: Mutex<Option<Look>>,
+    /// Told when a look fails.
+    alarm: Notify,
+}
+
+/// A look at how far the store is, by which nothing is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Where the store was.
+    pub serial: Serial,
+    /// When the look began.
+    pub began_at: Instant,
 }
 
 /// A loss that was noticed.
@@ -48,6 +60,8 @@ impl Wake {
             recent: Mutex::default(),
             anchor: OnceLock::new(),
             lost: Mutex::default(),
+            looked: Mutex::default(),
+            alarm: Notify::new(),
         }
     }
 
@@ -125,6 +139,41 @@ impl Wake {
         });
     }
 
+    /// Notes how a look went that began then. After a failure, the next look will do; whoever waits is told at once.
+    pub(super) fn learn(&self, began_at: Instant, found: Result<Serial, ReadError>) {
+        match found {
+            Ok(serial) => {
+                *self.last_look() = Some(Look { serial, began_at });
+                self.announce(serial);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the store's serial could not be read");
+                self.alarm.notify_one();
+            }
+        }
+    }
+
+    /// Notes that the store was then as at the last look.
+    fn has_not_changed(&self, began_at: Instant) {
+        if let Some(look) = &mut *self.last_look() {
+            look.began_at = began_at;
+        }
+    }
+
+    fn last_look(&self) -> MutexGuard<'_, Option<Look>> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last look that found nothing amiss.
+    pub(super) fn looked(&self) -> Option<Look> {
+        *self.last_look()
+    }
+
+    /// Returns once a look has failed, or if one has since the last call.
+    pub(super) async fn alarmed(&self) {
+        self.alarm.notified().await;
+    }
+
     /// Returns once a serial after `after` is known.
     pub(super) async fn wait(&self, after: Serial) -> Serial {
         let mut latest = self.latest.subscribe();
@@ -133,73 +182,150 @@ impl Wake {
     }
 }
 
-/// How often the file of SQLite's log is looked at. That is a question to the system's memory, not to the database.
+/// How often a store is looked at that tells of no changes: it may be lost, or be another one.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How often the file of SQLite's log is looked at where the system has no events of it. That is a question to the system's memory,
+/// not to the database.
 const GLANCE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A commit shows a moment after its log was written, and two changes of a file within one tick of the system's clock have the same
 /// time. So after a change, the database is asked this many times.
 const ASKS_PER_CHANGE: u32 = 2;
 
-/// Asks `reader` when the file of the log has changed, and every `interval`, until `closed`.
+/// Asks `reader` when the files have changed, until `closed`; every `interval` where nothing tells of that.
 pub(super) async fn poll(
     reader: &sqlite::Reader,
-    wake: &Wake,
+    wake: &Arc<Wake>,
     interval: Duration,
     closed: CancellationToken,
 ) {
     let pause = interval.min(GLANCE_INTERVAL);
-    let changed = Arc::new(Notify::new());
-    if let Some(watch) = &reader.watch {
-        notice(watch.clone(), pause, Arc::downgrade(&changed));
-    }
+    let notice =
+        Arc::new(Notice { wake: wake.clone(), asked: Mutex::default(), due: Notify::new() });
+    let is_told = match &reader.watch {
+        Some(watch) => notice.begin(watch.clone(), pause),
+        None => false,
+    };
     let polling = async {
         loop {
             for ask in 0..ASKS_PER_CHANGE {
                 if ask > 0 {
                     tokio::time::sleep(pause).await;
                 }
-                learn(reader.look(&wake.seen()).await, wake);
+                notice.ask(reader).await;
             }
-            while timeout(interval, changed.notified()).await.is_err() {
-                learn(reader.look(&wake.seen()).await, wake);
+            if is_told {
+                notice.due.notified().await;
+            } else {
+                tokio::time::sleep(interval).await;
             }
         }
     };
     let _: Option<std::convert::Infallible> = closed.run_until_cancelled(polling).await;
 }
 
-/// Tells `changed`, until that is dropped, when the log was written to: by the system's events, or, where there are none, by a look
-/// every `pause`. A thread that sleeps does it for less than the runtime, which wakes two or three for each timer.
-fn notice(watch: Watch, pause: Duration, changed: Weak<Notify>) {
-    let mut events = LogEvents::of(&watch.log()).ok();
-    let mut log = watch.log_stamp();
-    let looking = move || loop {
-        match &events {
-            // Without events any more, it is looked at.
-            Some(told) => {
-                if told.wait().is_err() {
-                    events = None;
-                }
+/// What the thread that looks at SQLite's files shares with the task that asks the database.
+struct Notice {
+    wake: Arc<Wake>,
+    /// The files as they were when the database was asked, and all was well.
+    asked: Mutex<Option<Stamps>>,
+    /// The database is to be asked.
+    due: Notify,
+}
+
+impl Notice {
+    fn asked(&self) -> MutexGuard<'_, Option<Stamps>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn ask(&self, reader: &sqlite::Reader) {
+        let began_at = Instant::now();
+        // What was written lately may not show yet.
+        let stamps = reader.watch.as_ref().and_then(Watch::stamps).filter(Stamps::are_at_rest);
+        let found = reader.look(&self.wake.seen()).await;
+        *self.asked() = stamps.filter(|_| found.is_ok());
+        self.wake.learn(began_at, found);
+    }
+
+    /// Begins to say, until this is dropped, when the database is to be asked: when its log was written to, by the system's events, or,
+    /// where there are none, by a look every `pause`; and every [`LOOK_INTERVAL`], unless its files are as they were when it was
+    /// asked. A thread that sleeps does it for less than the runtime, which wakes two or three for each timer. False if there can be
+    /// no thread.
+    fn begin(self: &Arc<Self>, watch: Watch, pause: Duration) -> bool {
+        let this = Arc::downgrade(self);
+        let looking = std::thread::Builder::new().name("larder-log".to_owned());
+        match looking.spawn(move || look_at_files(&this, &watch, pause)) {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::warn!(%error, "the thread that watches the database's log cannot be started");
+                false
             }
-            None => std::thread::sleep(pause),
         }
-        let Some(changed) = changed.upgrade() else { return };
-        let found = watch.log_stamp();
-        if events.is_some() || found != log {
-            log = found;
-            changed.notify_one();
-        }
-    };
-    // Without the thread, the store is asked every interval.
-    if let Err(error) = std::thread::Builder::new().name("larder-log".to_owned()).spawn(looking) {
-        tracing::warn!(%error, "the thread that watches the database's log cannot be started");
     }
 }
 
-/// Announces a serial that was read; after a failure, the next read will do.
-pub(super) fn learn(serial: Result<Serial, ReadError>, wake: &Wake) {
-    match serial {
-        Ok(serial) => wake.announce(serial),
-        Err(error) => tracing::debug!(%error, "the store's serial could not be read"),
+fn look_at_files(notice: &Weak<Notice>, watch: &Watch, pause: Duration) {
+    let mut events = LogEvents::of(&watch.log()).ok();
+    let mut log = watch.log_stamp();
+    let mut look_at = Instant::now() + LOOK_INTERVAL;
+    loop {
+        let told =
+            events.as_ref().map(|it| it.wait(look_at.saturating_duration_since(Instant::now())));
+        let is_written = match told {
+            Some(Ok(is_written)) => is_written,
+            // Without events any more, it is looked at.
+            Some(Err(_)) => {
+                events = None;
+                true
+            }
+            None => {
+                std::thread::sleep(pause);
+                let before = std::mem::replace(&mut log, watch.log_stamp());
+                log != before
+            }
+        };
+        let Some(notice) = notice.upgrade() else { return };
+        let now = Instant::now();
+        if is_written {
+            notice.due.notify_one();
+        } else if now >= look_at {
+            let stamps = watch.stamps();
+            match stamps.is_some() && *notice.asked() == stamps {
+                true => notice.wake.has_not_changed(now),
+                false => notice.due.notify_one(),
+            }
+        } else {
+            continue;
+        }
+        look_at = now + LOOK_INTERVAL;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DatabaseLocation, Records, RecordsOptions};
+
+    #[tokio::test]
+    async fn a_file_is_looked_at_and_its_loss_is_told_though_nobody_reads() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (file, away) = (directory.path().join("records.db"), directory.path().join("away.db"));
+        let location = DatabaseLocation::Sqlite(file.clone());
+        let records = Records::open(&location, RecordsOptions::default()).await.expect("opened");
+        let looks_after = async |before: Option<Look>| {
+            while records.looked() == before {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            records.looked()
+        };
+        let mut look = None;
+        for _ in 0..4 {
+            look = looks_after(look).await;
+        }
+        assert_eq!(look.map(|look| look.serial), Some(Serial::ZERO));
+        std::fs::rename(&file, &away).expect("renamed");
+        records.alarmed().await;
+        records.close().await;
     }
 }

@@ -16,7 +16,7 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sqlx::SqliteConnection;
 use tokio::sync::Mutex;
@@ -27,6 +27,9 @@ use super::error::{Damage, Rewound};
 /// How long another process's checkpoint may take after its first change.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(5);
 const CHECKPOINT_POLL: Duration = Duration::from_millis(20);
+
+/// A commit shows only some time after its log was written, which no stamp tells: a disk may take that long to make the log durable.
+const REST: Duration = Duration::from_secs(60);
 
 /// The files of a database that is opened for writing.
 #[derive(Clone, Debug)]
@@ -55,6 +58,21 @@ pub(super) struct Stamp {
     identity: (u64, u64),
     size_bytes: u64,
     modified_at: (i64, i64),
+}
+
+/// The three files at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamps {
+    database: Stamp,
+    log: Stamp,
+    shared_memory: (u64, u64),
+}
+
+impl Stamps {
+    /// Whether no file was written to lately: what was written shows by now, and what is written from now on changes their times.
+    pub(super) fn are_at_rest(&self) -> bool {
+        [self.database, self.log].iter().all(|stamp| stamp.age().is_some_and(|age| age > REST))
+    }
 }
 
 /// How far checkpoints have come.
@@ -101,6 +119,13 @@ impl Watch {
     /// The stamp of the log's file; `None` if it does not exist.
     pub(super) fn log_stamp(&self) -> Option<Stamp> {
         Stamp::at(&self.log()).ok().flatten()
+    }
+
+    /// The files as they are; `None` if one is missing.
+    pub(super) fn stamps(&self) -> Option<Stamps> {
+        let at = |path: &Path| Stamp::at(path).ok().flatten();
+        let shared_memory = at(&self.beside("-shm"))?.identity;
+        Some(Stamps { database: at(&self.path)?, log: at(&self.log())?, shared_memory })
     }
 
     /// Whether the file is there still. A question to the system's memory, not to the disk: it is asked wherever
@@ -257,6 +282,13 @@ impl Stamp {
             size_bytes: metadata.len(),
             modified_at: (metadata.mtime(), metadata.mtime_nsec()),
         }))
+    }
+
+    /// How long ago it was written to; `None` if that is not known, or in the future.
+    fn age(&self) -> Option<Duration> {
+        let (seconds, nanoseconds) = self.modified_at;
+        let since_epoch = Duration::new(seconds.try_into().ok()?, nanoseconds.try_into().ok()?);
+        SystemTime::UNIX_EPOCH.checked_add(since_epoch)?.elapsed().ok()
     }
 
     fn is_same(&self, other: &Stamp) -> bool {
