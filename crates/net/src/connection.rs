@@ -20,7 +20,7 @@ use super::room::{self, NoRoom, Share};
 use super::server::{Admission, Server};
 use super::socket::{Layer, Stream};
 use super::wire::{Parking, Version, Wire};
-use super::{Limits, Peer};
+use super::{Limits, Peer, streams};
 
 /// How long a request waits for memory, unread in the system's buffer, before it is refused; and how often it retries. If a
 /// thousand connections come while a thousand others end, they need extra room only for a moment.
@@ -207,6 +207,7 @@ pub(super) async fn run(
                     is_closing = true;
                     connection.as_mut().graceful_shutdown();
                 }
+                streams::begin_turn();
                 connection.as_mut().poll(cx)
             })
             .await;

@@ -1,12 +1,29 @@
 //! [`Streams`]: runs the requests of HTTP/2 connections.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
 
 use hyper::rt::Executor;
 
-/// Polls a stream's future where its connection is, and makes a task of it only if it must wait. Nearly all answers are there at
-/// once: a task for each would cost more than the answer, and the connection would be woken and would write for each.
+/// How long a connection answers by itself in one turn. A turn may answer a hundred streams, and the runtime looks for new
+/// connections only every some dozen turns.
+const TURN: Duration = Duration::from_micros(200);
+
+thread_local! {
+    /// When the turn of the connection that this thread polls ends.
+    static TURN_ENDS_AT: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// To be called each time before a connection is polled.
+pub(super) fn begin_turn() {
+    TURN_ENDS_AT.set(Some(Instant::now() + TURN));
+}
+
+/// Polls a stream's future where its connection is, and makes a task of it only if it must wait, or if the connection has had its
+/// turn. Nearly all answers are there at once: a task for each would cost more than the answer, and the connection would be woken
+/// and would write for each.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Streams;
 
@@ -15,6 +32,10 @@ where
     Stream: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, stream: Stream) {
+        if TURN_ENDS_AT.get().is_none_or(|at| Instant::now() >= at) {
+            tokio::spawn(stream);
+            return;
+        }
         let mut stream = Box::pin(stream);
         // A task polls it again, and then with a waker of its own.
         let mut context = Context::from_waker(Waker::noop());
@@ -43,6 +64,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_stream_that_waits_is_a_task() {
+        begin_turn();
         Streams.execute(ready(()));
         assert_eq!(tasks(), 0);
         Streams.execute(pending());
@@ -50,7 +72,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_stream_after_the_turn_is_a_task() {
+        begin_turn();
+        std::thread::sleep(TURN);
+        Streams.execute(ready(()));
+        assert_eq!(tasks(), 1);
+    }
+
+    #[tokio::test]
     async fn a_stream_that_waits_is_woken() {
+        begin_turn();
         let (may_go_on, is_over) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (waited_for, ended) = (may_go_on.clone(), is_over.clone());
         Streams.execute(async move {
@@ -64,6 +95,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_the_end_of_one_stream() {
+        begin_turn();
         Streams.execute(poll_fn(|_| -> Poll<()> { panic!("a stream that panics") }));
         assert_eq!(tasks(), 0);
     }
