@@ -10,13 +10,8 @@ use pulldown_cmark::{
 
 use crate::{Bounded, Escaped, Options};
 
-/// The text as HTML, and whether it was cut. `addresses` are those of a wiki link: the last is the link's, the others have links
-/// without text.
-pub(crate) fn html(
-    text: &str,
-    options: &Options<'_>,
-    addresses: &dyn Fn(&str) -> Vec<String>,
-) -> (String, bool) {
+/// What is understood beside CommonMark.
+pub(crate) fn enabled(is_article: bool) -> MarkdownOptions {
     let mut enabled = MarkdownOptions::ENABLE_TABLES
         | MarkdownOptions::ENABLE_FOOTNOTES
         | MarkdownOptions::ENABLE_STRIKETHROUGH
@@ -26,11 +21,22 @@ pub(crate) fn html(
         // Metadata that site generators put before a text is not part of it.
         | MarkdownOptions::ENABLE_YAML_STYLE_METADATA_BLOCKS;
     let more = MarkdownOptions::ENABLE_WIKILINKS | MarkdownOptions::ENABLE_DEFINITION_LIST;
-    enabled.set(more, options.is_article);
+    enabled.set(more, is_article);
+    enabled
+}
+
+/// The text as HTML, and whether it was cut. `addresses` are those of a wiki link: the last is the link's, the others have links
+/// without text.
+pub(crate) fn html(
+    text: &str,
+    options: &Options<'_>,
+    addresses: &dyn Fn(&str) -> Vec<String>,
+) -> (String, bool) {
     let mut notes = Notes::of(text);
     let mut is_code = false;
     let mut back: Option<String> = None;
-    let mut events = TextMergeStream::new(Parser::new_ext(text, enabled)).peekable();
+    let mut events =
+        TextMergeStream::new(Parser::new_ext(text, enabled(options.is_article))).peekable();
     let next = || {
         let event = events.next()?;
         if options.is_article

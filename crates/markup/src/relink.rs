@@ -2,20 +2,14 @@
 
 use std::ops::Range;
 
-use pulldown_cmark::{Event, LinkType, Options, Parser, Tag};
+use pulldown_cmark::{Event, LinkType, Parser, Tag, TagEnd};
+
+use crate::markdown::enabled;
 
 /// The text, with the targets that `other` gives for the targets as they are written; `None` keeps one. A target that is written with
 /// escapes stays.
 pub fn relink(text: &str, other: impl Fn(&str) -> Option<String>) -> String {
-    let enabled = Options::ENABLE_TABLES
-        | Options::ENABLE_FOOTNOTES
-        | Options::ENABLE_STRIKETHROUGH
-        | Options::ENABLE_TASKLISTS
-        | Options::ENABLE_GFM
-        | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS
-        | Options::ENABLE_WIKILINKS
-        | Options::ENABLE_DEFINITION_LIST;
-    let mut events = Parser::new_ext(text, enabled).into_offset_iter();
+    let mut events = Parser::new_ext(text, enabled(true)).into_offset_iter();
     let mut edits: Vec<(Range<usize>, String)> = Vec::new();
     for (_, definition) in events.reference_definitions().iter() {
         let Range { start, end } = definition.span.clone();
@@ -34,7 +28,7 @@ pub fn relink(text: &str, other: impl Fn(&str) -> Option<String>) -> String {
                 let inside = place.start + 1;
                 open.push((place, inside, target));
             }
-            Event::End(pulldown_cmark::TagEnd::Link | pulldown_cmark::TagEnd::Image) => {
+            Event::End(TagEnd::Link | TagEnd::Image) => {
                 let Some((whole, inside, target)) = open.pop() else { continue };
                 if let Some(target) = target {
                     edits.extend(edit(text, inside..whole.end, &target, &other));

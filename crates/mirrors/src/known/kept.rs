@@ -44,11 +44,9 @@ impl Mirrors {
                 (Subject::Project(name), Some(found))
             }
         };
-        let found = found.filter(|it| it.known.names().is_some() || it.known.page().is_some());
-        if found.is_none() {
+        if !found.is_some_and(|it| it.known.names().is_some() || it.known.page().is_some()) {
             return Ok(None);
         }
-        drop(found);
         let (disk, key) = (self.disk.clone(), mirror.key(&subject.name()));
         let kept = blocking(move || Ok(disk.checked_entry(&key))).await?;
         let Some((head, file)) = kept else {
