@@ -32,6 +32,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 AXE = (pathlib.Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 READY_SECONDS_MAX = 120
 WAIT_MILLISECONDS_MAX = 60_000
+# An index of the demo, and its owner.
+OWNER = "root"
+DEV = f"/{OWNER}/dev"
 SIZES = {"desktop": (1280, 900), "phone": (360, 740)}
 OFF = ["aur", "python", "article", "actions", "metrics"]
 BROWSER = [
@@ -252,12 +255,12 @@ def check_commands(browser, base, directory):
 # Pages of what the demonstration has, and what is written into it by `written` below.
 PEOPLE = [
     "/root",
-    "/root/dev",
-    "/root/dev?q=hello",
-    "/root/dev/+log",
+    DEV,
+    f"{DEV}?q=hello",
+    f"{DEV}/+log",
     "/root/stable",
-    "/root/dev/larder-hello",
-    "/root/dev/larder-hello/0.1",
+    f"{DEV}/larder-hello",
+    f"{DEV}/larder-hello/0.1",
     "/root/stable/larder-greetings?versions=all",
     "/articles",
     "/articles?prefix=guide/",
@@ -275,11 +278,11 @@ PEOPLE = [
     "/article/written/diff",
     "/article/written/diff?view=inline",
     "/+attachments/written/",
-    "/root/dev/text-sample",
-    "/root/dev/text-sample/1.0/+contents/text-sample-1.0.zip",
-    "/root/dev/text-sample/1.0/+contents/text-sample-1.0.zip?member=0",
-    "/root/dev/text-attacks/2.0/+compare?with=1.0",
-    "/root/dev/text-attacks/2.0/+compare?with=1.0&file=text-attacks-2.0.zip&old=0&new=0",
+    f"{DEV}/text-sample",
+    f"{DEV}/text-sample/1.0/+contents/text-sample-1.0.zip",
+    f"{DEV}/text-sample/1.0/+contents/text-sample-1.0.zip?member=0",
+    f"{DEV}/text-attacks/2.0/+compare?with=1.0",
+    f"{DEV}/text-attacks/2.0/+compare?with=1.0&file=text-attacks-2.0.zip&old=0&new=0",
 ]
 WRITTEN = """# Everything that a text can have
 
@@ -365,7 +368,7 @@ def send_release(base, password, name, version, description, content_type, more=
     parts = [f'--{boundary}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n' for key, value in fields]
     head = f'--{boundary}\r\nContent-Disposition: form-data; name="content"; filename="{name}-{version}.zip"\r\n\r\n'
     body = "".join(parts).encode() + head.encode() + archive.getvalue() + f"\r\n--{boundary}--\r\n".encode()
-    send(base, password, "/root/dev/", body, f"multipart/form-data; boundary={boundary}")
+    send(base, password, f"{DEV}/", body, f"multipart/form-data; boundary={boundary}")
 
 
 def written(base, password):
@@ -382,7 +385,7 @@ def written(base, password):
     one = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>"
     tag = "\"'><img src=x onerror=alert(1)>"
     before = f"---\nauthor: {one}\ndate: 2026-01-31 {one}\ntags: [{tag}]\n---\n\n"
-    paths = ["/articles", "/articles?text=alert", "/search?q=alert", f"/articles?tag={quote(tag)}", "/root/dev", "/root/dev/+log", "/root/dev/text-attacks"]
+    paths = ["/articles", "/articles?text=alert", "/search?q=alert", f"/articles?tag={quote(tag)}", DEV, f"{DEV}/+log", f"{DEV}/text-attacks"]
     for at, (name, content_type) in enumerate(FORMATS.items()):
         send(base, password, f"/article/written/attacks/{name}/0", f"# {one}\n\n".encode(), content_type)
         send(base, password, f"/article/written/attacks/{name}/1", ((before if name == "md" else "") + attacks).encode(), content_type)
@@ -395,14 +398,14 @@ def written(base, password):
                 send(base, password, place, attacks.encode(), "text/html", "PUT")
         article = f"/article/written/attacks/{name}"
         paths += [f"/+attachments/written/attacks/{name}/"]
-        paths += [article, f"{article}/history", f"{article}/diff", f"{article}/diff?view=inline", f"/root/dev/text-attacks/{at + 1}.0"]
-        contents = f"/root/dev/text-attacks/{at + 1}.0/+contents/text-attacks-{at + 1}.0.zip"
+        paths += [article, f"{article}/history", f"{article}/diff", f"{article}/diff?view=inline", f"{DEV}/text-attacks/{at + 1}.0"]
+        contents = f"{DEV}/text-attacks/{at + 1}.0/+contents/text-attacks-{at + 1}.0.zip"
         paths += [contents, f"{contents}?member=0", f"{contents}?member=1"]
         if at > 0:
-            paths.append(f"/root/dev/text-attacks/{at + 1}.0/+compare?with={at}.0")
+            paths.append(f"{DEV}/text-attacks/{at + 1}.0/+compare?with={at}.0")
     reason = json.dumps({"status": "deprecated", "reason": one}).encode()
-    send(base, password, "/root/dev/text-attacks/1.0/+yank", json.dumps({"reason": one}).encode(), "application/json")
-    send(base, password, "/root/dev/text-attacks/+status", reason, "application/json", "PUT")
+    send(base, password, f"{DEV}/text-attacks/1.0/+yank", json.dumps({"reason": one}).encode(), "application/json")
+    send(base, password, f"{DEV}/text-attacks/+status", reason, "application/json", "PUT")
     send(base, password, "/+tokens", json.dumps({"scopes": ["python:read"], "comment": one}).encode(), "application/json")
     # Those of whoever is logged in.
     manage = "/+manage/releases/root/dev/text-attacks"
@@ -644,7 +647,7 @@ def check_account(browser, base, password):
             submitted(page, "Delete", [("confirm", new)])
             assert page.url == f"{base}/+manage", page.url
             watched.check("deleted")
-            watched.open("/root/dev/text-sample")
+            watched.open(f"{DEV}/text-sample")
             expect(page.locator("#required-by + ul")).to_contain_text("text-needing")
             looked_at("what requires a project")
             watched.open("/+manage/releases/root/dev")
@@ -740,7 +743,7 @@ def check_sorting(browser, base):
         context = browser.new_context(java_script_enabled=has_scripts)
         watched = Watched(context, base)
         page = watched.page
-        watched.open("/root/dev/text-attacks")
+        watched.open(f"{DEV}/text-attacks")
         table = page.locator("table.sorts")
         names = table.locator("tbody td:first-child a")
         expect(names).to_have_text(ascending[::-1])
