@@ -181,10 +181,10 @@ impl Primary {
         Err(PrimaryError::Refused { url: url.clone(), status, detail: detail(&text) })
     }
 
-    /// Its answer, whatever it is.
+    /// The primary's answer, with any status.
     ///
     /// # Errors
-    /// [`PrimaryError`] if there is none.
+    /// The primary cannot be reached or does not answer in time, or the file of the token cannot be read.
     pub(crate) async fn ask(
         &self,
         path: &str,

@@ -114,7 +114,7 @@ impl Attestations {
         })
     }
 
-    /// The certificate of whoever signed an attestation, verified.
+    /// Verifies an attestation, and returns the certificate that its signature is of.
     fn signer(&self, attestation: &str, sha256: &Digest) -> Result<CertificateInfo, String> {
         let bundle = bundle_of(attestation).ok_or("it is no attestation object")?;
         let bundle = Bundle::from_json(&bundle.to_string())

@@ -290,7 +290,7 @@ fn what_an_index_may_name() {
     stranger.patch("/team/dev", json!(["trusted_publishers="])).expect(403);
 }
 
-/// Whoever may read an index sees its publishers, before they have published anything, and which job uploaded a file.
+/// Readers of an index see its publishers, even those that have not published yet, and which job uploaded each file.
 #[test]
 fn publishers_are_shown() {
     let world = World::start();

@@ -63,7 +63,7 @@ struct Watched {
 /// What has come to the thread.
 struct Inbox {
     come: Vec<Watched>,
-    /// `None` while there is none.
+    /// The thread that looks, while anybody waits.
     thread: Option<Thread>,
 }
 

@@ -139,7 +139,7 @@ impl Wake {
         });
     }
 
-    /// Notes how a look went that began then. After a failure, the next look will do; whoever waits is told at once.
+    /// Records the result of a look that began at this time. A failure wakes the caller of [`Wake::alarmed`]; the next look tries again.
     pub(super) fn learn(&self, began_at: Instant, found: Result<Serial, ReadError>) {
         match found {
             Ok(serial) => {
