@@ -6,6 +6,7 @@ talks to any address but 127.0.0.1.
 """
 
 import base64
+import contextlib
 import ctypes
 import http.client
 import os
@@ -14,6 +15,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -114,6 +116,16 @@ def stop_all():
     """Stops every server that this module started, newest first."""
     for server in reversed(list(_started)):
         server.stop()
+
+
+@contextlib.contextmanager
+def scratch(prefix):
+    """A directory for one run. It is removed only after the servers, which write into it, have ended."""
+    with tempfile.TemporaryDirectory(prefix=prefix) as directory:
+        try:
+            yield Path(directory)
+        finally:
+            stop_all()
 
 
 def start(name, command, port, log, environment=None, directory=None):
