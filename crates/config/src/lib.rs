@@ -454,6 +454,8 @@ section! {
         title: Line = "title", Kind::Line, default "Larder";
         /// A sentence about it on the page `/`.
         line: Option<Line> = "line", Kind::Line, default "";
+        /// A picture before the title: a file of SVG, PNG, JPEG or WebP, of at most 64 KiB.
+        logo: Option<PathBuf> = "logo", Kind::Path, default "";
         /// The colour of links and buttons, as #rrggbb; in dark colours the server makes it as much lighter as it has to be.
         accent: Option<Accent> = "accent", Kind::Colour, default "";
         /// Links in the footer of every page, each as LABEL URL.

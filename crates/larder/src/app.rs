@@ -67,8 +67,9 @@ fn providers(config: &Config) -> anyhow::Result<Vec<Provider>> {
 /// Checks the files that the configuration names and that a start reads in full.
 ///
 /// # Errors
-/// What is wrong in the file of webhooks.
+/// What is wrong in the file of webhooks, or with the logo.
 pub fn check_files(config: &Config) -> anyhow::Result<()> {
+    Brand::of(config)?;
     Webhooks::load(config.changes.webhooks_file.as_deref(), egress(config)).map(drop)
 }
 
@@ -182,7 +183,7 @@ impl App {
             changes: Changes::new(&config, metrics.subscribers.clone()),
             webhooks: Webhooks::load(config.changes.webhooks_file.as_deref(), egress(&config))?,
             finished_pages: FinishedPages::default(),
-            brand: Arc::new(Brand::of(&config)),
+            brand: Arc::new(Brand::of(&config)?),
             rules: Arc::new(Rules::of(&config)),
             security: SecurityLog::default(),
             metrics,

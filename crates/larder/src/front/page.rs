@@ -174,6 +174,11 @@ impl Site {
         self.brand.line.as_deref()
     }
 
+    /// The path of its logo.
+    pub(crate) fn logo(&self) -> Option<String> {
+        self.brand.logo.as_ref().map(|logo| format!("{}/{}", self.prefix(), logo.path))
+    }
+
     /// Labels and targets of the links in the footer.
     pub(crate) fn links(&self) -> Vec<(&str, String)> {
         let target = |link: &SiteLink| match link.url.starts_with('/') {
@@ -519,8 +524,11 @@ mod tests {
     #[test]
     fn where_links_lead() {
         let check = |url: &str, host: &str, prefix: &str| {
-            let site =
-                Site::at(url, Shows::default(), Arc::new(Brand::of(&config::Config::default())));
+            let site = Site::at(
+                url,
+                Shows::default(),
+                Arc::new(Brand::of(&config::Config::default()).expect("a brand")),
+            );
             assert_eq!((site.host(), site.prefix()), (host, prefix), "{url}");
         };
         check("http://127.0.0.1:8080", "127.0.0.1:8080", "");

@@ -438,3 +438,23 @@ fn a_site_has_its_colour() {
     assert!(path != other && !plain.contains("#1d4ed8"), "{path}");
     small().get(&path).expect(404);
 }
+
+#[test]
+fn a_site_has_a_logo() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("logo");
+    let picture = "<svg xmlns=\"http://www.w3.org/2000/svg\"><script>alert(1)</script></svg>";
+    std::fs::write(&file, picture).expect("a file");
+    let server = TestServer::without_aur(|config| config.site.logo = Some(file));
+    let page = check_html(&server.get("/"));
+    let (_, path) = page.split_once("<img src=\"").expect("a logo");
+    let path = path.split('"').next().expect("a path");
+    let logo = server.get(path);
+    assert_eq!((logo.status, logo.text()), (200, picture.to_owned()));
+    assert_eq!(logo.header("content-type"), Some("image/svg+xml"));
+    // What is in a picture runs on no page, nor when the picture is opened by itself.
+    logo.header("content-security-policy")
+        .expect("a policy")
+        .says(["default-src 'none'", "sandbox"]);
+    small().get(path).expect(404);
+}
