@@ -18,7 +18,7 @@ use pypi::StageName;
 use reqwest::{StatusCode, Url};
 use source::{News, Source, SourceOptions, SourceSpec};
 use state::text::counted;
-use store::{BlobLocation, BlobStore, DatabaseLocation, Records, RecordsOptions};
+use store::{BlobError, BlobStore, DatabaseLocation, Records, RecordsOptions};
 
 use super::directory::{Directory, Purpose};
 use super::{Exit, runtime};
@@ -34,6 +34,9 @@ const AT_ONCE: usize = 16;
 
 /// A name and a password that no directory has.
 const NOBODY: &str = "larder-config-check";
+
+/// What is said of a place that no store has used.
+const AT_FIRST_START: &str = "it is not there yet: the first start makes it";
 
 /// One thing that is tried: what names it, where it is, and the attempt, with what was found there.
 struct Trial {
@@ -94,7 +97,7 @@ fn database(config: &Config) -> Trial {
         if let DatabaseLocation::Sqlite(path) = &location
             && !path.exists()
         {
-            return Ok("it is not there yet: the first start makes it".to_owned());
+            return Ok(AT_FIRST_START.to_owned());
         }
         let records = Records::open_read_only(&location, RecordsOptions::default()).await?;
         let serial = records.serial().await;
@@ -107,12 +110,10 @@ fn blobs(config: &Config) -> Result<Trial, Exit> {
     let (place, spool) = (config.blobs(), tempfile::tempdir()?);
     let shown = place.to_string();
     Ok(Trial::new("store.blobs", shown, async move {
-        if let BlobLocation::Directory(path) = &place
-            && !path.exists()
-        {
-            return Ok("it is not there yet: the first start makes it".to_owned());
-        }
-        let blobs = BlobStore::open_existing(&place, spool.path()).await?;
+        let blobs = match BlobStore::open_existing(&place, spool.path()).await {
+            Err(BlobError::Absent { .. }) => return Ok(AT_FIRST_START.to_owned()),
+            opened => opened?,
+        };
         Ok(match blobs.identity().await? {
             Some(_) => "it is the place of a store".to_owned(),
             None => "it can be read, and is of no store yet".to_owned(),

@@ -33,7 +33,13 @@ impl Objects {
             }
             Err(Error::NotFound { .. }) if must_exist => match self.identity().await? {
                 Some(_) => Ok(()),
-                None => Err(BlobError::Absent { place: self.place(&key) }),
+                None => {
+                    // The same answer comes from a bucket that does not exist, but not to this question.
+                    let prefix = Path::from(self.prefix.as_str());
+                    let mut listing = self.store.list(Some(&prefix));
+                    listing.try_next().await.map_err(failed("list"))?;
+                    Err(BlobError::Absent { place: self.place(&key) })
+                }
             },
             Err(Error::NotFound { .. }) => {
                 let payload = PutPayload::from_static(LAYOUT.as_bytes());
