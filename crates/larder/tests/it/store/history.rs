@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use testbed::{Porcupine, S3, SilentProxy};
+use testbed::{Porcupine, S3, SilentProxy, SmallDisk};
 
 use super::{Place, make_stage};
 use crate::asking::{Says as _, each};
@@ -98,7 +98,13 @@ fn seconds(short: u64, long: u64) -> (Duration, u64) {
 #[test]
 fn one_server_on_sqlite() {
     let Some(porcupine) = Porcupine::prepare() else { return };
-    let place = Place::sqlite();
+    let mut place = Place::sqlite();
+    let path_of_disk = place.directory.path().join("small");
+    let disk = SmallDisk::mount(&path_of_disk, "size=128m");
+    if disk.is_some() {
+        place.database = format!("sqlite:{}", path_of_disk.join("records.db").display());
+        place.blobs = path_of_disk.join("blobs").display().to_string();
+    }
     place.init();
     let (time, calls_max) = seconds(8, 240);
     let run = Run::new(Recorder::new(&path(&place, "sqlite"), false), false);
@@ -112,7 +118,7 @@ fn one_server_on_sqlite() {
             if began.elapsed() >= time {
                 break;
             }
-            faults::of_one(&run, fleet, &mut random, round);
+            faults::of_one(&run, fleet, disk.as_ref(), &mut random, round);
         }
         fleet.kill(&run, 0);
         fleet.start(&run, 0, None);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use testbed::{Postgres, S3, SilentProxy};
+use testbed::{Postgres, S3, SilentProxy, SmallDisk};
 
 use super::super::Place;
 use super::super::clocks::ahead;
@@ -41,6 +41,7 @@ impl Fleet {
     pub(super) fn start(&mut self, run: &Run, number: usize, ahead_by: Option<&str>) {
         let mut arguments = vec!["--aur-enabled=false", "--database", &self.databases[number]];
         arguments.extend(["--blobs", &self.blobs, "--store-wait-for-serial-seconds", "10"]);
+        arguments.extend(["--store-free-bytes-min", "0"]);
         let mut variables = self.variables.clone();
         variables.extend(ahead_by.and_then(ahead).unwrap_or_default());
         let data = format!("data{number}");
@@ -75,10 +76,28 @@ fn pause(random: &mut Random, milliseconds_max: u64) {
     std::thread::sleep(Duration::from_millis(random.below(milliseconds_max)));
 }
 
-/// The faults of one server on SQLite, one after the other.
-pub(super) fn of_one(run: &Run, fleet: &mut Fleet, random: &mut Random, round: u64) {
-    let ahead_by = (round % 4 == 1).then_some("+1d");
-    fleet.restart(run, 0, ahead_by);
+/// The faults of one server on SQLite, one after the other. `disk` holds its records and files, where this process may mount one.
+pub(super) fn of_one(
+    run: &Run,
+    fleet: &mut Fleet,
+    disk: Option<&SmallDisk>,
+    random: &mut Random,
+    round: u64,
+) {
+    match (round % 4, disk) {
+        (2, Some(disk)) => {
+            run.recorder.fault("a full disk");
+            disk.fill();
+            pause(random, 1_500);
+            // In every other such round it is full when a server ends and when the next one starts.
+            if round % 8 == 2 {
+                fleet.restart(run, 0, None);
+                pause(random, 500);
+            }
+            disk.make_room();
+        }
+        (turn, _) => fleet.restart(run, 0, (turn == 1).then_some("+1d")),
+    }
     pause(random, 2_500);
 }
 
