@@ -4,7 +4,7 @@ number of files -> [`shape`]: files of each project -> releases in the order of 
 
 Uploading ten million files would take days. The records are those that uploads leave behind, in the order in which uploads would write
 them: neighbours in time are of different projects, as on the public index, so reading them at a start is no easier than there. There are no
-blobs: lists and pages are answered, files are not. The same numbers give the same records, except for the digests of the store's own.
+blobs, and the records do not say that they need any: lists and pages are answered, files are not. The same numbers give the same records.
 """
 
 import array
@@ -87,7 +87,7 @@ def version_text(number):
 
 
 def records(counts, serial):
-    """`(key, serial, body, blobs)` of each file and each release; the serials go on after `serial`."""
+    """`(key, serial, body)` of each file and each release; the serials go on after `serial`."""
     drawn, span = random.Random(3), LAST_UPLOAD - FIRST_UPLOAD
     for packed in releases(counts):
         time, number, at, count = packed >> 44, packed >> 24 & 0xFFFFF, packed >> 8 & 0xFFFF, packed & 0xFF
@@ -97,32 +97,29 @@ def records(counts, serial):
         is_attested = number % 100 < ATTESTED * 100 and time > (1 << 19)
         microseconds = (FIRST_UPLOAD * 1_000_000) + (time * span >> 20) * 1_000_000 + drawn.randrange(1_000_000)
         prefix, last = f"{USER}/{INDEX}/{project}/", serial + count
-        metadata = drawn.randbytes(32)
+        metadata = drawn.randbytes(32).hex()
         yanked = ',"yanked":"broken"' if drawn.random() < YANKED else ""
-        yield f"python/version/{prefix}{version}", last, f'{{"v":1,"metadata":"{metadata.hex()}"{yanked}}}'.encode(), metadata
+        yield f"python/version/{prefix}{version}", last, f'{{"v":1,"metadata":"{metadata}"{yanked}}}'.encode()
         for filename in filenames(project, version, count):
             serial += 1
             digest = hashlib.sha256(filename.encode()).digest()
-            blobs, body = digest, (f'{{"v":1,"version":"{version}","sha256":"{digest.hex()}","size_bytes":{2000 + int(drawn.paretovariate(0.7) * 5000) % 90_000_000},'
-                                   f'"uploaded_at_unix_microseconds":{microseconds + serial % 1000},"uploader":"{uploader}"')
+            body = (f'{{"v":1,"version":"{version}","sha256":"{digest.hex()}","size_bytes":{2000 + int(drawn.paretovariate(0.7) * 5000) % 90_000_000},'
+                    f'"uploaded_at_unix_microseconds":{microseconds + serial % 1000},"uploader":"{uploader}"')
             if python:
                 body += f',"requires_python":"{python}"'
             if filename.endswith(".whl"):
-                core = drawn.randbytes(32)
-                blobs += core
-                body += f',"core_metadata_sha256":"{core.hex()}"'
+                body += f',"core_metadata_sha256":"{drawn.randbytes(32).hex()}"'
             if is_attested:
-                provenance, job = drawn.randbytes(32), f"https://ci.example.org {uploader}/{project}"
-                blobs += provenance
-                body += f',"provenance_sha256":"{provenance.hex()}","publisher":"{job}","attested_by":"{job}"'
-            yield f"python/file/{prefix}{filename}", serial, f"{body}}}".encode(), blobs
+                job = f"https://ci.example.org {uploader}/{project}"
+                body += f',"provenance_sha256":"{drawn.randbytes(32).hex()}","publisher":"{job}","attested_by":"{job}"'
+            yield f"python/file/{prefix}{filename}", serial, f"{body}}}".encode()
 
 
 def stage(serial):
     """The record of the index itself."""
     body = ('{"v":1,"config":{"acl_read":[":ANONYMOUS:"],"acl_upload":["root"],"bases":[],"mirror_whitelist":[],'
             '"mirror_whitelist_inheritance":"intersection","type":"stage","volatile":true}}')
-    return f"python/stage/{USER}/{INDEX}", serial, body.encode(), b""
+    return f"python/stage/{USER}/{INDEX}", serial, body.encode()
 
 
 def write(database, counts):
@@ -136,7 +133,7 @@ def write(database, counts):
         by_serial = store.execute("SELECT sql FROM sqlite_master WHERE name = 'larder_records_by_serial'").fetchone()[0]
         store.execute("BEGIN")
         store.execute("DROP INDEX larder_records_by_serial")
-        insert = "INSERT INTO larder_records (key, serial, body, blobs) VALUES (?, ?, ?, ?)"
+        insert = "INSERT INTO larder_records (key, serial, body, blobs) VALUES (?, ?, ?, x'')"
         store.execute(insert, stage(serial))
         store.executemany(insert, records(counts, serial))
         store.execute(by_serial)
