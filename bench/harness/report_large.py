@@ -58,9 +58,10 @@ def figures(facts):
         if row := facts["works"].get(work):
             found[work] = (f"{what}, CPU", row["cpu_ms"], milliseconds, is_flat)
             found[f"{work}_ms"] = (what, row["ms"], milliseconds, is_flat)
-    found["backup_cpu"] = ("a backup of the records, CPU", facts["backup"]["cpu"], seconds, False)
-    found["backup_wall"] = ("a backup of the records", facts["backup"]["wall"], seconds, False)
-    found["backup_peak"] = ("peak of the backup", facts["backup"]["peak"], size_text, False)
+    if backup := facts.get("backup"):
+        found["backup_cpu"] = ("a backup of the records, CPU", backup["cpu"], seconds, False)
+        found["backup_wall"] = ("a backup of the records", backup["wall"], seconds, False)
+        found["backup_peak"] = ("peak of the backup", backup["peak"], size_text, False)
     return found
 
 
