@@ -141,7 +141,13 @@ impl Snapshot {
     /// A record that cannot be read is listed in [`Applied::troubles`], and its subject is not shown.
     #[must_use]
     pub fn apply(&self, records: &[Record]) -> Applied {
-        let mut snapshot = self.clone();
+        self.clone().after(records)
+    }
+
+    /// The same as [`Snapshot::apply`]: nothing is copied that no other snapshot has.
+    #[must_use]
+    pub fn after(self, records: &[Record]) -> Applied {
+        let mut snapshot = self;
         let mut troubles = Vec::new();
         for record in records {
             match Subject::of(&record.key) {
