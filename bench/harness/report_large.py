@@ -51,7 +51,7 @@ def figures(facts):
         "start_cpu": ("start until ready, CPU", start["cpu"], seconds, False),
         "start_wall": ("start until ready", start["wall"], seconds, False),
         "memory": ("resident memory at rest", start["rss_rested"], size_text, False),
-        "peak": ("peak of the start", start["peak"], size_text, False),
+        "peak": ("peak of the start", start.get("peak"), size_text, False),
         "database": ("records in SQLite", facts["database_bytes"], size_text, False),
     }
     for work, (what, is_flat) in WORKS.items():
@@ -62,7 +62,8 @@ def figures(facts):
         found["backup_cpu"] = ("a backup of the records, CPU", backup["cpu"], seconds, False)
         found["backup_wall"] = ("a backup of the records", backup["wall"], seconds, False)
         found["backup_peak"] = ("peak of the backup", backup["peak"], size_text, False)
-    return found
+    # A run that was ended early lacks some.
+    return {name: figure for name, figure in found.items() if figure[1] is not None}
 
 
 def file_bytes(results, size):
@@ -104,19 +105,19 @@ def lines(results):
             "By `bench/large`: an index of release files with sizes, names and dates as on the public one, half of whose projects have at most five files. "
             "No other client asks meanwhile. Where other work runs on the machine, CPU says more than time.", "",
             f"{meta['date']}; {provenance.described(meta)}; load average "
-            + ", ".join(f"{facts['load_before']:.1f} before and {facts['load_after']:.1f} after {facts['files']:,} files" for facts in sizes)
+            + ", ".join(f"{facts['load_before']:.1f} before {facts['files']:,} files" for facts in sizes)
             + f".{' ' + meta['note'] if meta.get('note') else ''}", ""]
     shown = [(facts["files"], figures(facts)) for facts in sizes]
     rows = []
     for name, (what, *_) in shown[0][1].items():
-        values = [found[name] for _, found in shown if name in found]
-        ratio = f"{values[-1][1] / values[0][1]:.2f} ×" if len(values) > 1 and values[0][1] else "–"
-        rows.append([what, *[show(value) for _, value, show, _ in values], ratio])
+        values = [found.get(name) for _, found in shown]
+        ratio = f"{values[-1][1] / values[0][1]:.2f} ×" if len(values) > 1 and all(values) and values[0][1] else "–"
+        rows.append([what, *[it[2](it[1]) if it else "–" for it in values], ratio])
     rows.insert(4, ["memory of each file, without an empty server's", *[f"{file_bytes(results, files):.0f} B" for files, _ in shown], "–"])
     said += table(["what", *[f"{files:,} files in {facts['projects']:,} projects" for (files, _), facts in zip(shown, sizes)], "growth"], rows)
     for facts in sizes:
         suggest = facts["works"]["suggest"]
-        if suggest["whole_names_missed"]:
+        if suggest.get("whole_names_missed"):
             said += [f"With {facts['files']:,} files, {suggest['whole_names_missed']} of {suggest['whole_names']} names were not suggested though they were typed whole.", ""]
         if both := facts.get("processes"):
             starts = both["starts"]
