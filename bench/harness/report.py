@@ -10,6 +10,7 @@ from pathlib import Path
 import plot
 import provenance
 import report_database
+import report_large
 import report_python
 import tables
 from tables import cell, megabytes, ratio_text, size_text, table
@@ -152,6 +153,7 @@ def targets(results):
                  ratio and ratio >= ATTEST_RATIO_MIN))
     rows += report_python.targets(report_python.read(HERE / "python.json"))
     rows += report_database.targets(report_database.read(HERE / "database.json"))
+    rows += report_large.targets(report_large.read(HERE / "large.json"))
     memory, reload = data(results, "memory"), data(results, "reload")
     packages = memory and memory["packages"]
     size = f" ({packages:,} packages)" if packages else ""
@@ -263,6 +265,7 @@ def text(results, quick):
         "![requests per second and CPU per request](results.svg)", "",
         *throughput(results), *ab_tables(results), *tls_table(results), *saturated_tables(results), *memory_table(results), *reload_tables(results),
         *growth_tables(results), *build_table(), *follow_table(), *database_lines(), *report_python.summary(report_python.read(HERE / "python.json")),
+        *report_large.lines(report_large.read(HERE / "large.json")),
         "## Instruction counts", "",
         *instruction_counts(), "",
         *drawn(results),

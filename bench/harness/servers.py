@@ -8,9 +8,11 @@ talks to any address but 127.0.0.1.
 import base64
 import contextlib
 import ctypes
+import glob
 import http.client
 import os
 import random
+import shutil
 import signal
 import socket
 import ssl
@@ -279,6 +281,32 @@ def start_nginx(binary, root, scratch, sendfile_always=False, certificate=None):
     server.tls = certificate is not None
     wait_ready(server, "/ready")
     return server
+
+
+def start_postgresql(scratch):
+    """A PostgreSQL of our own on a free port, fsync on: its URL and version, or None where it is not installed."""
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb")) or filter(None, [shutil.which("initdb")])
+    binaries = next((Path(path).parent for path in found), None)
+    if not binaries:
+        return None
+    data, port = scratch / "postgresql", free_port()
+    as_user = []
+    if os.geteuid() == 0:
+        # It refuses to run as root.
+        as_user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
+        scratch.chmod(0o777)
+    environment = {**os.environ, "LC_ALL": "C"}
+    subprocess.run([*as_user, binaries / "initdb", "-D", data, "-U", "larder", "-A", "trust", "-E", "UTF8"], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    command = [*as_user, binaries / "postgres", "-D", data, "-p", str(port), "-k", data, "-c", "listen_addresses=127.0.0.1"]
+    server = start("postgresql", command, port, scratch / "postgresql.log", environment)
+    deadline = time.monotonic() + 30
+    while "ready to accept connections" not in (scratch / "postgresql.log").read_text():
+        check_alive(server)
+        if time.monotonic() > deadline:
+            raise Trouble("PostgreSQL was not ready within 30 s")
+        time.sleep(0.05)
+    return f"postgres://larder@127.0.0.1:{port}/postgres", subprocess.run([binaries / "postgres", "--version"], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def find_peer(name, port):

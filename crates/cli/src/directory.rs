@@ -39,7 +39,7 @@ impl State for LoadedState {
         self.stored.serial
     }
 
-    fn apply(&self, records: &[Record], serial: Serial) -> (LoadedState, Vec<UnreadableRecord>) {
+    fn apply(self, records: &[Record], serial: Serial) -> (LoadedState, Vec<UnreadableRecord>) {
         let (stored, troubles) =
             self.stored.apply_without_articles(records, serial, self.has_index);
         (LoadedState { stored, has_index: self.has_index }, troubles)

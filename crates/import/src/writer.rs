@@ -186,7 +186,7 @@ impl Keeper for Writer {
             State::Real(follower) => follower.records().commit(batch).await,
             State::Trial(stored) => {
                 let records: Vec<Record> = batch.writes.into_iter().map(written).collect();
-                let (next, troubles) = stored.apply(&records, stored.serial);
+                let (next, troubles) = stored.clone().apply(&records, stored.serial);
                 stored::log(&troubles);
                 *stored = next;
                 Ok(stored.serial)
@@ -269,7 +269,7 @@ impl Plan {
             }
         }
         // The serial stays, as nothing has been committed.
-        let (stored, troubles) = self.stored.apply(&records, self.stored.serial);
+        let (stored, troubles) = self.stored.clone().apply(&records, self.stored.serial);
         stored::log(&troubles);
         self.stored = stored;
     }

@@ -157,7 +157,7 @@ impl World {
         let records: Vec<Record> = writes
             .map(|it| Record { key: it.key, serial, body: it.body, blobs: it.blobs })
             .collect();
-        let (next, troubles) = self.stored.apply(&records, serial);
+        let (next, troubles) = Stored::clone(&self.stored).apply(&records, serial);
         assert!(troubles.is_empty(), "{troubles:?}");
         self.stored = Arc::new(next);
         Some(decided.outcome)

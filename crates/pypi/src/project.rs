@@ -13,7 +13,7 @@ pub struct Project {
     /// The newest commit that touched any part of the project, deletions included.
     pub(crate) serial: Serial,
     /// Ascending by the text of the version.
-    pub(crate) releases: Vec<Arc<Release>>,
+    pub(crate) releases: Vec<Release>,
     /// Ascending by name.
     pub(crate) files: Vec<Arc<ReleaseFile>>,
     /// Names under which no file is left, ascending.
@@ -45,13 +45,20 @@ pub(crate) struct StoredStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// The version's text, as uploaded.
-    pub version: Arc<str>,
+    pub version: Box<str>,
     /// The digest of its metadata, a JSON blob.
     pub metadata: Digest,
-    /// Why all of its files were yanked (may be empty); `None` if they were not.
-    pub yanked: Option<Arc<str>>,
+    /// Few releases are yanked: one pointer for the others.
+    pub(crate) yanked: Option<Box<Box<str>>>,
     /// The commit that wrote its record.
     pub serial: Serial,
+}
+
+impl Release {
+    /// Why all of its files were yanked (may be empty); `None` if they were not.
+    pub fn yanked(&self) -> Option<&str> {
+        self.yanked.as_ref().map(|reason| &***reason)
+    }
 }
 
 /// A project's status as its owner set it (PEP 792).
@@ -107,12 +114,12 @@ impl Project {
     }
 
     /// Its registered versions, ascending by their text.
-    pub fn releases(&self) -> &[Arc<Release>] {
+    pub fn releases(&self) -> &[Release] {
         &self.releases
     }
 
     /// The registered version with this text.
-    pub fn release(&self, version: &str) -> Option<&Arc<Release>> {
+    pub fn release(&self, version: &str) -> Option<&Release> {
         let at = self.releases.binary_search_by(|release| (*release.version).cmp(version)).ok()?;
         self.releases.get(at)
     }
@@ -129,7 +136,7 @@ impl Project {
 
     /// The file with this name.
     pub fn file(&self, filename: &str) -> Option<&Arc<ReleaseFile>> {
-        let at = self.files.binary_search_by(|file| (*file.filename).cmp(filename)).ok()?;
+        let at = self.files.binary_search_by(|file| file.filename().cmp(filename)).ok()?;
         self.files.get(at)
     }
 
@@ -138,7 +145,7 @@ impl Project {
         &'project self,
         version: &str,
     ) -> impl Iterator<Item = &'project Arc<ReleaseFile>> {
-        self.files.iter().filter(move |file| &*file.version == version)
+        self.files.iter().filter(move |file| file.version() == version)
     }
 
     /// The test results of a file, ascending by name.
@@ -172,7 +179,7 @@ impl Project {
 
     /// Why a file is yanked, alone or with its whole release; `None` if it is not.
     pub fn yanked<'project>(&'project self, file: &'project ReleaseFile) -> Option<&'project str> {
-        file.yanked().or_else(|| self.release(&file.version)?.yanked.as_deref())
+        file.yanked().or_else(|| self.release(file.version())?.yanked())
     }
 
     /// The text of the version that somebody means by `wanted`, as [`Version::position`] finds it.
@@ -216,13 +223,11 @@ mod tests {
     #[test]
     fn a_final_version_is_preferred_as_the_latest() {
         let latest = |versions: &[&str]| {
-            let releases = versions.iter().map(|version| {
-                Arc::new(Release {
-                    version: (*version).into(),
-                    metadata: Digest::of(b""),
-                    yanked: None,
-                    serial: Serial::ZERO,
-                })
+            let releases = versions.iter().map(|version| Release {
+                version: (*version).into(),
+                metadata: Digest::of(b""),
+                yanked: None,
+                serial: Serial::ZERO,
             });
             let project = Project { releases: releases.collect(), ..Project::default() };
             project.latest_version().map(|version| version.to_string())

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::project::{Gone, StoredStatus};
-use crate::release_file::{Directory, Rare};
+use crate::release_file::{Directory, Origin, Parts, Rare};
 use crate::{
     ConfigError, FileRole, LogEntry, ProjectName, ProjectStatus, Release, ReleaseFile, StageConfig,
     StageName, StatusMarker,
@@ -177,14 +177,14 @@ fn digest(text: &str, member: &'static str) -> Result<Digest, UnreadableReason> 
 }
 
 pub(crate) fn read_version(
-    version: Arc<str>,
+    version: &str,
     serial: Serial,
     body: &[u8],
 ) -> Result<Release, UnreadableReason> {
     let wire: WireVersion = read_body(body, FORM)?;
     check_form(wire.v, FORM)?;
     let metadata = digest(&wire.metadata, "metadata")?;
-    Ok(Release { version, metadata, yanked: wire.yanked.map(Into::into), serial })
+    Ok(Release { version: version.into(), metadata, yanked: wire.yanked.map(Box::new), serial })
 }
 
 /// The body of a release's record, and the blob that it refers to.
@@ -255,10 +255,9 @@ pub(crate) enum StoredFile {
     Gone(Gone),
 }
 
-/// Texts that the files of one project have in common, which [`read_file`] shares.
+/// What the files of one project have in common, which [`read_file`] shares.
 pub(crate) struct Shared<'project> {
     pub(crate) files: &'project [Arc<ReleaseFile>],
-    pub(crate) releases: &'project [Arc<Release>],
     /// The position of the file among the files, or where it would be inserted.
     pub(crate) at: usize,
 }
@@ -270,25 +269,25 @@ impl Shared<'_> {
         near.filter_map(|at| self.files.get(at)).map(|file| &**file)
     }
 
-    fn version(&self, text: &str) -> Arc<str> {
-        let release = self.releases.binary_search_by(|release| (*release.version).cmp(text));
-        let registered = release.ok().and_then(|at| self.releases.get(at));
-        let registered = registered.map(|release| &release.version);
-        let beside = || self.neighbours().map(|file| &file.version).find(|it| ***it == *text);
-        registered.or_else(beside).cloned().unwrap_or_else(|| text.into())
-    }
-
-    fn requires_python(&self, text: &str) -> Arc<str> {
-        let mut texts = self.neighbours().filter_map(|file| file.requires_python.as_ref());
-        texts.find(|it| ***it == *text).cloned().unwrap_or_else(|| text.into())
-    }
-
-    fn uploader(&self, text: &str) -> Result<UserName, UnreadableReason> {
-        let mut names = self.neighbours().filter_map(|file| file.uploader.as_ref());
-        match names.find(|name| name.as_str() == text) {
+    fn origin(
+        &self,
+        requires_python: Option<&str>,
+        uploader: Option<&str>,
+    ) -> Result<Arc<Origin>, UnreadableReason> {
+        let is_same = |it: &&Arc<Origin>| {
+            it.requires_python.as_deref() == requires_python
+                && it.uploader.as_ref().map(UserName::as_str) == uploader
+        };
+        if let Some(origin) = self.neighbours().map(|file| &file.origin).find(is_same) {
+            return Ok(origin.clone());
+        }
+        let mut names = self.neighbours().filter_map(|file| file.uploader());
+        let uploader = uploader.map(|text| match names.find(|name| name.as_str() == text) {
             Some(name) => Ok(name.clone()),
             None => text.parse().map_err(|_| UnreadableReason::Member("uploader")),
-        }
+        });
+        let requires_python = requires_python.map(Into::into);
+        Ok(Arc::new(Origin { requires_python, uploader: uploader.transpose()? }))
     }
 }
 
@@ -381,29 +380,30 @@ pub(crate) fn read_file(
         for_file: wire.for_file,
         directory,
         gone,
+        ..Rare::default()
     };
-    Ok(StoredFile::Present(ReleaseFile {
-        filename: filename.into(),
-        version: shared.version(&version),
+    let file = ReleaseFile::new(Parts {
+        filename,
+        version: &version,
         digest: digest(&sha256, "sha256")?,
         size_bytes: wire.size_bytes.ok_or(UnreadableReason::Member("size_bytes"))?,
         uploaded_at_microseconds: microseconds,
         serial,
-        requires_python: wire.requires_python.map(|text| shared.requires_python(&text)),
-        uploader: wire.uploader.map(|text| shared.uploader(&text)).transpose()?,
-        core_metadata: core_metadata.map(Box::new),
-        rare: (rare != Rare::default()).then(|| Box::new(rare)),
+        origin: shared.origin(wire.requires_python.as_deref(), wire.uploader.as_deref())?,
+        core_metadata,
+        rare,
         role: match wire.kind {
             None | Some(WireKind::Release) => FileRole::Release,
             Some(WireKind::Docs) => FileRole::Docs,
             Some(WireKind::ToxResult) => FileRole::ToxResult,
         },
-    }))
+    });
+    file.map(StoredFile::Present).ok_or(UnreadableReason::Member("version"))
 }
 
 /// The body of a file's record, and the blobs that it refers to.
 pub(crate) fn write_file(file: &ReleaseFile) -> (Bytes, Vec<Digest>) {
-    let rare = file.rare.as_deref();
+    let rare = file.rare();
     let wire = WireFile {
         v: FORM,
         kind: match file.role {
@@ -411,11 +411,11 @@ pub(crate) fn write_file(file: &ReleaseFile) -> (Bytes, Vec<Digest>) {
             FileRole::Docs => Some(WireKind::Docs),
             FileRole::ToxResult => Some(WireKind::ToxResult),
         },
-        version: Some((*file.version).into()),
+        version: Some(file.version().into()),
         sha256: Some(file.digest.to_string().into()),
-        size_bytes: Some(file.size_bytes),
+        size_bytes: Some(file.size_bytes()),
         uploaded_at_unix_microseconds: Some(file.uploaded_at_microseconds),
-        uploader: file.uploader.as_ref().map(|name| name.as_str().into()),
+        uploader: file.uploader().map(|name| name.as_str().into()),
         requires_python: file.requires_python().map(Into::into),
         core_metadata_sha256: file.core_metadata().map(|digest| digest.to_string().into()),
         provenance_sha256: file.provenance().map(|digest| digest.to_string().into()),

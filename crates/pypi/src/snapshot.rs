@@ -141,7 +141,13 @@ impl Snapshot {
     /// A record that cannot be read is listed in [`Applied::troubles`], and its subject is not shown.
     #[must_use]
     pub fn apply(&self, records: &[Record]) -> Applied {
-        let mut snapshot = self.clone();
+        self.clone().after(records)
+    }
+
+    /// The same as [`Snapshot::apply`]: nothing is copied that no other snapshot has.
+    #[must_use]
+    pub fn after(self, records: &[Record]) -> Applied {
+        let mut snapshot = self;
         let mut troubles = Vec::new();
         for record in records {
             match Subject::of(&record.key) {
@@ -537,11 +543,11 @@ impl Project {
             Some(record(project_key(stage, name), stored.serial, (body, Vec::new())))
         });
         let releases = self.releases.iter().map(|release| {
-            let body = write_version(release.metadata, release.yanked.as_deref());
+            let body = write_version(release.metadata, release.yanked());
             record(version_key(stage, name, &release.version), release.serial, body)
         });
         let files = self.files.iter().map(|file| {
-            record(file_key(stage, name, &file.filename), file.serial, write_file(file))
+            record(file_key(stage, name, file.filename()), file.serial, write_file(file))
         });
         let gone = self.gone.iter().map(|gone| {
             let body = (write_gone(&gone.directories), Vec::new());
@@ -560,17 +566,10 @@ impl Project {
 
     fn apply_version(&mut self, version: &str, record: &Record) -> Result<(), UnreadableReason> {
         let at = self.releases.binary_search_by(|release| (*release.version).cmp(version));
-        let shared = match at {
-            Ok(at) => self.releases[at].version.clone(),
-            Err(_) => {
-                let beside = self.files.iter().find(|file| &*file.version == version);
-                beside.map_or_else(|| version.into(), |file| file.version.clone())
-            }
-        };
-        let read = record.body.as_ref().map(|body| read_version(shared, record.serial, body));
+        let read = record.body.as_ref().map(|body| read_version(version, record.serial, body));
         match (at, read) {
-            (Ok(at), Some(Ok(release))) => self.releases[at] = Arc::new(release),
-            (Err(at), Some(Ok(release))) => self.releases.insert(at, Arc::new(release)),
+            (Ok(at), Some(Ok(release))) => self.releases[at] = release,
+            (Err(at), Some(Ok(release))) => insert(&mut self.releases, at, release),
             (Ok(at), unreadable) => {
                 self.releases.remove(at);
                 return unreadable.map_or(Ok(()), |read| read.map(|_| ()));
@@ -581,9 +580,9 @@ impl Project {
     }
 
     fn apply_file(&mut self, filename: &str, record: &Record) -> Result<(), UnreadableReason> {
-        let place = self.files.binary_search_by(|file| (*file.filename).cmp(filename));
+        let place = self.files.binary_search_by(|file| file.filename().cmp(filename));
         let (Ok(at) | Err(at)) = place;
-        let shared = Shared { files: &self.files, releases: &self.releases, at };
+        let shared = Shared { files: &self.files, at };
         let body = record.body.as_ref();
         let read = body.map(|body| read_file(filename, record.serial, body, &shared)).transpose();
         let (file, gone, outcome) = match read {
@@ -594,7 +593,7 @@ impl Project {
         };
         match (place, file) {
             (Ok(at), Some(file)) => self.files[at] = Arc::new(file),
-            (Err(at), Some(file)) => self.files.insert(at, Arc::new(file)),
+            (Err(at), Some(file)) => insert(&mut self.files, at, Arc::new(file)),
             (Ok(at), None) => _ = self.files.remove(at),
             (Err(_), None) => {}
         }
@@ -607,6 +606,14 @@ impl Project {
         }
         outcome
     }
+}
+
+/// Inserts an item into a list of which there are many: it grows by a sixteenth, so that little of it is empty.
+fn insert<T>(items: &mut Vec<T>, at: usize, item: T) {
+    if items.len() == items.capacity() {
+        items.reserve_exact(1 + items.len() / 16);
+    }
+    items.insert(at, item);
 }
 
 #[cfg(test)]

@@ -71,11 +71,11 @@ impl store::State for Stored {
     }
 
     /// Applies the records to every surface. What cannot be read is left out.
-    fn apply(&self, records: &[Record], serial: Serial) -> (Stored, Vec<UnreadableRecord>) {
+    fn apply(self, records: &[Record], serial: Serial) -> (Stored, Vec<UnreadableRecord>) {
         let (accounts, mut troubles) = self.accounts.apply(records);
         let articles = self.articles.apply(records);
         troubles.extend(articles.troubles);
-        let index = self.index.apply(records);
+        let index = self.index.after(records);
         troubles.extend(index.troubles);
         let (logs, unread) = self.logs.apply(records);
         troubles.extend(unread);
@@ -83,7 +83,7 @@ impl store::State for Stored {
             .iter()
             .rfind(|record| record.key.as_str() == IDENTITY_KEY)
             .and_then(|record| HeaderValue::from_bytes(record.body.as_deref()?).ok())
-            .or_else(|| self.identity.clone());
+            .or(self.identity);
         let (articles, index) = (articles.snapshot, index.snapshot);
         let serial_header = Some(HeaderValue::from(serial.0));
         let heads = Heads::default();
@@ -96,18 +96,18 @@ impl store::State for Stored {
 impl Stored {
     /// The state after these records, for those who need no articles, and perhaps no indexes.
     pub fn apply_without_articles(
-        &self,
+        self,
         records: &[Record],
         serial: Serial,
         has_index: bool,
     ) -> (Stored, Vec<UnreadableRecord>) {
         let (accounts, mut troubles) = self.accounts.apply(records);
-        let mut next = Stored { serial, accounts, ..self.clone() };
+        let mut next = Stored { serial, accounts, ..self };
         if has_index {
-            let index = self.index.apply(records);
+            let index = next.index.after(records);
             troubles.extend(index.troubles);
             next.index = index.snapshot;
-            let (logs, unread) = self.logs.apply(records);
+            let (logs, unread) = next.logs.apply(records);
             troubles.extend(unread);
             next.logs = logs;
         }

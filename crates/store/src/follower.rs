@@ -22,9 +22,10 @@ pub trait State: Clone {
     fn serial(&self) -> Serial;
 
     /// The state after `records`, which are whole commits in the order of their serials, and what was wrong with some of them.
-    /// [`State::serial`] of the new state is `serial`.
+    /// [`State::serial`] of the new state is `serial`. What no other copy of the state has is changed in place: in a first load,
+    /// everything.
     #[must_use]
-    fn apply(&self, records: &[Record], serial: Serial) -> (Self, Vec<UnreadableRecord>);
+    fn apply(self, records: &[Record], serial: Serial) -> (Self, Vec<UnreadableRecord>);
 }
 
 /// The outcome of a look at the records.
@@ -176,8 +177,8 @@ mod tests {
             self.1
         }
 
-        fn apply(&self, records: &[Record], serial: Serial) -> (Slices, Vec<UnreadableRecord>) {
-            let mut slices = self.0.clone();
+        fn apply(self, records: &[Record], serial: Serial) -> (Slices, Vec<UnreadableRecord>) {
+            let mut slices = self.0;
             slices.push((records.len(), serial.0));
             (Slices(slices, serial), Vec::new())
         }

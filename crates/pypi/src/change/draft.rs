@@ -75,7 +75,7 @@ impl Draft {
         let known = stage.project_trace(project.as_str()).and_then(|it| it.release(version));
         let key = version_key(stage.name(), project, version);
         let expected = at_or_absent(known.map(|release| release.serial));
-        if known.is_some_and(|it| it.metadata == metadata && it.yanked.as_deref() == yanked) {
+        if known.is_some_and(|it| it.metadata == metadata && it.yanked() == yanked) {
             return self.check(key, expected);
         }
         let (body, blobs) = write_version(metadata, yanked);
@@ -85,15 +85,15 @@ impl Draft {
     /// Adds a file, replacing any that has its name.
     pub(super) fn put_file(&mut self, stage: &Stage, project: &ProjectName, file: &ReleaseFile) {
         let trace = stage.project_trace(project.as_str());
-        let known = trace.and_then(|it| it.file(&file.filename));
-        let is_new = known.is_none_or(|known| known.version != file.version);
+        let known = trace.and_then(|it| it.file(file.filename()));
+        let is_new = known.is_none_or(|known| known.version() != file.version());
         let known = known.map(|known| known.serial);
-        let gone = trace.and_then(|it| it.gone(&file.filename)).map(|gone| gone.serial);
+        let gone = trace.and_then(|it| it.gone(file.filename())).map(|gone| gone.serial);
         let (body, blobs) = write_file(file);
-        let key = file_key(stage.name(), project, &file.filename);
+        let key = file_key(stage.name(), project, file.filename());
         self.write(key, at_or_absent(known.or(gone)), Some(body), blobs);
         if is_new {
-            self.rewrite_version(stage, project, &file.version);
+            self.rewrite_version(stage, project, file.version());
         }
     }
 
@@ -106,7 +106,7 @@ impl Draft {
         let Some(release) = trace.and_then(|it| it.release(version)) else { return };
         let key = version_key(stage.name(), project, version);
         if !self.writes.contains_key(&key) {
-            let (body, blobs) = write_version(release.metadata, release.yanked.as_deref());
+            let (body, blobs) = write_version(release.metadata, release.yanked());
             self.write(key, Expected::At(release.serial), Some(body), blobs);
         }
     }
@@ -114,7 +114,7 @@ impl Draft {
     /// Removes a file; its directory is remembered.
     pub(super) fn remove_file(&mut self, stage: &Stage, project: &ProjectName, file: &ReleaseFile) {
         let body = write_gone(&gone_after(file, None));
-        let key = file_key(stage.name(), project, &file.filename);
+        let key = file_key(stage.name(), project, file.filename());
         self.write(key, Expected::At(file.serial), Some(body), Vec::new());
     }
 
@@ -212,8 +212,8 @@ impl Draft {
 
     /// Deletes every record of a project, including those that remember removed files.
     pub(super) fn erase_project(&mut self, stage: &Stage, name: &ProjectName, project: &Project) {
-        let files = project.files().iter().map(|file| (&file.filename, file.serial));
-        let gone = project.gone.iter().map(|gone| (&gone.filename, gone.serial));
+        let files = project.files().iter().map(|file| (file.filename(), file.serial));
+        let gone = project.gone.iter().map(|gone| (&*gone.filename, gone.serial));
         for (filename, serial) in files.chain(gone) {
             let key = file_key(stage.name(), name, filename);
             self.write(key, Expected::At(serial), None, Vec::new());

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::draft::{Draft, gone_after, without, writable};
 use super::upload::overwrites;
 use crate::record::{file_key, version_key};
-use crate::release_file::Rare;
+use crate::release_file::{Origin, Parts, Rare};
 use crate::{
     ChangeError, FileRole, Filename, Judge, LogEntry, Project, ProjectName, Refused, Release,
     ReleaseFile, Snapshot, Stage, StageName,
@@ -421,7 +421,7 @@ pub fn approve(
     let release = Release {
         version: push.version.into(),
         metadata,
-        yanked: yanked.map(Into::into),
+        yanked: yanked.map(|reason| Box::new(reason.into())),
         serial: Default::default(),
     };
     put_release(&mut draft, target, project, &release);
@@ -433,19 +433,22 @@ pub fn approve(
     for approved in files {
         // Its history begins with the push.
         let rare = Rare { log: Some(Box::default()), ..Rare::default() };
-        let file = ReleaseFile {
-            filename: approved.filename.as_str().into(),
-            version: push.version.into(),
+        let file = ReleaseFile::new(Parts {
+            filename: approved.filename.as_str(),
+            version: push.version,
             digest: approved.digest,
             size_bytes: approved.size_bytes,
             uploaded_at_microseconds: push.at.as_microsecond(),
             serial: Default::default(),
-            requires_python: approved.requires_python.clone(),
-            uploader: None,
-            core_metadata: approved.core_metadata.map(Box::new),
-            rare: Some(Box::new(rare)),
+            origin: Arc::new(Origin {
+                requires_python: approved.requires_python.as_deref().map(Into::into),
+                uploader: None,
+            }),
+            core_metadata: approved.core_metadata,
+            rare,
             role: FileRole::Release,
-        };
+        })
+        .expect("a version that was parsed is short enough");
         put(&mut draft, target, project, &file, &push)?;
         actions.push(PushAction::File { path: format!("{}/{}", push.target, file.path()) });
     }
@@ -481,9 +484,9 @@ fn put_release(draft: &mut Draft, target: &Stage, project: &ProjectName, release
     let trace = target.project_trace(project.as_str());
     let known = trace.and_then(|it| it.release(&release.version));
     let (metadata, yanked) = match known {
-        Some(known) if !target.config().volatile => (known.metadata, known.yanked.as_deref()),
-        Some(known) => (release.metadata, known.yanked.as_deref().or(release.yanked.as_deref())),
-        None => (release.metadata, release.yanked.as_deref()),
+        Some(known) if !target.config().volatile => (known.metadata, known.yanked()),
+        Some(known) => (release.metadata, known.yanked().or(release.yanked())),
+        None => (release.metadata, release.yanked()),
     };
     draft.put_version(target, project, &release.version, metadata, yanked);
 }
@@ -525,14 +528,12 @@ fn put(
         log: Some(log.into()),
         gone: gone.into(),
         publisher: None,
-        ..file.rare.as_deref().cloned().unwrap_or_default()
+        ..file.rare().cloned().unwrap_or_default()
     };
-    let next = ReleaseFile {
-        uploaded_at_microseconds: push.at.as_microsecond(),
-        uploader: push.who.cloned(),
-        rare: Some(Box::new(rare)),
-        ..file.clone()
-    };
+    let mut next = file.clone();
+    next.uploaded_at_microseconds = push.at.as_microsecond();
+    Arc::make_mut(&mut next.origin).uploader = push.who.cloned();
+    next.set_rare(rare);
     draft.put_file(target, project, &next);
     Ok(())
 }

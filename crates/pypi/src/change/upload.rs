@@ -1,5 +1,7 @@
 //! Adding to a stage: release files, registrations, documentation and test results.
 
+use std::sync::Arc;
+
 use account::{CiIdentity, UserName};
 use jiff::Timestamp;
 use record::{Batch, Digest, Expected};
@@ -7,7 +9,7 @@ use record::{Batch, Digest, Expected};
 use super::Decision;
 use super::draft::{Draft, gone_after, without, writable};
 use crate::record::file_key;
-use crate::release_file::{Directory, Rare};
+use crate::release_file::{Directory, Origin, Parts, Rare};
 use crate::{
     ChangeError, FileLookup, FileRole, Filename, LogEntry, ProjectName, ReleaseFile, Snapshot,
     StageName, Version,
@@ -57,7 +59,7 @@ impl FileUpload<'_> {
     fn is(&self, known: &ReleaseFile) -> bool {
         known.digest == self.digest
             && known.role == self.role
-            && *known.version == *self.version.as_str()
+            && known.version() == self.version.as_str()
     }
 }
 
@@ -90,21 +92,24 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
     let is_same = known.is_some_and(|known| upload.is(known));
     let mut draft = Draft::default();
     draft.check_stage(stage);
-    let yanked = release.and_then(|release| release.yanked.as_deref());
+    let yanked = release.and_then(|release| release.yanked());
     draft.put_version(stage, project, version, metadata, yanked);
-    let mut next = ReleaseFile {
-        filename: filename.into(),
-        version: version.into(),
+    let mut next = ReleaseFile::new(Parts {
+        filename,
+        version,
         digest: upload.digest,
         size_bytes: upload.size_bytes,
         uploaded_at_microseconds: upload.at.as_microsecond(),
         serial: Default::default(),
-        requires_python: upload.requires_python.map(Into::into),
-        uploader: upload.who.cloned(),
-        core_metadata: upload.core_metadata.map(Box::new),
-        rare: None,
+        origin: Arc::new(Origin {
+            requires_python: upload.requires_python.map(Into::into),
+            uploader: upload.who.cloned(),
+        }),
+        core_metadata: upload.core_metadata,
+        rare: Rare::default(),
         role: upload.role,
-    };
+    })
+    .expect("the texts of checked names are short enough");
     let attested_by =
         upload.publisher.filter(|_| upload.is_attested && upload.provenance.is_some());
     let attested_by: Option<Box<str>> = attested_by.map(|identity| identity.name().into());
@@ -118,13 +123,13 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
         Some(known) if is_same => {
             // Only the description of the file may differ; the upload itself stays what it was.
             next.uploaded_at_microseconds = known.uploaded_at_microseconds;
-            next.uploader = known.uploader.clone();
-            let mut rare = known.rare.as_deref().cloned().unwrap_or_default();
+            Arc::make_mut(&mut next.origin).uploader = known.uploader().cloned();
+            let mut rare = known.rare().cloned().unwrap_or_default();
             // Attestations may come later; those that are there are lost only with the file.
             if upload.provenance.is_some_and(|brought| rare.provenance != Some(brought)) {
                 (rare.provenance, rare.attested_by) = (upload.provenance, attested_by);
             }
-            next.rare = (rare != Rare::default()).then(|| Box::new(rare));
+            next.set_rare(rare);
             next.serial = known.serial;
             if next != **known {
                 draft.put_file(stage, project, &next);
@@ -156,7 +161,7 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
     if rare.log.is_none() && !upload.log.is_empty() {
         rare.log = Some(upload.log.into());
     }
-    next.rare = (rare != Rare::default()).then(|| Box::new(rare));
+    next.set_rare(rare);
     draft.put_file(stage, project, &next);
     Ok(Decision::Commit(draft.finish()))
 }
@@ -219,7 +224,7 @@ pub fn submit(
     let stage = writable(snapshot, stage)?;
     let trace = stage.project_trace(project.as_str());
     let release = trace.and_then(|it| it.release(version.as_str()));
-    let yanked = release.and_then(|release| release.yanked.as_deref());
+    let yanked = release.and_then(|release| release.yanked());
     let mut draft = Draft::default();
     draft.check_stage(stage);
     draft.put_version(stage, project, version.as_str(), metadata, yanked);
@@ -308,19 +313,19 @@ pub fn tox_result(
         log: (!upload.log.is_empty()).then(|| upload.log.into()),
         ..Rare::default()
     };
-    let result = ReleaseFile {
-        filename: filename.into(),
-        version: tested.version.clone(),
+    let result = ReleaseFile::new(Parts {
+        filename: &filename,
+        version: tested.version(),
         digest: upload.digest,
         size_bytes: upload.size_bytes,
         uploaded_at_microseconds: upload.at.as_microsecond(),
         serial: Default::default(),
-        requires_python: None,
-        uploader: upload.who.cloned(),
+        origin: Arc::new(Origin { requires_python: None, uploader: upload.who.cloned() }),
         core_metadata: None,
-        rare: Some(Box::new(rare)),
+        rare,
         role: FileRole::ToxResult,
-    };
+    })
+    .expect("names of a key, and a version that was stored, are short enough");
     let mut draft = Draft::default();
     draft.check_stage(stage);
     if upload.is_bounded {
@@ -346,13 +351,13 @@ pub fn tox_result(
 
 /// The results that must be removed to make room for one of `size_bytes`.
 fn oldest_beyond_bounds(mut known: Vec<&ReleaseFile>, size_bytes: u64) -> Vec<&ReleaseFile> {
-    known.sort_by_key(|file| (file.uploader.is_some(), file.uploaded_at(), file.serial));
+    known.sort_by_key(|file| (file.uploader().is_some(), file.uploaded_at(), file.serial));
     let (mut count, mut bytes) = (known.len() + 1, size_bytes);
-    bytes += known.iter().map(|file| file.size_bytes).sum::<u64>();
+    bytes += known.iter().map(|file| file.size_bytes()).sum::<u64>();
     let goes = |file: &&ReleaseFile| {
         let is_beyond = count > TOX_RESULTS_MAX || bytes > TOX_RESULT_BYTES_MAX;
         count -= 1;
-        bytes -= file.size_bytes;
+        bytes -= file.size_bytes();
         is_beyond
     };
     known.into_iter().take_while(goes).collect()
@@ -364,9 +369,9 @@ fn check_strangers(
     known: &[&ReleaseFile],
     size_bytes: u64,
 ) -> Result<(), ChangeError> {
-    let theirs = known.iter().filter(|file| file.uploader.is_none());
+    let theirs = known.iter().filter(|file| file.uploader().is_none());
     let (count, bytes) =
-        theirs.fold((0, size_bytes), |(count, bytes), file| (count + 1, bytes + file.size_bytes));
+        theirs.fold((0, size_bytes), |(count, bytes), file| (count + 1, bytes + file.size_bytes()));
     if count >= STRANGERS_TOX_RESULTS_MAX || bytes > STRANGERS_TOX_RESULT_BYTES_MAX {
         return Err(ChangeError::TestResultsFull(project.clone()));
     }

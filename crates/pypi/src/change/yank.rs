@@ -4,7 +4,6 @@
 
 use super::Decision;
 use super::draft::{Draft, writable};
-use crate::release_file::Rare;
 use crate::{ChangeError, ProjectName, ProjectStatus, ReleaseFile, Snapshot, StageName};
 
 /// Most bytes of a reason: installers show it in a line or two.
@@ -64,12 +63,10 @@ pub fn file(
     if known.yanked() == reason {
         return Ok(Decision::AlreadyThere);
     }
-    let mut rare = known.rare.as_deref().cloned().unwrap_or_default();
+    let mut rare = known.rare().cloned().unwrap_or_default();
     rare.yanked = reason.map(Into::into);
-    let next = ReleaseFile {
-        rare: (rare != Rare::default()).then(|| Box::new(rare)),
-        ..ReleaseFile::clone(known)
-    };
+    let mut next = ReleaseFile::clone(known);
+    next.set_rare(rare);
     let mut draft = Draft::default();
     draft.check_stage(stage);
     draft.put_file(stage, project, &next);

@@ -49,6 +49,10 @@ const ROWS_AT_ONCE: usize = 8;
 /// pages of their index change again and again: each one that finds no place in memory meanwhile is written and read again each time.
 const REPLICA_CACHE: &str = "-65536";
 
+/// The same for a restore, which writes all records of a store at once: as much as the index of ten million keys can use. The index by
+/// serial is made when all are there.
+const RESTORE_CACHE: &str = "-1048576";
+
 /// The side that reads.
 pub(super) type Reader = super::reader::Reader<Sqlite>;
 
@@ -413,14 +417,17 @@ async fn count(connection: &mut SqliteConnection, serial: Serial) -> Result<(), 
 /// A restore under way; dropped, it leaves nothing behind.
 pub(super) struct Restore {
     connection: SqliteConnection,
+    /// The statement that makes the index by serial again, once the first records are written.
+    by_serial: Option<String>,
 }
 
 impl Restore {
     /// Begins a transaction on a new connection, with the write lock.
     pub(super) async fn begin(path: &Path, timeout: Duration) -> Result<Restore, sqlx::Error> {
-        let mut connection = writer_options(path, timeout).connect().await?;
+        let options = writer_options(path, timeout).pragma("cache_size", RESTORE_CACHE);
+        let mut connection = options.connect().await?;
         sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut connection).await?;
-        Ok(Restore { connection })
+        Ok(Restore { connection, by_serial: None })
     }
 
     pub(super) async fn store_state(&mut self) -> Result<(i64, bool), sqlx::Error> {
@@ -430,10 +437,20 @@ impl Restore {
 
     /// Writes `rows`; a key that is there already is an error.
     pub(super) async fn insert(&mut self, rows: &[Row<'_>]) -> Result<(), sqlx::Error> {
+        if self.by_serial.is_none() {
+            let index = "SELECT sql FROM sqlite_schema WHERE name = 'larder_records_by_serial'";
+            self.by_serial = Some(sqlx::query_scalar(index).fetch_one(&mut self.connection).await?);
+            sqlx::raw_sql("DROP INDEX larder_records_by_serial")
+                .execute(&mut self.connection)
+                .await?;
+        }
         insert(&mut self.connection, rows, "", None).await
     }
 
     pub(super) async fn finish(mut self, serial: Serial) -> Result<(), sqlx::Error> {
+        if let Some(index) = self.by_serial.take() {
+            sqlx::raw_sql(AssertSqlSafe(index)).execute(&mut self.connection).await?;
+        }
         count(&mut self.connection, serial).await?;
         sqlx::raw_sql("COMMIT").execute(&mut self.connection).await?;
         self.connection.close().await

@@ -79,25 +79,27 @@ impl State for Following {
         self.stored.serial()
     }
 
-    fn apply(&self, records: &[Record], serial: Serial) -> (Following, Vec<UnreadableRecord>) {
-        let (stored, troubles) = self.stored.apply(records, serial);
-        let mut news = self.news.clone();
+    fn apply(self, records: &[Record], serial: Serial) -> (Following, Vec<UnreadableRecord>) {
+        let Following { stored, mut news, history_max, is_loaded } = self;
+        // A first load is compared with nothing, so nothing else has this state, which is changed in place.
+        let before = is_loaded.then(|| stored.clone());
+        let (stored, troubles) = stored.apply(records, serial);
         let seen_at = Timestamp::now();
         for record in records {
-            if self.is_loaded {
-                news.add(Some(&self.stored), record.serial, &record.key, &stored, Some(seen_at));
+            if is_loaded {
+                news.add(before.as_ref(), record.serial, &record.key, &stored, Some(seen_at));
             } else if !is_log(&record.key) && !is_no_change(&record.key, &stored) {
                 news.first.push_back((record.serial, record.key.clone()));
             }
         }
-        while news.first.len() > self.history_max {
+        while news.first.len() > history_max {
             let Some((first, _)) = news.first.front() else { break };
             let first = *first;
             let end = news.first.partition_point(|(serial, _)| *serial <= first);
             news.first.drain(..end);
             news.first_oldest = first;
         }
-        (Following { stored, news, ..*self }, troubles)
+        (Following { stored, news, history_max, is_loaded }, troubles)
     }
 }
 
