@@ -33,12 +33,25 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     }
     let (mut looked_through_on, mut has_failed) = (None, false);
     loop {
-        let mut outcome = write(&app, kept).await;
-        // What was removed while no process looked, or is too old: at the start, and once on a day on which something is written.
         let day = today();
-        if outcome.is_ok() && looked_through_on != Some(day) {
-            outcome = look_through(&app, kept, day).await;
-            looked_through_on = outcome.is_ok().then_some(day);
+        let working = async {
+            write(&app, kept).await?;
+            // What was removed while no process looked, or is too old: at the start, and once on a day on which something is written.
+            match looked_through_on == Some(day) {
+                true => Ok(()),
+                false => look_through(&app, kept, day).await,
+            }
+        };
+        let stopped = async {
+            shutdown.cancelled().await;
+            tokio::time::sleep(STOP_MAX).await;
+        };
+        let outcome = tokio::select! {
+            outcome = working => outcome,
+            () = stopped => return,
+        };
+        if outcome.is_ok() {
+            looked_through_on = Some(day);
         }
         let had_failed = std::mem::replace(&mut has_failed, outcome.is_err());
         match outcome {
