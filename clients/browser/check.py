@@ -261,6 +261,7 @@ PEOPLE = [
     "/root/stable",
     f"{DEV}/larder-hello",
     f"{DEV}/larder-hello/0.1",
+    f"{DEV}/larder-hello/+downloads",
     "/root/stable/larder-greetings?versions=all",
     "/articles",
     "/articles?prefix=guide/",

@@ -360,6 +360,8 @@ section! {
         /// How often the server removes old versions from the indexes that have a rule for it (`retention_versions`,
         /// `retention_days`); 0 leaves that to `POST /{user}/{index}/+retention`.
         retention_interval: Duration = "retention_interval_seconds", Kind::seconds(0, 31_536_000), default "3600";
+        /// Whether downloads are counted, for each release and day of the last 90 days: `/{user}/{index}/{project}/+downloads`.
+        count_downloads: bool = "count_downloads", Kind::Switch, default "true";
         /// Memory for finished pages of projects, including their compressed forms.
         page_bytes_max: u64 = "page_bytes_max", Kind::whole(0, 1_099_511_627_776, "bytes"), default "268435456";
         /// Memory for finished lists of projects, including their compressed forms.

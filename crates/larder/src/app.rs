@@ -3,6 +3,7 @@
 mod aur;
 pub(crate) mod brand;
 pub(crate) mod directory;
+pub(crate) mod downloads;
 pub(crate) mod following;
 pub mod keeper;
 mod limits;
@@ -31,6 +32,7 @@ use tokio::sync::mpsc;
 
 use self::brand::Brand;
 use self::directory::Directory;
+use self::downloads::Downloads;
 use self::following::Following;
 use self::proxy_login::ProxyLogin;
 use self::side_files::SideFiles;
@@ -101,6 +103,8 @@ pub struct App {
     pub clocks: Arc<Clocks>,
     /// When tokens were used last.
     pub token_uses: TokenUses,
+    /// How often releases are downloaded.
+    pub(crate) downloads: Downloads,
     /// Issuers of identities of CI jobs, with their keys.
     pub(crate) issuers: Issuers,
     /// What verifies the attestations of those jobs.
@@ -168,6 +172,10 @@ impl App {
             proxy_login: ProxyLogin::of(&config)?,
             limits,
             live_store: LiveStore::new(store.records.clone(), metrics.commits.clone()),
+            downloads: Downloads::of(
+                &store,
+                config.python.enabled && config.python.count_downloads,
+            ),
             store,
             clocks,
             token_uses: TokenUses::default(),

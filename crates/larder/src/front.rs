@@ -7,6 +7,7 @@ pub(crate) mod assets;
 pub(crate) mod auth;
 pub(crate) mod body;
 pub(crate) mod cdn;
+pub(crate) mod chart;
 pub(crate) mod conditional;
 pub(crate) mod copies;
 pub(crate) mod cors;

@@ -341,6 +341,7 @@ endpoints! {
         DeleteProject = Python "project_write": DELETE ["/{user}/{index}/{project}"];
         ShowProjectStatus = Python "project": GET ["/{user}/{index}/{project}/+status"];
         ChangeProjectStatus = Python "project_write": POST PUT DELETE ["/{user}/{index}/{project}/+status"];
+        ShowDownloads = Python "project": GET ["/{user}/{index}/{project}/+downloads"];
         ShowRelease = Python "version": GET ["/{user}/{index}/{project}/{version}"];
         DeleteRelease = Python "version_write": DELETE ["/{user}/{index}/{project}/{version}"];
         RefreshPage = Python "simple_page":

@@ -148,6 +148,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     tasks.spawn(tasks::follow::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::throttling::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::token_uses::run(app.clone(), shutdown.clone()));
+    tasks.spawn(tasks::downloads::run(app.clone(), shutdown.clone()));
     if app.config.metrics.enabled {
         tasks.spawn(tasks::rates::run(app.clone(), shutdown.clone()));
     }

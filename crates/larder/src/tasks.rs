@@ -6,6 +6,7 @@ pub mod aur_history;
 pub mod aur_refresh;
 pub mod blob_sweep;
 pub mod clocks;
+pub mod downloads;
 pub mod dump_deltas;
 pub mod follow;
 pub mod highest_serial;

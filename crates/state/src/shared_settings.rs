@@ -9,7 +9,7 @@ use record::{Batch, Expected, Key};
 use store::Records;
 
 /// The keys of these settings: who may do what, how large things may be, and how old something is when it is deleted.
-pub const SHARED: [&str; 24] = [
+pub const SHARED: [&str; 25] = [
     "public_url",
     "egress_allow",
     "article.enabled",
@@ -26,6 +26,7 @@ pub const SHARED: [&str; 24] = [
     "python.acl_push_outside",
     "python.file_bytes_max",
     "python.tox_result_bytes_max",
+    "python.count_downloads",
     "python.mirrors_offline",
     "python.mirror_shared_bytes_max",
     "python.audit_served",

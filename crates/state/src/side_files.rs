@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use config::Config;
+use store::{DatabaseLocation, Downloads};
 
 /// Added to the name of what is set aside.
 pub const ASIDE: &str = ".set-aside";
@@ -20,6 +21,18 @@ pub const AUR_HISTORY_FILES: [&str; 3] = [AUR_HISTORY, "aur-history.db-wal", "au
 
 /// What is in these files, for people.
 pub const AUR_HISTORY_WHAT: &str = "the history of the AUR's packages";
+
+/// What is in the file of the counts of downloads, for people.
+pub const DOWNLOADS_WHAT: &str = "the counts of downloads";
+
+/// A database of SQLite, and the files that it has beside it.
+pub fn of_sqlite(file: &Path) -> [PathBuf; 3] {
+    ["", "-wal", "-shm"].map(|end| {
+        let mut path = file.as_os_str().to_owned();
+        path.push(end);
+        path.into()
+    })
+}
 
 /// Directories in the data directory with files of the server.
 pub const DIRECTORIES: [(&str, &str); 6] = [
@@ -54,6 +67,11 @@ pub fn unfit(config: &Config) -> Vec<Unfit> {
     };
     for name in AUR_HISTORY_FILES {
         take(AUR_HISTORY_WHAT, data_dir.join(name), flaw_of_file);
+    }
+    if let DatabaseLocation::Sqlite(records) = config.database() {
+        for path in of_sqlite(&Downloads::file_beside(&records)) {
+            take(DOWNLOADS_WHAT, path, flaw_of_file);
+        }
     }
     for (name, what) in DIRECTORIES {
         let path = data_dir.join(name);

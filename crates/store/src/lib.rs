@@ -12,7 +12,8 @@ pub use blobs::{
 };
 pub use follower::{Follower, Intake, News, State};
 pub use records::{
-    CommitError, DatabaseLocation, OpenError, ReadError, Records, RecordsOptions, RestoreError,
+    CommitError, DatabaseLocation, Downloads, OpenError, ReadError, Records, RecordsOptions,
+    RestoreError,
 };
 
 /// Records, and the blobs that they name. Clones share both.

@@ -10,6 +10,7 @@
 //! files, that process stops reading and writing it ([`Rewound`]). There is no history: a key that is written again has only
 //! its latest serial.
 
+mod downloads;
 mod error;
 mod group;
 mod location;
@@ -41,6 +42,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use downloads::{Downloaded, Downloads, DownloadsError, ProjectDownloads, VersionDownloads};
 pub use error::{Cause, CommitError, Damage, OpenError, ReadError, RestoreError, Rewound};
 pub use location::{DatabaseLocation, DatabaseLocationError};
 pub use page::{Page, PageSize, Place};

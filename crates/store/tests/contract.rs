@@ -8,6 +8,8 @@
 mod basics;
 #[path = "contract/database.rs"]
 mod database;
+#[path = "contract/downloads.rs"]
+mod downloads;
 #[path = "contract/following.rs"]
 mod following;
 #[path = "contract/histories.rs"]

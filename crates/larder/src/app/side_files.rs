@@ -113,6 +113,8 @@ mod tests {
         for name in [
             "aur-history.db",
             "aur-history.db-wal",
+            "records.db.downloads",
+            "records.db.downloads-wal",
             "aur/source.json",
             "aur/deltas/chain.json",
             "osv/bundle.zip",

@@ -24,9 +24,9 @@ use crate::protocols::python::ask::Ask;
 use crate::protocols::python::refused::Refused;
 use crate::protocols::python::route::{Route, settled};
 use crate::protocols::python::{
-    audit, documentation, files, index_log, insert_headers, integrity, prefetch, project,
-    public_json, push, refusals, search, simple, stages, status, tox_results, upload, users, write,
-    yank,
+    audit, documentation, downloads, files, index_log, insert_headers, integrity, prefetch,
+    project, public_json, push, refusals, search, simple, stages, status, tox_results, upload,
+    users, write, yank,
 };
 use crate::routes::trees::Python;
 use crate::routes::{Endpoint, InTree};
@@ -106,6 +106,7 @@ fn has_page(endpoint: Endpoint) -> bool {
             | Endpoint::ShowIndex
             | Endpoint::ShowIndexLog
             | Endpoint::ShowProject
+            | Endpoint::ShowDownloads
             | Endpoint::ShowRelease
             | Endpoint::Search
             | Endpoint::ShowToxResults
@@ -200,6 +201,10 @@ async fn dispatch(
         Python::ChangeProjectStatus => {
             Box::pin(yank::change_project_status(ask, stage, project, body)).await
         }
+        Python::ShowDownloads if pages::is_wanted(ask) => {
+            Box::pin(pages::show_downloads(ask, stage, project)).await
+        }
+        Python::ShowDownloads => Box::pin(downloads::show_downloads(ask, stage, project)).await,
         Python::ShowRelease if pages::is_wanted(ask) => {
             Box::pin(pages::show_release(ask, stage, project, version)).await
         }

@@ -6,6 +6,7 @@
 mod compare;
 mod contents;
 mod description;
+mod downloads;
 mod files;
 mod index;
 mod index_log;
@@ -20,6 +21,7 @@ use crate::protocols::python::ask::Ask;
 
 pub(crate) use compare::compare_releases;
 pub(crate) use contents::show_contents;
+pub(crate) use downloads::show_downloads;
 pub(crate) use index::show_index;
 pub(crate) use index_log::show_index_log;
 pub(crate) use indexes::{IndexLine, seen, show_indexes};

@@ -9,6 +9,7 @@ use http::request::Parts;
 
 use super::days::Day;
 use crate::app::App;
+use crate::front::chart::points;
 use crate::front::display;
 use crate::front::page::{self, Audience, Site};
 use crate::published::changes::shapes::Shape;
@@ -47,15 +48,12 @@ struct Status {
     metrics: bool,
 }
 
-/// Width and height of a chart, in its own units.
-const CHART: (f64, f64) = (240.0, 40.0);
-
 /// Requests a second of a surface in the last hour.
 struct Chart {
     name: &'static str,
     now: String,
     most: String,
-    /// The points of a line within [`CHART`], the newest at the right.
+    /// The points of its line, the newest at the right.
     points: String,
 }
 
@@ -79,18 +77,11 @@ impl Chart {
             rate => format!("{rate:.1}"),
         };
         let most = rates.iter().copied().fold(0.0, f64::max);
-        // A quiet surface is a line at the bottom.
-        let height_of = |rate: f64| CHART.1 - 1.0 - (CHART.1 - 2.0) * rate / most.max(1.0);
-        let from = CHART.0 - rates.len() as f64 + 1.0;
-        let points = rates
-            .iter()
-            .enumerate()
-            .map(|(at, rate)| format!("{:.0},{:.1}", from + at as f64, height_of(*rate)));
         Chart {
             name,
             now: said(rates.last().copied().unwrap_or_default()),
             most: said(most),
-            points: points.collect::<Vec<_>>().join(" "),
+            points: points(rates, 1.0),
         }
     }
 }

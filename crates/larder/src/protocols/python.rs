@@ -6,6 +6,7 @@
 pub(crate) mod ask;
 pub(crate) mod audit;
 pub(crate) mod documentation;
+pub(crate) mod downloads;
 pub(crate) mod files;
 pub(crate) mod index_log;
 pub(crate) mod integrity;

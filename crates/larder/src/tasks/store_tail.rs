@@ -62,6 +62,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                     app.python.mirrors.follow(&follower.state().stored.index);
                     live_store.publish(follower.state().stored.clone());
                     app.python.mirrors.follow(&follower.state().stored.index);
+                    app.downloads.forget(follower.state_mut().take_gone());
                     follower.state_mut().tell(&app.changes);
                 }
                 live_store.looked(started_at);

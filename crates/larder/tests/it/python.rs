@@ -4,6 +4,7 @@ mod advisories;
 mod attestations;
 mod contents;
 mod documentation;
+mod downloads;
 mod files;
 mod index_log;
 mod mirrors;
@@ -33,6 +34,8 @@ use serde_json::{Value, json};
 use crate::asking::{Ask, basic};
 use crate::client::{Client, Response};
 use crate::server::TestServer;
+
+pub(crate) use downloads::counted;
 
 /// The password of `alice`, `bob` and all other users of these tests.
 const PASSWORD: &str = "open-sesame";

@@ -5,6 +5,7 @@ mod behind;
 pub(crate) mod clocks;
 mod damage;
 mod disk;
+mod downloads;
 mod follow;
 mod history;
 mod kill;

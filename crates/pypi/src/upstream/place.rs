@@ -52,6 +52,11 @@ impl<'path> Place<'path> {
         (path.len() >= 2).then_some(Place::Upstream(path))
     }
 
+    /// Whether it is the place of a file's metadata, and not of a file.
+    pub fn is_of_metadata(&self) -> bool {
+        self.last().ends_with(METADATA)
+    }
+
     /// The last name of the path, without `.metadata`.
     pub fn filename(&self) -> &'path str {
         let last = self.last();

@@ -231,11 +231,7 @@ async fn connect(
 async fn migrate(connection: &mut PgConnection, location: &str) -> Result<(), OpenError> {
     let unavailable = |error: sqlx::Error| open_error(location, &error);
     let mut transaction = connection.begin().await.map_err(unavailable)?;
-    sqlx::query("SELECT pg_advisory_xact_lock($1)")
-        .bind(LAYOUT_LOCK)
-        .execute(&mut *transaction)
-        .await
-        .map_err(unavailable)?;
+    lock_layout(&mut transaction).await.map_err(unavailable)?;
     let found = layout(&mut transaction).await.map_err(unavailable)?;
     let found = super::known_layout(found, LAYOUT, location)?;
     for (number, step) in STEPS.iter().enumerate().skip(found) {
@@ -252,18 +248,32 @@ async fn migrate(connection: &mut PgConnection, location: &str) -> Result<(), Op
 
 /// The layout of the schema: how many steps it has taken.
 async fn layout(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
-    // to_regclass would not do: a session remembers that a table was missing, even after it has waited for another session's
-    // lock.
-    let exists: bool = sqlx::query_scalar(
-        "SELECT EXISTS (SELECT 1 FROM pg_class \
-         WHERE relname = 'larder_layout' AND pg_table_is_visible(oid))",
-    )
-    .fetch_one(&mut *connection)
-    .await?;
-    if !exists {
+    if !has_table(connection, "larder_layout").await? {
         return Ok(0);
     }
     sqlx::query_scalar("SELECT layout FROM larder_layout").fetch_one(connection).await
+}
+
+/// Whether there is a table with this name.
+pub(super) async fn has_table(
+    connection: &mut PgConnection,
+    name: &str,
+) -> Result<bool, sqlx::Error> {
+    // to_regclass would not do: a session remembers that a table was missing, even after it has waited for another session's
+    // lock.
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relname = $1::text AND pg_table_is_visible(oid))",
+    )
+    .bind(name)
+    .fetch_one(connection)
+    .await
+}
+
+/// Keeps other processes from making tables until the transaction ends.
+pub(super) async fn lock_layout(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LAYOUT_LOCK);
+    lock.execute(connection).await?;
+    Ok(())
 }
 
 impl Writer {

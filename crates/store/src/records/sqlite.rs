@@ -164,7 +164,7 @@ pub(super) async fn close_log(path: &Path, timeout: Duration) -> Result<(), sqlx
     options.connect().await?.close().await
 }
 
-fn options(path: &Path, timeout: Duration) -> SqliteConnectOptions {
+pub(super) fn options(path: &Path, timeout: Duration) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .busy_timeout(timeout)
@@ -207,7 +207,7 @@ async fn create_parents(path: &Path) -> std::io::Result<()> {
 
 /// Creates the file if there is none, readable only for its owner: it has the hashes of passwords. SQLite would let everybody
 /// read it; the files beside it get its mode. Errors are ignored here, as SQLite meets them, too.
-async fn create_closed(path: &Path) {
+pub(super) async fn create_closed(path: &Path) {
     let path = path.to_owned();
     let create = move || OpenOptions::new().write(true).create_new(true).mode(0o640).open(path);
     drop(tokio::task::spawn_blocking(create).await);

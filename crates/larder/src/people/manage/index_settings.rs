@@ -296,6 +296,11 @@ impl Setting {
         Setting { key: key.to_owned(), label, says, kind, was: text.clone(), text }
     }
 
+    /// Whether it is a list of users and groups, to which one can be chosen.
+    pub(super) fn is_of_people(&self) -> bool {
+        self.key.starts_with("acl_")
+    }
+
     /// Lines of its field.
     pub(super) fn rows(&self) -> usize {
         (self.text.lines().count() + 1).clamp(2, 8)
@@ -352,10 +357,9 @@ pub(super) fn groups(
         let mut settings: Vec<_> =
             shown.map(|about| Setting::of(about, current.get(about.key))).collect();
         for setting in &mut settings {
-            let field =
-                typed.and_then(|fields| fields.maybe(&format!("is.{}", setting.key)).ok()?);
+            let field = typed.and_then(|fields| typed_text(fields, &setting.key).ok()?);
             if let Some(text) = field {
-                setting.text = plain(text);
+                setting.text = text;
             }
         }
         let is_used = settings.iter().any(|it| {
@@ -372,6 +376,21 @@ fn plain(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n")
 }
 
+/// What a form says of a setting: its field, with a line for each name that was chosen beside it and is not there yet.
+fn typed_text(fields: &forms::Fields, key: &str) -> Result<Option<String>, HttpError> {
+    let Some(mut text) = fields.maybe(&format!("is.{key}"))?.map(plain) else { return Ok(None) };
+    let chosen = fields.maybe(&format!("add.{key}"))?.unwrap_or_default();
+    for name in chosen.split([',', ' ']).filter(|name| !name.is_empty()) {
+        if !text.lines().any(|line| line.trim() == name) {
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(name);
+        }
+    }
+    Ok(Some(text))
+}
+
 /// The changes of a form to these settings.
 ///
 /// # Errors
@@ -386,7 +405,7 @@ pub(super) fn edit_of(
         // Only changed fields are sent. So changes by others in the meantime stay, and values that a page does not show, such
         // as credentials in a URL.
         let was = fields.maybe(&format!("was.{key}"))?.map(plain);
-        let is = fields.maybe(&format!("is.{key}"))?.map(plain);
+        let is = typed_text(fields, key)?;
         let Some((was, is)) = was.zip(is).filter(|(was, is)| was != is) else { continue };
         let setting = Setting::find(key, current).filter(|setting| plain(&setting.was) == was);
         let Some(setting) = setting else {

@@ -1,5 +1,6 @@
 //! Making, changing and deleting indexes and mirrors: settings, quarantine, old versions.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -18,6 +19,9 @@ use crate::routes::Route;
 /// Most versions that a page about old ones lists.
 const REMOVALS_MAX: usize = 500;
 
+/// Most users and groups that a page offers; others can be typed.
+const PEOPLE_MAX: usize = 300;
+
 #[derive(Template)]
 #[template(path = "manage_index.html")]
 struct IndexPage {
@@ -30,6 +34,8 @@ struct IndexPage {
     /// Whether the index is no mirror and the reader may see its releases: the owner of an index may lack the right to read it.
     has_releases: bool,
     groups: Vec<Group>,
+    /// Users and groups that can be chosen for lists of rights.
+    people: Vec<String>,
     /// What the form would change, if the user has asked.
     preview: Option<Vec<String>>,
     /// Indexes that inherit from this one, whose files from elsewhere its policy does not judge.
@@ -210,6 +216,19 @@ fn uncovered(index: &pypi::Snapshot, principal: &Principal, name: &StageName) ->
     heirs.take(LINES_MAX).map(|heir| heir.name().to_string()).collect()
 }
 
+/// The users and groups that a list of rights can name, at most [`PEOPLE_MAX`]. Others than administrators do not learn who is there.
+fn people(accounts: &account::Snapshot, principal: &Principal) -> Vec<String> {
+    let everybody = [":ANONYMOUS:", ":AUTHENTICATED:"].map(str::to_owned);
+    if !principal.is_administrator(Scope::UserAdmin, Object::Server) {
+        let own = principal.user_name().map(ToString::to_string);
+        return everybody.into_iter().chain(own).collect();
+    }
+    let groups = accounts.users().flat_map(|user| &user.groups);
+    let groups: BTreeSet<String> = groups.map(|group| format!(":{group}")).collect();
+    let users = accounts.users().map(|user| user.name.to_string());
+    everybody.into_iter().chain(groups).chain(users).take(PEOPLE_MAX).collect()
+}
+
 async fn page(
     app: &Arc<App>,
     head: &Parts,
@@ -238,6 +257,7 @@ async fn page(
             true => names_of_nobody(&stored.accounts, &config),
             false => Vec::new(),
         },
+        people: people(&stored.accounts, principal),
         groups: groups(&config, &settings, shown.typed, !app.rules.issuers.is_empty()),
         preview: shown.preview,
         uncovered: uncovered(&stored.index, principal, &name),

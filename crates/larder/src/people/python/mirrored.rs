@@ -94,6 +94,8 @@ pub(super) async fn show(
         let required_by = RequiredBy::of(ask, &principal, name);
         let is_judged = found.is_judged || required_by.is_judged;
         let page = found.page(site, name, order, wanted.is_some(), described, required_by);
+        let counts_downloads = ask.app.downloads.kept().is_some();
+        let page = ProjectPage { counts_downloads, ..page };
         // With a policy the page depends on the time.
         let page = match keeping.filter(|_| !is_judged) {
             Some(keeping) => keeping.send(&ask.app, &page, &ask.head, Audience::Reader).await,
@@ -311,6 +313,7 @@ impl Listing {
             all_versions: self.all_versions,
             origins: self.origins(),
             required_by,
+            counts_downloads: false,
             is_managed: false,
             asked_mirrors: Vec::new(),
             blocked_mirrors: Vec::new(),

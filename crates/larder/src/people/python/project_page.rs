@@ -58,6 +58,8 @@ pub(super) struct ProjectPage<'a> {
     pub(super) required_by: RequiredBy,
     /// Whether the index itself has something of it, and so a log.
     pub(super) is_own: bool,
+    /// Whether its downloads are counted.
+    pub(super) counts_downloads: bool,
     /// Whether the reader may yank and remove releases of it in this index.
     pub(super) is_managed: bool,
     pub(super) asked_mirrors: Vec<&'a str>,

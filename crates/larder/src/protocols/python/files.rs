@@ -1,5 +1,6 @@
 //! Release files, and the other files under `+f`: by range, cacheable forever, or gone.
 
+mod downloaded;
 pub(crate) mod mirrored;
 
 use std::time::SystemTime;
@@ -86,7 +87,12 @@ pub(crate) async fn download_file(
                 policy::note_given(ask, stage, stage, &project, Given::Own(&file)).await;
             }
             let (size_bytes, media_type) = (Some(file.size_bytes()), content_type(filename));
-            Ok(send(ask, &file, *file.digest(), size_bytes, media_type, is_public).await?)
+            let digest = *file.digest();
+            let response = send(ask, &file, digest, size_bytes, media_type, is_public).await?;
+            if file.role() == FileRole::Release {
+                downloaded::note(ask, &response, stage, &project, file.version());
+            }
+            Ok(response)
         }
         FileLookup::CoreMetadata { file, .. } => match file.core_metadata() {
             Some(digest) => {
@@ -181,7 +187,12 @@ async fn inherited(
             _ => {
                 policy::note_given(ask, stage, base, project, Given::Own(file)).await;
                 let (size_bytes, media_type) = (Some(file.size_bytes()), content_type(filename));
-                send(ask, file, *file.digest(), size_bytes, media_type, is_public).await?
+                let digest = *file.digest();
+                let response = send(ask, file, digest, size_bytes, media_type, is_public).await?;
+                if file.role() == FileRole::Release {
+                    downloaded::note(ask, &response, base, project, file.version());
+                }
+                response
             }
         };
         return Ok(Some(response));

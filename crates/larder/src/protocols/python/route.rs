@@ -212,6 +212,7 @@ mod tests {
         check("POST", "/u/i/p/refresh", RefreshPage, "u/i p");
         check("GET", "/u/i/p/refresh", ShowRelease, "u/i p refresh");
         check("DELETE", "/u/i/p", DeleteProject, "u/i p");
+        check("GET", "/u/i/p/+downloads", ShowDownloads, "u/i p");
         check("GET", "/u/i/p/1.0+local/", ShowRelease, "u/i p 1.0+local");
         check("PUT", "/u/i/p/+status", ChangeProjectStatus, "u/i p");
         check("DELETE", "/u/i/p/1.0/+yank", YankRelease, "u/i p 1.0");

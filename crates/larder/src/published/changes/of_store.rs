@@ -3,13 +3,13 @@
 //! the state before, whole commits, the state after -> [`Draft`]s. The first load has no state before: only the end of what it
 //! reads becomes history, and whatever exists then counts as added.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use account::{Acl, AclEntry};
 use jiff::Timestamp;
 use pypi::index_log::{self, LogLine};
-use pypi::{Item, ItemChange};
+use pypi::{Item, ItemChange, ProjectName, StageName};
 use record::{ChangeKind, Key, Record, Serial, UnreadableRecord};
 use state::stored::Stored;
 use store::State;
@@ -35,6 +35,8 @@ pub(crate) struct News {
     articles: Vec<Draft>,
     /// The list of readers of the last draft.
     readers: Option<Arc<Acl>>,
+    /// The stages that are gone, and the projects that are gone from a stage.
+    gone: BTreeSet<(StageName, Option<ProjectName>)>,
     /// Whether a record of a user, a token or a group was among them.
     has_accounts: bool,
     /// The last records of the first load, without those that changed no article.
@@ -46,6 +48,11 @@ pub(crate) struct News {
 impl Following {
     pub(crate) fn new(stored: Stored, history_max: usize) -> Following {
         Following { stored, news: News::default(), history_max, is_loaded: false }
+    }
+
+    /// The stages and projects that are gone since this was last called.
+    pub(crate) fn take_gone(&mut self) -> Vec<(StageName, Option<ProjectName>)> {
+        std::mem::take(&mut self.news.gone).into_iter().collect()
     }
 
     /// Tells the feeds what changed, now that the state after it is published.
@@ -149,6 +156,9 @@ impl News {
             pypi::KIND => {
                 let before = before.map(|before| &before.index);
                 if let Some(change) = ItemChange::of(before, key, &after.index) {
+                    if before.is_some() && change.kind == ChangeKind::Removed {
+                        self.gone.extend(gone(&change, &after.index));
+                    }
                     let readers = change.readers.clone().map(|readers| self.shared(readers));
                     let log = after.logs.log(change.stage.as_str());
                     let line = log.and_then(|log| log.at(serial));
@@ -181,6 +191,18 @@ impl News {
             Some(last) if **last == readers => last.clone(),
             _ => self.readers.insert(Arc::new(readers)).clone(),
         }
+    }
+}
+
+/// What is no more because of this change: its stage, or the last of its project there.
+fn gone(change: &ItemChange, after: &pypi::Snapshot) -> Option<(StageName, Option<ProjectName>)> {
+    let (stage, project) = (&change.stage, change.project.as_ref());
+    match (after.stage(stage.as_str()), project) {
+        (None, _) => Some((stage.clone(), None)),
+        (Some(left), Some(project)) if left.project(project.as_str()).is_none() => {
+            Some((stage.clone(), Some(project.clone())))
+        }
+        _ => None,
     }
 }
 

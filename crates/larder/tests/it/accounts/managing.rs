@@ -252,6 +252,29 @@ fn what_would_change_is_said_before_it_is_saved() {
     assert_eq!(config(&server, "root/dev").get("policy_cooldown_days"), None);
 }
 
+/// Users and groups are offered to administrators; what is chosen goes into the list.
+#[test]
+fn users_and_groups_are_chosen() {
+    let (server, mut root) = with_index();
+    server.add_user("ann", "staple");
+    server.root().put("/ann/dev", json!({})).expect(200);
+    let page = root.get(DEV);
+    let offered = |name: &str| format!("<option value=\"{name}\"></option>");
+    page.says([":ANONYMOUS:", ":AUTHENTICATED:", "ann", "root"].map(offered));
+    let chosen = [("add.acl_read", "ann"), ("preview", "yes")];
+    let preview = root.submit(&page.text(), "Settings", &chosen).expect(200);
+    preview.says("Who may read: with “ann”.");
+    let saved = root.submit(&preview.text(), "Settings", &[OWN]).expect(200);
+    assert_eq!(config(&server, "root/dev")["acl_read"], json!(["root", ":team", "ann"]));
+    root.submit(&saved.text(), "Settings", &chosen).expect(200).says("Nothing would change.");
+    let several = [("add.acl_upload", ":ci, ann"), OWN];
+    root.submit(&saved.text(), "Settings", &several).expect(200);
+    assert_eq!(config(&server, "root/dev")["acl_upload"], json!(["root", ":ci", "ann"]));
+    // Others do not learn who is there.
+    let page = Browser::of(server.client, "ann", "staple").get("/+manage/indexes/ann/dev");
+    page.says([":ANONYMOUS:", "ann"].map(offered)).lacks([offered("root")]);
+}
+
 /// Two users change the same list: no change is undone, and the second sees the first one's.
 #[test]
 fn a_list_that_another_user_changed_is_shown_before_it_is_changed() {

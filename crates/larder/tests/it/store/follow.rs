@@ -3,6 +3,7 @@
 
 mod absence;
 mod backups;
+mod downloads;
 mod fleet;
 mod forwarding;
 mod history;

@@ -11,9 +11,9 @@ use http::{HeaderValue, Method, StatusCode};
 use mirrors::{Body as Source, FileAnswer, MirroredFile, UpstreamError};
 use net::{FileRange, Pieces};
 use pypi::upstream::{Place, UpstreamFile, projects_of};
-use pypi::{ProjectName, ResolutionOrder, Stage};
+use pypi::{Filename, ProjectName, ResolutionOrder, Stage, Version};
 
-use super::{content_type, insert_headers};
+use super::{content_type, downloaded, insert_headers};
 use crate::front::conditional::{
     RangeAnswer, check_expected, content_range, is_current, unsatisfiable, wanted,
 };
@@ -70,7 +70,7 @@ pub(super) async fn answered(
             match listed(ask, stage, stage, &project, &place).await {
                 Ok(FileVerdict::Given(file)) => {
                     let is_public = stage.config().is_public();
-                    return given(ask, stage, &file.into(), is_public).await;
+                    return given_and_counted(ask, stage, &file.into(), is_public).await;
                 }
                 Ok(FileVerdict::Refused(response)) => return Ok(*response),
                 Ok(FileVerdict::Absent | FileVerdict::Hidden) => {}
@@ -79,7 +79,7 @@ pub(super) async fn answered(
         }
         return trouble.map_or_else(|| Ok(none(ask)), Err);
     }
-    given(ask, stage, &Wished::At(place), stage.config().is_public()).await
+    given_and_counted(ask, stage, &Wished::At(place), stage.config().is_public()).await
 }
 
 fn none(ask: &Ask) -> Response {
@@ -119,7 +119,7 @@ async fn inherited(ask: &Ask, stage: &Stage, place: Place<'_>) -> Result<Respons
             match listed(ask, stage, mirror, &project, &place).await {
                 Ok(FileVerdict::Given(file)) => {
                     let is_public = order.readers().is_empty();
-                    return given(ask, mirror, &file.into(), is_public).await;
+                    return given_and_counted(ask, mirror, &file.into(), is_public).await;
                 }
                 Ok(FileVerdict::Refused(response)) => return Ok(*response),
                 Ok(FileVerdict::Hidden) => break,
@@ -164,6 +164,22 @@ impl From<JudgedFile> for Wished<'_> {
     }
 }
 
+impl Wished<'_> {
+    /// The release that it is a file of; `None` for its metadata. Where only the name is known, it is the likeliest one.
+    fn release(&self) -> Option<(ProjectName, Version)> {
+        let (project, filename) = match self {
+            Wished::At(place) if place.is_of_metadata() => return None,
+            Wished::Judged(JudgedFile { is_metadata: true, .. }) => return None,
+            Wished::At(place) => {
+                (projects_of(place.filename()).into_iter().next()?, place.filename())
+            }
+            Wished::Judged(JudgedFile { project, file, .. }) => (project.clone(), &*file.filename),
+        };
+        let version = Filename::of_upstream(filename).ok()?.split(Some(&project))?.version?;
+        Some((project, version))
+    }
+}
+
 async fn listed(
     ask: &Ask,
     asked: &Stage,
@@ -195,6 +211,20 @@ async fn listed(
             FileVerdict::Given(JudgedFile { project: project.clone(), file, is_metadata })
         }
     })
+}
+
+/// [`given`] for a client whose downloads are counted.
+async fn given_and_counted(
+    ask: &Ask,
+    stage: &Stage,
+    wished: &Wished<'_>,
+    is_public: bool,
+) -> Result<Response, HttpError> {
+    let response = given(ask, stage, wished, is_public).await?;
+    if let Some((project, version)) = wished.release() {
+        downloaded::note(ask, &response, stage, &project, version.as_str());
+    }
+    Ok(response)
 }
 
 /// Asks the mirror for this file.
