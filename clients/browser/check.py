@@ -309,6 +309,12 @@ Some *text* with `code`, a [link](guide/reading), a [[guide/missing]] one, and h
 print("a line that is much longer than a phone is wide, and so has to break or to be scrolled sideways somewhere")
 ```
 
+## A formula
+
+It costs $5, and $\\frac{a}{b}$ is in a line.
+
+$$\\begin{aligned} a &= \\sum_{i=0}^n x_i^2 \\\\ &= \\sqrt[3]{b} \\end{aligned}$$
+
 > A quotation, with a picture: ![one](https://e.example/picture.png)
 
 <details><summary>More</summary>Hidden until it is asked for.</details>

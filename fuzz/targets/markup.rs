@@ -6,8 +6,9 @@ use html5gum::{Token, Tokenizer};
 use libfuzzer_sys::fuzz_target;
 use markup::{Format, Options, Target, render};
 
-const ELEMENTS_NEVER: [&[u8]; 12] = [
-    b"script", b"style", b"iframe", b"object", b"embed", b"form", b"input", b"link", b"meta", b"base", b"svg", b"math",
+const ELEMENTS_NEVER: [&[u8]; 14] = [
+    b"script", b"style", b"iframe", b"object", b"embed", b"form", b"input", b"link", b"meta", b"base", b"svg", b"maction",
+    b"annotation-xml", b"mglyph",
 ];
 
 fuzz_target!(|data: &[u8]| {

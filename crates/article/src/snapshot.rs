@@ -389,6 +389,17 @@ impl Snapshot {
         revisions.chain(attachments)
     }
 
+    /// The articles with these names, and their attachments, as far as they can be read.
+    #[must_use]
+    pub fn part(&self, is_in: impl Fn(&str) -> bool) -> Snapshot {
+        let is_in = |record: &Record| {
+            let revision = record.key.after(KIND).and_then(|rest| rest.split_once('/'));
+            let name = revision.map(|(_, name)| name);
+            name.or(record.key.after(ATTACHMENTS_KIND)).is_some_and(&is_in)
+        };
+        Snapshot::default().apply(&self.records().filter(is_in).collect::<Vec<_>>()).snapshot
+    }
+
     /// The latest revision of the article, which may be a deletion.
     pub fn latest(&self, name: &ArticleName) -> Option<&Arc<RevisionFacts>> {
         self.article(name)?.latest()

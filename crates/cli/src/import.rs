@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use account::UserName;
 use clap::{Args, Subcommand};
 use config::{Config, Environment};
+use futures_util::future::BoxFuture;
 use import::clients::{self, Credentials, Places, Tool, Wish};
 use import::{
-    ArticlesExport, ArticlesImport, DevpiImport, OsvImport, Report, WheelsImport, export_articles,
-    import_articles, import_devpi, import_osv, import_wheels,
+    ArticlesExport, ArticlesImport, DevpiImport, OsvImport, Report, SiteExport, SiteReport,
+    WheelsImport, export_articles, import_articles, import_devpi, import_osv, import_wheels,
 };
 use pypi::StageName;
 use serde::Serialize;
@@ -97,7 +98,7 @@ pub(super) enum Command {
         #[command(flatten)]
         answer: Answer,
     },
-    /// Export the articles, each as it is now, as a new folder of Markdown with its files
+    /// Export the articles, each as it is now, as a new folder of Markdown with its files, or with --html as a static site
     ExportArticles {
         /// The folder, which is empty or does not exist
         #[arg(value_name = "DIR")]
@@ -105,10 +106,23 @@ pub(super) enum Command {
         /// Only articles in this folder of names, such as guide; the rest of the name is the path [default: all]
         #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
         prefix: String,
+        /// As a static site: pages that look as on the server, for any file server or a disk
+        #[arg(long)]
+        html: bool,
+        /// With --html: also drafts
+        #[arg(long, requires = "html")]
+        drafts: bool,
+        /// With --html: even if not everybody may read articles (article.acl_read)
+        #[arg(long, requires = "html")]
+        private: bool,
         #[command(flatten)]
         answer: Answer,
     },
 }
+
+/// What makes a static site of articles: the server's pages.
+pub type ExportSite =
+    for<'a> fn(&'a Config, &'a SiteExport) -> BoxFuture<'a, anyhow::Result<SiteReport>>;
 
 #[derive(Args)]
 pub(super) struct Use {
@@ -180,7 +194,12 @@ impl Command {
     ///
     /// # Errors
     /// What went wrong, or was not imported, with exit code 1.
-    pub(super) fn run(self, config: &Config, out: &mut dyn Write) -> Result<(), Exit> {
+    pub(super) fn run(
+        self,
+        config: &Config,
+        export_site: ExportSite,
+        out: &mut dyn Write,
+    ) -> Result<(), Exit> {
         let runtime = runtime()?;
         let (done, is_json) = match self {
             Command::ImportDevpi { directory, dry_run, without_mirrored_files, answer } => {
@@ -229,7 +248,14 @@ impl Command {
                 // Files that are no records are no failure: OSV's export may have some.
                 return tell_all(&report, None, answer.is_json, out);
             }
-            Command::ExportArticles { directory, prefix, answer } => {
+            Command::ExportArticles { directory, prefix, html: true, drafts, private, answer } => {
+                let export =
+                    SiteExport { directory, prefix, with_drafts: drafts, with_private: private };
+                let report = runtime.block_on(export_site(config, &export))?;
+                let shortfall = report.shortfall();
+                return tell_all(&report, shortfall, answer.is_json, out);
+            }
+            Command::ExportArticles { directory, prefix, answer, .. } => {
                 let export = ArticlesExport { directory, prefix };
                 let report = runtime.block_on(export_articles(config, &export))?;
                 let shortfall = report.shortfall();

@@ -43,6 +43,7 @@ use source::demo_data::{self, Output};
 use state::maintenance::Progress;
 use tokio::runtime::Runtime;
 
+pub use self::import::ExportSite;
 use self::remote::{Place, ServerFlags};
 
 /// What the user asked for.
@@ -372,16 +373,21 @@ pub fn parse(
     Ok(Invocation::Other(Box::new(Request { command, inputs, server })))
 }
 
-/// Checks files that a configuration names, as the server does before it starts.
-pub type CheckFiles = fn(&config::Config) -> anyhow::Result<()>;
+/// What only the server can do, for commands.
+#[derive(Clone, Copy)]
+pub struct Server {
+    /// Checks files that a configuration names, as the server does before it starts.
+    pub check_files: fn(&config::Config) -> anyhow::Result<()>,
+    /// Makes a static site of the articles.
+    pub export_site: ExportSite,
+}
 
 impl Request {
-    /// Carries out the command, with its output into `out`. `check_files` checks the files that the configuration names and
-    /// only the server knows.
+    /// Carries out the command, with its output into `out`.
     ///
     /// # Errors
     /// What went wrong, with the exit code. If the reader of `out` has gone away, that is no error.
-    pub fn run(self, out: &mut dyn Write, check_files: CheckFiles) -> Result<(), Exit> {
+    pub fn run(self, out: &mut dyn Write, of_server: Server) -> Result<(), Exit> {
         let Request { command, inputs, server } = self;
         let place = || match server.and_then(|flags| flags.address(&inputs.environment).transpose())
         {
@@ -418,14 +424,16 @@ impl Request {
             Command::Release(command) => command.run(place)?,
             Command::Maintenance(command) => return command.run(&loaded(&inputs)?.config, out),
             Command::UpgradeCheck(command) => return command.run(&loaded(&inputs)?.config, out),
-            Command::Import(command) => return command.run(&store_of(&inputs)?.config, out),
+            Command::Import(command) => {
+                return command.run(&store_of(&inputs)?.config, of_server.export_site, out);
+            }
             Command::ImportDevpiLdap { file } => offline::import_devpi_ldap(&file)?,
             Command::Mirror(command) => return command.run(&loaded(&inputs)?.config, out),
             Command::Prefetch(command) => return command.run(&inputs.environment, out),
             Command::Use(command) => return command.run(&inputs.environment, out),
             Command::LogIn(command) => return command.run(&inputs.environment, out),
             Command::LogOut(command) => return command.run(&inputs.environment, out),
-            Command::Config(command) => command.run(&inputs, check_files)?,
+            Command::Config(command) => command.run(&inputs, of_server.check_files)?,
             Command::Completions { shell } => offline::completions(shell),
             Command::Man => offline::man()?,
             Command::Healthcheck(command) => command.run(&inputs)?,

@@ -9,7 +9,7 @@ use clap::{Arg, Args, Command, Subcommand, value_parser};
 use clap_complete::Shell;
 use config::{AurSource, Inputs, Loaded};
 
-use super::{CheckFiles, Exit, command, online};
+use super::{Exit, command, online};
 
 #[derive(Subcommand)]
 pub(super) enum Config {
@@ -41,7 +41,11 @@ impl Config {
     ///
     /// # Errors
     /// A configuration that is not valid (exit code 78).
-    pub(super) fn run(self, inputs: &Inputs, check_files: CheckFiles) -> Result<String, Exit> {
+    pub(super) fn run(
+        self,
+        inputs: &Inputs,
+        check_files: fn(&config::Config) -> anyhow::Result<()>,
+    ) -> Result<String, Exit> {
         match self {
             Config::Check { online: is_online } => {
                 let loaded = inputs.load()?;

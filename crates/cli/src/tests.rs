@@ -20,11 +20,19 @@ fn served(line: &str) -> config::Config {
     }
 }
 
+/// Stands in for what only the server can do.
+fn of_no_server() -> Server {
+    Server {
+        check_files: |_| Ok(()),
+        export_site: |_, _| Box::pin(async { Ok(::import::SiteReport::default()) }),
+    }
+}
+
 /// What a command prints, or its exit code and text.
 fn printed(line: &str) -> Result<String, (u8, String)> {
     let mut out = Vec::new();
     let ran = parsed(line).and_then(|invocation| match invocation {
-        Invocation::Other(request) => request.run(&mut out, |_| Ok(())),
+        Invocation::Other(request) => request.run(&mut out, of_no_server()),
         Invocation::Serve(_) => panic!("`{line}` serves"),
     });
     match ran {

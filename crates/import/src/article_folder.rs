@@ -71,7 +71,8 @@ impl fmt::Display for LeftOut {
 }
 
 impl LeftOut {
-    pub(crate) fn new(what: impl Into<String>, why: impl fmt::Display) -> LeftOut {
+    /// This was left out, for this reason.
+    pub fn new(what: impl Into<String>, why: impl fmt::Display) -> LeftOut {
         LeftOut { what: what.into(), why: why.to_string() }
     }
 }

@@ -247,26 +247,39 @@ fn write_manifest(export: &ArticlesExport, manifest: &Manifest) -> anyhow::Resul
     fs::rename(&new, &place).with_context(unwritable)
 }
 
-/// Writes a blob to a new file. The inner error says why the report lists it as left out.
 async fn write(
     export: &ArticlesExport,
     blobs: &BlobStore,
     path: &str,
-    (digest, size_bytes): (Digest, u64),
+    bytes: (Digest, u64),
 ) -> anyhow::Result<Result<Inspector, String>> {
+    let mut inspector = Inspector::new();
+    let mut note = |piece: &[u8]| inspector.update(piece);
+    let written = write_blob(&export.directory, blobs, path, bytes, &mut note).await?;
+    Ok(written.map(|()| inspector))
+}
+
+/// Writes a blob to a new file, and tells `note` of its pieces. The inner error says why the report lists it as left out.
+pub(crate) async fn write_blob(
+    directory: &Path,
+    blobs: &BlobStore,
+    path: &str,
+    (digest, size_bytes): (Digest, u64),
+    note: &mut (dyn FnMut(&[u8]) + Send),
+) -> anyhow::Result<Result<(), String>> {
     let Some(blob) = blobs.open_blob(digest).await? else {
         return Ok(Err("its content is missing from the store".to_owned()));
     };
-    let place = export.directory.join(path);
+    let place = directory.join(path);
     let unwritable = || format!("`{}` cannot be written", place.display());
     if let Some(folder) = place.parent() {
         fs::create_dir_all(folder).with_context(unwritable)?;
     }
     let mut file = File::create_new(&place).with_context(unwritable)?;
-    let (mut inspector, mut hasher) = (Inspector::new(), Hasher::new());
+    let mut hasher = Hasher::new();
     let mut pieces = std::pin::pin!(blob.read_range(0..size_bytes));
     while let Some(piece) = pieces.try_next().await? {
-        inspector.update(&piece);
+        note(&piece);
         hasher.update(&piece);
         file.write_all(&piece).with_context(unwritable)?;
     }
@@ -275,7 +288,7 @@ async fn write(
         fs::remove_file(&place).with_context(unwritable)?;
         return Ok(Err("its content in the store is damaged".to_owned()));
     }
-    Ok(Ok(inspector))
+    Ok(Ok(()))
 }
 
 #[cfg(test)]

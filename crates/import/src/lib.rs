@@ -5,7 +5,7 @@
 //! a devpi export ──► devpi ──┐
 //!                            ├─► intake (bytes digested, checked, kept) ─► writer (batches) ─► Report
 //! a folder of files ─► wheels┘
-//! a folder of Markdown ◄─► articles
+//! a folder of Markdown ◄─► articles ─► a static site (its folder is here, its pages are made by `larder`)
 //! OSV records ─► osv ─► a zip in the data directory
 //! the URL of an index ─► clients ─► pip.conf, uv.toml, .pypirc, poetry's files
 //! ```
@@ -26,6 +26,7 @@ mod devpi;
 mod intake;
 mod osv;
 mod report;
+mod site_folder;
 mod stored_blobs;
 mod wheels;
 mod writer;
@@ -36,6 +37,7 @@ pub use articles_out::{ArticlesExport, ExportReport, export_articles};
 pub use devpi::{DevpiImport, import_devpi};
 pub use osv::{OsvImport, OsvReport, import_osv};
 pub use report::{Mirrored, Remark, Report, Tally};
+pub use site_folder::{FileNames, SiteExport, SiteFolder, SiteReport, is_picture};
 pub use wheels::{WheelsImport, import_wheels};
 
 /// Most files that are read and stored at once.

@@ -23,5 +23,6 @@ pub(crate) mod respond;
 pub(crate) mod router;
 pub(crate) mod search_words;
 pub(crate) mod serial;
+pub(crate) mod site_files;
 pub(crate) mod target;
 pub(crate) mod turns;

@@ -1,7 +1,8 @@
 //! The server, in rooms. What requests are answered from: [`published`], and the state of the server around it, [`app`], which
 //! [`tasks`] keep up to date. The table of paths, [`routes`], and what every request goes through, [`front`]. Handlers:
 //! [`protocols`] for programs, [`people`] for pages and forms. Above them the [`door`], which sends a request to its handler,
-//! and the [`mod@start`] of a server. Each room uses only those before it.
+//! and the [`mod@start`] of a server, or of an
+//! export of its pages. Each room uses only those before it.
 
 pub mod app;
 mod door;
@@ -15,4 +16,5 @@ mod start;
 pub mod tasks;
 
 pub use start::demo::articles::write as write_demo_articles;
+pub use start::site::export_site;
 pub use start::{Running, run, start};

@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use cli::{Exit, Invocation};
+use cli::{Exit, Invocation, Server};
 use config::{Environment, Loaded};
 use tikv_jemallocator::Jemalloc;
 
@@ -14,12 +14,18 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 /// can ask for thousands of pieces at once. Such work must not wait for other work that blocks.
 const BLOCKING_THREADS_MAX: usize = 64;
 
+/// What commands need of the server.
+const OF_SERVER: Server = Server {
+    check_files: larder::app::check_files,
+    export_site: |config, export| Box::pin(larder::export_site(config, export)),
+};
+
 fn main() -> ExitCode {
     let environment = Environment::of_process();
     let invocation = cli::parse(std::env::args_os(), &environment);
     let done = invocation.and_then(|invocation| match invocation {
         Invocation::Serve(loaded) => serve(*loaded, &environment),
-        Invocation::Other(request) => request.run(&mut io::stdout(), larder::app::check_files),
+        Invocation::Other(request) => request.run(&mut io::stdout(), OF_SERVER),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

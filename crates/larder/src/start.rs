@@ -4,6 +4,7 @@
 
 pub(crate) mod demo;
 mod follow;
+pub(crate) mod site;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Turns texts of strangers into HTML that is safe in our pages: Markdown, reStructuredText, HTML and plain text.
 //!
 //! ```text
-//! Markdown ─► pulldown-cmark ─┐
+//! Markdown ─► pulldown-cmark ─┐  (formulas ─► math, inserted by tidy)
 //! reStructuredText ─► rst ────┤                                                    ┌► Rendered::html
 //! HTML ───────────────────────┼─► tidy: balanced, shallow, links resolved ─► clean ┤
 //! plain text ─────────────────┘                                                    └► Rendered::contents
@@ -17,6 +17,7 @@
 mod clean;
 mod compare;
 mod markdown;
+mod math;
 mod relink;
 mod rst;
 mod tidy;
@@ -26,6 +27,8 @@ use std::fmt::{self, Write as _};
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
+use self::math::Formulas;
+
 pub use self::compare::{Block, Cell, Comparison, Line, Piece, TooLong, compare};
 pub use self::relink::relink;
 
@@ -33,7 +36,7 @@ pub use self::relink::relink;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// CommonMark with tables, footnotes, strikethrough, task lists, alerts and codes of emoji, as on GitHub; for articles also
-    /// with lists of definitions and `[TOC]`.
+    /// with lists of definitions, `[TOC]` and formulas.
     Markdown,
     /// The part of reStructuredText that descriptions of projects use; see the documentation of the pages.
     RestructuredText,
@@ -78,7 +81,8 @@ pub struct Options<'a> {
     pub heading_level: u8,
     /// Resolves relative links.
     pub resolve: Resolve<'a>,
-    /// Whether Markdown has what documentation is written with: `[[name]]` as a link, lists of definitions, `[TOC]`.
+    /// Whether Markdown has what documentation is written with: `[[name]]` as a link, lists of definitions, `[TOC]`,
+    /// formulas.
     pub is_article: bool,
     /// Whether the page above the text takes its title from it: a highest heading that the text begins with is left out,
     /// and is [`Rendered::title`].
@@ -147,7 +151,7 @@ pub fn links(text: &str, format: Format, count_max: usize) -> Vec<String> {
     let html: Cow<'_, str> = match format {
         Format::Markdown => {
             let options = Options { is_article: true, ..Options::default() };
-            markdown::html(text, &options, &|name| vec![encoded(name), name.to_owned()]).0.into()
+            markdown::html(text, &options, &|name| vec![encoded(name), name.to_owned()]).html.into()
         }
         Format::RestructuredText => rst::html(text).0.into(),
         Format::Html => text.into(),
@@ -160,18 +164,23 @@ pub fn links(text: &str, format: Format, count_max: usize) -> Vec<String> {
 pub fn render(text: &str, format: Format, options: &Options<'_>) -> Rendered {
     let (text, is_cut) = cut(text);
     let text = without_misplaced(text.into());
+    let mut formulas = Formulas::default();
     let (html, is_translated_in_part) = match format {
         Format::Markdown => {
-            owned(markdown::html(&text, options, &|name| vec![wiki_address(name, options.resolve)]))
+            let addresses = |name: &str| vec![wiki_address(name, options.resolve)];
+            let written = markdown::html(&text, options, &addresses);
+            formulas = written.formulas;
+            owned((written.html, written.is_cut))
         }
         Format::RestructuredText => owned(rst::html(&text)),
         Format::Html => (text, false),
         Format::Plain => owned((format!("<pre>\n{}</pre>", Escaped(&text)), false)),
     };
-    let tidied = tidy::tidy(&html, options, format);
+    let tidied = tidy::tidy(&html, formulas, options, format);
     Rendered {
         // Character references may name what the text itself does not have.
-        html: without_misplaced(clean::clean(&tidied.html).into()).into_owned(),
+        html: without_misplaced(clean::clean(&tidied.html, tidied.has_formulas).into())
+            .into_owned(),
         title: tidied.title,
         contents: tidied.contents,
         is_cut: is_cut || is_translated_in_part || tidied.is_cut,

@@ -8,6 +8,7 @@ use pulldown_cmark::{
     TextMergeStream,
 };
 
+use crate::math::Formulas;
 use crate::{Bounded, Escaped, Options};
 
 /// What is understood beside CommonMark.
@@ -20,19 +21,34 @@ pub(crate) fn enabled(is_article: bool) -> MarkdownOptions {
         | MarkdownOptions::ENABLE_GFM
         // Metadata that site generators put before a text is not part of it.
         | MarkdownOptions::ENABLE_YAML_STYLE_METADATA_BLOCKS;
-    let more = MarkdownOptions::ENABLE_WIKILINKS | MarkdownOptions::ENABLE_DEFINITION_LIST;
+    let more = MarkdownOptions::ENABLE_WIKILINKS
+        | MarkdownOptions::ENABLE_DEFINITION_LIST
+        | MarkdownOptions::ENABLE_MATH;
     enabled.set(more, is_article);
     enabled
 }
 
-/// The text as HTML, and whether it was cut. `addresses` are those of a wiki link: the last is the link's, the others have links
+/// A text as HTML.
+pub(crate) struct Written {
+    pub(crate) html: String,
+    /// The formulas that it has places for.
+    pub(crate) formulas: Formulas,
+    pub(crate) is_cut: bool,
+}
+
+/// The text as HTML. `addresses` are those of a wiki link: the last is the link's, the others have links
 /// without text.
 pub(crate) fn html(
     text: &str,
     options: &Options<'_>,
     addresses: &dyn Fn(&str) -> Vec<String>,
-) -> (String, bool) {
+) -> Written {
     let mut notes = Notes::of(text);
+    let mut formulas = Formulas::default();
+    // Headings are also lines of a list, and a picture's text is an attribute.
+    let mut plain_depth = 0_usize;
+    // The end of the text that an event follows.
+    let mut last: Option<char> = None;
     let mut is_code = false;
     let mut back: Option<String> = None;
     let mut events =
@@ -51,6 +67,7 @@ pub(crate) fn html(
             return Some([Some(event), text]);
         }
         let mut before = None;
+        let preceding = last.take();
         let event = match event {
             Event::Start(Tag::CodeBlock(_)) => {
                 is_code = true;
@@ -60,7 +77,33 @@ pub(crate) fn html(
                 is_code = false;
                 event
             }
-            Event::Text(text) if !is_code => Event::Text(with_emoji(text)),
+            Event::Text(text) if !is_code => {
+                last = text.chars().next_back();
+                Event::Text(with_emoji(text))
+            }
+            Event::Start(Tag::Heading { .. } | Tag::Image { .. }) => {
+                plain_depth += 1;
+                event
+            }
+            Event::End(TagEnd::Heading(_) | TagEnd::Image) => {
+                plain_depth = plain_depth.saturating_sub(1);
+                event
+            }
+            // An amount, or the name of a variable: `US$5 to US$6`, `$HOME/$USER`.
+            Event::InlineMath(source)
+                if preceding.is_some_and(char::is_alphanumeric)
+                    || matches!(events.peek(), Some(Event::Text(after)) if after.starts_with(char::is_alphanumeric)) =>
+            {
+                Event::Text(format!("${source}$").into())
+            }
+            Event::InlineMath(source) => {
+                let formula = (plain_depth == 0).then(|| formulas.add(&source, false)).flatten();
+                formula.map_or_else(|| Event::Code(format!("${source}$").into()), raw)
+            }
+            Event::DisplayMath(source) => {
+                let formula = (plain_depth == 0).then(|| formulas.add(&source, true)).flatten();
+                formula.map_or_else(|| Event::Code(format!("$${source}$$").into()), raw)
+            }
             Event::Start(Tag::BlockQuote(Some(kind))) => {
                 let (class, title) = match kind {
                     BlockQuoteKind::Note => ("note", "Note"),
@@ -116,7 +159,7 @@ pub(crate) fn html(
     let events = std::iter::from_fn(next).flatten().flatten();
     let mut written = Bounded(String::with_capacity(text.len() * 3 / 2));
     let is_cut = write_html_fmt(&mut written, events).is_err();
-    (written.0, is_cut)
+    Written { html: written.0, formulas, is_cut }
 }
 
 fn raw(html: String) -> Event<'static> {

@@ -44,8 +44,10 @@ fn check_harmless(html: &str, what: &str) {
         match token {
             Ok(Token::StartTag(tag)) => {
                 let name = String::from_utf8(tag.name.to_vec()).expect("text");
+                let is_math = clean::MATH_TAGS.contains(&name.as_str());
                 let is_known = clean::TAGS.contains(&name.as_str())
-                    || ["tfoot", "wbr"].contains(&name.as_str());
+                    || ["tfoot", "wbr"].contains(&name.as_str())
+                    || is_math;
                 assert!(is_known, "<{name}> of {what}: {html}");
                 for (key, value) in &tag.attributes {
                     let key = std::str::from_utf8(key).expect("text");
@@ -57,13 +59,14 @@ fn check_harmless(html: &str, what: &str) {
                         "src" => value.starts_with("/article/"),
                         "id" => value.starts_with(ID_PREFIX),
                         "rel" => value == "nofollow noopener",
+                        "class" if is_math => ["left", "right"].contains(&value),
                         "class" => OUR_CLASSES.contains(&value),
                         "alt" | "aria-label" => true,
                         "loading" => value == "lazy",
                         "tabindex" => value == "0",
                         "role" => value == "group",
                         "start" | "colspan" | "rowspan" => value.parse::<u16>().is_ok(),
-                        _ => false,
+                        key => is_math && clean::MATH_ATTRIBUTES.contains(&key),
                     };
                     assert!(is_fine, "{key}={value:?} of {what}: {html}");
                 }
@@ -127,7 +130,7 @@ fn attacks_become_harmless() {
             let html = rendered(&attack, format).html;
             check_harmless(&html, &attack);
             // A browser reads it as the sanitiser did: sanitising it again changes nothing.
-            assert_eq!(clean::clean(&html), html, "{format:?} {attack}");
+            assert_eq!(clean::clean(&html, html.contains("<math")), html, "{format:?} {attack}");
         }
     }
 }
@@ -136,14 +139,17 @@ fn attacks_become_harmless() {
 #[test]
 fn attacks_do_not_pass_the_sanitiser_alone() {
     for attack in attacks() {
-        let html = clean::clean(&attack).to_ascii_lowercase();
-        for token in Tokenizer::new(&html) {
-            if let Ok(Token::StartTag(tag)) = token {
-                assert!(tag.attributes.keys().all(|key| !key.starts_with(b"on")), "{html}");
-                assert!(tag.name != b"script", "{html}");
+        for has_formulas in [false, true] {
+            let html = clean::clean(&attack, has_formulas).to_ascii_lowercase();
+            for token in Tokenizer::new(&html) {
+                if let Ok(Token::StartTag(tag)) = token {
+                    assert!(tag.attributes.keys().all(|key| !key.starts_with(b"on")), "{html}");
+                    assert!(tag.name != b"script", "{html}");
+                    let runs = |value: &[u8]| value.starts_with(b"javascript:");
+                    assert!(!tag.attributes.values().any(|value| runs(value)), "{html}");
+                }
             }
         }
-        assert!(!html.contains("\"javascript:"), "{html}");
     }
 }
 
@@ -874,11 +880,11 @@ fn what_is_used_again_and_again_has_a_bound() {
         let usages = usage.repeat((INPUT_BYTES_MAX - definition.len()) / usage.len() - 100);
         let text = format!("{definition}{usages}\n{definition}");
         for format in [Format::Markdown, Format::RestructuredText] {
-            let (html, _) = match format {
+            let html = match format {
                 Format::Markdown => {
-                    markdown::html(&text, &Options::default(), &|it| vec![it.to_owned()])
+                    markdown::html(&text, &Options::default(), &|it| vec![it.to_owned()]).html
                 }
-                _ => rst::html(&text),
+                _ => rst::html(&text).0,
             };
             // A step writes no more than the text has, escaped.
             let most = WRITTEN_BYTES_MAX + 6 * INPUT_BYTES_MAX;
@@ -976,7 +982,7 @@ proptest::proptest! {
         for format in FORMATS {
             let html = rendered(&text, format).html;
             check_harmless(&html, &text);
-            proptest::prop_assert_eq!(&clean::clean(&html), &html, "{:?}", format);
+            proptest::prop_assert_eq!(&clean::clean(&html, html.contains("<math")), &html, "{:?}", format);
         }
     }
 }
@@ -989,4 +995,148 @@ fn characters_that_html_has_no_place_for_are_replaced() {
     check(Format::Plain, "\x1b[31mred\x0c", "<pre>\u{fffd}[31mred\x0c</pre>");
     let rendered = rendered("x\n\n# a\u{1}b", Format::Markdown);
     assert_eq!(rendered.contents[0].text, "a\u{fffd}b");
+}
+
+#[test]
+fn formulas_are_mathml() {
+    check_markdown(
+        "Let $x^2$ be.",
+        "<p>Let <math><msup><mi>x</mi><mn>2</mn></msup></math> be.</p>",
+    );
+    check_markdown(
+        "$$\n\\frac{a}{b}\n$$",
+        "<p><math display=\"block\"><mfrac><mi>a</mi><mi>b</mi></mfrac></math></p>",
+    );
+    check_markdown("It costs $5, and $x$.", "<p>It costs $5, and <math><mi>x</mi></math>.</p>");
+    check_markdown("a $<$ b", "<p>a <math><mo lspace=\"0\" rspace=\"0\">&lt;</mo></math> b</p>");
+    check_markdown(
+        "[$x$](b)",
+        "<p><a href=\"/article/b\" rel=\"nofollow noopener\"><math><mi>x</mi></math></a></p>",
+    );
+    check_markdown(
+        "| $x$ |\n| --- |\n| $y$ |\n",
+        concat!(
+            "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table 1\"><table><thead><tr><th>",
+            "<math><mi>x</mi></math></th></tr></thead><tbody><tr><td><math><mi>y</mi></math></td></tr></tbody></table></div>"
+        ),
+    );
+    // The sides of cells are classes.
+    let aligned =
+        rendered("$$\\begin{aligned} a &= b \\\\ &= c \\end{aligned}$$", Format::Markdown).html;
+    assert!(
+        aligned.contains("<mtd class=\"right\"><mi>a</mi></mtd><mtd class=\"left\">"),
+        "{aligned}"
+    );
+    check_harmless(&aligned, "sides");
+}
+
+#[test]
+fn amounts_of_money_and_code_are_no_formulas() {
+    for text in [
+        "costs $5 and $6",
+        "between $5 and 6 $ or so",
+        "$5, $6, $7",
+        "US$5 to US$6",
+        "\\$x\\$",
+        "`$x$`",
+        "```\n$x$\n```",
+        "    $x$\n",
+        "a $ b $ c",
+        "$HOME/a:$PATH/b",
+        "$HOME/$USER",
+        "($5) or ($6)",
+    ] {
+        let html = rendered(text, Format::Markdown).html;
+        assert!(!html.contains("<math") && html.contains('$'), "{text}: {html}");
+    }
+    // Descriptions of projects have none.
+    let html = render("Let $x$ be.", Format::Markdown, &Options::default()).html;
+    assert_eq!(html.trim(), "<p>Let $x$ be.</p>");
+}
+
+#[test]
+fn formulas_that_are_not_understood_are_code() {
+    check_markdown("a $\\unknown{x}$ b", "<p>a <code>$\\unknown{x}$</code> b</p>");
+    check_markdown("$$\\frac{a<b}$$", "<p><code>$$\\frac{a&lt;b}$$</code></p>");
+    for source in ["\\href{javascript:alert(1)}{x}", "\\def\\a{\\a\\a}\\a", "\\includegraphics{x}"]
+    {
+        let html = rendered(&format!("${source}$"), Format::Markdown).html;
+        assert!(html.starts_with("<p><code>$"), "{html}");
+    }
+    let deep = format!("${}x{}$", "{".repeat(10_000), "}".repeat(10_000));
+    let html = rendered(&deep, Format::Markdown).html;
+    assert!(html.starts_with("<p><code>${{{"), "it is text");
+    // A heading is a line of the contents, and the text of a picture an attribute.
+    let shown = rendered("# A $x$\n\n![a $y$](picture.png)\n\n## B $x$\n", Format::Markdown);
+    assert!(!shown.html.contains("<math"), "{}", shown.html);
+    assert_eq!(shown.contents[0].text, "A $x$");
+}
+
+#[test]
+fn a_text_of_formulas_is_bounded() {
+    for piece in [
+        "$x$ ",
+        "$$x$$\n\n",
+        "$\\frac{a}{b}$ ",
+        "$",
+        "$$",
+        "$x",
+        "$\\hat{",
+        "<math name=\"0\"></math>$x$",
+    ] {
+        let text = piece.repeat(INPUT_BYTES_MAX / piece.len());
+        let shown = rendered(&text, Format::Markdown);
+        assert!(shown.html.len() < 2 * OUTPUT_BYTES_MAX, "{piece}: {}", shown.html.len());
+    }
+}
+
+/// What strangers write as MathML is left out, and a formula holds nothing but text.
+#[test]
+fn mathml_of_strangers_is_left_out() {
+    for format in [Format::Markdown, Format::Html] {
+        for text in [
+            "<math><mi>x</mi></math>",
+            "<math href=\"javascript:alert(1)\"><mi>x</mi></math>",
+            "<math><maction actiontype=\"statusline\" xlink:href=\"javascript:alert(1)\">x</maction></math>",
+            "<math><annotation-xml encoding=\"text/html\"><script>alert(1)</script></annotation-xml></math>",
+            "<math><mtext><table><mglyph><style><!--</style><img title=\"--&gt;&lt;img src=1 onerror=alert(1)&gt;\">",
+            "<math name=\"0\"></math>",
+        ] {
+            let html = rendered(text, format).html;
+            check_harmless(&html, text);
+            assert!(!html.contains("<m"), "{text}: {html}");
+        }
+    }
+    for source in [
+        "\\text{</mtext></math><script>alert(1)</script>}",
+        "\\text{<img src=x onerror=alert(1)>}",
+        "\\text{&lt;script&gt;}",
+        "\\mathrm{<mglyph><style>}",
+        "\\color{red;background:url(//evil.example)} x",
+        "\\hspace{-99999cm} x",
+        "\\operatorname{</mo><script>}",
+        "\\begin{array}{<script>} x \\end{array}",
+        "\\tag{<script>} x",
+    ] {
+        for marks in ["$", "$$"] {
+            let html = rendered(&format!("{marks}{source}{marks}"), Format::Markdown).html;
+            check_harmless(&html, source);
+            let is_away = html.contains("width=\"-");
+            assert!(!is_away && !html.contains("style="), "{html}");
+        }
+    }
+    // The sanitiser by itself, whatever is before it.
+    let harm = "<math href=\"https://e.example/\" style=\"color:red\"><maction>a</maction><mi href=\"x\" onclick=\"y\">b</mi>\
+        <mspace width=\"99999em\" height=\"1em\"></mspace><annotation-xml><b>c</b></annotation-xml><mtext><mglyph src=\"x\"></mglyph></mtext></math>";
+    assert!(!clean::clean(harm, false).contains("<m"));
+    let html = clean::clean(harm, true);
+    check_harmless(&html, harm);
+    assert!(
+        !html.contains("99999") && !html.contains("href") && !html.contains("mglyph"),
+        "{html}"
+    );
+    // A text can name the places of its formulas, and gets each once.
+    let html = rendered("<math name=\"0\"></math> $x$ <a name=\"0\"></a>", Format::Markdown).html;
+    assert_eq!(html.matches("<math").count(), 1, "{html}");
+    check_harmless(&html, "a place");
 }

@@ -19,6 +19,7 @@ use self::links::{Link, first_link, target};
 use self::tokens::{Attributes, Token, tokens};
 use self::vocabulary::{Role, role};
 use crate::clean::ALERTS;
+use crate::math::Formulas;
 use crate::{CONTENTS_MAX, Escaped, Format, Heading, ID_PREFIX, OUTPUT_BYTES_MAX, Options, push};
 
 pub(crate) use self::links::{links, slug, slug_of_fragment};
@@ -38,6 +39,8 @@ pub(crate) struct Tidied {
     pub(crate) html: String,
     pub(crate) title: Option<String>,
     pub(crate) contents: Vec<Heading>,
+    /// Whether there is a formula in it.
+    pub(crate) has_formulas: bool,
     pub(crate) is_cut: bool,
 }
 
@@ -78,6 +81,8 @@ struct Tidy<'a> {
     options: &'a Options<'a>,
     /// What the text was before it was HTML.
     format: Format,
+    formulas: Formulas,
+    has_formulas: bool,
     html: String,
     stack: Vec<Element>,
     skipped: Skipped,
@@ -150,11 +155,18 @@ fn ids(html: &str) -> HashSet<String> {
     ids
 }
 
-/// The HTML of a text of this format, tidied.
-pub(crate) fn tidy(html: &str, options: &Options<'_>, format: Format) -> Tidied {
+/// The HTML of a text of this format, tidied, with its formulas in their places.
+pub(crate) fn tidy(
+    html: &str,
+    formulas: Formulas,
+    options: &Options<'_>,
+    format: Format,
+) -> Tidied {
     let mut tidy = Tidy {
         options,
         format,
+        formulas,
+        has_formulas: false,
         html: String::with_capacity(html.len() + html.len() / 4),
         stack: Vec::new(),
         skipped: Skipped::default(),
@@ -181,11 +193,19 @@ pub(crate) fn tidy(html: &str, options: &Options<'_>, format: Format) -> Tidied 
     if let Some(place) = tidy.toc {
         tidy.html.insert_str(place, &toc(&tidy.contents));
     }
-    Tidied { html: tidy.html, title: tidy.title, contents: tidy.contents, is_cut }
+    let Tidy { html, title, contents, has_formulas, .. } = tidy;
+    Tidied { html, title, contents, has_formulas, is_cut }
 }
 
 impl Tidy<'_> {
     fn take(&mut self, token: Token) {
+        if let Token::Start { name, attributes, .. } = &token
+            && name == b"math"
+            && self.skipped.0.is_none()
+        {
+            self.formula(attributes);
+        }
+        // The place of a formula, too: it is empty, and what strangers call MathML is left out.
         if self.skipped.takes(&token) {
             return;
         }
@@ -503,6 +523,17 @@ impl Tidy<'_> {
                 self.last = alt.chars().next_back().map(|last| (last, true));
             }
         }
+    }
+
+    /// Writes the formula that this is the place of.
+    fn formula(&mut self, attributes: &Attributes) {
+        let number = attribute(attributes, "name").unwrap_or_default();
+        let Some(formula) = self.formulas.take(&number) else { return };
+        self.fit();
+        self.note_text(" ");
+        self.last = Some((' ', false));
+        self.html.push_str(&formula);
+        self.has_formulas = true;
     }
 
     fn end(&mut self, role: &Role) {

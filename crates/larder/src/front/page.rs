@@ -18,6 +18,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use markup::Target;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reply::Reply;
 use serde::Deserialize;
@@ -29,6 +30,7 @@ use super::error::HttpError;
 use super::negotiation::names_first;
 use super::outside::{self, root_url};
 use super::respond::{Conditions, respond, respond_kept};
+use super::site_files::{PageFile, SiteFiles};
 use crate::app::App;
 use crate::app::brand::Brand;
 use crate::published::finished_pages::MadeOf;
@@ -72,6 +74,8 @@ pub(crate) struct Site {
     place: Option<String>,
     logged_in: Option<LoggedIn>,
     brand: Arc<Brand>,
+    /// Set for a page of a static site, which no server is asked for.
+    file: Option<PageFile>,
 }
 
 /// The parts of this server that the reader can go to.
@@ -161,7 +165,65 @@ impl Site {
     fn at(root_url: impl Into<String>, shows: Shows, brand: Arc<Brand>) -> Site {
         let root_url: String = root_url.into();
         let root_url = root_url.trim_end_matches('/').to_owned();
-        Site { root_url, shows, place: None, logged_in: None, brand }
+        Site { root_url, shows, place: None, logged_in: None, brand, file: None }
+    }
+
+    /// A static site, for the page that is its file `own`.
+    pub(crate) fn in_files(app: &App, site: &Arc<SiteFiles>, own: &str) -> Site {
+        let shows = Shows { articles: true, ..Shows::default() };
+        let file = PageFile { site: site.clone(), own: own.to_owned() };
+        Site { file: Some(file), ..Site::at("", shows, app.brand.clone()) }
+    }
+
+    /// Whether the page is a file of a static site: it has nothing that a server would have to answer.
+    pub(crate) fn is_files(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// The link to what this server has at `path`.
+    pub(crate) fn to(&self, path: &str) -> String {
+        match &self.file {
+            None => format!("{}{path}", self.prefix()),
+            // The site has whatever its pages lead to.
+            Some(file) => file.to(path).unwrap_or_else(|| "#".to_owned()),
+        }
+    }
+
+    /// Whether there can be something at `path`: a static site has only its files.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.file.as_ref().is_none_or(|file| file.to(path).is_some())
+    }
+
+    /// The link to the article at this path.
+    pub(crate) fn article(&self, path: &str) -> String {
+        self.to(&format!("/article/{path}"))
+    }
+
+    /// The link to the list of articles that this query asks for.
+    pub(crate) fn list(&self, query: &str) -> String {
+        self.to(&format!("/articles?{query}"))
+    }
+
+    /// The link to what an article leads to, at a path that begins with `prefix`; `None` if a static site does not have it.
+    pub(crate) fn placed(&self, target: Target, prefix: &str) -> Option<Target> {
+        let Some(file) = &self.file else { return Some(target) };
+        let placed = |path: &str| file.to(path.strip_prefix(prefix).unwrap_or(path));
+        match target {
+            Target::Missing(_) => None,
+            Target::Page(path) => placed(&path).map(Target::Page),
+            Target::Picture(path) => placed(&path).map(|path| match import::is_picture(&path) {
+                true => Target::Picture(path),
+                false => Target::Page(path),
+            }),
+        }
+    }
+
+    /// What a browser may do on a page of a static site, which has no header for it. What is loaded comes from the site; `file:` is
+    /// for browsers that read it from a disk.
+    pub(crate) fn policy(&self) -> Option<&'static str> {
+        let policy = "default-src 'none'; style-src 'self' file:; script-src 'self' file:; img-src 'self' file:; base-uri 'none'; \
+                      form-action 'none'";
+        self.is_files().then_some(policy)
     }
 
     /// The name of this site.
@@ -176,16 +238,22 @@ impl Site {
 
     /// The path of its logo.
     pub(crate) fn logo(&self) -> Option<String> {
-        self.brand.logo.as_ref().map(|logo| format!("{}/{}", self.prefix(), logo.path))
+        let logo = self.brand.logo.as_ref()?;
+        match &self.file {
+            Some(file) => file.site.logo.as_ref().map(|logo| file.file(logo)),
+            None => Some(format!("{}/{}", self.prefix(), logo.path)),
+        }
     }
 
     /// Labels and targets of the links in the footer.
     pub(crate) fn links(&self) -> Vec<(&str, String)> {
-        let target = |link: &SiteLink| match link.url.starts_with('/') {
-            true => format!("{}{}", self.prefix(), link.url),
-            false => link.url.clone(),
+        let target = |link: &SiteLink| match (link.url.starts_with('/'), &self.file) {
+            (true, Some(file)) => file.to(&link.url),
+            (true, None) => Some(format!("{}{}", self.prefix(), link.url)),
+            (false, _) => Some(link.url.clone()),
         };
-        self.brand.links.iter().map(|link| (link.label.as_str(), target(link))).collect()
+        let links = self.brand.links.iter();
+        links.filter_map(|link| Some((link.label.as_str(), target(link)?))).collect()
     }
 
     /// The parts of this server that the reader can go to.
@@ -195,17 +263,31 @@ impl Site {
 
     /// The path of the style sheet of all pages.
     pub(crate) fn style(&self) -> String {
-        format!("{}/{}", self.prefix(), self.brand.style.path)
+        match &self.file {
+            Some(file) => file.file(&file.site.style),
+            None => format!("{}/{}", self.prefix(), self.brand.style.path),
+        }
     }
 
     /// The path of the script of all pages.
     pub(crate) fn script(&self) -> String {
-        format!("{}/{}", self.prefix(), SCRIPT.path)
+        match &self.file {
+            Some(file) => file.file(&file.site.script),
+            None => format!("{}/{}", self.prefix(), SCRIPT.path),
+        }
     }
 
-    /// The digest of the script, without which a browser does not run it.
-    pub(crate) fn script_integrity(&self) -> &'static str {
-        &SCRIPT.integrity
+    /// The digest of the script, without which a browser does not run it; `None` for a file, as browsers compare none on a disk.
+    pub(crate) fn script_integrity(&self) -> Option<&'static str> {
+        (!self.is_files()).then_some(&*SCRIPT.integrity)
+    }
+
+    /// The path of the icon.
+    pub(crate) fn icon(&self) -> String {
+        match &self.file {
+            Some(file) => file.file(&file.site.icon),
+            None => format!("{}/favicon.ico", self.prefix()),
+        }
     }
 
     /// The version of this server.

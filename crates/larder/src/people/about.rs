@@ -19,7 +19,8 @@ use crate::front::respond::{Conditions, respond};
 
 static ROBOTS: LazyLock<Reply> =
     LazyLock::new(|| file("text/plain; charset=utf-8", include_str!("../../templates/robots.txt")));
-static FAVICON: LazyLock<Reply> =
+/// The icon of all pages.
+pub(crate) static ICON: LazyLock<Reply> =
     LazyLock::new(|| file("image/svg+xml", include_str!("../../templates/favicon.svg")));
 
 fn file(content_type: &'static str, body: &'static str) -> Reply {
@@ -71,7 +72,7 @@ pub(crate) async fn show_robots(head: &Parts) -> Response {
 
 /// `/favicon.ico`
 pub(crate) async fn show_icon(head: &Parts) -> Response {
-    send(&FAVICON, head).await
+    send(&ICON, head).await
 }
 
 #[derive(Template)]

@@ -9,6 +9,7 @@ mod link;
 mod list;
 mod outline;
 mod rename;
+pub(crate) mod site;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -64,7 +65,7 @@ fn admit_editor(app: &App, principal: &Principal, name: &ArticleName) -> Result<
     check_reader(app, principal, Object::Article(name.as_str()))
 }
 
-impl Reading<'_> {
+impl<'a> Reading<'a> {
     fn audience(&self) -> Audience {
         if self.app.articles_are_open() { Audience::Everybody } else { Audience::Reader }
     }
@@ -78,7 +79,7 @@ impl Reading<'_> {
     }
 
     /// The article, for somebody who may read it.
-    fn article(&self, name: &ArticleName) -> Result<&Arc<Article>, HttpError> {
+    fn article(&self, name: &ArticleName) -> Result<&'a Arc<Article>, HttpError> {
         let found = self.stored.articles.article(name);
         found.ok_or_else(|| HttpError::unknown_article(name))
     }
@@ -269,20 +270,37 @@ async fn show_article(
     facts: &Arc<RevisionFacts>,
     format: Format,
 ) -> Result<Response, HttpError> {
-    let article = shown.article(name)?;
-    let content = content_of(name, facts)?;
     let site = shown.site();
     let keeping = keeping(shown.app, shown.head, shown.stored, &site);
-    let keeping = keeping.filter(|_| !article.is_draft());
+    let keeping = keeping.filter(|_| !shown.article(name).is_ok_and(|article| article.is_draft()));
     let kept = keeping.as_ref().and_then(|it| it.find(shown.app, shown.head, shown.audience()));
     if let Some(kept) = kept {
         return Ok(kept);
     }
+    let prefix = site.prefix().to_owned();
+    let page = article_page(shown, name, facts, format, site, &prefix).await?;
+    Ok(match keeping {
+        Some(keeping) => keeping.send(shown.app, &page, shown.head, shown.audience()).await,
+        None => shown.send(&page).await,
+    })
+}
+
+/// The page of an article. Links in its text may begin with `prefix`.
+async fn article_page<'a>(
+    shown: &Reading<'a>,
+    name: &'a ArticleName,
+    facts: &'a Arc<RevisionFacts>,
+    format: Format,
+    site: Site,
+    prefix: &str,
+) -> Result<ArticlePage<'a>, HttpError> {
+    let article = shown.article(name)?;
+    let content = content_of(name, facts)?;
     let bytes = bytes(shown.app, content).await?;
     let before = article::front_matter(&content.content_type, &content.content_type.text(&bytes));
     let render = || {
         let text = content.content_type.text(&bytes);
-        let resolve = |link: &str| link::resolve(shown, name, site.prefix(), link);
+        let resolve = |link: &str| site.placed(link::resolve(shown, name, prefix, link)?, prefix);
         let options =
             Options { heading_level: 2, resolve: &resolve, is_article: true, takes_title: true };
         let mut rendered = markup::render(&text, format, &options);
@@ -292,8 +310,8 @@ async fn show_article(
         rendered
     };
     // If everybody may read all articles, everybody sees the same links; else the page is rendered for each reader.
-    let text = if shown.app.articles_are_open() {
-        let place = format!("{} {}/{name}", content.content_type, site.prefix());
+    let text = if shown.app.articles_are_open() && !site.is_files() {
+        let place = format!("{} {prefix}/{name}", content.content_type);
         // A link to a file depends on the files of this article alone.
         let articles = &shown.stored.articles;
         let attached_at = articles.attachments(name).map(|all| all.serial).unwrap_or_default();
@@ -309,8 +327,10 @@ async fn show_article(
     let (linking, is_linked_more) = linking(shown, name);
     let (place, outline) =
         in_tree(shown, |view| (Breadcrumbs::in_tree(view, name), Outline::of(view, name)));
-    let about = About::of(before);
-    let page = ArticlePage {
+    let mut about = About::of(before);
+    // The tags of drafts have no lists.
+    about.tags.retain(|(_, query)| site.has(&format!("/articles?{query}")));
+    Ok(ArticlePage {
         place,
         outline,
         name: name.as_str(),
@@ -332,10 +352,6 @@ async fn show_article(
         linking,
         is_linked_more,
         site,
-    };
-    Ok(match keeping {
-        Some(keeping) => keeping.send(shown.app, &page, shown.head, shown.audience()).await,
-        None => shown.send(&page).await,
     })
 }
 

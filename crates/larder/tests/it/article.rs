@@ -16,6 +16,7 @@ mod reading;
 mod renaming;
 mod rights;
 mod serials;
+mod site;
 mod tree;
 mod trouble;
 mod words;

@@ -26,7 +26,7 @@ const TAGS_MAX: usize = 40;
 
 #[derive(Template)]
 #[template(path = "articles.html")]
-struct ListPage<'a> {
+pub(super) struct ListPage<'a> {
     site: Site,
     place: Breadcrumbs,
     prefix: &'a str,
@@ -44,6 +44,26 @@ struct ListPage<'a> {
     next: Option<String>,
     /// The query of the list of all articles in the folders that are listed.
     all: Option<String>,
+}
+
+impl ListPage<'_> {
+    /// A list of these, and nothing else.
+    fn of(site: Site, articles: Vec<Item>) -> Self {
+        ListPage {
+            site,
+            place: Breadcrumbs::of(""),
+            prefix: "",
+            query: "",
+            text: "",
+            tag: "",
+            tags: Vec::new(),
+            count: None,
+            is_complete: true,
+            articles,
+            next: None,
+            all: None,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -116,27 +136,36 @@ fn names_folder(head: &Parts, prefix: &str) -> bool {
 
 /// What is in a folder, in its order.
 async fn show_folder(shown: &Reading<'_>, query: &Listing) -> Response {
-    let folder = query.prefix.strip_suffix('/').unwrap_or_default();
+    let page = folder_page(shown, &query.prefix, shown.site(), PAGE.0);
+    shown.send(&page).await
+}
+
+/// The page of a folder, whose prefix of names has a slash at its end.
+pub(super) fn folder_page<'a>(
+    shown: &Reading<'_>,
+    prefix: &'a str,
+    site: Site,
+    entries_max: usize,
+) -> ListPage<'a> {
+    let folder = prefix.strip_suffix('/').unwrap_or_default();
     let articles = in_tree(shown, |view| {
-        let entries = view.first(folder, PAGE.0).entries;
+        let entries = view.first(folder, entries_max).entries;
         let page = view.page(folder).map(|page| Item::of(page));
         page.into_iter().chain(entries.iter().map(Item::of_entry)).collect()
     });
-    let page = ListPage {
-        site: shown.site(),
-        place: Breadcrumbs::of(&query.prefix),
-        prefix: &query.prefix,
-        query: "",
-        text: "",
-        tag: "",
+    ListPage {
+        place: Breadcrumbs::of(prefix),
+        prefix,
         tags: if folder.is_empty() { tags(shown) } else { Vec::new() },
-        count: None,
-        is_complete: true,
-        articles,
-        next: None,
-        all: Some(all_below(&query.prefix)),
-    };
-    shown.send(&page).await
+        all: (!site.is_files()).then(|| all_below(prefix)),
+        ..ListPage::of(site, articles)
+    }
+}
+
+/// The page of all articles with a tag.
+pub(super) fn tag_page<'a>(shown: &Reading<'_>, tag: &'a str, site: Site) -> ListPage<'a> {
+    let articles = shown.stored.articles.tagged(tag, None).map(|article| Item::of(article));
+    ListPage { tag, ..ListPage::of(site, articles.collect()) }
 }
 
 /// A query with these parameters.
@@ -180,19 +209,14 @@ async fn show_page(shown: &Reading<'_>, query: &Listing, page: &Page) -> Respons
         next.append_pair("limit", &query.limit.to_string());
         next.append_pair("after", after.as_str()).finish()
     });
+    let articles = page.articles.iter().map(|article| Item::of(article));
     let page = ListPage {
-        site: shown.site(),
         place: Breadcrumbs::of(&query.prefix),
         prefix: &query.prefix,
         query: &query.q,
-        text: "",
         tag: &query.tag,
-        tags: Vec::new(),
-        count: None,
-        is_complete: true,
-        articles: page.articles.iter().map(|article| Item::of(article)).collect(),
         next,
-        all: None,
+        ..ListPage::of(shown.site(), articles.collect())
     };
     shown.send(&page).await
 }
@@ -229,18 +253,13 @@ async fn show_hits(
         Item { found_in, snippet, ..Item::of(article) }
     });
     let page = ListPage {
-        site: shown.site(),
         place: Breadcrumbs::of(prefix),
         prefix,
-        query: "",
         text,
-        tag: "",
-        tags: Vec::new(),
         count: Some(display::count(hits.count, "article", "articles")),
         is_complete: hits.is_complete,
-        articles: items.collect(),
         next: has_next.then(|| part(next)),
-        all: None,
+        ..ListPage::of(shown.site(), items.collect())
     };
     Ok(shown.send(&page).await)
 }

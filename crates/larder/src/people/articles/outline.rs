@@ -88,11 +88,13 @@ impl Breadcrumbs {
     }
 }
 
-fn folders(name: &str) -> impl Iterator<Item = &str> {
+/// The folders above a name, the outermost first.
+pub(super) fn folders(name: &str) -> impl Iterator<Item = &str> {
     name.match_indices('/').map(|(end, _)| &name[..end])
 }
 
-fn last_part(path: &str) -> &str {
+/// The last part of a path.
+pub(super) fn last_part(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 

@@ -19,7 +19,7 @@ use crate::process::Done;
 use crate::server::TestServer;
 use crate::shown::shown_json;
 
-fn serve(directory: Arc<TempDir>) -> TestServer {
+pub(super) fn serve(directory: Arc<TempDir>) -> TestServer {
     TestServer::without_aur_in(directory, |_| ())
 }
 
@@ -45,7 +45,7 @@ fn carried(first: &TempDir) -> Arc<TempDir> {
 }
 
 /// The files below a folder, by path.
-fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![directory.to_owned()];
     while let Some(folder) = waiting.pop() {
