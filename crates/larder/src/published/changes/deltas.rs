@@ -6,8 +6,6 @@
 //! A task compares dumps ([`crate::tasks::dump_deltas`]); neither a refresh nor a reader waits for that.
 
 mod chain;
-mod delta;
-mod pieces;
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -17,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use aur::Compressed;
+use aur::delta::Trouble;
 use bytes::Bytes;
 use resources::turns::Share;
 use sha2::{Digest, Sha256};
@@ -133,7 +132,7 @@ impl Deltas {
                 let body = compressed.write(Vec::new(), |out| delta.write(out))?;
                 Some(MadeDelta { to: delta.head.to, body: body.into() })
             }
-            Ok(None) | Err(delta::Trouble::TooMuch) => None,
+            Ok(None) | Err(Trouble::TooMuch) => None,
             // Another dump was kept meanwhile.
             Err(_) if !Arc::ptr_eq(&listed, &self.listed.load()) => return Ok(Offer::NotYet),
             Err(trouble) => {
