@@ -12,6 +12,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use aur::Compressed;
@@ -39,6 +40,7 @@ pub struct Deltas {
     directory: PathBuf,
     kept: watch::Sender<Option<KeptDumpFile>>,
     listed: ArcSwap<DeltaList>,
+    number: watch::Sender<Option<u64>>,
     /// Requested deltas; `None` if there is none to send.
     made: Mutex<VecDeque<(DeltaKey, Option<MadeDelta>)>>,
     /// Whether the last dump could not be kept.
@@ -82,6 +84,7 @@ impl Deltas {
             directory: data_dir.join("aur").join("deltas"),
             kept: watch::Sender::new(None),
             listed: ArcSwap::default(),
+            number: watch::Sender::new(None),
             made: Mutex::default(),
             ended: CancellationToken::new(),
             is_unkept: AtomicBool::new(false),
@@ -103,6 +106,22 @@ impl Deltas {
     /// Watches the kept dump.
     pub(crate) fn kept(&self) -> watch::Receiver<Option<KeptDumpFile>> {
         self.kept.subscribe()
+    }
+
+    fn list(&self, listed: DeltaList) {
+        let number = listed.file.get(..16).and_then(|start| u64::from_str_radix(start, 16).ok());
+        self.listed.store(Arc::new(listed));
+        self.number.send_if_modified(|before| std::mem::replace(before, number) != number);
+    }
+
+    /// Which dump followers can fetch, whole or by deltas: another number is another dump. `None` before the first one.
+    pub(crate) fn number(&self) -> watch::Receiver<Option<u64>> {
+        self.number.subscribe()
+    }
+
+    /// When the kept dump was modified at its source.
+    pub(crate) fn modified_at(&self) -> Option<SystemTime> {
+        self.kept.borrow().as_ref().map(|kept| kept.modified_at)
     }
 
     /// The answer that is at hand for a client with the dump of this digest; `None` if a delta has to be made.
@@ -181,7 +200,7 @@ impl Comparing {
             if let Some(chain) = &mut self.chain {
                 chain.listed = listed.clone();
             }
-            deltas.listed.store(Arc::new(listed));
+            deltas.list(listed);
         }
         self.before = Some(next);
         outcome
@@ -193,7 +212,7 @@ impl Comparing {
             None => self.chain.insert(Chain::open(&deltas.directory)?),
         };
         chain.take(self.before.as_ref().map(|before| before as &dyn Dump), next)?;
-        deltas.listed.store(Arc::new(chain.listed.clone()));
+        deltas.list(chain.listed.clone());
         Ok(())
     }
 }
