@@ -8,6 +8,7 @@ mod forwarding;
 mod history;
 mod killed;
 mod mirrors;
+mod packages;
 mod promoted;
 mod rights;
 
