@@ -15,6 +15,7 @@
 mod answer;
 mod arch;
 mod browse;
+pub mod delta;
 mod difference;
 pub mod dump;
 mod error;

@@ -259,11 +259,11 @@ section! {
     /// The AUR surface: /rpc and the dumps, from one metadata file.
     pub struct Aur = "aur" {
         /// Whether the surface is served. auto serves it if there is a source, or an earlier dump in the data
-        /// directory; true refuses to start without either.
+        /// directory, or if the primary of a follower serves it; true refuses to start without any of these.
         enabled: bool = "enabled", Kind::SwitchOrAuto, default "auto";
         /// Where the packages come from: path or http(s) URL of a packages-meta-ext-v1.json(.gz), or aurweb's own
-        /// database, such as mysql://larder@localhost/aur?socket=/run/mysqld/mysqld.sock. Without it the last good dump
-        /// in the data directory is served.
+        /// database, such as mysql://larder@localhost/aur?socket=/run/mysqld/mysqld.sock. Without it a follower has the
+        /// packages of its primary, and any other server serves the last good dump in the data directory.
         source: Option<AurSource> = "source", Kind::Source, default "";
         /// Where the AUR itself is, for links on pages: its git repositories and snapshots. Without it, the host of
         /// source, if that is a URL.

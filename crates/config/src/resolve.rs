@@ -112,12 +112,14 @@ impl Loaded {
     /// # Errors
     /// The AUR's surface is switched on, and there is nothing that it could serve. Other commands do not mind.
     pub fn check_for_serving(&self) -> Result<(), ConfigError> {
-        let Config { aur, data_dir, demo, .. } = &self.config;
+        let Config { aur, data_dir, demo, follow, .. } = &self.config;
         let kept = KeptDump::path_in(data_dir);
         let setting = self.settings.iter().find(|setting| setting.key.path() == "aur.enabled");
         let Some(Setting { key, texts, origin }) = setting else { return Ok(()) };
         let is_wish = aur.enabled && !is_auto(key.kind, texts);
-        if !is_wish || *demo || aur.source.is_some() || kept.exists() {
+        // A follower takes them from its primary.
+        let has_source = *demo || aur.source.is_some() || follow.is_some();
+        if !is_wish || has_source || kept.exists() {
             return Ok(());
         }
         let message = format!(

@@ -119,6 +119,7 @@ async fn copy(
                         Ok(Event::Whole { whole, records }) => {
                             let serial = Serial(whole.serial);
                             link.wrote(serial, records, Serial(whole.primary_serial));
+                            link.announced(whole.aur_dump);
                             taker.forget().await;
                             return Ok(NewCopy { identity: found, serial });
                         }
@@ -262,7 +263,7 @@ mod tests {
         commit(&source, 0..3, "first").await;
         commit(&source, 3..5, "second").await;
         let (mut all, _) = source.records_after(Serial::ZERO).await.expect("read");
-        let whole = Frame::Whole(Whole { serial: 2, primary_serial: 2 });
+        let whole = Frame::Whole(Whole { serial: 2, primary_serial: 2, aur_dump: None });
         let rest = Frame::Records(all.split_off(2));
         let some = vec![Frame::Records(all)];
         (some.clone(), [some, vec![rest, whole]].concat())

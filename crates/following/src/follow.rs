@@ -353,6 +353,7 @@ async fn one_connection(
                 return failure;
             }
         };
+        link.announced(whole.aur_dump);
         if failures.are_over() {
             tracing::info!(url = primary.url(), "the primary is followed again");
         }
@@ -421,7 +422,7 @@ mod tests {
             place = page.next;
             if page.is_last {
                 let serial = page.serial.0;
-                frames.push(Frame::Whole(Whole { serial, primary_serial: serial }));
+                frames.push(Frame::Whole(Whole { serial, primary_serial: serial, aur_dump: None }));
                 break;
             }
         }
@@ -511,7 +512,10 @@ mod tests {
     /// All of a store, as frames.
     async fn all(source: &Records) -> Vec<Frame> {
         let (records, Serial(serial)) = source.records_after(Serial::ZERO).await.expect("read");
-        vec![Frame::Records(records), Frame::Whole(Whole { serial, primary_serial: serial })]
+        vec![
+            Frame::Records(records),
+            Frame::Whole(Whole { serial, primary_serial: serial, aur_dump: None }),
+        ]
     }
 
     #[tokio::test]

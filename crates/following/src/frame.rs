@@ -69,6 +69,9 @@ pub struct Whole {
     pub serial: u64,
     /// The serial of the primary, as far as the server knows.
     pub primary_serial: u64,
+    /// Which dump of the AUR's packages the server has: another number is another dump. `None` if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aur_dump: Option<u64>,
 }
 
 /// Why an answer ends.
@@ -269,7 +272,8 @@ mod tests {
             primary_url: Some("https://packages.example.org".to_owned()),
             version: "1.0".to_owned(),
         };
-        let whole = Whole { serial: 7, primary_serial: 9 };
+        let whole = Whole { serial: 7, primary_serial: 9, aur_dump: None };
+        let with_dump = Whole { aur_dump: Some(u64::MAX), ..whole };
         let records = vec![
             record_of("user/root", 1, Some(b"{}"), 0),
             record_of("article/a", 2, None, 0),
@@ -281,6 +285,7 @@ mod tests {
             Frame::Records(Vec::new()),
             Frame::Whole(whole),
             Frame::Alive(whole),
+            Frame::Alive(with_dump),
             Frame::End(End { reason: "why".to_owned() }),
         ]
     }

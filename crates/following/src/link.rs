@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use record::Serial;
+use tokio::sync::watch;
 
 use crate::frame::Hello;
 
@@ -17,6 +18,8 @@ pub struct Link {
     /// The URL that it follows.
     pub url: String,
     state: Mutex<LinkState>,
+    /// The dump of the AUR's packages that the other server has, while it is connected.
+    aur_dump: watch::Sender<Option<u64>>,
 }
 
 /// What is known at one moment.
@@ -47,13 +50,19 @@ pub struct LinkState {
     heard: Option<Instant>,
     /// When it had everything.
     in_sync: Option<(Timestamp, Instant)>,
+    /// The dump of the AUR's packages that is served here, by the other server's number.
+    aur_dump: Option<u64>,
+    /// The one that the other server has.
+    aur_dump_there: Option<u64>,
+    /// When both were the same.
+    aur_in_sync: Option<Instant>,
 }
 
 impl Link {
     /// A link that has not been made.
     pub fn new(url: String, serial: Serial, primary_serial: Serial) -> Link {
         let state = LinkState { serial, primary_serial, ..LinkState::default() };
-        Link { url, state: Mutex::new(state) }
+        Link { url, state: Mutex::new(state), aur_dump: watch::Sender::new(None) }
     }
 
     fn lock(&self) -> MutexGuard<'_, LinkState> {
@@ -110,6 +119,24 @@ impl Link {
         let mut state = self.lock();
         state.connected_since = None;
         state.trouble = Some(trouble);
+        drop(state);
+        self.aur_dump.send_if_modified(|dump| dump.take().is_some());
+    }
+
+    /// Notes which dump of the AUR's packages the other server has.
+    pub fn announced(&self, dump: Option<u64>) {
+        self.lock().compare_dumps(|state| state.aur_dump_there = dump);
+        self.aur_dump.send_if_modified(|before| std::mem::replace(before, dump) != dump);
+    }
+
+    /// Watches which dump of the AUR's packages the other server has; `None` while that is not known, or if it has none.
+    pub fn aur_dump(&self) -> watch::Receiver<Option<u64>> {
+        self.aur_dump.subscribe()
+    }
+
+    /// Notes that this server has what the other one has in that dump.
+    pub fn has_aur_dump(&self, dump: u64) {
+        self.lock().compare_dumps(|state| state.aur_dump = Some(dump));
     }
 
     /// Notes that everything is read anew, and why.
@@ -143,13 +170,33 @@ impl LinkState {
         self.in_sync.map(|(at, _)| at)
     }
 
+    fn compare_dumps(&mut self, change: impl FnOnce(&mut LinkState)) {
+        change(self);
+        if self.has_latest_dump() {
+            self.aur_in_sync = Some(Instant::now());
+        }
+    }
+
+    fn has_latest_dump(&self) -> bool {
+        self.aur_dump.is_some() && self.aur_dump == self.aur_dump_there
+    }
+
+    fn is_heard(&self) -> bool {
+        self.is_connected() && self.heard.is_some_and(|at| at.elapsed() < QUIET_MAX)
+    }
+
+    /// For how long it may lack changes of the AUR's packages: zero while it is connected and lacks none. `None` if it never had what
+    /// the other server has.
+    pub fn aur_lag(&self) -> Option<Duration> {
+        let in_sync = self.aur_in_sync?;
+        let is_current = self.is_heard() && self.has_latest_dump();
+        Some(if is_current { Duration::ZERO } else { in_sync.elapsed() })
+    }
+
     /// For how long it may lack something: zero while it is connected and lacks nothing. `None` if it never had everything.
     pub fn lag(&self) -> Option<Duration> {
-        let is_heard = self.heard.is_some_and(|at| at.elapsed() < QUIET_MAX);
         match self.in_sync {
-            Some(_) if self.is_connected() && is_heard && self.serials_behind() == 0 => {
-                Some(Duration::ZERO)
-            }
+            Some(_) if self.is_heard() && self.serials_behind() == 0 => Some(Duration::ZERO),
             in_sync => in_sync.map(|(_, at)| at.elapsed()),
         }
     }
@@ -178,6 +225,23 @@ mod tests {
         link.lost("gone".to_owned());
         assert!(!link.state().is_connected());
         assert_eq!(link.state().trouble.as_deref(), Some("gone"));
+    }
+
+    #[test]
+    fn a_link_knows_whether_the_packages_are_those_of_the_primary() {
+        let link = Link::new("http://primary".to_owned(), Serial(3), Serial(5));
+        let told = link.aur_dump();
+        link.connected(&hello(6, false));
+        link.announced(Some(7));
+        assert_eq!((*told.borrow(), link.state().aur_lag()), (Some(7), None));
+        link.has_aur_dump(7);
+        assert_eq!(link.state().aur_lag(), Some(Duration::ZERO));
+        link.announced(Some(8));
+        assert!(link.state().aur_lag() > Some(Duration::ZERO));
+        link.has_aur_dump(8);
+        assert_eq!(link.state().aur_lag(), Some(Duration::ZERO));
+        link.lost("gone".to_owned());
+        assert!(told.borrow().is_none() && link.state().aur_lag() > Some(Duration::ZERO));
     }
 
     #[test]

@@ -130,6 +130,14 @@ impl Primary {
         Ok(Primary { settings, client })
     }
 
+    /// The same server, over connections of its own.
+    ///
+    /// # Errors
+    /// If this machine cannot connect to servers.
+    pub fn apart(&self) -> anyhow::Result<Primary> {
+        Primary::new(self.settings.clone())
+    }
+
     /// Its URL.
     pub fn url(&self) -> &str {
         &self.settings.url
@@ -185,11 +193,7 @@ impl Primary {
     ///
     /// # Errors
     /// The primary cannot be reached or does not answer in time, or the file of the token cannot be read.
-    pub(crate) async fn ask(
-        &self,
-        path: &str,
-        headers: HeaderMap,
-    ) -> Result<Response, PrimaryError> {
+    pub async fn ask(&self, path: &str, headers: HeaderMap) -> Result<Response, PrimaryError> {
         let url = &self.settings.url;
         let token = self.token().await?;
         let asking = self

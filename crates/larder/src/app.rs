@@ -212,7 +212,12 @@ impl App {
         if self.is_stopping.load(Relaxed) {
             obstacles.push("shutdown: the server is stopping".to_owned());
         }
-        if self.config.aur.enabled && self.aur.snapshot().is_none() {
+        let awaits_packages = match self.aur.is_on() {
+            true => self.aur.snapshot().is_none(),
+            // If they cannot be had, everything else is served.
+            false => self.aur.awaits_primary && self.aur.trouble().is_none(),
+        };
+        if awaits_packages {
             let trouble =
                 self.aur.trouble().map_or_else(String::new, |trouble| format!(": {trouble}"));
             obstacles.push(format!("aur: no snapshot has been published yet{trouble}"));

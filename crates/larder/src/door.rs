@@ -139,7 +139,7 @@ impl<'path> Quick<'path> {
             return config.article.enabled.then_some(Quick::Article(rest));
         }
         if aur::is_question(path) {
-            return config.aur.enabled.then_some(Quick::Question);
+            return app.aur.is_on().then_some(Quick::Question);
         }
         let (stage, project) = simple::simple_page(path).filter(|_| config.python.enabled)?;
         Some(Quick::SimplePage { stage, project })

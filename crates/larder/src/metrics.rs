@@ -148,6 +148,8 @@ metrics! {
         pub follow_lag_seconds: Gauge = "larder_follow_lag_seconds";
         /// Commits of the primary that this server knows of and lacks.
         pub follow_serials_behind: IntGauge = "larder_follow_serials_behind";
+        /// Seconds for which the packages of the AUR may lack changes, where they come from the primary: 0 while they are the same.
+        pub follow_aur_lag_seconds: Gauge = "larder_follow_aur_lag_seconds";
         /// Connections to the primary that this server has made.
         pub follow_connections: IntCounter = "larder_follow_connections_total";
         /// Records that this server has taken from the primary.

@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::app::following::PrimarysPackages;
 use crate::app::live_settings::LiveSetting;
 use crate::app::side_files::{self, SideFiles};
 use crate::door::Door;
@@ -61,18 +62,17 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     let flaws = tokio::task::spawn_blocking(move || side_files::look(&looked_at)).await?;
     let kept = KeptDump::open(&config.data_dir)?;
     let lock = kept.lock().clone();
-    let lacks_aur_source = config.aur.enabled
-        && !config.demo
-        && config.aur.source.is_none()
-        && !KeptDump::path_in(&config.data_dir).exists();
-    if lacks_aur_source {
+    let may_lack_source = config.aur.enabled && !config.demo && config.aur.source.is_none();
+    let lacks_aur_source = may_lack_source && !KeptDump::path_in(&config.data_dir).exists();
+    let asks_primary = may_lack_source && config.follow.is_some();
+    if lacks_aur_source && !asks_primary {
         tracing::info!(
             "packages of the AUR are not served: there is no source, and the data directory keeps no earlier dump; \
              `--aur-source FILE|URL` (aur.source) switches them on"
         );
         config.aur.enabled = false;
     }
-    let source = open_source(&config, &kept).await?;
+    let mut source = open_source(&config, &kept).await?;
     let tls = match config.tls.files() {
         Some((certificate, key)) => Some(TlsReloader::load(certificate, key)?),
         None => None,
@@ -95,6 +95,12 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     let admin_address = admin_listener.as_ref().map(|listener| listener.address().clone());
 
     let following = follow::prepare(&config).await?;
+    let mut awaits_primary = false;
+    if let Some(following) = following.as_ref().filter(|_| asks_primary) {
+        let packages = Arc::new(PrimarysPackages::new(following)?);
+        source = Some(Source::of_primary(packages, source_options(&config), kept.spool_dir())?);
+        awaits_primary = following.link.aur_dump().borrow().is_some();
+    }
     let store = match &following {
         Some(_) => setup::open_copy(&config).await?,
         None => setup::open_initialized(&config).await?,
@@ -102,8 +108,11 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     let (mut app, requests) = App::new(config, store)?;
     app.follow(following);
     app.aur.lacks_source = lacks_aur_source;
+    app.aur.is_of_primary = asks_primary;
+    app.aur.awaits_primary = awaits_primary;
+    app.aur.set_on(app.config.aur.enabled && !lacks_aur_source);
     app.side_files = SideFiles::new(flaws);
-    app.metrics.aur_enabled.set(app.config.aur.enabled.into());
+    app.metrics.aur_enabled.set(app.aur.is_on().into());
     security::configured(&app.config);
     let app = Arc::new(app);
     // A policy that refuses known malware must not wait for it while requests are answered.
@@ -472,7 +481,12 @@ async fn open_source(config: &Config, kept: &KeptDump) -> anyhow::Result<Option<
             Some(AurSource::Database(url)) => SourceSpec::Database(Box::new(url.clone())),
         }
     };
-    let options = SourceOptions {
+    Ok(Some(Source::open(spec, source_options(config), kept.spool_dir())?))
+}
+
+fn source_options(config: &Config) -> SourceOptions {
+    let aur = &config.aur;
+    SourceOptions {
         interval: aur.refresh,
         connect_timeout: aur.connect_timeout,
         response_header_timeout: aur.header_timeout,
@@ -480,6 +494,5 @@ async fn open_source(config: &Config, kept: &KeptDump) -> anyhow::Result<Option<
         dump_bytes_max: aur.dump_bytes_max,
         egress: Egress::new(config.egress_allow.iter().copied()),
         ..SourceOptions::default()
-    };
-    Ok(Some(Source::open(spec, options, kept.spool_dir())?))
+    }
 }

@@ -193,6 +193,11 @@ impl Arrival {
         matches!(self.kind, ArrivalKind::Foreign)
     }
 
+    /// Whether it is the kept copy of an earlier run.
+    pub(crate) fn is_kept(&self) -> bool {
+        matches!(self.kind, ArrivalKind::KeptDump)
+    }
+
     /// Identifies the source: equal texts mean equal sources. Empty for a file opened by hand.
     pub fn source_fingerprint(&self) -> &str {
         &self.source_fingerprint

@@ -24,7 +24,7 @@ pub const KEPT_FILE_NAME: &str = "packages-meta-ext-v1.json.gz";
 const DIRECTORY_NAME: &str = "aur";
 /// One layer is usual and two have been seen; a dump with more than this is not kept.
 const GZIP_LAYERS_MAX: usize = 8;
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+pub(crate) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// A low level: a plain dump may arrive every few minutes, and requests need the CPU.
 const RECOMPRESSION_LEVEL: u32 = 3;
 

@@ -1,5 +1,5 @@
-//! The sources of AUR dumps: a file that is watched, a URL that is polled or a database that is followed; and the copy of the
-//! last good dump in the data directory.
+//! The sources of AUR dumps: a file that is watched, a URL that is polled, a database or a primary that is followed; and the copy of
+//! the last good dump in the data directory.
 //!
 //! [`SourceSpec`] -> [`Source`] -> [`Arrival`] -> (the caller builds a snapshot) -> [`KeptDump`]. From a database, changes of
 //! some package bases follow the first arrival: [`News`]. This module handles bytes: it neither parses a dump nor decides
@@ -36,6 +36,7 @@
 //! ```
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use net::Egress;
@@ -50,6 +51,7 @@ mod kept_directory;
 mod kept_dump;
 mod kept_file;
 mod lock;
+mod primary;
 pub mod schedule;
 mod spec;
 mod spool;
@@ -63,19 +65,23 @@ pub use kept_dump::{
 };
 pub use kept_file::{KeptFile, Staged};
 pub use lock::DataDirLock;
+pub use primary::Primary;
 pub use spec::SourceSpec;
 pub use url::{REDIRECTS_MAX, RETRY_AFTER_MAX};
 
 use arrival::ArrivalKind;
 use database::DatabaseWatch;
 use file::FileWatch;
+use primary::PrimaryFetch;
 use schedule::Jitter;
-use url::UrlFetch;
+use url::{Spooling, UrlFetch};
 
 /// Shorter intervals are raised to this.
 pub const INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// While a database cannot be read, it is asked again this often.
 const DATABASE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// A primary is asked this often at most.
+const PRIMARY_PAUSE: Duration = Duration::from_millis(500);
 /// Longer intervals are lowered to this.
 pub const INTERVAL_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
@@ -147,6 +153,7 @@ enum Kind {
     File(Box<FileWatch>),
     Url(Box<UrlFetch>),
     Database(Box<DatabaseWatch>),
+    Primary(Box<PrimaryFetch>),
 }
 
 impl Source {
@@ -183,8 +190,30 @@ impl Source {
                 spool_dir.to_owned(),
             ))),
         };
+        Ok(Source::new(spec, kind, interval, jitter))
+    }
+
+    /// The primary of a follower as a source: it is asked when it says that it has another dump. Otherwise as [`Source::open`].
+    ///
+    /// # Errors
+    /// [`SourceError::Spec`] if it has no URL.
+    pub fn of_primary(
+        primary: Arc<dyn Primary>,
+        options: SourceOptions,
+        spool_dir: &Path,
+    ) -> Result<Source, SourceError> {
+        let spec = SourceSpec::parse(&primary.url(&format!("/{KEPT_FILE_NAME}")))?;
+        let interval = options.interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
+        let jitter = options.jitter_seed.map_or_else(Jitter::from_system, Jitter::seeded);
+        let (origin, fingerprint) = (spec.to_string(), spec.fingerprint());
+        let spooling = Spooling { origin, fingerprint, options, spool_dir: spool_dir.to_owned() };
+        let kind = Kind::Primary(Box::new(PrimaryFetch::new(primary, spooling)));
+        Ok(Source::new(spec, kind, interval, jitter))
+    }
+
+    fn new(spec: SourceSpec, kind: Kind, interval: Duration, jitter: Jitter) -> Source {
         let now = Instant::now();
-        Ok(Source {
+        Source {
             spec,
             kind,
             interval,
@@ -194,7 +223,7 @@ impl Source {
             failures: 0,
             error: None,
             retry_after: None,
-        })
+        }
     }
 
     /// The configured source; its `Display` may be logged.
@@ -210,6 +239,17 @@ impl Source {
                 None => sleep_until(self.next_at).await,
             },
             Kind::Url(_) | Kind::Database(_) => sleep_until(self.next_at).await,
+            Kind::Primary(fetch) => {
+                // However often it says that it has another one.
+                let announced = async {
+                    fetch.announced().await;
+                    sleep_until(self.polled_at + PRIMARY_PAUSE).await;
+                };
+                tokio::select! {
+                    () = announced => {}
+                    () = sleep_until(self.next_at), if self.failures > 0 => {}
+                }
+            }
         }
     }
 
@@ -231,6 +271,7 @@ impl Source {
             Kind::File(watch) => watch.poll(force).await.map(as_news),
             Kind::Url(fetch) => fetch.poll().await.map(as_news),
             Kind::Database(watch) => watch.poll(force).await,
+            Kind::Primary(fetch) => fetch.poll(force).await.map(as_news),
         };
         self.polled_at = Instant::now();
         match (&outcome, &self.kind) {
@@ -269,6 +310,8 @@ impl Source {
             Kind::File(watch) if is_ours && !is_kept => watch.accepted(),
             Kind::Url(fetch) if is_ours => fetch.accepted(&arrival.validators),
             Kind::Database(watch) if is_ours && !is_kept => watch.accepted(),
+            // A digest says whether a delta leads on from a dump, whoever it came from.
+            Kind::Primary(fetch) => fetch.accepted(arrival),
             _ => {}
         }
         if !is_kept {
@@ -292,7 +335,7 @@ impl Source {
         match &mut self.kind {
             Kind::File(watch) => watch.rejected(),
             Kind::Database(watch) => watch.rejected(),
-            Kind::Url(_) => {}
+            Kind::Url(_) | Kind::Primary(_) => {}
         }
         self.failed(reason.to_owned(), None);
         self.schedule();
@@ -349,7 +392,7 @@ impl Source {
                 None,
                 self.jitter.chance(),
             ),
-            Kind::Url(_) => schedule::delay(
+            Kind::Url(_) | Kind::Primary(_) => schedule::delay(
                 self.failures,
                 self.interval,
                 self.retry_after,

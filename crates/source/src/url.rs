@@ -38,12 +38,20 @@ const SPOOL_BUFFER_BYTES: usize = 256 * 1024;
 #[derive(Debug)]
 pub(crate) struct UrlFetch {
     url: Url,
-    fingerprint: String,
     client: Client,
-    options: SourceOptions,
-    spool_dir: PathBuf,
     /// The validators of the last accepted dump.
     validators: Validators,
+    spooling: Spooling,
+}
+
+/// Writes the bodies of answers to spool files.
+#[derive(Debug)]
+pub(crate) struct Spooling {
+    /// The URL of the source, masked.
+    pub(crate) origin: String,
+    pub(crate) fingerprint: String,
+    pub(crate) options: SourceOptions,
+    pub(crate) spool_dir: PathBuf,
 }
 
 impl UrlFetch {
@@ -55,14 +63,8 @@ impl UrlFetch {
     ) -> Result<UrlFetch, SourceError> {
         let client = client(&url, &options)
             .map_err(|error| SourceError::Client { url: mask_url(&url), cause: reasons(&error) })?;
-        Ok(UrlFetch {
-            url,
-            fingerprint,
-            client,
-            options,
-            spool_dir,
-            validators: Validators::default(),
-        })
+        let spooling = Spooling { origin: mask_url(&url), fingerprint, options, spool_dir };
+        Ok(UrlFetch { url, client, validators: Validators::default(), spooling })
     }
 
     /// Remembers the validators for the next conditional request.
@@ -72,7 +74,8 @@ impl UrlFetch {
 
     /// Sends one request. `None` means that the last accepted dump is still the latest.
     pub(crate) async fn poll(&self) -> Result<Option<Arrival>, SourceError> {
-        let deadline = Instant::now() + self.options.transfer_time_max;
+        let options = &self.spooling.options;
+        let deadline = Instant::now() + options.transfer_time_max;
         let response = self.ask().await?;
         let answered_by = mask_url(response.url());
         match response.status() {
@@ -96,7 +99,7 @@ impl UrlFetch {
         {
             return Ok(None);
         }
-        self.spool(response, validators, deadline).await.map(Some)
+        self.spooling.spool(response, validators, options.dump_bytes_max, deadline).await.map(Some)
     }
 
     /// Sends the request and waits for the response header, after redirects.
@@ -111,29 +114,32 @@ impl UrlFetch {
         if let Some(last_modified) = &self.validators.last_modified {
             request = request.header(IF_MODIFIED_SINCE, last_modified);
         }
-        let bound = self.options.response_header_timeout;
+        let options = &self.spooling.options;
+        let bound = options.response_header_timeout;
         match timeout(bound, request.send()).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) if error.is_timeout() => {
-                Err(self.timed_out("connecting", self.options.connect_timeout))
+                Err(self.spooling.timed_out("connecting", options.connect_timeout))
             }
             Ok(Err(error)) => Err(SourceError::Transfer {
                 url: mask_url(&self.url),
                 cause: reasons(&error.without_url()),
             }),
-            Err(_) => Err(self.timed_out("waiting for the response header", bound)),
+            Err(_) => Err(self.spooling.timed_out("waiting for the response header", bound)),
         }
     }
+}
 
-    /// Writes the body to a spool file.
-    async fn spool(
+impl Spooling {
+    /// Writes the body, of at most `bytes_max` bytes, to a spool file.
+    pub(crate) async fn spool(
         &self,
         mut response: Response,
         validators: Validators,
+        bytes_max: u64,
         deadline: Instant,
     ) -> Result<Arrival, SourceError> {
-        let origin = mask_url(&self.url);
-        let bytes_max = self.options.dump_bytes_max;
+        let origin = self.origin.clone();
         let expected = response.content_length();
         if expected.is_some_and(|length| length > bytes_max) {
             return Err(SourceError::TooLarge { origin, bytes_max });
@@ -196,7 +202,7 @@ impl UrlFetch {
     }
 
     fn timed_out(&self, step: &'static str, bound: Duration) -> SourceError {
-        SourceError::TimedOut { url: mask_url(&self.url), step, bound }
+        SourceError::TimedOut { url: self.origin.clone(), step, bound }
     }
 }
 
@@ -241,12 +247,12 @@ fn redirects(egress: Egress) -> Policy {
     })
 }
 
-fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+pub(crate) fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
 }
 
 /// The value of `Retry-After`, in seconds or as a date, cut to the maximum.
-fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = text(headers, RETRY_AFTER)?;
     let value = value.trim();
     let wait = match value.parse() {

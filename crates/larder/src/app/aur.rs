@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use config::Config;
@@ -43,8 +43,14 @@ pub struct Aur {
     pub refresh_seconds: AtomicU64,
     /// By how many percent a dump may be smaller than the one that is served; can be changed while running.
     pub shrink_percent_max: AtomicU8,
-    /// Whether the surface is off because no source is configured, rather than because an administrator switched it off.
+    /// Whether the surface is served. On a follower without a source of its own, it is once the primary has given it packages.
+    is_on: AtomicBool,
+    /// Whether the surface is off because there is no source, rather than because an administrator switched it off.
     pub lacks_source: bool,
+    /// Whether the packages come from the primary that this server follows.
+    pub(crate) is_of_primary: bool,
+    /// Whether the first packages of the primary are on their way, and the server is not ready before.
+    pub(crate) awaits_primary: bool,
     /// Wishes for the refresh task.
     pub refresh: mpsc::Sender<RefreshRequest>,
     /// Why the last look at the source failed, if it did.
@@ -71,10 +77,23 @@ impl Aur {
             results_max: AtomicUsize::new(aur.results_max),
             refresh_seconds: AtomicU64::new(aur.refresh.as_secs()),
             shrink_percent_max: AtomicU8::new(aur.shrink_percent_max),
+            is_on: AtomicBool::new(aur.enabled),
             lacks_source: false,
+            is_of_primary: false,
+            awaits_primary: false,
             refresh,
             trouble: Mutex::new(None),
         }
+    }
+
+    /// Whether the surface is served.
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Relaxed)
+    }
+
+    /// From now on the surface is served, or not.
+    pub(crate) fn set_on(&self, is_on: bool) {
+        self.is_on.store(is_on, Relaxed);
     }
 
     /// What is served now, for a request.

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use config::Config;
 use following::{BlobSource, Link, MirrorSource, Primary};
-use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use http::HeaderMap;
+use futures_util::{FutureExt as _, TryFutureExt as _};
+use http::header::ACCEPT_ENCODING;
+use http::{HeaderMap, HeaderValue};
 use mirrors::{Ahead, UpstreamError};
 use state::stored::WriteFailure;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::App;
@@ -72,6 +74,45 @@ impl Ahead for PrimarysMirrors {
     }
 }
 
+/// The packages that the primary has of the AUR.
+#[derive(Debug)]
+pub(crate) struct PrimarysPackages {
+    primary: Primary,
+    link: Arc<Link>,
+}
+
+impl PrimarysPackages {
+    /// What that server has, over connections of its own: they belong to another thread.
+    ///
+    /// # Errors
+    /// If this machine cannot connect to servers.
+    pub(crate) fn new(following: &Following) -> anyhow::Result<PrimarysPackages> {
+        Ok(PrimarysPackages { primary: following.primary.apart()?, link: following.link.clone() })
+    }
+}
+
+impl source::Primary for PrimarysPackages {
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.link.url)
+    }
+
+    fn ask(&self, path: String) -> BoxFuture<'_, Result<reqwest::Response, String>> {
+        // What is compressed already is not to be compressed once more.
+        let identity = HeaderValue::from_static("identity");
+        let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, identity)]);
+        let asking = async move { self.primary.ask(&path, headers).await };
+        asking.map_err(|error| error.to_string()).boxed()
+    }
+
+    fn dump(&self) -> watch::Receiver<Option<u64>> {
+        self.link.aur_dump()
+    }
+
+    fn is_served(&self, dump: u64) {
+        self.link.has_aur_dump(dump);
+    }
+}
+
 impl App {
     /// From now on this server follows that one, if any: blobs that are not here come from there, and its mirrors are asked before
     /// the upstreams.
@@ -98,6 +139,15 @@ impl App {
             return Some(WriteFailure::OfFollower(following.primary_url(&self.config)));
         }
         self.is_left_behind.load(Relaxed).then_some(WriteFailure::LeftBehind)
+    }
+
+    /// For how long the packages of the AUR may lack changes, if they come from the primary; while it has not been reached since the
+    /// start, that is since then.
+    pub(crate) fn packages_lag(&self) -> Option<Duration> {
+        let following = self.following.as_ref().filter(|_| self.aur.is_of_primary)?;
+        self.aur.snapshot()?;
+        let lag = following.link.state().aur_lag();
+        Some(lag.unwrap_or_else(|| self.started_at.elapsed()))
     }
 
     /// Waits until the server is to start again with a new copy of its primary.

@@ -47,7 +47,7 @@ impl Asked {
             };
         };
         let first = route.place.first();
-        if first.surface() == Surface::Aur && !app.config.aur.enabled {
+        if first.surface() == Surface::Aur && !app.aur.is_on() {
             return Asked::nowhere(first, Ok(aur::is_off(app)));
         }
         if first == Endpoint::ReadArticle {

@@ -154,7 +154,7 @@ impl Site {
         let readers = &config.article.acl_read;
         let reads = |by: &LoggedIn| by.is_on(readers, Scope::ArticleRead, Object::Articles(""));
         let shows = Shows {
-            packages: config.aur.enabled,
+            packages: app.aur.is_on(),
             projects: config.python.enabled,
             articles: config.article.enabled
                 && (app.articles_are_open() || logged_in.as_ref().is_some_and(reads)),

@@ -142,7 +142,7 @@ impl Question {
     }
 
     fn packages(&self) -> Option<Group> {
-        let published = self.app.aur.snapshot_full().filter(|_| self.app.config.aur.enabled)?;
+        let published = self.app.aur.snapshot_full().filter(|_| self.app.aur.is_on())?;
         let best = published.snapshot.best(&self.text, self.limit);
         let items = best.packages.into_iter().map(|package| Item {
             path: format!("/packages/{}", page::in_path(&package.name)),

@@ -205,7 +205,7 @@ async fn page_of_use(
 }
 
 fn packages(app: &App) -> Aur {
-    if !app.config.aur.enabled {
+    if !app.aur.is_on() {
         return if app.aur.lacks_source { Aur::WithoutSource } else { Aur::Off };
     }
     let Some(published) = app.aur.snapshot() else { return Aur::Loading };

@@ -60,7 +60,7 @@ struct Chart {
 fn charts(app: &App) -> Vec<Chart> {
     let config = &app.config;
     let surfaces = [
-        (Surface::Aur, "AUR", config.aur.enabled),
+        (Surface::Aur, "AUR", app.aur.is_on()),
         (Surface::Python, "Python index", config.python.enabled),
         (Surface::Article, "Articles", config.article.enabled),
         (Surface::Action, "Actions", config.actions.enabled),
@@ -133,7 +133,7 @@ pub(crate) async fn show_status(app: &App, head: &Parts) -> Response {
 
 fn packages(app: &App) -> Line {
     const NAME: &str = "AUR packages";
-    if !app.config.aur.enabled {
+    if !app.aur.is_on() {
         let text =
             if app.aur.lacks_source { "not served: there is no source" } else { "switched off" };
         return Line::good(NAME, text);
@@ -148,9 +148,14 @@ fn packages(app: &App) -> Line {
         Day::of_time(published.modified_at).minute,
         Day::of_time(published.published_at).minute,
     );
-    match app.aur.trouble() {
-        None => Line::good(NAME, text),
-        Some(_) => Line::bad(
+    match (app.aur.trouble(), app.packages_lag()) {
+        (None, Some(lag)) if lag > LAG_MAX => Line::bad(
+            NAME,
+            format!("{text}; not compared with those of the primary for {}", duration(lag)),
+        ),
+        (None, Some(_)) => Line::good(NAME, format!("{text}; from the primary")),
+        (None, None) => Line::good(NAME, text),
+        (Some(_), _) => Line::bad(
             NAME,
             format!(
                 "{text}; the last look at the source failed, and this state goes on being served"

@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
-use config::Config;
 use http::StatusCode;
 use net::ClientKey;
 use operations::Sender;
@@ -176,10 +175,10 @@ impl Context {
     /// # Errors
     /// Those of the action; 400 if no action has this name.
     pub(crate) async fn run(&self, call: &Call<'_>) -> ActionResult {
-        let Some(action) = find(&self.app.config, &call.name) else {
+        let Some(action) = find(&self.app, &call.name) else {
             self.app.metrics.acted("unknown", "refused");
             let name = request::shortened(&call.name);
-            let names: Vec<_> = enabled(&self.app.config).map(|action| action.name).collect();
+            let names: Vec<_> = enabled(&self.app).map(|action| action.name).collect();
             return Err(Failure::refused(format!(
                 "there is no action `{name}`, expected one of: {}",
                 names.join(", ")
@@ -206,28 +205,29 @@ impl Context {
 }
 
 /// Whether a surface is enabled, and its actions.
-type Table = (fn(&Config) -> bool, &'static [Definition]);
+type Table = (fn(&App) -> bool, &'static [Definition]);
 
 /// All tables, in the order of the documentation.
 const TABLES: &[Table] = &[
-    (|config| config.aur.enabled, aur::ACTIONS),
-    (|config| config.article.enabled, article::ACTIONS),
+    (|app| app.aur.is_on(), aur::ACTIONS),
+    (|app| app.config.article.enabled, article::ACTIONS),
     (|_| true, server::ACTIONS),
     (|_| true, example::ACTIONS),
 ];
 
 /// The actions of all enabled surfaces.
-fn enabled(config: &Config) -> impl Iterator<Item = &'static Definition> {
-    TABLES.iter().filter(|(is_enabled, _)| is_enabled(config)).flat_map(|(_, actions)| *actions)
+fn enabled(app: &App) -> impl Iterator<Item = &'static Definition> {
+    TABLES.iter().filter(|(is_enabled, _)| is_enabled(app)).flat_map(|(_, actions)| *actions)
 }
 
-fn find(config: &Config, name: &str) -> Option<&'static Definition> {
-    enabled(config).find(|action| action.name == name)
+fn find(app: &App, name: &str) -> Option<&'static Definition> {
+    enabled(app).find(|action| action.name == name)
 }
 
 /// The answer to `GET /actions`.
-pub(crate) fn listing(config: &Config) -> Reply {
-    let actions: Vec<_> = enabled(config).map(describe).collect();
+pub(crate) fn listing(app: &App) -> Reply {
+    let config = &app.config;
+    let actions: Vec<_> = enabled(app).map(describe).collect();
     let listing = json!({
         "actions": actions,
         "actions_per_request_max": config.actions.per_request_max,

@@ -116,6 +116,10 @@ pub(crate) fn answer_question_now(
 /// nor for down.
 pub(crate) fn is_off(app: &App) -> Response {
     let detail = match app.aur.lacks_source {
+        true if app.following.is_some() => {
+            "this server has no packages of the AUR: the primary that it follows has given it none; its operator can \
+             name a source for them with `--aur-source FILE|URL` (`aur.source` in the configuration)"
+        }
         true => {
             "this server has no packages of the AUR: it was started without a source for them, and keeps no earlier \
              dump; its operator can name one with `--aur-source FILE|URL` (`aur.source` in the configuration)"

@@ -146,7 +146,7 @@ fn parse_surface(app: &App, name: &str) -> Result<Followed, HttpError> {
 
 fn is_served(app: &App, surface: Followed) -> bool {
     match surface {
-        Followed::Aur => app.config.aur.enabled,
+        Followed::Aur => app.aur.is_on(),
         Followed::Python => app.config.python.enabled,
         Followed::Articles => app.config.article.enabled,
     }

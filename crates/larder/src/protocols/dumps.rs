@@ -156,7 +156,7 @@ pub(crate) async fn download_delta(app: &Arc<App>, head: &Parts) -> Result<Respo
         }
     };
     let etag = format!("\"{}-{}\"", &since[..16], &made.to[..16]);
-    // A delta has no date: only the tag says whether the client has it.
+    // Only the tag says whether the client has this delta: its date is that of the dump.
     let mut response = if is_current(&head.headers, &etag, None)? {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
@@ -167,6 +167,9 @@ pub(crate) async fn download_delta(app: &Arc<App>, head: &Parts) -> Result<Respo
     let headers = response.headers_mut();
     if let Ok(etag) = HeaderValue::from_str(&etag) {
         headers.insert(ETAG, etag);
+    }
+    if let Some(modified_at) = app.aur.deltas.modified_at() {
+        headers.insert(LAST_MODIFIED, last_modified(modified_at));
     }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(compressed.media_type()));

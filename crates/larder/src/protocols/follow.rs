@@ -223,6 +223,8 @@ struct Sending {
     at: RecordPlace,
     ready: VecDeque<Frame>,
     accounts: watch::Receiver<u64>,
+    /// Which dump of the AUR's packages there is.
+    aur_dump: watch::Receiver<Option<u64>>,
     /// The state that the follower was told of last.
     told: Option<Serial>,
     /// The serial of the store after which nothing has come yet.
@@ -249,6 +251,7 @@ fn frames(
     place: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
     let accounts = app.changes.accounts.subscribe();
+    let aur_dump = app.aur.deltas.number();
     let gauge = app.metrics.followers.clone();
     gauge.inc();
     let sending = Sending {
@@ -257,6 +260,7 @@ fn frames(
         at: RecordPlace::after(after),
         ready: VecDeque::from([Frame::Hello(hello)]),
         accounts,
+        aur_dump,
         told: None,
         waits_after: None,
         has_ended: false,
@@ -318,7 +322,7 @@ impl Sending {
     fn whole(&self, serial: Serial) -> Whole {
         let known = self.app.following.as_ref().map(|it| it.link.state().primary_serial);
         let primary = known.unwrap_or(serial).max(serial);
-        Whole { serial: serial.0, primary_serial: primary.0 }
+        Whole { serial: serial.0, primary_serial: primary.0, aur_dump: *self.aur_dump.borrow() }
     }
 
     fn end(&mut self, reason: String) {
@@ -332,6 +336,10 @@ impl Sending {
             () = self.app.changes.closing.cancelled() => return None,
             newer = self.app.store.records.wait(serial) => { newer?; }
             changed = self.accounts.changed() => changed.ok()?,
+            _ = self.aur_dump.changed() => {
+                self.ready.push_back(Frame::Alive(self.whole(serial)));
+                self.waits_after = Some(serial);
+            }
             () = tokio::time::sleep(ALIVE_INTERVAL) => {
                 self.ready.push_back(Frame::Alive(self.whole(serial)));
                 // The store has nothing new to read.

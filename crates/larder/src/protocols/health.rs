@@ -45,14 +45,24 @@ pub(crate) async fn check_ready(app: &App, head: &Parts) -> Response {
                 httpdate::fmt_http_date(published.modified_at),
                 httpdate::fmt_http_date(published.published_at),
             );
+            if let Some(lag) = app.packages_lag().filter(|lag| lag.as_secs() > 0) {
+                let seconds = lag.as_secs();
+                let _ = writeln!(
+                    body,
+                    "[!] aur: not compared with the primary's packages for {seconds} s"
+                );
+            }
             if let Some(trouble) = app.aur.trouble() {
                 let _ = writeln!(
                     body,
                     "[!] aur: the last refresh failed, the snapshot above stays: {trouble}"
                 );
             }
-        } else if !app.config.aur.enabled {
+        } else if !app.aur.is_on() {
             body.push_str(match app.aur.lacks_source {
+                true if app.following.is_some() => {
+                    "[+] aur: not served, since the primary has given no packages, and there is no source (aur.source)\n"
+                }
                 true => "[+] aur: not served, since there is no source (aur.source) and no earlier dump\n",
                 false => "[+] aur: switched off\n",
             });
@@ -216,6 +226,9 @@ fn count_following(app: &App) {
     metrics.follow_connected.set(state.is_connected().into());
     let lag = state.lag().unwrap_or_else(|| app.started_at.elapsed());
     metrics.follow_lag_seconds.set(lag.as_secs_f64());
+    if let Some(lag) = app.packages_lag() {
+        metrics.follow_aur_lag_seconds.set(lag.as_secs_f64());
+    }
     metrics.follow_serials_behind.set(i64::try_from(state.serials_behind()).unwrap_or(i64::MAX));
     // Two scrapes at once may not count twice.
     for (counter, to) in

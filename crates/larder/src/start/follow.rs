@@ -42,6 +42,7 @@ pub(super) async fn prepare(config: &Config) -> anyhow::Result<Option<Following>
     let exists = database
         .try_exists()
         .with_context(|| format!("cannot look for `{}`", database.display()))?;
+    let mut aur_dump = None;
     let note = match (exists, known) {
         (true, Some(note)) => note,
         (true, None) => bail!(
@@ -62,6 +63,7 @@ pub(super) async fn prepare(config: &Config) -> anyhow::Result<Option<Following>
                 records = link.state().records,
                 "there is a copy of the primary"
             );
+            aur_dump = *link.aur_dump().borrow();
             place_copy(config, &database).await?.context("the copy was made, and is not there")?
         }
     };
@@ -69,6 +71,7 @@ pub(super) async fn prepare(config: &Config) -> anyhow::Result<Option<Following>
         tracing::warn!(before = note.url, now = url, "this server follows another URL than before");
     }
     let link = Link::new(url.clone(), Serial::ZERO, Serial(note.primary_serial));
+    link.announced(aur_dump);
     Ok(Some(Following::new(primary, link)?))
 }
 

@@ -320,6 +320,9 @@ impl Refresh {
             snapshot,
         });
         self.app.aur.published.publish(published.clone());
+        // A follower may not have served any packages so far.
+        self.app.aur.set_on(true);
+        self.app.metrics.aur_enabled.set(1);
         self.app.changes.aur.send_replace(Some(published.clone()));
         // It has these popularities.
         self.wave = None;

@@ -19,6 +19,8 @@ struct State {
     open: Mutex<Vec<TcpStream>>,
     /// Bytes of answers after which all connections are cut; 0: never.
     left: AtomicUsize,
+    /// Bytes of answers after which each connection is cut; 0: never.
+    each: AtomicUsize,
     delay: Mutex<Duration>,
 }
 
@@ -76,6 +78,11 @@ impl Line {
         self.state.left.store(bytes.max(1), SeqCst);
     }
 
+    /// Cuts each connection, also later ones, once so many bytes have been answered on it.
+    pub(crate) fn cut_each_after(&self, bytes: usize) {
+        self.state.each.store(bytes.max(1), SeqCst);
+    }
+
     /// Every piece takes so long.
     pub(crate) fn delay(&self, delay: Duration) {
         *self.state.delay.lock().expect("no panic") = delay;
@@ -92,6 +99,7 @@ impl State {
 
 fn pass(mut from: TcpStream, mut to: TcpStream, is_answer: bool, state: &State) {
     let mut buffer = [0; 16_384];
+    let mut passed = 0;
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         let delay = *state.delay.lock().expect("no panic");
         thread::sleep(delay);
@@ -102,7 +110,13 @@ fn pass(mut from: TcpStream, mut to: TcpStream, is_answer: bool, state: &State) 
             length = length.min(left);
             state.left.store(left.saturating_sub(length), SeqCst);
         }
-        if to.write_all(&buffer[..length]).is_err() {
+        let each = state.each.load(SeqCst);
+        let is_spent = is_answer && each > 0 && passed + length >= each;
+        if is_spent {
+            length = each.saturating_sub(passed);
+        }
+        passed += length;
+        if to.write_all(&buffer[..length]).is_err() || is_spent {
             break;
         }
         if ends {

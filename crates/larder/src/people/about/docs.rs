@@ -34,7 +34,7 @@ impl Here {
     pub(super) fn of(app: &App) -> Here {
         let config = &app.config;
         Here {
-            aur: config.aur.enabled,
+            aur: app.aur.is_on(),
             lacks_aur_source: app.aur.lacks_source,
             python: config.python.enabled,
             articles: config.article.enabled,

@@ -46,7 +46,7 @@ const BASE64URL: GeneralPurpose = GeneralPurpose::new(
 /// `GET /actions`
 pub(crate) async fn list_actions(app: &App, head: &Parts) -> Response {
     let conditions = Conditions::of(&head.method, &head.headers);
-    respond(actions::listing(&app.config), StatusCode::OK, conditions).await
+    respond(actions::listing(app), StatusCode::OK, conditions).await
 }
 
 /// `POST /actions`

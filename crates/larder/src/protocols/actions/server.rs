@@ -27,7 +27,7 @@ fn status(context: &Context, arguments: Arguments<'_>) -> ActionResult {
     let app = &context.app;
     let config = &app.config;
     let now = SystemTime::now();
-    let mut aur = json!({"enabled": config.aur.enabled});
+    let mut aur = json!({"enabled": app.aur.is_on()});
     if let Some(published) = &context.aur {
         describe_packages(published, now, &mut aur);
     }

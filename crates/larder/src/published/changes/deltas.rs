@@ -6,17 +6,17 @@
 //! A task compares dumps ([`crate::tasks::dump_deltas`]); neither a refresh nor a reader waits for that.
 
 mod chain;
-mod delta;
-mod pieces;
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use aur::Compressed;
+use aur::delta::Trouble;
 use bytes::Bytes;
 use resources::turns::Share;
 use sha2::{Digest, Sha256};
@@ -40,6 +40,7 @@ pub struct Deltas {
     directory: PathBuf,
     kept: watch::Sender<Option<KeptDumpFile>>,
     listed: ArcSwap<DeltaList>,
+    number: watch::Sender<Option<u64>>,
     /// Requested deltas; `None` if there is none to send.
     made: Mutex<VecDeque<(DeltaKey, Option<MadeDelta>)>>,
     /// Whether the last dump could not be kept.
@@ -83,6 +84,7 @@ impl Deltas {
             directory: data_dir.join("aur").join("deltas"),
             kept: watch::Sender::new(None),
             listed: ArcSwap::default(),
+            number: watch::Sender::new(None),
             made: Mutex::default(),
             ended: CancellationToken::new(),
             is_unkept: AtomicBool::new(false),
@@ -104,6 +106,22 @@ impl Deltas {
     /// Watches the kept dump.
     pub(crate) fn kept(&self) -> watch::Receiver<Option<KeptDumpFile>> {
         self.kept.subscribe()
+    }
+
+    fn list(&self, listed: DeltaList) {
+        let number = listed.file.get(..16).and_then(|start| u64::from_str_radix(start, 16).ok());
+        self.listed.store(Arc::new(listed));
+        self.number.send_if_modified(|before| std::mem::replace(before, number) != number);
+    }
+
+    /// Which dump followers can fetch, whole or by deltas: another number is another dump. `None` before the first one.
+    pub(crate) fn number(&self) -> watch::Receiver<Option<u64>> {
+        self.number.subscribe()
+    }
+
+    /// When the kept dump was modified at its source.
+    pub(crate) fn modified_at(&self) -> Option<SystemTime> {
+        self.kept.borrow().as_ref().map(|kept| kept.modified_at)
     }
 
     /// The answer that is at hand for a client with the dump of this digest; `None` if a delta has to be made.
@@ -133,7 +151,7 @@ impl Deltas {
                 let body = compressed.write(Vec::new(), |out| delta.write(out))?;
                 Some(MadeDelta { to: delta.head.to, body: body.into() })
             }
-            Ok(None) | Err(delta::Trouble::TooMuch) => None,
+            Ok(None) | Err(Trouble::TooMuch) => None,
             // Another dump was kept meanwhile.
             Err(_) if !Arc::ptr_eq(&listed, &self.listed.load()) => return Ok(Offer::NotYet),
             Err(trouble) => {
@@ -182,7 +200,7 @@ impl Comparing {
             if let Some(chain) = &mut self.chain {
                 chain.listed = listed.clone();
             }
-            deltas.listed.store(Arc::new(listed));
+            deltas.list(listed);
         }
         self.before = Some(next);
         outcome
@@ -194,7 +212,7 @@ impl Comparing {
             None => self.chain.insert(Chain::open(&deltas.directory)?),
         };
         chain.take(self.before.as_ref().map(|before| before as &dyn Dump), next)?;
-        deltas.listed.store(Arc::new(chain.listed.clone()));
+        deltas.list(chain.listed.clone());
         Ok(())
     }
 }

@@ -9,6 +9,8 @@ mod forwarding;
 mod history;
 mod killed;
 mod mirrors;
+mod packages;
+mod promoted;
 mod rights;
 
 use std::fs;

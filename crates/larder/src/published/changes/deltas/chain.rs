@@ -15,11 +15,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use aur::Compressed;
+use aur::delta::{Delta, Index, TEXT_BYTES_MAX, Trouble};
 use resources::files;
 use serde::{Deserialize, Serialize};
-
-use super::delta::{Delta, TEXT_BYTES_MAX, Trouble};
-use super::pieces::Index;
 
 const LIST_NAME: &str = "chain.json";
 

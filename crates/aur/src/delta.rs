@@ -3,15 +3,19 @@
 //! Lines of JSON: first an object, `{"format":1,"from":"…","to":"…","bytes":…}`, with the SHA-256 of both dumps and the size of
 //! the second, and then the parts of the second: `[start,length]` copies bytes of the first, and `"text"` is new text.
 
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::pieces::{self, Cutter, Index};
+use self::pieces::Cutter;
+
+pub use self::pieces::Index;
+
+mod pieces;
 
 /// Most new text in a delta: a client that would need more fetches the dump.
-pub(super) const TEXT_BYTES_MAX: usize = 16 << 20;
+pub const TEXT_BYTES_MAX: usize = 16 << 20;
 /// Most parts of a delta.
 const PARTS_MAX: usize = 500_000;
 /// The fewest bytes of a part in the file, besides its text.
@@ -21,22 +25,23 @@ const FORMAT: u32 = 1;
 
 /// How to make one dump from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Delta {
-    pub(super) head: Head,
+pub struct Delta {
+    /// Its first line.
+    pub head: Head,
     parts: Vec<Part>,
     text_bytes: usize,
 }
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Head {
+pub struct Head {
     format: u32,
     /// SHA-256 of the dump that it is applied to.
-    pub(super) from: String,
+    pub from: String,
     /// SHA-256 of the dump that it makes.
-    pub(super) to: String,
+    pub to: String,
     /// The size of the dump that it makes.
-    pub(super) bytes: u64,
+    pub bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +54,7 @@ enum Part {
 
 /// Why there is no delta.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
+pub enum Trouble {
     /// The delta would be too large to be worth sending.
     #[error("too much differs")]
     TooMuch,
@@ -59,19 +64,23 @@ pub(super) enum Trouble {
     /// The delta, or its file, contradicts itself or the dump.
     #[error("it is not a delta of this dump")]
     Damaged,
+    /// It cannot be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl Delta {
     /// The delta that changes nothing.
-    pub(super) fn nothing(sha256: &str, bytes: u64) -> Delta {
+    pub fn nothing(sha256: &str, bytes: u64) -> Delta {
         let head = Head { format: FORMAT, from: sha256.to_owned(), to: sha256.to_owned(), bytes };
         Delta { head, parts: vec![Part::Copy(0, bytes)], text_bytes: 0 }
     }
 
     /// The delta from the dump of `base` to the dump that `next` reads.
-    pub(super) fn between(base: &Index, next: impl Read) -> Result<Delta, Trouble> {
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub fn between(base: &Index, next: impl Read) -> Result<Delta, Trouble> {
         let head = Head { format: FORMAT, from: base.sha256.clone(), to: String::new(), bytes: 0 };
         let mut delta = Delta { head, parts: Vec::new(), text_bytes: 0 };
         let mut cutter = Cutter::new(next);
@@ -99,7 +108,10 @@ impl Delta {
     }
 
     /// Joins two deltas: the result leads from where `first` begins to where `self` ends.
-    pub(super) fn after(self, first: &Delta) -> Result<Delta, Trouble> {
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub fn after(self, first: &Delta) -> Result<Delta, Trouble> {
         if first.head.to != self.head.from {
             return Err(Trouble::Damaged);
         }
@@ -185,7 +197,10 @@ impl Delta {
     }
 
     /// Writes the lines.
-    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         serde_json::to_writer(&mut *out, &self.head)?;
         for part in &self.parts {
             out.write_all(b"\n")?;
@@ -194,8 +209,11 @@ impl Delta {
         out.write_all(b"\n")
     }
 
-    /// Reads the lines.
-    pub(super) fn read(mut lines: impl BufRead) -> Result<Delta, Trouble> {
+    /// Reads the lines. Text, parts and each line are bounded; the caller bounds how many lines there may be.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub fn read(mut lines: impl BufRead) -> Result<Delta, Trouble> {
         let mut line = Vec::new();
         let mut delta: Option<Delta> = None;
         // JSON may escape a character of one byte with six.
@@ -220,9 +238,62 @@ impl Delta {
         }
     }
 
+    /// Makes the dump of `base`, the dump that the delta leads from, and checks that it is the one that was meant.
+    ///
+    /// # Errors
+    /// [`Trouble::TooMuch`] if it would have more than `bytes_max` bytes; [`Trouble::Damaged`] if it is another one, and then some of
+    /// it may be written.
+    pub fn apply(
+        &self,
+        mut base: impl Read + Seek,
+        bytes_max: u64,
+        out: &mut impl Write,
+    ) -> Result<(), Trouble> {
+        let add = |sum: u64, part: &Part| sum.checked_add(part.bytes());
+        let bytes = self.parts.iter().try_fold(0, add).ok_or(Trouble::Damaged)?;
+        if bytes > bytes_max {
+            return Err(Trouble::TooMuch);
+        }
+        let mut out = Hashing { out, hasher: Sha256::new() };
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.write_all(text.as_bytes())?,
+                Part::Copy(start, length) => {
+                    base.seek(SeekFrom::Start(*start))?;
+                    let copied = io::copy(&mut base.by_ref().take(*length), &mut out)?;
+                    if copied < *length {
+                        return Err(Trouble::Damaged);
+                    }
+                }
+            }
+        }
+        match hex::encode(out.hasher.finalize()) == self.head.to {
+            true => Ok(()),
+            false => Err(Trouble::Damaged),
+        }
+    }
+
     /// About how many bytes the delta takes in memory and as text.
-    pub(super) fn weight(&self) -> u64 {
+    pub fn weight(&self) -> u64 {
         (self.text_bytes + self.parts.len() * size_of::<Part>()) as u64
+    }
+}
+
+/// Hashes what is written.
+struct Hashing<'out, W> {
+    out: &'out mut W,
+    hasher: Sha256,
+}
+
+impl<W: Write> Write for Hashing<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.out.write(bytes)?;
+        self.hasher.update(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 
@@ -255,6 +326,8 @@ mod tests {
         let mut lines = Vec::new();
         delta.write(&mut lines).expect("memory");
         assert_eq!(Delta::read(&lines[..]).expect("a delta"), *delta);
+        let mut applied = Vec::new();
+        let outcome = delta.apply(io::Cursor::new(base), u64::MAX, &mut applied);
         let mut made = String::new();
         for line in String::from_utf8(lines).expect("UTF-8").lines().skip(1) {
             match serde_json::from_str(line).expect("a part") {
@@ -265,7 +338,36 @@ mod tests {
                 }
             }
         }
+        // That which changes nothing has no digest here.
+        assert_eq!(outcome.is_ok(), delta.head.to == sha256(&made));
+        assert_eq!(String::from_utf8(applied).expect("UTF-8"), made);
         made
+    }
+
+    fn sha256(text: &str) -> String {
+        hex::encode(Sha256::digest(text))
+    }
+
+    #[test]
+    fn a_delta_that_makes_another_dump_is_refused() {
+        let (base, next) = (dump(&[(1, 1), (2, 1)]), dump(&[(1, 1), (2, 2)]));
+        let delta = between(&base, &next);
+        let apply = |base: &str, bytes_max: usize| {
+            let mut out = Vec::new();
+            delta.apply(io::Cursor::new(base), bytes_max as u64, &mut out)
+        };
+        apply(&base, next.len()).expect("the dump");
+        assert!(matches!(apply(&base, next.len() - 1), Err(Trouble::TooMuch)));
+        assert!(matches!(apply(&base[..9], next.len()), Err(Trouble::Damaged)));
+        assert!(matches!(apply(&base.replace('1', "7"), next.len()), Err(Trouble::Damaged)));
+        // Copies that are longer than any dump together.
+        let endless = format!(
+            "{}\n[0,9223372036854775807]\n[0,9223372036854775807]\n[0,9]",
+            r#"{"format":1,"from":"","to":"","bytes":1}"#
+        );
+        let endless = Delta::read(endless.as_bytes()).expect("lines");
+        let made = endless.apply(io::Cursor::new("x"), u64::MAX, &mut Vec::new());
+        assert!(matches!(made, Err(Trouble::Damaged)));
     }
 
     fn dump(records: &[(u8, u8)]) -> String {

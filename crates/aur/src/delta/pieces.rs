@@ -84,9 +84,9 @@ pub(super) fn digest(piece: &[u8]) -> PieceDigest {
 }
 
 /// Finds the pieces of a dump by their digests.
-pub(super) struct Index {
+pub struct Index {
     /// SHA-256 of the dump.
-    pub(super) sha256: String,
+    pub sha256: String,
     pieces: Vec<(PieceDigest, u64)>,
     by_digest: Vec<u32>,
     bytes: u64,
@@ -94,7 +94,10 @@ pub(super) struct Index {
 
 impl Index {
     /// Reads a dump; `None` if it has too many pieces.
-    pub(super) fn read(content: impl Read) -> io::Result<Option<Index>> {
+    ///
+    /// # Errors
+    /// Those of the reader.
+    pub fn read(content: impl Read) -> io::Result<Option<Index>> {
         let mut cutter = Cutter::new(content);
         let mut hasher = Sha256::new();
         let (mut pieces, mut bytes) = (Vec::new(), 0);
