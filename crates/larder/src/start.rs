@@ -94,6 +94,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     let admin_address = admin_listener.as_ref().map(|listener| listener.address().clone());
 
     let following = follow::prepare(&config).await?;
+    follow::narrow(&mut config, following.as_ref());
     let store = match &following {
         Some(_) => setup::open_copy(&config).await?,
         None => setup::open_initialized(&config).await?,

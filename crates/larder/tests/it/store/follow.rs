@@ -8,6 +8,7 @@ mod forwarding;
 mod history;
 mod killed;
 mod mirrors;
+mod part;
 mod rights;
 
 use std::fs;
