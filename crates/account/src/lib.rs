@@ -40,7 +40,8 @@ mod upload_token;
 mod user;
 
 pub use self::record::{
-    linked_key, login_secret_key, session_key, token_key, token_use_key, upload_token_key, user_key,
+    linked_key, login_secret_key, public_record, session_key, token_key, token_use_key,
+    upload_token_key, user_key,
 };
 pub use acl::{Acl, AclEntry, AclError};
 pub use ci_identity::{CiIdentity, Claims, IssuerKind, IssuerKindError};

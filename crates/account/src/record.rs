@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use record::{Digest, Key, Record, UnreadableReason, check_form, read_body, write_body};
+use record::{Digest, Key, Record, Serial, UnreadableReason, check_form, read_body, write_body};
 use serde::{Deserialize, Serialize};
 
 use crate::{GroupName, Limits, LoginSecret, Session, Sessions, Token, TokenId, User, UserName};
@@ -229,6 +229,18 @@ pub(crate) fn write_user(user: &User) -> Bytes {
     })
 }
 
+/// The record of a user with what everybody may know of them: name, title, description, and when they were made and changed.
+pub fn public_record(user: &User, serial: Serial) -> Record {
+    let shown = User {
+        title: user.title.clone(),
+        description: user.description.clone(),
+        modified_at: user.modified_at,
+        ..User::new(user.name.clone(), user.created_at)
+    };
+    let (key, body) = (user_key(&user.name), Some(write_user(&shown)));
+    Record { key, serial, body, blobs: Vec::new() }
+}
+
 pub(crate) fn write_token(token: &Token) -> Bytes {
     write_body(&TokenBody {
         v: if token.limits.is_some() { LIMITED_FORM } else { FORM },
@@ -369,8 +381,6 @@ pub(crate) fn read_login_secret(body: &[u8]) -> Result<LoginSecret, UnreadableRe
 
 #[cfg(test)]
 mod tests {
-    use record::Serial;
-
     use super::*;
     use crate::testing::{at, limits, name, user};
     use crate::{PasswordHash, TokenText};
@@ -398,6 +408,20 @@ mod tests {
             let body = record.body.clone().expect("a body");
             assert_eq!(read_user(&record, name("alice"), &body), Ok(it));
         }
+    }
+
+    #[test]
+    fn what_everybody_may_know_of_a_user_has_no_secret() {
+        let it = User {
+            password_hash: Some(PasswordHash::dummy()),
+            email: Some("alice@host.example".into()),
+            custom_data: Some(serde_json::json!(["secret"])),
+            title: Some("Alice".into()),
+            ..user("alice", &["team"])
+        };
+        let record = public_record(&it, Serial(7));
+        let body = r#"{"v":1,"title":"Alice","created_at":"2025-06-15T15:06:40Z"}"#;
+        assert_eq!((record.key.as_str(), record.body), ("user/alice", Some(body.into())));
     }
 
     #[test]

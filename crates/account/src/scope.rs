@@ -22,8 +22,8 @@ pub enum Scope {
     UserAdmin,
     /// `server:admin`: look at and steer the server itself (settings, sweeps, backups).
     ServerAdmin,
-    /// `server:follow`: copy all records, secrets included, and blobs: for a server that follows this one. Only administrators
-    /// may.
+    /// `server:follow`: copy records and blobs, for a server that follows this one. Administrators copy all, secrets included;
+    /// other users what they may read.
     ServerFollow,
     /// `*`: whatever the user may do, also what later versions add.
     All,

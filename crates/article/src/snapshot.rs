@@ -6,7 +6,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use ::record::{Record, Serial, UnreadableReason, UnreadableRecord};
+use ::record::{Key, Record, Serial, UnreadableReason, UnreadableRecord};
 use imbl::ordmap::DiffItem;
 use imbl::{OrdMap, OrdSet};
 
@@ -72,6 +72,14 @@ impl Default for ListQuery<'_> {
     fn default() -> Self {
         ListQuery { prefix: "", q: "", after: None, limit: 100, with_deleted: false }
     }
+}
+
+/// The article that a record of this surface belongs to; `None` for other records.
+pub fn article_of_record(record_key: &Key) -> Option<ArticleName> {
+    if let Some(rest) = record_key.after(ATTACHMENTS_KIND) {
+        return attachment::parse_key(rest);
+    }
+    Some(parse_key(record_key.after(KIND)?)?.0)
 }
 
 /// A part of a list.
@@ -323,6 +331,15 @@ impl Snapshot {
             DiffItem::Update { new: (name, _), .. } => name.clone(),
         };
         before.articles.diff(&self.articles).map(name).collect()
+    }
+
+    /// Whether there is a record with this key, as far as it can be read.
+    pub fn has_record(&self, key: &Key) -> bool {
+        if let Some(rest) = key.after(ATTACHMENTS_KIND) {
+            return self.attachments.contains_key(rest);
+        }
+        let Some((name, revision)) = key.after(KIND).and_then(parse_key) else { return false };
+        self.revision(&name, revision).is_some()
     }
 
     /// Number of articles, deleted ones included.

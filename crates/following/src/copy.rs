@@ -11,6 +11,7 @@ use record::Serial;
 use store::{DatabaseLocation, Records, RecordsOptions};
 
 use crate::follow::{Event, Failure, Session, Taker};
+use crate::frame::Part;
 use crate::link::Link;
 use crate::note::FollowerNote;
 use crate::pace::{Failures, Pace};
@@ -23,6 +24,8 @@ pub struct NewCopy {
     pub identity: String,
     /// The serial that it is at.
     pub serial: Serial,
+    /// What it has, if that is not everything.
+    pub part: Option<Part>,
 }
 
 /// Copies all records of the primary into a new file beside `database`, however often the connection breaks or the primary becomes
@@ -62,7 +65,8 @@ pub async fn take_copy(
             Err(failure) => return Err(failure.into()),
         }
     };
-    let note = FollowerNote::new(primary.url(), &copy.identity, copy.serial.0).with_new_copy();
+    let note = FollowerNote::new(primary.url(), &copy.identity, copy.serial.0);
+    let note = note.of_part(copy.part).with_new_copy();
     let (data_dir, file) = (data_dir.to_owned(), new.clone());
     tokio::task::spawn_blocking(move || {
         std::fs::File::open(&file).and_then(|file| file.sync_all())?;
@@ -100,12 +104,15 @@ async fn copy(
     failures: &mut Failures,
 ) -> Result<NewCopy, Failure> {
     let mut taker = Taker::new(records).await?;
-    let mut identity: Option<String> = None;
+    let mut own: Option<(String, Option<Part>)> = None;
     loop {
-        let failure = match Session::open(primary, &taker, known, identity.as_deref()).await {
+        let begun = own.as_ref().map(|(identity, part)| (identity.as_str(), *part));
+        let failure = match Session::open(primary, &taker, known, begun).await {
             Err(failure) => failure,
             Ok(mut session) => {
-                let found = identity.get_or_insert_with(|| session.hello.identity.clone()).clone();
+                let hello = &session.hello;
+                let (found, part) =
+                    own.get_or_insert_with(|| (hello.identity.clone(), hello.part)).clone();
                 link.connected(&session.hello);
                 loop {
                     match taker.next(&mut session).await {
@@ -121,7 +128,7 @@ async fn copy(
                             link.wrote(serial, records, Serial(whole.primary_serial));
                             link.announced(whole.aur_dump);
                             taker.forget().await;
-                            return Ok(NewCopy { identity: found, serial });
+                            return Ok(NewCopy { identity: found, serial, part });
                         }
                         Ok(Event::Alive(_)) => {}
                         Err(failure) => break failure,
@@ -137,6 +144,11 @@ async fn copy(
         if is_over {
             taker.forget().await;
             return Err(failure);
+        }
+        if own.as_ref().is_some_and(|(_, part)| part.is_some()) {
+            // What came was readable then, and may not be any more.
+            taker.forget().await;
+            return Err(Failure::OtherHistory(failure.to_string()));
         }
         link.lost(failure.to_string());
         tokio::time::sleep(failures.failed(&failure, failure.is_lasting())).await;
@@ -155,9 +167,18 @@ pub fn put_in_place(data_dir: &Path, database: &Path) -> anyhow::Result<Option<F
         remove(&new)?;
         return Ok(None);
     };
+    // What its token may not read any more goes for good.
+    let is_kept = note.part.is_none();
+    if !is_kept {
+        remove(&before)?;
+    }
     // Each step is on the disk before the next, because the power may fail between any two. What an interrupted start has done
     // already is not done again.
     if new.exists() {
+        if !is_kept {
+            remove(database)?;
+            sync(database)?;
+        }
         if database.exists() {
             remove(&before)?;
             rename(database, &before)?;
@@ -255,6 +276,26 @@ mod tests {
         assert_eq!(fs::read_to_string(&database).expect("a file"), "new");
     }
 
+    #[test]
+    fn nothing_is_kept_of_what_a_part_had_before() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (place, database) = (directory.path(), directory.path().join("records.db"));
+        for suffix in ["", "-wal", "-shm", ".before", ".before-wal", ".new"] {
+            fs::write(beside(&database, suffix), suffix).expect("a file");
+        }
+        let note = FollowerNote::new("http://primary", "0123456789", 7);
+        let note = note.of_part(Some(Part { has_open_articles: true })).with_new_copy();
+        note.write(place).expect("written");
+        assert_eq!(put_in_place(place, &database).expect("in place"), Some(note));
+        assert_eq!(fs::read_to_string(&database).expect("a file"), ".new");
+        let mut left: Vec<_> = fs::read_dir(place)
+            .expect("a directory")
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
+            .collect();
+        left.sort();
+        assert_eq!(left, ["follower.json", "records.db"]);
+    }
+
     const PACE: Pace = Pace { first: Duration::from_millis(1), max: Duration::from_millis(5) };
 
     /// Some records of a store, and all of it.
@@ -263,7 +304,7 @@ mod tests {
         commit(&source, 0..3, "first").await;
         commit(&source, 3..5, "second").await;
         let (mut all, _) = source.records_after(Serial::ZERO).await.expect("read");
-        let whole = Frame::Whole(Whole { serial: 2, primary_serial: 2, aur_dump: None });
+        let whole = Frame::Whole(Whole::at(2));
         let rest = Frame::Records(all.split_off(2));
         let some = vec![Frame::Records(all)];
         (some.clone(), [some, vec![rest, whole]].concat())
@@ -296,7 +337,8 @@ mod tests {
         let place = (directory.path(), &*database);
         let copied = take_copy(&server.primary, &link, place, &Known::default(), PACE).await;
         let copied = copied.expect("a copy");
-        assert_eq!(copied, NewCopy { identity: "9876543210".to_owned(), serial: Serial(2) });
+        let (identity, part) = ("9876543210".to_owned(), None);
+        assert_eq!(copied, NewCopy { identity, serial: Serial(2), part });
         // The second store was read from its beginning.
         let asked = server.asked();
         assert!(asked.len() == 3 && asked[2].contains("after=0 "), "{asked:?}");
@@ -313,7 +355,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let database = directory.path().join("records.db");
         let link = Link::new(String::new(), Serial::ZERO, Serial::ZERO);
-        let known = Known { identity: IDENTITY.to_owned(), generation: 1 };
+        let known = Known { identity: IDENTITY.to_owned(), generation: 1, part: None };
         let place = (directory.path(), &*database);
         let has_refused =
             || link.state().trouble.is_some_and(|trouble| trouble.contains("was promoted since"));

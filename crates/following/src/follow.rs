@@ -4,6 +4,10 @@
 //! since: otherwise the other server has another history, because it was restored from an older backup or is another store, and
 //! everything has to be read anew. A server that is behind this one cannot be compared, and is not followed until it has caught up.
 //! Records up to a [`Frame::Whole`] are one transaction; if the connection breaks in between, the next one goes on where it was.
+//!
+//! A copy of a part goes on from its last state instead. It keeps the digest of what was readable then as a record of its own
+//! ([`VIEW_KEY`]), in the transaction of that state, and says it when it connects: the primary knows by it whether the records since
+//! then are enough. Users are sent anew for each connection, as the primary makes these records; so they are not compared.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hasher as _;
@@ -11,18 +15,27 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use record::{Key, Record, Serial};
+use serde::{Deserialize, Serialize};
 use store::records::Replica;
 use store::{CommitError, Records, StoreIdentity};
 use twox_hash::XxHash3_64;
 
-use crate::frame::{Frame, Hello, Whole};
+use crate::frame::{Frame, Hello, Part, Whole};
 use crate::link::Link;
 use crate::note::FollowerNote;
 use crate::pace::{Failures, Pace};
-use crate::primary::{Known, Primary, PrimaryError, Reading};
+use crate::primary::{Held, Known, Primary, PrimaryError, Reading};
 
 /// Records that are compared when a connection is made, unless the last commit has more.
 const COMPARED_MAX: usize = 256;
+
+/// The key of the record with the digest of what a copy of a part has. No primary has it.
+const VIEW_KEY: &str = "store/view";
+
+/// Whether the record is made for a follower, and not one of the primary's.
+fn is_made(key: &Key) -> bool {
+    key.as_str() == VIEW_KEY || key.after("user").is_some()
+}
 
 /// How often the highest serial of the primary is written into the note, at most.
 const NOTE_INTERVAL: Duration = Duration::from_secs(10);
@@ -81,23 +94,32 @@ pub(crate) struct Taker {
     at: (Serial, Option<Key>),
     /// Records since the last whole state.
     records: u64,
+    /// What a copy of a part is at.
+    held: Option<Held>,
 }
 
 impl Taker {
     /// Goes on from what is in `records`.
-    pub(crate) async fn new(records: &Records) -> Result<Taker, CommitError> {
+    pub(crate) async fn new(records: &Records) -> Result<Taker, Failure> {
         let replica = records.replica().await?;
-        let (mut latest, mut complete_after) = records.latest(COMPARED_MAX).await?;
+        let held = held(records, replica.serial()).await?;
         let mut compared_max = COMPARED_MAX;
-        // The last commit alone may have more.
-        while latest.is_empty() && complete_after > Serial::ZERO {
+        let (mut latest, complete_after) = loop {
+            let (mut latest, complete_after) = records.latest(compared_max).await?;
+            if held.is_some() {
+                // Of what was deleted, the primary sends only what is news.
+                latest.retain(|record| record.body.is_some() && !is_made(&record.key));
+            }
+            if !latest.is_empty() || complete_after == Serial::ZERO {
+                break (latest, complete_after);
+            }
+            // The last commit alone may have more.
             compared_max *= 8;
-            (latest, complete_after) = records.latest(compared_max).await?;
-        }
+        };
         latest.sort_by(|one, other| (one.serial, &one.key).cmp(&(other.serial, &other.key)));
         let at = (replica.serial(), None);
         let latest = latest.iter().map(Taken::of).collect();
-        Ok(Taker { replica, latest, complete_after, at, records: 0 })
+        Ok(Taker { replica, latest, complete_after, at, records: 0, held })
     }
 
     fn has(&self, record: &Record) -> bool {
@@ -118,6 +140,7 @@ impl Taker {
     }
 
     async fn take(&mut self, record: Record) -> Result<(), CommitError> {
+        self.records += 1;
         // Of the last commit, all are remembered.
         while self.latest.len() >= COMPARED_MAX
             && let Some(first) = self.latest.pop_front_if(|first| first.serial < record.serial)
@@ -126,8 +149,19 @@ impl Taker {
         }
         self.latest.push_back(Taken::of(&record));
         self.at = (record.serial, Some(record.key.clone()));
-        self.records += 1;
         self.replica.take(record).await
+    }
+
+    /// Takes the state that a copy of a part has reached.
+    async fn hold(&mut self, serial: Serial, view: &str) -> Result<(), CommitError> {
+        if self.held.as_ref().is_none_or(|held| held.view != view) {
+            let body = record::write_body(&View { v: FORM, view: view.to_owned() });
+            let key = Key::new(VIEW_KEY).expect("a constant without control characters");
+            let record = Record { key, serial, body: Some(body), blobs: Vec::new() };
+            self.replica.take(record).await?;
+        }
+        self.held = Some(Held { serial, view: view.to_owned() });
+        Ok(())
     }
 
     /// Reads a frame, and takes what is new in it.
@@ -136,7 +170,9 @@ impl Taker {
             Frame::Records(records) => {
                 let before = self.records;
                 for record in records {
-                    if !self.has(&record) {
+                    if session.hello.part.is_some() && is_made(&record.key) {
+                        self.replica.take(record).await?;
+                    } else if !self.has(&record) {
                         session.expected.remove(&record.key);
                         self.take(record).await?;
                     } else if record.serial > session.compared_after && !session.confirms(&record) {
@@ -148,11 +184,15 @@ impl Taker {
             Frame::Whole(whole) => {
                 let serial = Serial(whole.serial);
                 self.check_whole(session, serial)?;
+                if let Some(view) = &whole.view {
+                    self.hold(serial, view).await?;
+                }
                 self.replica.finish(serial).await?;
                 self.at = (serial, None);
                 Ok(Event::Whole { whole, records: std::mem::take(&mut self.records) })
             }
             Frame::Alive(whole) => Ok(Event::Alive(whole)),
+            Frame::End(end) if end.starts_over => Err(Failure::OtherHistory(end.reason)),
             Frame::End(end) => Err(Failure::NotNow(end.reason)),
             Frame::Hello(_) => {
                 let flaw = "it told its name twice".to_owned();
@@ -187,6 +227,26 @@ impl Taker {
     }
 }
 
+#[derive(Serialize, Deserialize)]
+struct View {
+    v: u32,
+    view: String,
+}
+
+/// The form of [`View`].
+const FORM: u32 = 1;
+
+/// What a copy of a part is at; `None` for any other store.
+async fn held(records: &Records, serial: Serial) -> Result<Option<Held>, Failure> {
+    let key = Key::new(VIEW_KEY).expect("a constant without control characters");
+    let found = records.record(&key).await;
+    let found = found.map_err(|error| Failure::NotNow(error.to_string()))?;
+    let Some(body) = found.and_then(|record| record.body) else { return Ok(None) };
+    // A digest that cannot be read is none that the primary knows: then everything is read anew.
+    let view = record::read_body::<View>(&body, FORM).map(|read| read.view).unwrap_or_default();
+    Ok(Some(Held { serial, view }))
+}
+
 /// What a connection brought.
 pub(crate) enum Event {
     /// This many records have arrived; they are not durable yet.
@@ -214,16 +274,32 @@ impl Session {
         primary: &Primary,
         taker: &Taker,
         known: &Known,
-        own: Option<&str>,
+        own: Option<(&str, Option<Part>)>,
     ) -> Result<Session, Failure> {
-        let (hello, reading) = primary.records(taker.asks_after(), known).await?;
+        let held = taker.held.as_ref();
+        let (hello, reading) = primary.records(taker.asks_after(), known, held).await?;
         if hello.identity.parse::<StoreIdentity>().is_err() {
             return Err(primary.flawed("the name of its store is none").into());
         }
         let found = &hello.identity;
-        if let Some(own) = own.filter(|own| own != found) {
+        if let Some((own, _)) = own.filter(|(own, _)| own != found) {
             let why = format!("it has the store {found}, and had the store {own}");
             return Err(Failure::OtherHistory(why));
+        }
+        let is_begun = own.is_some() || !known.identity.is_empty();
+        let part = own.map_or(known.part, |(_, part)| part);
+        if is_begun && part.is_some() != hello.part.is_some() {
+            // No copy is lost, and no secret comes, because the groups of a user have changed.
+            let (has, opens) = match part {
+                Some(_) => ("only what a user may read", "everything"),
+                None => ("everything", "only what its user may read"),
+            };
+            return Err(Failure::NotNow(format!(
+                "this copy has {has}, and the token opens {opens}: use another token, or begin with an empty data directory"
+            )));
+        }
+        if own.is_some_and(|(_, part)| part != hello.part) {
+            return Err(Failure::OtherHistory("who may read its articles has changed".to_owned()));
         }
         let (theirs, generation) = (hello.generation, known.generation);
         if *found == known.identity && theirs < generation {
@@ -265,10 +341,10 @@ pub async fn follow(
     records: &Records,
     primary: &Primary,
     link: &Link,
-    (data_dir, identity): (PathBuf, String),
+    (data_dir, identity, part): (PathBuf, String, Option<Part>),
     pace: Pace,
 ) -> String {
-    let mut noting = Noting::new(data_dir, primary.url(), &identity);
+    let mut noting = Noting::new(data_dir, primary.url(), &identity, part);
     let mut failures = Failures::new(pace);
     let mut taker = None;
     loop {
@@ -284,7 +360,7 @@ pub async fn follow(
                     taker = Some(new);
                     continue;
                 }
-                Err(error) => Failure::Local(error),
+                Err(failure) => failure,
             },
         };
         if let Failure::OtherHistory(why) = failure {
@@ -296,9 +372,9 @@ pub async fn follow(
         link.lost(failure.to_string());
         let pause = failures.failed(&failure, failure.is_lasting());
         noting.write(link.state().primary_serial).await;
-        if let Failure::Local(_) = failure
-            && let Some(mut taker) = taker.take()
-        {
+        // What came of a state that is not whole was readable then, and may not be any more.
+        let is_forgotten = part.is_some() || matches!(failure, Failure::Local(_));
+        if is_forgotten && let Some(mut taker) = taker.take() {
             taker.forget().await;
         }
         tokio::time::sleep(pause).await;
@@ -317,8 +393,9 @@ async fn one_connection(
         Ok(generation) => generation,
         Err(error) => return Failure::NotNow(format!("{error:#}")),
     };
-    let known = Known { identity: identity.to_owned(), generation };
-    let mut session = match Session::open(primary, taker, &known, Some(identity)).await {
+    let part = noting.part;
+    let known = Known { identity: identity.to_owned(), generation, part };
+    let mut session = match Session::open(primary, taker, &known, Some((identity, part))).await {
         Ok(session) => session,
         Err(failure) => return failure,
     };
@@ -366,15 +443,17 @@ struct Noting {
     data_dir: PathBuf,
     url: String,
     identity: String,
+    part: Option<Part>,
     written: Option<Serial>,
     tried_at: Option<Instant>,
     is_failing: bool,
 }
 
 impl Noting {
-    fn new(data_dir: PathBuf, url: &str, identity: &str) -> Noting {
+    fn new(data_dir: PathBuf, url: &str, identity: &str, part: Option<Part>) -> Noting {
         let (url, identity) = (url.to_owned(), identity.to_owned());
-        Noting { data_dir, url, identity, written: None, tried_at: None, is_failing: false }
+        let (written, tried_at) = (None, None);
+        Noting { data_dir, url, identity, part, written, tried_at, is_failing: false }
     }
 
     /// Writes it if it has changed, and not often.
@@ -389,7 +468,7 @@ impl Noting {
             return;
         }
         self.tried_at = Some(Instant::now());
-        let note = FollowerNote::new(&self.url, &self.identity, serial.0);
+        let note = FollowerNote::new(&self.url, &self.identity, serial.0).of_part(self.part);
         let data_dir = self.data_dir.clone();
         let writing = tokio::task::spawn_blocking(move || note.write(&data_dir));
         let written = writing.await.map_err(anyhow::Error::from).flatten();
@@ -422,7 +501,7 @@ mod tests {
             place = page.next;
             if page.is_last {
                 let serial = page.serial.0;
-                frames.push(Frame::Whole(Whole { serial, primary_serial: serial, aur_dump: None }));
+                frames.push(Frame::Whole(Whole::at(serial)));
                 break;
             }
         }
@@ -512,10 +591,7 @@ mod tests {
     /// All of a store, as frames.
     async fn all(source: &Records) -> Vec<Frame> {
         let (records, Serial(serial)) = source.records_after(Serial::ZERO).await.expect("read");
-        vec![
-            Frame::Records(records),
-            Frame::Whole(Whole { serial, primary_serial: serial, aur_dump: None }),
-        ]
+        vec![Frame::Records(records), Frame::Whole(Whole::at(serial))]
     }
 
     #[tokio::test]
@@ -531,8 +607,9 @@ mod tests {
         for is_follower in [true, false] {
             let hello = Hello { is_follower, ..hello(1) };
             let server = Answering::with(vec![frames(hello, &behind)]).await;
-            let known = Known { identity: IDENTITY.to_owned(), generation: 0 };
-            let opened = Session::open(&server.primary, &taker, &known, Some(IDENTITY)).await;
+            let known = Known { identity: IDENTITY.to_owned(), ..Known::default() };
+            let own = Some((IDENTITY, None));
+            let opened = Session::open(&server.primary, &taker, &known, own).await;
             let failure = match opened {
                 Err(failure) => failure,
                 Ok(mut session) => {
@@ -554,10 +631,11 @@ mod tests {
             frames(Hello { identity, generation, ..hello(1) }, &[])
         };
         let taker = Taker::new(&target).await.expect("a taker");
-        let known = Known { identity: IDENTITY.to_owned(), generation: 2 };
+        let known = Known { identity: IDENTITY.to_owned(), generation: 2, part: None };
         let server = Answering::with(vec![of(IDENTITY, 1), of("9876543210", 1), of("?", 2)]).await;
         for expected in ["was promoted since", "had the store", "the name of its store is none"] {
-            let opened = Session::open(&server.primary, &taker, &known, Some(IDENTITY)).await;
+            let own = Some((IDENTITY, None));
+            let opened = Session::open(&server.primary, &taker, &known, own).await;
             let failure = opened.err().expect("refused").to_string();
             assert!(failure.contains(expected), "{failure}");
         }
@@ -575,7 +653,8 @@ mod tests {
             for _ in 0..9 {
                 let (target, place) = records().await;
                 let link = Link::new(String::new(), Serial::ZERO, Serial::ZERO);
-                let mut noting = Noting::new(place.path().to_owned(), "http://primary", IDENTITY);
+                let mut noting =
+                    Noting::new(place.path().to_owned(), "http://primary", IDENTITY, None);
                 let mut taker = Taker::new(&target).await.expect("a taker");
                 if !takes_records {
                     // A store that somebody else has written to takes no records of the primary.
@@ -602,7 +681,7 @@ mod tests {
         let (file, away) = (place.path().join("records.db"), place.path().join("away.db"));
         std::fs::rename(&file, &away).expect("renamed");
         let link = Link::new(String::new(), Serial::ZERO, Serial::ZERO);
-        let names = (place.path().to_owned(), IDENTITY.to_owned());
+        let names = (place.path().to_owned(), IDENTITY.to_owned(), None);
         let pace = Pace { first: Duration::from_millis(1), max: Duration::from_millis(5) };
         let following = follow(&target, &server.primary, &link, names, pace);
         let trying = async {

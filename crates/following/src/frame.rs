@@ -55,6 +55,9 @@ pub struct Hello {
     pub serial: u64,
     /// Whether it follows another server itself.
     pub is_follower: bool,
+    /// What the follower gets, if its token does not open everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
     /// Where the clients of followers write, if this server says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primary_url: Option<String>,
@@ -62,8 +65,16 @@ pub struct Hello {
     pub version: String,
 }
 
-/// How far the server is that answers.
+/// A copy of what the owner of a token may read, without secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Whether everybody may read the articles of the primary.
+    pub has_open_articles: bool,
+}
+
+/// How far the server is that answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Whole {
     /// The serial of its store.
     pub serial: u64,
@@ -72,6 +83,17 @@ pub struct Whole {
     /// Which dump of the AUR's packages the server has: another number is another dump. `None` if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aur_dump: Option<u64>,
+    /// Of a part: a digest of what may be read. With another one, records of old serials may be lacking, or too many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub view: Option<String>,
+}
+
+#[cfg(test)]
+impl Whole {
+    /// A primary at this serial, without packages of the AUR, and no part.
+    pub(crate) fn at(serial: u64) -> Whole {
+        Whole { serial, primary_serial: serial, aur_dump: None, view: None }
+    }
 }
 
 /// Why an answer ends.
@@ -79,6 +101,9 @@ pub struct Whole {
 pub struct End {
     /// The reason, for the log.
     pub reason: String,
+    /// Whether the follower has to read everything anew: it may read more or less than before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub starts_over: bool,
 }
 
 /// What arrived is no frame.
@@ -269,11 +294,12 @@ mod tests {
             generation: 1,
             serial: 7,
             is_follower: true,
+            part: Some(Part { has_open_articles: true }),
             primary_url: Some("https://packages.example.org".to_owned()),
             version: "1.0".to_owned(),
         };
-        let whole = Whole { serial: 7, primary_serial: 9, aur_dump: None };
-        let with_dump = Whole { aur_dump: Some(u64::MAX), ..whole };
+        let whole = Whole { primary_serial: 9, ..Whole::at(7) };
+        let with_dump = Whole { aur_dump: Some(u64::MAX), ..whole.clone() };
         let records = vec![
             record_of("user/root", 1, Some(b"{}"), 0),
             record_of("article/a", 2, None, 0),
@@ -283,10 +309,11 @@ mod tests {
             Frame::Hello(hello),
             Frame::Records(records),
             Frame::Records(Vec::new()),
-            Frame::Whole(whole),
+            Frame::Whole(whole.clone()),
+            Frame::Whole(Whole { view: Some("0a".to_owned()), ..whole.clone() }),
             Frame::Alive(whole),
             Frame::Alive(with_dump),
-            Frame::End(End { reason: "why".to_owned() }),
+            Frame::End(End { reason: "why".to_owned(), starts_over: true }),
         ]
     }
 

@@ -5,7 +5,8 @@
 //! directory says that its records are a copy, so that nothing else writes to them. Blobs are fetched by digest ([`BlobSource`]), and
 //! what mirrors have by its path ([`MirrorSource`]).
 //!
-//! A copy has the secrets of its primary: password hashes and what logins are signed with.
+//! A copy has the secrets of its primary: password hashes and what logins are signed with. With the token of a user who is no
+//! administrator it has only what that user may read ([`frame::Part`]).
 
 mod blobs;
 mod copy;
@@ -27,4 +28,6 @@ pub use link::{Link, LinkState};
 pub use mirrors::MirrorSource;
 pub use note::{FILE_NAME as NOTE_FILE_NAME, FollowerNote};
 pub use pace::Pace;
-pub use primary::{Known, Primary, PrimaryError, RECORDS_PATH, Settings, blob_path};
+pub use primary::{
+    Held, HeldError, Known, Primary, PrimaryError, RECORDS_PATH, Settings, X_LARDER_PART, blob_path,
+};

@@ -9,6 +9,8 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::frame::Part;
+
 /// The name of the file.
 pub const FILE_NAME: &str = "follower.json";
 
@@ -28,6 +30,9 @@ pub struct FollowerNote {
     pub primary_serial: u64,
     /// When that was heard.
     pub heard_at: Timestamp,
+    /// What the copy has, if that is not everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
     /// Whether a new copy is there, to be put in the place of the records.
     #[serde(default)]
     pub has_new_copy: bool,
@@ -42,8 +47,15 @@ impl FollowerNote {
             identity: identity.to_owned(),
             primary_serial,
             heard_at: Timestamp::now(),
+            part: None,
             has_new_copy: false,
         }
+    }
+
+    /// The note about a copy that has this part, or everything.
+    #[must_use]
+    pub fn of_part(self, part: Option<Part>) -> FollowerNote {
+        FollowerNote { part, ..self }
     }
 
     /// The note while a new copy is there.
@@ -107,12 +119,31 @@ impl FollowerNote {
         remove().with_context(|| format!("cannot remove `{}`", path.display()))
     }
 
+    /// Refuses a data directory whose records are a copy of a part: it lacks users, and much else, and cannot `be…`.
+    ///
+    /// # Errors
+    /// If they are, with what to do.
+    pub fn refuse_part(data_dir: &Path, be: &str) -> anyhow::Result<()> {
+        let Some(note) = FollowerNote::read(data_dir)?.filter(|note| note.part.is_some()) else {
+            return Ok(());
+        };
+        anyhow::bail!(
+            "`{}` holds a copy of what one token of {} may read, without users and secrets: it is no whole store, and cannot \
+             {be}. Ask the primary, or a follower with a token of an administrator; `larder serve --follow {}` goes on \
+             following",
+            data_dir.display(),
+            note.url,
+            note.url
+        )
+    }
+
     /// Refuses a data directory whose records are a copy.
     ///
     /// # Errors
     /// If they are, with what to do.
     pub fn refuse(data_dir: &Path) -> anyhow::Result<()> {
         let Some(note) = FollowerNote::read(data_dir)? else { return Ok(()) };
+        FollowerNote::refuse_part(data_dir, "be served by itself or changed")?;
         anyhow::bail!(
             "`{}` holds a copy of {}, which nothing but its primary changes. Ask the primary, or make this copy the \
              primary with `larder promote`; `larder serve --follow {}` goes on following",
@@ -139,6 +170,13 @@ mod tests {
         let refusal = FollowerNote::refuse(place).expect_err("a copy").to_string();
         assert!(refusal.contains("https://primary.example.org"), "{refusal}");
         assert!(refusal.contains("larder promote"), "{refusal}");
+        FollowerNote::refuse_part(place, "be anything").expect("everything");
+        let note = FollowerNote::new("https://primary.example.org", "0123456789", 7);
+        let note = note.of_part(Some(Part { has_open_articles: false }));
+        note.write(place).expect("written");
+        assert_eq!(FollowerNote::read(place).expect("one"), Some(note));
+        let refusal = FollowerNote::refuse(place).expect_err("a copy").to_string();
+        assert!(refusal.contains("no whole store") && !refusal.contains("promote"), "{refusal}");
         FollowerNote::remove(place).expect("removed");
         FollowerNote::refuse(place).expect("no copy");
         std::fs::write(place.join(FILE_NAME), "{}").expect("a file");

@@ -7,14 +7,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
-use http::header::{ACCEPT, AUTHORIZATION};
+use http::header::{ACCEPT, AUTHORIZATION, HeaderName};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use net::causes;
 use record::{Digest, Serial};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 
-use crate::frame::{Decoder, Frame, FrameError, Hello, MEDIA_TYPE};
+use crate::frame::{Decoder, Frame, FrameError, Hello, MEDIA_TYPE, Part};
+
+/// What a follower says of its copy of a part: see [`Held`]. Without it, it does not know that there are such copies.
+pub const X_LARDER_PART: HeaderName = HeaderName::from_static("x-larder-part");
 
 /// The path of the records.
 pub const RECORDS_PATH: &str = "/+follow/records";
@@ -49,7 +52,38 @@ pub struct Known {
     pub identity: String,
     /// How often a follower of it was made its primary, as far as the copy says.
     pub generation: u64,
+    /// What the copy has, if that is not everything.
+    pub part: Option<Part>,
 }
+
+/// The state that a copy of a part is at, for the header [`X_LARDER_PART`]: its serial, and the digest of what was readable then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The serial.
+    pub serial: Serial,
+    /// The digest, as [`Whole::view`](crate::frame::Whole::view) named it.
+    pub view: String,
+}
+
+impl Held {
+    /// Reads the value of the header: `None` for a copy that is no part, or is not there yet.
+    ///
+    /// # Errors
+    /// The value is none.
+    pub fn parse(value: &str) -> Result<Option<Held>, HeldError> {
+        if value == "none" {
+            return Ok(None);
+        }
+        let (serial, view) = value.split_once(' ').ok_or(HeldError)?;
+        let serial = serial.parse().map_err(|_| HeldError)?;
+        Ok(Some(Held { serial, view: view.to_owned() }))
+    }
+}
+
+/// The value of [`X_LARDER_PART`] is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`X-Larder-Part` was expected to be `none`, or a serial, a blank and a digest")]
+pub struct HeldError;
 
 /// The server that is followed.
 #[derive(Clone, Debug)]
@@ -151,13 +185,19 @@ impl Primary {
         &self,
         after: Serial,
         known: &Known,
+        held: Option<&Held>,
     ) -> Result<(Hello, Reading), PrimaryError> {
         let mut path = format!("{RECORDS_PATH}?after={after}");
-        let Known { identity, generation } = known;
+        let Known { identity, generation, .. } = known;
         if !identity.is_empty() {
             let _ = write!(path, "&identity={identity}&generation={generation}");
         }
-        let response = self.get(&path, MEDIA_TYPE).await?;
+        let held = held.map(|held| format!("{} {}", held.serial, held.view));
+        let held = held.as_deref().unwrap_or("none");
+        let held = HeaderValue::try_from(held).map_err(|_| self.flawed("its digest is none"))?;
+        let accept = HeaderValue::from_static(MEDIA_TYPE);
+        let headers = HeaderMap::from_iter([(ACCEPT, accept), (X_LARDER_PART, held)]);
+        let response = self.get(&path, headers).await?;
         let mut reading = Reading::of(&self.settings.url, response.bytes_stream().boxed());
         match reading.next().await? {
             Frame::Hello(hello) => Ok((hello, reading)),
@@ -170,15 +210,15 @@ impl Primary {
     /// # Errors
     /// [`PrimaryError`].
     pub(crate) async fn blob(&self, digest: Digest) -> Result<Option<Response>, PrimaryError> {
-        match self.get(&blob_path(digest), "application/octet-stream").await {
+        let accept = HeaderValue::from_static("application/octet-stream");
+        match self.get(&blob_path(digest), HeaderMap::from_iter([(ACCEPT, accept)])).await {
             Ok(response) => Ok(Some(response)),
             Err(PrimaryError::Refused { status: StatusCode::NOT_FOUND, .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    async fn get(&self, path: &str, accept: &'static str) -> Result<Response, PrimaryError> {
-        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
+    async fn get(&self, path: &str, headers: HeaderMap) -> Result<Response, PrimaryError> {
         let response = self.ask(path, headers).await?;
         let url = &self.settings.url;
         let status = response.status();
@@ -303,6 +343,16 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_held_is_read_as_it_is_written() {
+        let held = Held { serial: Serial(7), view: "0a".to_owned() };
+        assert_eq!(Held::parse("7 0a"), Ok(Some(held)));
+        assert_eq!(Held::parse("none"), Ok(None));
+        for bad in ["", "7", "x 0a", "-1 0a"] {
+            assert_eq!(Held::parse(bad), Err(HeldError), "{bad}");
+        }
+    }
 
     #[test]
     fn a_refusal_is_told_in_one_line() {

@@ -64,7 +64,8 @@ pub(crate) fn frames(hello: Hello, frames: &[Frame]) -> Vec<u8> {
 
 pub(crate) fn hello(serial: u64) -> Hello {
     let (identity, version) = (IDENTITY.to_owned(), "1.0".to_owned());
-    Hello { identity, generation: 0, serial, is_follower: false, primary_url: None, version }
+    let (part, primary_url) = (None, None);
+    Hello { identity, generation: 0, serial, is_follower: false, part, primary_url, version }
 }
 
 pub(crate) async fn records() -> (Records, TempDir) {

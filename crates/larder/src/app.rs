@@ -46,8 +46,8 @@ use crate::published::contents::Contents;
 use crate::published::finished_pages::FinishedPages;
 
 pub use self::aur::{Aur, RefreshRequest, ReloadOutcome};
-pub(crate) use self::limits::FOLLOWERS_MAX;
 pub use self::limits::Limits;
+pub(crate) use self::limits::{FOLLOWERS_MAX, FOLLOWERS_PER_USER_MAX};
 pub use self::python::Python;
 
 /// Requests that wait for an answer whose cost grows with the data, of each kind.

@@ -24,6 +24,7 @@ use net::{Answered, ClientAddress, Peer};
 use state::security;
 
 use crate::app::App;
+use crate::front::copies::{Admitted, Anonymous};
 use crate::front::error::HttpError;
 use crate::front::negotiation::has_any;
 use crate::front::page::{self, Site};
@@ -81,6 +82,10 @@ impl Door {
         }
         let app = &self.app;
         let quick = Quick::of(app, head.uri.path())?;
+        let is_of_part = app.primary_of_part().is_some() && !matches!(quick, Quick::Question);
+        if is_of_part && !copies::may_answer_at_once(app, head) {
+            return None;
+        }
         let may_be_for_people =
             matches!(quick, Quick::Article(_)) || has_any(&head.headers, [&COOKIE]);
         let is_for_people = may_be_for_people && page::wants_page(&head.headers);
@@ -98,6 +103,9 @@ impl Door {
         // The compiler does not see that no answer is given by halves: a panic loses it whole.
         let found = catch_unwind(AssertUnwindSafe(|| quick.answer(app, head, peer, is_for_people)));
         let answered = found.unwrap_or_else(|cause| Some(Answered::Now(panicked(cause))))?;
+        if is_of_part && !is_final(app, endpoint, head, &answered) {
+            return None;
+        }
         let may_open = cors::may_open(app, endpoint);
         let page = if may_open { cors::Page::of(app, &head.headers) } else { None };
         let tags = cdn::Tags::of(app, head);
@@ -122,6 +130,16 @@ impl Door {
             finish.apply(app, response, site);
         }
         Some(answered)
+    }
+}
+
+/// Whether a copy of a part has an answer that its primary would give as well.
+fn is_final(app: &App, endpoint: Endpoint, head: &Parts, answered: &Answered) -> bool {
+    match answered {
+        Answered::Now(response) | Answered::Finished(response) => {
+            copies::may_give(app, endpoint, head, response.status())
+        }
+        Answered::Later(_) => false,
     }
 }
 
@@ -217,7 +235,11 @@ async fn answer_later(
                 begun = serial::of_published(&app);
             }
             let is_page = page::wants_page(&head.headers);
-            let session = auth::session::note(&app, &mut head, is_page).await;
+            // A copy of a part knows no sessions. The primary does.
+            let session = match app.primary_of_part() {
+                Some(_) => None,
+                None => auth::session::note(&app, &mut head, is_page).await,
+            };
             let site = site_of_browser(&app, &head);
             // Boxed: it would be moved from one future into the next, and it is the largest.
             let answering =
@@ -268,14 +290,46 @@ async fn answer(
         Ok(response) => return (endpoint, response),
         Err(body) => body,
     };
-    match asked.way {
+    // Boxed, so that the futures of other requests stay small.
+    if app.primary_of_part().is_some() {
+        return Box::pin(answer_of_part(app, asked, head, body)).await;
+    }
+    answer_here(app, asked, head, body).await
+}
+
+async fn answer_here(
+    app: &Arc<App>,
+    Asked { endpoint, way }: Asked,
+    head: Parts,
+    body: Body,
+) -> (Endpoint, Response) {
+    match way {
         Way::Handler(route) => {
             let outcome = handlers::call(app, endpoint, route, head, body).await;
             (endpoint, outcome.unwrap_or_else(HttpError::into_response))
         }
-        // Boxed, so that the futures of other requests stay small.
+        // Boxed as well.
         Way::Python => Box::pin(python::answer(app, head, body)).await,
         Way::Nowhere(answer) => (endpoint, answer),
+    }
+}
+
+/// The answer of a copy of a part, which lets the primary answer what it does not know.
+async fn answer_of_part(
+    app: &Arc<App>,
+    asked: Asked,
+    head: Parts,
+    body: Body,
+) -> (Endpoint, Response) {
+    let endpoint = asked.endpoint;
+    let (anonymous, body) = match Anonymous::admit(app, endpoint, &head, body).await {
+        Admitted::Here(anonymous, body) => (anonymous, body),
+        Admitted::Answered(response) => return (endpoint, response),
+    };
+    let (endpoint, response) = answer_here(app, asked, head, body).await;
+    match anonymous {
+        Some(anonymous) => (endpoint, anonymous.settled(endpoint, response).await),
+        None => (endpoint, response),
     }
 }
 

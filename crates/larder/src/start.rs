@@ -101,6 +101,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
         source = Some(Source::of_primary(packages, source_options(&config), kept.spool_dir())?);
         awaits_primary = following.link.aur_dump().borrow().is_some();
     }
+    follow::narrow(&mut config, following.as_ref());
     let store = match &following {
         Some(_) => setup::open_copy(&config).await?,
         None => setup::open_initialized(&config).await?,

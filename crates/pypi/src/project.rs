@@ -113,6 +113,28 @@ impl Project {
         self.releases.is_empty() && self.files.is_empty()
     }
 
+    /// Whether it has a record of that serial or an older one.
+    pub(crate) fn has_record_up_to(&self, serial: Serial) -> bool {
+        self.files.iter().any(|file| file.serial <= serial)
+            || self.releases.iter().any(|release| release.serial <= serial)
+            || self.gone.iter().any(|gone| gone.serial <= serial)
+            || self.status.iter().any(|status| status.serial <= serial)
+    }
+
+    /// Whether there is a record of files with this name, removed ones included.
+    pub(crate) fn has_file_record(&self, filename: &str) -> bool {
+        self.file(filename).is_some() || self.gone.iter().any(|gone| *gone.filename == *filename)
+    }
+
+    /// Whether a record of the project names the blob.
+    pub(crate) fn names_blob(&self, digest: &Digest) -> bool {
+        self.releases.iter().any(|release| release.metadata == *digest)
+            || self.files.iter().any(|file| {
+                let others = [file.core_metadata(), file.provenance()];
+                file.digest == *digest || others.contains(&Some(digest))
+            })
+    }
+
     /// Its registered versions, ascending by their text.
     pub fn releases(&self) -> &[Release] {
         &self.releases

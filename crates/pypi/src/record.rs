@@ -71,6 +71,18 @@ fn key(kind: &str, segments: &[&str]) -> Key {
     Key::new(&text).expect("names are checked: at most 800 bytes without control characters")
 }
 
+impl<'key> Subject<'key> {
+    /// The stage.
+    pub(crate) fn stage(&self) -> &'key str {
+        match self {
+            Subject::Stage { stage }
+            | Subject::Project { stage, .. }
+            | Subject::Version { stage, .. }
+            | Subject::File { stage, .. } => stage,
+        }
+    }
+}
+
 impl Subject<'_> {
     /// Parses a key; `None` if it belongs to another surface.
     pub(crate) fn of(key: &Key) -> Option<Result<Subject<'_>, UnreadableReason>> {

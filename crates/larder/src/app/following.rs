@@ -1,10 +1,12 @@
 //! [`Following`]: this server as a copy of another one; and the promotion of another server that this one has heard of.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use config::Config;
+use following::frame::Part;
 use following::{BlobSource, Link, MirrorSource, Primary};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, TryFutureExt as _};
@@ -28,6 +30,10 @@ pub(crate) struct Following {
     pub(crate) link: Arc<Link>,
     /// For requests that are passed on to it.
     pub(crate) forwarding: reqwest::Client,
+    /// What the copy has, if that is not everything.
+    pub(crate) part: Option<Part>,
+    /// Whether the copy may have what its token does not open any more.
+    pub(crate) is_outdated: AtomicBool,
     /// Cancelled once a new copy of everything is to be put in place, which takes a start.
     pub(crate) starts_over: CancellationToken,
 }
@@ -37,15 +43,20 @@ impl Following {
     ///
     /// # Errors
     /// If this machine cannot connect to servers.
-    pub(crate) fn new(primary: Primary, link: Link) -> anyhow::Result<Following> {
+    pub(crate) fn new(
+        primary: Primary,
+        link: Link,
+        part: Option<Part>,
+    ) -> anyhow::Result<Following> {
         let forwarding = net::build_client(|| {
             reqwest::Client::builder()
                 .connect_timeout(CONNECT_TIMEOUT)
                 .redirect(reqwest::redirect::Policy::none())
                 .referer(false)
         })?;
-        let link = Arc::new(link);
-        Ok(Following { primary, link, forwarding, starts_over: CancellationToken::new() })
+        let (link, starts_over) = (Arc::new(link), CancellationToken::new());
+        let is_outdated = AtomicBool::new(false);
+        Ok(Following { primary, link, forwarding, part, is_outdated, starts_over })
     }
 
     /// Where clients reach the primary, without a slash at the end.
@@ -148,6 +159,11 @@ impl App {
         self.aur.snapshot()?;
         let lag = following.link.state().aur_lag();
         Some(lag.unwrap_or_else(|| self.started_at.elapsed()))
+    }
+
+    /// The primary, if this server has a copy of a part of it.
+    pub(crate) fn primary_of_part(&self) -> Option<&Following> {
+        self.following.as_ref().filter(|following| following.part.is_some())
     }
 
     /// Waits until the server is to start again with a new copy of its primary.

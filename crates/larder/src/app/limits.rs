@@ -1,8 +1,10 @@
 //! [`Limits`]: how much of the machine requests get, whatever they ask: threads, memory, disk, turns, and where they may lead.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use account::UserName;
 use anyhow::Context;
 use config::Config;
 use net::{Egress, TrustedProxies};
@@ -27,6 +29,39 @@ const MAKING_WAITING_MAX: usize = 128;
 /// Servers that follow this one at once.
 pub(crate) const FOLLOWERS_MAX: usize = 32;
 
+/// Of them, those with tokens of one user who is no administrator.
+pub(crate) const FOLLOWERS_PER_USER_MAX: usize = 4;
+
+/// How many followers each user has, who is no administrator.
+#[derive(Default)]
+pub(crate) struct FollowersOfUsers(Mutex<HashMap<UserName, usize>>);
+
+impl FollowersOfUsers {
+    fn lock(&self) -> MutexGuard<'_, HashMap<UserName, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts one more; false if there are too many.
+    pub(crate) fn enter(&self, user: &UserName) -> bool {
+        let mut counts = self.lock();
+        let count = counts.entry(user.clone()).or_default();
+        let has_place = *count < FOLLOWERS_PER_USER_MAX;
+        *count += usize::from(has_place);
+        has_place
+    }
+
+    /// Counts one less.
+    pub(crate) fn leave(&self, user: &UserName) {
+        let mut counts = self.lock();
+        if let Some(count) = counts.get_mut(user) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(user);
+            }
+        }
+    }
+}
+
 /// The bounds that all surfaces share.
 pub struct Limits {
     /// Checks passwords.
@@ -43,6 +78,10 @@ pub struct Limits {
     pub(crate) making_downloads: Share,
     /// Places for servers that follow this one.
     pub(crate) followers: Arc<Semaphore>,
+    /// Places for those that get only what a user may read. They take none from the others.
+    pub(crate) followers_of_parts: Arc<Semaphore>,
+    /// How many of these places each user has.
+    pub(crate) followers_of_users: FollowersOfUsers,
     /// Proxies whose word about their clients is taken.
     pub trusted: TrustedProxies,
     /// Where this process may connect to on behalf of users.
@@ -78,6 +117,8 @@ impl Limits {
             }),
             making_downloads: Share::one(MAKING_WAITING_MAX),
             followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
+            followers_of_parts: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
+            followers_of_users: FollowersOfUsers::default(),
             trusted: config.proxies(),
             egress: egress(config),
         })

@@ -1,11 +1,12 @@
 //! What a server that follows another one does not answer by itself: it sends such clients to the primary, or passes their
-//! requests on.
+//! requests on. A copy of a part ([`Anonymous`]) answers only what everybody may read.
 //!
 //! The primary may trust this server as a proxy, and so believe what no client could tell it. So a request that is passed on has
 //! only headers that mean the same from everybody ([`goes_on`]), what this server itself knows of the client, and
 //! [`X_LARDER_HOPS`], with which no other server believes a user name.
 
 use std::future::Future;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,18 +20,20 @@ use http::header::{
     PROXY_AUTHENTICATE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
 };
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use net::causes;
 use record::Serial;
 use state::security;
 
-use super::auth::{X_LARDER_HOPS, is_named_by_proxy};
+use super::auth::{self, X_DEVPI_AUTH, X_LARDER_HOPS, is_named_by_proxy};
 use super::error::HttpError;
+use super::negotiation::has_any;
 use super::outside::root_url;
 use super::serial::X_LARDER_SERIAL;
 use crate::app::App;
 use crate::app::following::Following;
-use crate::routes::Endpoint;
+use crate::routes::path::segments;
+use crate::routes::{Endpoint, Surface};
 
 /// How many servers pass a request on: a chain of followers is shorter, a circle is not.
 const HOPS_MAX: u32 = 8;
@@ -86,10 +89,15 @@ pub(crate) async fn to_primary(
     head: &Parts,
     body: Body,
 ) -> Result<Response, Body> {
-    let Some(following) = app.following.as_ref().filter(|_| endpoint.is_of_primary()) else {
-        return Err(body);
-    };
-    Ok(match app.config.follow_writes {
+    match app.following.as_ref().filter(|_| endpoint.is_of_primary()) {
+        Some(following) => Ok(by_primary(app, following, head, body).await),
+        None => Err(body),
+    }
+}
+
+/// The primary's answer, or the way to it.
+async fn by_primary(app: &App, following: &Following, head: &Parts, body: Body) -> Response {
+    match app.config.follow_writes {
         FollowWrites::Redirect => led(app, following, head),
         // The primary does not believe this server who a client is. Its own proxy may know it, too.
         FollowWrites::Forward if is_named_by_proxy(&head.headers) => led(app, following, head),
@@ -97,7 +105,95 @@ pub(crate) async fn to_primary(
             Ok(response) => response,
             Err(error) => error.into_response(),
         },
-    })
+    }
+}
+
+/// What a copy of a part answers by itself: what everybody may read. It knows no users, and what is not in it may be at the primary.
+pub(crate) struct Anonymous<'app> {
+    app: &'app App,
+    following: &'app Following,
+    head: Parts,
+}
+
+/// What becomes of a request to a server that may have a copy of a part.
+pub(crate) enum Admitted<'app> {
+    /// It is answered here, perhaps for [`Anonymous`].
+    Here(Option<Anonymous<'app>>, Body),
+    /// It was answered: by the primary, or with the way to it.
+    Answered(Response),
+}
+
+impl<'app> Anonymous<'app> {
+    /// The request, if this server has a copy of a part, and it reads what is in the store without credentials. Every other request to
+    /// such a store is the primary's.
+    pub(crate) async fn admit(
+        app: &'app App,
+        endpoint: Endpoint,
+        head: &Parts,
+        body: Body,
+    ) -> Admitted<'app> {
+        let Some(following) = app.primary_of_part().filter(|_| endpoint.is_of_store()) else {
+            return Admitted::Here(None, body);
+        };
+        if !may_answer(app, following, head) {
+            return Admitted::Answered(by_primary(app, following, head, body).await);
+        }
+        Admitted::Here(Some(Anonymous { app, following, head: head.clone() }), body)
+    }
+
+    /// The answer, if it is one; otherwise the primary's, which knows more.
+    pub(crate) async fn settled(self, endpoint: Endpoint, response: Response) -> Response {
+        let is_known = may_give(self.app, endpoint, &self.head, response.status());
+        if is_known && !is_of_whole_store(endpoint, &self.head) {
+            return response;
+        }
+        drop(response);
+        by_primary(self.app, self.following, &self.head, Body::empty()).await
+    }
+}
+
+/// Whether a copy of a part may answer this request at once, if it has the answer.
+pub(crate) fn may_answer_at_once(app: &App, head: &Parts) -> bool {
+    app.primary_of_part().is_none_or(|following| may_answer(app, following, head))
+}
+
+/// Whether the primary would give an answer of this status as well, if this is a copy of a part of it: what is missing in an index
+/// that everybody reads, or among articles that everybody reads, is missing there, too.
+pub(crate) fn may_give(app: &App, endpoint: Endpoint, head: &Parts, status: StatusCode) -> bool {
+    let part = app.following.as_ref().and_then(|following| following.part);
+    match (part, status) {
+        (None, _) => true,
+        (Some(_), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => false,
+        (Some(part), StatusCode::NOT_FOUND) => match endpoint.surface() {
+            Surface::Article => part.has_open_articles,
+            Surface::Python => {
+                let mut names = segments(head.uri.path()).skip(1);
+                let (user, index) = (names.next(), names.next());
+                let stage = format!("{}/{}", user.unwrap_or_default(), index.unwrap_or_default());
+                app.live_store.snapshot().is_some_and(|it| it.index.stage(&stage).is_some())
+            }
+            _ => false,
+        },
+        _ => true,
+    }
+}
+
+fn may_answer(app: &App, following: &Following, head: &Parts) -> bool {
+    let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&head.method);
+    let is_anonymous = !has_any(&head.headers, [&AUTHORIZATION, &X_DEVPI_AUTH])
+        && auth::session::shown(app, head).is_none();
+    is_safe && is_anonymous && !following.is_outdated.load(Relaxed)
+}
+
+/// Whether the endpoint needs what no copy of a part has: who did what, and the changes of everything.
+fn is_of_whole_store(endpoint: Endpoint, head: &Parts) -> bool {
+    match endpoint {
+        Endpoint::ListChanges | Endpoint::ShowChangesAsAtom => {
+            !head.uri.query().is_some_and(|query| query.split('&').any(|it| it == "surface=aur"))
+        }
+        Endpoint::ShowIndexLog | Endpoint::RunActions | Endpoint::CheckAccess => true,
+        _ => false,
+    }
 }
 
 /// The way to the primary. A client sends the body there.

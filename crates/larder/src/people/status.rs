@@ -241,7 +241,14 @@ fn following(app: &App) -> Option<Line> {
     Some(match (&state.starts_over, state.is_connected(), state.lag()) {
         (Some(_), ..) => Line::bad(
             NAME,
-            format!("of {primary}, which has another history than before: read anew now"),
+            match following.part {
+                None => {
+                    format!("of {primary}, which has another history than before: read anew now")
+                }
+                Some(_) => {
+                    format!("of what may be read of {primary}, which has changed: read anew now")
+                }
+            },
         ),
         (None, true, _) if behind == 0 => {
             Line::good(NAME, format!("of {primary}, with everything that is there"))

@@ -2,42 +2,49 @@
 //!
 //! a token -> the serial after which the follower lacks records -> [`Frame`]s without an end: pages of records from the store, and
 //! `Whole` where they add up to a state. Each page is a transaction of its own, so a slow follower holds nothing. Only tokens of
-//! administrators with the scope `server:follow` get these: records have password hashes and the secret that logins are signed with.
+//! administrators with the scope `server:follow` get everything: records have password hashes and the secret that logins are signed
+//! with. Those of other users with this scope get what they may read ([`part`]).
+
+mod part;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use account::{Means, Object, Principal, Scope};
+use account::{Means, Object, Portion, Principal, Scope, UserName};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use following::frame::{self, End, Frame, Hello, Whole};
-use following::generation;
+use following::frame::{self, End, Frame, Hello, Part, Whole};
+use following::{Held, X_LARDER_PART, generation};
 use futures_util::{Stream, stream};
 use http::header::{AGE, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LAST_MODIFIED};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
 use pypi::ProjectName;
-use pypi::upstream::Place;
+use pypi::upstream::Place as UpstreamPlace;
 use record::{Digest, Serial};
+use resources::turns::blocking;
 use store::blobs::Verdict;
 use store::records::{PageSize, Place as RecordPlace};
 use store::{BlobError, ReadError};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use crate::app::{App, FOLLOWERS_MAX};
+use crate::app::{App, FOLLOWERS_MAX, FOLLOWERS_PER_USER_MAX};
 use crate::front::auth;
 use crate::front::error::HttpError;
 use crate::front::parameters::{parameters, parsed};
 use crate::front::respond::blob_range;
+use crate::front::turns::in_turn;
 use crate::protocols::python::ask::Ask;
 use crate::protocols::python::files::mirrored;
 use crate::protocols::python::simple::mirrored::failed;
-use crate::routes::Route;
 use crate::routes::path::{decoded, segments};
+use crate::routes::{Route, Surface};
+
+use self::part::Ended;
 
 /// How often a follower that gets nothing else hears that this server is there. It gives up after four times as long.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(5);
@@ -48,7 +55,7 @@ const PAGE: PageSize =
 
 /// `GET /+follow/records?after=N&identity=NAME&generation=N`
 pub(crate) async fn list_records(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
-    let principal = follower(app, head).await?;
+    let (principal, extent) = follower(app, head).await?;
     let [after, generation, followed] =
         parameters(head.uri.query(), ["after", "generation", "identity"])?;
     let after = after.ok_or_else(|| {
@@ -59,6 +66,10 @@ pub(crate) async fn list_records(app: &Arc<App>, head: &Parts) -> Result<Respons
     let after: Serial = after
         .parse()
         .map_err(|error: record::SerialError| HttpError::bad_request(format!("after: {error}")))?;
+    let held = match extent {
+        Extent::Everything => None,
+        Extent::Part => held(head)?,
+    };
     let theirs: u64 = parsed("generation", generation, "a whole number")?.unwrap_or_default();
     let own = generation::of(&app.store.records).await.map_err(|error| {
         tracing::error!("{error:#}");
@@ -85,21 +96,26 @@ pub(crate) async fn list_records(app: &Arc<App>, head: &Parts) -> Result<Respons
         // Of no length, as that of a GET.
         Body::from_stream(stream::pending::<Result<Bytes, Infallible>>()).into_response()
     } else {
-        let place = app.limits.followers.clone().try_acquire_owned().map_err(|_| {
-            HttpError::unavailable(format!("{FOLLOWERS_MAX} servers follow this one already"), 30)
-        })?;
+        let place = Place::take(app, &principal, extent)?;
         let hello = Hello {
             identity,
             generation: own,
             serial: serial.0,
             is_follower: app.following.is_some(),
+            part: match extent {
+                Extent::Everything => None,
+                Extent::Part => {
+                    Some(Part { has_open_articles: part::has_open_articles(&app.config) })
+                }
+            },
             primary_url: match &app.following {
                 Some(following) => Some(following.primary_url(&app.config)),
                 None => app.config.public_url.clone(),
             },
             version: version::VERSION.to_owned(),
         };
-        Body::from_stream(frames(app.clone(), principal, after, hello, place)).into_response()
+        let asked = Asked { principal, extent, after, held };
+        Body::from_stream(frames(app.clone(), asked, hello, place)).into_response()
     };
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(frame::MEDIA_TYPE));
@@ -115,12 +131,22 @@ pub(crate) async fn read_blob(
     head: &Parts,
     route: &Route,
 ) -> Result<Response, HttpError> {
-    follower(app, head).await?;
+    let (principal, extent) = follower(app, head).await?;
     parameters::<0>(head.uri.query(), [])?;
     let digest: Digest = route
         .raw("{digest}")
         .parse()
         .map_err(|error: record::DigestError| HttpError::bad_request(error.to_string()))?;
+    let absent = || HttpError::not_found(format!("there is no blob {digest}"));
+    if extent == Extent::Part {
+        let stored = auth::stored(app)?;
+        let of = app.clone();
+        let looking = blocking(move || part::names_blob(&stored, &principal, &of.config, digest));
+        let looking = in_turn(&app.limits.making_answers[Surface::Server as usize], looking);
+        if !looking.await? {
+            return Err(absent());
+        }
+    }
     let blob = app.store.blobs.open_blob(digest).await.map_err(|error| {
         tracing::error!(%error, "a blob cannot be read for a follower");
         match error {
@@ -133,7 +159,7 @@ pub(crate) async fn read_blob(
         if state::named_blobs::is_named(&app.store.records, digest).await.unwrap_or(false) {
             app.store.blobs.note(digest, Verdict::Missing);
         }
-        return Err(HttpError::not_found(format!("there is no blob {digest}")));
+        return Err(absent());
     };
     let mut response = blob_range(&blob, 0..blob.size_bytes());
     let headers = response.headers_mut();
@@ -149,12 +175,15 @@ pub(crate) async fn read_mirrored(
     head: &Parts,
     route: &Route,
 ) -> Result<Response, HttpError> {
-    follower(app, head).await?;
+    let (principal, extent) = follower(app, head).await?;
     parameters::<0>(head.uri.query(), [])?;
     let ask = Ask::new(app.clone(), head.clone(), Arc::default()).await?;
     let none = || HttpError::not_found("no mirror has anything at this path");
     let stage = format!("{}/{}", route.name("{user}"), route.name("{index}"));
     let stage = ask.stored.index.stage(&stage).ok_or_else(none)?;
+    if extent == Extent::Part && !stage.may_read(&principal, Portion::Whole) {
+        return Err(none());
+    }
     let mirror = app.python.mirrors.of(stage).ok_or_else(none)?;
     let path = segments(route.path()).skip(5).map(|name| decoded(name).map(Into::into));
     let path: Vec<String> = path.collect::<Result<_, _>>().map_err(|_| none())?;
@@ -164,9 +193,9 @@ pub(crate) async fn read_mirrored(
         ("+simple", [name]) => Some(ProjectName::normalize(name).map_err(|_| none())?),
         _ => {
             let place = match kind.as_str() {
-                "+upstream" => Place::of_upstream(names),
-                "+f" => Place::of_digest(names),
-                "+e" => Place::of_external(names),
+                "+upstream" => UpstreamPlace::of_upstream(names),
+                "+f" => UpstreamPlace::of_digest(names),
+                "+e" => UpstreamPlace::of_external(names),
                 _ => None,
             };
             return mirrored::for_follower(&ask, stage, place.ok_or_else(none)?).await;
@@ -200,21 +229,99 @@ pub(crate) async fn read_mirrored(
     Ok(response)
 }
 
-/// The sender, who may copy everything.
-async fn follower(app: &App, head: &Parts) -> Result<Principal, HttpError> {
-    let principal = auth::principal(app, &head.headers).await?;
-    may_follow(&principal)?;
-    Ok(principal)
+/// What a token opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// All records, secrets included.
+    Everything,
+    /// What its owner may read with it.
+    Part,
 }
 
-fn may_follow(principal: &Principal) -> Result<(), HttpError> {
+/// The sender, and what they may copy.
+async fn follower(app: &App, head: &Parts) -> Result<(Principal, Extent), HttpError> {
+    if let Some(following) = app.primary_of_part() {
+        let primary = following.primary_url(&app.config);
+        return Err(HttpError::conflict(format!(
+            "this server has a copy of what one token of {primary} opens, and knows no other: it cannot be followed. \
+             Follow {primary}"
+        )));
+    }
+    let principal = auth::principal(app, &head.headers).await?;
+    let extent = may_follow(&principal)?;
+    Ok((principal, extent))
+}
+
+fn may_follow(principal: &Principal) -> Result<Extent, HttpError> {
     let is_token = principal.identity().is_some_and(|it| matches!(it.means, Means::Token(_)));
     if is_token && principal.is_administrator(Scope::ServerFollow, Object::Server) {
-        return Ok(());
+        return Ok(Extent::Everything);
     }
-    let reason = "a token of an administrator with the scope `server:follow` may";
-    let purpose = "copy everything that is here";
+    if is_token && principal.lack(Scope::ServerFollow, Object::Server).is_none() {
+        return Ok(Extent::Part);
+    }
+    let reason = "a token with the scope `server:follow` may: all of it, if its user is an administrator, otherwise what \
+                  that user may read";
+    let purpose = "copy what is here";
     Err(auth::denied(principal, Scope::ServerFollow, Object::Server, purpose, reason))
+}
+
+/// What a follower has already of the part that it may read.
+fn held(head: &Parts) -> Result<Option<Held>, HttpError> {
+    let value = head.headers.get(X_LARDER_PART).ok_or_else(|| {
+        HttpError::bad_request(
+            "the user of this token is no administrator, so it opens only what that user may read, and a follower says in \
+             `X-Larder-Part` that it knows such copies: expected a later version of Larder, or a token of an administrator",
+        )
+    })?;
+    let value = String::from_utf8_lossy(value.as_bytes());
+    Held::parse(&value).map_err(|error| HttpError::bad_request(error.to_string()))
+}
+
+/// A place among the servers that follow this one.
+struct Place {
+    app: Arc<App>,
+    /// Whose token it is, if that is no administrator.
+    user: Option<UserName>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Place {
+    fn take(app: &Arc<App>, principal: &Principal, extent: Extent) -> Result<Place, HttpError> {
+        let full = |count: usize, whose: &str| {
+            HttpError::unavailable(format!("{count} servers follow this one already{whose}"), 30)
+        };
+        let (places, user) = match extent {
+            Extent::Everything => (&app.limits.followers, None),
+            Extent::Part => (&app.limits.followers_of_parts, principal.user_name().cloned()),
+        };
+        let place = places.clone().try_acquire_owned();
+        let place = place.map_err(|_| full(FOLLOWERS_MAX, ""))?;
+        if let Some(user) = &user
+            && !app.limits.followers_of_users.enter(user)
+        {
+            return Err(full(FOLLOWERS_PER_USER_MAX, " with tokens of this user"));
+        }
+        app.metrics.followers.inc();
+        Ok(Place { app: app.clone(), user, _place: place })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.app.metrics.followers.dec();
+        if let Some(user) = &self.user {
+            self.app.limits.followers_of_users.leave(user);
+        }
+    }
+}
+
+/// What a follower has asked for.
+struct Asked {
+    principal: Principal,
+    extent: Extent,
+    after: Serial,
+    held: Option<Held>,
 }
 
 struct Sending {
@@ -230,30 +337,22 @@ struct Sending {
     /// The serial of the store after which nothing has come yet.
     waits_after: Option<Serial>,
     has_ended: bool,
-    _place: OwnedSemaphorePermit,
-    _counted: Counted,
-}
-
-/// Counts a follower while it is connected.
-struct Counted(prometheus::IntGauge);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
+    extent: Extent,
+    /// What the follower has said of its part, until that is begun.
+    held: Option<Held>,
+    part: Option<part::Part>,
+    _place: Place,
 }
 
 fn frames(
     app: Arc<App>,
-    principal: Principal,
-    after: Serial,
+    asked: Asked,
     hello: Hello,
-    place: OwnedSemaphorePermit,
+    place: Place,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
     let accounts = app.changes.accounts.subscribe();
     let aur_dump = app.aur.deltas.number();
-    let gauge = app.metrics.followers.clone();
-    gauge.inc();
+    let Asked { principal, extent, after, held } = asked;
     let sending = Sending {
         app,
         principal,
@@ -264,8 +363,10 @@ fn frames(
         told: None,
         waits_after: None,
         has_ended: false,
+        extent,
+        held,
+        part: None,
         _place: place,
-        _counted: Counted(gauge),
     };
     stream::unfold(Box::new(sending), |mut sending| async move {
         let frame = sending.next().await?;
@@ -288,12 +389,20 @@ impl Sending {
             let stored = self.app.live_store.snapshot_full()?;
             let as_of = self.principal.as_of(&stored.accounts, Timestamp::now());
             drop(stored);
-            match as_of.ok().filter(|principal| may_follow(principal).is_ok()) {
+            match as_of.ok().filter(|principal| may_follow(principal).ok() == Some(self.extent)) {
                 Some(principal) => self.principal = principal,
                 None => {
                     self.end("the token holds no longer".to_owned());
                     continue;
                 }
+            }
+            if self.extent == Extent::Part && self.part.is_none() {
+                let (principal, held) = (self.principal.clone(), self.held.take());
+                match part::Part::new(&self.app, principal, (self.at.serial, held)).await {
+                    Ok(part) => self.part = Some(part),
+                    Err(ended) => self.end_part(ended),
+                }
+                continue;
             }
             if let Some(serial) = self.waits_after.take() {
                 self.wait(serial).await?;
@@ -301,17 +410,32 @@ impl Sending {
             }
             match self.app.store.records.page_after(&self.at, PAGE).await {
                 Ok(page) => {
-                    self.at = page.next;
+                    self.at = page.next.clone();
+                    let (serial, is_last) = (page.serial, page.is_last);
                     let is_news = !page.records.is_empty();
-                    if is_news {
-                        self.ready.push_back(Frame::Records(page.records));
+                    match &mut self.part {
+                        Some(part) => match part.take(&self.app, page).await {
+                            Ok(frames) => self.ready.extend(frames),
+                            Err(ended) => {
+                                self.end_part(ended);
+                                continue;
+                            }
+                        },
+                        None if is_news => self.ready.push_back(Frame::Records(page.records)),
+                        None => {}
                     }
-                    if page.is_last && (is_news || self.told != Some(page.serial)) {
-                        self.told = Some(page.serial);
-                        self.ready.push_back(Frame::Whole(self.whole(page.serial)));
+                    if is_last && (is_news || self.told != Some(serial)) {
+                        self.told = Some(serial);
+                        let view = self.part.as_ref().map(part::Part::view);
+                        self.ready.push_back(Frame::Whole(Whole { view, ..self.whole(serial) }));
                     }
-                    if self.ready.is_empty() && page.is_last {
-                        self.waits_after = Some(page.serial);
+                    match is_last {
+                        true if self.ready.is_empty() => self.waits_after = Some(serial),
+                        // Nothing of many pages may be for this follower.
+                        false if self.ready.is_empty() => {
+                            self.ready.push_back(Frame::Alive(self.whole(serial)));
+                        }
+                        _ => {}
                     }
                 }
                 Err(error) => self.end(reason(&error)),
@@ -322,11 +446,20 @@ impl Sending {
     fn whole(&self, serial: Serial) -> Whole {
         let known = self.app.following.as_ref().map(|it| it.link.state().primary_serial);
         let primary = known.unwrap_or(serial).max(serial);
-        Whole { serial: serial.0, primary_serial: primary.0, aur_dump: *self.aur_dump.borrow() }
+        Whole {
+            serial: serial.0,
+            primary_serial: primary.0,
+            aur_dump: *self.aur_dump.borrow(),
+            view: None,
+        }
     }
 
     fn end(&mut self, reason: String) {
-        self.ready.push_back(Frame::End(End { reason }));
+        self.end_part(Ended { reason, starts_over: false });
+    }
+
+    fn end_part(&mut self, Ended { reason, starts_over }: Ended) {
+        self.ready.push_back(Frame::End(End { reason, starts_over }));
         self.has_ended = true;
     }
 

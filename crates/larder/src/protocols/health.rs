@@ -198,9 +198,13 @@ fn push_following(app: &App, body: &mut String) {
     let state = following.link.state();
     let (url, serial, primary) = (&following.link.url, state.serial, state.primary_serial);
     if let Some(why) = &state.starts_over {
+        let meanwhile = match following.part {
+            None => "the old records are served meanwhile",
+            Some(_) => "the primary answers meanwhile",
+        };
         let _ = writeln!(
             body,
-            "[!] follow: everything is read anew from {url}, and the old records are served meanwhile: {why}"
+            "[!] follow: everything is read anew from {url}, and {meanwhile}: {why}"
         );
     }
     let _ = match (&state.trouble, state.is_connected()) {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
+use account::Acl;
 use anyhow::{Context as _, bail};
 use config::Config;
 use following::{FollowerNote, Known, Link, Pace, Primary, Settings, put_in_place, take_copy};
@@ -72,7 +73,16 @@ pub(super) async fn prepare(config: &Config) -> anyhow::Result<Option<Following>
     }
     let link = Link::new(url.clone(), Serial::ZERO, Serial(note.primary_serial));
     link.announced(aur_dump);
-    Ok(Some(Following::new(primary, link)?))
+    Ok(Some(Following::new(primary, link, note.part)?))
+}
+
+/// The configuration of a server with that copy. A copy of a part knows no users, and this server's own list of readers may name more
+/// people than the primary's: without credentials, articles are read here only if everybody reads them there.
+pub(super) fn narrow(config: &mut Config, following: Option<&Following>) {
+    let part = following.and_then(|following| following.part);
+    if part.is_some_and(|part| !part.has_open_articles) {
+        config.article.acl_read = Acl::nobody();
+    }
 }
 
 /// Tells systemd and the log that the start goes on, and how far it is.

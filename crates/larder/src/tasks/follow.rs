@@ -5,12 +5,14 @@
 //! the new one.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use config::FollowBlobs;
 use following::{Known, Link, Pace, follow, generation, take_copy};
 use futures_util::StreamExt as _;
 use record::Digest;
+use state::maintenance::{self, ReadRecords, SweepPlan};
 use store::blobs::FailureKind;
 use store::records::{PageSize, Place};
 use store::{BlobError, BlobStore, DatabaseLocation};
@@ -32,9 +34,35 @@ const LONG: Pace = Pace { first: Duration::from_secs(5), max: Duration::from_sec
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let Some(following) = &app.following else { return };
     let both = async {
-        tokio::join!(follow_records(&app, following), follow_blobs(&app, &following.link));
+        tokio::join!(
+            follow_records(&app, following),
+            follow_blobs(&app, &following.link),
+            drop_unnamed_blobs(&app, following),
+        );
     };
     shutdown.run_until_cancelled(both).await;
+}
+
+/// Deletes the blobs that a copy of a part does not name: its token may have opened more before.
+async fn drop_unnamed_blobs(app: &App, following: &Following) {
+    if following.part.is_none() {
+        return;
+    }
+    app.live_store.wait_until_loaded().await;
+    let plan = SweepPlan { grace: Duration::ZERO, is_dry_run: false, is_forced: true };
+    // What is served beside the records that are there now has been read from them.
+    let swept = maintenance::sweep(&app.store, plan, &ReadRecords::default()).await;
+    match swept {
+        Ok(outcome) if outcome.report.deleted > 0 => {
+            let deleted = outcome.report.deleted;
+            tracing::info!(deleted, "deleted blobs that this copy does not name");
+        }
+        Ok(_) => {}
+        Err(error) => {
+            let error = format!("{error:#}");
+            tracing::warn!(%error, "blobs that this copy does not name cannot be deleted now");
+        }
+    }
 }
 
 async fn follow_records(app: &App, following: &Following) {
@@ -46,18 +74,27 @@ async fn follow_records(app: &App, following: &Following) {
     let identity = app.live_store.snapshot().and_then(|stored| stored.identity.clone());
     let identity = identity.and_then(|name| name.to_str().ok().map(str::to_owned));
     let identity = identity.unwrap_or_default();
-    let (records, pace) = (&app.store.records, Pace::default());
-    let why = follow(records, primary, link, (data_dir.clone(), identity.clone()), pace).await;
-    tracing::error!(
-        %why,
-        "the primary has another history than before: everything is read anew, and the old records are served meanwhile"
-    );
+    let (records, pace, part) = (&app.store.records, Pace::default(), following.part);
+    let own = (data_dir.clone(), identity.clone(), part);
+    let why = follow(records, primary, link, own, pace).await;
+    match part {
+        None => tracing::error!(
+            %why,
+            "the primary has another history than before: everything is read anew, and the old records are served \
+             meanwhile"
+        ),
+        Some(_) => tracing::warn!(
+            %why,
+            "this copy is not what its token opens any more: everything is read anew, and the primary answers meanwhile"
+        ),
+    }
+    following.is_outdated.store(true, Relaxed);
     link.start_over(why);
     let mut failures = 0;
     loop {
         let copied = async {
             let generation = generation::of(records).await?;
-            let known = Known { identity: identity.clone(), generation };
+            let known = Known { identity: identity.clone(), generation, part };
             take_copy(primary, link, (&data_dir, &database), &known, pace).await
         };
         match copied.await {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use config::Config;
+use following::FollowerNote;
 use jiff::Timestamp;
 use record::Serial;
 use serde::{Deserialize, Serialize};
@@ -84,6 +85,7 @@ pub async fn backup(
     is_verifying: bool,
     progress: &Progress,
 ) -> anyhow::Result<BackupReport> {
+    FollowerNote::refuse_part(&config.data_dir, "be backed up")?;
     let source = open_existing(config).await?;
     let made = into_directory(config, &source, directory, is_verifying, progress).await;
     progress.end();

@@ -46,6 +46,7 @@ pub async fn promote(config: &Config, is_meant: bool) -> anyhow::Result<Promotio
             data_dir.display()
         );
     };
+    FollowerNote::refuse_part(data_dir, "become a primary")?;
     let _lock = DataDirLock::acquire(data_dir)?;
     if note.has_new_copy {
         bail!(

@@ -10,6 +10,7 @@ mod history;
 mod killed;
 mod mirrors;
 mod packages;
+mod part;
 mod promoted;
 mod rights;
 

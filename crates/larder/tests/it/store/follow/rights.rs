@@ -32,11 +32,13 @@ fn only_a_token_for_it_opens_the_records() {
         client.get(target).expect(401);
         client.authorized("Bearer nonsense").get(target).expect(401);
         client.authorized(&alice).get(target).expect(403);
-        client.authorized(&hers).get(target).expect(403);
         client.authorized(&other).get(target).expect(403).says("server:follow");
         // A password gives it to nobody: it would have to be on another machine.
         client.authorized(ROOT.1).get(target).expect(403);
     }
+    // Hers opens what she may read.
+    client.authorized(&hers).get("/+follow/records?after=0").expect(400);
+    client.authorized(&hers).get(&blob).expect(404);
     let follower = client.bearer(&primary.token);
     follower.get(&blob).expect(404);
     follower.get("/+follow/blobs/0").expect(400);
