@@ -23,7 +23,7 @@ use tokio::sync::watch;
 
 use super::disk::{EntryFile, Head, Key};
 use super::flights::{Flight, lost};
-use super::known::{PATIENCE, Subject};
+use super::pages::{PATIENCE, Subject};
 use super::shared::{CONTENT_BYTES_MAX, Kind};
 use super::sink::Sink;
 use super::upstream::{Pace, UpstreamError, chunk};

@@ -1,7 +1,7 @@
 //! Mirrors: indexes whose content comes from an upstream, and the cache of that content.
 //!
 //! ```text
-//! stage of the type `mirror` ─► Mirror ─► known:    pages and lists ─► memory ─► disk ─► upstream, once
+//! stage of the type `mirror` ─► Mirror ─► pages:    pages and lists ─► memory ─► disk ─► upstream, once
 //!                                    └──► download: files           ─► disk ─► upstream, once, streamed meanwhile
 //!                                                                          └─► shared: what other processes have
 //! ```
@@ -13,7 +13,7 @@ mod ahead;
 mod disk;
 mod download;
 mod flights;
-mod known;
+mod pages;
 mod plans;
 pub mod prefetch;
 mod shared;
@@ -41,7 +41,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use self::disk::{Disk, Limits};
 use self::download::Progress;
 use self::flights::{FetchResult, Flights};
-use self::known::Subject;
+use self::pages::Subject;
 use self::plans::Plans;
 use self::shared::Shared;
 use self::upstream::{Origin, Upstream};
@@ -49,7 +49,7 @@ use net::Egress;
 
 pub use self::ahead::Ahead;
 pub use self::download::{Body, FileAnswer, MirroredFile};
-pub use self::known::{Found, Kept, KeptPage, Known, Stale};
+pub use self::pages::{CachedPage, FollowerPage, PageHandle, PageLookup, Stale};
 pub use self::plans::Stream;
 pub use self::transfer::{Carried, export};
 pub use self::upstream::UpstreamError;
@@ -113,7 +113,7 @@ pub struct Mirrors {
     /// The server that this one follows, which is asked first.
     ahead: OnceLock<Arc<dyn Ahead>>,
     mirrors: Mutex<HashMap<String, Arc<Mirror>>>,
-    pages: quick_cache::sync::Cache<Digest, Arc<Known>, KnownWeight>,
+    pages: quick_cache::sync::Cache<Digest, Arc<CachedPage>, PageWeight>,
     finished: quick_cache::sync::Cache<FinishedKey, Arc<Finished>, FinishedWeight>,
     /// Requests to all upstreams at once.
     asking: Semaphore,
@@ -179,10 +179,10 @@ pub struct Mirror {
     /// Whether its own setting says now that upstream is not asked.
     is_offline: AtomicBool,
     /// The list of projects, which is never evicted.
-    names: Mutex<Option<Arc<Known>>>,
+    names: Mutex<Option<Arc<CachedPage>>>,
     health: Mutex<Health>,
     // Separate for each mirror: an upstream that hangs delays no other.
-    flights: Flights<Option<FetchResult<Arc<Known>>>>,
+    flights: Flights<Option<FetchResult<Arc<CachedPage>>>>,
     downloads: Flights<Progress>,
     asking: Semaphore,
     downloading: Semaphore,
@@ -226,10 +226,10 @@ pub struct FinishedKey {
 }
 
 #[derive(Clone)]
-struct KnownWeight;
+struct PageWeight;
 
-impl quick_cache::Weighter<Digest, Arc<Known>> for KnownWeight {
-    fn weight(&self, _: &Digest, known: &Arc<Known>) -> u64 {
+impl quick_cache::Weighter<Digest, Arc<CachedPage>> for PageWeight {
+    fn weight(&self, _: &Digest, known: &Arc<CachedPage>) -> u64 {
         known.memory_bytes()
     }
 }
@@ -300,7 +300,7 @@ impl Mirrors {
             upstream: Upstream::new(egress)?,
             ahead: OnceLock::new(),
             mirrors: Mutex::default(),
-            pages: cache(known_bytes, KnownWeight),
+            pages: cache(known_bytes, PageWeight),
             finished: cache(finished_bytes, FinishedWeight),
             asking: Semaphore::new(ASKING_TOGETHER_MAX),
             downloading: Semaphore::new(DOWNLOADS_TOGETHER_MAX),
@@ -466,14 +466,14 @@ impl Mirrors {
         self.versions.fetch_add(1, Relaxed) + 1
     }
 
-    fn in_memory(&self, mirror: &Mirror, subject: &Subject) -> Option<Arc<Known>> {
+    fn in_memory(&self, mirror: &Mirror, subject: &Subject) -> Option<Arc<CachedPage>> {
         match subject {
             Subject::List => lock(&mirror.names).clone(),
             Subject::Project(name) => self.pages.get(&mirror.key(&format!("page/{name}"))),
         }
     }
 
-    fn remember(&self, mirror: &Mirror, subject: &Subject, known: Arc<Known>) {
+    fn remember(&self, mirror: &Mirror, subject: &Subject, known: Arc<CachedPage>) {
         match subject {
             Subject::List => *lock(&mirror.names) = Some(known),
             Subject::Project(name) => self.pages.insert(mirror.key(&format!("page/{name}")), known),

@@ -128,7 +128,7 @@ async fn a_page_that_was_not_kept_whole_is_asked_for_without_conditions() {
     let page = br#"{"meta": {"api-version": "1.1"}, "name": "foo", "files": []}"#;
     let cases: [(&str, &[u8], u32, bool); 3] = [
         ("page/old", page, 0, false),
-        ("page/new", page, known::PAGE_FORM, true),
+        ("page/new", page, pages::PAGE_FORM, true),
         ("list", b"foo\n", 0, true),
     ];
     for (name, content, form, has_conditions) in cases {
@@ -189,9 +189,9 @@ async fn a_page_of_many_files_is_let_go_by_what_waits() {
     let subject = Subject::Project(name.clone());
     let known = mirrors.remembered(&mirror, &subject).await.expect("it is there");
     assert_eq!(known.files(), 300);
-    let kept = Kept::of(&known);
+    let kept = PageHandle::of(&known);
     drop(known);
-    let is_in_memory = || matches!(&kept, Kept::LetGo(known) if known.upgrade().is_some());
+    let is_in_memory = || matches!(&kept, PageHandle::Weak(known) if known.upgrade().is_some());
     assert!(is_in_memory(), "the cache has it");
     mirrors.pages.clear();
     assert!(!is_in_memory(), "nothing else has it");

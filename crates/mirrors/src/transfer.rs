@@ -30,7 +30,7 @@ use tempfile::NamedTempFile;
 
 use super::disk::{self, HEAD_BYTES, Head};
 use super::download::Order;
-use super::known::Subject;
+use super::pages::Subject;
 use super::sink::{PIECE_BYTES, Sink};
 use super::{Mirror, Mirrors, milliseconds};
 

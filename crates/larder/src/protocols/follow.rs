@@ -202,7 +202,7 @@ pub(crate) async fn read_mirrored(
         }
     };
     let is_forced = head.headers.get(CACHE_CONTROL).is_some_and(|it| it == "no-cache");
-    let kept = app.python.mirrors.kept_page(&mirror, project, is_forced).await;
+    let kept = app.python.mirrors.follower_page(&mirror, project, is_forced).await;
     let kept = kept.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
     let Some(kept) = kept else {
         let detail = "the upstream does not have it";

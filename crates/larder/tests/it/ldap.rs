@@ -7,7 +7,7 @@ use config::Config;
 use serde_json::{Value, json};
 use testbed::Slapd;
 
-use crate::asking::{basic, each};
+use crate::asking::{Ask, basic, each};
 use crate::browser::Browser;
 use crate::client::Response;
 use crate::server::TestServer;
@@ -206,8 +206,7 @@ fn wrong_passwords_are_throttled_before_the_directory() {
         world.read("alice", &format!("wrong{number}")).expect(401);
         world.read("alice", &format!("wrong{number}")).expect(401);
     }
-    let answer = world.read("alice", "wonderland").expect(429);
-    answer.says("too many wrong passwords were tried");
+    world.read("alice", "wonderland").expect(429).says("too many wrong passwords were tried");
     assert_eq!(world.slapd.binds("uid=alice"), 10);
     world.read("bob", "builder").expect(200);
 }
@@ -250,28 +249,48 @@ fn names_that_are_no_names_find_nobody() {
     world.read("alice", "wonderland").expect(200);
 }
 
-/// A directory that is frozen or gone holds up those who need it, for a moment, and nobody else.
-#[test]
-fn without_the_directory_tokens_logins_and_sessions_work() {
-    let Some(world) = World::with(|config| {
+/// All who need the directory no more: a token, a login and a session of `alice`, and local users.
+struct Independent {
+    asks: Vec<Ask>,
+    browser: Browser,
+}
+
+impl Independent {
+    fn of(world: &World) -> Independent {
+        let server = &world.server;
+        let alice = server.user("alice", "wonderland").typed("application/json");
+        let made = alice.post("/+tokens", json!({"scopes": ["article:read"]})).expect(201).json();
+        let token = server.bearer(made["token"].as_str().expect("a token"));
+        let login = json!({"user": "alice", "password": "wonderland"});
+        let login = server.anybody().json().post("/+login", login).expect(200).json();
+        let login = server.user("alice", login["result"]["password"].as_str().expect("a login"));
+        server.add_user("local", "staple");
+        let asks = vec![token, login, server.user("local", "staple"), server.root()];
+        Independent { asks, browser: Browser::of(server.client, "alice", "wonderland") }
+    }
+
+    #[track_caller]
+    fn check(&mut self) {
+        for ask in &self.asks {
+            ask.get("/articles").expect(200);
+        }
+        self.browser.get("/articles").expect(200);
+    }
+}
+
+/// A server that remembers no password.
+fn forgetful() -> Option<World> {
+    World::with(|config| {
         config.ldap.remember = Duration::ZERO;
         config.ldap.at_once_max = 2;
-    }) else {
-        return;
-    };
-    let alice = world.server.user("alice", "wonderland");
-    let made = alice
-        .clone()
-        .typed("application/json")
-        .post("/+tokens", json!({"scopes": ["article:read"]}));
-    let made = made.expect(201).json();
-    let token = world.server.bearer(made["token"].as_str().expect("a token"));
-    let login = json!({"user": "alice", "password": "wonderland"});
-    let login = world.server.anybody().json().post("/+login", login).expect(200).json();
-    let login = login["result"]["password"].as_str().expect("a login").to_owned();
-    let mut browser = Browser::of(world.server.client, "alice", "wonderland");
-    world.server.add_user("local", "staple");
+    })
+}
 
+/// A directory that is frozen holds up those who need it, for a moment, and nobody else.
+#[test]
+fn while_the_directory_hangs_tokens_logins_and_sessions_work() {
+    let Some(world) = forgetful() else { return };
+    let mut independent = Independent::of(&world);
     let frozen = world.slapd.freeze();
     std::thread::scope(|scope| {
         let waiting: Vec<_> = (0..60)
@@ -280,13 +299,7 @@ fn without_the_directory_tokens_logins_and_sessions_work() {
                 scope.spawn(move || server.user(&name, "wonderland").get("/articles"))
             })
             .collect();
-        for _ in 0..20 {
-            token.get("/articles").expect(200);
-            world.read("alice", &login).expect(200);
-            world.read("local", "staple").expect(200);
-            browser.get("/articles").expect(200);
-            world.server.root().get("/articles").expect(200);
-        }
+        (0..20).for_each(|_| independent.check());
         for waiting in waiting {
             let answer = waiting.join().expect("an answer").expect(503);
             let seconds: u32 = answer.header("retry-after").parse().expect("a number");
@@ -296,11 +309,15 @@ fn without_the_directory_tokens_logins_and_sessions_work() {
     world.read("alice", "wonderland").expect(503).says("or use a token");
     drop(frozen);
     wait_until("the directory", || world.read("alice", "wonderland").status == 200);
+}
 
+#[test]
+fn without_the_directory_tokens_logins_and_sessions_work() {
+    let Some(world) = forgetful() else { return };
+    let mut independent = Independent::of(&world);
     world.slapd.stop();
     world.read("alice", "wonderland").expect(503);
-    token.get("/articles").expect(200);
-    browser.get("/articles").expect(200);
+    independent.check();
     Browser::new(world.server.client).log_in("alice", "wonderland").expect(503);
     world.slapd.resume();
     wait_until("the directory", || world.read("alice", "wonderland").status == 200);

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use insta::assert_snapshot;
 use record::{Batch, Digest, Expected, Key};
 use serde_json::Value;
 use store::{DatabaseLocation, Records, RecordsOptions};
@@ -18,6 +19,7 @@ use crate::asking::Says as _;
 use crate::client::Client;
 use crate::process::{Done, larder};
 use crate::server::{ROOT, TestServer, wait_for};
+use crate::shown::shown_json;
 use testbed::Postgres;
 use testbed::S3;
 use testbed::SmallDisk;
@@ -192,8 +194,13 @@ fn a_backup_replaces_only_an_earlier_one_of_the_same_store() {
     place.check("verify --data-dir other", 0, &["no faults"]);
     place.check("backup --data-dir data backup", 0, &[]);
     place.check("backup --data-dir other backup", 1, &["holds a backup of the store"]);
+}
 
-    // The leftovers of a killed backup do not matter.
+#[test]
+fn the_leftovers_of_a_killed_backup_do_not_matter() {
+    let place = Place::new();
+    place.check("init --data-dir data --root-password x", 0, &[]);
+    place.check("backup --data-dir data backup", 0, &[]);
     fs::write(place.path("backup/records.db.new"), "torn").expect("a file");
     fs::write(place.path("backup/records.db.new-wal"), "torn").expect("a file");
     place.check("backup --data-dir data backup", 0, &[]);
@@ -203,7 +210,13 @@ fn a_backup_replaces_only_an_earlier_one_of_the_same_store() {
         .collect();
     names.sort();
     assert_eq!(names, ["backup.json", "blobs", "larder.lock", "records.db"]);
+}
 
+#[test]
+fn a_backup_that_was_served_is_replaced_by_none() {
+    let place = Place::new();
+    place.check("init --data-dir data --root-password x", 0, &[]);
+    place.check("backup --data-dir data backup", 0, &[]);
     let copy = place.serve("backup", |_| ());
     place.check("backup --data-dir data backup", 1, &["is in use"]);
     // The server has its own user `root`, so this is the first write.
@@ -225,8 +238,8 @@ fn put_as_x(client: &Client, name: &str, body: &str) {
         .expect(201);
 }
 
-#[test]
-fn what_is_lost_is_named() {
+/// A store with four blobs, of which three are cut, flipped and gone, and a backup `good` from before.
+fn with_damaged_blobs() -> Place {
     let place = Place::new();
     let server = place.serve("data", |_| ());
     for name in ["cut", "flipped", "gone", "whole"] {
@@ -239,41 +252,50 @@ fn what_is_lost_is_named() {
     fs::write(blob("flipped"), body_of("Flipped", 1)).expect("a write");
     fs::write(blob("cut"), "cut").expect("a write");
     fs::remove_file(blob("gone")).expect("it was there");
-    let expected = [
-        "has 3 bytes, but 9 were expected; named by `article/0000000001/cut`",
-        "is missing; named by `article/0000000001/gone`",
-    ];
-    let quick = place.check("verify --data-dir data --quick", 1, &expected);
-    quick.says(["2 faults", "0 of them hashed"]);
-    let damaged = "is damaged: its bytes have the digest";
-    let full = place.check("verify --data-dir data", 1, &expected);
-    full.says(["3 faults", damaged]);
-    let json = place.check_json("verify --data-dir data --json", 1);
-    let faults = json["faults"].as_array().expect("faults");
-    let digest = Digest::of(body_of("gone", 1).as_bytes()).to_string();
-    let gone = faults.iter().find(|fault| fault["digest"] == *digest).expect("it is named");
-    assert_eq!(gone["where"], "blob");
-    assert_eq!(gone["flaw"], "is missing");
-    assert_eq!(gone["named_by"], serde_json::json!(["article/0000000001/gone"]));
-    assert_eq!((&json["records"]["article"], &json["blobs_named"]), (&4.into(), &4.into()));
+    place
+}
 
-    // A backup has everything else, and says so; one that has the bytes already is whole.
-    let said = place.check("backup --data-dir data bad", 1, &[&expected[..], &[damaged]].concat());
-    said.says(["1 blob (", "3 blobs lost"]);
+/// What is said of the three.
+const FLAWS: [&str; 3] = [
+    "has 3 bytes, but 9 were expected; named by `article/0000000001/cut`",
+    "is missing; named by `article/0000000001/gone`",
+    "is damaged: its bytes have the digest",
+];
+
+#[test]
+fn what_is_lost_is_named() {
+    let place = with_damaged_blobs();
+    let quick = place.check("verify --data-dir data --quick", 1, &FLAWS[..2]);
+    quick.says(["2 faults", "0 of them hashed"]);
+    place.check("verify --data-dir data", 1, &FLAWS).says("3 faults");
+    let json = place.check_json("verify --data-dir data --json", 1);
+    assert_snapshot!("faults", shown_json(&json));
+    json.to_string().says(&Digest::of(body_of("gone", 1).as_bytes()).to_string());
+}
+
+/// A backup has everything else, and says so; one that has the bytes already is whole.
+#[test]
+fn a_damaged_store_is_backed_up_and_restored() {
+    let place = with_damaged_blobs();
+    place.check("backup --data-dir data bad", 1, &FLAWS).says(["1 blob (", "3 blobs lost"]);
     place.check("backup --data-dir data good", 0, &["4 blobs (", "0 blobs (0 B) copied now"]);
-    place.check("restore --data-dir refused bad", 1, &["no record was restored", expected[1]]);
+    place.check("restore --data-dir refused bad", 1, &["no record was restored", FLAWS[1]]);
     place.check(
         "restore --data-dir refused bad --allow-loss",
         1,
         &["everything else was restored"],
     );
     place.check("verify --data-dir refused", 1, &["3 faults"]);
+}
 
-    // A backup that rots is mended from the store, if asked.
+/// A backup that rots is mended from the store, if asked.
+#[test]
+fn a_damaged_backup_is_mended() {
+    let place = with_damaged_blobs();
     let whole = place.blob("good/blobs", body_of("whole", 1).as_bytes());
     fs::write(&whole, body_of("Whole", 1)).expect("a write");
     place.check("backup --data-dir data good", 0, &[]);
-    place.check("verify --data-dir good", 1, &["1 fault", damaged]);
+    place.check("verify --data-dir good", 1, &["1 fault", FLAWS[2]]);
     place.check("backup --data-dir data good --verify", 0, &["1 blob (11 B) copied now"]);
     place.check("verify --data-dir good", 0, &["no faults"]);
     place.check("restore --data-dir restored good", 0, &[]);

@@ -104,14 +104,22 @@ fn a_preflight_names_the_methods_of_every_path() {
     assert!(count > 150, "{count}");
 }
 
+/// A token of `ann` for everything.
+fn token_of_ann(server: &TestServer) -> String {
+    let ask = server.user("ann", "staple").json().typed("application/json");
+    let made = ask.post("/+tokens", json!({"scopes": ["*"]})).expect(201).json();
+    made["token"].as_str().expect("a token").to_owned()
+}
+
+/// As a page of this origin asks.
+fn of(ask: Ask, origin: &str) -> Ask {
+    ask.with("Origin", origin).with("Sec-Fetch-Site", "cross-site")
+}
+
 #[test]
-fn a_page_reads_and_writes_with_its_own_token_alone() {
+fn a_page_reads_and_writes_with_its_own_token() {
     let server = start(&[APP, "https://second.example:8443"]);
-    let token = server.user("ann", "staple").json();
-    let token = token.typed("application/json").post("/+tokens", json!({"scopes": ["*"]}));
-    let token = token.expect(201).json()["token"].as_str().expect("a token").to_owned();
-    let of =
-        |ask: Ask, origin: &str| ask.with("Origin", origin).with("Sec-Fetch-Site", "cross-site");
+    let token = token_of_ann(&server);
     for origin in [APP, "https://second.example:8443"] {
         let answer = of(server.bearer(&token), origin).json().get("/ann/secret").expect(200);
         assert_eq!(allowed(&answer), Some(origin));
@@ -130,7 +138,14 @@ fn a_page_reads_and_writes_with_its_own_token_alone() {
     let put = || page().typed("text/plain").with("If-Match", "*");
     let written = put().put("/article/guide", "more");
     assert_eq!((written.status / 100, allowed(&written)), (2, Some(APP)), "{written:?}");
-    // What a browser adds by itself opens nothing, and changes nothing.
+}
+
+/// What a browser adds by itself opens nothing, and changes nothing, and neither does a token on a page of another origin.
+#[test]
+fn a_page_is_believed_nothing_but_its_own_token() {
+    let server = start(&[APP, "https://second.example:8443"]);
+    let token = token_of_ann(&server);
+    let page = || of(server.bearer(&token), APP);
     let remembered = of(server.user("ann", "staple"), APP);
     assert_eq!(allowed(&remembered.get("/ann/secret/+simple/").expect(200)), None);
     remembered.typed("text/plain").put("/article/other", "x").expect(403);

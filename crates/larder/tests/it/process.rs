@@ -204,6 +204,11 @@ impl Process {
         self.stderr.lock().expect("no panic").clone()
     }
 
+    /// Its security log, for `--security-log security.log`.
+    pub(crate) fn security_log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("security.log")).expect("a log")
+    }
+
     /// Waits until it has logged these words.
     #[track_caller]
     pub(crate) fn wait_for_log(&self, words: &str) {

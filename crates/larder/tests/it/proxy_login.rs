@@ -113,8 +113,7 @@ fn nobody_else_says_who_it_is() {
             b"Authorization: Larder-Proxy\r\n",
         ],
         |headers| {
-            let answer = ask_from(&server, 1, "GET /articles", headers);
-            answer.expect(401);
+            ask_from(&server, 1, "GET /articles", headers).expect(401);
         },
     );
     let long = format!("X-Remote-User: {}\r\n", "a".repeat(20_000));
@@ -211,10 +210,7 @@ fn who_is_disabled_is_not_identified() {
         process.get_with("/+tokens", &headers)
     };
     ask("a").expect(200);
-    let identified = || {
-        let log = std::fs::read_to_string(process.directory.path().join("security.log"));
-        log.expect("a log").matches("\"identified\"").count()
-    };
+    let identified = || process.security_log().matches("\"identified\"").count();
     assert_eq!(identified(), 1);
     let mut root = Browser::root(*process);
     root.fill("/+manage/users/alice", "Disable", &[]).expect(200);
@@ -232,8 +228,7 @@ fn a_browser_gets_a_session() {
     answer.expect(303).has("location", "/articles");
     let framed = [("X-Remote-User", "carol"), ("Sec-Fetch-Dest", "iframe")];
     Browser::new(server.client).send("GET", "/+account/login", &framed, b"").expect(200);
-    let page = browser.send("GET", "/+account", &named, b"").expect(200);
-    page.says("alice");
+    browser.send("GET", "/+account", &named, b"").expect(200).says("alice");
     browser.get("/+account").expect(200);
     // Somebody else at the same browser.
     let other = [("X-Remote-User", "bob")];
@@ -244,7 +239,13 @@ fn a_browser_gets_a_session() {
     // A form without its token is refused, header or not.
     let form = [("X-Remote-User", "bob"), ("Content-Type", "application/x-www-form-urlencoded")];
     browser.send("POST", "/+account/logout", &form, b"everywhere=1").expect(403);
-    // Programs send their tokens through the same proxy.
+}
+
+/// Programs send their tokens through the same proxy.
+#[test]
+fn a_token_wins_over_the_header() {
+    let server = start(|_| ());
+    ask_from(&server, 1, "GET /articles", b"X-Remote-User: alice\r\n").expect(200);
     let made = server.root().typed("application/json");
     let made = made.post("/+tokens?user=alice", json!({"scopes": ["article:read"]})).expect(201);
     let token = made.json()["token"].as_str().expect("a token").to_owned();

@@ -6,15 +6,18 @@ pub(crate) mod issuer;
 mod keys;
 
 use config::Config;
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use self::issuer::{AUDIENCE, FakeIssuer, Key};
 use crate::accounts::prepare;
+use crate::asking::{Says as _, each};
 use crate::browser::ACCEPT;
 use crate::client::Response;
 use crate::process::Process;
 use crate::python::{Upload, path, sdist};
 use crate::server::TestServer;
+use crate::shown::{redacted, shown_json};
 
 /// A server that knows an issuer, and the index `team/dev` with a publisher.
 struct World {
@@ -130,68 +133,71 @@ fn a_job_uploads_with_its_identity() {
         assert!(token.starts_with("larder_"), "{token}");
         world.upload(token, "team/dev", "yourproject-1.0.zip").expect(200);
         world.upload(token, "team/dev", "yourproject-1.1.zip").expect(200);
-        let page = world.server.get("/team/dev/+simple/yourproject/").expect(200).text();
-        assert!(page.contains("yourproject-1.1.zip"), "{page}");
+        world.server.get("/team/dev/+simple/yourproject/").expect(200).says("yourproject-1.1.zip");
         assert_eq!(world.metric("minted"), 1.0);
     }
 }
 
-/// What a token of a job is refused: everything but uploads of the project that the index names it for.
-#[test]
-fn a_token_uploads_and_nothing_else() {
+/// A server with a release of `yourproject` in `team/dev` and one in the private `team/secret`, which name the same job.
+fn with_releases() -> World {
     let world = World::start();
-    let team = world.server.user("team", "open-sesame");
+    let publishers = json!([world.publisher("yourproject")]);
+    world.index("team/secret", json!({"acl_read": ["team"], "trusted_publishers": publishers}));
+    for index in ["team/secret", "team/dev"] {
+        world.server.user("team", "open-sesame").release(index, "yourproject-0.9.zip");
+    }
+    world
+}
+
+#[test]
+fn a_token_uploads_new_files_of_the_project_that_an_index_names_it_for() {
+    let world = with_releases();
     world.index("team/other", json!({}));
-    world.index(
-        "team/secret",
-        json!({"acl_read": ["team"], "trusted_publishers": [world.publisher("yourproject")]}),
-    );
-    team.release("team/secret", "yourproject-0.9.zip");
-    team.release("team/dev", "yourproject-0.9.zip");
     let token = world.minted();
-    let text = world.upload(&token, "team/dev", "other-1.0.zip").expect(403).text();
-    assert!(text.contains("trusted publisher") && text.contains("org/repo"), "{text}");
+    let refused = world.upload(&token, "team/dev", "other-1.0.zip").expect(403);
+    refused.says(["trusted publisher", "org/repo"]);
     world.upload(&token, "team/other", "yourproject-1.0.zip").expect(403);
-    // It adds files, and replaces none.
     let replacement = Upload::of("yourproject-0.9.zip", &sdist("other contents"));
     world.server.user("__token__", &token).upload("team/dev", &replacement).expect(403);
-    // It uploads into a private index that names it, and reads nothing there.
     world.upload(&token, "team/secret", "yourproject-1.0.zip").expect(200);
-    let secret = path("team/secret", "yourproject-0.9.zip", &sdist("yourproject-0.9.zip"));
-    let file = path("team/dev", "yourproject-0.9.zip", &sdist("yourproject-0.9.zip"));
-    for authorization in [world.server.user("__token__", &token), world.server.bearer(&token)] {
-        let ask = authorization.json();
-        for (method, target, body) in [
-            ("GET", "/team/secret/+simple/yourproject/", json!(null)),
-            ("GET", "/team/secret/yourproject", json!(null)),
-            ("GET", &secret, json!(null)),
-            ("DELETE", &file, json!(null)),
-            ("DELETE", "/team/dev/yourproject", json!(null)),
-            ("DELETE", "/team/dev/yourproject/0.9", json!(null)),
-            ("DELETE", "/team/dev", json!(null)),
-            ("POST", "/team/dev/yourproject/0.9/+yank", json!({})),
-            ("PUT", "/team/dev/yourproject/+status", json!({"status": "archived"})),
-            ("PATCH", "/team/dev", json!({"volatile": false})),
-            ("PUT", "/team/new", json!({})),
-            ("POST", &file, json!({"testenvs": {}})),
-            (
-                "POST",
-                "/team/dev",
-                json!({"name": "yourproject", "version": "0.9", "targetindex": "team/secret"}),
-            ),
-            ("POST", "/team/dev/+retention", json!({"versions": 1})),
-            ("PATCH", "/team", json!({"password": "stolen"})),
-            ("DELETE", "/team", json!(null)),
-            ("PUT", "/newuser", json!({"password": "open-sesame"})),
-            ("GET", "/+tokens?user=team", json!(null)),
-            ("POST", "/+tokens?user=team", json!({"scopes": ["*"]})),
-            ("PUT", "/article/page", json!("text")),
-        ] {
-            let answer = ask.clone().typed("application/json").send(method, target, body);
-            let is_refused = matches!(answer.status, 401 | 403 | 404);
-            assert!(is_refused, "{method} {target}: {} {}", answer.status, answer.text());
-        }
+}
+
+#[test]
+fn a_token_does_nothing_but_upload() {
+    let world = with_releases();
+    let token = world.minted();
+    let [secret, file] = ["team/secret", "team/dev"]
+        .map(|index| path(index, "yourproject-0.9.zip", &sdist("yourproject-0.9.zip")));
+    let push = json!({"name": "yourproject", "version": "0.9", "targetindex": "team/secret"});
+    let requests = [
+        ("GET", "/team/secret/+simple/yourproject/", json!(null)),
+        ("GET", "/team/secret/yourproject", json!(null)),
+        ("GET", &secret, json!(null)),
+        ("DELETE", &file, json!(null)),
+        ("DELETE", "/team/dev/yourproject", json!(null)),
+        ("DELETE", "/team/dev/yourproject/0.9", json!(null)),
+        ("DELETE", "/team/dev", json!(null)),
+        ("POST", "/team/dev/yourproject/0.9/+yank", json!({})),
+        ("PUT", "/team/dev/yourproject/+status", json!({"status": "archived"})),
+        ("PATCH", "/team/dev", json!({"volatile": false})),
+        ("PUT", "/team/new", json!({})),
+        ("POST", &file, json!({"testenvs": {}})),
+        ("POST", "/team/dev", push),
+        ("POST", "/team/dev/+retention", json!({"versions": 1})),
+        ("PATCH", "/team", json!({"password": "stolen"})),
+        ("DELETE", "/team", json!(null)),
+        ("PUT", "/newuser", json!({"password": "open-sesame"})),
+        ("GET", "/+tokens?user=team", json!(null)),
+        ("POST", "/+tokens?user=team", json!({"scopes": ["*"]})),
+        ("PUT", "/article/page", json!("text")),
+    ];
+    for ask in [world.server.user("__token__", &token), world.server.bearer(&token)] {
+        each(&requests, |(method, target, body)| {
+            let ask = ask.clone().json().typed("application/json");
+            ask.send(method, target, body).expect_one_of([401, 403, 404]);
+        });
     }
+    let team = world.server.user("team", "open-sesame");
     team.get(&file).expect(200);
     team.get("/team/secret/+simple/yourproject/").expect(200);
 }
@@ -228,7 +234,6 @@ fn one_of_many_gets_the_token() {
     assert_eq!(statuses.iter().filter(|status| **status == 422).count(), 7, "{statuses:?}");
 }
 
-/// One identity, several indexes at one host: the token uploads to each that names it, and to no other.
 #[test]
 fn a_token_of_a_job_that_was_found_ends() {
     let world = World::start();
@@ -243,6 +248,7 @@ fn a_token_of_a_job_that_was_found_ends() {
     world.upload(&token, "team/dev", "yourproject-1.0.tar.gz").expect(401);
 }
 
+/// One identity, several indexes at one host: the token uploads to each that names it, and to no other.
 #[test]
 fn several_indexes_name_one_job() {
     let world = World::start();
@@ -274,15 +280,13 @@ fn what_an_index_may_name() {
     let add = |publisher: &str| {
         owner.patch("/team/dev", json!([format!("trusted_publishers+={publisher}")]))
     };
-    let unknown = add("p https://other.example sub=1").expect(400).text();
-    assert!(unknown.contains("`https://other.example` is not one of"), "{unknown}");
-    let by_name = add(&format!("p {} repository=org/repo", world.issuer.url)).expect(400).text();
-    assert!(by_name.contains("lacks `repository_id`"), "{by_name}");
+    add("p https://other.example sub=1").expect(400).says("`https://other.example` is not one of");
+    let by_name = add(&format!("p {} repository=org/repo", world.issuer.url)).expect(400);
+    by_name.says("lacks `repository_id`");
     add("p").expect(400);
     add(&world.publisher("second")).expect(200);
     let many: Vec<String> = (0..101).map(|number| world.publisher(&format!("p{number}"))).collect();
-    let text = owner.patch("/team/dev", json!({"trusted_publishers": many})).expect(400).text();
-    assert!(text.contains("at most 100"), "{text}");
+    owner.patch("/team/dev", json!({"trusted_publishers": many})).expect(400).says("at most 100");
     let shown = world.server.client.anybody().json().get("/team/dev").expect(200).json();
     let publishers = shown["result"]["trusted_publishers"].as_array().expect("a list");
     assert_eq!(publishers.len(), 2, "{shown}");
@@ -290,22 +294,31 @@ fn what_an_index_may_name() {
     stranger.patch("/team/dev", json!(["trusted_publishers="])).expect(403);
 }
 
-/// Readers of an index see its publishers, even those that have not published yet, and which job uploaded each file.
+/// Readers of an index see its publishers, even those that have not published yet.
 #[test]
 fn publishers_are_shown() {
     let world = World::start();
-    let page = |path: &str| world.server.client.get_with(path, &[ACCEPT]).expect(200).text();
-    let index = page("/team/dev");
-    assert!(index.contains("Uploads by CI jobs"), "{index}");
-    assert!(index.contains(&format!("yourproject {} environment=release", world.issuer.url)));
+    let index = world.server.client.get_with("/team/dev", &[ACCEPT]).expect(200);
+    let publisher = format!("yourproject {} environment=release", world.issuer.url);
+    index.says(["Uploads by CI jobs", &publisher, "repository_id=7"]);
+}
+
+/// Who uploaded a file is said as the issuer and the repository, and no user; after a restart, too.
+#[test]
+fn files_name_their_publisher() {
+    let world = World::start();
     world.upload(&world.minted(), "team/dev", "yourproject-1.0.zip").expect(200);
     let job = format!("{} org/repo", world.issuer.url);
-    let project = page("/team/dev/yourproject");
-    assert!(project.contains(&format!("by {job}, in team/dev")), "{project}");
     let changes = world.server.get("/changes?surface=python&since=0").expect(200).text();
-    let file = changes.lines().find(|line| line.contains("yourproject-1.0.zip")).expect("a line");
+    let file = changes.lines().find(|line| line.contains("yourproject-1.0.zip")).expect(&changes);
     let file: Value = serde_json::from_str(file).expect("JSON");
     assert_eq!((&file["kind"], &file["by"]), (&json!("added"), &json!(job)));
+    let check = |world: &World| {
+        let page = world.server.client.get_with("/team/dev/yourproject", &[ACCEPT]).expect(200);
+        page.says(&format!("by {job}, in team/dev"));
+    };
+    check(&world);
+    check(&world.restarted());
 }
 
 /// Changes of publishers and mints are in the audit log.
@@ -314,15 +327,7 @@ fn mints_and_publishers_are_noted() {
     let world = World::start();
     let _ = world.minted();
     let entries = world.server.root().json().get("/team/dev/+audit").expect(200).json();
-    let entries = entries["result"]["items"].as_array().expect("a list");
-    let find = |event: &str| entries.iter().find(|entry| entry["event"] == event);
-    let minted = find("minted").unwrap_or_else(|| panic!("{entries:?}"));
-    assert_eq!(minted["what"], "yourproject");
-    let reason = minted["reason"].as_str().expect("a reason");
-    assert!(reason.contains(&format!("{} org/repo", world.issuer.url)), "{reason}");
-    let changed = find("changed").unwrap_or_else(|| panic!("{entries:?}"));
-    assert_eq!((&changed["what"], &changed["who"]), (&json!("publisher"), &json!("team")));
-    assert!(changed["reason"].as_str().is_some_and(|it| it.starts_with("added: yourproject ")));
+    assert_snapshot!("audit", shown_json(&entries["result"]));
 }
 
 /// The security log has mints, and of refused jobs the publisher that is most like them. No line has a token.
@@ -349,46 +354,10 @@ fn the_security_log_names_jobs() {
     let minted = mint(json!({})).expect(200).json();
     mint(json!({"repository_id": "8"})).expect(422);
     mint(json!({"aud": "other"})).expect(422);
-    let log = std::fs::read_to_string(process.directory.path().join("security.log"));
-    let log = log.expect("a log");
-    let line = |event: &str, at: usize| {
-        let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-        let lines: Vec<Value> = lines.filter(|line| line["event"] == event).collect();
-        lines.get(at).unwrap_or_else(|| panic!("no {event}: {log}")).clone()
-    };
-    let created = line("upload_token_created", 0);
-    let called = format!("{} org/repo", issuer.url);
-    assert!(created["detail"].as_str().is_some_and(|it| it.contains(&called)), "{created}");
-    let refusal = line("mint_refused", 0);
-    assert_eq!(refusal["identity"], called, "{refusal}");
-    let nearest = refusal["nearest"].as_str().expect("a publisher");
-    assert!(nearest.contains("of team/dev: `repository_id` is `8`"), "{nearest}");
-    assert!(line("mint_refused", 1)["reason"].as_str().is_some_and(|it| it.contains("`other`")));
-    let index = line("index_created", 0);
-    assert!(index["detail"].as_str().is_some_and(|it| it.contains(&publisher)), "{index}");
+    let log = process.security_log();
+    assert_snapshot!("security_log", redacted(&log));
     let secret = minted["token"].as_str().and_then(|token| token.rsplit('_').next());
-    assert!(!log.contains(secret.expect("a secret")) && !log.contains("eyJ"), "{log}");
-}
-
-/// Who uploaded a file is said as the issuer and the repository, and no user.
-#[test]
-fn files_name_their_publisher() {
-    let world = World::start();
-    let token = world.minted();
-    world.upload(&token, "team/dev", "yourproject-1.0.zip").expect(200);
-    let called = format!("{} org/repo", world.issuer.url);
-    let changes = world.server.get("/changes?surface=python&since=0").expect(200).text();
-    let file = changes.lines().find(|line| line.contains("yourproject-1.0.zip")).expect(&changes);
-    assert!(file.contains(&format!("\"by\":\"{called}\"")), "{file}");
-    let page = world.server.client.anybody().accept("text/html").get("/team/dev/yourproject");
-    assert!(page.expect(200).text().contains(&called));
-    let index = world.server.client.anybody().accept("text/html").get("/team/dev").expect(200);
-    let text = index.text();
-    assert!(text.contains("Uploads by CI jobs") && text.contains("repository_id=7"), "{text}");
-    // The file is the same after a restart.
-    let world = world.restarted();
-    let page = world.server.client.anybody().accept("text/html").get("/team/dev/yourproject");
-    assert!(page.expect(200).text().contains(&called));
+    log.lacks([secret.expect("a secret"), "eyJ"]);
 }
 
 /// PEP 807, as its draft is.
@@ -397,9 +366,7 @@ fn clients_discover_where_to_ask() {
     let world = World::start();
     let ask = world.server.client.anybody().accept("application/vnd.pypi.pytp.v1+json");
     let found = ask.get("/.well-known/pytp?discover=%2Fteam%2Fdev%2F").expect(200).json();
-    let root = format!("http://{}", world.server.client.address);
-    assert_eq!(found["audience-endpoint"], format!("{root}/_/oidc/audience"));
-    assert_eq!(found["token-mint-endpoint"], format!("{root}/_/oidc/mint-token"));
+    assert_snapshot!("discovered", shown_json(&found));
     for missing in ["%2Fteam%2Fmissing%2F", "%2F", ""] {
         ask.get(&format!("/.well-known/pytp?discover={missing}")).expect(404);
     }

@@ -1,6 +1,7 @@
 //! Characters that no URL should hold raw and that people type all the same: every surface answers as if they were
 //! percent-encoded.
 
+use crate::asking::each;
 use crate::catalogue;
 use crate::server::{TestServer, small};
 
@@ -16,19 +17,21 @@ fn encoded(character: char) -> String {
 
 #[test]
 fn questions_about_packages() {
-    let check = |target: &str, names: &str| {
+    let rows = [
+        ("/rpc?v=5&type=search&by=depends&arg=zlib1g>=1", ""),
+        ("/rpc?v=5&type=info&arg[]=attest&arg[]=zlib1g>=1&arg[]=yogurt", "attest yogurt"),
+        ("/rpc?v=5&type=search&arg=\"quoted\"", "yogurt"),
+        ("/rpc?v=5&type=search&arg=<b>%20%26", "yogurt"),
+        ("/rpc/v5/search/\"quoted\"%20<b>", "yogurt"),
+        ("/rpc/v5/search/<b>?by=name-desc", "yogurt"),
+        ("/rpc/v5/info/`attest`", ""),
+        ("/rpc/v5/suggest/<", ""),
+        ("/api/v6/info/attest?x=\"", "attest"),
+    ];
+    each(rows, |(target, names)| {
         let response = small().get(target);
         assert_eq!((response.status, response.names()), (200, names.to_owned()), "{target}");
-    };
-    check("/rpc?v=5&type=search&by=depends&arg=zlib1g>=1", "");
-    check("/rpc?v=5&type=info&arg[]=attest&arg[]=zlib1g>=1&arg[]=yogurt", "attest yogurt");
-    check("/rpc?v=5&type=search&arg=\"quoted\"", "yogurt");
-    check("/rpc?v=5&type=search&arg=<b>%20%26", "yogurt");
-    check("/rpc/v5/search/\"quoted\"%20<b>", "yogurt");
-    check("/rpc/v5/search/<b>?by=name-desc", "yogurt");
-    check("/rpc/v5/info/`attest`", "");
-    check("/rpc/v5/suggest/<", "");
-    check("/api/v6/info/attest?x=\"", "attest");
+    });
     small().form("/rpc?<=\"", "v=5&type=info&arg=attest").expect(200);
     // No server accepts these, and every client is told why.
     for target in ["/rpc?v=5&arg=a b", "/rpc/v5/info/a\tb", "/rpc?\u{7f}"] {

@@ -58,7 +58,8 @@ pub(crate) fn shown(page: &str) -> String {
     redacted(&lines)
 }
 
-/// JSON in lines: what is short is one line, and anything else has a line for each of its parts.
+/// JSON in lines: what is short is one line, and anything else has a line for each of its parts; short members of a large
+/// object share lines.
 pub(crate) fn shown_json(json: &Value) -> String {
     indented(json, "\n")
 }
@@ -69,14 +70,28 @@ fn indented(json: &Value, line_break: &str) -> String {
     let parts: Vec<String> = match json {
         _ if line.len() <= 100 => return line,
         Value::Array(list) => list.iter().map(|it| indented(it, &deeper)).collect(),
-        Value::Object(members) => members
-            .iter()
-            .map(|(name, value)| format!("{name:?}: {}", indented(value, &deeper)))
-            .collect(),
+        Value::Object(members) => {
+            let lines = members
+                .iter()
+                .map(|(name, value)| format!("{name:?}: {}", indented(value, &deeper)));
+            if members.len() > 8 { filled(lines) } else { lines.collect() }
+        }
         _ => return line,
     };
     let (start, end) = (&line[..1], &line[line.len() - 1..]);
     format!("{start}{deeper}{}{line_break}{end}", parts.join(&format!(",{deeper}")))
+}
+
+/// These lines, of which short ones that follow each other are one.
+fn filled(lines: impl Iterator<Item = String>) -> Vec<String> {
+    let mut filled: Vec<String> = Vec::new();
+    for line in lines {
+        let is_short = |last: &str| last.len() + line.len() < 98 && !last.contains('\n');
+        let fits = filled.last().is_some_and(|last| is_short(last) && !line.contains('\n'));
+        let start = if fits { filled.pop().map(|last| last + ", ") } else { None };
+        filled.push(start.unwrap_or_default() + &line);
+    }
+    filled
 }
 
 /// A field of a form: its name and its value.
@@ -97,7 +112,13 @@ pub(crate) fn redacted(text: &str) -> String {
         let rules = [
             (r"(202[4-9]|20[3-9]\d)-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z| UTC)?", "TIME"),
             (r"(202[4-9]|20[3-9]\d)-\d\d-\d\d", "DATE"),
-            (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
+            (r"\b1[7-9]\d{8}\b", "UNIX_TIME"),
+            (r"\[20\d\d(,\d+){5}\]", "[TIME]"),
+            (r"\w{3}, \d\d \w{3} 20\d\d \d\d:\d\d:\d\d GMT", "TIME"),
+            (r"127\.0\.0\.1([:_])\d+", "127.0.0.1${1}PORT"),
+            (r"\b[0-9a-f]{12}\b", "TOKEN_ID"),
+            (r"\b\d+ B taken", "SIZE taken"),
+            (r"toxresult-\d+-", "toxresult-TIME-"),
             (r"[0-9a-f]{64}", "DIGEST"),
             (r"\b\d+\.[0-9a-f]{8}\b", "POSITION"),
             (r"larder_[A-Za-z0-9_-]+", "TOKEN"),

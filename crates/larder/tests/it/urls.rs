@@ -7,6 +7,7 @@ use std::fs;
 use larder::routes::{Place, Tree};
 use serde_json::{Map, Value};
 
+use crate::asking::each;
 use crate::catalogue;
 use crate::client::{Client, Response};
 use crate::described;
@@ -305,8 +306,8 @@ fn lists(document: &Value, path: &str, method: &str, status: u16) -> bool {
     [status.to_string(), class].iter().any(|key| responses.get(key).is_some())
 }
 
-#[test]
-fn the_openapi_document_lists_the_refusals() {
+/// A server with small bounds, an article that is over them, and one that is gone.
+fn with_refusals() -> TestServer {
     let server = TestServer::without_aur(|config| {
         config.article.acl_read = "root".parse().expect("a list");
         config.article.merge_bytes_max = 10;
@@ -319,15 +320,26 @@ fn the_openapi_document_lists_the_refusals() {
         client.root().post(&target, body).expect(201);
     }
     client.root().delete("/article/gone/1").expect(200);
+    server
+}
 
+/// Checks that a request gets this status, and that the OpenAPI document lists it for the path.
+fn checking(server: &TestServer) -> impl Fn(&str, &str, &[(&str, &str)], u16) {
+    let client = server.client;
     let document = client.get("/openapi.json").json();
-    let check = |path: &str, target: &str, headers: &[(&str, &str)], status: u16| {
+    move |path, target, headers, status| {
         // HEAD is answered as GET is.
         for method in ["GET", "HEAD"] {
             client.send(method, target, headers, b"").expect(status);
         }
         assert!(lists(&document, path, "GET", status), "{status} for GET {path}");
-    };
+    }
+}
+
+#[test]
+fn the_openapi_document_lists_the_refusals() {
+    let server = with_refusals();
+    let check = checking(&server);
     let (article, version) = ("/article/{article}", "/article/{article}/{version}");
     let (history, diff) = ("/article/{article}/history", "/article/{article}/diff");
     let late = [ROOT, ("X-Larder-Serial", "99999")];
@@ -342,29 +354,37 @@ fn the_openapi_document_lists_the_refusals() {
         check(path, target, &late, 503);
         check(path, &format!("{target}?x=1"), &[ROOT], 400);
     }
-    for (path, target) in [
-        (article, "/article/x"),
-        (version, "/article/x/1"),
-        (history, "/article/x/history"),
-        (diff, "/article/x/diff"),
-    ] {
-        check(path, target, &[ROOT], 404);
-    }
-    check(article, "/article/gone", &[ROOT], 410);
-    check(diff, "/article/long/diff", &[ROOT], 413);
+    let rows = [
+        (article, "/article/x", 404),
+        (version, "/article/x/1", 404),
+        (history, "/article/x/history", 404),
+        (diff, "/article/x/diff", 404),
+        (article, "/article/gone", 410),
+        (diff, "/article/long/diff", 413),
+    ];
+    each(rows, |(path, target, status)| check(path, target, &[ROOT], status));
+}
 
+#[test]
+fn the_openapi_document_lists_the_refusals_of_actions() {
+    let server = with_refusals();
+    let check = checking(&server);
+    let late = [ROOT, ("X-Larder-Serial", "99999")];
     let action =
         |name: &str, arguments: &str| format!("/?{{%22actions%22:{{%22{name}%22:{arguments}}}}}");
     let read = |name: &str| action("article.get", &format!("{{%22name%22:%22{name}%22}}"));
     let write = action("article.put", "{%22name%22:%22a%22,%22version%22:0,%22text%22:%22x%22}");
-    check("/", &action("x", "{}"), &[ROOT], 400);
-    check("/", &read("long"), &[], 401);
-    check("/", &read("x"), &[ROOT], 404);
-    check("/", &write, &[ROOT], 405);
-    check("/", &read("gone"), &[ROOT], 410);
-    check("/", &read("long"), &[ROOT], 413);
-    check("/", &read("long"), &late, 503);
-    check("/", &format!("/?actions={}", "x".repeat(40_000)), &[ROOT], 414);
+    let rows = [
+        (&action("x", "{}"), &[ROOT][..], 400),
+        (&read("long"), &[], 401),
+        (&read("x"), &[ROOT], 404),
+        (&write, &[ROOT], 405),
+        (&read("gone"), &[ROOT], 410),
+        (&read("long"), &[ROOT], 413),
+        (&read("long"), &late, 503),
+        (&format!("/?actions={}", "x".repeat(40_000)), &[ROOT], 414),
+    ];
+    each(rows, |(target, headers, status)| check("/", target, headers, status));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::{Value, json};
 
 use super::{Place, prepare};
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
 use crate::process::larder;
 use testbed::SmallDisk;
 
@@ -30,8 +30,7 @@ fn a_store_is_prepared_once() {
     let mode = fs::metadata(directory.path().join("data")).expect("made").permissions().mode();
     assert_eq!(mode & 0o007, 0, "others on the machine have no business in it: {mode:o}");
 
-    let again = place.run("init");
-    again.says("initialized already: nothing was changed");
+    place.run("init").says("initialized already: nothing was changed");
     let same = ["init", "--root-password", password];
     let done = place.run_words(&same, "");
     assert_eq!(done.code, Some(0), "the password that it has: {done:?}");
@@ -52,21 +51,24 @@ fn the_password_of_root_may_be_given() {
         done.check(code, says).said().lacks("horse");
         assert_eq!(directory.path().join("data/records.db").exists(), code == 0, "{words:?}");
     };
-    check(&["init", "--root-password", ""], 0, "the password that was given");
-    check(&["init", "--root-password", "horse"], 0, "the password that was given");
-    check(&["init", "--root-password", "-horse"], 0, "the password that was given");
-    check(&["init", "--root-password", "--horse"], 0, "the password that was given");
-    check(&["init", "--admin-key", "-horse", "--root-password", "-"], 0, "that was given");
-    check(&["init", "--python-devpi-defaults"], 0, "an empty password");
-    check(&["init", "--root-password-file", "one"], 0, "the password that was given");
-    check(&["init", "--root-password-file", "two"], 1, "has several lines");
-    check(&["init", "--root-password-file", "none"], 1, "holds no password");
-    check(&["init", "--root-password-file", "gone"], 1, "cannot be read");
-    check(
-        &["init", "--root-password", "x", "--root-password-file", "one"],
-        2,
-        "cannot be used with",
-    );
+    let rows = [
+        (&["init", "--root-password", ""][..], 0, "the password that was given"),
+        (&["init", "--root-password", "horse"], 0, "the password that was given"),
+        (&["init", "--root-password", "-horse"], 0, "the password that was given"),
+        (&["init", "--root-password", "--horse"], 0, "the password that was given"),
+        (&["init", "--admin-key", "-horse", "--root-password", "-"], 0, "that was given"),
+        (&["init", "--python-devpi-defaults"], 0, "an empty password"),
+        (&["init", "--root-password-file", "one"], 0, "the password that was given"),
+        (&["init", "--root-password-file", "two"], 1, "has several lines"),
+        (&["init", "--root-password-file", "none"], 1, "holds no password"),
+        (&["init", "--root-password-file", "gone"], 1, "cannot be read"),
+        (
+            &["init", "--root-password", "x", "--root-password-file", "one"],
+            2,
+            "cannot be used with",
+        ),
+    ];
+    each(rows, |(words, code, says)| check(words, code, says));
 }
 
 #[test]

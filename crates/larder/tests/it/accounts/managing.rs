@@ -643,7 +643,6 @@ fn the_audit_log_is_read_and_searched_by_those_who_may() {
     let attack = "/+manage/audit?index=%22%3E%3Cscript%3E/x&what=%3Cimg%20src=x%3E";
     check_harmless(&root.get(attack).text(), "filters");
     Browser::new(server.client).get("/+manage/audit").expect(401);
-    // Pages of entries.
     let first = root.get("/+manage/audit?limit=1").text();
     let next = first.split("href=\"?").nth(1).expect("older entries");
     let next = next.split('"').next().expect("its end").replace("&#38;", "&");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use config::Config;
 use serde_json::json;
 
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
 use crate::browser::{ACCEPT, Browser, encoded, form};
 use crate::pages::check_harmless;
 use crate::server::{ROOT_PASSWORD, TestServer};
@@ -23,43 +23,51 @@ fn start(change: impl FnOnce(&mut Config)) -> TestServer {
 
 const SESSION: &str = "larder-session";
 
+fn alice(server: &TestServer) -> Browser {
+    Browser::of(server.client, "alice", "staple")
+}
+
+/// Without the right to see something, a browser gets a link for logging in, and does not ask for a password itself.
 #[test]
-fn a_user_logs_in_sees_what_is_theirs_and_logs_out() {
+fn a_user_logs_in_and_comes_back_to_the_page() {
     let server = start(|_| ());
     let mut browser = Browser::new(server.client);
-    // Without the right to see something, the browser gets a link for logging in, and does not ask for a password itself.
-    let refused = browser.get("/alice/secret");
-    assert_ne!(refused.status, 200);
+    let refused = browser.get("/alice/secret").expect(401);
     assert!(!refused.header("www-authenticate").starts_with("Basic"), "{refused:?}");
-    let refused = browser.get("/articles?q=a%20b").expect(401);
     let link = "/+account/login?next=%2Farticles%3Fq%3Da%2520b";
-    refused.says(&format!("href=\"{link}\""));
+    browser.get("/articles?q=a%20b").expect(401).says(&format!("href=\"{link}\""));
     let page = browser.get(link).expect(200);
     page.has("cache-control", "no-store");
-    let response = browser
-        .submit(&page.text(), "Log in", &[("name", "alice"), ("password", "staple")])
-        .expect(303);
+    let values = [("name", "alice"), ("password", "staple")];
+    let response = browser.submit(&page.text(), "Log in", &values).expect(303);
     response.has("location", "/articles?q=a%20b");
-    let set: Vec<&str> = response
-        .headers
-        .iter()
-        .filter(|(name, value)| name == "set-cookie" && value.starts_with(SESSION))
-        .map(|(_, value)| value.as_str())
-        .collect();
-    let [set] = set.as_slice() else { panic!("{set:?}") };
-    set.says(["; Path=/", "; Max-Age=36000", "; HttpOnly", "; SameSite=Lax"]);
-    assert!(!set.contains("Secure"), "it would not come back without TLS: {set}");
+    let cookies = response.headers.iter().filter(|(name, _)| name == "set-cookie");
+    let cookies = cookies.filter_map(|(_, cookie)| cookie.strip_prefix(SESSION)?.split_once("; "));
+    // With `Secure` it would not come back without TLS.
+    let attributes: Vec<&str> = cookies.map(|(_, attributes)| attributes).collect();
+    assert_eq!(attributes, ["Path=/; Max-Age=36000; HttpOnly; SameSite=Lax"]);
+}
+
+#[test]
+fn a_session_opens_what_its_user_may_see() {
+    let server = start(|_| ());
+    let mut browser = alice(&server);
     for target in ["/articles", "/alice/secret", "/alice/secret/+simple/"] {
         let seen = browser.get(target).expect(200);
-        assert!(seen.header("cache-control").contains("private"), "{target}: {seen:?}");
+        seen.header("cache-control").says("private");
         let mut varies = seen.headers.iter().filter(|(name, _)| name == "vary");
         assert!(varies.any(|(_, by)| by.contains("Cookie")), "{target}: {seen:?}");
     }
-    let account = browser.get("/+account");
-    account.has("cache-control", "no-store").says("this browser");
-    // A copied cookie no longer works either.
+    browser.get("/+account").has("cache-control", "no-store").says("this browser");
+}
+
+/// A copied cookie no longer works either.
+#[test]
+fn a_user_logs_out() {
+    let server = start(|_| ());
+    let mut browser = alice(&server);
     let mut copied = browser.clone();
-    browser.submit(&account.text(), "Log out", &[]).expect(303).has("location", "/+account/login");
+    browser.fill("/+account", "Log out", &[]).expect(303).has("location", "/+account/login");
     assert_eq!(browser.cookies.get(SESSION), None);
     for browser in [&mut browser, &mut copied] {
         browser.get("/articles").expect(401);
@@ -73,38 +81,38 @@ fn the_cookie_opens_pages_and_nothing_that_programs_ask() {
     let browser = Browser::root(server.client);
     let cookie = browser.cookie();
     let with_cookie = ("Cookie", cookie.as_str());
-    let check = |method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]| {
-        let response = server.client.send(method, target, headers, body);
-        let refused = matches!(response.status, 401 | 403 | 404);
-        assert!(refused, "{method} {target}: {} {}", response.status, response.text());
-    };
+    let writes = [
+        ("PUT", "/mallory", json!({"password": "x"})),
+        ("PUT", "/root/dev", json!({})),
+        ("DELETE", "/alice", json!(null)),
+        ("POST", "/article/x/0", json!("text")),
+        ("POST", "/+tokens", json!({"scopes": ["*"]})),
+    ];
     for accept in [&[][..], &[ACCEPT]] {
-        let mut headers = vec![with_cookie];
-        headers.extend(accept);
-        check("PUT", "/mallory", &headers, br#"{"password": "x"}"#);
-        check("PUT", "/root/dev", &headers, b"{}");
-        check("DELETE", "/alice", &headers, b"");
-        check("POST", "/article/x/0", &headers, b"text");
-        let json = [&headers[..], &[("Content-Type", "application/json")]].concat();
-        check("POST", "/+tokens", &json, br#"{"scopes": ["*"]}"#);
+        each(&writes, |(method, target, body)| {
+            let ask = server.anybody().with_all(&[with_cookie]).with_all(accept);
+            let answer = ask.typed("application/json").send(method, target, body);
+            answer.expect_one_of([401, 403, 404]);
+        });
     }
-    let actions = br#"{"actions": {"article.put": {"name": "x", "version": 0, "text": "x"}}}"#;
-    let ran = server.client.send("POST", "/actions", &[with_cookie], actions);
-    ran.says("401");
-    // A program that does not ask for pages is anonymous, whatever cookies it sends.
-    check("GET", "/articles", &[with_cookie], b"");
-    check("GET", "/alice/secret", &[with_cookie, ("Accept", "application/json")], b"");
+    // A program that does not ask for pages is anonymous, whatever cookies it sends; credentials win over the cookie.
     let original = ("X-Original-URI", "/alice/secret/+simple/");
-    check("GET", "/+authcheck", &[with_cookie, ACCEPT, original], b"");
+    let reads = [
+        ("/articles", &[][..]),
+        ("/alice/secret", &[("Accept", "application/json")]),
+        ("/+authcheck", &[ACCEPT, original]),
+        ("/articles", &[("Sec-Fetch-Site", "cross-site")]),
+        ("/articles", &[ACCEPT, ("Authorization", "Basic YWxpY2U6d3Jvbmc=")]),
+    ];
+    each(reads, |(target, headers)| {
+        let answer = server.anybody().with_all(&[with_cookie]).with_all(headers).get(target);
+        answer.expect_one_of([401, 403]);
+    });
+    let actions = json!({"actions": {"article.put": {"name": "x", "version": 0, "text": "x"}}});
+    server.anybody().with_all(&[with_cookie]).post("/actions", actions).says("401");
     // A request by our own page is its reader's.
     let own = [with_cookie, ("Sec-Fetch-Site", "same-origin")];
     server.client.get_with("/articles", &own).expect(200);
-    check("GET", "/articles", &[with_cookie, ("Sec-Fetch-Site", "cross-site")], b"");
-    // Credentials win over the cookie.
-    server
-        .client
-        .get_with("/articles", &[with_cookie, ACCEPT, ("Authorization", "Basic YWxpY2U6d3Jvbmc=")])
-        .expect(401);
 }
 
 /// The token of a form.
@@ -228,38 +236,51 @@ fn a_session_that_was_planted_is_not_the_users() {
     assert_eq!((before.clone().get("/articles").status, other.get("/articles").status), (401, 200));
 }
 
+/// The user changes the password in one of three browsers: that one stays, the others are out.
 #[test]
-fn sessions_end_with_the_password_the_user_and_their_time() {
-    let server = start(|config| config.users.login = Duration::from_secs(3_600));
-    let log_in = || Browser::of(server.client, "alice", "staple");
-    // The user changes the password in one of three browsers: that one stays, the others are out.
-    let (mut one, mut two, mut three) = (log_in(), log_in(), log_in());
+fn a_new_password_ends_the_other_sessions() {
+    let server = start(|_| ());
+    let [mut one, mut two, mut three] = [alice(&server), alice(&server), alice(&server)];
     let page = one.get("/+account").text();
-    let wrong = [("old", "wrong"), ("new", "n3w-words"), ("again", "n3w-words")];
-    one.submit(&page, "Change the password", &wrong).expect(403);
-    let differs = [("old", "staple"), ("new", "n3w-words"), ("again", "other")];
-    one.submit(&page, "Change the password", &differs).expect(422);
+    for (old, again, status) in [("wrong", "n3w-words", 403), ("staple", "other", 422)] {
+        let values = [("old", old), ("new", "n3w-words"), ("again", again)];
+        one.submit(&page, "Change the password", &values).expect(status);
+    }
     assert_eq!((two.get("/articles").status, three.get("/articles").status), (200, 200));
     let right = [("old", "staple"), ("new", "n3w-words"), ("again", "n3w-words")];
     one.submit(&page, "Change the password", &right).expect(200);
     one.get("/articles").expect(200);
     assert_eq!((two.get("/articles").status, three.get("/articles").status), (401, 401));
     Browser::new(server.client).log_in("alice", "staple").expect(401);
-    // Log out everywhere.
-    let mut two = Browser::of(server.client, "alice", "n3w-words");
+}
+
+#[test]
+fn a_user_logs_out_everywhere() {
+    let server = start(|_| ());
+    let [mut one, mut two] = [alice(&server), alice(&server)];
     two.fill("/+account", "Log out everywhere", &[]).expect(303);
     assert_eq!((one.get("/articles").status, two.get("/articles").status), (401, 401));
-    // An administrator deletes the user; the next user with that name is a different one.
-    let mut three = Browser::of(server.client, "alice", "n3w-words");
-    let account = three.get("/+account").text();
+}
+
+/// The next user with that name is a different one.
+#[test]
+fn a_session_ends_with_its_user() {
+    let server = start(|_| ());
+    let mut browser = alice(&server);
+    let account = browser.get("/+account").text();
     server.root().delete("/alice?force").expect(200);
-    three.get("/articles").expect(401);
-    server.add_user("alice", "n3w-words");
-    three.get("/articles").expect(401);
-    three.submit(&account, "New token", &[("scope", "*")]).expect(401);
-    // The record has the expiry: a server at that time refuses the session.
-    let mut four = Browser::of(server.client, "alice", "n3w-words");
-    let text = four.cookies[SESSION].split('.').next().expect("a session").to_owned();
+    browser.get("/articles").expect(401);
+    server.add_user("alice", "staple");
+    browser.get("/articles").expect(401);
+    browser.submit(&account, "New token", &[("scope", "*")]).expect(401);
+}
+
+/// The record has the expiry: a server at that time refuses the session.
+#[test]
+fn a_session_ends_with_its_time() {
+    let server = start(|config| config.users.login = Duration::from_secs(3_600));
+    let mut browser = alice(&server);
+    let text = browser.cookies[SESSION].split('.').next().expect("a session").to_owned();
     let session: account::SessionText = text.parse().expect("a session");
     let stored = server.app.live_store.snapshot_full().expect("a state");
     let at = |seconds: i64| {
@@ -267,7 +288,7 @@ fn sessions_end_with_the_password_the_user_and_their_time() {
         account::identify_session(&stored.accounts, &session, later).is_ok()
     };
     assert!(at(0) && !at(3_600));
-    four.get("/articles").expect(200);
+    browser.get("/articles").expect(200);
 }
 
 /// A number that anybody can write into a cookie keeps no request waiting: the time for that is longer than the client's.
@@ -349,7 +370,12 @@ fn guesses_in_the_form_are_throttled_as_others() {
     // Wrong passwords in Basic count together with those in the login form.
     let basic = [("Authorization", "Basic YWxpY2U6Z3Vlc3MtNA==")];
     server.client.get_with("/articles", &basic).expect(429);
-    // A token is no password.
+}
+
+/// A token is no password. Its form revokes it.
+#[test]
+fn a_token_is_shown_once_and_then_with_its_use() {
+    let server = start(|_| ());
     let mut root = Browser::root(server.client);
     let made =
         root.fill("/+account", "New token", &[("scope", "*"), ("own", ROOT_PASSWORD)]).text();
@@ -361,7 +387,6 @@ fn guesses_in_the_form_are_throttled_as_others() {
     let bearer = format!("Bearer {token}");
     server.authorized(&bearer).get("/articles").expect(200);
     root.get("/+account").says("last used <time");
-    // The form of the token revokes it.
     let id = &token["larder_".len()..][..12];
     root.fill("/+account", &format!("Revoke {id}"), &[]).expect(200);
     server.authorized(&bearer).get("/articles").expect(401);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Place, prepare};
-use crate::asking::{Says as _, basic};
+use crate::asking::{Says as _, basic, each};
 use crate::browser::Browser;
 use crate::client::{Client, Response};
 use crate::process::Process;
@@ -151,10 +151,8 @@ fn others_tokens_are_the_administrators_business() {
     assert_eq!(root.ids("/+tokens"), [""; 0]);
     root.check("GET", "/+tokens?user=carol", "", 404, "user 'carol' does not exist");
     root.check("POST", "/+tokens?user=carol", r#"{"scopes":["*"]}"#, 404, "carol");
-    assert_eq!(
-        root.make("/+tokens?user=alice", &json!({"scopes": ["python:read"]}))["user"],
-        "alice"
-    );
+    let made = root.make("/+tokens?user=alice", &json!({"scopes": ["python:read"]}));
+    assert_eq!(made["user"], "alice");
     root.check("DELETE", &path, "", 204, "");
     assert_eq!(alice.ids("/+tokens").len(), 1);
 }
@@ -163,7 +161,7 @@ fn others_tokens_are_the_administrators_business() {
 fn what_is_asked_wrongly_is_refused() {
     let process = start();
     let alice = asking(&process, "alice", "a");
-    for (body, status, says) in [
+    let wishes = [
         ("", 400, "no request for a token"),
         ("[]", 400, "no request for a token: it is not an object"),
         ("{}", 400, "scopes"),
@@ -183,22 +181,27 @@ fn what_is_asked_wrongly_is_refused() {
         (r#"{"scopes":["*"],"prefixes":"/docs/"}"#, 400, "no request for a token"),
         (r#"{"scopes":["user:admin"],"indexes":["a/b"]}"#, 422, "`user:admin` is of no use"),
         (r#"{"scopes":["python:read"],"prefixes":["/a/"]}"#, 422, "`python:read` is of no use"),
-    ] {
-        alice.check("POST", "/+tokens", body, status, says);
-    }
+    ];
+    each(wishes, |(body, status, says)| alice.check("POST", "/+tokens", body, status, says));
     let large = format!(r#"{{"scopes":["*"],"comment":"{}"}}"#, "x".repeat(20_000));
-    alice.check("POST", "/+tokens", &large, 413, "16384");
-    alice.check("GET", "/+tokens?whose=bob", "", 400, "`whose`");
-    alice.check("GET", "/+tokens?user=alice&user=bob", "", 400, "twice");
-    alice.check("GET", "/+tokens?user=a/b", "", 400, "a/b");
-    alice.check("GET", "/+tokens?unused=long", "", 400, "`long` is no length of time");
-    alice.check("GET", "/+tokens?unused=1d&unused=2d", "", 400, "twice");
-    alice.check("GET", "/+tokens?user=*", "", 403, "only administrators");
-    alice.check("POST", "/+tokens?user=*", r#"{"scopes":["*"]}"#, 400, "`*` is no user");
-    alice.check("POST", "/+tokens?unused=1d", r#"{"scopes":["*"]}"#, 400, "`unused`");
-    alice.check("DELETE", "/+tokens/12", "", 400, "12 hexadecimal digits");
-    alice.check("DELETE", "/+tokens", "", 405, "GET, HEAD, POST");
-    alice.check("GET", "/+tokens/000000000000", "", 405, "DELETE");
+    let all = r#"{"scopes":["*"]}"#;
+    let rows = [
+        ("POST", "/+tokens", &*large, 413, "16384"),
+        ("GET", "/+tokens?whose=bob", "", 400, "`whose`"),
+        ("GET", "/+tokens?user=alice&user=bob", "", 400, "twice"),
+        ("GET", "/+tokens?user=a/b", "", 400, "a/b"),
+        ("GET", "/+tokens?unused=long", "", 400, "`long` is no length of time"),
+        ("GET", "/+tokens?unused=1d&unused=2d", "", 400, "twice"),
+        ("GET", "/+tokens?user=*", "", 403, "only administrators"),
+        ("POST", "/+tokens?user=*", all, 400, "`*` is no user"),
+        ("POST", "/+tokens?unused=1d", all, 400, "`unused`"),
+        ("DELETE", "/+tokens/12", "", 400, "12 hexadecimal digits"),
+        ("DELETE", "/+tokens", "", 405, "GET, HEAD, POST"),
+        ("GET", "/+tokens/000000000000", "", 405, "DELETE"),
+    ];
+    each(rows, |(method, target, body, status, says)| {
+        alice.check(method, target, body, status, says);
+    });
     asking(&process, "alice", "wrong").check("GET", "/+tokens", "", 401, "alice");
     process.get("/+tokens").expect(401).has("www-authenticate", "Basic realm=\"pypi\"");
     // A page of another site can send no other type than such.

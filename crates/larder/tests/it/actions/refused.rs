@@ -4,7 +4,7 @@ use config::AurSource;
 use serde_json::json;
 
 use super::post;
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
 use crate::catalogue;
 use crate::client::Response;
 use crate::server::{TestServer, small};
@@ -36,21 +36,24 @@ fn unknown_actions() {
 
 #[test]
 fn arguments() {
-    check("example.hello_world", json!({"name": "x"}), "`name`: unknown field `name`");
-    check("example.hello_world", json!([]), "`[]`, expected an object of arguments");
-    check("example.hello_world", json!(null), "`null`, expected an object of arguments");
-    check("example.fibonacci", json!({}), "missing field `n`");
-    check("example.fibonacci", json!({"n": 34, "m": 1}), "`m`: unknown field `m`, expected `n`");
-    check("example.fibonacci", json!({"n": "34"}), "`n`: invalid type: string \"34\"");
-    check("example.fibonacci", json!({"n": -1}), "integer `-1`, expected a whole number from 0 to");
-    check("example.fibonacci", json!({"n": 3.5}), "`n`: invalid type: floating point `3.5`");
-    check("example.fibonacci", json!({"n": 46}), "`n` is 46, expected at most 45");
-    check("example.fibonacci", json!({"n": 5_000_000_000_u64}), "`n`: invalid value");
-    check("aur.info", json!({"names": ["x", 1]}), "`names[1]`: invalid type: integer `1`");
-    check("aur.info", json!({"names": []}), "No request type/data specified.");
-    check("aur.search", json!({"needle": "x"}), "Query arg too small.");
-    check("aur.search", json!({"by": "name"}), "missing field `needle`");
-    check("aur.search", json!({"needle": "xy", "arg": "xy"}), "duplicate field `needle`");
+    let rows = [
+        ("example.hello_world", json!({"name": "x"}), "`name`: unknown field `name`"),
+        ("example.hello_world", json!([]), "`[]`, expected an object of arguments"),
+        ("example.hello_world", json!(null), "`null`, expected an object of arguments"),
+        ("example.fibonacci", json!({}), "missing field `n`"),
+        ("example.fibonacci", json!({"n": 34, "m": 1}), "`m`: unknown field `m`, expected `n`"),
+        ("example.fibonacci", json!({"n": "34"}), "`n`: invalid type: string \"34\""),
+        ("example.fibonacci", json!({"n": -1}), "integer `-1`, expected a whole number from 0 to"),
+        ("example.fibonacci", json!({"n": 3.5}), "`n`: invalid type: floating point `3.5`"),
+        ("example.fibonacci", json!({"n": 46}), "`n` is 46, expected at most 45"),
+        ("example.fibonacci", json!({"n": 5_000_000_000_u64}), "`n`: invalid value"),
+        ("aur.info", json!({"names": ["x", 1]}), "`names[1]`: invalid type: integer `1`"),
+        ("aur.info", json!({"names": []}), "No request type/data specified."),
+        ("aur.search", json!({"needle": "x"}), "Query arg too small."),
+        ("aur.search", json!({"by": "name"}), "missing field `needle`"),
+        ("aur.search", json!({"needle": "xy", "arg": "xy"}), "duplicate field `needle`"),
+    ];
+    each(rows, |(action, arguments, detail)| check(action, arguments, detail));
     let by = "`by` is `nam`, expected one of: name, name-desc, maintainer, ";
     check("aur.search", json!({"needle": "xy", "by": "nam"}), by);
     let mode = "`mode` is `ends`, expected one of: contains, starts-with";

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{noise, store, text, wiki, wiki_with};
+use crate::asking::each;
 use crate::client::Response;
 use crate::server::TestServer;
 
@@ -24,31 +25,43 @@ fn the_version_of_an_article() {
     let server = sample();
     let query =
         "%7B%22actions%22:%7B%22article.get_version%22:%7B%22name%22:%22welcome%22%7D%7D%7D";
-    let response = server.get(&format!("/?{query}")).expect(200);
-    response.is(r#"{"version":4}"#);
+    server.get(&format!("/?{query}")).expect(200).is(r#"{"version":4}"#);
     server.root().delete("/article/welcome/4");
     let response = server.get(&format!("/?{query}"));
     assert_eq!(response.json(), json!({"version": 5, "deleted": true}));
 }
 
-#[test]
-fn examples_and_refusals() {
+/// A server on which every example was run.
+fn after_examples() -> TestServer {
     let server = sample();
     for action in server.get("/actions").json()["actions"].as_array().expect("actions") {
         server.root().post("/actions", action["example"].to_string().as_bytes()).expect(200);
     }
-    let check = |action: &str, arguments: Value, status: u16, text: &str| {
+    server
+}
+
+#[test]
+fn what_is_read_and_what_is_not_there() {
+    let server = after_examples();
+    let rows = [
+        ("article.get", json!({"name": "welcome"}), 200, r##""text":"# Text 3\n""##),
+        ("article.get", json!({"name": "welcome", "version": 2}), 200, r##""text":"# Text 1\n""##),
+        ("article.get", json!({"name": "welcome", "version": 9}), 404, "its latest is 4"),
+        ("article.get", json!({"name": "none"}), 404, "no article `none`"),
+        ("article.get", json!({"name": "../etc"}), 400, "not an article's name"),
+        ("article.get_version", json!({"name": "none"}), 404, "no article `none`"),
+        ("article.get_version", json!({"nme": "none"}), 400, "nme"),
+        ("article.history", json!({"name": "welcome", "limit": 1}), 200, r#""next_before":4"#),
+        ("article.history", json!({"name": "welcome", "limit": 0}), 400, "expected 1 to 1000"),
+    ];
+    each(rows, |(action, arguments, status, text)| {
         post(&server, &json!({action: arguments})).expect(status).says(text);
-    };
-    check("article.get", json!({"name": "welcome"}), 200, r##""text":"# Text 3\n""##);
-    check("article.get", json!({"name": "welcome", "version": 2}), 200, r##""text":"# Text 1\n""##);
-    check("article.get", json!({"name": "welcome", "version": 9}), 404, "its latest is 4");
-    check("article.get", json!({"name": "none"}), 404, "no article `none`");
-    check("article.get", json!({"name": "../etc"}), 400, "not an article's name");
-    check("article.get_version", json!({"name": "none"}), 404, "no article `none`");
-    check("article.get_version", json!({"nme": "none"}), 400, "nme");
-    check("article.history", json!({"name": "welcome", "limit": 1}), 200, r#""next_before":4"#);
-    check("article.history", json!({"name": "welcome", "limit": 0}), 400, "expected 1 to 1000");
+    });
+}
+
+#[test]
+fn what_is_written_and_what_is_refused() {
+    let server = after_examples();
     let put = |version: u32, more: Value| {
         let mut arguments = json!({"name": "welcome", "version": version});
         for (name, value) in more.as_object().expect("an object") {
@@ -56,36 +69,25 @@ fn examples_and_refusals() {
         }
         arguments
     };
-    check("article.put", put(3, json!({"text": "x"})), 409, "is at version 4, by root");
-    check("article.put", put(9, json!({"text": "x"})), 409, "has no version 9");
-    check("article.put", put(4, json!({})), 400, "either `text` or `base64`");
-    check(
-        "article.put",
-        put(4, json!({"text": "", "base64": ""})),
-        400,
-        "either `text` or `base64`",
-    );
-    check("article.put", put(4, json!({"base64": "?"})), 400, "base64");
-    check("article.put", put(4, json!({"text": "x", "content_type": "no"})), 400, "media type");
-    check(
-        "article.put",
-        put(4, json!({"text": "é", "comment": "a & b?"})),
-        200,
-        r#""comment":"a & b?""#,
-    );
+    let check = |arguments: Value, status: u16, text: &str| {
+        post(&server, &json!({"article.put": arguments})).expect(status).says(text);
+    };
+    let rows = [
+        (put(3, json!({"text": "x"})), 409, "is at version 4, by root"),
+        (put(9, json!({"text": "x"})), 409, "has no version 9"),
+        (put(4, json!({})), 400, "either `text` or `base64`"),
+        (put(4, json!({"text": "", "base64": ""})), 400, "either `text` or `base64`"),
+        (put(4, json!({"base64": "?"})), 400, "base64"),
+        (put(4, json!({"text": "x", "content_type": "no"})), 400, "media type"),
+        (put(4, json!({"text": "é", "comment": "a & b?"})), 200, r#""comment":"a & b?""#),
+    ];
+    each(rows, |(arguments, status, text)| check(arguments, status, text));
     let page = server.get("/article/welcome");
-    assert_eq!(
-        (page.text().as_str(), page.header("content-type")),
-        ("é", "text/markdown; charset=utf-8")
-    );
-    check(
-        "article.put",
-        put(5, json!({"base64": "/wA=", "content_type": "image/png"})),
-        200,
-        "image/png",
-    );
+    page.is("é").has("content-type", "text/markdown; charset=utf-8");
+    check(put(5, json!({"base64": "/wA=", "content_type": "image/png"})), 200, "image/png");
     assert_eq!(server.get("/article/welcome").body, b"\xff\0");
-    check("article.get", json!({"name": "welcome"}), 200, r#""base64":"/wA=""#);
+    let read = post(&server, &json!({"article.get": {"name": "welcome"}})).expect(200);
+    read.says(r#""base64":"/wA=""#);
 }
 
 #[test]

@@ -2,11 +2,13 @@
 
 use std::io::{Read, Write};
 
+use insta::assert_snapshot;
 use serde_json::Value;
 
 use super::{code, noise, store, text, wiki, wiki_with};
 use crate::client::Response;
 use crate::server::{ROOT, TestServer};
+use crate::shown::shown_json;
 
 const BASE: &[u8] = b"one\ntwo\nthree\nfour\n";
 
@@ -30,14 +32,7 @@ fn changes_in_different_places_are_merged() {
     let server = sample();
     let response = server.root().post("/article/a/1", "one\ntwo\nthree\nFOUR\n").expect(409);
     let json = response.json();
-    assert_eq!(
-        (json["base_version"].as_u64(), json["latest_version"].as_u64()),
-        (Some(1), Some(2))
-    );
-    assert_eq!(json["latest"]["author"], "root");
-    assert!(json["latest"]["created_at"].as_str().is_some_and(|at| at.ends_with('Z')));
-    assert_eq!(json["same_content"], false);
-    assert_eq!(json["merge"]["outcome"], "clean");
+    assert_snapshot!("merged", shown_json(&json));
     response.has("etag", server.get("/article/a").header("etag"));
     // The proposal is taken by sending it back.
     let merged = json["merge"]["text"].as_str().expect("a text").to_owned();
@@ -63,13 +58,7 @@ fn a_tag_that_is_old_is_worth_a_merge_too() {
 #[test]
 fn changes_in_one_place_are_shown() {
     let server = sample();
-    let merge = merge(&server, b"1\ntwo\nthree\nfour\n");
-    assert_eq!(merge["outcome"], "conflict");
-    let text = merge["text"].as_str().expect("a text");
-    assert!(text.starts_with("<<<<<<< version 2 (latest)\nONE\n||||||| version 1 (base)\none\n=======\n1\n>>>>>>> this write\ntwo\n"), "{text}");
-    let hunk = &merge["conflicts"][0];
-    assert_eq!((hunk["base_line"].as_u64(), hunk["base"].as_str()), (Some(1), Some("one\n")));
-    assert_eq!((hunk["latest"].as_str(), hunk["refused"].as_str()), (Some("ONE\n"), Some("1\n")));
+    assert_snapshot!("conflict", shown_json(&merge(&server, b"1\ntwo\nthree\nfour\n")));
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn field(page: &str, name: &str) -> String {
 }
 
 #[test]
-fn an_article_is_written_looked_at_changed_and_deleted() {
+fn an_article_is_written_and_looked_at() {
     let server = start();
     let mut browser = root(server.client);
     // The article does not exist yet: the page that says so links to the form.
@@ -57,13 +57,25 @@ fn an_article_is_written_looked_at_changed_and_deleted() {
     assert_eq!(read.text(), text.replace("\r\n", "\n"));
     assert_eq!(read.header("content-type").split(';').next(), Some("text/markdown"));
     browser.get("/article/guide/start").says("href=\"/+edit/guide/start\"");
-    // Lines that end as on Windows stay so.
+}
+
+#[test]
+fn lines_that_end_as_on_windows_stay_so() {
+    let server = start();
+    let mut browser = root(server.client);
     server.root().typed("text/plain").post("/article/dos.txt/0", "one\r\ntwo\r\n").expect(201);
     browser.fill("/+edit/dos.txt", "Article", &[("text", "one\r\n2\r\n")]).expect(303);
     let read = server.get("/article/dos.txt");
     assert_eq!(read.text(), "one\r\n2\r\n");
     assert!(read.header("content-type").starts_with("text/plain"), "{read:?}");
-    // Deleted with the version that was seen; history stays, and the form brings it back.
+}
+
+/// It is deleted with the version that was seen; history stays, and the form brings it back.
+#[test]
+fn an_article_is_deleted_and_brought_back() {
+    let server = start();
+    let mut browser = root(server.client);
+    server.root().write("guide/start/0", "text").expect(201);
     let moved = browser.fill("/+edit/guide/start", "Delete", &[("comment", "no more")]);
     moved.expect(303).has("location", "/article/guide/start/history");
     server.get("/article/guide/start").expect(410);
@@ -101,8 +113,7 @@ fn a_form_that_changes_nothing_or_comes_twice_makes_no_version() {
     browser.submit(&page, "Article", &[("text", "# M\r\n")]).expect(409);
     let page = browser.get("/+edit/twice").text();
     for _ in 0..2 {
-        let moved = browser.submit(&page, "Delete", &[]);
-        moved.expect(303).has("location", "/article/twice/history");
+        browser.submit(&page, "Delete", &[]).expect(303).has("location", "/article/twice/history");
     }
     server.get("/article/twice/4").expect(404);
 }
@@ -203,50 +214,49 @@ fn what_somebody_types_is_shown_as_text() {
     check_harmless(&page, "a name");
 }
 
+fn put(server: &TestServer, text: &str, base: u32) {
+    server.root().typed("text/markdown").post(&format!("/article/a/{base}"), text).expect(201);
+}
+
 #[test]
 fn both_changes_are_in_the_form_when_somebody_else_was_first() {
     let server = start();
     let mut browser = root(server.client);
-    let put = |text: &[u8], base: u32| {
-        let target = format!("/article/a/{base}");
-        server.root().typed("text/markdown").post(&target, text).expect(201);
-    };
-    put(b"one\n\ntwo\n\nthree\n", 0);
+    put(&server, "one\n\ntwo\n\nthree\n", 0);
     let page = browser.get("/+edit/a").text();
-    put(b"ONE\n\ntwo\n\nthree\n", 1);
+    put(&server, "ONE\n\ntwo\n\nthree\n", 1);
     // In another place: both.
     let values = [("text", "one\r\n\r\ntwo\r\n\r\nTHREE\r\n"), ("comment", "shout")];
     let refused = browser.submit(&page, "Article", &values).expect(409).text();
     refused.says("in different places");
     assert_eq!(field(&refused, "text"), "ONE\n\ntwo\n\nTHREE\n");
     assert_eq!((field(&refused, "base"), field(&refused, "comment")), ("2".into(), "shout".into()));
-    assert_eq!(
-        server.get("/article/a").text(),
-        "ONE\n\ntwo\n\nthree\n",
-        "nothing is saved by itself"
-    );
+    server.get("/article/a").is("ONE\n\ntwo\n\nthree\n");
     // In the same place: with marks, and the next one after that.
-    put(b"uno\n\ntwo\n\nthree\n", 2);
+    put(&server, "uno\n\ntwo\n\nthree\n", 2);
     let refused = browser.submit(&refused, "Article", &[("text", "EINS\n\ntwo\n\nTHREE\n")]).text();
     let marked = field(&refused, "text");
     let both = "<<<<<<< version 3 (latest)\nuno\n||||||| version 2 (base)\nONE\n=======\nEINS\n>>>>>>> this write";
     assert_eq!(marked, format!("{both}\n\ntwo\n\nTHREE\n"));
     browser.submit(&refused, "Article", &[("text", "uno, EINS\n\ntwo\n\nTHREE\n")]).expect(303);
     assert_eq!(server.get("/article/a/4").text(), "uno, EINS\n\ntwo\n\nTHREE\n");
-    // Another user deleted it: saving does not bring it back unseen.
+}
+
+/// Saving does not bring back unseen what another user deleted, and deleting shows what another user wrote.
+#[test]
+fn nothing_is_brought_back_or_deleted_unseen() {
+    let server = start();
+    let mut browser = root(server.client);
+    put(&server, "one\n", 0);
     let page = browser.get("/+edit/a").text();
-    server.root().delete("/article/a/4").expect(200);
-    let refused = browser.submit(&page, "Article", &[("text", "mine")]).expect(409);
-    assert_eq!(
-        (field(&refused.text(), "text"), field(&refused.text(), "base")),
-        ("mine".into(), "5".into())
-    );
-    // A user who deletes an unseen version is shown it instead.
-    put(b"seen\n", 5);
+    server.root().delete("/article/a/1").expect(200);
+    let refused = browser.submit(&page, "Article", &[("text", "mine")]).expect(409).text();
+    assert_eq!((field(&refused, "text"), field(&refused, "base")), ("mine".into(), "2".into()));
+    put(&server, "seen\n", 2);
     let page = browser.get("/+edit/a").text();
-    put(b"theirs\n", 6);
+    put(&server, "theirs\n", 3);
     let deleted = browser.submit(&page, "Delete", &[]).expect(409).text();
-    assert_eq!((field(&deleted, "text"), field(&deleted, "base")), ("theirs\n".into(), "7".into()));
+    assert_eq!((field(&deleted, "text"), field(&deleted, "base")), ("theirs\n".into(), "4".into()));
     browser.submit(&deleted, "Delete", &[]).expect(303);
 }
 

@@ -1,6 +1,7 @@
 //! Renamed articles: what moves to the new name, what the old name answers, who may rename, and what the answers hide.
 
 use account::{Scope, Scopes};
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::words::limited;
@@ -10,6 +11,7 @@ use crate::browser::{ACCEPT, Browser, form};
 use crate::client::Response;
 use crate::pages::check_harmless;
 use crate::server::TestServer;
+use crate::shown::shown_json;
 
 /// Renames with the version that was seen.
 fn rename(server: &TestServer, name_and_version: &str, to: &str) -> Response {
@@ -52,9 +54,7 @@ fn a_renamed_article_keeps_its_versions() {
         ["/1", "/2"].iter().map(|page| server.get(&format!("/article/a%20b{page}"))).collect();
     let made = renamed(&server, "a%20b/2", TO);
     made.has("location", "/article/guide/x,y/3");
-    let facts = made.json();
-    assert_eq!((&facts["kind"], &facts["renamed_from"]), (&json!("renamed"), &json!("a b")));
-    assert_eq!((&facts["version"], &facts["comment"]), (&json!(3), &json!("better")));
+    assert_snapshot!("renamed", shown_json(&made.json()));
     for (page, before) in ["/1", "/2"].iter().zip(&before) {
         let now = server.get(&format!("/article/guide/x,y{page}"));
         assert_eq!((now.status, &now.body), (200, &before.body), "{page}");
@@ -65,15 +65,9 @@ fn a_renamed_article_keeps_its_versions() {
         }
     }
     let latest = server.get("/article/guide/x,y");
-    assert_eq!(
-        (latest.body.as_slice(), latest.header("x-article-version")),
-        (&b"# Two\n"[..], "3")
-    );
-    latest.has("etag", made.header("etag"));
+    latest.is("# Two\n").has("x-article-version", 3).has("etag", made.header("etag"));
     let history = server.get("/article/guide/x,y/history").json();
-    let versions = history["versions"].as_array().expect("versions");
-    let kinds: Vec<_> = versions.iter().map(|it| it["kind"].as_str().expect("a kind")).collect();
-    assert_eq!(kinds, ["renamed", "put", "put"]);
+    assert_snapshot!("history_of_a_renamed", shown_json(&history));
 }
 
 #[test]
@@ -102,11 +96,8 @@ fn lists_have_a_renamed_article_once_under_its_new_name() {
     };
     assert_eq!(names("/articles"), ["guide/x,y"]);
     assert_eq!(names("/articles?q=two"), ["guide/x,y"]);
-    assert_eq!(names("/articles?deleted=true"), ["a b", "guide/x,y"]);
-    assert_eq!(
-        server.get("/articles?deleted=true").json()["articles"][0]["redirect_to"],
-        "guide/x,y"
-    );
+    let all = server.get("/articles?deleted=true").json();
+    assert_snapshot!("list_with_a_redirect", shown_json(&all));
     let page = server.client.get_with("/articles?deleted=true", &[ACCEPT]).text();
     page.says("<b>renamed</b>");
     page.lacks("deleted</b>");
@@ -243,8 +234,7 @@ fn links_to_the_old_name_lead_to_the_article() {
     assert_eq!(end(&before), end(&after));
     // The search waits for the index, and so does this.
     assert_eq!(server.get("/articles?text=target").json()["count"], 2);
-    let linked = page("/article/guide/new");
-    linked.says(["Linked from", ">from</a>"]);
+    page("/article/guide/new").says(["Linked from", ">from</a>"]);
     // Another article of the old name: the link is to that one.
     store(&server, "target/2", b"# Another\n");
     page("/article/guide/new").lacks("Linked from");
@@ -294,8 +284,7 @@ fn a_name_that_one_may_not_read_shows_nowhere() {
             if !(target.contains("?version") && accept.1 == "*/*") {
                 response.check_status(status);
             }
-            let all = format!("{target} {:?} {}", response.headers, response.text());
-            all.lacks("secret/");
+            format!("{target} {:?} {}", response.headers, response.text()).lacks("secret/");
         }
     });
     let actions = [
@@ -358,8 +347,7 @@ fn people_rename_with_a_form() {
     let server = wiki();
     store(&server, "guide/a/0", b"# A\n");
     let mut browser = Browser::root(server.client);
-    let article = browser.get("/article/guide/a").text();
-    article.says("href=\"/+rename/guide/a\"");
+    browser.get("/article/guide/a").says("href=\"/+rename/guide/a\"");
     let page = browser.get("/+rename/guide/a").expect(200);
     page.has("cache-control", "no-store");
     let page = page.text();

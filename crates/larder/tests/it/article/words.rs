@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use insta::assert_snapshot;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -10,11 +11,12 @@ use account::change::{self, NewToken};
 use account::{Scope, Scopes, User};
 
 use super::{store, wiki, wiki_with};
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
 use crate::browser::ACCEPT;
 use crate::client::Response;
 use crate::pages::check_harmless;
 use crate::server::{TestServer, commit};
+use crate::shown::shown_json;
 
 /// Asks until `done` says that this is the answer that must come.
 #[track_caller]
@@ -92,37 +94,22 @@ fn what_was_acknowledged_is_found() {
     assert_eq!((found(&server, "zebra"), found(&server, "pic")), (String::new(), "pic.png".into()));
 }
 
-#[test]
-fn the_best_come_first_and_say_where_the_words_are() {
+/// A wiki in which the name, the title or the text of three articles has the word `larder`, once it finds them.
+fn with_words() -> TestServer {
     let server = wiki();
     store(&server, "notes/z/0", b"# Something\n\nlarder larder larder\n");
     store(&server, "notes/b/0", b"# All about larder\n");
     store(&server, "larder/0", b"# Something\n");
+    assert_eq!(found(&server, "larder"), "larder notes/b notes/z");
+    server
+}
+
+/// Actions answer the same.
+#[test]
+fn the_best_come_first_and_say_where_the_words_are() {
+    let server = with_words();
     let answer = found_by(&server, "larder", &[]);
-    assert_eq!(names(&answer), "larder notes/b notes/z");
-    let places: Vec<&Value> =
-        answer["articles"].as_array().expect("articles").iter().map(|it| &it["found_in"]).collect();
-    assert_eq!(places, [&json!(["name"]), &json!(["title", "text"]), &json!(["text"])]);
-    assert_eq!(answer["articles"][1]["title"], json!("All about larder"));
-    // Below a name, and no more than are asked for.
-    assert_eq!(found(&server, "larder&prefix=notes/"), "notes/b notes/z");
-    let one = server.get("/articles?text=larder&limit=1").json();
-    assert_eq!((&one["count"], one["articles"].as_array().map(Vec::len)), (&json!(3), Some(1)));
-    for bad in
-        ["text=a&q=b", "text=a&after=b", "text=a&limit=101", "text=a&limit=0", "text=a&text=b"]
-    {
-        server.get(&format!("/articles?{bad}")).expect(400);
-    }
-    // The next part of the same.
-    assert_eq!(
-        server.get("/articles?text=larder&limit=1&offset=2").json()["articles"][0]["name"],
-        "notes/z"
-    );
-    assert_eq!(server.get("/articles?text=larder&offset=3").json()["articles"], json!([]));
-    for bad in ["text=a&offset=1001", "text=a&offset=x", "offset=1", "q=a&offset=1"] {
-        server.get(&format!("/articles?{bad}")).expect(400);
-    }
-    // The action says the same.
+    assert_snapshot!("found", shown_json(&answer));
     let action = |arguments: Value| {
         server.root().post("/actions", json!({"actions": {"article.search": arguments}}))
     };
@@ -130,15 +117,44 @@ fn the_best_come_first_and_say_where_the_words_are() {
     let below = action(json!({"text": "larder", "prefix": "notes/", "limit": 5}));
     assert_eq!(names(&below.json()), "notes/b notes/z");
     action(json!({"text": "larder", "limit": 1000})).expect(400);
-    // And the page.
+}
+
+#[test]
+fn what_is_found_is_read_in_parts() {
+    let server = with_words();
+    assert_eq!(found(&server, "larder&prefix=notes/"), "notes/b notes/z");
+    let rows =
+        [("limit=1", &["larder"][..]), ("limit=1&offset=2", &["notes/z"]), ("offset=3", &[])];
+    each(rows, |(part, names)| {
+        let answer = server.get(&format!("/articles?text=larder&{part}")).json();
+        let found: Vec<&Value> =
+            answer["articles"].as_array().expect("a list").iter().map(|it| &it["name"]).collect();
+        assert_eq!((json!(found), &answer["count"]), (json!(names), &json!(3)), "{part}");
+    });
+    let bad = [
+        "text=a&q=b",
+        "text=a&after=b",
+        "text=a&limit=101",
+        "text=a&limit=0",
+        "text=a&text=b",
+        "text=a&offset=1001",
+        "text=a&offset=x",
+        "offset=1",
+        "q=a&offset=1",
+    ];
+    each(bad, |query| _ = server.get(&format!("/articles?{query}")).expect(400));
+}
+
+#[test]
+fn pages_show_the_words_that_were_found() {
+    let server = with_words();
     let page = server.client.get_with("/articles?text=larder", &[ACCEPT]).text();
     check_harmless(&page, "the page");
     page.says(["3 articles found, the best first.", "found in its title, text"]);
     page.says("Something <mark>larder</mark> <mark>larder</mark> <mark>larder</mark>");
     let part = server.client.get_with("/articles?text=larder&limit=1&offset=1", &[ACCEPT]).text();
     part.says(["/article/notes/b", "?text=larder&#38;offset=2&#38;limit=1"]);
-    let last = server.client.get_with("/articles?text=larder&limit=1&offset=2", &[ACCEPT]).text();
-    last.lacks("offset=3");
+    server.client.get_with("/articles?text=larder&limit=1&offset=2", &[ACCEPT]).lacks("offset=3");
     let found = server.client.get_with("/search?q=larder", &[ACCEPT]).text();
     check_harmless(&found, "the search");
     found.says("Something <mark>larder</mark>");

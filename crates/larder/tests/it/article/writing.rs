@@ -1,17 +1,18 @@
 //! What a write does, and how it names its base.
 
+use insta::assert_snapshot;
+
 use super::{code, store, wiki};
 use crate::asking::each;
 use crate::server::TestServer;
+use crate::shown::shown_json;
 
 #[test]
 fn an_article_is_made_changed_deleted_and_brought_back() {
     let server = wiki();
     let made = store(&server, "guide/start/0", b"# Start\n\nOne.\n");
-    let json = made.json();
     made.has("location", "/article/guide/start/1");
-    assert_eq!((json["version"].as_u64(), json["author"].as_str()), (Some(1), Some("root")));
-    assert_eq!((json["title"].as_str(), json["kind"].as_str()), (Some("Start"), Some("put")));
+    assert_snapshot!("made", shown_json(&made.json()));
     server
         .get("/article/guide/start")
         .expect(200)
@@ -21,22 +22,22 @@ fn an_article_is_made_changed_deleted_and_brought_back() {
         .has("x-article-version", "1");
 
     let target = "/article/guide/start/1?comment=two%20now";
-    let changed = server.root().post(target, "# Start\n\nTwo.\n");
-    assert_eq!((changed.status, changed.json()["comment"].as_str()), (201, Some("two now")));
-    assert_eq!(server.get("/article/guide/start").text(), "# Start\n\nTwo.\n");
-    assert_eq!(server.get("/article/guide/start/1").text(), "# Start\n\nOne.\n");
-    assert_eq!(server.get("/article/guide/start/2").text(), "# Start\n\nTwo.\n");
-
-    let deleted = server.root().delete("/article/guide/start/2?comment=old");
-    assert_eq!((deleted.status, deleted.json()["deleted"].as_bool()), (200, Some(true)));
-    assert_eq!((deleted.json()["version"].as_u64(), deleted.find("etag")), (Some(3), None));
+    let changed = server.root().post(target, "# Start\n\nTwo.\n").expect(201);
+    assert_eq!(changed.json()["comment"], "two now");
+    let texts = [("", "Two"), ("/1", "One"), ("/2", "Two")];
+    for (version, text) in texts {
+        server.get(&format!("/article/guide/start{version}")).is(format!("# Start\n\n{text}.\n"));
+    }
+    let deleted = server.root().delete("/article/guide/start/2?comment=old").expect(200);
+    assert_eq!(deleted.find("etag"), None);
+    assert_snapshot!("deleted", shown_json(&deleted.json()));
     server.get("/article/guide/start").expect(410).says("by root");
     server.get("/article/guide/start/3").expect(410);
-    assert_eq!(server.get("/article/guide/start/2").text(), "# Start\n\nTwo.\n");
+    server.get("/article/guide/start/2").is("# Start\n\nTwo.\n");
 
-    let json = server.root().post("/article/guide/start/3?restore=1", ()).expect(201).json();
-    assert_eq!((json["version"].as_u64(), json["restored_from"].as_u64()), (Some(4), Some(1)));
-    assert_eq!(server.get("/article/guide/start").text(), "# Start\n\nOne.\n");
+    let restored = server.root().post("/article/guide/start/3?restore=1", ()).expect(201);
+    assert_snapshot!("restored", shown_json(&restored.json()));
+    server.get("/article/guide/start").is("# Start\n\nOne.\n");
     // A text on a deletion brings an article back as well.
     server.root().delete("/article/guide/start/4");
     store(&server, "guide/start/5", b"six");
@@ -67,30 +68,34 @@ fn a_base_is_named_by_number_or_by_tag() {
     };
     let weak = format!("W/{latest}");
     let gzip = format!("{}-gz\"", latest.trim_end_matches('"'));
-    check("POST", "/article/a/7", &[], "409 version_in_future");
-    check("POST", "/article/a/0", &[], "409 already_exists");
-    check("POST", "/article/a/1", &[], "409 stale");
-    check("POST", "/article/new/3", &[], "404 not_found");
-    check("PUT", "/article/a", &[], "428 base_missing");
-    check("PUT", "/article/new", &[], "428 base_missing");
-    check("DELETE", "/article/a", &[], "428 base_missing");
-    check("PUT", "/article/a", &[("If-Match", &old)], "412 precondition_failed");
-    check("PUT", "/article/a", &[("If-Match", &weak)], "412 precondition_failed");
-    check("PUT", "/article/a", &[("If-Match", "\"nonsense\"")], "412 precondition_failed");
-    check("PUT", "/article/a", &[("If-None-Match", "*")], "412 precondition_failed");
-    check("POST", "/article/a/2", &[("If-Match", &old)], "412 precondition_failed");
-    check("DELETE", "/article/a", &[("If-Match", &old)], "412 precondition_failed");
-    check("DELETE", "/article/a/1", &[], "409 stale");
-    check("DELETE", "/article/new/1", &[], "404 not_found");
-    check("DELETE", "/article/gone/2", &[], "409 deleted");
-    check("POST", "/article/gone/1", &[], "409 deleted");
-    check("POST", "/article/a/2?restore=9", &[], "404 nothing_to_restore");
-    check("POST", "/article/gone/2?restore=2", &[], "404 nothing_to_restore");
-    // The refused writes left nothing; now the right ways.
-    check("PUT", "/article/a", &[("If-Match", &gzip)], "201 3");
-    check("PUT", "/article/a", &[("If-Match", "*")], "201 4");
-    check("PUT", "/article/new", &[("If-None-Match", "*")], "201 1");
-    check("PUT", "/article/gone", &[("If-None-Match", "*")], "201 3");
+    let (old, weak) = (("If-Match", &*old), ("If-Match", &*weak));
+    let rows = [
+        ("POST", "/article/a/7", &[][..], "409 version_in_future"),
+        ("POST", "/article/a/0", &[], "409 already_exists"),
+        ("POST", "/article/a/1", &[], "409 stale"),
+        ("POST", "/article/new/3", &[], "404 not_found"),
+        ("PUT", "/article/a", &[], "428 base_missing"),
+        ("PUT", "/article/new", &[], "428 base_missing"),
+        ("DELETE", "/article/a", &[], "428 base_missing"),
+        ("PUT", "/article/a", &[old], "412 precondition_failed"),
+        ("PUT", "/article/a", &[weak], "412 precondition_failed"),
+        ("PUT", "/article/a", &[("If-Match", "\"nonsense\"")], "412 precondition_failed"),
+        ("PUT", "/article/a", &[("If-None-Match", "*")], "412 precondition_failed"),
+        ("POST", "/article/a/2", &[old], "412 precondition_failed"),
+        ("DELETE", "/article/a", &[old], "412 precondition_failed"),
+        ("DELETE", "/article/a/1", &[], "409 stale"),
+        ("DELETE", "/article/new/1", &[], "404 not_found"),
+        ("DELETE", "/article/gone/2", &[], "409 deleted"),
+        ("POST", "/article/gone/1", &[], "409 deleted"),
+        ("POST", "/article/a/2?restore=9", &[], "404 nothing_to_restore"),
+        ("POST", "/article/gone/2?restore=2", &[], "404 nothing_to_restore"),
+        // The refused writes left nothing; now the right ways.
+        ("PUT", "/article/a", &[("If-Match", &*gzip)], "201 3"),
+        ("PUT", "/article/a", &[("If-Match", "*")], "201 4"),
+        ("PUT", "/article/new", &[("If-None-Match", "*")], "201 1"),
+        ("PUT", "/article/gone", &[("If-None-Match", "*")], "201 3"),
+    ];
+    each(rows, |(method, target, headers, expected)| check(method, target, headers, expected));
     let tag = server.get("/article/a").header("etag").to_owned();
     // A list may be sent in lines.
     check("DELETE", "/article/a", &[("If-Match", "\"x\""), ("If-Match", &tag)], "200 5");
@@ -180,28 +185,33 @@ fn a_body_is_whole_and_of_an_article() {
 fn what_a_request_cannot_say() {
     let server = wiki();
     store(&server, "a/0", b"text");
-    let check = |method: &str, target: &str, expected: u16| {
+    let comment = "x".repeat(2_001);
+    let rows = [
+        ("POST", "/article/a/1?coment=x", 400),
+        ("POST", "/article/a/1?comment=x&comment=y", 400),
+        ("POST", "/article/a/1?comment=%1b", 400),
+        ("POST", &format!("/article/a/1?comment={comment}"), 400),
+        ("POST", "/article/a/1?restore=latest", 400),
+        ("DELETE", "/article/a/1?restore=1", 400),
+        ("PUT", "/article/a/1", 405),
+        ("POST", "/article/a", 405),
+        ("DELETE", "/article/a/history", 405),
+        ("POST", "/article/a/diff", 405),
+        ("PATCH", "/article/a", 405),
+        ("POST", "/articles", 405),
+    ];
+    each(rows, |(method, target, expected)| {
         server.root().with("If-Match", "*").send(method, target, "x").expect(expected);
-    };
-    check("POST", "/article/a/1?coment=x", 400);
-    check("POST", "/article/a/1?comment=x&comment=y", 400);
-    check("POST", "/article/a/1?comment=%1b", 400);
-    check("POST", &format!("/article/a/1?comment={}", "x".repeat(2_001)), 400);
-    check("POST", "/article/a/1?restore=latest", 400);
-    check("DELETE", "/article/a/1?restore=1", 400);
-    check("PUT", "/article/a/1", 405);
-    check("POST", "/article/a", 405);
-    check("DELETE", "/article/a/history", 405);
-    check("POST", "/article/a/diff", 405);
-    check("PATCH", "/article/a", 405);
-    check("POST", "/articles", 405);
+    });
     server.get("/article/a").has("x-article-version", "1");
-    let check = |target: &str, expected: &str| {
+    let rows = [
+        ("/article/a", "GET, HEAD, PUT, DELETE, OPTIONS"),
+        ("/article/a/1", "GET, HEAD, POST, DELETE, OPTIONS"),
+        ("/article/a/history", "GET, HEAD, OPTIONS"),
+        ("/article/a/diff", "GET, HEAD, OPTIONS"),
+    ];
+    each(rows, |(target, expected)| {
         server.anybody().send("OPTIONS", target, ()).expect(204).has("allow", expected);
         server.anybody().patch(target, ()).expect(405).has("allow", expected);
-    };
-    check("/article/a", "GET, HEAD, PUT, DELETE, OPTIONS");
-    check("/article/a/1", "GET, HEAD, POST, DELETE, OPTIONS");
-    check("/article/a/history", "GET, HEAD, OPTIONS");
-    check("/article/a/diff", "GET, HEAD, OPTIONS");
+    });
 }

@@ -240,6 +240,50 @@ fn mirrored_file(upstream: &Upstream, at: usize) -> Value {
     })
 }
 
+impl Names {
+    /// What each name of a path stands for; `release` is the path of a file.
+    fn sample(release: &str) -> Names {
+        let directories: Vec<&str> = release.split('/').skip(4).collect();
+        let contents = "many-1.0.zip";
+        Names(vec![
+            names("{user}/{index}/{*}", &["root/up/+simple/large", "root/up/+simple/"]),
+            names("{user}/{index}", &["root/dev", "root/up"]),
+            names("{user}", &["root"]),
+            names("{directory}/{subdirectory}/{filename}", &[&directories.join("/")]),
+            names("/+e/{*}", &["/+e/none"]),
+            names("/+f/{*}", &["/+f/none"]),
+            names("{host}/{path}", &["example.org/x"]),
+            names("/+upstream/{*}", &["/+upstream/none"]),
+            names("{project}/{version}", &["many/1.0", "large/1.1.1"]),
+            names("{project}", &["many", "large"]),
+            names("{version}", &["1", "150"]),
+            names("/+doc/{path}", &["/+doc/index.html", "/+doc/page-1.html"]),
+            names("/{**}", &["/index.html"]),
+            names("{filename}/{result}", &["many-1.0.zip/1"]),
+            names("{filename}", &[contents]),
+            names("{package}", &["shared-0001"]),
+            names("{base}", &["shared-0001"]),
+            names("{maintainer}", &["anna"]),
+            names("{article}", &["long"]),
+            names("{file}", &["a.txt"]),
+            names("{id}", &["GHSA-1"]),
+            names("{provider}", &["none"]),
+            names(
+                "{digest}",
+                &["0000000000000000000000000000000000000000000000000000000000000000"],
+            ),
+            names("{type}/{by}/{mode}/{arg}", &["search/name/contains/shared"]),
+            names("{type}/{by}/{arg}", &["search/name/shared"]),
+            names(
+                "{type}/{arg}",
+                &["search/shared", "info/shared-0001", "suggest/sh", "suggest-pkgbase/sh"],
+            ),
+            names("{type}", &["search", "info"]),
+            names("v{n}/…", &["v7/info"]),
+        ])
+    }
+}
+
 #[test]
 fn every_endpoint_is_asked_by_many_at_once() {
     let upstream = Upstream::start();
@@ -252,41 +296,7 @@ fn every_endpoint_is_asked_by_many_at_once() {
     let (rest_threads, began) = (process.threads(), Instant::now());
     let release = fill(&process, &upstream);
     eprintln!("filled in {:?}", began.elapsed());
-    let directories: Vec<&str> = release.split('/').skip(4).collect();
-    let contents = "many-1.0.zip";
-    let names = Names(vec![
-        names("{user}/{index}/{*}", &["root/up/+simple/large", "root/up/+simple/"]),
-        names("{user}/{index}", &["root/dev", "root/up"]),
-        names("{user}", &["root"]),
-        names("{directory}/{subdirectory}/{filename}", &[&directories.join("/")]),
-        names("/+e/{*}", &["/+e/none"]),
-        names("/+f/{*}", &["/+f/none"]),
-        names("{host}/{path}", &["example.org/x"]),
-        names("/+upstream/{*}", &["/+upstream/none"]),
-        names("{project}/{version}", &["many/1.0", "large/1.1.1"]),
-        names("{project}", &["many", "large"]),
-        names("{version}", &["1", "150"]),
-        names("/+doc/{path}", &["/+doc/index.html", "/+doc/page-1.html"]),
-        names("/{**}", &["/index.html"]),
-        names("{filename}/{result}", &["many-1.0.zip/1"]),
-        names("{filename}", &[contents]),
-        names("{package}", &["shared-0001"]),
-        names("{base}", &["shared-0001"]),
-        names("{maintainer}", &["anna"]),
-        names("{article}", &["long"]),
-        names("{file}", &["a.txt"]),
-        names("{id}", &["GHSA-1"]),
-        names("{provider}", &["none"]),
-        names("{digest}", &["0000000000000000000000000000000000000000000000000000000000000000"]),
-        names("{type}/{by}/{mode}/{arg}", &["search/name/contains/shared"]),
-        names("{type}/{by}/{arg}", &["search/name/shared"]),
-        names(
-            "{type}/{arg}",
-            &["search/shared", "info/shared-0001", "suggest/sh", "suggest-pkgbase/sh"],
-        ),
-        names("{type}", &["search", "info"]),
-        names("v{n}/…", &["v7/info"]),
-    ]);
+    let names = Names::sample(&release);
     // The first answers open what stays open.
     for (path, headers) in [("/", "Accept: text/html\r\n"), ("/root/up/+simple/large/", "")] {
         ask(&process, request(path, headers).as_bytes(), path);

@@ -111,7 +111,16 @@ fn queries_are_answered_in_the_shape_of_osvs_api() {
     assert_eq!(post(&server, "/+osv/v1/query", &query("good", "1")).json(), json!({}));
     let record = server.get("/+osv/v1/vulns/MAL-2026-1");
     assert_eq!((record.status, record.json()), (200, records[0].clone()));
-    // Refusals.
+    verbose(&server).says("[+] advisories: 3 OSV records, 2 of them of malware, from ");
+    assert_eq!(server.metric("larder_osv_records{kind=\"malware\"}"), 2.0);
+    assert_eq!(server.metric("larder_osv_records{kind=\"vulnerability\"}"), 1.0);
+}
+
+#[test]
+fn queries_that_are_refused() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    fs::write(path_in(&directory), bundle(&[record("MAL-1", "evil", &[])])).expect("a file");
+    let server = start(directory, |_| ());
     let check = |answer: Response, status: u16, code: u8| {
         answer.check_status(status).has("content-type", "application/json");
         let body = answer.json();
@@ -128,10 +137,6 @@ fn queries_are_answered_in_the_shape_of_osvs_api() {
     let nested = vec![json!([]); 30_000];
     check(post(&server, "/+osv/v1/querybatch", &json!({"queries": nested})), 413, 8);
     server.get("/+osv/v1/query").expect(405).has("allow", "POST");
-    let ready = verbose(&server);
-    ready.says("[+] advisories: 3 OSV records, 2 of them of malware, from ");
-    assert_eq!(server.metric("larder_osv_records{kind=\"malware\"}"), 2.0);
-    assert_eq!(server.metric("larder_osv_records{kind=\"vulnerability\"}"), 1.0);
 }
 
 #[test]
@@ -151,20 +156,30 @@ fn a_new_file_counts_at_once_and_a_bad_one_changes_nothing() {
     wait_until("the trouble", || verbose(&server).contains("it is no zip of OSV records"));
     assert_eq!(ids(&server, "evil", "1"), ["MAL-1"]);
     assert_eq!(server.metric("larder_osv_refresh_failing"), 1.0);
-    let many: Vec<Value> =
-        (0..10).map(|number| record(&format!("MAL-{number}"), "evil", &["2"])).collect();
-    replace(&path, &bundle(&many));
-    wait_until("the next bundle", || ids(&server, "evil", "2").len() == 10);
+    replace(&path, &bundle(&records(1)));
+    wait_until("the next bundle", || ids(&server, "evil", "2") == ["MAL-0"]);
     assert_eq!(ids(&server, "evil", "1"), [""; 0]);
-    // A bundle that has lost nearly all records is refused.
-    replace(&path, &bundle(&many[..3]));
+}
+
+/// Records of malware, `count` of them.
+fn records(count: u32) -> Vec<Value> {
+    (0..count).map(|number| record(&format!("MAL-{number}"), "evil", &["2"])).collect()
+}
+
+/// The last good one outlives a restart, before the first answer, and its source.
+#[test]
+fn a_bundle_that_has_lost_nearly_all_records_is_refused() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let path = path_in(&directory);
+    replace(&path, &bundle(&records(10)));
+    let server = start(directory, |_| ());
+    replace(&path, &bundle(&records(3)));
     wait_until("the refusal", || verbose(&server).contains("it has 3 records, and 10 are served"));
     assert_eq!(ids(&server, "evil", "2").len(), 10);
     // After a restart, the server still refuses the bundle.
     let server = start(server.stop(), |_| ());
     verbose(&server).says("it has 3 records, and 10 are served");
     assert_eq!(ids(&server, "evil", "2").len(), 10);
-    // The last good one outlives a restart, before the first answer, and its source.
     fs::remove_file(&path).expect("a file");
     let directory = server.stop();
     let server = start(directory, |config| config.advisories.source = None);
@@ -253,8 +268,7 @@ fn without_source(config: &mut Config) {
 /// A directory with the bundle of nine records that are imported.
 fn to_import() -> (Arc<TempDir>, Vec<Value>) {
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
-    let many: Vec<Value> =
-        (0..9).map(|number| record(&format!("MAL-{number}"), "evil", &["2"])).collect();
+    let many = records(9);
     fs::write(path_in(&directory), bundle(&many)).expect("a file");
     (directory, many)
 }

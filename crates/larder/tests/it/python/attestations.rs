@@ -48,8 +48,8 @@ fn integrity(stage: &str, version: &str, filename: &str) -> String {
     format!("/{stage}/integrity/p/{version}/{filename}/provenance")
 }
 
-#[test]
-fn what_an_upload_attests_is_kept_and_served() {
+/// A release with an attestation, which came after it, in `alice/dev`; pushed to `alice/prod`, the base of `alice/all`.
+fn released() -> (Index, Value) {
     let index = Index::start();
     index.stage("alice/dev", json!({"volatile": true}));
     index.stage("alice/prod", json!({"volatile": false}));
@@ -57,13 +57,17 @@ fn what_an_upload_attests_is_kept_and_served() {
     let content = sdist("one");
     let one = attestation(FILE, &content);
     index.upload("alice/dev", FILE, &content);
-    let client = index.client();
     assert_eq!(entry(&index, "alice/dev")["provenance"], Value::Null);
-    client.get(&integrity("alice/dev", "1.0", FILE)).expect(404);
-    // Attestations may come after the file.
+    index.get(&integrity("alice/dev", "1.0", FILE)).expect(404);
     index.alice().upload("alice/dev", &attested(FILE, &content, &json!([one]))).expect(200);
     let push = json!({"name": "p", "version": "1.0", "targetindex": "alice/prod"});
     index.alice().send("PUSH", "/alice/dev", push).expect(200);
+    (index, one)
+}
+
+#[test]
+fn what_an_upload_attests_is_kept_and_served() {
+    let (index, one) = released();
     let expected = json!({
         "version": 1,
         "attestation_bundles": [
@@ -79,27 +83,30 @@ fn what_an_upload_attests_is_kept_and_served() {
         let page = format!("http://h/{stage}/+simple/p/").parse::<reqwest::Url>().expect("a URL");
         let place = page.join(provenance).expect("a URL").path().to_owned();
         for target in [place, integrity(stage, "1.0", FILE)] {
-            let answer = client.get(&target);
-            assert_eq!((answer.status, answer.json()), (200, expected.clone()), "{target}");
+            let answer = index.get(&target).expect(200);
+            assert_eq!(answer.json(), expected, "{target}");
             answer.has("content-type", "application/vnd.pypi.integrity.v1+json");
-            assert!(answer.header("cache-control").contains("must-revalidate"), "{target}");
+            answer.header("cache-control").says("must-revalidate");
         }
         for target in [integrity(stage, "2.0", FILE), integrity(stage, "1.0", "p-9.zip")] {
-            client.get(&target).expect(404);
+            index.get(&target).expect(404);
         }
     }
     let answer = index.anybody().with("Accept", "text/html").get("/alice/prod/p/1.0");
     answer.says("attestations</a> (not verified here)");
-    // A user who may not read the index learns nothing.
+}
+
+#[test]
+fn attestations_are_for_readers_as_long_as_the_file_is_there() {
+    let (index, _) = released();
     index.alice().patch("/alice/prod", json!({"acl_read": ["alice"]})).expect(200);
     for target in [integrity("alice/prod", "1.0", FILE), integrity("alice/prod", "1.0", "no.zip")] {
         index.anybody().get(&target).expect(401);
         index.user("bob").get(&target).expect(403);
     }
     index.alice().get(&integrity("alice/prod", "1.0", FILE)).expect(200);
-    // Without the file there are no attestations.
     index.alice().delete("/alice/dev/p/1.0").expect(200);
-    client.get(&integrity("alice/dev", "1.0", FILE)).expect(404);
+    index.get(&integrity("alice/dev", "1.0", FILE)).expect(404);
 }
 
 #[test]

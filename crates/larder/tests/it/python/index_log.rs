@@ -63,7 +63,14 @@ fn every_change_has_a_line_with_who_and_why() {
     index.alice().patch("/alice/prod", json!({"volatile": true})).expect(200);
     index.user("carl").delete("/alice/dev/p/1.0").expect(403);
     assert_eq!(lines(index.anybody(), "/alice/prod/+log").len(), 3);
-    // For people.
+}
+
+#[test]
+fn people_read_the_log_on_a_page() {
+    let index = started();
+    let bob = index.user("bob");
+    bob.post("/alice/dev/p/1/+yank", json!({"reason": "broken <b>"})).expect(200);
+    bob.put("/alice/dev/p/+status", json!({"status": "archived", "reason": "done"})).expect(200);
     let page = index.anybody().accept("text/html").get("/alice/dev/+log").expect(200).text();
     page.says(["<b>bob</b> set the status of", " to archived", "“broken &#60;b&#62;”"]);
     page.says("<a href=\"/alice/dev/p\">p</a> 1.0");

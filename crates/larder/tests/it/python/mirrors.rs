@@ -285,8 +285,18 @@ fn root_place_of(upstream: &Upstream, filename: &str) -> String {
     format!("/root/pypi/+upstream/{}/files/{filename}", upstream.host())
 }
 
+/// An index with the mirror `alice/up` of this upstream, which asks for `me` and `s3cret`.
+fn with_credentials(upstream: &Upstream) -> Index {
+    let index = start();
+    let url = upstream.url("/simple/").replace("http://", "http://me:s3cret@");
+    let config = json!({"type": "mirror", "mirror_url": url});
+    let made = index.alice().json().put("/alice/up", config);
+    assert_eq!(result(&made, "indexconfig")["mirror_url"], url.replace("me:s3cret", "***"));
+    index
+}
+
 #[test]
-fn credentials_are_sent_and_never_shown() {
+fn credentials_are_sent_to_their_upstream_alone() {
     let upstream = upstream_of(b"content");
     let other = Upstream::start();
     other.offer("/x/foo-2.0.tar.gz", Offer::file("two"));
@@ -295,11 +305,7 @@ fn credentials_are_sent_and_never_shown() {
         json!({"filename": "foo-2.0.tar.gz", "url": other.url("/x/foo-2.0.tar.gz"), "hashes": {}}),
     );
     upstream.offer("/simple/foo/", page("foo", json!(files)));
-    let index = start();
-    let url = upstream.url("/simple/").replace("http://", "http://me:s3cret@");
-    let config = json!({"type": "mirror", "mirror_url": url});
-    let made = index.alice().json().put("/alice/up", config);
-    assert_eq!(result(&made, "indexconfig")["mirror_url"], url.replace("me:s3cret", "***"));
+    let index = with_credentials(&upstream);
     json_page(index.client(), "alice/up", "foo").expect(200);
     assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).text(), "content");
     let foreign = format!("/alice/up/+upstream/{}/x/foo-2.0.tar.gz", other.host());
@@ -307,22 +313,25 @@ fn credentials_are_sent_and_never_shown() {
     let basic = super::basic("me", "s3cret");
     assert!(upstream.requests().iter().all(|request| request.header("authorization") == basic));
     assert!(other.requests().iter().all(|request| request.header("authorization").is_empty()));
+}
 
-    // A client that sends back what it was shown changes nothing.
+/// A client that sends back what it was shown changes nothing.
+#[test]
+fn credentials_are_never_shown() {
+    let upstream = upstream_of(b"content");
+    let index = with_credentials(&upstream);
     let shown = index.alice().json().get("/alice/up");
     shown.lacks("s3cret");
     let mut back = result(&shown, "indexconfig");
     back["title"] = "changed".into();
     let changed = index.alice().json().patch("/alice/up", back);
     assert_eq!(result(&changed, "indexconfig")["title"], "changed");
-    let before = upstream.requests().len();
     json_page(index.client(), "alice/up", "foo").expect(200);
-    let asked = upstream.requests();
-    assert!(asked.len() > before && asked.iter().all(|it| it.header("authorization") == basic));
+    let (asked, basic) = (upstream.requests(), super::basic("me", "s3cret"));
+    assert!(!asked.is_empty() && asked.iter().all(|it| it.header("authorization") == basic));
     upstream.break_with(Some(401));
     for target in ["/alice/up/+simple/bar/", "/readyz?verbose", "/alice/up", "/alice", "/metrics"] {
-        let answer = index.alice().json().get(target);
-        answer.lacks("s3cret");
+        index.alice().json().get(target).lacks("s3cret");
     }
     for bad in ["http://me:s3cret@", "http://me:s3cret@h/?q", "ftp://me:s3cret@h/"] {
         let patch = json!({"mirror_url": bad});

@@ -297,15 +297,34 @@ fn what_a_stage_without_a_policy_has_removed_is_gone() {
     index.get(&inherited).expect(200);
 }
 
-#[test]
-fn a_quarantine_has_a_reason_that_installers_show() {
+/// An index with a mirror as base and a file of its own, the upstream of the mirror, and the path of the file.
+fn with_own_file() -> (Index, Upstream, String) {
     let upstream = upstream_of(&FILES);
     let index = start();
     mirror(&index, &upstream, json!({}));
     let sources = sdist("one");
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     index.upload("alice/dev", "own-1.0.zip", &sources);
-    let target = path("alice/dev", "own-1.0.zip", &sources);
+    (index, upstream, path("alice/dev", "own-1.0.zip", &sources))
+}
+
+/// `own` 1.0 is in quarantine for this reason: its file, its version and its project say so.
+#[track_caller]
+fn check_quarantined(index: &Index, target: &str, reason: &str) {
+    let reason = format!("quarantined: {reason}");
+    for target in [target, "/alice/dev/own/1.0"] {
+        check_refused(&index.get(target), "quarantine", "alice/dev", &reason);
+    }
+    let project = index.anybody().json().get("/alice/dev/own").json();
+    let message = format!("1 file is hidden by the policy of alice/dev: {reason}");
+    let expected = json!({"type": "projectconfig", "result": {}, "message": message});
+    assert_eq!(project, expected);
+    index.get("/metrics").says("larder_policy_refused_total{rule=\"quarantine\"} 2");
+}
+
+#[test]
+fn a_quarantine_has_a_reason_that_installers_show() {
+    let (index, _upstream, target) = with_own_file();
     index.get(&target).expect(200);
     let edit =
         json!(["policy_quarantine+=foo stolen, see below", "policy_quarantine+=own==1.0 broken"]);
@@ -313,28 +332,20 @@ fn a_quarantine_has_a_reason_that_installers_show() {
     let page = json_page(&index, "alice/dev", "foo");
     let status = json!({"status": "quarantined", "reason": "stolen, see below"});
     assert_eq!((&page["project-status"], &page["files"]), (&status, &json!([])));
-    check_refused(&index.get(&target), "quarantine", "alice/dev", "quarantined: broken");
-    let version = index.anybody().get("/alice/dev/own/1.0");
-    check_refused(&version, "quarantine", "alice/dev", "quarantined: broken");
-    let project = index.anybody().json().get("/alice/dev/own").json();
-    assert_eq!(project["result"], json!({}));
-    let said = "1 file is hidden by the policy of alice/dev: quarantined: broken";
-    assert_eq!(project["message"], said);
+    check_quarantined(&index, &target, "broken");
     // The base has no policy: only the addresses below the stage have that of the stage.
     assert_eq!(names(&json_page(&index, "alice/up", "foo")).len(), FILES.len());
     let edit = json!(["policy_quarantine-=foo", "policy_quarantine-=own==1.0"]);
     index.alice().patch("/alice/dev", edit).expect(200);
     index.get(&target).expect(200);
-    // The owner's own word counts for the file as well.
+}
+
+/// The owner's own word counts for the file as well.
+#[test]
+fn a_project_in_quarantine_hides_its_files() {
+    let (index, _upstream, target) = with_own_file();
     let word = json!({"status": "quarantined", "reason": "wait"});
     index.alice().put("/alice/dev/own/+status", word).expect(200);
     assert_eq!(json_page(&index, "alice/dev", "own")["files"], json!([]));
-    check_refused(&index.get(&target), "quarantine", "alice/dev", "quarantined: wait");
-    let version = index.anybody().get("/alice/dev/own/1.0");
-    check_refused(&version, "quarantine", "alice/dev", "quarantined: wait");
-    let project = index.anybody().json().get("/alice/dev/own").json();
-    assert_eq!(project["result"], json!({}));
-    let said = "1 file is hidden by the policy of alice/dev: quarantined: wait";
-    assert_eq!(project["message"], said);
-    index.get("/metrics").says("larder_policy_refused_total{rule=\"quarantine\"} 4");
+    check_quarantined(&index, &target, "wait");
 }

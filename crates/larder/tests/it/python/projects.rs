@@ -1,62 +1,70 @@
 //! Projects, versions and their removal.
 
-use serde_json::{Value, json};
+use insta::assert_snapshot;
+use serde_json::{Map, json};
 
 use super::{Index, Upload, path, result, sdist};
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
+use crate::shown::shown_json;
 
-#[test]
-fn a_project_is_shown_with_its_bases_and_what_they_shadow() {
+/// The index `alice/dev`, whose `p` 1.0 shadows that of its base `alice/base`, and the content in the base.
+fn shadowed() -> (Index, Vec<u8>) {
     let index = Index::start();
     index.stage("alice/base", json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/base"]}));
-    let (old, new) = (sdist("old"), sdist("new"));
+    let old = sdist("old");
     index.upload("alice/base", "p-1.0.zip", &old);
     index.upload("alice/base", "p-2.0.zip", &old);
-    index.upload("alice/dev", "p-1.0.zip", &new);
+    index.upload("alice/dev", "p-1.0.zip", &sdist("new"));
+    (index, old)
+}
+
+#[test]
+fn a_project_is_shown_with_its_bases_and_what_they_shadow() {
+    let (index, _) = shadowed();
     let ask = index.anybody().json();
-
     let project = result(&ask.get("/alice/dev/p"), "projectconfig");
-    let versions: Vec<&String> = project.as_object().expect("an object").keys().collect();
-    assert_eq!(versions, ["1.0", "2.0"].iter().collect::<Vec<_>>(), "{project}");
-    let link = |data: &Value| data["+links"][0]["href"].as_str().expect("a link").to_owned();
-    let root = format!("http://{}", index.client().address);
-    let url = |stage: &str, filename: &str, content: &[u8]| {
-        root.clone() + &path(stage, filename, content)
-    };
-    assert_eq!(link(&project["1.0"]), url("alice/dev", "p-1.0.zip", &new));
-    assert_eq!(link(&project["1.0"]["+shadowing"][0]), url("alice/base", "p-1.0.zip", &old));
-    assert_eq!(link(&project["2.0"]), url("alice/base", "p-2.0.zip", &old));
-    assert_eq!(project["1.0"]["requires_python"], "");
-
+    assert_snapshot!("project_config", shown_json(&project));
     let alone = result(&ask.get("/alice/dev/p?ignore_bases"), "projectconfig");
-    assert_eq!(alone.as_object().expect("an object").len(), 1);
-    assert_eq!(result(&ask.get("/alice/dev/p/2.0"), "versiondata"), project["2.0"]);
-    let old_style = result(&ask.get("/alice/dev/p/1.0/"), "versiondata");
-    assert_eq!(old_style, project["1.0"]);
+    assert_eq!(alone.as_object().map(Map::len), Some(1));
+    for (target, version) in [("/alice/dev/p/2.0", "2.0"), ("/alice/dev/p/1.0/", "1.0")] {
+        assert_eq!(result(&ask.get(target), "versiondata"), project[version], "{target}");
+    }
+}
 
-    ask.get("/alice/dev/q").message(404, "no project 'q'");
-    ask.get("/alice/dev/p/3.0").message(404, "The version 3.0 of project p does not exist.");
-    ask.get("/alice/dev/p/2.0?ignore_bases")
-        .message(404, "The version 2.0 of project p does not exist.");
-    ask.get("/alice/none/p").message(404, "The stage alice/none could not be found.");
+#[test]
+fn what_is_no_project_or_version_is_said() {
+    let (index, _) = shadowed();
+    each(
+        [
+            ("/alice/dev/q", "no project 'q'"),
+            ("/alice/dev/p/3.0", "The version 3.0 of project p does not exist."),
+            ("/alice/dev/p/2.0?ignore_bases", "The version 2.0 of project p does not exist."),
+            ("/alice/none/p", "The stage alice/none could not be found."),
+        ],
+        |(target, message)| index.anybody().json().get(target).message(404, message),
+    );
+}
+
+#[test]
+fn a_project_has_one_name_and_several_forms() {
+    let (index, old) = shadowed();
+    let get = |target: &str, accept: &str| index.anybody().accept(accept).get(target);
+    let root = format!("http://{}", index.client().address);
     for (asked, found) in
         [("/alice/dev/P", "/alice/dev/p"), ("/alice/dev/P.Q/1.0", "/alice/dev/p-q/1.0")]
     {
-        let moved = ask.get(asked).expect(302);
-        moved.has("location", root.clone() + found);
-        assert!(moved.header("vary").contains("Accept"), "{moved:?}");
+        let moved = get(asked, "application/json").expect(302);
+        moved.has("location", root.clone() + found).header("vary").says("Accept");
     }
-    let done = index.anybody().with("Accept", "text/html").get("/alice/dev/p");
-    done.expect(200).has("content-type", "text/html; charset=utf-8");
-    index.anybody().with("Accept", "text/plain").get("/alice/dev/p").expect(404);
-    let page =
-        index.anybody().with("Accept", "application/vnd.pypi.simple.v1+json").get("/alice/dev/p");
-    assert_eq!(page.json()["name"], "p");
+    get("/alice/dev/p", "text/html").expect(200).has("content-type", "text/html; charset=utf-8");
+    get("/alice/dev/p", "text/plain").expect(404);
+    let simple = get("/alice/dev/p", "application/vnd.pypi.simple.v1+json").json();
+    assert_eq!(simple["name"], "p");
     let outside = index.anybody().json().with("X-Outside-URL", "https://proxy.example/pre/");
     let project = result(&outside.get("/pre/alice/dev/p"), "projectconfig");
     let prefixed = "https://proxy.example/pre".to_owned() + &path("alice/base", "p-2.0.zip", &old);
-    assert_eq!(link(&project["2.0"]), prefixed);
+    assert_eq!(project["2.0"]["+links"][0]["href"], prefixed);
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! What tools of the public index ask for: `/simple/` beside `+simple/`, and `/pypi/{project}/json`.
 
-use serde_json::{Value, json};
+use insta::assert_snapshot;
+use serde_json::json;
 use testbed::Upstream;
 
 use super::mirrors::{JSON_PAGE, allow_this_machine, file, list, mirror, page};
-use super::{Index, Upload, path, sdist};
+use super::{Index, Upload, sdist};
+use crate::shown::shown_json;
 
 const INSTALLER: (&str, &str) = ("User-Agent", "pip/25.0");
 
@@ -61,56 +63,61 @@ fn a_project_called_simple_keeps_its_urls() {
     index.alice().json().delete("/alice/dev/simple/1.0?force").expect(200);
 }
 
-#[test]
-fn a_project_in_the_shape_of_the_public_index() {
+/// The index `alice/dev` with three releases of `Foo.Bar`, and the content of its 1.1.
+fn with_releases() -> (Index, Vec<u8>) {
     let index = Index::start();
     index.stage("alice/dev", json!({}));
-    let (old, new) = (sdist("old"), sdist("new"));
-    index.upload("alice/dev", "Foo.Bar-1.0.zip", &old);
-    let upload = Upload::named("Foo.Bar", "1.1", "Foo.Bar-1.1.zip", &new)
+    let content = sdist("new");
+    index.upload("alice/dev", "Foo.Bar-1.0.zip", &sdist("old"));
+    let upload = Upload::named("Foo.Bar", "1.1", "Foo.Bar-1.1.zip", &content)
         .set("summary", "what it is")
         .set("requires_python", ">=3.9")
         .set("requires_dist", "baz>1");
     index.alice().upload("alice/dev", &upload).expect(200);
     index.upload("alice/dev", "Foo.Bar-2.0rc1.zip", &sdist("rc"));
-    let get = |target: &str| index.anybody().get(target);
-    let answer = get("/alice/dev/pypi/foo-bar/json").expect(200);
+    (index, content)
+}
+
+#[test]
+fn a_project_in_the_shape_of_the_public_index() {
+    let (index, content) = with_releases();
+    let answer = index.anybody().get("/alice/dev/pypi/foo-bar/json").expect(200);
     answer.has("content-type", "application/json");
-    let tag = answer.header("etag").to_owned();
     let shown = answer.json();
-    let info = &shown["info"];
-    assert_eq!((&info["version"], &info["summary"]), (&json!("1.1"), &json!("what it is")));
-    assert_eq!((&info["requires_python"], &info["author"]), (&json!(">=3.9"), &Value::Null));
-    assert_eq!(info["requires_dist"], json!(["baz>1"]));
-    let root = format!("http://{}", index.client().address);
+    assert_snapshot!("public_json", shown_json(&shown));
     let file = &shown["urls"][0];
-    assert_eq!(file["url"], root.clone() + &path("alice/dev", "Foo.Bar-1.1.zip", &new));
-    assert_eq!(file["digests"]["sha256"], record::Digest::of(&new).to_string());
-    assert_eq!((&file["packagetype"], &file["size"]), (&json!("sdist"), &json!(new.len())));
-    let versions: Vec<&String> = shown["releases"].as_object().expect("versions").keys().collect();
-    assert_eq!(versions, ["1.0", "1.1", "2.0rc1"]);
+    assert_eq!(file["digests"]["sha256"], record::Digest::of(&content).to_string());
+    let root = format!("http://{}", index.client().address);
     let link = file["url"].as_str().expect("a URL").strip_prefix(&root).expect("it is here");
-    assert_eq!(get(link).body, new);
+    assert_eq!(index.anybody().get(link).body, content);
+}
 
-    index.anybody().with("If-None-Match", &tag).get("/alice/dev/pypi/foo-bar/json").expect(304);
+#[test]
+fn a_yanked_version_is_not_the_latest() {
+    let (index, _) = with_releases();
+    let get = |target: &str| index.anybody().get(target);
+    let tag = get("/alice/dev/pypi/foo-bar/json").header("etag").to_owned();
+    let known = || index.anybody().with("If-None-Match", &tag).get("/alice/dev/pypi/foo-bar/json");
+    known().expect(304);
     index.alice().post("/alice/dev/foo-bar/1.1/+yank", json!({"reason": "bad"})).expect(200);
-    let shown = index.anybody().with("If-None-Match", &tag).get("/alice/dev/pypi/foo-bar/json");
-    assert_eq!((shown.status, &shown.json()["info"]["version"]), (200, &json!("1.0")));
-    let one = get("/alice/dev/pypi/foo-bar/1.1.0/json").json();
-    assert_eq!(one["info"]["yanked_reason"], "bad");
-    assert_eq!(one["urls"][0]["yanked"], true);
-    assert!(one.get("releases").is_none());
+    assert_eq!(known().expect(200).json()["info"]["version"], "1.0");
+    let one = get("/alice/dev/pypi/foo-bar/1.1.0/json").expect(200).json();
+    assert_snapshot!("public_json_of_a_version", shown_json(&one));
+}
 
+#[test]
+fn whom_the_public_shape_is_for() {
+    let (index, _) = with_releases();
     for (target, status) in [
         ("/alice/dev/pypi/foo-bar/3.0/json", 404),
         ("/alice/dev/pypi/none/json", 404),
         ("/alice/none/pypi/foo-bar/json", 404),
         ("/alice/dev/pypi/Foo.Bar/json", 302),
     ] {
-        get(target).expect(status);
+        index.anybody().get(target).expect(status);
     }
     index.alice().patch("/alice/dev", json!({"acl_read": ["alice"]})).expect(200);
-    get("/alice/dev/pypi/foo-bar/json").expect(401);
+    index.anybody().get("/alice/dev/pypi/foo-bar/json").expect(401);
     index.alice().get("/alice/dev/pypi/foo-bar/json").expect(200);
 }
 
@@ -124,23 +131,18 @@ fn a_project_of_a_mirror_in_the_shape_of_the_public_index() {
     let index = Index::start_with(allow_this_machine);
     mirror(&index, &upstream, json!({"policy_deny": ["foo==2.0"]}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
-    for stage in ["alice/up", "alice/dev"] {
-        let shown = index.anybody().get(&format!("/{stage}/pypi/foo/json")).expect(200).json();
-        assert_eq!(
-            (&shown["info"]["version"], &shown["info"]["summary"]),
-            (&json!("1.0"), &Value::Null)
-        );
-        let file = &shown["releases"]["1.0"][0];
-        assert_eq!((&file["filename"], &file["python_version"]), (&json!(wheel), &json!("py3")));
-        assert_eq!(file["upload_time_iso_8601"], "2026-01-31T12:00:00.000000Z");
-        let url = file["url"].as_str().expect("a URL");
-        let root = format!("http://{}/alice/up/+upstream/", index.client().address);
-        assert!(url.starts_with(&root), "{url}");
-        index.anybody().get(&format!("/{stage}/pypi/foo/2.0/json")).expect(404);
+    let get = |target: &str| index.anybody().get(target);
+    let [shown, of_mirror] = ["alice/dev", "alice/up"].map(|stage| {
+        get(&format!("/{stage}/pypi/foo/2.0/json")).expect(404);
+        get(&format!("/{stage}/pypi/foo/json")).expect(200).json()
+    });
+    assert_snapshot!("public_json_of_a_mirror", shown_json(&shown));
+    let time = &shown["releases"]["1.0"][0]["upload_time_iso_8601"];
+    assert_eq!(time, "2026-01-31T12:00:00.000000Z");
+    for member in ["releases", "urls"] {
+        assert_eq!(of_mirror[member], shown[member], "{member}");
     }
     // A mirror's project of this name is asked for only by devpi's clients.
-    assert_eq!(
-        index.client().get_with("/alice/up/simple/foo/", &[JSON_PAGE]).json()["name"],
-        "foo"
-    );
+    let page = index.client().get_with("/alice/up/simple/foo/", &[JSON_PAGE]).json();
+    assert_eq!(page["name"], "foo");
 }

@@ -4,11 +4,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::{Index, Upload, path, result, sdist, zip};
 use crate::asking::{Ask, Says as _, each};
 use crate::client::Response;
+use crate::shown::{redacted, shown_json};
 
 /// A stage with a release: a file that was tested, and documentation.
 fn released() -> (Index, Vec<u8>) {
@@ -47,35 +49,30 @@ fn a_release_goes_into_another_stage_with_all_that_it_has() {
     let (index, content) = released();
     let kept = index.blobs();
     let into = order(json!({"targetindex": "alice/final"}));
-    let log = result(&index.alice().json().send("PUSH", "/alice/dev", into.clone()), "actionlog");
-    assert_eq!(log[0], json!([200, "register", "p", "1.0", "->", "alice/final"]));
-    let file = path("alice/final", "p-1.0.zip", &content);
-    assert_eq!(log[1], json!([200, "store_releasefile", file[1..]]));
-    assert_eq!(log[2][1], "store_toxresult");
-    assert_eq!(log[3], json!([200, "store_doczip", "p", "1.0", "->", "alice/final"]));
+    let log = result(&index.alice().json().send("PUSH", "/alice/dev", into), "actionlog");
+    assert_snapshot!("pushed_log", shown_json(&log));
     assert_eq!(index.blobs(), kept, "no byte is copied");
+    let file = path("alice/final", "p-1.0.zip", &content);
     assert_eq!(index.anybody().get(&file).body, content);
-    assert_eq!(
-        index.anybody().get(&format!("/{}", log[2][2].as_str().expect("a path"))).json(),
-        json!({"ok": true})
-    );
+    let tox = format!("/{}", log[2][2].as_str().expect("a path"));
+    assert_eq!(index.anybody().get(&tox).json(), json!({"ok": true}));
     let data = result(&index.anybody().json().get("/alice/final/p/1.0"), "versiondata");
-    assert_eq!(data["summary"], "a thing");
-    let steps = data["+links"][0]["log"].as_array().expect("a log").clone();
-    assert_eq!(steps[0]["what"], "upload");
-    assert_eq!(
-        (&steps[1]["what"], &steps[1]["src"], &steps[1]["dst"], &steps[1]["who"]),
-        (&json!("push"), &json!("alice/dev"), &json!("alice/final"), &json!("alice"))
-    );
-    // Again: nothing changes, and it is told all the same; POST says the same, with a type or without.
-    let serial = |index: &Index| index.anybody().get("/+api").header("x-devpi-serial").to_owned();
-    let before = serial(&index);
-    for ask in [index.alice(), index.alice().with("Content-Type", "application/json")] {
-        assert_eq!(result(&ask.send("POST", "/alice/dev/", into.clone()), "actionlog"), log);
+    assert_snapshot!("pushed_release", shown_json(&data));
+}
+
+/// Nothing changes, and it is told all the same; POST says the same, with a type or without.
+#[test]
+fn a_release_is_pushed_again() {
+    let (index, _) = released();
+    let into = order(json!({"targetindex": "alice/final"}));
+    let log = result(&index.alice().json().send("PUSH", "/alice/dev", into.clone()), "actionlog");
+    let serial = || index.anybody().get("/+api").header("x-devpi-serial").to_owned();
+    let before = serial();
+    for ask in [index.alice(), index.alice().typed("application/json")] {
+        assert_eq!(result(&ask.post("/alice/dev/", into.clone()), "actionlog"), log);
     }
-    assert_eq!(serial(&index), before);
     // `curl -d` says that it sends a form, whatever it sends.
-    let form = || index.alice().with("Content-Type", "application/x-www-form-urlencoded");
+    let form = || index.alice().typed("application/x-www-form-urlencoded");
     let text = format!(" \r\n{into}");
     for (method, target) in
         [("POST", "/alice/dev"), ("POST", "/alice/dev/"), ("PUSH", "/alice/dev")]
@@ -83,6 +80,7 @@ fn a_release_goes_into_another_stage_with_all_that_it_has() {
         let pushed = form().send(method, target, text.as_bytes());
         assert_eq!(result(&pushed, "actionlog"), log, "{method} {target}");
     }
+    assert_eq!(serial(), before);
     form().json().post("/alice/dev", "{").message(400, "Bad request: could not decode json");
     let neither = form().json().post("/alice/dev", "name=p&version=1.0");
     assert_eq!(neither.json()["code"], "400 :action field not found");
@@ -93,16 +91,9 @@ fn without_or_with_nothing_but_documentation() {
     let (index, _) = released();
     for (stage, flag, steps) in [("alice/one", "no_docs", 3), ("alice/two", "only_docs", 2)] {
         index.stage(stage, json!({}));
-        let pushed = index.alice().send(
-            "PUSH",
-            "/alice/dev",
-            order(json!({"targetindex": stage, flag: true})),
-        );
-        assert_eq!(
-            result(&pushed, "actionlog").as_array().expect("a list").len(),
-            steps,
-            "{stage}"
-        );
+        let order = order(json!({"targetindex": stage, flag: true}));
+        let log = result(&index.alice().send("PUSH", "/alice/dev", order), "actionlog");
+        assert_eq!(log.as_array().map(Vec::len), Some(steps), "{stage}");
     }
 }
 
@@ -267,36 +258,33 @@ fn a_release_goes_to_a_server_elsewhere() {
     let pushed = index.alice().json().send("PUSH", "/alice/dev", order);
     let log = result(&pushed, "actionlog");
     let file = path("alice/dev", "p-1.0.zip", &content);
-    assert_eq!(
-        log,
-        json!([
-            [200, "register", "p", "1.0"],
-            [200, "upload", file[1..], ""],
-            [200, "docfile", "p"]
-        ])
-    );
-    let requests = elsewhere.requests();
-    let field = |key: &str, value: &str| format!("name=\"{key}\"\r\n\r\n{value}\r\n");
-    for request in &requests {
+    let steps = json!([
+        [200, "register", "p", "1.0"],
+        [200, "upload", file[1..], ""],
+        [200, "docfile", "p"]
+    ]);
+    assert_eq!(log, steps);
+    for request in elsewhere.requests() {
         assert!(request.starts_with("POST /legacy/ HTTP/1.1\r\n"), "{request}");
-        assert!(request.to_lowercase().contains("authorization: basic dtpwonc=\r\n"), "{request}");
+        request.to_lowercase().says("authorization: basic dtpwonc=\r\n");
     }
-    requests[0].says(&field(":action", "submit"));
-    let digest = record::Digest::of(&content).to_string();
-    for (key, value) in [
-        (":action", "file_upload"),
-        ("name", "p"),
-        ("version", "1.0"),
-        ("summary", "a thing"),
-        ("classifiers", "A :: B"),
-        ("filetype", "sdist"),
-        ("pyversion", "source"),
-        ("sha256_digest", &digest),
-    ] {
-        assert!(requests[1].contains(&field(key, value)), "{key}: {}", requests[1]);
-    }
-    requests[1].says("name=\"content\"; filename=\"p-1.0.zip\"");
-    requests[2].says(&field(":action", "doc_upload"));
+    let sent = elsewhere.requests().iter().map(|it| fields(it)).collect::<Vec<_>>().join("\n\n");
+    assert_snapshot!("pushed_elsewhere", redacted(&sent));
+    sent.says(&record::Digest::of(&content).to_string());
+}
+
+/// The fields of a form, a line for each; of a file its name alone.
+fn fields(request: &str) -> String {
+    let parts = request.split("; name=\"").skip(1).filter_map(|part| part.split_once("\r\n\r\n"));
+    let lines = parts.map(|(head, value)| match head.split_once("filename=\"") {
+        Some((_, file)) => format!("file {}", file.split('"').next().unwrap_or_default()),
+        None => format!(
+            "{}={}",
+            head.trim_end_matches('"'),
+            value.split("\r\n").next().unwrap_or_default()
+        ),
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The action of each request, and the name of its file.
@@ -395,37 +383,42 @@ fn attestations_go_along() {
     assert_eq!(sent, json!([attestation]));
 }
 
+/// The reason is cleaned and bounded; the body is not told, nor are headers.
 #[test]
-fn what_goes_wrong_elsewhere_is_told() {
+fn a_refusal_elsewhere_is_told_by_its_reason() {
     let (index, content) = released();
     let file = path("alice/dev", "p-1.0.zip", &content);
-    let push = |order: Value| index.alice().json().send("PUSH", "/alice/dev", order);
-    // The reason is told, cleaned and bounded; the body is not, nor are headers.
     let long = "y".repeat(300);
-    for (line, reason) in [
+    let rows = [
         ("409 Conflict", "Conflict".to_owned()),
         ("400 File already exists", "File already exists".to_owned()),
         ("400 a\tb<", "a?b<".to_owned()),
         ("400 caf\u{e9}", String::new()),
         (&format!("403 {long}"), long[..200].to_owned()),
         ("403 ", String::new()),
-    ] {
+    ];
+    each(rows, |(line, reason)| {
         let answer = format!(
             "HTTP/1.1 {line}\r\nX-Secret: hidden\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhidden"
         );
         let elsewhere = Elsewhere::answering(&[answer.leak(), OK]);
-        let refused = push(elsewhere.order()).expect(502);
+        let refused = push(&index.alice(), elsewhere.order()).expect(502);
         let status: u16 = line[..3].parse().expect("a status");
         let log = json!([[status, "upload", file[1..], reason], [200, "docfile", "p"]]);
         assert_eq!(refused.json()["result"], log);
         refused.lacks("hidden");
-    }
-    // An answer that is not HTTP is not reported either.
+    });
+}
+
+/// What is not HTTP is not reported, and no password follows a redirect.
+#[test]
+fn what_goes_wrong_elsewhere_is_told() {
+    let (index, _) = released();
+    let push = |order: Value| push(&index.alice(), order);
     let elsewhere = Elsewhere::answering(&["220 hidden.inside SMTP\r\n"]);
     let refused = push(elsewhere.order());
     let entry = json!([[-1, "exception on release upload:", "the upload failed"]]);
     assert_eq!((refused.status, &refused.json()["result"]), (502, &entry));
-    // No password follows a redirect.
     let trap = Elsewhere::answering(&[OK]);
     let moved = format!(
         "HTTP/1.1 307 Temporary Redirect\r\nLocation: http://{}/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
@@ -444,6 +437,12 @@ fn what_goes_wrong_elsewhere_is_told() {
     let entry = &refused.json()["result"][0];
     assert_eq!((&entry[0], &entry[1]), (&json!(-1), &json!("exception on release upload:")));
     refused.lacks("secret");
+}
+
+#[test]
+fn orders_to_push_elsewhere_that_are_refused() {
+    let (index, _) = released();
+    let push = |order: Value| push(&index.alice(), order);
     push(order(json!({"posturl": "file:///etc/passwd"})))
         .message(400, "posturl was expected to be an http or https URL");
     index.anybody().send("PUSH", "/alice/dev", order(json!({"posturl": "http://h/"}))).expect(401);

@@ -18,8 +18,17 @@ fn statuses_and_content_types() {
     index.anybody().json().get("/nobody").message(404, "no user 'nobody'");
     index.root().put("/nobody/dev", json!({})).message(404, "no user 'nobody'");
     let empty = index.alice().upload("alice/dev", &Upload::of("p-1.0.zip", &sdist("x")));
-    assert_eq!((empty.status, empty.body.len(), empty.header("content-length")), (200, 0, "0"));
-    let names: Vec<String> = [
+    empty.expect(200).has("content-length", 0);
+    index.alice().delete("/alice/dev").message(201, "index alice/dev deleted");
+    index.anybody().send("BREW", "/alice/dev", b"").expect(405);
+}
+
+#[test]
+fn every_answer_has_devpis_headers() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    index.upload("alice/dev", "p-1.0.zip", &sdist("x"));
+    let names = [
         "x-devpi-api-version",
         "x-devpi-server-version",
         "x-devpi-uuid",
@@ -27,9 +36,7 @@ fn statuses_and_content_types() {
         "x-devpi-primary-uuid",
         "x-devpi-serial",
         "x-larder-serial",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    ];
     let file = path("alice/dev", "p-1.0.zip", &sdist("x"));
     for target in [
         "/+api",
@@ -47,10 +54,17 @@ fn statuses_and_content_types() {
         "/+nothing",
     ] {
         let response = index.anybody().json().get(target);
-        for name in &names {
+        for name in names {
             assert!(response.find(name).is_some(), "{target} has no {name}");
         }
     }
+}
+
+#[test]
+fn projects_are_listed_unless_they_are_not_wanted() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    index.upload("alice/dev", "p-1.0.zip", &sdist("x"));
     let users = result(&index.anybody().json().get("/"), "list:userconfig");
     assert!(users["alice"]["indexes"]["dev"].is_object(), "{users}");
     let config = result(&index.anybody().json().get("/alice/dev"), "indexconfig");
@@ -60,8 +74,6 @@ fn statuses_and_content_types() {
             result(&index.anybody().json().get(&format!("/alice/dev?{flag}")), "indexconfig");
         assert_eq!(config.get("projects"), None, "{flag}");
     }
-    index.alice().delete("/alice/dev").message(201, "index alice/dev deleted");
-    index.anybody().send("BREW", "/alice/dev", b"").expect(405);
 }
 
 #[test]
@@ -118,10 +130,15 @@ fn behind_a_prefix() {
     index.upload("alice/dev", "p-1.0.zip", &content);
     let outside = || index.anybody().json().with("X-Outside-URL", "https://h.example/pre");
     let api = result(&outside().get("/pre/alice/dev/+api"), "apiconfig");
-    assert_eq!(api["login"], "https://h.example/pre/+login");
-    assert_eq!(api["index"], "https://h.example/pre/alice/dev");
-    assert_eq!(api["simpleindex"], "https://h.example/pre/alice/dev/+simple/");
-    assert_eq!(api["pypisubmit"], "https://h.example/pre/alice/dev/");
+    let expected = json!({
+        "login": "https://h.example/pre/+login",
+        "index": "https://h.example/pre/alice/dev",
+        "simpleindex": "https://h.example/pre/alice/dev/+simple/",
+        "pypisubmit": "https://h.example/pre/alice/dev/",
+        "authstatus": ["noauth", "", []],
+        "features": api["features"],
+    });
+    assert_eq!(api, expected);
     let page = index
         .anybody()
         .with("X-Outside-URL", "https://h.example/pre")

@@ -6,7 +6,7 @@ use record::Digest;
 use serde_json::{Value, json};
 
 use super::{Index, PASSWORD, Upload, basic, path, result, sdist, wheel, zip};
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
 
 /// Refused with this status and text, in the body and as the reason; no blob is kept.
 #[track_caller]
@@ -27,52 +27,62 @@ fn forms_that_are_refused() {
     index.stage("alice/dev", json!({}));
     let good = Upload::of("p-1.0.zip", &sdist("x"));
     let check = |upload: Upload, text: &str| check_refused(&index, &upload, 400, text);
-    check(good.clone().without(":action"), ":action field not found");
-    check(good.clone().set(":action", "shout"), "action 'shout' not supported");
-    check(
-        Upload::named("p", "2.0", "p-1.0.zip", b""),
-        "filename 'p-1.0.zip' does not contain version '2.0'",
-    );
-    check(Upload::named("p", "1.0", "p-1.0.txt", b""), "'p-1.0.txt' is not a valid archive name");
-    check(
-        Upload::named("q", "1.0", "p-1.0.zip", b""),
-        "filename 'p-1.0.zip' does not match project name 'q'",
-    );
-    check(good.clone().set("sha256_digest", &"0".repeat(64)), "sha256");
-    check(good.clone().set("md5_digest", "00000000000000000000000000000000"), "md5");
-    check(good.clone().set("blake2_256_digest", &"0".repeat(64)), "blake2");
-    check(good.clone().set("version", "1.0/2"), "1.0/2");
-    check(good.clone().set("name", "../p"), "p");
+    let rows = [
+        (good.clone().without(":action"), ":action field not found"),
+        (good.clone().set(":action", "shout"), "action 'shout' not supported"),
+        (
+            Upload::named("p", "2.0", "p-1.0.zip", b""),
+            "filename 'p-1.0.zip' does not contain version '2.0'",
+        ),
+        (Upload::named("p", "1.0", "p-1.0.txt", b""), "'p-1.0.txt' is not a valid archive name"),
+        (
+            Upload::named("q", "1.0", "p-1.0.zip", b""),
+            "filename 'p-1.0.zip' does not match project name 'q'",
+        ),
+        (good.clone().set("sha256_digest", &"0".repeat(64)), "sha256"),
+        (good.clone().set("md5_digest", "00000000000000000000000000000000"), "md5"),
+        (good.clone().set("blake2_256_digest", &"0".repeat(64)), "blake2"),
+        (good.clone().set("version", "1.0/2"), "1.0/2"),
+        (good.clone().set("name", "../p"), "p"),
+    ];
+    each(rows, |(upload, text)| check(upload, text));
     for filename in ["../p-1.0.zip", "p-1.0/../../x.zip", "p-1.0\\..\\x.zip", ".p-1.0.zip"] {
         check(Upload::named("p", "1.0", filename, &sdist("x")), "");
     }
-    check(Upload::named("p", "1.0", "p-1.0-py3-none-any.whl", b"no zip"), "zip");
+    index.anybody().get("/alice/dev/+simple/p/").expect(404);
+    assert_eq!(index.blobs(), 0);
+}
+
+#[test]
+fn archives_that_are_refused() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
     let (other, _) = wheel("other", "1.0");
-    check(Upload::named("p", "1.0", "p-1.0-py3-none-any.whl", &other), "dist-info");
     let forged = zip(&[
         ("p/__init__.py", b""),
         ("p-1.0.dist-info/METADATA", b"Metadata-Version: 2.1\nName: other\nVersion: 1.0\n"),
         ("p-1.0.dist-info/WHEEL", b"Wheel-Version: 1.0\n"),
         ("p-1.0.dist-info/RECORD", b""),
     ]);
-    check(Upload::named("p", "1.0", "p-1.0-py3-none-any.whl", &forged), "other");
-    // Of another release than its name says, whatever its directory is called.
     let info = b"Metadata-Version: 2.1\nName: p\nVersion: 1.0\n";
     let source = zip(&[("p-1.0/setup.py", b""), ("p-1.0/PKG-INFO", info)]);
-    check(Upload::of("q-1.0.zip", &source), "PKG-INFO says name \"p\", but the form says \"q\"");
-    check(
-        Upload::of("p-2.0.zip", &source),
-        "PKG-INFO says version \"1.0\", but the form says \"2.0\"",
-    );
+    let of_wheel = |bytes: &[u8]| Upload::named("p", "1.0", "p-1.0-py3-none-any.whl", bytes);
+    let two = zip(&[("p/setup.py", b""), ("q/x", b"")]);
     let longer = "filename 'p-1.0.1.zip' does not contain version '1.0'";
-    check(Upload::named("p", "1.0", "p-1.0.1.zip", &source), longer);
-    check(
-        Upload::of("p-1.0.zip", &zip(&[("p/setup.py", b""), ("q/x", b"")])),
-        "where installers look",
-    );
-    check(Upload::of("p-1.0.zip", &zip(&[("../evil", b"")])), "../evil");
-    check(Upload::docs("p", "1.0", b"no zip"), "zip");
-    check(Upload::docs("p", "1.0", &zip(&[("/etc/passwd", b"")])), "/etc/passwd");
+    let rows = [
+        (of_wheel(b"no zip"), "zip"),
+        (of_wheel(&other), "dist-info"),
+        (of_wheel(&forged), "other"),
+        // Of another release than its name says, whatever its directory is called.
+        (Upload::of("q-1.0.zip", &source), "PKG-INFO says name \"p\", but the form says \"q\""),
+        (Upload::of("p-2.0.zip", &source), "says version \"1.0\", but the form says \"2.0\""),
+        (Upload::named("p", "1.0", "p-1.0.1.zip", &source), longer),
+        (Upload::of("p-1.0.zip", &two), "where installers look"),
+        (Upload::of("p-1.0.zip", &zip(&[("../evil", b"")])), "../evil"),
+        (Upload::docs("p", "1.0", b"no zip"), "zip"),
+        (Upload::docs("p", "1.0", &zip(&[("/etc/passwd", b"")])), "/etc/passwd"),
+    ];
+    each(rows, |(upload, text)| check_refused(&index, &upload, 400, text));
     index.anybody().get("/alice/dev/+simple/p/").expect(404);
     assert_eq!(index.blobs(), 0);
 }
@@ -262,8 +272,7 @@ fn an_upload_without_an_index_is_told_where_to_go() {
         assert!(text.ends_with(&url), "{target}: {text}");
     }
     // A request without a body gets an error that names it.
-    let nothing = index.alice().json().put("/alice/more", ());
-    nothing.says("there is no body, and JSON was expected");
+    index.alice().json().put("/alice/more", ()).says("there is no body, and JSON was expected");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use account::{Acl, Scope, Scopes};
 use serde_json::json;
 
 use super::{Sent, World, bearer, only};
+use crate::asking::each;
 use crate::catalogue;
 use crate::client::Response;
 use crate::python::{Upload, path, sdist};
@@ -141,15 +142,18 @@ fn a_403_for_an_index_and_its_files_names_its_cause() {
     let world = start(Acl::nobody());
     let check = |who: &str, sent: Sent, cause: &str| check(&world, who, Scopes::ALL, &sent, cause);
     let kept = path("alice/dev", "p-1.0.zip", &sdist("x"));
-    check("bob", json_of("PUT", "/alice/new", json!({})), OWNER);
-    check("bob", json_of("PATCH", "/alice/open", json!(["volatile=False"])), OWNER);
-    check("bob", json_of("DELETE", "/alice/open", json!({})), OWNER);
-    check("alice", Sent::new("DELETE", "/alice/dev"), "non-volatile, cannot delete");
-    check("alice", Sent::new("DELETE", "/alice/dev/p"), "is on non-volatile index alice/dev");
-    check("alice", Sent::new("DELETE", "/alice/dev/p/1.0"), "on non-volatile index");
-    check("alice", Sent::new("DELETE", kept), "on non-volatile index");
-    check("alice", Sent::new("DELETE", "/alice"), "has non-volatile index: dev");
-    check("root", Sent::new("DELETE", "/root"), "user 'root' cannot be deleted");
+    let rows = [
+        ("bob", json_of("PUT", "/alice/new", json!({})), OWNER),
+        ("bob", json_of("PATCH", "/alice/open", json!(["volatile=False"])), OWNER),
+        ("bob", json_of("DELETE", "/alice/open", json!({})), OWNER),
+        ("alice", Sent::new("DELETE", "/alice/dev"), "non-volatile, cannot delete"),
+        ("alice", Sent::new("DELETE", "/alice/dev/p"), "is on non-volatile index alice/dev"),
+        ("alice", Sent::new("DELETE", "/alice/dev/p/1.0"), "on non-volatile index"),
+        ("alice", Sent::new("DELETE", kept), "on non-volatile index"),
+        ("alice", Sent::new("DELETE", "/alice"), "has non-volatile index: dev"),
+        ("root", Sent::new("DELETE", "/root"), "user 'root' cannot be deleted"),
+    ];
+    each(rows, |(who, sent, cause)| check(who, sent, cause));
 }
 
 #[test]

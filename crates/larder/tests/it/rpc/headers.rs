@@ -1,5 +1,6 @@
 //! Which headers each kind of response has: these and no others.
 
+use crate::asking::each;
 use crate::client::Response;
 use crate::server::{TestServer, small};
 
@@ -26,47 +27,56 @@ fn check(what: &str, response: &Response, status: u16, expected: &[&str]) {
 fn each_kind_of_response_has_its_headers() {
     let server = small();
     let get = |target: &str| server.get(target);
-    check("answer", &get("/rpc/v5/info/attest"), 200, &[ALWAYS, OPEN, LIMITED, FINISHED, "etag"]);
-    check("refusal", &get("/rpc?v=5&type=x"), 200, &[ALWAYS, OPEN, LIMITED, FINISHED, "etag"]);
-    check(
-        "jsonp",
-        &get("/rpc?v=5&type=suggest&arg=a&callback=f"),
-        200,
-        &[ALWAYS, OPEN, LIMITED, FINISHED, "etag"],
-    );
-    check(
-        "bad callback",
-        &get("/rpc?v=5&type=suggest&callback=!"),
-        200,
-        &[ALWAYS, OPEN, LIMITED, FINISHED],
-    );
-    check("version 6", &get("/api/v6/info"), 400, &[ALWAYS, OPEN, LIMITED, FINISHED, "etag"]);
-    let gzip = server.client.get_with("/rpc/v5/info/attest", &[("Accept-Encoding", "gzip")]);
-    check("encoded", &gzip, 200, &[ALWAYS, OPEN, LIMITED, FINISHED, "etag content-encoding"]);
-    let known = server.client.get_with("/rpc/v5/info/attest", &[("If-None-Match", "*")]);
-    check("known", &known, 304, &["connection date", OPEN, LIMITED, FINISHED, "etag"]);
+    let with = |target: &str, header: (&str, &str)| server.client.get_with(target, &[header]);
     let page = "cache-control etag content-security-policy referrer-policy x-frame-options";
-    check("documentation", &get("/rpc"), 200, &[ALWAYS, OPEN, FINISHED, page]);
-    check("page", &get("/docs"), 200, &[ALWAYS, FINISHED, page, "x-larder-serial"]);
-    check("redirect", &get("/rpc/v5/info/attest/"), 307, &[ALWAYS, OPEN, "location"]);
-    // Browsers get a page instead.
-    check("missing", &get("/rpc/x"), 404, &[ALWAYS, OPEN, FINISHED]);
-    check("missing", &get("/x"), 404, &[ALWAYS, DEVPI, FINISHED]);
-    let put = server.anybody().put("/rpc", ());
-    check("method", &put, 405, &[ALWAYS, OPEN, FINISHED, "allow"]);
-    let options = server.anybody().send("OPTIONS", "/rpc", ());
     let preflight =
         "allow access-control-allow-headers access-control-allow-methods access-control-max-age";
-    check("preflight", &options, 204, &["connection date", OPEN, preflight]);
-    check("health", &get("/readyz"), 200, &[ALWAYS, TYPED, "cache-control"]);
-    check("version", &get("/version"), 200, &[ALWAYS, TYPED]);
-    check("metrics", &get("/metrics"), 200, &[ALWAYS, TYPED]);
     let file = "etag last-modified accept-ranges cache-control access-control-allow-origin";
-    check("file", &get("/packages.gz"), 200, &[ALWAYS, TYPED, file]);
-    let part = server.client.get_with("/packages.gz", &[("Range", "bytes=0-3")]);
-    check("part", &part, 206, &[ALWAYS, TYPED, file, "content-range"]);
     let sum = "etag last-modified cache-control access-control-allow-origin";
-    check("digest", &get("/packages.gz.sha256"), 200, &[ALWAYS, TYPED, sum]);
+    let info = "/rpc/v5/info/attest";
+    let jsonp = "/rpc?v=5&type=suggest&arg=a&callback=f";
+    let bad_callback = "/rpc?v=5&type=suggest&callback=!";
+    let answer = [ALWAYS, OPEN, LIMITED, FINISHED, "etag"];
+    let encoded = [ALWAYS, OPEN, LIMITED, FINISHED, "etag content-encoding"];
+    let rows = [
+        ("answer", get(info), 200, &answer[..]),
+        ("refusal", get("/rpc?v=5&type=x"), 200, &answer),
+        ("jsonp", get(jsonp), 200, &answer),
+        ("bad callback", get(bad_callback), 200, &answer[..4]),
+        ("version 6", get("/api/v6/info"), 400, &answer),
+        ("encoded", with(info, ("Accept-Encoding", "gzip")), 200, &encoded),
+        (
+            "known",
+            with(info, ("If-None-Match", "*")),
+            304,
+            &["connection date", OPEN, LIMITED, FINISHED, "etag"],
+        ),
+        ("documentation", get("/rpc"), 200, &[ALWAYS, OPEN, FINISHED, page]),
+        ("page", get("/docs"), 200, &[ALWAYS, FINISHED, page, "x-larder-serial"]),
+        ("redirect", get("/rpc/v5/info/attest/"), 307, &[ALWAYS, OPEN, "location"]),
+        // Browsers get a page instead.
+        ("missing", get("/rpc/x"), 404, &[ALWAYS, OPEN, FINISHED]),
+        ("missing", get("/x"), 404, &[ALWAYS, DEVPI, FINISHED]),
+        ("method", server.anybody().put("/rpc", ()), 405, &[ALWAYS, OPEN, FINISHED, "allow"]),
+        (
+            "preflight",
+            server.anybody().send("OPTIONS", "/rpc", ()),
+            204,
+            &["connection date", OPEN, preflight],
+        ),
+        ("health", get("/readyz"), 200, &[ALWAYS, TYPED, "cache-control"]),
+        ("version", get("/version"), 200, &[ALWAYS, TYPED]),
+        ("metrics", get("/metrics"), 200, &[ALWAYS, TYPED]),
+        ("file", get("/packages.gz"), 200, &[ALWAYS, TYPED, file]),
+        (
+            "part",
+            with("/packages.gz", ("Range", "bytes=0-3")),
+            206,
+            &[ALWAYS, TYPED, file, "content-range"],
+        ),
+        ("digest", get("/packages.gz.sha256"), 200, &[ALWAYS, TYPED, sum]),
+    ];
+    each(rows, |(what, response, status, names)| check(what, &response, status, names));
 }
 
 #[test]
@@ -78,18 +88,20 @@ fn without_a_limit_nothing_is_said_of_it() {
 
 #[test]
 fn content_types() {
-    let check = |target: &str, expected: &str| {
+    let rows = [
+        ("/rpc/v5/info/attest", "application/json"),
+        ("/rpc?v=5&type=info&arg=attest&callback=f", "text/javascript"),
+        ("/rpc/v5/opensearch-suggest/attest", "application/x-suggestions+json"),
+        ("/rpc", "text/html; charset=utf-8"),
+        ("/openapi.json", "application/json"),
+        ("/packages.gz", "application/gzip"),
+        ("/packages.gz.sha256", "text/plain; charset=utf-8"),
+        ("/metrics", "text/plain; version=0.0.4; charset=utf-8"),
+        ("/x", "application/problem+json"),
+    ];
+    each(rows, |(target, expected)| {
         small().get(target).has("content-type", expected);
-    };
-    check("/rpc/v5/info/attest", "application/json");
-    check("/rpc?v=5&type=info&arg=attest&callback=f", "text/javascript");
-    check("/rpc/v5/opensearch-suggest/attest", "application/x-suggestions+json");
-    check("/rpc", "text/html; charset=utf-8");
-    check("/openapi.json", "application/json");
-    check("/packages.gz", "application/gzip");
-    check("/packages.gz.sha256", "text/plain; charset=utf-8");
-    check("/metrics", "text/plain; version=0.0.4; charset=utf-8");
-    check("/x", "application/problem+json");
+    });
 }
 
 /// The header of an answer must not depend on whether its body is sent.

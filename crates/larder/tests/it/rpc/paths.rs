@@ -1,5 +1,6 @@
 //! Arguments in paths and queries as real clients send them.
 
+use crate::asking::each;
 use crate::server::{large, small};
 
 #[track_caller]
@@ -15,49 +16,55 @@ fn every_path_of_version_5() {
         check(&format!("{start}?v=5&type=info&arg[]=attest&arg[]=yogurt"), "attest yogurt");
         check(&format!("{start}?type=search&by=name&arg=attest&v=5"), "attest attest-git");
     }
-    check("/rpc/v5/info/attest", "attest");
-    check("/rpc/v5/info?arg[]=attest", "attest");
-    check("/rpc/v5/multiinfo/attest", "attest");
-    check("/rpc/v5/search/attest?by=name", "attest attest-git");
-    check("/rpc/v5/search?arg=attest&by=provides", "attest attest-git");
-    check("/rpc/v5/search/attest?by=depends", "Mixed-Case");
-    check("/rpc/v5/search/cmake?by=makedepends", "split-b");
-    check("/rpc/v5/search/carl?by=comaintainers", "split-a");
-    check("/rpc/v5/search/old-libs?by=groups", "libstdc++5");
-    check("/rpc/v5/search/attest?by=conflicts", "attest-git");
-    check("/rpc/v5/msearch/bert", "");
-    check("/rpc/v5/msearch", "libstdc++5");
-    check("/rpc/v5/suggest/split", "split-a split-b");
-    check("/rpc/v5/suggest-pkgbase/split", "split");
-    check("/rpc/v5/search/at?mode=starts-with&by=name", "attest attest-git");
-    check("/rpc/v7/info/attest", "error: Invalid version specified.");
-    check("/rpc/v/info/attest", "error: Please specify an API version.");
-    check("/rpc/vx/info/attest", "error: Invalid version specified.");
+    let rows = [
+        ("/rpc/v5/info/attest", "attest"),
+        ("/rpc/v5/info?arg[]=attest", "attest"),
+        ("/rpc/v5/multiinfo/attest", "attest"),
+        ("/rpc/v5/search/attest?by=name", "attest attest-git"),
+        ("/rpc/v5/search?arg=attest&by=provides", "attest attest-git"),
+        ("/rpc/v5/search/attest?by=depends", "Mixed-Case"),
+        ("/rpc/v5/search/cmake?by=makedepends", "split-b"),
+        ("/rpc/v5/search/carl?by=comaintainers", "split-a"),
+        ("/rpc/v5/search/old-libs?by=groups", "libstdc++5"),
+        ("/rpc/v5/search/attest?by=conflicts", "attest-git"),
+        ("/rpc/v5/msearch/bert", ""),
+        ("/rpc/v5/msearch", "libstdc++5"),
+        ("/rpc/v5/suggest/split", "split-a split-b"),
+        ("/rpc/v5/suggest-pkgbase/split", "split"),
+        ("/rpc/v5/search/at?mode=starts-with&by=name", "attest attest-git"),
+        ("/rpc/v7/info/attest", "error: Invalid version specified."),
+        ("/rpc/v/info/attest", "error: Please specify an API version."),
+        ("/rpc/vx/info/attest", "error: Invalid version specified."),
+    ];
+    each(rows, |(target, names)| check(target, names));
 }
 
 #[test]
 fn arguments_in_a_path_are_decoded() {
-    check("/rpc/v5/info/libstdc%2B%2B5", "libstdc++5");
-    check("/rpc/v5/info/libstdc++5", "libstdc++5");
-    check("/rpc/v5/info/two%2Dwords", "two-words");
-    check("/rpc/v5/info/%74wo%2dwords", "two-words");
-    check("/rpc/v5/info/MIXED-case", "Mixed-Case");
-    check("/rpc/v5/search/gr%C3%B6%C3%9Fer", "yogurt");
-    check("/rpc/v5/search/größer", "yogurt");
-    check("/rpc/v5/search/%E5%A4%A7%E3%81%8D%E3%81%84", "yogurt");
-    check("/rpc/v5/search/red%20apple", "two-words");
-    check("/rpc/v5/search/%22quoted%22", "yogurt");
-    check("/rpc/v5/search/%3Cb%3E%20%26%20more", "yogurt");
-    check("/rpc/v5/%73earch/red%20apple", "two-words");
-    // A slash within an argument.
-    check("/rpc/v5/search/a%2Fb?by=keywords", "attest");
-    check("/rpc/v5/search/a%2fb?by=keywords", "attest");
-    check("/rpc?v=5&type=search&by=keywords&arg=a/b", "attest");
-    // Not UTF-8, NUL, and a percent sign without digits: nothing is called that.
-    check("/rpc/v5/search/%FF%FE", "");
-    check("/rpc/v5/search/%00%00", "");
-    check("/rpc/v5/search/100%25", "");
-    check("/rpc/v5/search/100%zz", "");
+    let rows = [
+        ("/rpc/v5/info/libstdc%2B%2B5", "libstdc++5"),
+        ("/rpc/v5/info/libstdc++5", "libstdc++5"),
+        ("/rpc/v5/info/two%2Dwords", "two-words"),
+        ("/rpc/v5/info/%74wo%2dwords", "two-words"),
+        ("/rpc/v5/info/MIXED-case", "Mixed-Case"),
+        ("/rpc/v5/search/gr%C3%B6%C3%9Fer", "yogurt"),
+        ("/rpc/v5/search/größer", "yogurt"),
+        ("/rpc/v5/search/%E5%A4%A7%E3%81%8D%E3%81%84", "yogurt"),
+        ("/rpc/v5/search/red%20apple", "two-words"),
+        ("/rpc/v5/search/%22quoted%22", "yogurt"),
+        ("/rpc/v5/search/%3Cb%3E%20%26%20more", "yogurt"),
+        ("/rpc/v5/%73earch/red%20apple", "two-words"),
+        // A slash within an argument.
+        ("/rpc/v5/search/a%2Fb?by=keywords", "attest"),
+        ("/rpc/v5/search/a%2fb?by=keywords", "attest"),
+        ("/rpc?v=5&type=search&by=keywords&arg=a/b", "attest"),
+        // Not UTF-8, NUL, and a percent sign without digits: nothing is called that.
+        ("/rpc/v5/search/%FF%FE", ""),
+        ("/rpc/v5/search/%00%00", ""),
+        ("/rpc/v5/search/100%25", ""),
+        ("/rpc/v5/search/100%zz", ""),
+    ];
+    each(rows, |(target, names)| check(target, names));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
 use crate::catalogue;
 use crate::client::Response;
 use crate::server::{TestServer, large, small};
@@ -25,19 +25,22 @@ fn forms() {
         check(target, FORM, "arg%5B%5D=attest&arg%5B%5D=yogurt&v=5&type=info", "attest yogurt");
         check(target, FORM, "v=5&type=search&by=provides&arg=attest", "attest attest-git");
     }
-    check("/rpc", FORM, "v=5&type=info&arg=yogurt&arg[]=attest", "yogurt attest");
-    check("/rpc", FORM, "v=5&type=search&arg=red+apple", "two-words");
-    check("/rpc", FORM, "v=5&type=info&arg=libstdc%2B%2B5", "libstdc++5");
-    // aurutils begins with the separator; auracle leaves the brackets as they are.
-    check("/rpc/v5/info", FORM, "&arg[]=attest&arg[]=yogurt", "attest yogurt");
-    check("/rpc/v5/info", FORM, "arg[]=attest&arg[]=Attest&arg[]=no-such", "attest");
-    check("/rpc/v5/search/attest", FORM, "by=name", "attest attest-git");
-    check("/rpc/v5/suggest", FORM, "arg=split", "split-a split-b");
-    check("/rpc/v5/info", "", "arg[]=attest", "attest");
-    check("/rpc/v5/info", "text/plain", "arg[]=attest", "attest");
-    check("/rpc", FORM, "", "error: Please specify an API version.");
-    check("/rpc/v5/info", FORM, "", "error: No request type/data specified.");
-    check("/api", FORM, "v=6&type=info&arg=attest&arg=yogurt", "attest yogurt");
+    let rows = [
+        ("/rpc", FORM, "v=5&type=info&arg=yogurt&arg[]=attest", "yogurt attest"),
+        ("/rpc", FORM, "v=5&type=search&arg=red+apple", "two-words"),
+        ("/rpc", FORM, "v=5&type=info&arg=libstdc%2B%2B5", "libstdc++5"),
+        // aurutils begins with the separator; auracle leaves the brackets as they are.
+        ("/rpc/v5/info", FORM, "&arg[]=attest&arg[]=yogurt", "attest yogurt"),
+        ("/rpc/v5/info", FORM, "arg[]=attest&arg[]=Attest&arg[]=no-such", "attest"),
+        ("/rpc/v5/search/attest", FORM, "by=name", "attest attest-git"),
+        ("/rpc/v5/suggest", FORM, "arg=split", "split-a split-b"),
+        ("/rpc/v5/info", "", "arg[]=attest", "attest"),
+        ("/rpc/v5/info", "text/plain", "arg[]=attest", "attest"),
+        ("/rpc", FORM, "", "error: Please specify an API version."),
+        ("/rpc/v5/info", FORM, "", "error: No request type/data specified."),
+        ("/api", FORM, "v=6&type=info&arg=attest&arg=yogurt", "attest yogurt"),
+    ];
+    each(rows, |(target, content_type, body, names)| check(target, content_type, body, names));
 }
 
 #[test]

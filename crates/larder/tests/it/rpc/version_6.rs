@@ -1,5 +1,6 @@
 //! goaurrpc's version 6, under both of its prefixes.
 
+use crate::asking::each;
 use crate::server::small;
 
 #[track_caller]
@@ -15,17 +16,20 @@ fn check(rest: &str, names: &str) {
 
 #[test]
 fn paths_and_queries() {
-    check("info/attest", "attest");
-    check("info?arg=yogurt&arg=attest", "yogurt attest");
-    check("info/name/attest", "attest");
-    check("info/provides/attest", "attest attest-git");
-    check("info?by=provides&arg=attest&arg=yogurt", "attest attest-git yogurt");
-    check("search/name/starts-with/split", "split-a split-b");
-    check("search/name/contains/plit", "split-a split-b");
-    check("search?arg=green+word", "one-word two-words");
-    check("search/green%20apple", "two-words");
-    check("suggest/split", "split-a split-b");
-    check("search/keywords/a%2Fb", "attest");
+    let rows = [
+        ("info/attest", "attest"),
+        ("info?arg=yogurt&arg=attest", "yogurt attest"),
+        ("info/name/attest", "attest"),
+        ("info/provides/attest", "attest attest-git"),
+        ("info?by=provides&arg=attest&arg=yogurt", "attest attest-git yogurt"),
+        ("search/name/starts-with/split", "split-a split-b"),
+        ("search/name/contains/plit", "split-a split-b"),
+        ("search?arg=green+word", "one-word two-words"),
+        ("search/green%20apple", "two-words"),
+        ("suggest/split", "split-a split-b"),
+        ("search/keywords/a%2Fb", "attest"),
+    ];
+    each(rows, |(rest, names)| check(rest, names));
 }
 
 #[test]
@@ -61,10 +65,8 @@ fn records_hold_what_is_there() {
 
 #[test]
 fn the_query_form_of_version_6_is_under_api_alone() {
-    assert_eq!(
-        small().get("/rpc?v=6&type=info&arg=attest").names(),
-        "error: Invalid version specified."
-    );
+    let refused = small().get("/rpc?v=6&type=info&arg=attest").names();
+    assert_eq!(refused, "error: Invalid version specified.");
     small().get("/rpc?v=6&type=info&arg=attest").expect(200);
     assert_eq!(small().get("/api?v=6&type=info&arg=attest").names(), "attest");
 }

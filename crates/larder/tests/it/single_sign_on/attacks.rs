@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::provider::{FakeProvider, authorization};
 use super::{SETTINGS, World, refused};
+use crate::asking::each;
 use crate::browser::Browser;
 use crate::client::Response;
 use crate::publishing::attacks::by_hmac;
@@ -178,30 +179,34 @@ fn codes_and_states_of_others() {
     assert_eq!(answer.status, 403, "{}", answer.text());
     let answer = copy.get(&back);
     refused(&mut copy, &answer, 403, "its code is refused: invalid_grant");
-    // Changed, missing and doubled parameters, each in a browser that has begun.
-    let check = |change: &dyn Fn(&str, &str) -> String| {
+    let mut browser = world.browser();
+    browser.cookies.insert("larder-pending".to_owned(), "AAAA".to_owned());
+    let answer = browser.get(&back);
+    refused(&mut browser, &answer, 403, "This browser has not begun");
+}
+
+/// Changed, missing and doubled parameters, each in a browser that has begun.
+#[test]
+fn parameters_that_are_refused() {
+    let world = World::start();
+    let changes: [fn(&str, &str) -> String; 8] = [
+        |back, state| back.replace(state, ""),
+        |back, state| back.replace(state, &state[1..]),
+        |back, state| back.replace(&format!("state={state}"), "x=y"),
+        |back, state| format!("{back}&state={state}"),
+        |back, _| format!("{back}&code=other"),
+        |back, _| back.replace("code=", "xcode="),
+        |back, _| back.replace("code=", &format!("code={}", "x".repeat(5_000))),
+        |back, _| format!("{back}&iss=x"),
+    ];
+    each(changes, |change| {
         let mut browser = world.browser();
         let sent = browser.get("/+account/oidc/company").expect(303);
         let back = world.provider.authorize(sent.header("location"), &json!({}));
         let state = &authorization(sent.header("location"))["state"];
-        let target = change(&back, state);
-        let answer = browser.get(&target);
-        assert_eq!(answer.status, 403, "{target}: {}", answer.text());
+        browser.get(&change(&back, state)).expect(403);
         browser.get("/+account").says("<h1>Log in</h1>");
-    };
-    check(&|back, state| back.replace(state, ""));
-    check(&|back, state| back.replace(state, &state[1..]));
-    check(&|back, state| back.replace(&format!("state={state}"), "x=y"));
-    check(&|back, state| format!("{back}&state={state}"));
-    check(&|back, _| format!("{back}&code=other"));
-    check(&|back, _| back.replace("code=", "xcode="));
-    check(&|back, _| back.replace("code=", &format!("code={}", "x".repeat(5_000))));
-    check(&|back, _| format!("{back}&iss=x"));
-    let forged = "larder-pending";
-    let mut browser = world.browser();
-    browser.cookies.insert(forged.to_owned(), "AAAA".to_owned());
-    let answer = browser.get(&back);
-    refused(&mut browser, &answer, 403, "This browser has not begun");
+    });
 }
 
 /// Mix-up: an answer of one provider, where that of another is waited for.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::World;
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
 use crate::browser::Browser;
 use crate::client::Response;
 use crate::process::{Done, larder};
@@ -118,8 +118,7 @@ fn a_command_line_logs_in_by_a_browser() {
     of_home(&home, &index).check(0, "");
     let use_it = ["use", &format!("{url}/alice/dev"), "--twine"];
     of_home(&home, &use_it).check(0, "");
-    let pypirc = std::fs::read_to_string(home.path().join(".pypirc")).expect("a file");
-    pypirc.says("larder_");
+    std::fs::read_to_string(home.path().join(".pypirc")).expect("a file").says("larder_");
     browser.get("/+account").says("larder login");
     // It ends.
     of_home(&home, &["logout", &url]).check(0, "logged out");
@@ -128,58 +127,85 @@ fn a_command_line_logs_in_by_a_browser() {
     of_home(&home, &["logout", &url]).check(1, "not logged in");
 }
 
+/// A log-in that has begun, what it was told, and the browser of `alice` with the page that approves it.
+struct Begun {
+    server: TestServer,
+    told: Value,
+    alice: Browser,
+    page: String,
+}
+
+impl Begun {
+    fn start() -> Begun {
+        let server = TestServer::without_aur(|_| ());
+        server.add_user("alice", "staple");
+        let told = begin(&server);
+        waits(&server, &told, "authorization_pending");
+        let mut alice = Browser::of(server.client, "alice", "staple");
+        let target = format!("/+account/device?code={}", told["user_code"].as_str().expect("one"));
+        let page = alice.get(&target).expect(200).text();
+        Begun { server, told, alice, page }
+    }
+
+    fn code(&self, of: &str) -> &str {
+        self.told[of].as_str().expect("a code")
+    }
+}
+
 #[test]
-fn codes_hold_once_and_for_their_server() {
-    let server = TestServer::without_aur(|_| ());
-    server.add_user("alice", "staple");
-    let begun = begin(&server);
-    waits(&server, &begun, "authorization_pending");
-    let code = begun["user_code"].as_str().expect("a code");
-    let mut alice = Browser::of(server.client, "alice", "staple");
-    let page = alice.get(&format!("/+account/device?code={code}")).expect(200).text();
-    let submit =
-        |alice: &mut Browser, fields: &[(&str, &str)]| alice.submit(&page, "Approve", fields);
-    for (fields, status, words) in [
+fn approvals_that_are_refused() {
+    let begun = Begun::start();
+    let rows = [
         (&[("own", "wrong")][..], 403, "Your own password"),
         (&[("own", "staple"), ("code", "BCDF-GHJK-LMNP-QRST")], 422, "not one of this server"),
         (&[("own", "staple"), ("code", "<script>")], 422, "not one of this server"),
         (&[("own", "staple"), ("expires", "never")], 422, "The token of a log-in ends"),
         (&[("own", "staple"), ("expires", "x")], 422, "`x`"),
-    ] {
-        let answer = submit(&mut alice, fields);
-        answer.check_status(status);
-        answer.says(words);
-        waits(&server, &begun, "authorization_pending");
-    }
-    alice.post("/+account/device", &format!("code={code}&expires=1d&own=staple")).expect(403);
-    waits(&server, &begun, "authorization_pending");
-    submit(&mut alice, &[("own", "staple"), ("code", &code.to_lowercase())]).expect(201);
-    let answer = ask(&server, GRANT, begun["device_code"].as_str().expect("a code")).expect(200);
-    let answer = answer.json();
+    ];
+    each(rows, |(fields, status, words)| {
+        begun.alice.clone().submit(&begun.page, "Approve", fields).expect(status).says(words);
+    });
+    let form = format!("code={}&expires=1d&own=staple", begun.code("user_code"));
+    begun.alice.clone().post("/+account/device", &form).expect(403);
+    waits(&begun.server, &begun.told, "authorization_pending");
+}
+
+/// Somebody else cannot approve it, too, and another log-in is another.
+#[test]
+fn a_code_is_approved_once() {
+    let mut begun = Begun::start();
+    let code = begun.code("user_code").to_lowercase();
+    let values = [("own", "staple"), ("code", &*code)];
+    begun.alice.submit(&begun.page, "Approve", &values).expect(201);
+    let server = &begun.server;
+    let answer = ask(server, GRANT, begun.code("device_code")).expect(200).json();
     assert_eq!((&answer["user"], &answer["token_type"]), (&json!("alice"), &json!("Bearer")));
     let token = answer["access_token"].as_str().expect("a token");
     let asked = server.bearer(token).json().get("/+api").expect(200).json();
     assert_eq!(asked["result"]["authstatus"][0], "ok", "{asked}");
-    // Somebody else cannot approve it, too, and another log-in is another.
     let mut root = Browser::root(server.client);
     let page = root.get(&format!("/+account/device?code={code}")).text();
     let again = root.submit(&page, "Approve", &[("own", crate::server::ROOT_PASSWORD)]);
-    again.check_status(422);
-    again.says("approved already");
-    waits(&server, &self::begin(&server), "authorization_pending");
-    // A device code that was changed, of another server, or missing; another grant.
-    let other = TestServer::without_aur(|_| ());
-    let device = begun["device_code"].as_str().expect("a code");
-    for (server, grant, code, error) in [
-        (&server, GRANT, &device[1..], "invalid_grant"),
-        (&server, GRANT, "", "invalid_grant"),
-        (&server, GRANT, code, "invalid_grant"),
+    again.expect(422).says("approved already");
+    waits(server, &begin(server), "authorization_pending");
+}
+
+/// A device code that was changed, of another server, or missing; another grant.
+#[test]
+fn codes_and_grants_that_are_refused() {
+    let begun = Begun::start();
+    let (server, other) = (&begun.server, TestServer::without_aur(|_| ()));
+    let device = begun.code("device_code");
+    let rows = [
+        (server, GRANT, &device[1..], "invalid_grant"),
+        (server, GRANT, "", "invalid_grant"),
+        (server, GRANT, begun.code("user_code"), "invalid_grant"),
         (&other, GRANT, device, "invalid_grant"),
-        (&server, "password", device, "unsupported_grant_type"),
-    ] {
-        let answer = ask(server, grant, code);
-        answer.check_status(400);
+        (server, "password", device, "unsupported_grant_type"),
+    ];
+    each(rows, |(server, grant, code, error)| {
+        let answer = ask(server, grant, code).expect(400);
         assert_eq!(answer.json()["error"], error, "{}", answer.text());
-    }
+    });
     server.client.form("/+tokens/device/token", &"x".repeat(5_000)).expect(413);
 }

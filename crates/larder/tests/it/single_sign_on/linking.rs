@@ -36,19 +36,25 @@ fn a_user_links_an_account_with_their_password() {
     assert!(page.contains("Acme: <code>7</code>"), "{page}");
     assert_eq!(world.metric("linked"), 1.0);
     world.logged_in(&claims).get("/+account").says("<h1>alice</h1>");
-    // Somebody else cannot link it, too.
+    // A form without its token does nothing.
+    alice.post("/+account/oidc/company", "own=staple").expect(403);
+    alice.post("/+account/oidc/company/unlink", "subject=7").expect(403);
+    alice.submit(&page, "Unlink company", &[]).expect(303);
+    let mut browser = world.browser();
+    let answer = world.log_in(&mut browser, &claims);
+    refused(&mut browser, &answer, 403, "has a user of that name");
+}
+
+#[test]
+fn an_account_is_linked_with_one_user() {
+    let world = World::start();
+    let claims = json!({"sub": "7", "preferred_username": "alice"});
+    world.logged_in(&claims);
     world.server.add_user("bob", "horse");
     let mut bob = Browser::of(world.server.client, "bob", "horse");
     let answer = bob.fill("/+account", "Link company", &[("own", "horse")]).expect(200);
     let back = world.provider.authorize(&link_on(&answer.text()), &claims);
     bob.get(&back).expect(403).says("linked with another user");
-    // A form without its token does nothing.
-    bob.post("/+account/oidc/company", "own=horse").expect(403);
-    bob.post("/+account/oidc/company/unlink", "subject=7").expect(403);
-    alice.submit(&page, "Unlink company", &[]).expect(303);
-    let mut browser = world.browser();
-    let answer = world.log_in(&mut browser, &claims);
-    refused(&mut browser, &answer, 403, "has a user of that name");
 }
 
 /// Without a password, a log-in of a moment ago stands for it.

@@ -1,7 +1,7 @@
 //! A full disk: writers are told that nothing was written, readers go on, and when there is room again, so do writers.
 
 use super::{Place, Wheel, article_request, make_stage, noise, try_exchange};
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
 use crate::client::Client;
 use testbed::SmallDisk;
 
@@ -125,7 +125,22 @@ fn little_room_is_left_to_administrators() {
     make_stage(client);
     check_done(client, &article_request("a", 0, b"one"));
     check_done(client, &wheel(0).request("team/dev"));
-    let refused = |method: &str, target: &str, content_type: &str| {
+    let page = client.get("/team/dev/+simple/pkg/").text();
+    let at = page.find("+f/").expect("a file");
+    let file = format!("/team/dev/{}", page[at..].split('#').next().expect("a path"));
+    let json = "application/json";
+    let rows = [
+        ("POST", "/article/a/1", "text/plain"),
+        ("PATCH", "/team", json),
+        ("PUT", "/team/other", json),
+        ("PATCH", "/team/dev", json),
+        ("POST", "/team/dev/", "multipart/form-data; boundary=b"),
+        ("POST", "/team/dev/pkg/0.0/+yank", json),
+        ("PUT", "/team/dev/pkg/+status", json),
+        ("POST", "/+tokens", json),
+        ("POST", &file, json),
+    ];
+    each(rows, |(method, target, content_type)| {
         // `team:team`; of the body nothing comes.
         let request = format!(
             "{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Basic dGVhbTp0ZWFt\r\n\
@@ -134,20 +149,7 @@ fn little_room_is_left_to_administrators() {
         let (status, text) = try_exchange(client, request.as_bytes()).expect("an answer");
         assert_eq!(status, 507, "{method} {target}: {text}");
         text.says("store.free_bytes_min");
-    };
-    let json = "application/json";
-    refused("POST", "/article/a/1", "text/plain");
-    refused("PATCH", "/team", json);
-    refused("PUT", "/team/other", json);
-    refused("PATCH", "/team/dev", json);
-    refused("POST", "/team/dev/", "multipart/form-data; boundary=b");
-    refused("POST", "/team/dev/pkg/0.0/+yank", json);
-    refused("PUT", "/team/dev/pkg/+status", json);
-    refused("POST", "/+tokens", json);
-    let page = client.get("/team/dev/+simple/pkg/").text();
-    let at = page.find("+f/").expect("a file");
-    let file = page[at..].split('#').next().expect("a path");
-    refused("POST", &format!("/team/dev/{file}"), json);
+    });
     client.get("/readyz?verbose").says("only administrators write");
     client.get("/metrics").says("\nlarder_store_free_bytes ");
     wheel(0).check(client, "team/dev", &[]);

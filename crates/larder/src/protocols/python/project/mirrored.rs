@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
-use mirrors::{Known, Stale, Stream};
+use mirrors::{CachedPage, Stale, Stream};
 use pypi::policy::Hidden;
 use pypi::upstream::{UpstreamFile, UpstreamPage};
 use pypi::{Filename, Judge, ProjectName, Refused, ResolutionOrder, Stage, Version};
@@ -37,7 +37,7 @@ struct MirrorPages {
     root_url: String,
     asked: Arc<Stage>,
     project: ProjectName,
-    heard: Vec<(Arc<Stage>, Arc<Known>)>,
+    heard: Vec<(Arc<Stage>, Arc<CachedPage>)>,
 }
 
 /// The versions and files to show.

@@ -9,7 +9,7 @@ use axum::response::Response;
 use http::header::{CACHE_CONTROL, HeaderName, WARNING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
-use mirrors::{FinishedKey, Found, Kept, Known, MANY_FILES, Stale, UpstreamError};
+use mirrors::{CachedPage, FinishedKey, MANY_FILES, PageHandle, PageLookup, Stale, UpstreamError};
 use pypi::{
     FromUpstream, Judge, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName,
     Rendered, ResolutionOrder, Stage, StageName, merged_list, merged_page, of_one_project,
@@ -38,7 +38,7 @@ const WARNING_OFFLINE: HeaderValue =
 const X_PYPI_LAST_SERIAL: HeaderName = HeaderName::from_static("x-pypi-last-serial");
 
 /// A mirror, and what is known of it.
-pub(crate) type Heard<'stage> = (&'stage Arc<Stage>, Arc<Known>);
+pub(crate) type Heard<'stage> = (&'stage Arc<Stage>, Arc<CachedPage>);
 
 /// The error of a mirror whose upstream has never told.
 pub(crate) fn failed(stage: &str, trouble: &UpstreamError) -> HttpError {
@@ -249,7 +249,7 @@ pub(crate) async fn project_of<'order>(
     for stage in order.mirrors_of(project.as_str()).asked {
         let Some(mirror) = mirrors.of(stage) else { continue };
         let found = mirrors.project(&mirror, project, false).await;
-        let Found { known, stale, trouble } =
+        let PageLookup { known, stale, trouble } =
             found.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
         if let Some(trouble) = trouble.filter(|it| it.has_no_list && is_asked(order, stage)) {
             return Err(failed(stage.name().as_str(), &trouble));
@@ -258,14 +258,14 @@ pub(crate) async fn project_of<'order>(
         told.files += known.files();
         told.has_page |= known.page().is_some();
         told.versions.push(known.version);
-        told.told.push((stage, Kept::of(&known)));
+        told.told.push((stage, PageHandle::of(&known)));
     }
     Ok(told)
 }
 
 /// What mirrors have told, while a request waits for its turn or for another mirror: pages of many files are let go.
 pub(crate) struct Told<'order> {
-    told: Vec<(&'order Arc<Stage>, Kept)>,
+    told: Vec<(&'order Arc<Stage>, PageHandle)>,
     /// The numbers of their contents: others for other contents.
     pub(crate) versions: Vec<u64>,
     /// How many files the pages have together.
@@ -389,7 +389,7 @@ async fn lists_of<'order>(
             Err(trouble) if trouble.has_no_list && !is_asked(order, stage) => continue,
             found => found.map_err(|trouble| failed(stage.name().as_str(), &trouble))?,
         };
-        let Some(Found { known, stale, .. }) = found else { continue };
+        let Some(PageLookup { known, stale, .. }) = found else { continue };
         any_stale = any_stale.max(stale);
         heard.push((stage, known));
     }
@@ -416,8 +416,8 @@ pub(crate) async fn refresh(
         let Some(mirror) = mirrors.of(stage) else { continue };
         let found = mirrors.project(&mirror, project, true).await;
         let error = match &found {
-            Ok(Found { trouble: None, .. }) => continue,
-            Ok(Found { known, trouble: Some(trouble), .. }) => {
+            Ok(PageLookup { trouble: None, .. }) => continue,
+            Ok(PageLookup { known, trouble: Some(trouble), .. }) => {
                 let known_at = httpdate::fmt_http_date(known.confirmed_at());
                 let kept = match known.page() {
                     Some(_) => "the last good page stays",

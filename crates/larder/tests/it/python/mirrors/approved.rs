@@ -1,8 +1,11 @@
 //! Pushes from a mirror into a stage: somebody approves a release of an upstream.
 
+use insta::assert_snapshot;
+
 use super::*;
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
 use crate::python::{Ask, path, sdist};
+use crate::shown::shown_json;
 
 const SDIST: &str = "foo-1.0.zip";
 
@@ -44,26 +47,21 @@ fn a_release_of_upstream_goes_into_a_stage() {
         let (upstream, index, content) = start_with_release(settings);
         let log = result(&push(index.alice(), "1.0", "alice/dev"), "actionlog");
         let stored = path("alice/dev", SDIST, &content);
-        assert_eq!(log[0], json!([200, "register", "Foo", "1.0", "->", "alice/dev"]));
-        assert_eq!(log[1], json!([200, "store_releasefile", stored[1..]]));
-        assert_eq!(log.as_array().map(Vec::len), Some(2));
+        let steps = json!([
+            [200, "register", "Foo", "1.0", "->", "alice/dev"],
+            [200, "store_releasefile", stored[1..]],
+        ]);
+        assert_eq!(log, steps);
         assert_eq!(index.client().get(&stored).body, content);
         let page = json_page(index.client(), "alice/dev", "foo").json();
         assert_eq!(page["files"][0]["requires-python"], ">=3.9");
         assert_eq!(page["files"][0]["hashes"]["sha256"], Digest::of(&content).to_string());
         let data = result(&index.anybody().json().get("/alice/dev/foo/1.0"), "versiondata");
-        let steps = data["+links"][0]["log"].as_array().expect("a log").clone();
-        assert_eq!(steps.len(), 1, "{steps:?}");
-        assert_eq!(
-            (&steps[0]["what"], &steps[0]["src"], &steps[0]["dst"], &steps[0]["who"]),
-            (&json!("push"), &json!("alice/up"), &json!("alice/dev"), &json!("alice"))
-        );
+        assert_snapshot!("approved_release", shown_json(&data["+links"]));
         wait_until("the audit log", || audit(&index, "approved").len() == 1);
         let entry = &audit(&index, "approved")[0];
-        assert_eq!((&entry["what"], &entry["who"]), (&json!(SDIST), &json!("alice")), "{entry}");
-        let reason = entry["reason"].as_str().expect("a reason");
-        reason.says("alice/up");
-        assert!(reason.contains(&Digest::of(&content).to_string()), "{reason}");
+        assert_snapshot!("approved", shown_json(entry));
+        entry["reason"].to_string().says(&Digest::of(&content).to_string());
         // Again: nothing changes, and it is told all the same.
         let asked = upstream.count(&format!("/files/{SDIST}"));
         assert_eq!(result(&push(index.alice(), "1.0", "alice/dev"), "actionlog"), log);
@@ -73,48 +71,55 @@ fn a_release_of_upstream_goes_into_a_stage() {
 }
 
 #[test]
-fn what_may_not_be_pushed() {
-    let (upstream, index, content) = start_with_release(json!({}));
-    let check = |ask: Ask, version: &str, target: &str, status: u16, text: &str| {
+fn orders_that_are_refused() {
+    let (upstream, index, _) = start_with_release(json!({}));
+    let rows = [
+        (index.user("bob"), "1.0", "alice/dev", 401, "user 'bob' cannot upload to 'alice/dev'"),
+        (index.anybody(), "1.0", "alice/dev", 401, "user None cannot upload to 'alice/dev'"),
+        (index.alice(), "1.0", "alice/none", 404, "The stage alice/none could not be found."),
+    ];
+    each(rows, |(ask, version, target, status, text)| {
         check_refused(&push(ask, version, target), status, text);
-    };
-    check(index.user("bob"), "1.0", "alice/dev", 401, "user 'bob' cannot upload to 'alice/dev'");
-    check(index.anybody(), "1.0", "alice/dev", 401, "user None cannot upload to 'alice/dev'");
+    });
     assert_eq!(upstream.requests().len(), 0, "nothing is fetched for them");
-    check(index.alice(), "1.0", "alice/none", 404, "The stage alice/none could not be found.");
-    check(
-        index.alice(),
-        "7.0",
-        "alice/dev",
-        400,
-        "there are no files for Foo 7.0 on stage alice/up",
-    );
-    let unknown = json!({"name": "nothing", "version": "1.0", "targetindex": "alice/dev"});
-    check_refused(&index.alice().json().post("/alice/up", unknown), 400, "no files for nothing");
-    // The file is not what the page says, or no archive.
-    check(index.alice(), "0.9", "alice/dev", 502, "lists foo-0.9.zip");
-    upstream.offer("/files/foo-0.9.zip", Offer::file("wrong"));
-    check(index.alice(), "0.9", "alice/dev", 502, "upstream's page says");
-    upstream.offer("/files/foo-0.9.zip", Offer::file("older"));
-    check(index.alice(), "0.9", "alice/dev", 400, "foo-0.9.zip cannot be pushed");
-    assert_eq!(json_page(index.client(), "alice/dev", "foo").status, 404, "nothing was pushed");
-    // A push is no way around a policy.
-    let deny = json!({"policy_deny": ["foo"]});
-    index.alice().patch("/alice/up", deny).expect(200);
-    check(index.alice(), "1.0", "alice/dev", 403, "policy of alice/up");
-    let allow = json!({"policy_deny": []});
-    index.alice().patch("/alice/up", allow).expect(200);
-    // Another file of this name stays.
-    index.upload("alice/dev", SDIST, &sdist("foo, but another"));
-    check(index.alice(), "1.0", "alice/dev", 409, SDIST);
-    index.alice().patch("/alice/dev", json!({"volatile": true})).expect(200);
-    push(index.alice(), "1.0", "alice/dev").expect(200);
-    assert_eq!(index.client().get(&path("alice/dev", SDIST, &content)).body, content);
-    // To another server, and only documentation.
+    // Of what is not there, to another server, and only documentation.
     let elsewhere = json!({"name": "foo", "version": "1.0", "posturl": "https://x.example/", "username": "u", "password": "p"});
-    let refused = index.alice().json().post("/alice/up", elsewhere);
-    check_refused(&refused, 404, "mirror");
-    let docs =
-        json!({"name": "foo", "version": "1.0", "targetindex": "alice/dev", "only_docs": true});
-    index.alice().json().post("/alice/up", docs).expect(404);
+    let into = |name: &str, version: &str, only_docs: bool| json!({"name": name, "version": version, "targetindex": "alice/dev", "only_docs": only_docs});
+    let orders = [
+        (into("Foo", "7.0", false), 400, "there are no files for Foo 7.0 on stage alice/up"),
+        (into("nothing", "1.0", false), 400, "no files for nothing"),
+        (elsewhere, 404, "mirror"),
+        (into("foo", "1.0", true), 404, ""),
+    ];
+    each(orders, |(order, status, text)| {
+        check_refused(&index.alice().json().post("/alice/up", order), status, text);
+    });
+}
+
+/// The file is not what the page says, or no archive.
+#[test]
+fn a_file_that_is_another_is_not_pushed() {
+    let (upstream, index, _) = start_with_release(json!({}));
+    let push = || push(index.alice(), "0.9", "alice/dev");
+    check_refused(&push(), 502, "lists foo-0.9.zip");
+    upstream.offer("/files/foo-0.9.zip", Offer::file("wrong"));
+    check_refused(&push(), 502, "upstream's page says");
+    upstream.offer("/files/foo-0.9.zip", Offer::file("older"));
+    check_refused(&push(), 400, "foo-0.9.zip cannot be pushed");
+    json_page(index.client(), "alice/dev", "foo").expect(404);
+}
+
+/// A push is no way around a policy, and replaces a file only where that may be replaced.
+#[test]
+fn a_push_keeps_the_rules_of_both_indexes() {
+    let (_upstream, index, content) = start_with_release(json!({}));
+    let push = || push(index.alice(), "1.0", "alice/dev");
+    index.alice().patch("/alice/up", json!({"policy_deny": ["foo"]})).expect(200);
+    check_refused(&push(), 403, "policy of alice/up");
+    index.alice().patch("/alice/up", json!({"policy_deny": []})).expect(200);
+    index.upload("alice/dev", SDIST, &sdist("foo, but another"));
+    check_refused(&push(), 409, SDIST);
+    index.alice().patch("/alice/dev", json!({"volatile": true})).expect(200);
+    push().expect(200);
+    assert_eq!(index.client().get(&path("alice/dev", SDIST, &content)).body, content);
 }

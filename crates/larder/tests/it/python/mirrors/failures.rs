@@ -1,7 +1,7 @@
 //! Upstreams that fail, hang, go back to an older state or are gone.
 
 use super::*;
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
 
 #[test]
 fn what_is_known_is_served_while_upstream_fails() {
@@ -37,17 +37,20 @@ fn what_is_known_is_served_while_upstream_fails() {
     });
     json_page(index.client(), "alice/dev", "bar").expect(200);
     assert_eq!(index.server.metric("larder_mirrors_failing"), 0.0);
-    // An answer that is no page changes nothing either.
-    for garbage in [
-        "",
-        "gone fishing",
-        "<html><h1>Login</h1></html>",
-        "{\"meta\":{\"api-version\":\"1.0\"},\"files\":[",
-    ] {
+}
+
+#[test]
+fn an_answer_that_is_no_page_changes_nothing() {
+    let upstream = upstream_of(b"content");
+    let index = start();
+    mirror(&index, &upstream, json!({}));
+    json_page(index.client(), "alice/up", "foo").expect(200);
+    let cut = "{\"meta\":{\"api-version\":\"1.0\"},\"files\":[";
+    each(["", "gone fishing", "<html><h1>Login</h1></html>", cut], |garbage| {
         upstream.offer("/simple/foo/", Offer::of("text/html", garbage));
-        let stale = json_page(index.client(), "alice/dev", "foo");
+        let stale = json_page(index.client(), "alice/up", "foo");
         assert_eq!(stale.json()["files"][0]["filename"], WHEEL, "{garbage}");
-    }
+    });
 }
 
 #[test]

@@ -3,49 +3,71 @@
 use super::*;
 use crate::asking::Says as _;
 
-#[test]
-fn an_offline_mirror_serves_what_is_known() {
+const LATER: &str = "foo-2.0.tar.gz";
+
+/// A mirror that knows the page of `foo` and one of its two files, and is not asked any more; and how often it was.
+fn offline() -> (Upstream, Index, usize) {
     let upstream = upstream_of(b"content");
-    let later = "foo-2.0.tar.gz";
-    let files = json!([file(&upstream, WHEEL, b"content"), file(&upstream, later, b"two")]);
+    let files = json!([file(&upstream, WHEEL, b"content"), file(&upstream, LATER, b"two")]);
     upstream.offer("/simple/foo/", page("foo", files));
-    upstream.offer(&format!("/files/{later}"), Offer::file("two"));
+    upstream.offer(&format!("/files/{LATER}"), Offer::file("two"));
     // Whatever is known would have to be confirmed for each request.
     let index = start();
     mirror(&index, &upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
-    let client = index.client();
-    assert!(json_page(client, "alice/dev", "foo").find("warning").is_none());
-    assert_eq!(client.get(&place_of(&upstream, WHEEL)).text(), "content");
+    json_page(index.client(), "alice/dev", "foo").expect(200).has("warning", "");
+    index.get(&place_of(&upstream, WHEEL)).is("content");
     index.alice().patch("/alice/up", json!({"mirror_offline": true})).expect(200);
     let asked = upstream.requests().len();
+    (upstream, index, asked)
+}
 
+#[track_caller]
+fn check_stale(answer: &Response) {
+    let warning = answer.header("warning");
+    assert!(warning.starts_with("112 "), "{:?}", answer.headers);
+}
+
+#[test]
+fn an_offline_mirror_serves_what_is_known() {
+    let (upstream, index, asked) = offline();
+    let client = index.client();
     for stage in ["alice/up", "alice/dev"] {
         let known = json_page(client, stage, "foo").expect(200);
-        assert_eq!(known.json()["files"][1]["filename"], later);
-        assert!(known.header("warning").starts_with("112 "), "{:?}", known.headers);
+        assert_eq!(known.json()["files"][1]["filename"], LATER);
         known.header("cache-control").says("no-store");
+        check_stale(&known);
         let list = client.get_with(&format!("/{stage}/+simple/"), &[JSON_PAGE]).expect(200);
-        assert!(list.header("warning").starts_with("112 "), "{:?}", list.headers);
-        // The list says that the project does not exist; of a project on the list, nothing is known.
+        check_stale(&list);
+    }
+    client.get(&place_of(&upstream, WHEEL)).is("content");
+    assert_eq!(upstream.requests().len(), asked, "upstream is not asked");
+}
+
+/// The list says that a project does not exist; of a project on the list, nothing is known.
+#[test]
+fn an_offline_mirror_says_what_it_does_not_know() {
+    let (upstream, index, asked) = offline();
+    let client = index.client();
+    for stage in ["alice/up", "alice/dev"] {
         json_page(client, stage, "nowhere").expect(404);
         json_page(client, stage, "bar").expect(504).says("mirror_offline=true");
     }
-    assert_eq!(client.get(&place_of(&upstream, WHEEL)).text(), "content");
-    for answer in [
-        client.get(&place_of(&upstream, later)),
-        client.anybody().send("HEAD", &place_of(&upstream, later), ()),
-    ] {
-        answer.check_status(504);
+    for method in ["GET", "HEAD"] {
+        client.anybody().send(method, &place_of(&upstream, LATER), ()).expect(504);
     }
     let refused = index.alice().post("/alice/up/+simple/foo/refresh", json!({}));
     refused.expect(504).says("it is not asked (mirror_offline=true); the last good page");
     assert_eq!(upstream.requests().len(), asked, "upstream is not asked");
+}
 
+#[test]
+fn a_mirror_that_was_offline_is_asked_again() {
+    let (upstream, index, _) = offline();
     index.alice().patch("/alice/up", json!({"mirror_offline": false})).expect(200);
-    assert_eq!(client.get(&place_of(&upstream, later)).text(), "two");
-    assert!(json_page(client, "alice/dev", "foo").find("warning").is_none());
-    json_page(client, "alice/dev", "bar").expect(200);
+    index.get(&place_of(&upstream, LATER)).is("two");
+    json_page(index.client(), "alice/dev", "foo").expect(200).has("warning", "");
+    json_page(index.client(), "alice/dev", "bar").expect(200);
 }
 
 #[test]
@@ -55,7 +77,7 @@ fn a_cache_is_served_offline_after_a_restart() {
     let asked = upstream.requests().len();
     let server = start_in(directory, |config| config.python.mirrors_offline = true);
     let page = json_page(server.client, "root/pypi", "foo").expect(200);
-    assert!(page.header("warning").starts_with("112 "), "{:?}", page.headers);
+    check_stale(&page);
     assert_eq!(server.get(&root_place_of(&upstream, WHEEL)).text(), "content");
     json_page(server.client, "root/pypi", "bar").expect(504).says("python.mirrors_offline=true");
     server.get("/readyz?verbose").says("no upstream is asked");

@@ -84,7 +84,14 @@ fn a_stranger_elsewhere_slips_in_nothing() {
     // The owner of the far project says that it is the same, but the nearest one does not.
     say(&far, FAR, json!([]), json!([near.url("/simple/foo/")]));
     assert_eq!(shown(&index, &far), apart);
-    // The settings of the stage count at once, on every path.
+}
+
+/// They count at once, on every path.
+#[test]
+fn the_settings_of_the_stage_say_what_is_merged() {
+    let (near, far) = (upstream_of(NEAR), upstream_of(FAR));
+    let index = start(&near, &far);
+    let apart = (vec![NEAR.to_owned()], 404, 404);
     let both = (vec![NEAR.to_owned(), FAR.to_owned()], 200, 302);
     for (settings, expected) in [
         (json!({"mirror_merge": "all"}), &both),

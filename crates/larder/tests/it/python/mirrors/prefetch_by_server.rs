@@ -170,41 +170,57 @@ fn what_is_no_lock_or_too_much_is_refused() {
     assert_eq!(last(&index), json!({"state": "none"}));
 }
 
-#[test]
-fn people_upload_or_paste_a_lock() {
+/// The page for fetching ahead, and the label of its form.
+const PAGE: &str = "/+manage/prefetch/alice/up";
+const FORM: &str = "Fetch ahead";
+
+/// The upstream, its mirror, and the browser of its owner with the page.
+fn with_page() -> (Upstream, Index, Browser, String) {
     let upstream = upstream_of(b"content");
     let index = index_of(&upstream, json!({}));
     let mut alice = Browser::of(index.client(), "alice", PASSWORD);
-    alice.get("/+manage/indexes/alice/up").says("/+manage/prefetch/alice/up");
-    let at = "/+manage/prefetch/alice/up";
-    let shown = alice.get(at).text();
-    let label = "Fetch ahead";
-    // A file that is no lock is refused by name; nothing is accepted without the token.
-    let refused = alice.submit_file((&shown, label), &[], Some(("photo<b>.png", b"\x89PNG\xff")));
+    alice.get("/+manage/indexes/alice/up").says(PAGE);
+    let shown = alice.get(PAGE).text();
+    (upstream, index, alice, shown)
+}
+
+/// A file that is no lock is refused by name; nothing is accepted without the token.
+#[test]
+fn forms_that_fetch_nothing_ahead() {
+    let (_upstream, index, mut alice, shown) = with_page();
+    let refused = alice.submit_file((&shown, FORM), &[], Some(("photo<b>.png", b"\x89PNG\xff")));
     refused.expect(422).says("`photo&#60;b&#62;.png`: this is no text");
-    alice.submit_file((&shown, label), &[], Some(("", b""))).expect(422);
-    alice.submit_file((&shown, label), &[("form", "x"), ("lock", "foo==1.0")], None).expect(403);
+    alice.submit_file((&shown, FORM), &[], Some(("", b""))).expect(422);
+    alice.submit_file((&shown, FORM), &[("form", "x"), ("lock", "foo==1.0")], None).expect(403);
     assert_eq!(last(&index), json!({"state": "none"}));
-    // Pasted.
-    let moved = alice.submit_file((&shown, label), &[("lock", "foo==1.0\r\nbar==1")], None);
-    moved.expect(303).has("location", at);
+}
+
+#[test]
+fn people_paste_a_lock() {
+    let (_upstream, index, mut alice, shown) = with_page();
+    let moved = alice.submit_file((&shown, FORM), &[("lock", "foo==1.0\r\nbar==1")], None);
+    moved.expect(303).has("location", PAGE);
     ended(&index);
-    let shown = alice.get(at).text();
-    for says in ["all 2 releases were looked at", "Fetched: 1 file, 7 B", "bar 1: the index has no"]
-    {
-        assert!(shown.contains(says), "{says}: {shown}");
-    }
-    // Uploaded, and stopped.
+    alice.get(PAGE).says([
+        "all 2 releases were looked at",
+        "Fetched: 1 file, 7 B",
+        "bar 1: the index has no",
+    ]);
+}
+
+#[test]
+fn people_upload_a_lock_and_stop() {
+    let (upstream, index, mut alice, shown) = with_page();
     let second = "foo-2.0.tar.gz";
     let files = json!([file(&upstream, WHEEL, b"content"), file(&upstream, second, b"two")]);
     upstream.offer("/simple/foo/", page("foo", files));
     index.alice().post("/alice/up/+simple/foo/refresh", json!({})).expect(302);
     upstream.hold(&format!("/files/{second}"));
     let uploaded = ("requirements.txt", b"foo==2.0".as_slice());
-    alice.submit_file((&shown, label), &[], Some(uploaded)).expect(303);
-    let shown = alice.get(at).text();
+    alice.submit_file((&shown, FORM), &[], Some(uploaded)).expect(303);
+    let shown = alice.get(PAGE).text();
     shown.says("It is being fetched: 0 of 1 releases");
     alice.submit_file((&shown, "Stop"), &[], None).expect(303);
-    alice.get(at).says("after 0 of 1 releases: somebody stopped it.");
+    alice.get(PAGE).says("after 0 of 1 releases: somebody stopped it.");
     upstream.release(&format!("/files/{second}"));
 }

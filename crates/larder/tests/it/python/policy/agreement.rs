@@ -100,6 +100,89 @@ pub(super) fn resolved(link: &str, stage: &str, project: &str) -> String {
     url.path().to_owned()
 }
 
+/// A file of a project, and the index that holds it.
+struct File {
+    project: &'static str,
+    holder: &'static str,
+    name: String,
+    content: Vec<u8>,
+}
+
+/// The files that a page shows: in each of its forms as many, and each of its links leads to one.
+fn check_page(
+    index: &Index,
+    stage: &str,
+    project: &str,
+) -> Result<BTreeSet<String>, TestCaseError> {
+    let page = json_page(index, stage, project);
+    let shown = names(&page);
+    let target = format!("/{stage}/+simple/{project}/");
+    let human = index.client().get_with(&target, &[("Accept", "text/html")]);
+    for text in [index.page(stage, project), human.text()] {
+        prop_assert_eq!(text.matches("<a href=").count(), shown.len(), "{}", text);
+    }
+    for file in page["files"].as_array().expect("files") {
+        let target = resolved(file["url"].as_str().expect("a URL"), stage, project);
+        check_file(index, &target, true)?;
+        if !file["core-metadata"].is_null() {
+            check_file(index, &format!("{target}.metadata"), true)?;
+        }
+    }
+    Ok(shown)
+}
+
+/// Every address of every file answers as the page shows.
+fn check_addresses(
+    index: &Index,
+    host: &str,
+    stage: &str,
+    files: &[&File],
+    shown: &BTreeSet<String>,
+) -> Result<(), TestCaseError> {
+    for File { holder, name, content, .. } in files {
+        let is_shown = shown.contains(name);
+        let mut targets = vec![path(stage, name, content)];
+        if *holder == "alice/up" {
+            targets.push(format!("/{stage}/+upstream/{host}/files/{name}"));
+        }
+        for target in targets {
+            check_file(index, &target, is_shown)?;
+            if name.ends_with(".whl") {
+                check_file(index, &format!("{target}.metadata"), is_shown)?;
+            }
+            let meta = index.client().get_with(&target, &[JSON]).status;
+            prop_assert_eq!(meta, if is_shown { 200 } else { 403 }, "{}", target);
+        }
+    }
+    Ok(())
+}
+
+/// The JSON of the project and of its versions has what the page shows.
+fn check_versions(
+    index: &Index,
+    stage: &str,
+    files: &[&File],
+    shown: &BTreeSet<String>,
+) -> Result<(), TestCaseError> {
+    let config = index.anybody().json().get(&format!("/{stage}/own")).json();
+    let versions = config["result"].as_object().expect("versions");
+    let linked: BTreeSet<String> = versions
+        .values()
+        .flat_map(|version| version["+links"].as_array().cloned().unwrap_or_default())
+        .filter_map(|link| Some(link["href"].as_str()?.rsplit('/').next()?.to_owned()))
+        .collect();
+    prop_assert_eq!(&linked, shown);
+    for file in files {
+        let version = &file.name["own-".len().."own-1.0".len()];
+        let is_shown = shown.contains(&file.name);
+        let answer = index.anybody().json().get(&format!("/{stage}/own/{version}"));
+        let status = if is_shown { 200 } else { 403 };
+        prop_assert_eq!(answer.status, status, "{}", answer.text());
+        prop_assert_eq!(versions.contains_key(version), is_shown);
+    }
+    Ok(())
+}
+
 #[test]
 fn page_json_metadata_file_and_direct_link_agree() {
     let upstream = upstream_of(&FILES);
@@ -118,17 +201,24 @@ fn page_json_metadata_file_and_direct_link_agree() {
     index.stage("alice/dev", json!({"bases": ["alice/base", "alice/up"]}));
     index.stage("alice/target", json!({}));
     let (wheel, _) = wheel("own", "3.0");
-    let ours = [
-        ("alice/base", "own-1.0.zip", sdist("one")),
-        ("alice/base", "own-2.0.zip", sdist("two")),
-        ("alice/base", "own-3.0-py3-none-any.whl", wheel),
-        ("alice/dev", "own-4.0.zip", sdist("four")),
+    let own =
+        |holder, name: &str, content| File { project: "own", holder, name: name.into(), content };
+    let mut files = vec![
+        own("alice/base", "own-1.0.zip", sdist("one")),
+        own("alice/base", "own-2.0.zip", sdist("two")),
+        own("alice/base", "own-3.0-py3-none-any.whl", wheel),
+        own("alice/dev", "own-4.0.zip", sdist("four")),
     ];
-    for (stage, filename, content) in &ours {
-        index.upload(stage, filename, content);
+    for File { holder, name, content, .. } in &files {
+        index.upload(holder, name, content);
     }
-    let theirs: Vec<(&str, String, Vec<u8>)> =
-        FILES.iter().map(|file| ("alice/up", file.0.to_owned(), file.content())).collect();
+    let foo = |name: &str, content| File {
+        project: "foo",
+        holder: "alice/up",
+        name: name.into(),
+        content,
+    };
+    files.extend(FILES.iter().map(|file| foo(file.0, file.content())));
     let mut runner = TestRunner::new_with_rng(
         Cases { cases: 12, failure_persistence: None, ..Cases::default() },
         proptest::test_runner::TestRng::deterministic_rng(
@@ -144,87 +234,23 @@ fn page_json_metadata_file_and_direct_link_agree() {
             let done = index.alice().patch(&format!("/{stage}"), policy);
             prop_assert_eq!(done.status, 200, "{}", done.text());
         }
-        let of_ours = ours
-            .iter()
-            .map(|(stage, name, content)| ("own", *stage, (*name).to_owned(), content.clone()));
-        let of_theirs = theirs
-            .iter()
-            .map(|(stage, name, content)| ("foo", *stage, name.clone(), content.clone()));
-        let files: Vec<_> = of_ours.chain(of_theirs).collect();
         for stage in ["alice/up", "alice/base", "alice/dev"] {
             for project in ["foo", "own"] {
-                let files = files.iter().filter(|(of, holder, ..)| {
-                    *of == project && (*holder == stage || stage == "alice/dev")
-                });
-                let files: Vec<_> = files.collect();
+                let is_there = |file: &&File| {
+                    file.project == project && (file.holder == stage || stage == "alice/dev")
+                };
+                let files: Vec<&File> = files.iter().filter(is_there).collect();
                 if files.is_empty() {
                     continue;
                 }
-                let page = json_page(&index, stage, project);
-                let shown = names(&page);
-                // The forms of the page.
-                let html = index.page(stage, project);
-                let human = index
-                    .client()
-                    .get_with(&format!("/{stage}/+simple/{project}/"), &[("Accept", "text/html")]);
-                for text in [html, human.text()] {
-                    prop_assert_eq!(text.matches("<a href=").count(), shown.len(), "{}", text);
-                }
-                // Every link of the page.
-                for file in page["files"].as_array().expect("files") {
-                    let target = resolved(file["url"].as_str().expect("a URL"), stage, project);
-                    check_file(&index, &target, true)?;
-                    if file["core-metadata"].is_null() {
-                        continue;
-                    }
-                    check_file(&index, &format!("{target}.metadata"), true)?;
-                }
-                // Every address of every file.
-                for (_, holder, filename, content) in &files {
-                    let is_shown = shown.contains(filename);
-                    let mut targets = vec![path(stage, filename, content)];
-                    if *holder == "alice/up" {
-                        targets.push(format!(
-                            "/{stage}/+upstream/{}/files/{filename}",
-                            upstream.host()
-                        ));
-                    }
-                    for target in targets {
-                        check_file(&index, &target, is_shown)?;
-                        if filename.ends_with(".whl") {
-                            check_file(&index, &format!("{target}.metadata"), is_shown)?;
-                        }
-                        let meta = index.client().get_with(&target, &[JSON]).status;
-                        prop_assert_eq!(meta, if is_shown { 200 } else { 403 }, "{}", target);
-                    }
-                }
-                if project == "foo" {
-                    continue;
-                }
-                let own =
-                    ours.iter().filter(|(holder, ..)| *holder == stage).map(|(_, name, _)| *name);
-                let names: Vec<String> = shown.iter().cloned().collect();
-                check_lists(&index, stage, &names, &own.collect::<Vec<_>>())?;
-                // The JSON of the project and of its versions.
-                let config = index.anybody().json().get(&format!("/{stage}/own")).json();
-                let versions = config["result"].as_object().expect("versions").clone();
-                let linked: BTreeSet<String> = versions
-                    .values()
-                    .flat_map(|version| version["+links"].as_array().cloned().unwrap_or_default())
-                    .filter_map(|link| Some(link["href"].as_str()?.rsplit('/').next()?.to_owned()))
-                    .collect();
-                prop_assert_eq!(&linked, &shown);
-                for (_, _, filename, _) in &files {
-                    let version = &filename["own-".len().."own-1.0".len()];
-                    let is_shown = shown.contains(filename);
-                    let answer = index.anybody().json().get(&format!("/{stage}/own/{version}"));
-                    prop_assert_eq!(
-                        answer.status,
-                        if is_shown { 200 } else { 403 },
-                        "{}",
-                        answer.text()
-                    );
-                    prop_assert_eq!(versions.contains_key(version), is_shown);
+                let shown = check_page(&index, stage, project)?;
+                check_addresses(&index, &upstream.host(), stage, &files, &shown)?;
+                if project == "own" {
+                    let own = files.iter().filter(|file| file.holder == stage);
+                    let own: Vec<&str> = own.map(|file| &*file.name).collect();
+                    let names: Vec<String> = shown.iter().cloned().collect();
+                    check_lists(&index, stage, &names, &own)?;
+                    check_versions(&index, stage, &files, &shown)?;
                 }
             }
         }

@@ -165,53 +165,53 @@ enum Start {
 }
 use Start::{Lacks, Refused, Serves};
 
+const UNKNOWN: &str = "are new, or of no store";
+const STRANGERS: &str = "belong to the store";
+
+/// What happens to a store at rest, and how a start goes afterwards.
+const CASES: &[(Harm, Start)] = &[
+    (Dropped, Refused("does not exist")),
+    (Replaced("template0"), Refused("there are no records in")),
+    (Replaced("other"), Refused(STRANGERS)),
+    (Replaced("older"), Refused("are an older copy")),
+    (Executed(EMPTIED), Refused(UNKNOWN)),
+    (Executed("TRUNCATE larder_records"), Refused(UNKNOWN)),
+    (Executed("TRUNCATE larder_store"), Refused("row that is always in larder_layout, or in")),
+    (Executed("TRUNCATE larder_layout"), Refused("row that is always in larder_layout")),
+    (Executed("TRUNCATE larder_writers"), Serves),
+    (Executed("DELETE FROM larder_records WHERE key = 'store/identity'"), Refused(UNKNOWN)),
+    (Executed(IDENTITY_CHANGED), Refused(STRANGERS)),
+    (
+        Executed("UPDATE larder_records SET body = '' WHERE key = 'store/identity'"),
+        Refused("`store/identity` is damaged"),
+    ),
+    (Executed(ARTICLE_DELETED), Lacks),
+    (Executed(ARTICLE_CHANGED), Lacks),
+    (
+        Executed("UPDATE larder_records SET blobs = '\\x23'::bytea WHERE key LIKE 'article/%'"),
+        Refused("its last digest has 1 bytes, not 32"),
+    ),
+    (Executed("UPDATE larder_store SET serial = 2"), Refused("was set back")),
+    (Executed("UPDATE larder_store SET serial = 1000"), Serves),
+    (Executed("DROP TABLE larder_records"), Refused("\"larder_records\" does not exist")),
+    (Executed("DROP TABLE larder_store"), Refused("\"larder_store\" does not exist")),
+    (Executed("DROP TABLE larder_layout"), Refused("\"larder_store\" already exists")),
+    (Executed("DROP TABLE larder_writers"), Refused("\"larder_writers\" does not exist")),
+    (
+        Executed("ALTER TABLE larder_records RENAME COLUMN body TO text"),
+        Refused("\"body\" does not exist"),
+    ),
+    (
+        Executed("ALTER TABLE larder_records ALTER COLUMN body TYPE text USING 'x'"),
+        Refused("are damaged"),
+    ),
+    (Executed("ALTER TABLE larder_store ALTER COLUMN serial TYPE numeric"), Refused("are damaged")),
+];
+
 #[test]
 fn at_rest() {
     let Some(databases) = Databases::new() else { return };
-    let unknown = "are new, or of no store";
-    let strangers = "belong to the store";
-    let cases: &[(Harm, Start)] = &[
-        (Dropped, Refused("does not exist")),
-        (Replaced("template0"), Refused("there are no records in")),
-        (Replaced("other"), Refused(strangers)),
-        (Replaced("older"), Refused("are an older copy")),
-        (Executed(EMPTIED), Refused(unknown)),
-        (Executed("TRUNCATE larder_records"), Refused(unknown)),
-        (Executed("TRUNCATE larder_store"), Refused("row that is always in larder_layout, or in")),
-        (Executed("TRUNCATE larder_layout"), Refused("row that is always in larder_layout")),
-        (Executed("TRUNCATE larder_writers"), Serves),
-        (Executed("DELETE FROM larder_records WHERE key = 'store/identity'"), Refused(unknown)),
-        (Executed(IDENTITY_CHANGED), Refused(strangers)),
-        (
-            Executed("UPDATE larder_records SET body = '' WHERE key = 'store/identity'"),
-            Refused("`store/identity` is damaged"),
-        ),
-        (Executed(ARTICLE_DELETED), Lacks),
-        (Executed(ARTICLE_CHANGED), Lacks),
-        (
-            Executed("UPDATE larder_records SET blobs = '\\x23'::bytea WHERE key LIKE 'article/%'"),
-            Refused("its last digest has 1 bytes, not 32"),
-        ),
-        (Executed("UPDATE larder_store SET serial = 2"), Refused("was set back")),
-        (Executed("UPDATE larder_store SET serial = 1000"), Serves),
-        (Executed("DROP TABLE larder_records"), Refused("\"larder_records\" does not exist")),
-        (Executed("DROP TABLE larder_store"), Refused("\"larder_store\" does not exist")),
-        (Executed("DROP TABLE larder_layout"), Refused("\"larder_store\" already exists")),
-        (Executed("DROP TABLE larder_writers"), Refused("\"larder_writers\" does not exist")),
-        (
-            Executed("ALTER TABLE larder_records RENAME COLUMN body TO text"),
-            Refused("\"body\" does not exist"),
-        ),
-        (
-            Executed("ALTER TABLE larder_records ALTER COLUMN body TYPE text USING 'x'"),
-            Refused("are damaged"),
-        ),
-        (
-            Executed("ALTER TABLE larder_store ALTER COLUMN serial TYPE numeric"),
-            Refused("are damaged"),
-        ),
-    ];
-    each_at_once(cases, |number, (harm, start)| {
+    each_at_once(CASES, |number, (harm, start)| {
         let (name, what) = (format!("rest{number}"), format!("{harm:?}"));
         databases.copy(&name);
         databases.harm(&name, *harm);

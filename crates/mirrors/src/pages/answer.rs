@@ -9,7 +9,7 @@ use pypi::upstream::{CoreMetadata, UpstreamNames, UpstreamPage};
 use reqwest::Url;
 use resources::turns::Turn;
 
-use super::{Content, Known, Subject};
+use super::{CachedPage, Content, Subject};
 use crate::ahead::Fetched;
 use crate::upstream::{PageBody, UpstreamError, accepting_gzip, read_body};
 use crate::{LARGE_PAGE_COUNTS, Mirror, Mirrors};
@@ -23,7 +23,7 @@ impl Mirrors {
         &self,
         mirror: &Mirror,
         subject: &Subject,
-        old: Option<&Known>,
+        old: Option<&CachedPage>,
         is_forced: bool,
     ) -> Result<Answer, UpstreamError> {
         let url = match subject {

@@ -1,4 +1,4 @@
-//! [`KeptPage`]: a page or a list as it is kept, for a server that follows this one.
+//! [`FollowerPage`]: a page or a list as it is kept, for a server that follows this one.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,7 +11,7 @@ use crate::upstream::UpstreamError;
 use crate::{Mirror, Mirrors, blocking};
 
 /// A page or a list as it is kept, for a server that follows this one.
-pub struct KeptPage {
+pub struct FollowerPage {
     /// Upstream's tag, or one of the content.
     pub etag: String,
     /// Upstream's time of the last change.
@@ -31,12 +31,12 @@ impl Mirrors {
     ///
     /// # Errors
     /// [`UpstreamError`] if nothing is known and upstream does not answer, or if it cannot be kept.
-    pub async fn kept_page(
+    pub async fn follower_page(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         project: Option<ProjectName>,
         is_forced: bool,
-    ) -> Result<Option<KeptPage>, UpstreamError> {
+    ) -> Result<Option<FollowerPage>, UpstreamError> {
         let (subject, found) = match project {
             None => (Subject::List, self.list(mirror).await?),
             Some(name) => {
@@ -55,7 +55,7 @@ impl Mirrors {
         let Head { size_bytes, sha256, confirmed_at, etag, last_modified, serial, .. } = head;
         let confirmed_at = Duration::from_millis(u64::try_from(confirmed_at).unwrap_or(0));
         let age = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + confirmed_at);
-        Ok(Some(KeptPage {
+        Ok(Some(FollowerPage {
             etag: etag.unwrap_or_else(|| format!("\"sha256-{sha256}\"")),
             last_modified,
             serial,

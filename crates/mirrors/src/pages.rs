@@ -5,7 +5,7 @@
 //! answer in time. Only a page that was never fetched is an error.
 
 mod answer;
-mod kept;
+mod follower;
 mod stored;
 
 use std::fmt;
@@ -20,7 +20,7 @@ use pypi::upstream::{Standing, UpstreamNames, UpstreamPage, standing};
 use resources::turns::Turn;
 
 use self::answer::{Answer, UpstreamAnswer};
-pub use self::kept::KeptPage;
+pub use self::follower::FollowerPage;
 use super::disk::Head;
 use super::flights::{FetchResult, Flight, landed};
 use super::shared::{FetchedEntry, Kind, page_of};
@@ -58,9 +58,9 @@ pub enum Content {
     Page(Option<Arc<UpstreamPage>>),
 }
 
-/// What upstream said, and when.
+/// The page of a project, or the list of projects, as upstream last confirmed it.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct CachedPage {
     /// Upstream's content.
     pub content: Content,
     /// Changes with the content; no two contents of this process have the same.
@@ -69,15 +69,15 @@ pub struct Known {
     pub(super) etag: Option<String>,
     pub(super) last_modified: Option<String>,
     serial: Option<u64>,
-    /// [`Known::files`] of its page, found out when it was read.
+    /// [`CachedPage::files`] of its page, found out when it was read.
     files: usize,
 }
 
-/// A cached page or list, and whether upstream has not confirmed it.
+/// What a request gets: a cached page or list, and why upstream has not confirmed it if it is stale.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct PageLookup {
     /// The page or the list.
-    pub known: Arc<Known>,
+    pub known: Arc<CachedPage>,
     /// Why it may be out of date, if it may.
     pub stale: Option<Stale>,
     /// Why upstream has not confirmed it, in words.
@@ -95,30 +95,30 @@ pub enum Stale {
 
 /// A cached page, as a waiting request holds it: a page of many files is held weakly, so that the cache can evict it.
 #[derive(Clone, Debug)]
-pub enum Kept {
+pub enum PageHandle {
     /// It is small, or the list, which stays in memory anyway.
-    Held(Arc<Known>),
+    Strong(Arc<CachedPage>),
     /// It is in the cache, if that keeps it.
-    LetGo(Weak<Known>),
+    Weak(Weak<CachedPage>),
 }
 
 /// A waiting request holds a page with more files weakly.
 const HELD_FILES_MAX: usize = 256;
 
-impl Kept {
+impl PageHandle {
     /// Keeps it, or lets it go.
-    pub fn of(known: &Arc<Known>) -> Kept {
+    pub fn of(known: &Arc<CachedPage>) -> PageHandle {
         match known.files() > HELD_FILES_MAX {
-            true => Kept::LetGo(Arc::downgrade(known)),
-            false => Kept::Held(known.clone()),
+            true => PageHandle::Weak(Arc::downgrade(known)),
+            false => PageHandle::Strong(known.clone()),
         }
     }
 
     /// It, if it is in memory.
-    fn in_memory(&self) -> Option<Arc<Known>> {
+    fn in_memory(&self) -> Option<Arc<CachedPage>> {
         match self {
-            Kept::Held(known) => Some(known.clone()),
-            Kept::LetGo(known) => known.upgrade(),
+            PageHandle::Strong(known) => Some(known.clone()),
+            PageHandle::Weak(known) => known.upgrade(),
         }
     }
 }
@@ -166,10 +166,10 @@ impl Subject {
     }
 }
 
-impl Known {
+impl CachedPage {
     /// No page, of an upstream that names no projects.
-    fn absent() -> Known {
-        Known {
+    fn absent() -> CachedPage {
+        CachedPage {
             content: Content::Page(None),
             version: 0,
             confirmed_at: SystemTime::now(),
@@ -194,8 +194,8 @@ impl Known {
     }
 
     /// All but its content.
-    fn without_content(&self) -> Known {
-        Known {
+    fn without_content(&self) -> CachedPage {
+        CachedPage {
             content: Content::Page(None),
             etag: self.etag.clone(),
             last_modified: self.last_modified.clone(),
@@ -233,10 +233,10 @@ impl Mirrors {
         mirror: &Arc<Mirror>,
         name: &ProjectName,
         is_forced: bool,
-    ) -> Result<Found, UpstreamError> {
+    ) -> Result<PageLookup, UpstreamError> {
         if !mirror.has_no_list {
             // A name that is not on the list is never sent.
-            let is_listed = |list: &Found| {
+            let is_listed = |list: &PageLookup| {
                 list.known.names().is_some_and(|names| names.contains(name.as_str()))
             };
             let mut list = self.known(mirror, Subject::List, false).await;
@@ -246,15 +246,17 @@ impl Mirrors {
             }
             match list {
                 Ok(list) if !is_listed(&list) => {
-                    let known =
-                        Arc::new(Known { content: Content::Page(None), ..(*list.known).clone() });
-                    return Ok(Found { known, ..list });
+                    let known = Arc::new(CachedPage {
+                        content: Content::Page(None),
+                        ..(*list.known).clone()
+                    });
+                    return Ok(PageLookup { known, ..list });
                 }
                 Ok(_) => {}
                 // Nothing says that it has any project.
                 Err(trouble) if trouble.has_no_list => {
-                    let known = Arc::new(Known::absent());
-                    return Ok(Found { known, stale: None, trouble: Some(trouble) });
+                    let known = Arc::new(CachedPage::absent());
+                    return Ok(PageLookup { known, stale: None, trouble: Some(trouble) });
                 }
                 // Nothing is sent: a page may be here without the list.
                 Err(trouble) if trouble.is_offline => {}
@@ -265,7 +267,7 @@ impl Mirrors {
     }
 
     /// The result of [`Mirrors::project`], if it is in memory and needs no request to upstream.
-    pub fn project_at_hand(&self, mirror: &Mirror, name: &ProjectName) -> Option<Arc<Known>> {
+    pub fn project_at_hand(&self, mirror: &Mirror, name: &ProjectName) -> Option<Arc<CachedPage>> {
         if self.offline_by(mirror).is_some() {
             return None;
         }
@@ -287,7 +289,7 @@ impl Mirrors {
     pub async fn list(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
-    ) -> Result<Option<Found>, UpstreamError> {
+    ) -> Result<Option<PageLookup>, UpstreamError> {
         if mirror.has_no_list {
             return Ok(None);
         }
@@ -320,7 +322,7 @@ impl Mirrors {
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         subject: &Subject,
-    ) -> Option<Arc<Known>> {
+    ) -> Option<Arc<CachedPage>> {
         if let Some(known) = self.in_memory(mirror, subject) {
             return Some(known);
         }
@@ -351,8 +353,8 @@ impl Mirrors {
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         name: &ProjectName,
-        kept: &Kept,
-    ) -> Option<Arc<Known>> {
+        kept: &PageHandle,
+    ) -> Option<Arc<CachedPage>> {
         let subject = Subject::Project(name.clone());
         if let Some(known) = kept.in_memory().or_else(|| self.in_memory(mirror, &subject)) {
             return Some(known);
@@ -376,7 +378,7 @@ impl Mirrors {
         mirror: &Arc<Mirror>,
         subject: Subject,
         is_forced: bool,
-    ) -> Result<Found, UpstreamError> {
+    ) -> Result<PageLookup, UpstreamError> {
         let old = self.remembered(mirror, &subject).await;
         if let Err(trouble) = self.may_be_asked(mirror) {
             let old = match old {
@@ -390,7 +392,7 @@ impl Mirrors {
             let Some(known) = old else { return Err(trouble) };
             return Ok(self.offline(mirror, known));
         }
-        let fresh = |known: Arc<Known>| Found { known, stale: None, trouble: None };
+        let fresh = |known: Arc<CachedPage>| PageLookup { known, stale: None, trouble: None };
         let standing = old.as_ref().map(|old| self.standing(mirror, old));
         match (&old, standing) {
             (Some(old), Some(Standing::Fresh)) if !is_forced => return Ok(fresh(old.clone())),
@@ -402,7 +404,7 @@ impl Mirrors {
             _ => {}
         }
         let asked_at = SystemTime::now();
-        let kept = old.as_ref().map(Kept::of);
+        let kept = old.as_ref().map(PageHandle::of);
         let outcome = self.ask_in_time(mirror, &subject, old, is_forced).await;
         let outcome = match outcome {
             // The request that was under way was not forced, so another process's page was enough for it.
@@ -427,23 +429,23 @@ impl Mirrors {
                 let is_late = self.ahead.get().is_some()
                     && !mirror.expiry.is_zero()
                     && self.standing(mirror, &known) == Standing::Expired;
-                Ok(Found { stale: is_late.then_some(Stale::Late), ..fresh(known) })
+                Ok(PageLookup { stale: is_late.then_some(Stale::Late), ..fresh(known) })
             }
             // The switch was thrown while the request waited.
             (Err(trouble), Some(known)) if trouble.is_offline => Ok(self.offline(mirror, known)),
             (Err(trouble), Some(known)) => {
                 self.counters.stale.fetch_add(1, Relaxed);
-                Ok(Found { known, stale: Some(Stale::Late), trouble: Some(trouble) })
+                Ok(PageLookup { known, stale: Some(Stale::Late), trouble: Some(trouble) })
             }
             (Err(trouble), None) => Err(trouble),
         }
     }
 
     /// What is known of an upstream that must not be asked.
-    fn offline(&self, mirror: &Mirror, known: Arc<Known>) -> Found {
+    fn offline(&self, mirror: &Mirror, known: Arc<CachedPage>) -> PageLookup {
         let setting = self.offline_by(mirror).unwrap_or("mirror_offline");
         let trouble = UpstreamError::offline(format!("it is not asked ({setting}=true)"));
-        Found { known, stale: Some(Stale::Offline), trouble: Some(trouble) }
+        PageLookup { known, stale: Some(Stale::Offline), trouble: Some(trouble) }
     }
 
     /// The outcome of the request to upstream, unless it is late and something known can be served as stale meanwhile.
@@ -451,9 +453,9 @@ impl Mirrors {
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         subject: &Subject,
-        old: Option<Arc<Known>>,
+        old: Option<Arc<CachedPage>>,
         is_forced: bool,
-    ) -> FetchResult<Arc<Known>> {
+    ) -> FetchResult<Arc<CachedPage>> {
         let has_old = old.is_some();
         let flight = self.ask(mirror, subject.clone(), old, is_forced)?;
         let mut landed = pin!(landed(flight));
@@ -463,14 +465,15 @@ impl Mirrors {
             }
             // If another process knows it, that is in memory before upstream is asked.
             let brought = self.shared.as_ref().and_then(|_| self.in_memory(mirror, subject));
-            let is_stale = |known: Arc<Known>| self.standing(mirror, &known) == Standing::Expired;
+            let is_stale =
+                |known: Arc<CachedPage>| self.standing(mirror, &known) == Standing::Expired;
             if has_old || brought.is_some_and(is_stale) {
                 return Err(UpstreamError::new("it has not answered in time"));
             }
         }
     }
 
-    pub(super) fn standing(&self, mirror: &Mirror, known: &Known) -> Standing {
+    pub(super) fn standing(&self, mirror: &Mirror, known: &CachedPage) -> Standing {
         standing(SystemTime::now().duration_since(known.confirmed_at).ok(), mirror.expiry)
     }
 
@@ -479,9 +482,9 @@ impl Mirrors {
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         subject: Subject,
-        old: Option<Arc<Known>>,
+        old: Option<Arc<CachedPage>>,
         is_forced: bool,
-    ) -> FetchResult<Flight<Option<FetchResult<Arc<Known>>>>> {
+    ) -> FetchResult<Flight<Option<FetchResult<Arc<CachedPage>>>>> {
         let landed = || {
             let known = self.in_memory(mirror, &subject)?;
             let is_same = old.as_ref().is_some_and(|old| Arc::ptr_eq(old, &known));
@@ -493,7 +496,7 @@ impl Mirrors {
             (self.clone(), mirror.clone(), subject.clone(), old.clone());
         mirror.flights.join(mirror.key(&subject.name()), landed, None, move |_| async move {
             let outcome = mirrors.fetch(&of, &asked, asked_with, is_forced).await;
-            move |landed: &mut Option<FetchResult<Arc<Known>>>| *landed = Some(outcome)
+            move |landed: &mut Option<FetchResult<Arc<CachedPage>>>| *landed = Some(outcome)
         })
     }
 
@@ -501,9 +504,9 @@ impl Mirrors {
         self: Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         subject: &Subject,
-        old: Option<Arc<Known>>,
+        old: Option<Arc<CachedPage>>,
         is_forced: bool,
-    ) -> Result<Arc<Known>, UpstreamError> {
+    ) -> Result<Arc<CachedPage>, UpstreamError> {
         // Another request may have ended since the caller looked.
         let mut old = self.in_memory(mirror, subject).or(old);
         if old.is_none()
@@ -515,8 +518,8 @@ impl Mirrors {
             }
             old = Some(known);
         }
-        let asked_with = old.as_deref().map(Known::without_content);
-        let kept = old.as_ref().map(Kept::of);
+        let asked_with = old.as_deref().map(CachedPage::without_content);
+        let kept = old.as_ref().map(PageHandle::of);
         drop(old);
         let _turn = turn(&mirror.asking, &self.asking).await?;
         self.may_be_asked(mirror)?;
@@ -535,7 +538,7 @@ impl Mirrors {
             Ok(Answer::Page(_)) => self.shared.is_some(),
             Err(_) => false,
         };
-        let mut old = match kept.as_ref().and_then(Kept::in_memory) {
+        let mut old = match kept.as_ref().and_then(PageHandle::in_memory) {
             None if kept.is_some() && is_needed => self.remembered(mirror, subject).await,
             old => old,
         };
@@ -593,9 +596,9 @@ impl Mirrors {
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         subject: &Subject,
-        kept: &Kept,
+        kept: &PageHandle,
         answer: &UpstreamAnswer,
-    ) -> Option<Arc<Known>> {
+    ) -> Option<Arc<CachedPage>> {
         match subject {
             Subject::Project(name) if answer.has_undated() => self.again(mirror, name, kept).await,
             _ => kept.in_memory().or_else(|| self.in_memory(mirror, subject)),
@@ -607,7 +610,7 @@ impl Mirrors {
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         subject: &Subject,
-    ) -> Option<Arc<Known>> {
+    ) -> Option<Arc<CachedPage>> {
         let key = mirror.key(&subject.name());
         let brought = self.bring_known(mirror, subject).await?;
         let kept = self.keep_brought(mirror, key, brought).await;
@@ -635,14 +638,14 @@ impl Mirrors {
         mirror: &Arc<Mirror>,
         subject: &Subject,
         answer: UpstreamAnswer,
-        old: Option<Arc<Known>>,
+        old: Option<Arc<CachedPage>>,
         theirs: Option<FetchedEntry>,
-    ) -> Arc<Known> {
+    ) -> Arc<CachedPage> {
         let known = match answer {
             UpstreamAnswer::Confirmed { serial, age } => {
-                let old = old.as_deref().cloned().unwrap_or_else(Known::absent);
+                let old = old.as_deref().cloned().unwrap_or_else(CachedPage::absent);
                 let content = with_serial(&old.content, serial);
-                self.next(Some(&old), Known { content, serial, ..old.clone() }, age)
+                self.next(Some(&old), CachedPage { content, serial, ..old.clone() }, age)
             }
             UpstreamAnswer::Changed { mut content, etag, last_modified, serial, age } => {
                 let before = old.as_ref().and_then(|old| old.page());
@@ -657,10 +660,17 @@ impl Mirrors {
                     (Content::Page(None) | Content::Names(_), _) => {}
                 }
                 let files = files_of(&content);
-                let new = Known { content, etag, last_modified, serial, files, ..Known::absent() };
+                let new = CachedPage {
+                    content,
+                    etag,
+                    last_modified,
+                    serial,
+                    files,
+                    ..CachedPage::absent()
+                };
                 self.next(old.as_deref(), new, age)
             }
-            UpstreamAnswer::Absent => self.next(old.as_deref(), Known::absent(), None),
+            UpstreamAnswer::Absent => self.next(old.as_deref(), CachedPage::absent(), None),
         };
         let known = Arc::new(known);
         self.remember(mirror, subject, known.clone());
@@ -685,18 +695,18 @@ impl Mirrors {
     }
 
     /// The cached page after `old`, which upstream confirmed so long ago: with the same content, it has the same version.
-    fn next(&self, old: Option<&Known>, new: Known, age: Option<Duration>) -> Known {
+    fn next(&self, old: Option<&CachedPage>, new: CachedPage, age: Option<Duration>) -> CachedPage {
         let now = SystemTime::now();
         let confirmed_at = now.checked_sub(age.unwrap_or_default()).unwrap_or(now);
         match old {
-            Some(old) if old.content == new.content => Known {
+            Some(old) if old.content == new.content => CachedPage {
                 content: old.content.clone(),
                 version: old.version,
                 serial: new.serial.or(old.serial),
                 confirmed_at,
                 ..new
             },
-            _ => Known { version: self.next_version(), confirmed_at, ..new },
+            _ => CachedPage { version: self.next_version(), confirmed_at, ..new },
         }
     }
 }
@@ -735,7 +745,7 @@ async fn note_first_seen(
 /// What a file of the public index takes in memory, in bytes.
 const FILE_BYTES: u64 = 640;
 
-/// [`Known::files`] of this content.
+/// [`CachedPage::files`] of this content.
 fn files_of(content: &Content) -> usize {
     let Content::Page(Some(page)) = content else { return 0 };
     let usual = page.shown_bytes() / FILE_BYTES;
@@ -743,11 +753,11 @@ fn files_of(content: &Content) -> usize {
 }
 
 /// Whether upstream's page may have files without a time of upload, as far as is known.
-fn may_be_undated(subject: &Subject, old: Option<&Known>) -> bool {
+fn may_be_undated(subject: &Subject, old: Option<&CachedPage>) -> bool {
     let may_be = |page: &Arc<UpstreamPage>| {
         page.files.is_empty() || page.files.iter().any(|file| file.first_seen.is_some())
     };
-    *subject != Subject::List && old.and_then(Known::page).is_none_or(may_be)
+    *subject != Subject::List && old.and_then(CachedPage::page).is_none_or(may_be)
 }
 
 /// The name of an entry of the cache in its head.

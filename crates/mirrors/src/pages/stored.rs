@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use pypi::upstream::{UpstreamNames, UpstreamPage};
 use record::Hasher;
 
-use super::{Content, Known, PAGE_FORM, Subject, files_of, name_of};
+use super::{CachedPage, Content, PAGE_FORM, Subject, files_of, name_of};
 use crate::disk::{Head, Key};
 use crate::{Mirror, Mirrors};
 
@@ -44,7 +44,7 @@ impl Mirrors {
         &self,
         mirror: &Mirror,
         subject: &Subject,
-        known: &Known,
+        known: &CachedPage,
         is_same: bool,
     ) -> io::Result<bool> {
         let key = mirror.key(&subject.name());
@@ -85,7 +85,7 @@ impl Mirrors {
     }
 
     /// Reads it from disk into memory. Blocks.
-    pub(crate) fn load(&self, mirror: &Mirror, subject: &Subject) -> Option<Arc<Known>> {
+    pub(crate) fn load(&self, mirror: &Mirror, subject: &Subject) -> Option<Arc<CachedPage>> {
         let key: Key = mirror.key(&subject.name());
         let (head, mut file) = self.disk.checked_entry(&key)?;
         if file.is_use_noted {
@@ -110,7 +110,7 @@ impl Mirrors {
         let confirmed_at = Duration::from_millis(u64::try_from(head.confirmed_at).unwrap_or(0));
         // An older version kept less of the page, so it has to be fetched without a condition.
         let is_whole = *subject == Subject::List || head.form >= PAGE_FORM;
-        let known = Arc::new(Known {
+        let known = Arc::new(CachedPage {
             content,
             version: self.next_version(),
             confirmed_at: SystemTime::UNIX_EPOCH + confirmed_at,
