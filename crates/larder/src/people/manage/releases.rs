@@ -250,7 +250,7 @@ async fn page(
             .filter(|it| may_remove && project.yanked(it).is_some())
             .count()
         {
-            0 if project.release(text).is_some_and(|it| it.yanked.is_some()) => "yanked",
+            0 if project.release(text).is_some_and(|it| it.yanked().is_some()) => "yanked",
             0 => "",
             some if some == files_of(project, text).count() => "yanked",
             _ => "some files yanked",

@@ -148,7 +148,7 @@ async fn show(
                 .map(|it| it.version.to_string()),
             yanked: release.and_then(|release| release.yanked()).map(str::to_owned),
             yanked_by: release
-                .filter(|release| release.yanked.is_some())
+                .filter(|release| release.yanked().is_some())
                 .zip(nearest)
                 .and_then(|(_, part)| said(part.stage, What::Yanked, Some(version))),
             status: status(&found).map(|(stage, status)| {
@@ -343,7 +343,7 @@ fn documentation(
 
 fn is_yanked(view: &VersionView<'_>) -> bool {
     let release = view.parts.first().and_then(|part| part.project.release(view.version.as_str()));
-    release.is_some_and(|release| release.yanked.is_some())
+    release.is_some_and(|release| release.yanked().is_some())
 }
 
 /// The lines for these versions.

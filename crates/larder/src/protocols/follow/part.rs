@@ -379,7 +379,7 @@ async fn state_at(
 ) -> Arc<Stored> {
     app.live_store.wait_for(serial, PUBLISHED_SOON).await;
     let published = app.live_store.snapshot_full().filter(|stored| stored.serial == serial);
-    published.unwrap_or_else(|| Arc::new(base.apply(records, serial).0))
+    published.unwrap_or_else(|| Arc::new(Stored::clone(base).apply(records, serial).0))
 }
 
 /// Frames with these records.
