@@ -48,10 +48,17 @@ pub struct Release {
     pub version: Box<str>,
     /// The digest of its metadata, a JSON blob.
     pub metadata: Digest,
-    /// Why all of its files were yanked (may be empty); `None` if they were not.
-    pub yanked: Option<Box<str>>,
+    /// Few releases are yanked: one pointer for the others.
+    pub(crate) yanked: Option<Box<Box<str>>>,
     /// The commit that wrote its record.
     pub serial: Serial,
+}
+
+impl Release {
+    /// Why all of its files were yanked (may be empty); `None` if they were not.
+    pub fn yanked(&self) -> Option<&str> {
+        self.yanked.as_ref().map(|reason| &***reason)
+    }
 }
 
 /// A project's status as its owner set it (PEP 792).
@@ -194,7 +201,7 @@ impl Project {
 
     /// Why a file is yanked, alone or with its whole release; `None` if it is not.
     pub fn yanked<'project>(&'project self, file: &'project ReleaseFile) -> Option<&'project str> {
-        file.yanked().or_else(|| self.release(file.version())?.yanked.as_deref())
+        file.yanked().or_else(|| self.release(file.version())?.yanked())
     }
 
     /// The text of the version that somebody means by `wanted`, as [`Version::position`] finds it.

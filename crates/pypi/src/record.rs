@@ -196,7 +196,7 @@ pub(crate) fn read_version(
     let wire: WireVersion = read_body(body, FORM)?;
     check_form(wire.v, FORM)?;
     let metadata = digest(&wire.metadata, "metadata")?;
-    Ok(Release { version: version.into(), metadata, yanked: wire.yanked, serial })
+    Ok(Release { version: version.into(), metadata, yanked: wire.yanked.map(Box::new), serial })
 }
 
 /// The body of a release's record, and the blob that it refers to.

@@ -543,7 +543,7 @@ impl Project {
             Some(record(project_key(stage, name), stored.serial, (body, Vec::new())))
         });
         let releases = self.releases.iter().map(|release| {
-            let body = write_version(release.metadata, release.yanked.as_deref());
+            let body = write_version(release.metadata, release.yanked());
             record(version_key(stage, name, &release.version), release.serial, body)
         });
         let files = self.files.iter().map(|file| {
@@ -608,10 +608,10 @@ impl Project {
     }
 }
 
-/// Inserts an item into a list of which there are many: it grows by an eighth, so that little of it is empty.
+/// Inserts an item into a list of which there are many: it grows by a sixteenth, so that little of it is empty.
 fn insert<T>(items: &mut Vec<T>, at: usize, item: T) {
     if items.len() == items.capacity() {
-        items.reserve_exact(1 + items.len() / 8);
+        items.reserve_exact(1 + items.len() / 16);
     }
     items.insert(at, item);
 }

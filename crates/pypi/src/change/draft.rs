@@ -75,7 +75,7 @@ impl Draft {
         let known = stage.project_trace(project.as_str()).and_then(|it| it.release(version));
         let key = version_key(stage.name(), project, version);
         let expected = at_or_absent(known.map(|release| release.serial));
-        if known.is_some_and(|it| it.metadata == metadata && it.yanked.as_deref() == yanked) {
+        if known.is_some_and(|it| it.metadata == metadata && it.yanked() == yanked) {
             return self.check(key, expected);
         }
         let (body, blobs) = write_version(metadata, yanked);
@@ -106,7 +106,7 @@ impl Draft {
         let Some(release) = trace.and_then(|it| it.release(version)) else { return };
         let key = version_key(stage.name(), project, version);
         if !self.writes.contains_key(&key) {
-            let (body, blobs) = write_version(release.metadata, release.yanked.as_deref());
+            let (body, blobs) = write_version(release.metadata, release.yanked());
             self.write(key, Expected::At(release.serial), Some(body), blobs);
         }
     }

@@ -421,7 +421,7 @@ pub fn approve(
     let release = Release {
         version: push.version.into(),
         metadata,
-        yanked: yanked.map(Into::into),
+        yanked: yanked.map(|reason| Box::new(reason.into())),
         serial: Default::default(),
     };
     put_release(&mut draft, target, project, &release);
@@ -484,9 +484,9 @@ fn put_release(draft: &mut Draft, target: &Stage, project: &ProjectName, release
     let trace = target.project_trace(project.as_str());
     let known = trace.and_then(|it| it.release(&release.version));
     let (metadata, yanked) = match known {
-        Some(known) if !target.config().volatile => (known.metadata, known.yanked.as_deref()),
-        Some(known) => (release.metadata, known.yanked.as_deref().or(release.yanked.as_deref())),
-        None => (release.metadata, release.yanked.as_deref()),
+        Some(known) if !target.config().volatile => (known.metadata, known.yanked()),
+        Some(known) => (release.metadata, known.yanked().or(release.yanked())),
+        None => (release.metadata, release.yanked()),
     };
     draft.put_version(target, project, &release.version, metadata, yanked);
 }

@@ -92,7 +92,7 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
     let is_same = known.is_some_and(|known| upload.is(known));
     let mut draft = Draft::default();
     draft.check_stage(stage);
-    let yanked = release.and_then(|release| release.yanked.as_deref());
+    let yanked = release.and_then(|release| release.yanked());
     draft.put_version(stage, project, version, metadata, yanked);
     let mut next = ReleaseFile::new(Parts {
         filename,
@@ -224,7 +224,7 @@ pub fn submit(
     let stage = writable(snapshot, stage)?;
     let trace = stage.project_trace(project.as_str());
     let release = trace.and_then(|it| it.release(version.as_str()));
-    let yanked = release.and_then(|release| release.yanked.as_deref());
+    let yanked = release.and_then(|release| release.yanked());
     let mut draft = Draft::default();
     draft.check_stage(stage);
     draft.put_version(stage, project, version.as_str(), metadata, yanked);

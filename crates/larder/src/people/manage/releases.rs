@@ -290,7 +290,7 @@ fn files_of<'project>(
 
 impl Chosen {
     fn of(project: &Project, version: &str, may_remove: bool) -> Chosen {
-        let yanked = project.release(version).and_then(|release| release.yanked.as_deref());
+        let yanked = project.release(version).and_then(|release| release.yanked());
         let files: Vec<_> = files_of(project, version).filter(|_| may_remove).collect();
         let lines = files.iter().take(FILES_MAX).map(|file| FileLine {
             name: file.filename().to_owned(),

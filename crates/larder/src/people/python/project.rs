@@ -146,7 +146,7 @@ async fn show(
             newest: newest
                 .filter(|it| it.version.as_str() != version)
                 .map(|it| it.version.to_string()),
-            yanked: release.and_then(|release| release.yanked.as_deref()).map(str::to_owned),
+            yanked: release.and_then(|release| release.yanked()).map(str::to_owned),
             yanked_by: release
                 .filter(|release| release.yanked().is_some())
                 .zip(nearest)

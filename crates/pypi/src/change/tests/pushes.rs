@@ -64,7 +64,7 @@ fn a_push_brings_files_results_documentation_and_logs() {
 fn said(world: &World, stage: &str) -> (Option<String>, Digest) {
     let stage = world.snapshot.stage(stage).expect("a stage");
     let release = stage.project("foo").and_then(|it| it.release("1.0")).expect("a release");
-    (release.yanked.as_deref().map(str::to_owned), release.metadata)
+    (release.yanked().map(str::to_owned), release.metadata)
 }
 
 #[test]
