@@ -3,6 +3,7 @@
 //! Records go in, and queries are answered. A snapshot never changes, and the next one shares with it what did not
 //! change. The order and the portions in which records arrive do not matter: a file may arrive before its stage.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -390,6 +391,13 @@ impl Stage {
     /// The stage's own projects, by name.
     pub fn projects(&self) -> impl Iterator<Item = (&ProjectName, &Arc<Project>)> {
         self.projects.iter().filter(|(_, project)| !project.is_empty())
+    }
+
+    /// The stage's own projects whose names are `name` or later, by name.
+    pub fn projects_from(&self, name: &str) -> impl Iterator<Item = (&ProjectName, &Arc<Project>)> {
+        let from = (Bound::Included(name), Bound::Unbounded);
+        let projects = self.projects.range::<_, str>(from);
+        projects.filter(|(_, project)| !project.is_empty())
     }
 
     /// The stage's own projects, including those without any content.

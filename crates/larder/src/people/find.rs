@@ -14,7 +14,7 @@ use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
 use jiff::Timestamp;
-use pypi::policy::shown_versions;
+use pypi::policy::{shown_versions, shows_all};
 use pypi::{ProjectName, Stage, Version};
 use reply::Reply;
 use serde_json::json;
@@ -41,7 +41,7 @@ const SHOWN: usize = 10;
 /// The most results that a group of the suggestions shows.
 const SUGGESTED: usize = 5;
 
-/// Names of projects that are looked through for a question: some milliseconds.
+/// Names of projects that are looked through for a question, those that begin with it first: some milliseconds.
 const PROJECTS_LOOKED_AT_MAX: usize = 250_000;
 
 /// Articles for which a question checks the right to read.
@@ -179,7 +179,13 @@ impl Question {
         let may_read = |stage: &Stage, name: &str| stage.may_read(reader, Portion::Project(name));
         let mut ranks: [Vec<(&Stage, &ProjectName, Vec<&str>)>; 3] = Default::default();
         let mut count = 0;
-        let names = stages().flat_map(|stage| stage.projects().map(move |it| (stage, it)));
+        // Those that begin so are found in any number of projects; of the others only some are looked at.
+        let begins = |name: &ProjectName| name.as_str().starts_with(&*whole);
+        let beginning = stages().flat_map(|stage| {
+            stage.projects_from(&whole).take_while(|it| begins(it.0)).map(move |it| (stage, it))
+        });
+        let others = stages().flat_map(|stage| stage.projects().map(move |it| (stage, it)));
+        let names = beginning.chain(others.filter(|(_, it)| !begins(it.0)));
         let now = Timestamp::now();
         let mut looked_at = 0;
         for (stage, (name, project)) in names.take(PROJECTS_LOOKED_AT_MAX) {
@@ -188,13 +194,18 @@ impl Question {
             if !words.iter().all(|word| text.contains(word.as_str())) || !may_read(stage, text) {
                 continue;
             }
-            let Some(versions) = shown_versions(stage, name, project, now) else { continue };
-            count += 1;
             let rank = match text.strip_prefix(&*whole) {
                 Some("") => 0,
                 Some(_) => 1,
                 None => 2,
             };
+            // Most are only counted.
+            if ranks[rank].len() == self.limit && shows_all(stage, project) {
+                count += 1;
+                continue;
+            }
+            let Some(versions) = shown_versions(stage, name, project, now) else { continue };
+            count += 1;
             if ranks[rank].len() < self.limit {
                 ranks[rank].push((stage, name, versions));
             }

@@ -72,6 +72,11 @@ pub fn all_hidden(view: &ProjectView<'_>, judge: Option<&Judge<'_>>) -> Option<H
     (!hidden.is_empty() && versions.all(has_file)).then_some(hidden)
 }
 
+/// Whether nothing of a project can be hidden in a stage, so that no file has to be judged.
+pub fn shows_all(stage: &Stage, project: &Project) -> bool {
+    stage.config().policy.is_none() && !project.is_quarantined()
+}
+
 /// The versions of a project that a stage itself shows; `None` if all of it is hidden.
 pub fn shown_versions<'snapshot>(
     stage: &'snapshot Arc<Stage>,
@@ -80,7 +85,7 @@ pub fn shown_versions<'snapshot>(
     now: Timestamp,
 ) -> Option<Vec<&'snapshot str>> {
     let mut versions = project.versions();
-    if stage.config().policy.is_none() && !project.is_quarantined() {
+    if shows_all(stage, project) {
         return Some(versions);
     }
     let view = ProjectView::alone(stage, project);

@@ -40,6 +40,21 @@ fn path(content: &str, filename: &str) -> String {
 }
 
 #[test]
+fn projects_are_found_by_the_start_of_their_names() {
+    let mut world = World::new();
+    world.create("alice/dev", json!({}));
+    for filename in ["bar-1.0.tar.gz", "foo-1.0.tar.gz", "foobar-1.0.tar.gz", "zoo-1.0.tar.gz"] {
+        world.upload("alice/dev", filename, "one");
+    }
+    let stage = world.snapshot.stage("alice/dev").expect("a stage");
+    let from =
+        |name: &str| stage.projects_from(name).map(|it| it.0.to_string()).collect::<Vec<_>>();
+    assert_eq!(from("fo"), ["foo", "foobar", "zoo"]);
+    assert_eq!(from("foo"), ["foo", "foobar", "zoo"]);
+    assert_eq!(from("zz"), [""; 0]);
+}
+
+#[test]
 fn files_are_found_by_their_path_and_remembered_when_gone() {
     let mut world = World::new();
     world.create("alice/dev", json!({})).upload("alice/dev", "foo-1.0.tar.gz", "one");
@@ -373,12 +388,14 @@ proptest! {
         if is_by_serial {
             records.sort_by_key(|record| record.serial);
         }
-        let mut snapshot = Snapshot::new();
+        let (mut snapshot, mut in_place) = (Snapshot::new(), Snapshot::new());
         for records in records.chunks(portion) {
             let applied = snapshot.apply(records);
             prop_assert_eq!(applied.troubles, vec![]);
             snapshot = applied.snapshot;
+            in_place = in_place.after(records).snapshot;
         }
+        prop_assert_eq!(seen(&snapshot), seen(&in_place));
         prop_assert_eq!(seen(&world.snapshot), seen(&world.rebuilt()));
         prop_assert_eq!(seen(&world.snapshot), seen(&snapshot));
         prop_assert_eq!(world.snapshot.serial(), snapshot.serial());
