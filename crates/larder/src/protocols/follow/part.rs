@@ -203,7 +203,7 @@ pub(super) fn names_blob(
         contents.any(|content| content.digest == digest) && reads(&article.name)
     };
     let mut files = stored.articles.all_attachments();
-    stored.articles.articles().any(|article| is_text(&**article))
+    stored.articles.articles().any(|article| is_text(article))
         || files
             .any(|(name, all)| all.files().iter().any(|file| file.digest == digest) && reads(name))
 }
