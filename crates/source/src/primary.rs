@@ -56,7 +56,7 @@ pub(crate) struct PrimaryFetch {
 
 /// What a delta came to.
 enum Made {
-    Dump(Arrival),
+    Dump(Box<Arrival>),
     /// The dump that is here already.
     Same,
     /// There is no delta, or it does not fit.
@@ -105,7 +105,7 @@ impl PrimaryFetch {
         let deadline = Instant::now() + self.spooling.options.transfer_time_max;
         if let Some(accepted) = self.accepted.clone() {
             match self.by_delta(accepted, deadline).await? {
-                Made::Dump(arrival) => return Ok(Some(arrival)),
+                Made::Dump(arrival) => return Ok(Some(*arrival)),
                 Made::Same => {
                     self.is_served(dump);
                     return Ok(None);
@@ -222,7 +222,7 @@ fn made(
     let arrival = Arrival::spool(directory, facts, |out| {
         delta.apply(base, bytes_max, out).map_err(io::Error::other)
     })?;
-    Ok(Made::Dump(arrival))
+    Ok(Made::Dump(Box::new(arrival)))
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ fn delta(base: &str, next: &str) -> Vec<u8> {
 struct Following {
     primary: Arc<Scripted>,
     source: Source,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Following {
@@ -89,7 +89,7 @@ impl Following {
         });
         let options = SourceOptions { dump_bytes_max: 1_000, ..SourceOptions::default() };
         let source = Source::of_primary(primary.clone(), options, directory.path());
-        Following { primary, source: source.expect("a source"), _directory: directory }
+        Following { primary, source: source.expect("a source"), directory }
     }
 
     fn answers(&self, path: &str, status: u16, body: Vec<u8>) {
@@ -122,7 +122,7 @@ impl Following {
         let read = found.as_ref().map(|arrival| {
             let date = httpdate::fmt_http_date(arrival.modified_at.expect("a date"));
             assert_eq!(date, "Thu, 01 Jan 2026 00:00:00 GMT");
-            let directory = self._directory.path();
+            let directory = self.directory.path();
             let (mut file, _) = unpacked(arrival.file().clone(), directory, 1_000).expect("read");
             let mut text = String::new();
             io::Seek::rewind(&mut file).expect("a file");
