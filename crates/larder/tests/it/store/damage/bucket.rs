@@ -141,8 +141,11 @@ fn at_rest() {
         buckets.remove(&name);
     });
     // A bucket that is not there, and one that is empty.
-    for bucket in ["no-such-bucket", &buckets.s3.make_bucket()] {
-        let told = "but there are no blobs in";
+    let empty = buckets.s3.make_bucket();
+    for (bucket, told) in [
+        ("no-such-bucket", "has no bucket `no-such-bucket`: make it"),
+        (&*empty, "but there are no blobs in"),
+    ] {
         buckets.check_refused_at("data", &format!("s3://{bucket}/data"), told);
     }
 }

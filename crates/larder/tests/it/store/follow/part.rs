@@ -304,7 +304,10 @@ fn a_follower_of_a_part_goes_on_where_it_was() {
     let primary = start();
     let (first, root) = (&primary.server.client, primary.server.client.root());
     let line = Line::to(first.address);
-    let mut second = primary.follower("second", &line.url(), &[]);
+    // Its clients do not go through the line.
+    let follow =
+        || primary.follower("second", &line.url(), &["--follow-public-url", &primary.url()]);
+    let mut second = follow();
     check_open(&second, first);
     for round in 0..4 {
         drop(second);
@@ -315,7 +318,7 @@ fn a_follower_of_a_part_goes_on_where_it_was() {
         root.delete("/team/dev/pkg/2.0").expect_one_of([200, 404]);
         root.put(&format!("/team/planted-index{round}"), json!({"acl_read": ["team"]})).expect(200);
         root.put(&format!("/team/open{round}"), "{}").expect(200);
-        second = primary.follower("second", &line.url(), &[]);
+        second = follow();
         wait_until_equal(&second, first);
         check_open(&second, first);
         second.log().lacks("everything is read anew");
@@ -325,7 +328,7 @@ fn a_follower_of_a_part_goes_on_where_it_was() {
     for (acl, status) in [(json!(["team"]), 307), (json!([":ANONYMOUS:"]), 200)] {
         drop(second);
         root.patch("/team/dev", json!({"acl_read": acl})).expect(200);
-        second = primary.follower("second", &line.url(), &[]);
+        second = follow();
         wait_until_anew(&primary, "second", || {
             second.get("/team/dev/+simple/pkg/").status == status
                 && primary.has("second", "team/dev") == (status == 200)
