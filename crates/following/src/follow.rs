@@ -242,7 +242,7 @@ async fn held(records: &Records, serial: Serial) -> Result<Option<Held>, Failure
     let found = records.record(&key).await;
     let found = found.map_err(|error| Failure::NotNow(error.to_string()))?;
     let Some(body) = found.and_then(|record| record.body) else { return Ok(None) };
-    // A digest that cannot be read is none that the primary knows: then everything is read anew.
+    // The primary does not know a digest that cannot be read, so everything is read anew.
     let view = record::read_body::<View>(&body, FORM).map(|read| read.view).unwrap_or_default();
     Ok(Some(Held { serial, view }))
 }

@@ -69,7 +69,7 @@ impl Held {
     /// Reads the value of the header: `None` for a copy that is no part, or is not there yet.
     ///
     /// # Errors
-    /// The value is none.
+    /// The value has another form.
     pub fn parse(value: &str) -> Result<Option<Held>, HeldError> {
         if value == "none" {
             return Ok(None);
@@ -80,7 +80,7 @@ impl Held {
     }
 }
 
-/// The value of [`X_LARDER_PART`] is none.
+/// The value of [`X_LARDER_PART`] has another form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`X-Larder-Part` was expected to be `none`, or a serial, a blank and a digest")]
 pub struct HeldError;
@@ -164,7 +164,7 @@ impl Primary {
         Ok(Primary { settings, client })
     }
 
-    /// The same server, over connections of its own.
+    /// The same server, asked over separate connections.
     ///
     /// # Errors
     /// If this machine cannot connect to servers.
@@ -194,7 +194,8 @@ impl Primary {
         }
         let held = held.map(|held| format!("{} {}", held.serial, held.view));
         let held = held.as_deref().unwrap_or("none");
-        let held = HeaderValue::try_from(held).map_err(|_| self.flawed("its digest is none"))?;
+        let held = HeaderValue::try_from(held)
+            .map_err(|_| self.flawed("its digest cannot be sent in a header"))?;
         let accept = HeaderValue::from_static(MEDIA_TYPE);
         let headers = HeaderMap::from_iter([(ACCEPT, accept), (X_LARDER_PART, held)]);
         let response = self.get(&path, headers).await?;

@@ -9,6 +9,7 @@ use std::fmt;
 use article::{ArticleName, ArticleNameError, of_name};
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
+use state::text::counted;
 
 /// The file with what the other files do not say.
 pub(crate) const MANIFEST: &str = "larder-articles.json";
@@ -74,6 +75,13 @@ impl LeftOut {
     /// This was left out, for this reason.
     pub fn new(what: impl Into<String>, why: impl fmt::Display) -> LeftOut {
         LeftOut { what: what.into(), why: why.to_string() }
+    }
+
+    /// A summary of these, for what was to be `done`, such as "exported"; `None` if there are none.
+    pub(crate) fn shortfall(all: &[LeftOut], done: &str) -> Option<String> {
+        let summary =
+            || format!("{}: not everything was {done}", counted(all.len() as u64, "failure"));
+        (!all.is_empty()).then(summary)
     }
 }
 

@@ -24,7 +24,6 @@ use record::{Digest, Hasher};
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 use state::maintenance::Progress;
-use state::text::counted;
 use store::{BlobStore, SpooledBlob};
 use tokio::io::AsyncReadExt as _;
 
@@ -82,9 +81,7 @@ pub struct ArticlesReport {
 impl ArticlesReport {
     /// A summary of what was not imported; `None` if the import is complete.
     pub fn shortfall(&self) -> Option<String> {
-        let count = self.left_out.len() as u64;
-        let left_out = || format!("{}: not everything was imported", counted(count, "failure"));
-        (count > 0).then(left_out)
+        LeftOut::shortfall(&self.left_out, "imported")
     }
 
     /// Adds what one more commit has imported and left out.

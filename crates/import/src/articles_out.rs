@@ -53,9 +53,7 @@ pub struct ExportReport {
 impl ExportReport {
     /// A summary of what was not exported; `None` if the export is complete.
     pub fn shortfall(&self) -> Option<String> {
-        let count = self.left_out.len() as u64;
-        let left_out = || format!("{}: not everything was exported", counted(count, "failure"));
-        (count > 0).then(left_out)
+        LeftOut::shortfall(&self.left_out, "exported")
     }
 }
 

@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use record::Digest;
 use serde::Serialize;
-use state::text::counted;
 use store::BlobStore;
 
 use crate::article_folder::{LeftOut, whole_prefix};
@@ -52,9 +51,7 @@ pub struct SiteReport {
 impl SiteReport {
     /// A summary of what was not exported; `None` if the export is complete.
     pub fn shortfall(&self) -> Option<String> {
-        let count = self.left_out.len() as u64;
-        let left_out = || format!("{}: not everything was exported", counted(count, "failure"));
-        (count > 0).then(left_out)
+        LeftOut::shortfall(&self.left_out, "exported")
     }
 }
 

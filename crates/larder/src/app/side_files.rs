@@ -93,6 +93,19 @@ pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
+/// Sets a database of SQLite aside, and says what was done. Its log goes with it: with another file it would be damage.
+pub(crate) async fn set_aside_database(paths: [PathBuf; 3]) -> String {
+    let moving = move || {
+        let there = paths.iter().filter(|path| fs::symlink_metadata(path).is_ok());
+        there.map(|path| set_aside(path)).collect::<io::Result<Vec<_>>>()
+    };
+    let moved = tokio::task::spawn_blocking(moving).await;
+    match moved.unwrap_or_else(|error| Err(io::Error::other(error))) {
+        Ok(_) => "it is set aside (`….set-aside`), and begins anew".to_owned(),
+        Err(error) => format!("it cannot be set aside: {error}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;

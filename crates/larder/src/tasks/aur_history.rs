@@ -91,19 +91,9 @@ async fn begin_anew(app: &App, error: &anyhow::Error) {
     // A connection that was dropped is closed by a thread of its own. The last one to close removes the log at its path, which
     // must not be that of the new file.
     tokio::time::sleep(CLOSED_WITHIN).await;
-    let data_dir = app.config.data_dir.clone();
-    let moving = move || {
-        let paths = AUR_HISTORY_FILES.map(|name| data_dir.join(name));
-        // The log belongs to the file: with another file it would be damage.
-        let there = paths.iter().filter(|path| std::fs::symlink_metadata(path).is_ok());
-        there.map(|path| side_files::set_aside(path)).collect::<std::io::Result<Vec<_>>>()
-    };
-    let moved = tokio::task::spawn_blocking(moving).await;
-    let moved = moved.unwrap_or_else(|error| Err(std::io::Error::other(error)));
-    let done = match moved {
-        Ok(_) => "it is set aside (`….set-aside`), and begins anew".to_owned(),
-        Err(error) => format!("it cannot be set aside: {error}"),
-    };
+    let data_dir = &app.config.data_dir;
+    let paths = AUR_HISTORY_FILES.map(|name| data_dir.join(name));
+    let done = side_files::set_aside_database(paths).await;
     let text = format!("it is of no use ({error:#}): {done}");
     app.side_files.note(AUR_HISTORY_WHAT, text);
 }

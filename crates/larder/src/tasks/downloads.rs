@@ -3,7 +3,6 @@
 //! [`Downloads`](crate::app::downloads::Downloads) -> a pause of a minute -> one transaction. A process that is killed loses at most the
 //! last minute; a stop writes it. Nothing wakes this task while nothing is downloaded or removed.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,18 +141,7 @@ async fn look_through(
 async fn begin_anew(app: &App, kept: &store::Downloads, flaw: &str) {
     let Some(file) = kept.file() else { return };
     kept.let_go().await;
-    let paths: [PathBuf; 3] = files::of_sqlite(file);
-    let moving = move || {
-        // The log belongs to the file: with another file it would be damage.
-        let there = paths.iter().filter(|path| std::fs::symlink_metadata(path).is_ok());
-        there.map(|path| side_files::set_aside(path)).collect::<std::io::Result<Vec<_>>>()
-    };
-    let moved = tokio::task::spawn_blocking(moving).await;
-    let moved = moved.unwrap_or_else(|error| Err(std::io::Error::other(error)));
-    let done = match moved {
-        Ok(_) => "it is set aside (`….set-aside`), and begins anew".to_owned(),
-        Err(error) => format!("it cannot be set aside: {error}"),
-    };
+    let done = side_files::set_aside_database(files::of_sqlite(file)).await;
     app.side_files
         .note(DOWNLOADS_WHAT, format!("`{}` is of no use ({flaw}): {done}", file.display()));
 }

@@ -83,7 +83,7 @@ fn the_cookie_opens_pages_and_nothing_that_programs_ask() {
     let with_cookie = ("Cookie", cookie.as_str());
     let writes = [
         ("PUT", "/mallory", json!({"password": "x"})),
-        ("PUT", "/root/dev", json!({})),
+        ("PUT", "/alice/new", json!({})),
         ("DELETE", "/alice", json!(null)),
         ("POST", "/article/x/0", json!("text")),
         ("POST", "/+tokens", json!({"scopes": ["*"]})),
