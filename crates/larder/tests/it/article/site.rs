@@ -416,6 +416,17 @@ fn the_operators_first_page_is_the_first() {
 }
 
 #[test]
+fn the_operators_logo_goes_with_the_site() {
+    let directory = sample();
+    let picture = "<svg xmlns=\"http://www.w3.org/2000/svg\"/>";
+    fs::write(directory.path().join("logo"), picture).expect("a file");
+    let site = Site::of(directory.path(), "--site-logo logo");
+    let logo = site.0.iter().find(|(_, bytes)| **bytes == picture.as_bytes());
+    let (path, _) = logo.expect("a logo");
+    site.page("index.html").says([format!("<img src=\"{path}\"")]);
+}
+
+#[test]
 fn an_empty_store_is_a_site_of_one_page() {
     let directory = Arc::new(TempDir::new().expect("a directory"));
     drop(serve(directory.clone()));
