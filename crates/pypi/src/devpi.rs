@@ -359,7 +359,7 @@ fn one_version(
     let mut object: Map<String, Value> = stored.unwrap_or_default();
     object.entry("name").or_insert_with(|| project.as_str().into());
     object.insert("version".to_owned(), version.into());
-    let files = part.project.files_of(version).map(|it| &**it);
+    let files = part.project.files_of(version);
     let mut files: Vec<&ReleaseFile> =
         files.filter(|file| refusal_in_json(judge, &part, file).is_none()).collect();
     // The sort is stable: files of one role stay in the order of their names.

@@ -66,7 +66,7 @@ pub struct FileView<'snapshot> {
     /// Position of `part` in [`ProjectView::parts`].
     pub part_index: usize,
     /// The file.
-    pub file: &'snapshot Arc<ReleaseFile>,
+    pub file: &'snapshot ReleaseFile,
 }
 
 /// A version of a [`ProjectView`], and every stage that has it.
@@ -407,7 +407,7 @@ impl<'snapshot> ProjectView<'snapshot> {
 
     /// The nearest part that has a file with this name.
     pub fn part_with(&self, filename: &str) -> Option<&Part<'snapshot>> {
-        let is_release = |file: &Arc<ReleaseFile>| file.role() == FileRole::Release;
+        let is_release = |file: &ReleaseFile| file.role() == FileRole::Release;
         self.parts.iter().find(|part| part.project.file(filename).is_some_and(is_release))
     }
 

@@ -15,7 +15,7 @@ pub struct Project {
     /// Ascending by the text of the version.
     pub(crate) releases: Vec<Release>,
     /// Ascending by name.
-    pub(crate) files: Vec<Arc<ReleaseFile>>,
+    pub(crate) files: Vec<ReleaseFile>,
     /// Names under which no file is left, ascending.
     pub(crate) gone: Vec<Arc<Gone>>,
     pub(crate) status: Option<Box<StoredStatus>>,
@@ -115,7 +115,7 @@ impl Project {
 
     /// Whether it has a record of that serial or an older one.
     pub(crate) fn has_record_up_to(&self, serial: Serial) -> bool {
-        self.files.iter().any(|file| file.serial <= serial)
+        self.files.iter().any(|file| file.serial() <= serial)
             || self.releases.iter().any(|release| release.serial <= serial)
             || self.gone.iter().any(|gone| gone.serial <= serial)
             || self.status.iter().any(|status| status.serial <= serial)
@@ -130,8 +130,8 @@ impl Project {
     pub(crate) fn names_blob(&self, digest: &Digest) -> bool {
         self.releases.iter().any(|release| release.metadata == *digest)
             || self.files.iter().any(|file| {
-                let others = [file.core_metadata(), file.provenance()];
-                file.digest == *digest || others.contains(&Some(digest))
+                let others = [file.core_metadata(), file.provenance().copied()];
+                file.digest() == digest || others.contains(&Some(*digest))
             })
     }
 
@@ -147,17 +147,17 @@ impl Project {
     }
 
     /// Its files of all kinds, ascending by name.
-    pub fn files(&self) -> &[Arc<ReleaseFile>] {
+    pub fn files(&self) -> &[ReleaseFile] {
         &self.files
     }
 
     /// The files for installers, ascending by name.
-    pub fn release_files(&self) -> impl Iterator<Item = &Arc<ReleaseFile>> {
-        self.files.iter().filter(|file| file.role == FileRole::Release)
+    pub fn release_files(&self) -> impl Iterator<Item = &ReleaseFile> {
+        self.files.iter().filter(|file| file.role() == FileRole::Release)
     }
 
     /// The file with this name.
-    pub fn file(&self, filename: &str) -> Option<&Arc<ReleaseFile>> {
+    pub fn file(&self, filename: &str) -> Option<&ReleaseFile> {
         let at = self.files.binary_search_by(|file| file.filename().cmp(filename)).ok()?;
         self.files.get(at)
     }
@@ -166,7 +166,7 @@ impl Project {
     pub fn files_of<'project>(
         &'project self,
         version: &str,
-    ) -> impl Iterator<Item = &'project Arc<ReleaseFile>> {
+    ) -> impl Iterator<Item = &'project ReleaseFile> {
         self.files.iter().filter(move |file| file.version() == version)
     }
 
@@ -174,7 +174,7 @@ impl Project {
     pub fn tox_results_of<'project>(
         &'project self,
         filename: &str,
-    ) -> impl Iterator<Item = &'project Arc<ReleaseFile>> {
+    ) -> impl Iterator<Item = &'project ReleaseFile> {
         self.files.iter().filter(move |file| file.for_file() == Some(filename))
     }
 

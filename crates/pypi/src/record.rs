@@ -269,7 +269,7 @@ pub(crate) enum StoredFile {
 
 /// What the files of one project have in common, which [`read_file`] shares.
 pub(crate) struct Shared<'project> {
-    pub(crate) files: &'project [Arc<ReleaseFile>],
+    pub(crate) files: &'project [ReleaseFile],
     /// The position of the file among the files, or where it would be inserted.
     pub(crate) at: usize,
 }
@@ -278,7 +278,7 @@ impl Shared<'_> {
     /// The files next to it, which are likely to belong to the same release.
     fn neighbours(&self) -> impl Iterator<Item = &ReleaseFile> {
         let near = self.at.checked_sub(1).into_iter().chain([self.at, self.at + 1, 0]);
-        near.filter_map(|at| self.files.get(at)).map(|file| &**file)
+        near.filter_map(|at| self.files.get(at))
     }
 
     fn origin(
@@ -290,7 +290,7 @@ impl Shared<'_> {
             it.requires_python.as_deref() == requires_python
                 && it.uploader.as_ref().map(UserName::as_str) == uploader
         };
-        if let Some(origin) = self.neighbours().map(|file| &file.origin).find(is_same) {
+        if let Some(origin) = self.neighbours().map(ReleaseFile::origin).find(is_same) {
             return Ok(origin.clone());
         }
         let mut names = self.neighbours().filter_map(|file| file.uploader());
@@ -418,15 +418,15 @@ pub(crate) fn write_file(file: &ReleaseFile) -> (Bytes, Vec<Digest>) {
     let rare = file.rare();
     let wire = WireFile {
         v: FORM,
-        kind: match file.role {
+        kind: match file.role() {
             FileRole::Release => None,
             FileRole::Docs => Some(WireKind::Docs),
             FileRole::ToxResult => Some(WireKind::ToxResult),
         },
         version: Some(file.version().into()),
-        sha256: Some(file.digest.to_string().into()),
+        sha256: Some(file.digest().to_string().into()),
         size_bytes: Some(file.size_bytes()),
-        uploaded_at_unix_microseconds: Some(file.uploaded_at_microseconds),
+        uploaded_at_unix_microseconds: Some(file.uploaded_at_microseconds()),
         uploader: file.uploader().map(|name| name.as_str().into()),
         requires_python: file.requires_python().map(Into::into),
         core_metadata_sha256: file.core_metadata().map(|digest| digest.to_string().into()),
@@ -439,7 +439,7 @@ pub(crate) fn write_file(file: &ReleaseFile) -> (Bytes, Vec<Digest>) {
         log: rare.and_then(|rare| rare.log.as_ref()).map(|log| log.iter().map(write_log).collect()),
         gone: file.gone().iter().map(|directory| directory.joined()).collect(),
     };
-    let mut blobs = vec![file.digest];
+    let mut blobs = vec![*file.digest()];
     blobs.extend(file.core_metadata());
     blobs.extend(file.provenance());
     blobs.dedup();

@@ -1,33 +1,48 @@
 //! [`ReleaseFile`]: one file of a release in one stage, as it is stored in memory.
 //!
-//! Millions of them are in memory at once. So what many files of a project say alike is shared between them, a version is a
-//! part of the filename, and the fields that only few files need are behind one pointer.
+//! Millions of them are in memory at once. So each is one piece of memory, what many files of a project say alike is shared
+//! between them, a version is a part of the filename, and the fields that only few files need are behind one pointer.
 
+use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use account::UserName;
 use jiff::Timestamp;
 use record::{Digest, Serial};
+use triomphe::ThinArc;
 
 use crate::StageName;
 
-/// One wheel or source distribution of a release, one set of documentation, or one test result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReleaseFile {
-    /// The filename, with the version in it. If it is not in it, or at its end, the version follows the filename: a version at
-    /// the end of the text is always one that was added.
-    text: Box<str>,
-    pub(crate) digest: Digest,
-    pub(crate) uploaded_at_microseconds: i64,
-    pub(crate) serial: Serial,
-    pub(crate) origin: Arc<Origin>,
-    pub(crate) core_metadata: Option<Box<Digest>>,
+/// One wheel or source distribution of a release, one set of documentation, or one test result: its fields and its texts in
+/// one piece of memory, which clones share.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ReleaseFile(ThinArc<Fields, u8>);
+
+/// What each file has. The bytes that follow are the digest of its core metadata, if it has any, and the filename with the
+/// version in it. If the version is not in it, or at its end, it follows the filename: a version at the end of the text is
+/// always one that was added.
+#[derive(Debug, PartialEq, Eq)]
+struct Fields {
+    digest: Digest,
+    uploaded_at_microseconds: i64,
+    serial: Serial,
+    origin: Arc<Origin>,
     rare: Option<Box<Rare>>,
     /// The size, without its upper half, which is in `rare`.
     size_bytes_low: u32,
     version_at: u16,
     version_bytes: u8,
-    pub(crate) role: FileRole,
+    kind: Kind,
+}
+
+/// The role of a file, and whether it has core metadata, as only release files do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Release,
+    ReleaseWithMetadata,
+    Docs,
+    ToxResult,
 }
 
 /// What most files of a project have in common.
@@ -37,7 +52,7 @@ pub(crate) struct Origin {
     pub(crate) uploader: Option<UserName>,
 }
 
-/// The parts of a [`ReleaseFile`].
+/// The parts of a [`ReleaseFile`], of which only release files have core metadata.
 #[derive(Debug)]
 pub(crate) struct Parts<'text> {
     pub(crate) filename: &'text str,
@@ -70,7 +85,7 @@ pub(crate) struct Rare {
     pub(crate) directory: Option<Directory>,
     /// The directories of earlier files with this name.
     pub(crate) gone: Box<[Directory]>,
-    /// The upper half of the size: few files have 4 GiB. Set by [`ReleaseFile::new`] and [`ReleaseFile::set_rare`].
+    /// The upper half of the size: few files have 4 GiB. Set by [`ReleaseFile::new`].
     pub(crate) size_bytes_high: u32,
 }
 
@@ -146,16 +161,16 @@ impl Directory {
     }
 }
 
-impl std::fmt::Display for Directory {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Directory {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::with_capacity(17);
         self.push_to(&mut text);
         formatter.write_str(&text)
     }
 }
 
-impl std::fmt::Debug for Directory {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Directory {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Directory({self})")
     }
 }
@@ -198,99 +213,136 @@ impl ReleaseFile {
     pub(crate) fn new(parts: Parts<'_>) -> Option<ReleaseFile> {
         let Parts { filename, version, .. } = parts;
         let within = filename.find(version).filter(|at| at + version.len() < filename.len());
-        let text = match within {
-            Some(_) => filename.into(),
-            None => [filename, version].concat().into_boxed_str(),
+        let added = if within.is_some() { "" } else { version };
+        let (kind, metadata) = match (parts.role, &parts.core_metadata) {
+            (FileRole::Release, None) => (Kind::Release, &[][..]),
+            (FileRole::Release, Some(digest)) => {
+                (Kind::ReleaseWithMetadata, &digest.as_bytes()[..])
+            }
+            (FileRole::Docs, _) => (Kind::Docs, &[][..]),
+            (FileRole::ToxResult, _) => (Kind::ToxResult, &[][..]),
         };
-        let mut file = ReleaseFile {
+        let rare = Rare { size_bytes_high: (parts.size_bytes >> 32) as u32, ..parts.rare };
+        let fields = Fields {
             version_at: u16::try_from(within.unwrap_or(filename.len())).ok()?,
             version_bytes: u8::try_from(version.len()).ok()?,
-            text,
             digest: parts.digest,
             uploaded_at_microseconds: parts.uploaded_at_microseconds,
             serial: parts.serial,
             origin: parts.origin,
-            core_metadata: parts.core_metadata.map(Box::new),
-            rare: None,
+            rare: (rare != Rare::default()).then(|| Box::new(rare)),
             size_bytes_low: parts.size_bytes as u32,
-            role: parts.role,
+            kind,
         };
-        let size_bytes_high = (parts.size_bytes >> 32) as u32;
-        file.put_rare(Rare { size_bytes_high, ..parts.rare });
-        Some(file)
+        let bytes = [metadata, filename.as_bytes(), added.as_bytes()].concat();
+        Some(ReleaseFile(ThinArc::from_header_and_slice(fields, &bytes)))
+    }
+
+    /// This file with some of its parts changed, but not its texts.
+    pub(crate) fn with(&self, change: impl FnOnce(&mut Parts<'_>)) -> ReleaseFile {
+        let mut parts = Parts {
+            filename: self.filename(),
+            version: self.version(),
+            digest: *self.digest(),
+            size_bytes: self.size_bytes(),
+            uploaded_at_microseconds: self.uploaded_at_microseconds(),
+            serial: self.serial(),
+            origin: self.origin().clone(),
+            core_metadata: self.core_metadata(),
+            rare: self.rare().cloned().unwrap_or_default(),
+            role: self.role(),
+        };
+        change(&mut parts);
+        ReleaseFile::new(parts).expect("the texts of a file are short enough")
+    }
+
+    fn fields(&self) -> &Fields {
+        &self.0.header.header
+    }
+
+    /// The digest of its core metadata, if it has any, and its texts.
+    fn metadata_and_text(&self) -> (Option<&[u8; 32]>, &str) {
+        let (metadata, text) = match (self.fields().kind, self.0.slice.split_first_chunk()) {
+            (Kind::ReleaseWithMetadata, Some((metadata, text))) => (Some(metadata), text),
+            _ => (None, &self.0.slice),
+        };
+        (metadata, std::str::from_utf8(text).unwrap_or_default())
     }
 
     /// The fields that only few files need.
     pub(crate) fn rare(&self) -> Option<&Rare> {
-        self.rare.as_deref()
+        self.fields().rare.as_deref()
     }
 
-    /// Replaces the fields that only few files need. The size stays.
-    pub(crate) fn set_rare(&mut self, rare: Rare) {
-        let size_bytes_high = self.rare().map_or(0, |rare| rare.size_bytes_high);
-        self.put_rare(Rare { size_bytes_high, ..rare });
+    /// What it has in common with most files of its project.
+    pub(crate) fn origin(&self) -> &Arc<Origin> {
+        &self.fields().origin
     }
 
-    fn put_rare(&mut self, rare: Rare) {
-        self.rare = (rare != Rare::default()).then(|| Box::new(rare));
-    }
-
-    fn version_end(&self) -> usize {
-        usize::from(self.version_at) + usize::from(self.version_bytes)
+    fn version_range(&self) -> Range<usize> {
+        let at = usize::from(self.fields().version_at);
+        at..at + usize::from(self.fields().version_bytes)
     }
 
     /// Its name: a safe segment of a path, unique in its project.
     pub fn filename(&self) -> &str {
-        match self.version_end() == self.text.len() {
-            true => &self.text[..usize::from(self.version_at)],
-            false => &self.text,
-        }
+        let ((_, text), version) = (self.metadata_and_text(), self.version_range());
+        if version.end == text.len() { &text[..version.start] } else { text }
     }
 
     /// The text of the version that it belongs to.
     pub fn version(&self) -> &str {
-        &self.text[usize::from(self.version_at)..self.version_end()]
+        &self.metadata_and_text().1[self.version_range()]
     }
 
     /// The kind of the file.
     pub fn role(&self) -> FileRole {
-        self.role
+        match self.fields().kind {
+            Kind::Release | Kind::ReleaseWithMetadata => FileRole::Release,
+            Kind::Docs => FileRole::Docs,
+            Kind::ToxResult => FileRole::ToxResult,
+        }
     }
 
     /// The digest of its bytes.
     pub fn digest(&self) -> &Digest {
-        &self.digest
+        &self.fields().digest
     }
 
     /// Its size, in bytes.
     pub fn size_bytes(&self) -> u64 {
         let high = self.rare().map_or(0, |rare| rare.size_bytes_high);
-        u64::from(high) << 32 | u64::from(self.size_bytes_low)
+        u64::from(high) << 32 | u64::from(self.fields().size_bytes_low)
     }
 
     /// When this stage got it: UTC, microseconds.
     pub fn uploaded_at(&self) -> Timestamp {
-        Timestamp::from_microsecond(self.uploaded_at_microseconds).unwrap_or_default()
+        Timestamp::from_microsecond(self.uploaded_at_microseconds()).unwrap_or_default()
+    }
+
+    /// When this stage got it, in microseconds since 1970.
+    pub(crate) fn uploaded_at_microseconds(&self) -> i64 {
+        self.fields().uploaded_at_microseconds
     }
 
     /// The commit that wrote its record.
     pub fn serial(&self) -> Serial {
-        self.serial
+        self.fields().serial
     }
 
     /// The versions of Python that it supports, as written; `None` if it does not say.
     pub fn requires_python(&self) -> Option<&str> {
-        self.origin.requires_python.as_deref()
+        self.origin().requires_python.as_deref()
     }
 
     /// The user who brought it into this stage; `None` if that was anonymous or is not known.
     pub fn uploader(&self) -> Option<&UserName> {
-        self.origin.uploader.as_ref()
+        self.origin().uploader.as_ref()
     }
 
     /// The job of a CI system that brought it into this stage, if one did: its issuer and repository.
     pub fn publisher(&self) -> Option<&str> {
-        self.rare.as_ref()?.publisher.as_deref()
+        self.rare()?.publisher.as_deref()
     }
 
     /// Who brought it into this stage, for people: the user, or the job of a CI system.
@@ -299,36 +351,36 @@ impl ReleaseFile {
     }
 
     /// The digest of its `METADATA`, which is served as `{filename}.metadata`.
-    pub fn core_metadata(&self) -> Option<&Digest> {
-        self.core_metadata.as_deref()
+    pub fn core_metadata(&self) -> Option<Digest> {
+        self.metadata_and_text().0.copied().map(Digest::from_bytes)
     }
 
     /// The digest of its provenance (PEP 740), which is served as `{filename}.provenance`.
     pub fn provenance(&self) -> Option<&Digest> {
-        self.rare.as_ref()?.provenance.as_ref()
+        self.rare()?.provenance.as_ref()
     }
 
     /// The job of a CI system that its attestations were verified to be of, when it brought them; `None` if nobody has verified
     /// them.
     pub fn attested_by(&self) -> Option<&str> {
-        self.rare.as_ref()?.attested_by.as_deref()
+        self.rare()?.attested_by.as_deref()
     }
 
     /// Why this file was yanked (may be empty); `None` if it was not. Its whole release may be yanked too: see
     /// [`crate::Project::yanked`].
     pub fn yanked(&self) -> Option<&str> {
-        self.rare.as_ref()?.yanked.as_deref()
+        self.rare()?.yanked.as_deref()
     }
 
     /// For a test result: the name of the tested file.
     pub fn for_file(&self) -> Option<&str> {
-        self.rare.as_ref()?.for_file.as_deref()
+        self.rare()?.for_file.as_deref()
     }
 
     /// Its directory below `+f/`.
     pub fn directory(&self) -> Directory {
-        let elsewhere = self.rare.as_ref().and_then(|rare| rare.directory);
-        elsewhere.unwrap_or_else(|| Directory::of(&self.digest))
+        let elsewhere = self.rare().and_then(|rare| rare.directory);
+        elsewhere.unwrap_or_else(|| Directory::of(self.digest()))
     }
 
     /// Its path below the stage: `+f/abc/0123456789abc/{filename}`, not encoded for a URL.
@@ -338,19 +390,31 @@ impl ReleaseFile {
 
     /// The directories of earlier files with this name, oldest first.
     pub(crate) fn gone(&self) -> &[Directory] {
-        self.rare.as_ref().map_or(&[], |rare| &rare.gone)
+        self.rare().map_or(&[], |rare| &rare.gone)
     }
 
     /// The history of the file, oldest first; `stage` is the stage that has it.
     pub fn log(&self, stage: &StageName) -> Vec<LogEntry> {
-        match self.rare.as_ref().and_then(|rare| rare.log.as_ref()) {
+        match self.rare().and_then(|rare| rare.log.as_ref()) {
             Some(log) => log.to_vec(),
             None => vec![LogEntry::Upload {
-                who: self.origin.uploader.clone(),
+                who: self.origin().uploader.clone(),
                 at: self.uploaded_at(),
                 target: stage.clone(),
             }],
         }
+    }
+}
+
+impl fmt::Debug for ReleaseFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (metadata, text) = self.metadata_and_text();
+        formatter
+            .debug_tuple("ReleaseFile")
+            .field(&text)
+            .field(self.fields())
+            .field(&metadata)
+            .finish()
     }
 }
 
@@ -374,12 +438,12 @@ mod tests {
 
     #[test]
     fn a_file_is_small() {
-        // With the two counts of its `Arc`, 112: a size that the allocator has.
-        assert!(size_of::<ReleaseFile>() <= 96, "{} bytes", size_of::<ReleaseFile>());
+        // With a count and a length, and a text of up to 40 bytes: 128, or 160 with core metadata, sizes that the allocator has.
+        assert!(size_of::<Fields>() <= 72, "{} bytes", size_of::<Fields>());
     }
 
-    fn file(filename: &str, version: &str, size_bytes: u64) -> Option<ReleaseFile> {
-        ReleaseFile::new(Parts {
+    fn parts<'text>(filename: &'text str, version: &'text str, size_bytes: u64) -> Parts<'text> {
+        Parts {
             filename,
             version,
             digest: Digest::of(b"abc"),
@@ -390,7 +454,11 @@ mod tests {
             core_metadata: None,
             rare: Rare::default(),
             role: FileRole::Release,
-        })
+        }
+    }
+
+    fn file(filename: &str, version: &str, size_bytes: u64) -> Option<ReleaseFile> {
+        ReleaseFile::new(parts(filename, version, size_bytes))
     }
 
     #[test]
@@ -404,8 +472,13 @@ mod tests {
             ("foo-é.zip", "é"),
             ("foo.zip", ""),
         ] {
-            let file = file(filename, version, 1).expect("a file");
-            assert_eq!((file.filename(), file.version()), (filename, version));
+            let metadata = Digest::of(b"metadata");
+            for core_metadata in [None, Some(metadata)] {
+                let parts = Parts { core_metadata, ..parts(filename, version, 1) };
+                let file = ReleaseFile::new(parts).expect("a file");
+                assert_eq!((file.filename(), file.version()), (filename, version));
+                assert_eq!((file.core_metadata(), file.role()), (core_metadata, FileRole::Release));
+            }
         }
         assert_eq!(file("foo-1.zip", &"1".repeat(256), 1), None);
     }
@@ -413,11 +486,11 @@ mod tests {
     #[test]
     fn a_large_file_keeps_its_size() {
         for size_bytes in [0, 1, u64::from(u32::MAX), 1 << 32, (3 << 32) + 7, u64::MAX] {
-            let mut file = file("foo-1.zip", "1", size_bytes).expect("a file");
+            let file = file("foo-1.zip", "1", size_bytes).expect("a file");
             assert_eq!(file.size_bytes(), size_bytes);
-            file.set_rare(Rare { yanked: Some("broken".into()), ..Rare::default() });
-            file.set_rare(Rare::default());
-            assert_eq!((file.size_bytes(), file.yanked()), (size_bytes, None));
+            let yanked = file.with(|parts| parts.rare.yanked = Some("broken".into()));
+            assert_eq!((yanked.size_bytes(), yanked.yanked()), (size_bytes, Some("broken")));
+            assert_eq!(yanked.with(|parts| parts.rare = Rare::default()), file);
         }
     }
 }

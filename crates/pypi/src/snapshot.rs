@@ -70,7 +70,7 @@ pub enum FileLookup {
     /// A file.
     Found {
         /// The file.
-        file: Arc<ReleaseFile>,
+        file: ReleaseFile,
         /// Its project.
         project: ProjectName,
         /// Whether the owner put the project into quarantine.
@@ -79,7 +79,7 @@ pub enum FileLookup {
     /// The core metadata of a wheel: the blob of [`ReleaseFile::core_metadata`].
     CoreMetadata {
         /// The wheel.
-        file: Arc<ReleaseFile>,
+        file: ReleaseFile,
         /// Its project.
         project: ProjectName,
         /// Whether the owner put the project into quarantine.
@@ -88,7 +88,7 @@ pub enum FileLookup {
     /// The provenance of a file: the blob of [`ReleaseFile::provenance`].
     Provenance {
         /// The file.
-        file: Arc<ReleaseFile>,
+        file: ReleaseFile,
         /// Its project.
         project: ProjectName,
         /// Whether the owner put the project into quarantine.
@@ -423,7 +423,7 @@ impl Stage {
         &self,
         directory: Directory,
         filename: &str,
-    ) -> Result<(Arc<ReleaseFile>, ProjectName), ChangeError> {
+    ) -> Result<(ReleaseFile, ProjectName), ChangeError> {
         let path = || format!("{}/+f/{directory}/{filename}", self.name());
         match self.file(directory, filename) {
             FileLookup::Found { file, project, .. } => Ok((file, project)),
@@ -555,7 +555,7 @@ impl Project {
             record(version_key(stage, name, &release.version), release.serial, body)
         });
         let files = self.files.iter().map(|file| {
-            record(file_key(stage, name, file.filename()), file.serial, write_file(file))
+            record(file_key(stage, name, file.filename()), file.serial(), write_file(file))
         });
         let gone = self.gone.iter().map(|gone| {
             let body = (write_gone(&gone.directories), Vec::new());
@@ -600,8 +600,8 @@ impl Project {
             Err(reason) => (None, None, Err(reason)),
         };
         match (place, file) {
-            (Ok(at), Some(file)) => self.files[at] = Arc::new(file),
-            (Err(at), Some(file)) => insert(&mut self.files, at, Arc::new(file)),
+            (Ok(at), Some(file)) => self.files[at] = file,
+            (Err(at), Some(file)) => insert(&mut self.files, at, file),
             (Ok(at), None) => _ = self.files.remove(at),
             (Err(_), None) => {}
         }

@@ -119,7 +119,7 @@ fn rows(name: &ProjectName, project: &Project, log: Option<&IndexLog>) -> Vec<Ro
     versions.sort();
     let row = |(_, version): (_, &str)| {
         let files = project.files_of(version).filter(|file| file.role() == FileRole::Release);
-        let file = |file: &std::sync::Arc<pypi::ReleaseFile>| File {
+        let file = |file: &pypi::ReleaseFile| File {
             filename: file.filename().to_owned(),
             size_bytes: file.size_bytes(),
             uploaded: accounts::shown(file.uploaded_at()),

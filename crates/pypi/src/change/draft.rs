@@ -87,7 +87,7 @@ impl Draft {
         let trace = stage.project_trace(project.as_str());
         let known = trace.and_then(|it| it.file(file.filename()));
         let is_new = known.is_none_or(|known| known.version() != file.version());
-        let known = known.map(|known| known.serial);
+        let known = known.map(|known| known.serial());
         let gone = trace.and_then(|it| it.gone(file.filename())).map(|gone| gone.serial);
         let (body, blobs) = write_file(file);
         let key = file_key(stage.name(), project, file.filename());
@@ -115,7 +115,7 @@ impl Draft {
     pub(super) fn remove_file(&mut self, stage: &Stage, project: &ProjectName, file: &ReleaseFile) {
         let body = write_gone(&gone_after(file, None));
         let key = file_key(stage.name(), project, file.filename());
-        self.write(key, Expected::At(file.serial), Some(body), Vec::new());
+        self.write(key, Expected::At(file.serial()), Some(body), Vec::new());
     }
 
     /// Removes the test results of a file.
@@ -146,7 +146,7 @@ impl Draft {
         stage: &Stage,
         name: &ProjectName,
         version: &str,
-        files: impl IntoIterator<Item = &'project Arc<ReleaseFile>>,
+        files: impl IntoIterator<Item = &'project ReleaseFile>,
     ) {
         for file in files {
             self.remove_file(stage, name, file);
@@ -212,7 +212,7 @@ impl Draft {
 
     /// Deletes every record of a project, including those that remember removed files.
     pub(super) fn erase_project(&mut self, stage: &Stage, name: &ProjectName, project: &Project) {
-        let files = project.files().iter().map(|file| (file.filename(), file.serial));
+        let files = project.files().iter().map(|file| (file.filename(), file.serial()));
         let gone = project.gone.iter().map(|gone| (&*gone.filename, gone.serial));
         for (filename, serial) in files.chain(gone) {
             let key = file_key(stage.name(), name, filename);

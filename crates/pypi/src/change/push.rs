@@ -220,7 +220,7 @@ impl<'snapshot> PushSource<'snapshot> {
         let stage = self.stage.name();
         let judge = Judge::between(self.stage, self.stage, self.project_name, now);
         let files = self.project.files_of(&self.release.version);
-        files.filter(|file| file.role == FileRole::Release).find_map(|file| {
+        files.filter(|file| file.role() == FileRole::Release).find_map(|file| {
             let refused = match self.project.is_quarantined() {
                 true => Some(Refused::by_status(stage, self.project)),
                 false => judge.as_ref().and_then(|judge| judge.refusal_of_own(stage, file)),
@@ -238,9 +238,11 @@ impl<'snapshot> PushSource<'snapshot> {
     pub fn release_files(
         &self,
         content: PushContent,
-    ) -> impl Iterator<Item = &'snapshot Arc<ReleaseFile>> {
+    ) -> impl Iterator<Item = &'snapshot ReleaseFile> {
         let files = self.project.files_of(&self.release.version);
-        files.filter(move |file| content != PushContent::OnlyDocs && file.role == FileRole::Release)
+        files.filter(move |file| {
+            content != PushContent::OnlyDocs && file.role() == FileRole::Release
+        })
     }
 
     /// The files to push: each release file with its test results, then the documentation. Never empty.
@@ -253,16 +255,16 @@ impl<'snapshot> PushSource<'snapshot> {
         name: &str,
     ) -> Result<Vec<&'snapshot ReleaseFile>, ChangeError> {
         let version = self.release.version.as_ref();
-        let of = |role| self.project.files_of(version).filter(move |file| file.role == role);
+        let of = |role| self.project.files_of(version).filter(move |file| file.role() == role);
         let mut files: Vec<&ReleaseFile> = Vec::new();
         if content != PushContent::OnlyDocs {
             for file in of(FileRole::Release) {
                 files.push(file);
-                files.extend(self.project.tox_results_of(file.filename()).map(|it| &**it));
+                files.extend(self.project.tox_results_of(file.filename()));
             }
         }
         if content != PushContent::NoDocs {
-            files.extend(of(FileRole::Docs).map(|it| &**it));
+            files.extend(of(FileRole::Docs));
         }
         if files.is_empty() {
             let (project, version) = (name.to_owned(), version.to_owned());
@@ -355,10 +357,10 @@ pub fn push(
     let mut actions = vec![register];
     for file in pushed {
         let key = file_key(source.name(), project_name, file.filename());
-        draft.check(key, Expected::At(file.serial));
+        draft.check(key, Expected::At(file.serial()));
         put(&mut draft, target, project_name, file, push)?;
         let path = format!("{}/{}", push.target, file.path());
-        actions.push(match file.role {
+        actions.push(match file.role() {
             FileRole::Release => PushAction::File { path },
             FileRole::ToxResult => PushAction::ToxResult { path },
             FileRole::Docs => PushAction::Docs {
@@ -460,7 +462,7 @@ pub fn replaced_by_approval(snapshot: &Snapshot, approval: &Approval<'_>) -> Opt
     let target = snapshot.stage(approval.push.target.as_str())?;
     let target = target.project_trace(approval.project.as_str())?;
     let is_replaced = |file: &&ApprovedFile| {
-        target.file(file.filename.as_str()).is_some_and(|known| known.digest != file.digest)
+        target.file(file.filename.as_str()).is_some_and(|known| *known.digest() != file.digest)
     };
     approval.files.iter().find(is_replaced).map(|file| file.filename.to_string())
 }
@@ -472,7 +474,7 @@ pub fn replaced(snapshot: &Snapshot, push: &Push<'_>) -> Option<String> {
         snapshot.stage(push.target.as_str())?.project_trace(found.project_name.as_str())?;
     let is_replaced = |file: &&ReleaseFile| {
         let known = target.file(file.filename());
-        known.is_some_and(|known| known.digest != file.digest || known.role != file.role)
+        known.is_some_and(|known| known.digest() != file.digest() || known.role() != file.role())
     };
     let files = found.files(push.content, push.name).ok()?;
     Some(files.into_iter().find(is_replaced)?.filename().to_owned())
@@ -500,7 +502,7 @@ fn put(
 ) -> Result<(), ChangeError> {
     let trace = target.project_trace(project.as_str());
     let known = trace.and_then(|it| it.file(file.filename()));
-    if known.is_some_and(|it| it.digest == file.digest && it.role == file.role) {
+    if known.is_some_and(|it| it.digest() == file.digest() && it.role() == file.role()) {
         return Ok(());
     }
     if known.is_some() && !target.config().volatile {
@@ -530,10 +532,11 @@ fn put(
         publisher: None,
         ..file.rare().cloned().unwrap_or_default()
     };
-    let mut next = file.clone();
-    next.uploaded_at_microseconds = push.at.as_microsecond();
-    Arc::make_mut(&mut next.origin).uploader = push.who.cloned();
-    next.set_rare(rare);
+    let next = file.with(|parts| {
+        parts.uploaded_at_microseconds = push.at.as_microsecond();
+        Arc::make_mut(&mut parts.origin).uploader = push.who.cloned();
+        parts.rare = rare;
+    });
     draft.put_file(target, project, &next);
     Ok(())
 }

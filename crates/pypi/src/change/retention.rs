@@ -1,7 +1,6 @@
 //! Removing old versions by a rule; the plan can be looked at before it is carried out.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use record::Batch;
@@ -114,7 +113,7 @@ pub fn plan(
 
 /// The files of each version of a project, ascending by name. They are collected once, as a project may have
 /// thousands of versions.
-type FilesOf<'project> = HashMap<&'project str, Vec<&'project Arc<ReleaseFile>>>;
+type FilesOf<'project> = HashMap<&'project str, Vec<&'project ReleaseFile>>;
 
 /// The versions that `rule` removes, oldest first.
 fn removed_versions(

@@ -57,8 +57,8 @@ pub struct FileUpload<'text> {
 impl FileUpload<'_> {
     /// Whether `known` is this file of this release.
     fn is(&self, known: &ReleaseFile) -> bool {
-        known.digest == self.digest
-            && known.role == self.role
+        *known.digest() == self.digest
+            && known.role() == self.role
             && known.version() == self.version.as_str()
     }
 }
@@ -94,7 +94,7 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
     draft.check_stage(stage);
     let yanked = release.and_then(|release| release.yanked());
     draft.put_version(stage, project, version, metadata, yanked);
-    let mut next = ReleaseFile::new(Parts {
+    let mut next = Parts {
         filename,
         version,
         digest: upload.digest,
@@ -108,8 +108,9 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
         core_metadata: upload.core_metadata,
         rare: Rare::default(),
         role: upload.role,
-    })
-    .expect("the texts of checked names are short enough");
+    };
+    let finish =
+        |parts| ReleaseFile::new(parts).expect("the texts of checked names are short enough");
     let attested_by =
         upload.publisher.filter(|_| upload.is_attested && upload.provenance.is_some());
     let attested_by: Option<Box<str>> = attested_by.map(|identity| identity.name().into());
@@ -122,16 +123,17 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
     match known {
         Some(known) if is_same => {
             // Only the description of the file may differ; the upload itself stays what it was.
-            next.uploaded_at_microseconds = known.uploaded_at_microseconds;
+            next.uploaded_at_microseconds = known.uploaded_at_microseconds();
             Arc::make_mut(&mut next.origin).uploader = known.uploader().cloned();
             let mut rare = known.rare().cloned().unwrap_or_default();
             // Attestations may come later; those that are there are lost only with the file.
             if upload.provenance.is_some_and(|brought| rare.provenance != Some(brought)) {
                 (rare.provenance, rare.attested_by) = (upload.provenance, attested_by);
             }
-            next.set_rare(rare);
-            next.serial = known.serial;
-            if next != **known {
+            next.rare = rare;
+            next.serial = known.serial();
+            let next = finish(next);
+            if next != *known {
                 draft.put_file(stage, project, &next);
             }
             return Ok(match draft.is_empty() {
@@ -149,20 +151,20 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
             let own = if upload.log.is_empty() { &[upload_entry][..] } else { upload.log };
             let overwrite = [LogEntry::Overwrite { at: upload.at, count }];
             rare.log = Some(overwrite.iter().chain(own).cloned().collect());
-            rare.gone = gone_after(known, Some(next.directory())).into();
+            rare.gone = gone_after(known, Some(Directory::of(&upload.digest))).into();
             draft.remove_tox_results(stage, project, filename);
         }
         None => {
             let gone = trace.and_then(|it| it.gone(filename));
             let gone = gone.map(|gone| gone.directories.to_vec()).unwrap_or_default();
-            rare.gone = without(gone, Some(next.directory())).into();
+            rare.gone = without(gone, Some(Directory::of(&upload.digest))).into();
         }
     }
     if rare.log.is_none() && !upload.log.is_empty() {
         rare.log = Some(upload.log.into());
     }
-    next.set_rare(rare);
-    draft.put_file(stage, project, &next);
+    next.rare = rare;
+    draft.put_file(stage, project, &finish(next));
     Ok(Decision::Commit(draft.finish()))
 }
 
@@ -191,12 +193,12 @@ pub fn replaces(snapshot: &Snapshot, upload: &FileUpload<'_>) -> bool {
     let known = project.and_then(|project| project.file(upload.filename.as_str()));
     known.is_some_and(|known| {
         let has_other = |provenance| known.provenance().is_some_and(|known| *known != provenance);
-        known.digest != upload.digest
-            || known.role != upload.role
+        *known.digest() != upload.digest
+            || known.role() != upload.role
             // For files other than wheels, only the form says it; a form with another value would hide the file from installers.
             || (upload.core_metadata.is_none()
                 && known.requires_python() != upload.requires_python)
-            || known.core_metadata().is_some_and(|known| Some(*known) != upload.core_metadata)
+            || known.core_metadata().is_some_and(|known| Some(known) != upload.core_metadata)
             || upload.provenance.is_some_and(has_other)
     })
 }
@@ -282,7 +284,7 @@ pub fn tox_result(
 ) -> Result<(Batch, String), ChangeError> {
     let stage = writable(snapshot, upload.stage)?;
     let (tested, project) = match stage.file(upload.directory, upload.filename) {
-        FileLookup::Found { file, project, .. } if file.role == FileRole::Release => {
+        FileLookup::Found { file, project, .. } if file.role() == FileRole::Release => {
             (file, project)
         }
         _ => {
@@ -330,8 +332,8 @@ pub fn tox_result(
     draft.check_stage(stage);
     if upload.is_bounded {
         let known = trace.map_or(&[][..], |it| it.files()).iter();
-        let known = known.filter(|file| file.role == FileRole::ToxResult);
-        let known: Vec<&ReleaseFile> = known.map(|file| &**file).collect();
+        let known = known.filter(|file| file.role() == FileRole::ToxResult);
+        let known: Vec<&ReleaseFile> = known.collect();
         let too_many = match upload.who {
             Some(_) => oldest_beyond_bounds(known, upload.size_bytes),
             None => {
@@ -344,14 +346,14 @@ pub fn tox_result(
         }
     }
     let tested_key = file_key(stage.name(), &project, upload.filename);
-    draft.check(tested_key, Expected::At(tested.serial));
+    draft.check(tested_key, Expected::At(tested.serial()));
     draft.put_file(stage, &project, &result);
     Ok((draft.finish(), format!("{}/{}", upload.stage, result.path())))
 }
 
 /// The results that must be removed to make room for one of `size_bytes`.
 fn oldest_beyond_bounds(mut known: Vec<&ReleaseFile>, size_bytes: u64) -> Vec<&ReleaseFile> {
-    known.sort_by_key(|file| (file.uploader().is_some(), file.uploaded_at(), file.serial));
+    known.sort_by_key(|file| (file.uploader().is_some(), file.uploaded_at(), file.serial()));
     let (mut count, mut bytes) = (known.len() + 1, size_bytes);
     bytes += known.iter().map(|file| file.size_bytes()).sum::<u64>();
     let goes = |file: &&ReleaseFile| {

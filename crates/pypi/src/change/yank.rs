@@ -4,7 +4,7 @@
 
 use super::Decision;
 use super::draft::{Draft, writable};
-use crate::{ChangeError, ProjectName, ProjectStatus, ReleaseFile, Snapshot, StageName};
+use crate::{ChangeError, ProjectName, ProjectStatus, Snapshot, StageName};
 
 /// Most bytes of a reason: installers show it in a line or two.
 pub const REASON_BYTES_MAX: usize = 1_000;
@@ -63,10 +63,7 @@ pub fn file(
     if known.yanked() == reason {
         return Ok(Decision::AlreadyThere);
     }
-    let mut rare = known.rare().cloned().unwrap_or_default();
-    rare.yanked = reason.map(Into::into);
-    let mut next = ReleaseFile::clone(known);
-    next.set_rare(rare);
+    let next = known.with(|parts| parts.rare.yanked = reason.map(Into::into));
     let mut draft = Draft::default();
     draft.check_stage(stage);
     draft.put_file(stage, project, &next);

@@ -111,7 +111,7 @@ pub fn shows_version(
         return true;
     }
     let judge = Judge::between(stage, stage, name, now);
-    let is_refused = |file: &Arc<_>| {
+    let is_refused = |file| {
         judge.as_ref().is_some_and(|judge| judge.refusal_of_own(stage.name(), file).is_some())
     };
     !project.is_quarantined() && !files.all(is_refused)

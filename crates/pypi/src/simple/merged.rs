@@ -306,7 +306,7 @@ impl OwnPrefix {
             hashes: vec![("sha256", file.digest().to_string().into())],
             requires_python: file.requires_python(),
             size_bytes: Some(file.size_bytes()),
-            upload_time: Some(Time::At(file.uploaded_at_microseconds)),
+            upload_time: Some(Time::At(file.uploaded_at_microseconds())),
             is_first_seen: false,
             yanked: view.part.project.yanked(file),
             core_metadata: file.core_metadata().map(|it| Some(it.to_string().into())),

@@ -1,7 +1,5 @@
 //! The third step: each file is looked up in the store, and the bytes that were added are hashed again.
 
-use std::sync::Arc;
-
 use pypi::{FileLookup, FileRole, ReleaseFile};
 use record::Digest;
 use state::stored::Stored;
@@ -42,12 +40,7 @@ pub(in crate::devpi) async fn verify(
 }
 
 /// The file that an item became, looked up by its path like a reader would.
-fn looked_up(
-    stored: &Stored,
-    item: &Item,
-    file: &NewFile,
-    digest: &Digest,
-) -> Option<Arc<ReleaseFile>> {
+fn looked_up(stored: &Stored, item: &Item, file: &NewFile, digest: &Digest) -> Option<ReleaseFile> {
     let project = item.known(stored)?;
     let by_name = project.file(&file.filename).filter(|it| it.digest() == digest);
     let found = match &file.tested {

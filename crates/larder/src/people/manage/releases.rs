@@ -284,7 +284,7 @@ async fn page(
 fn files_of<'project>(
     project: &'project Project,
     version: &'project str,
-) -> impl Iterator<Item = &'project Arc<ReleaseFile>> {
+) -> impl Iterator<Item = &'project ReleaseFile> {
     project.files_of(version).filter(|file| file.role() == FileRole::Release)
 }
 

@@ -89,7 +89,7 @@ impl<'ask> Readable<'ask> {
                     .as_ref()
                     .is_none_or(|judge| judge.refusal_of_own(part.stage.name(), file).is_none())
         });
-        given.take(files_max).map(|(_, file)| &**file).collect()
+        given.take(files_max).map(|(_, file)| file).collect()
     }
 
     /// The file of a version with this name, as for a download. The audit log gets the entry of a download.

@@ -215,7 +215,7 @@ fn uploads<'a>(stage: &'a Stage, principal: &Principal, prefix: &str) -> Vec<Upl
         .filter_map(|name| Some((name, stage.project(name.as_str())?)))
         .flat_map(|(name, project)| {
             let judge = policy::judge(stage, stage, name);
-            let files = project.release_files().map(move |file| (name, &**file));
+            let files = project.release_files().map(move |file| (name, file));
             files.filter(move |(_, file)| {
                 let refused = judge.as_ref().and_then(|it| it.refusal_of_own(stage.name(), file));
                 refused.is_none() && !project.is_quarantined()

@@ -92,7 +92,7 @@ fn documented<'view>(versions: &[VersionView<'view>], version: &str) -> Option<&
     let docs_of = |view: &VersionView<'view>| {
         view.parts.iter().find_map(|part| {
             let mut files = part.project.files_of(view.version.as_str());
-            files.find(|file| file.role() == FileRole::Docs).map(|file| &**file)
+            files.find(|file| file.role() == FileRole::Docs)
         })
     };
     match version {

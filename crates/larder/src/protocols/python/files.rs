@@ -97,7 +97,7 @@ pub(crate) async fn download_file(
         FileLookup::CoreMetadata { file, .. } => match file.core_metadata() {
             Some(digest) => {
                 let media_type = "application/octet-stream";
-                Ok(send(ask, &file, *digest, None, media_type, is_public).await?)
+                Ok(send(ask, &file, digest, None, media_type, is_public).await?)
             }
             None => none(),
         },
@@ -178,7 +178,7 @@ async fn inherited(
             }
             (FileLookup::CoreMetadata { .. }, Some(digest)) => {
                 let media_type = "application/octet-stream";
-                send(ask, file, *digest, None, media_type, is_public).await?
+                send(ask, file, digest, None, media_type, is_public).await?
             }
             (FileLookup::Provenance { .. }, _) => match file.provenance() {
                 Some(digest) => provenance(ask, file, *digest, is_public).await?,

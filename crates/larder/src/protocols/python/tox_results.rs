@@ -127,7 +127,7 @@ async fn read<'snapshot>(
     filename: &str,
     wanted: Option<&str>,
 ) -> Result<Vec<ToxResult<'snapshot>>, HttpError> {
-    let results = part.project.tox_results_of(filename).map(|file| &**file);
+    let results = part.project.tox_results_of(filename);
     let mut results: Vec<&ReleaseFile> =
         results.filter(|file| wanted.is_none_or(|name| file.filename() == name)).collect();
     results.sort_by_key(|file| std::cmp::Reverse((file.uploaded_at(), file.serial())));
