@@ -308,58 +308,52 @@ fn who_may_not_read_an_article_is_not_told_whether_it_is_there() {
     }
 }
 
-/// Each of fifty writers adds a line to the same place. A refused writer adds the line to the latest text, as a person would;
-/// so all lines are there in the end, and each version has one line more than that before.
+/// Adds a line to the article, and again to the latest text after each refusal, as a person would. Returns how often it was
+/// refused.
+fn add_line(mut browser: Browser, line: &str, barrier: &Barrier) -> usize {
+    let mut page = browser.get("/+edit/list").text();
+    let mut text = field(&page, "text");
+    barrier.wait();
+    for refused in 0.. {
+        let mine = format!("{text}{line}\n");
+        let response = browser.submit(&page, "Article", &[("text", mine.as_str())]);
+        if response.status == 303 {
+            return refused;
+        }
+        response.check_status(409);
+        page = response.text();
+        // The screen has all three.
+        let shown = page.split("<textarea rows=\"16\" readonly>\n").skip(1);
+        let shown: Vec<&str> = shown.map(|rest| rest.split('<').next().unwrap_or("")).collect();
+        let [yours, theirs] = shown.as_slice() else { panic!("{line}: {page}") };
+        assert_eq!(*yours, mine, "{line}");
+        let merged = field(&page, "text");
+        assert!(theirs.lines().chain([line]).all(|it| merged.contains(it)), "{merged}");
+        text = (*theirs).to_owned();
+    }
+    unreachable!("the loop ends by a return")
+}
+
+/// All lines of fifty writers are there in the end, and each version has one line more than that before.
 #[test]
 fn of_fifty_who_write_at_once_nobody_loses_a_line() {
     const WRITERS: usize = 50;
     let server = start();
     server.root().typed("text/plain").post("/article/list/0", "start\n").expect(201);
-    // A user has sixteen sessions at most.
-    let mut browsers = Vec::new();
-    for user in 0..4 {
-        let (path, name) = (format!("/writer{user}"), format!("writer{user}"));
-        server.root().put(&path, r#"{"password": "staple"}"#).expect(201);
-        for _ in 0..13 {
-            browsers.push(Browser::of(server.client, &name, "staple"));
-        }
-    }
     let barrier = Arc::new(Barrier::new(WRITERS));
-    let writers = browsers.into_iter().take(WRITERS).enumerate().map(|(number, mut browser)| {
-        let barrier = barrier.clone();
-        thread::spawn(move || {
-            let line = format!("line of {number}\n");
-            let mut page = browser.get("/+edit/list").text();
-            let mut text = field(&page, "text");
-            let mut refused = 0;
-            barrier.wait();
-            loop {
-                let mine = format!("{text}{line}");
-                let response = browser.submit(&page, "Article", &[("text", mine.as_str())]);
-                if response.status == 303 {
-                    return refused;
-                }
-                response.check_status(409);
-                refused += 1;
-                page = response.text();
-                // The screen has all three.
-                let shown = page.split("<textarea rows=\"16\" readonly>\n").skip(1);
-                let shown: Vec<&str> =
-                    shown.map(|rest| rest.split('<').next().unwrap_or("")).collect();
-                let [yours, theirs] = shown.as_slice() else { panic!("{number}: {page}") };
-                assert_eq!(*yours, mine, "{number}");
-                let merged = field(&page, "text");
-                assert!(
-                    theirs.lines().chain([line.trim()]).all(|it| merged.contains(it)),
-                    "{merged}"
-                );
-                text = (*theirs).to_owned();
-            }
+    // A user has sixteen sessions at most.
+    for user in 0..4 {
+        server.add_user(&format!("writer{user}"), "staple");
+    }
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|number| {
+            let browser = Browser::of(server.client, &format!("writer{}", number % 4), "staple");
+            let barrier = barrier.clone();
+            thread::spawn(move || add_line(browser, &format!("line of {number}"), &barrier))
         })
-    });
-    let writers: Vec<_> = writers.collect();
-    let refused: Vec<i32> = writers.into_iter().map(|it| it.join().expect("a writer")).collect();
-    assert!(refused.iter().sum::<i32>() > 0, "nobody was ever refused: {refused:?}");
+        .collect();
+    let refused: Vec<usize> = writers.into_iter().map(|it| it.join().expect("a writer")).collect();
+    assert!(refused.iter().sum::<usize>() > 0, "nobody was ever refused: {refused:?}");
     let text = server.get("/article/list").text();
     let lines: BTreeSet<&str> = text.lines().skip(1).collect();
     assert_eq!((lines.len(), text.lines().count()), (WRITERS, WRITERS + 1), "{text}");
