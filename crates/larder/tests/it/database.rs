@@ -59,15 +59,14 @@ fn source(database: &MariaDb) -> AurSource {
 /// A server that follows the database. Its interval is so long that each test asks for a read.
 fn following(database: &MariaDb) -> TestServer {
     let source = source(database);
-    let server = TestServer::without_source(|config| {
+    TestServer::without_source(|config| {
         config.aur.source = Some(source);
         config.aur.refresh = std::time::Duration::from_secs(100_000);
         config.aur.rate_limit = 0;
         // A single package may be most of these.
         config.aur.shrink_percent_max = 100;
-    });
-    server.wait_until_ready();
-    server
+    })
+    .ready()
 }
 
 fn info(server: &TestServer, name: &str) -> Value {
@@ -181,8 +180,8 @@ fn who_packaged_is_known_over_a_restart() {
     let server = TestServer::start_in(Arc::clone(&directory), |config, _| {
         config.aur.source = Some(source);
         config.aur.rate_limit = 0;
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     assert_eq!(packager(&server), json!({"LastPackager": "bertha"}));
     wait_until("the history", || history(&server)["LastPackager"] == json!("bertha"));
     assert_eq!(changes(&server), told);
@@ -524,8 +523,8 @@ fn the_last_state_of_a_database_is_served_after_a_restart_without_it() {
     let server = TestServer::start_in(Arc::clone(&directory), |config, _| {
         config.aur.source = Some(source);
         config.aur.rate_limit = 0;
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     check(&server, "yogurt", "NumVotes", json!(77));
     assert_eq!(info(&server, "split-a")["PendingRequests"], json!(2));
     database.resume();

@@ -40,13 +40,12 @@ impl Place {
 
     /// A server on `data` in here; what it is configured with besides is for `change`.
     fn serve(&self, data: &str, change: impl FnOnce(&mut config::Config)) -> TestServer {
-        let server = TestServer::start_in(self.directory.clone(), |config, directory| {
+        TestServer::start_in(self.directory.clone(), |config, directory| {
             config.data_dir = directory.path().join(data);
             config.aur.enabled = false;
             change(config);
-        });
-        server.wait_until_ready();
-        server
+        })
+        .ready()
     }
 
     fn path(&self, name: &str) -> PathBuf {

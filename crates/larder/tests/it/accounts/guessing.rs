@@ -1,20 +1,18 @@
 //! Guessing: only the guesser is throttled, and the log has no secret.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 
 use insta::assert_snapshot;
 use serde_json::json;
-use socket2::{Domain, Socket, Type};
 
 use super::{Place, prepare};
 use crate::asking::{Says as _, basic};
 use crate::client::{Client, Response};
 use crate::process::Process;
 use crate::shown::redacted;
-use crate::{PATIENCE, wait_until};
+use crate::wait_until;
 
 /// A server on its own store, `root` with the password `horse`, and Alice with `staple`. Reading needs a user.
 fn start(arguments: &[&str]) -> Process {
@@ -23,32 +21,15 @@ fn start(arguments: &[&str]) -> Process {
     Process::start(&arguments, |directory| prepare(directory).add("alice", "staple"))
 }
 
-/// A connection from 127.0.0.`host`.
-#[track_caller]
-fn connect(client: &Client, host: u8) -> TcpStream {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    let from = std::net::SocketAddr::from(([127, 0, 0, host], 0));
-    socket.bind(&from.into()).expect("an address of this machine");
-    socket.connect(&client.address.into()).expect("the server listens");
-    let stream: TcpStream = socket.into();
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    stream
-}
-
 /// Sends a request from 127.0.0.`host`, and does not wait for its answer.
 #[track_caller]
 fn begin(client: &Client, host: u8, line: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
-    let mut request = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
-    for (name, value) in headers {
-        request.push_str(&format!("{name}: {value}\r\n"));
-    }
+    let (method, target) = line.split_once(' ').expect("a method");
+    let mut headers = headers.to_vec();
     if !body.is_empty() {
-        request.push_str("Content-Type: application/json\r\n");
-        request.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        headers.push(("Content-Type", "application/json"));
     }
-    let mut stream = connect(client, host);
-    stream.write_all(format!("{request}\r\n{body}").as_bytes()).expect("the server reads");
-    stream
+    client.begin_from(host, method, target, &headers, body.as_bytes())
 }
 
 #[track_caller]

@@ -215,7 +215,7 @@ fn pages_are_those_of_the_server() {
     let directory = sample();
     let site = Site::of(directory.path(), "");
     let server = serve(directory);
-    let page = |target: &str| server.anybody().accept("text/html").get(target).expect(200).text();
+    let page = |target: &str| server.browse(target).expect(200).text();
     let words = |html: &str| {
         let text = html.split('<').map(|piece| piece.split_once('>').map_or("", |(_, text)| text));
         text.collect::<Vec<_>>().join(" ").split_whitespace().collect::<Vec<_>>().join(" ")

@@ -3,9 +3,13 @@
 //! `golden-differences.txt` lists the answers that differ in their JSON, `golden-status-differences.txt`
 //! those that differ only around it; each line has the id of the reason in `docs/aur-differences.md`.
 
+#[path = "../../../../aur/tests/golden/same.rs"]
+mod same;
+
 use std::collections::BTreeMap;
 use std::fs;
 
+use same::is_same;
 use serde_json::Value;
 
 use crate::catalogue::testdata;
@@ -53,38 +57,6 @@ impl Request {
         let headers: Vec<_> = own.chain(further.iter().copied()).collect();
         server.client.send(&self.method, &self.path, &headers, body.as_bytes())
     }
-}
-
-/// Takes out of aurweb's answer what a dump cannot know, and orders results by name on both sides.
-fn comparable(mut answer: Value) -> Value {
-    if let Some(results) = answer.get_mut("results").and_then(Value::as_array_mut) {
-        for record in results.iter_mut().filter_map(Value::as_object_mut) {
-            record.remove("PendingRequests");
-        }
-        results.sort_by_key(|record| record["Name"].as_str().unwrap_or_default().to_owned());
-    }
-    answer
-}
-
-/// The call around JSONP, and the JSON in it.
-fn split_jsonp(body: &str) -> (Option<&str>, &str) {
-    let call = body.strip_prefix("/**/").and_then(|call| call.strip_suffix(')'));
-    match call
-        .and_then(|call| call.find("({").or_else(|| call.find("([")).map(|at| call.split_at(at)))
-    {
-        Some((name, json)) => (Some(name), &json[1..]),
-        None => (None, body),
-    }
-}
-
-fn is_same_body(expected: &str, found: &str) -> bool {
-    let (expected_call, expected_json) = split_jsonp(expected);
-    let (found_call, found_json) = split_jsonp(found);
-    expected_call == found_call
-        && match (serde_json::from_str(expected_json), serde_json::from_str(found_json)) {
-            (Ok(expected), Ok(found)) => comparable(expected) == comparable(found),
-            _ => expected == found,
-        }
 }
 
 /// The parts of an answer around its body.
@@ -154,7 +126,7 @@ impl Golden {
         let is_answer = self.status != 400 || self.etag.is_none();
         let content_type = self.content_type.as_deref().unwrap_or_default();
         let is_json = ["application/json", "text/javascript"].contains(&content_type);
-        is_json && is_answer && found.status != 304 && !is_same_body(self.body(), &found.text())
+        is_json && is_answer && found.status != 304 && !is_same(self.body(), &found.text())
     }
 }
 

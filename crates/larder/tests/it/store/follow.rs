@@ -25,8 +25,8 @@ use super::{Wheel, make_stage, try_exchange};
 use crate::asking::{Says as _, each};
 use crate::client::{Client, Response};
 use crate::line::Line;
-use crate::process::{Process, init};
-use crate::wait_until;
+use crate::process::{Done, Process, init, larder};
+use crate::{is_long, wait_until};
 
 /// A primary, and a token with which others follow it.
 struct Primary {
@@ -62,6 +62,12 @@ impl Primary {
         url(&self.server.client)
     }
 
+    /// Runs a command in the directory of the test.
+    #[track_caller]
+    fn run(&self, arguments: &[&str]) -> Done {
+        Done::of(larder(self.directory.path()).args(arguments), "")
+    }
+
     /// A server that follows that URL, with its own data directory.
     fn follower(&self, data: &str, url: &str, more: &[&str]) -> Process {
         follower(&self.directory, data, url, more)
@@ -82,9 +88,7 @@ fn follower(directory: &Arc<TempDir>, data: &str, url: &str, more: &[&str]) -> P
 /// A token of `root`.
 #[track_caller]
 fn make_token(client: &Client, scopes: &[&str]) -> String {
-    let wish = json!({"scopes": scopes, "expires": null});
-    let made = client.root().typed("application/json").post("/+tokens", wish).expect(201).json();
-    made["token"].as_str().expect("a token").to_owned()
+    client.root().make_token(json!({"scopes": scopes, "expires": null}))
 }
 
 #[track_caller]
@@ -98,10 +102,6 @@ fn upload(client: &Client, project: &str, version: &str) -> Wheel {
     let (status, text) = try_exchange(client, &wheel.request("team/dev")).expect("an answer");
     assert_eq!(status, 200, "{text}");
     wheel
-}
-
-fn is_long() -> bool {
-    std::env::var_os("LARDER_TEST_LONG").is_some()
 }
 
 /// The serial that a server shows.
@@ -297,9 +297,7 @@ fn writes_are_sent_to_the_primary() {
     refused["detail"].as_str().expect("a text").says(primary.url().as_str());
     primary.server.get("/article/notes/one/3").expect(404);
     // A login needs no write.
-    let body = json!({"user": "root", "password": crate::server::ROOT_PASSWORD});
-    let login = second.anybody().typed("application/json").post("/+login", body).expect(200).json();
-    let login = login["result"]["password"].as_str().expect("a login").to_owned();
+    let login = second.log_in("root", crate::server::ROOT_PASSWORD);
     primary.server.user("root", &login).get("/+tokens").expect(200);
 }
 

@@ -19,16 +19,12 @@ use testbed::{Porcupine, S3, SilentProxy, SmallDisk};
 use super::{Place, make_stage};
 use crate::asking::{Says as _, each};
 use crate::client::Client;
-use crate::{SetAtEnd, wait_until};
+use crate::{SetAtEnd, is_long, wait_until};
 use clients::{CALLS_OF_EPOCH, Run, Worker};
 use faults::Fleet;
 use record::{Random, Recorder};
 
 const CLIENTS: u64 = 8;
-
-fn is_long() -> bool {
-    std::env::var("LARDER_TEST_LONG").as_deref() == Ok("1")
-}
 
 /// The file of a history; `LARDER_TEST_HISTORIES` names a directory in which histories are kept.
 fn path(place: &Place, name: &str) -> PathBuf {

@@ -60,10 +60,7 @@ fn shared() -> Wheel {
 #[track_caller]
 fn copier(client: &Client) -> String {
     let scopes = ["server:follow", "python:read", "article:read"];
-    let wish = json!({"scopes": scopes, "expires": null});
-    let copier = client.user("copier", "password").typed("application/json");
-    let made = copier.post("/+tokens", wish).expect(201).json();
-    made["token"].as_str().expect("a token").to_owned()
+    client.user("copier", "password").make_token(json!({"scopes": scopes, "expires": null}))
 }
 
 impl Primary {
