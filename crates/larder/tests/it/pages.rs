@@ -2,6 +2,7 @@
 //! documents.
 
 use config::Config;
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use crate::asking::Says as _;
@@ -10,6 +11,7 @@ use crate::catalogue;
 use crate::client::Response;
 use crate::described;
 use crate::server::{ROOT, TestServer, small};
+use crate::shown::shown;
 
 /// The values of the inputs of a form to a path, by their names.
 fn form_to(page: &str, action: &str) -> Option<String> {
@@ -201,12 +203,11 @@ fn strangers_are_told_to_log_in_where_nothing_is_open() {
     closed.client.root().post("/article/inner/0", "x").expect(201);
     closed.add_user("ann", "staple");
     closed.client.root().put("/ann/inside", json!({"acl_read": ["root"]})).expect(200);
-    let page = check_html(&closed.get("/"));
-    page.says(["Nothing here is open to everybody", "href=\"/+account/login?next=%2F\""]);
+    let (page, search) = (closed.page("/"), closed.page("/+search"));
+    assert_snapshot!("closed", shown(&page).replace(env!("CARGO_PKG_VERSION"), "VERSION"));
     page.lacks(["inner", "inside", "href=\"/articles\""]);
-    let python = check_html(&closed.browse("/+search"));
-    python.says(["No index is open to everybody", "href=\"/+account/login?next=%2F%2Bsearch\""]);
-    python.lacks("inside");
+    assert_snapshot!("closed_search", shown(&search));
+    search.lacks("inside");
     let page = check_html(&closed.client.root().get("/"));
     page.says(["/article/inner\"", "href=\"/ann/inside\""]);
     page.lacks("Nothing here is open");

@@ -3,12 +3,14 @@
 
 use std::thread;
 
+use insta::assert_snapshot;
 use serde_json::Value;
 
 use crate::asking::Says as _;
 use crate::browser::ACCEPT;
 use crate::catalogue;
 use crate::server::{ROOT, TestServer, busy, small};
+use crate::shown::shown;
 use crate::wait_until;
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
@@ -49,12 +51,7 @@ fn every_surface_answers_and_exact_names_come_first() {
     let short = found(&server, "x-", &[]);
     assert_eq!(short.last().expect("a group").1, ["x-attest"]);
     // The page says the same, and how long the lists are.
-    let page = server.get("/search?q=attest").text();
-    for text in
-        ["href=\"/packages/attest\"", "href=\"/article/attest/more\"", "/packages/?K=attest"]
-    {
-        page.says(text);
-    }
+    assert_snapshot!("search", shown(&server.page("/search?q=attest")));
     server.get("/search?q=nothing-is-called-so").says("Nothing is found.");
     assert!(found(&server, "", &[]).is_empty());
     server.get(&format!("/search?q={}", "x".repeat(3_000))).expect(200);
@@ -88,8 +85,9 @@ fn what_one_may_not_read_is_not_found() {
         found(&server, "thing", &[ROOT]),
         of(&[("Python projects", &["open-thing", "hidden-thing"]), ("Articles", &["thing"])])
     );
-    let page = server.get("/search?q=thing").text();
-    page.lacks(["hidden-thing", "<small>2</small>", "id=\"articles\""]);
+    let page = server.page("/search?q=thing");
+    assert_snapshot!("search_of_a_stranger", shown(&page));
+    page.lacks("hidden-thing");
     let page = server.root().get("/search?q=thing");
     page.says("/root/stable/hidden-thing").has("cache-control", "private, no-cache");
     page.header("vary").says("Authorization");

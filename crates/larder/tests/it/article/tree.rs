@@ -1,11 +1,13 @@
 //! Folders of articles for people: the tree beside a page, previous and next, breadcrumbs, and URLs of folders.
 
 use account::{Scope, Scopes};
+use insta::assert_snapshot;
 
 use super::words::limited;
 use super::{closed_wiki, store, wiki};
 use crate::asking::Says as _;
 use crate::pages::check_harmless;
+use crate::shown::shown;
 
 /// The lines of the tree beside an article, its lists in parentheses, and what is read before and after it.
 #[track_caller]
@@ -151,13 +153,7 @@ fn urls_of_folders_lead_to_their_page_or_list() {
     ask().get("/article/guide//").expect(400);
     // Programs get what they got.
     server.get("/article/guide/").expect(400);
-    let list = server.page("/articles?prefix=guide/");
-    list.says([
-        "href=\"/article/guide/README\">guide/README</a>",
-        "href=\"/article/guide/2024/\">guide/2024/</a>",
-    ]);
-    list.lacks("href=\"/article/guide/2024/x\"");
-    list.says("<a href=\"?prefix=guide%2F&#38;limit=100\">All articles below guide/ by name</a>");
+    assert_snapshot!("folder", shown(&server.page("/articles?prefix=guide/")));
     let all = server.page("/articles?prefix=guide/&limit=100");
     all.says("href=\"/article/guide/2024/x\"");
 }

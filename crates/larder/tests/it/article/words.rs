@@ -16,7 +16,7 @@ use crate::browser::ACCEPT;
 use crate::client::Response;
 use crate::pages::check_harmless;
 use crate::server::{TestServer, commit};
-use crate::shown::shown_json;
+use crate::shown::{shown, shown_json};
 
 /// Asks until `done` says that this is the answer that must come.
 #[track_caller]
@@ -150,12 +150,12 @@ fn pages_show_the_words_that_were_found() {
     let server = with_words();
     let page = server.browse("/articles?text=larder").text();
     check_harmless(&page, "the page");
-    page.says(["3 articles found, the best first.", "found in its title, text"]);
+    assert_snapshot!("found_page", shown(&page));
     page.says("Something <mark>larder</mark> <mark>larder</mark> <mark>larder</mark>");
-    let part = server.browse("/articles?text=larder&limit=1&offset=1").text();
-    part.says(["/article/notes/b", "?text=larder&#38;offset=2&#38;limit=1"]);
+    let part = server.page("/articles?text=larder&limit=1&offset=1");
+    assert_snapshot!("found_page_in_part", shown(&part));
     server.browse("/articles?text=larder&limit=1&offset=2").lacks("offset=3");
-    let found = server.browse("/search?q=larder").text();
+    let found = server.page("/search?q=larder");
     check_harmless(&found, "the search");
     found.says("Something <mark>larder</mark>");
     // What only the title has, is there once.
