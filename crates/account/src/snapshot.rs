@@ -201,11 +201,6 @@ impl Snapshot {
         self.linked_of(&user.name).any(|linked| linked.belongs_to(user))
     }
 
-    /// How many tokens there are, expired ones among them.
-    pub fn tokens_count(&self) -> usize {
-        self.tokens.len()
-    }
-
     /// The upload token whose identity has this digest, expired or not.
     pub fn upload_token_of(&self, proof: &Digest) -> Option<&Arc<UploadToken>> {
         self.upload_tokens.of_proof(proof)
@@ -375,7 +370,7 @@ mod tests {
             let listed: usize = ["alice", "bob", "carol"].iter()
                 .map(|owner| loaded.tokens_of(&name(owner)).len())
                 .sum();
-            prop_assert_eq!(listed, loaded.tokens_count());
+            prop_assert_eq!(listed, loaded.tokens().len());
         }
     }
 }

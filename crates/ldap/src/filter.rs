@@ -393,6 +393,15 @@ mod tests {
         element(EQUAL, &[&octets(attribute.as_bytes()), &octets(value.as_bytes())])
     }
 
+    /// Texts with these numbers as tags, one after another.
+    fn parts_of(parts: &[(u8, &str)]) -> Vec<u8> {
+        parts.iter().flat_map(|(tag, text)| element(0x80 | tag, &[text.as_bytes()])).collect()
+    }
+
+    fn parts(tag: u8, of: &[(u8, &str)]) -> Vec<u8> {
+        element(tag, &[&parts_of(of)])
+    }
+
     #[test]
     fn filters_are_encoded() {
         let class = equal("objectClass", "person");
@@ -418,39 +427,21 @@ mod tests {
                 "(cn=a*b*{username})",
                 element(
                     PARTS,
-                    &[
-                        &octets(b"cn"),
-                        &element(
-                            SEQUENCE,
-                            &[
-                                &element(0x80, &[b"a"]),
-                                &element(0x81, &[b"b"]),
-                                &element(0x82, &[b"alice"]),
-                            ],
-                        ),
-                    ],
+                    &[&octets(b"cn"), &parts(SEQUENCE, &[(0, "a"), (1, "b"), (2, "alice")])],
                 ),
             ),
             (
                 "(member:1.2.840.113556.1.4.1941:={userdn})",
-                element(
+                parts(
                     EXTENSIBLE,
-                    &[
-                        &element(0x81, &[b"1.2.840.113556.1.4.1941"]),
-                        &element(0x82, &[b"member"]),
-                        &element(0x83, &[b"uid=a,dc=x"]),
-                    ],
+                    &[(1, "1.2.840.113556.1.4.1941"), (2, "member"), (3, "uid=a,dc=x")],
                 ),
             ),
             (
                 "(ou:dn:=people)",
                 element(
                     EXTENSIBLE,
-                    &[
-                        &element(0x82, &[b"ou"]),
-                        &element(0x83, &[b"people"]),
-                        &element(0x84, &[&[0xff]]),
-                    ],
+                    &[&parts_of(&[(2, "ou"), (3, "people")]), &element(0x84, &[&[0xff]])],
                 ),
             ),
         ] {

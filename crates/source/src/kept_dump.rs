@@ -160,11 +160,6 @@ impl KeptDumpFile {
     pub fn reader(&self) -> FileReader {
         FileReader::new(Arc::clone(&self.file))
     }
-
-    /// The text of the `.sha256` file beside the dump, as the AUR writes it: no newline at the end.
-    pub fn sha256_line(&self) -> String {
-        format!("SHA256 ({KEPT_FILE_NAME}) = {}", self.sha256)
-    }
 }
 
 impl KeptDump {

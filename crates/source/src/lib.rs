@@ -288,19 +288,6 @@ impl Source {
         outcome
     }
 
-    /// Waits and polls until a dump arrives or a poll fails, for callers that wait for nothing else.
-    ///
-    /// # Errors
-    /// Those of [`Source::poll`]; call it again to continue.
-    pub async fn wait_for_change(&mut self) -> Result<Arrival, SourceError> {
-        loop {
-            self.wait().await;
-            if let Some(News::Dump(arrival)) = self.poll(false).await? {
-                return Ok(arrival);
-            }
-        }
-    }
-
     /// Reports that a snapshot was built from this dump: from now on only later dumps are of interest. Call this for
     /// the arrival of [`KeptDump::load`] too; it has an effect only if that dump came from this source.
     pub fn accepted(&mut self, arrival: &Arrival) {
@@ -363,11 +350,6 @@ impl Source {
             watch.set_interval(self.interval);
         }
         self.schedule();
-    }
-
-    /// How long until the next poll is due; zero if it is due.
-    pub fn due_in(&self) -> Duration {
-        self.next_at.saturating_duration_since(Instant::now())
     }
 
     fn failed(&mut self, error: String, retry_after: Option<Duration>) {

@@ -122,7 +122,7 @@ impl BlobStore {
         location: &BlobLocation,
         spool_directory: &Path,
     ) -> Result<BlobStore, BlobError> {
-        BlobStore::open_with_settings(location, spool_directory, environment()).await
+        BlobStore::open_with(location, spool_directory, environment(), false).await
     }
 
     /// Opens the blobs at `location` as [`BlobStore::open`] left them; nothing is created or tidied up.
@@ -133,35 +133,15 @@ impl BlobStore {
         location: &BlobLocation,
         spool_directory: &Path,
     ) -> Result<BlobStore, BlobError> {
-        BlobStore::open_existing_with_settings(location, spool_directory, environment()).await
+        BlobStore::open_with(location, spool_directory, environment(), true).await
     }
 
-    /// [`BlobStore::open`] with `settings` instead of the environment. Unknown names, and those that do not begin with `AWS_`,
-    /// are ignored.
+    /// [`BlobStore::open`], or [`BlobStore::open_existing`] if it must exist, with `settings` instead of the environment. Unknown
+    /// names, and those that do not begin with `AWS_`, are ignored.
     ///
     /// # Errors
-    /// Those of [`BlobStore::open`].
-    pub async fn open_with_settings(
-        location: &BlobLocation,
-        spool_directory: &Path,
-        settings: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<BlobStore, BlobError> {
-        BlobStore::open_as(location, spool_directory, settings, false).await
-    }
-
-    /// [`BlobStore::open_existing`] with `settings` instead of the environment.
-    ///
-    /// # Errors
-    /// Those of [`BlobStore::open_existing`].
-    pub async fn open_existing_with_settings(
-        location: &BlobLocation,
-        spool_directory: &Path,
-        settings: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<BlobStore, BlobError> {
-        BlobStore::open_as(location, spool_directory, settings, true).await
-    }
-
-    async fn open_as(
+    /// Those of [`BlobStore::open`] and [`BlobStore::open_existing`].
+    pub async fn open_with(
         location: &BlobLocation,
         spool_directory: &Path,
         settings: impl IntoIterator<Item = (String, String)>,

@@ -149,7 +149,7 @@ fn a_user_goes_with_their_tokens() {
     let batch = delete_user(&store.snapshot, &name("alice")).expect("a batch");
     store.commit(batch).expect("a commit");
     assert_eq!(store.snapshot.user(&name("alice")), None);
-    assert_eq!(store.snapshot.tokens_count(), 1);
+    assert_eq!(store.snapshot.tokens().len(), 1);
     assert_eq!(store.commit(late), Err("user/alice is absent at serial 6".into()));
     let again = delete_user(&store.snapshot, &name("alice"));
     assert_eq!(again.expect_err("gone").to_string(), "user 'alice' does not exist");
@@ -263,7 +263,7 @@ fn a_user_has_so_many_living_tokens() {
     assert_eq!(make(&mut store, 1_000, None, 19), Err(full.into()));
     assert_eq!(make(&mut store, 1_000, None, 20), Ok(()));
     assert_eq!(make(&mut store, 1_001, None, 20), Err(full.into()));
-    assert_eq!(store.snapshot.tokens_count(), TOKENS_PER_USER_MAX);
+    assert_eq!(store.snapshot.tokens().len(), TOKENS_PER_USER_MAX);
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::front::auth;
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Site};
 use crate::front::respond::{Conditions, respond};
-use crate::front::search_words::distinct_words;
+use crate::front::search_words::{distinct_words, normal};
 use crate::protocols::articles::search::snippets;
 use crate::published::article_texts::{Hits, Texts};
 
@@ -168,8 +168,7 @@ impl Question {
     /// Projects of the stages that the sender may read: the one with this name, those whose names begin with it, those whose
     /// names have all words.
     fn projects(&self, stored: &Stored) -> Group {
-        let normal = |word: &str| word.to_lowercase().replace(['_', '.'], "-");
-        let words = distinct_words(&self.text, WORDS_MAX, normal);
+        let words = distinct_words(&self.text, WORDS_MAX);
         let whole = self.text.split_whitespace().map(normal).collect::<Vec<_>>().join("-");
         let reader = &self.principal;
         let stages = || {

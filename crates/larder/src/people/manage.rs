@@ -104,6 +104,21 @@ async fn remove(app: &App, head: &Parts, posted: &Posted, wish: &impl Operation)
     outcome.map_or_else(|refusal| Answer::refused(refusal.into()), |done| Answer::done(done.seen))
 }
 
+/// [`remove`], if the name was typed: what goes is gone for good.
+async fn remove_typed(
+    app: &App,
+    head: &Parts,
+    posted: &Posted,
+    (name, expected): (&str, &str),
+    wish: &impl Operation,
+) -> Answer {
+    match posted.fields.one("confirm") {
+        Ok(typed) if typed.trim() == name => remove(app, head, posted, wish).await,
+        Ok(_) => Answer::refused(HttpError::unusable(format!("{expected}, {name}."))),
+        Err(error) => Answer::refused(error),
+    }
+}
+
 /// The request of a form, as the Python index looks at one.
 fn ask(app: &Arc<App>, head: &Parts, principal: &Principal, path: &str) -> Result<Ask, HttpError> {
     Ask::acting(app.clone(), head.clone(), principal.clone(), path.to_owned())
@@ -144,14 +159,6 @@ impl FormNotice {
 /// Makes sure that the browser sees what a call wrote, whichever process it asks next.
 fn seen(app: &App, head: &Parts, response: &mut Response, posted: &Posted, serial: Serial) {
     forms::keep_session(app, head, response, &posted.session, serial);
-}
-
-/// Refuses a form that deletes unless the name was typed as confirmation; `typed` is the message if it was not.
-fn check_typed(posted: &Posted, name: &str, typed: &str) -> Result<(), HttpError> {
-    match posted.fields.one("confirm")?.trim() == name {
-        true => Ok(()),
-        false => Err(HttpError::unusable(format!("{typed}, {name}."))),
-    }
 }
 
 #[derive(Template)]

@@ -95,11 +95,6 @@ fn aur_url(app: &App) -> Option<String> {
     Some(source.origin().ascii_serialization())
 }
 
-/// The AUR's path to a base's sources as an archive.
-fn snapshot_path(base: &str) -> String {
-    format!("/cgit/aur.git/snapshot/{}.tar.gz", page::in_path(base))
-}
-
 /// A URL that somebody wrote, if a click on it does no more than to go there.
 fn harmless(url: &str) -> Option<&str> {
     let lower = url.get(..8).unwrap_or(url).to_ascii_lowercase();
@@ -205,19 +200,11 @@ struct PackagePage {
     version: String,
     description: Option<String>,
     url: Option<String>,
-    maintainer: Option<PageLink>,
-    co_maintainers: Vec<PageLink>,
-    submitter: Option<PageLink>,
-    votes: String,
-    popularity: String,
-    first_submitted: Option<Day>,
-    last_modified: Option<Day>,
-    out_of_date: Option<Day>,
+    about: About,
     pending_requests: Option<u64>,
     is_malicious: bool,
     licenses: Vec<String>,
     groups: Vec<String>,
-    keywords: Vec<String>,
     provides: Vec<String>,
     conflicts: Vec<String>,
     replaces: Vec<String>,
@@ -228,7 +215,6 @@ struct PackagePage {
     /// Packages of the same base.
     siblings: Vec<PageLink>,
     aur_url: Option<String>,
-    snapshot_path: String,
     /// Whether the name stands for itself in a shell.
     is_plain: bool,
     /// `None` while the history lacks the packages that are served.
@@ -302,6 +288,7 @@ pub(crate) async fn show_package(
 }
 
 fn package_page(app: &App, site: Site, snapshot: &Snapshot, details: Details) -> PackagePage {
+    let about = About::of(&details);
     let summary = details.summary;
     let siblings = snapshot.base(&summary.base).map(|base| base.packages).unwrap_or_default();
     let siblings = siblings.into_iter().filter(|package| package.name != summary.name);
@@ -358,24 +345,15 @@ fn package_page(app: &App, site: Site, snapshot: &Snapshot, details: Details) ->
         site,
         siblings: siblings.map(|package| package.name.into()).collect(),
         is_plain: is_plain(&summary.name),
-        snapshot_path: snapshot_path(&summary.base),
+        about,
         base: summary.base.into(),
         version: summary.version,
         description: summary.description.filter(|text| !text.is_empty()),
         url: details.url.filter(|url| !url.is_empty()),
-        maintainer: summary.maintainer.map(PageLink::from),
-        co_maintainers: details.co_maintainers.into_iter().map(PageLink::from).collect(),
-        submitter: details.submitter.map(PageLink::from),
-        votes: page::separated(usize::try_from(summary.votes).unwrap_or(usize::MAX)),
-        popularity: rounded(&summary.popularity),
-        first_submitted: Day::of(summary.first_submitted),
-        last_modified: Day::of(summary.last_modified),
-        out_of_date: summary.out_of_date.and_then(Day::of),
         pending_requests: details.pending_requests.filter(|count| *count > 0),
         is_malicious: details.others.iter().any(is_malicious),
         licenses: details.licenses,
         groups: details.groups,
-        keywords: details.keywords,
         dependencies: dependencies.collect(),
         dependents,
         dependents_count,
@@ -423,7 +401,29 @@ struct About {
     last_modified: Option<Day>,
     out_of_date: Option<Day>,
     keywords: Vec<String>,
+    /// The AUR's path to the sources as an archive.
     snapshot_path: String,
+}
+
+impl About {
+    fn of(details: &Details) -> About {
+        let summary = &details.summary;
+        About {
+            maintainer: summary.maintainer.clone().map(PageLink::from),
+            co_maintainers: details.co_maintainers.iter().cloned().map(PageLink::from).collect(),
+            submitter: details.submitter.clone().map(PageLink::from),
+            votes: page::separated(usize::try_from(summary.votes).unwrap_or(usize::MAX)),
+            popularity: rounded(&summary.popularity),
+            first_submitted: Day::of(summary.first_submitted),
+            last_modified: Day::of(summary.last_modified),
+            out_of_date: summary.out_of_date.and_then(Day::of),
+            keywords: details.keywords.clone(),
+            snapshot_path: format!(
+                "/cgit/aur.git/snapshot/{}.tar.gz",
+                page::in_path(&summary.base)
+            ),
+        }
+    }
 }
 
 /// `/pkgbase/{base}`
@@ -445,18 +445,7 @@ pub(crate) async fn show_package_base(
         HttpError::not_found(format!("there is no package base `{name}` in the AUR, as of {day}"))
     })?;
     let first = base.packages.first().and_then(|package| snapshot.details(&package.name));
-    let about = first.map(|details| About {
-        maintainer: details.summary.maintainer.map(PageLink::from),
-        co_maintainers: details.co_maintainers.into_iter().map(PageLink::from).collect(),
-        submitter: details.submitter.map(PageLink::from),
-        votes: page::separated(usize::try_from(details.summary.votes).unwrap_or(usize::MAX)),
-        popularity: rounded(&details.summary.popularity),
-        first_submitted: Day::of(details.summary.first_submitted),
-        last_modified: Day::of(details.summary.last_modified),
-        out_of_date: details.summary.out_of_date.and_then(Day::of),
-        keywords: details.keywords,
-        snapshot_path: snapshot_path(&details.summary.base),
-    });
+    let about = first.as_ref().map(About::of);
     let page = BasePage {
         site: Site::of(app, head),
         name: base.name.into(),

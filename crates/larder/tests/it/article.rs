@@ -38,6 +38,11 @@ fn wiki_with(change: impl FnOnce(&mut Config)) -> TestServer {
     TestServer::without_aur(change)
 }
 
+/// A server of articles for those who are logged in.
+fn closed_wiki() -> TestServer {
+    wiki_with(|config| config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list"))
+}
+
 /// Stores the next revision at `/article/{name}/{base}`, as Markdown.
 #[track_caller]
 fn store(server: &TestServer, name_and_base: &str, body: &[u8]) -> Response {
@@ -62,12 +67,5 @@ fn text(bytes: usize) -> Vec<u8> {
 
 /// Bytes that do not compress.
 fn noise(bytes: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    std::iter::repeat_with(next).take(bytes).collect()
+    crate::store::noise(0, bytes)
 }

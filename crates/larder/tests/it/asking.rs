@@ -2,12 +2,15 @@
 //!
 //! [`Client`] or a server -> [`Ask`] with credentials and headers -> [`Response`], which names its request where a test fails.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::panic::{self, AssertUnwindSafe};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
+use crate::browser::ACCEPT;
 use crate::client::{Client, Response};
 use crate::python::{Upload, sdist};
 use crate::server::ROOT;
@@ -26,6 +29,18 @@ pub(crate) struct Ask {
 }
 
 impl Client {
+    /// Asks as a browser in which nobody has logged in.
+    #[track_caller]
+    pub(crate) fn browse(&self, target: &str) -> Response {
+        self.anybody().with_all(&[ACCEPT]).get(target)
+    }
+
+    /// The page that a browser gets in which nobody has logged in.
+    #[track_caller]
+    pub(crate) fn page(&self, target: &str) -> String {
+        self.browse(target).html()
+    }
+
     /// Asks without credentials.
     pub(crate) fn anybody(&self) -> Ask {
         Ask { client: *self, headers: Vec::new() }
@@ -44,6 +59,14 @@ impl Client {
     #[track_caller]
     pub(crate) fn add_user(&self, name: &str, password: &str) {
         self.root().put(&format!("/{name}"), json!({"password": password})).expect(201);
+    }
+
+    /// Logs in as devpi's clients do: the password that they get.
+    #[track_caller]
+    pub(crate) fn log_in(&self, name: &str, password: &str) -> String {
+        let body = json!({"user": name, "password": password});
+        let answer = self.anybody().json().post("/+login", body).expect(200).json();
+        answer["result"]["password"].as_str().expect("a login").to_owned()
     }
 
     pub(crate) fn bearer(&self, token: &str) -> Ask {
@@ -136,10 +159,32 @@ impl Ask {
         self.client.send(method, target, &headers, &body.bytes())
     }
 
+    /// Announces a body of this many bytes, and waits until the server wants it.
+    #[track_caller]
+    pub(crate) fn announce(&self, method: &str, target: &str, body_bytes: usize) -> TcpStream {
+        let mut stream = self.client.connect();
+        let head = format!(
+            "{method} {target} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n{}Content-Length: {body_bytes}\r\n\r\n",
+            self.header_lines()
+        );
+        stream.write_all(head.as_bytes()).expect("the server reads");
+        let mut interim = [0; 25];
+        stream.read_exact(&mut interim).expect("the server wants the body");
+        assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+        stream
+    }
+
     #[track_caller]
     pub(crate) fn upload(&self, stage: &str, upload: &Upload) -> Response {
         let (content_type, body) = upload.form();
         self.clone().typed(&content_type).post(&format!("/{stage}/"), body)
+    }
+
+    /// Makes a token as this wish has it.
+    #[track_caller]
+    pub(crate) fn make_token(&self, wish: Value) -> String {
+        let made = self.clone().typed("application/json").post("/+tokens", wish).expect(201);
+        made.json()["token"].as_str().expect("a token").to_owned()
     }
 
     /// Uploads a source archive of this name.
@@ -242,6 +287,22 @@ impl Response {
             self.text()
         );
         self
+    }
+
+    /// This answer, which must be a success.
+    #[track_caller]
+    pub(crate) fn done(self) -> Response {
+        let (found, asked) = (self.status, &self.asked);
+        assert!((200..300).contains(&found), "{asked}: {found}: {}", self.text());
+        self
+    }
+
+    /// The text of this answer, which must be a page that runs no script of strangers.
+    #[track_caller]
+    pub(crate) fn html(&self) -> String {
+        self.check_status(200).has("content-type", "text/html; charset=utf-8");
+        self.header("content-security-policy").says("default-src 'none'");
+        self.text()
     }
 
     /// This header has this value; it is empty if the header is not there.

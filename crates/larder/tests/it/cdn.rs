@@ -17,7 +17,7 @@ use crate::catalogue::{dump, record};
 use crate::client::{Client, Response};
 use crate::line::Line;
 use crate::server::TestServer;
-use crate::wait_until;
+use crate::{is_long, wait_until};
 
 const TOLD: [&str; 5] =
     ["cdn-cache-control", "surrogate-control", "surrogate-key", "cache-tag", "cache-groups"];
@@ -69,7 +69,7 @@ fn answers_name_what_they_depend_on() {
     article.has("surrogate-key", "articles article:guide article:guide/one");
     article.has("cache-tag", "articles,article:guide,article:guide/one");
     article.has("cache-groups", r#""articles", "article:guide", "article:guide/one""#);
-    let page = server.anybody().accept("text/html").get("/article/guide/one").expect(200);
+    let page = server.browse("/article/guide/one").expect(200);
     assert!(tags(&page).contains(&"article-lists".to_owned()), "a page shows its neighbours");
     let simple = server.get("/team/stable/+simple/p/").expect(200);
     simple.has("surrogate-key", "python index:team/stable project:team/stable/p");
@@ -294,8 +294,8 @@ fn a_purge_is_repeated_until_it_is_taken_also_after_a_restart() {
     let server = TestServer::start_in(server.stop(), |config, _| {
         config.aur.enabled = false;
         caching(config, &hooks, "keys", &url);
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     assert!(receiver.keys().is_empty());
     receiver.status.store(200, SeqCst);
     let keys = receiver.wait_for("article:guide/one");
@@ -303,12 +303,12 @@ fn a_purge_is_repeated_until_it_is_taken_also_after_a_restart() {
     server.wait_until_gone("/readyz?verbose", "webhook");
 
     // Pages that were made with other settings may be wrong, though nothing was written.
-    let server = TestServer::start_in(server.stop(), |config, _| {
+    let _server = TestServer::start_in(server.stop(), |config, _| {
         config.aur.enabled = false;
         caching(config, &hooks, "keys", &url);
         config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     receiver.wait_for("articles");
 }
 
@@ -410,8 +410,7 @@ fn highest_version(page: &str) -> u32 {
 
 #[test]
 fn purges_through_a_bad_line_arrive_and_most_reads_are_hits() {
-    let is_long = std::env::var_os("LARDER_TEST_LONG").is_some();
-    let (rounds, reads_per_project) = if is_long { (120, 60) } else { (9, 5) };
+    let (rounds, reads_per_project) = if is_long() { (120, 60) } else { (9, 5) };
     let hooks = tempfile::tempdir().expect("a directory");
     let Some((mut varnish, line, server)) = behind_varnish(&hooks) else { return };
     let owner = team(&server);
@@ -463,5 +462,5 @@ fn purges_through_a_bad_line_arrive_and_most_reads_are_hits() {
     (hits, misses) = (hits + more_hits, misses + more_misses);
     println!("{hits} hits, {misses} misses");
     let share = f64::from(u32::try_from(hits * 100 / (hits + misses)).expect("a share"));
-    assert!(share >= if is_long { 99.0 } else { 80.0 }, "{hits} hits, {misses} misses");
+    assert!(share >= if is_long() { 99.0 } else { 80.0 }, "{hits} hits, {misses} misses");
 }

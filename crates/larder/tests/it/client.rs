@@ -6,8 +6,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 
-use crate::PATIENCE;
+use crate::{PATIENCE, wait_until};
 
 /// Whom to ask.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +53,35 @@ impl Client {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Response {
+        let bytes = self.request(method, target, headers, body);
+        let start = String::from_utf8_lossy(&body[..body.len().min(200)]);
+        let asked = format!("{method} {target} {headers:?} {start:?}");
+        Response { asked, ..self.exchange(&bytes, method == "HEAD") }
+    }
+
+    /// [`Client::send`] from 127.0.0.`host`, which does not wait for the answer.
+    #[track_caller]
+    pub(crate) fn begin_from(
+        &self,
+        host: u8,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> TcpStream {
+        let mut stream = connect_from(host, self.address);
+        // A server that refuses a body may close before it has been sent.
+        let _ = stream.write_all(&self.request(method, target, headers, body));
+        stream
+    }
+
+    fn request(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Vec<u8> {
         let mut request = format!(
             "{method} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n",
             self.address
@@ -65,9 +95,7 @@ impl Client {
         request.push_str("\r\n");
         let mut bytes = request.into_bytes();
         bytes.extend_from_slice(body);
-        let start = String::from_utf8_lossy(&body[..body.len().min(200)]);
-        let asked = format!("{method} {target} {headers:?} {start:?}");
-        Response { asked, ..self.exchange(&bytes, method == "HEAD") }
+        bytes
     }
 
     /// Sends these bytes and reads until the server closes.
@@ -79,6 +107,11 @@ impl Client {
         Response::read(&mut stream, is_head)
     }
 
+    /// Waits until nobody listens any more.
+    pub(crate) fn wait_until_closed(&self) {
+        wait_until("the listener to close", || TcpStream::connect(self.address).is_err());
+    }
+
     #[track_caller]
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).expect("the server listens");
@@ -87,7 +120,26 @@ impl Client {
     }
 }
 
+/// A connection from 127.0.0.`host`.
+#[track_caller]
+pub(crate) fn connect_from(host: u8, address: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    let from = SocketAddr::from(([127, 0, 0, host], 0));
+    socket.bind(&from.into()).expect("an address of this machine");
+    socket.connect(&address.into()).expect("the server listens");
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+}
+
 impl Response {
+    /// Sends the body of a request that was begun, and reads to the end of the stream.
+    #[track_caller]
+    pub(crate) fn after(body: impl AsRef<[u8]>, mut stream: TcpStream) -> Response {
+        stream.write_all(body.as_ref()).expect("the server reads");
+        Response::read(&mut stream, false)
+    }
+
     /// Reads to the end of the stream: one answer and nothing else.
     #[track_caller]
     pub(crate) fn read(stream: &mut impl Read, is_head: bool) -> Response {

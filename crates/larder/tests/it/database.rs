@@ -59,15 +59,14 @@ fn source(database: &MariaDb) -> AurSource {
 /// A server that follows the database. Its interval is so long that each test asks for a read.
 fn following(database: &MariaDb) -> TestServer {
     let source = source(database);
-    let server = TestServer::without_source(|config| {
+    TestServer::without_source(|config| {
         config.aur.source = Some(source);
         config.aur.refresh = std::time::Duration::from_secs(100_000);
         config.aur.rate_limit = 0;
         // A single package may be most of these.
         config.aur.shrink_percent_max = 100;
-    });
-    server.wait_until_ready();
-    server
+    })
+    .ready()
 }
 
 fn info(server: &TestServer, name: &str) -> Value {
@@ -181,24 +180,29 @@ fn who_packaged_is_known_over_a_restart() {
     let server = TestServer::start_in(Arc::clone(&directory), |config, _| {
         config.aur.source = Some(source);
         config.aur.rate_limit = 0;
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     assert_eq!(packager(&server), json!({"LastPackager": "bertha"}));
     wait_until("the history", || history(&server)["LastPackager"] == json!("bertha"));
     assert_eq!(changes(&server), told);
 }
 
-#[test]
-fn the_generated_catalogue_is_the_same_from_a_dump_and_from_a_database() {
-    let Some(database) = MariaDb::start(COUNTING) else { return };
+/// A database with a generated catalogue, and the dump of the same; `None` where MariaDB is not installed.
+fn generated(packages: u32, seed: u64) -> Option<(MariaDb, Vec<u8>)> {
+    let database = MariaDb::start(COUNTING)?;
     let directory = tempfile::tempdir().expect("a directory");
     let (dump, sql) = (directory.path().join("dump.json"), directory.path().join("dump.sql"));
-    let recipe = demo::Recipe { packages: 1500, seed: 7 };
     let out = source::demo_data::Output::File { path: dump.clone(), gzip: false };
+    let recipe = demo::Recipe { packages, seed };
     source::demo_data::write(&recipe, &out, Some(&sql), &mut |_| ()).expect("a catalogue");
     database.execute("aur", &fs::read_to_string(&sql).expect("the statements"));
     database.execute("mysql", READER);
-    let dump = fs::read(&dump).expect("the dump");
+    Some((database, fs::read(&dump).expect("the dump")))
+}
+
+#[test]
+fn the_generated_catalogue_is_the_same_from_a_dump_and_from_a_database() {
+    let Some((database, dump)) = generated(1500, 7) else { return };
     let from_dump = TestServer::serving_with(&dump, |config| config.aur.rate_limit = 0);
     let from_database = following(&database);
 
@@ -252,77 +256,68 @@ fn the_generated_catalogue_is_the_same_from_a_dump_and_from_a_database() {
 /// aurweb renews all popularities in one statement.
 const WAVE: &str = "UPDATE PackageBases SET Popularity = Popularity * 0.9 + 0.5, PopularityUpdated = CURRENT_TIMESTAMP";
 
+/// Every kind of change, each of some of the bases.
+const CHANGES: &[&str] = &[
+    WAVE,
+    "UPDATE PackageBases SET NumVotes = NumVotes + 1, Popularity = 9 WHERE ID % 50 = 1",
+    "UPDATE PackageBases SET MaintainerUID = NULL WHERE ID % 70 = 2",
+    "UPDATE PackageBases SET MaintainerUID = (SELECT MIN(ID) FROM Users) WHERE ID % 90 = 3",
+    "UPDATE PackageBases SET Name = CONCAT(Name, '-renamed') WHERE ID % 150 = 4",
+    "DELETE FROM PackageBases WHERE ID % 110 = 5",
+    "DELETE FROM PackageKeywords WHERE PackageBaseID % 40 = 6",
+    "INSERT IGNORE INTO PackageKeywords SELECT ID, 'added' FROM PackageBases WHERE ID % 60 = 7",
+    "INSERT INTO PackageComaintainers SELECT (SELECT MAX(ID) FROM Users), ID, 9 FROM PackageBases WHERE ID % 80 = 8",
+    "INSERT INTO PackageRequests (ReqTypeID, PackageBaseID) SELECT 1, ID FROM PackageBases WHERE ID % 75 = 9",
+    WAVE,
+    "UPDATE Users SET Username = CONCAT('x', Username) WHERE ID % 30 = 10",
+    "DELETE FROM Users WHERE ID % 40 = 11",
+    "UPDATE Packages SET Description = CONCAT('New: ', Description), URL = NULL WHERE ID % 65 = 12",
+    // Packages that move to another base, and some whose base has no other.
+    "UPDATE Packages SET PackageBaseID = (SELECT MIN(ID) FROM PackageBases) WHERE ID % 95 = 13",
+    // Pushes, with new numbers of packages.
+    "INSERT INTO Packages SELECT ID + 10000000, PackageBaseID, CONCAT(Name, '-split'), '9', NULL, NULL FROM Packages \
+     WHERE ID % 85 = 14",
+    "INSERT INTO PackageDepends SELECT ID, 1, 'glibc', NULL, '>=9', NULL FROM Packages WHERE ID > 10000000",
+    "INSERT INTO PackageLicenses SELECT ID, (SELECT MIN(ID) FROM Licenses) FROM Packages WHERE ID > 10000000",
+    WAVE,
+    "UPDATE PackageBases SET NumVotes = NumVotes + 1, Popularity = 8 WHERE ID % 50 = 2",
+];
+
+/// What a server answers about everything: lists, searches, and each of these packages.
+fn answers(server: &TestServer, names: &str) -> Vec<Vec<u8>> {
+    let targets = [
+        "/packages.gz",
+        "/pkgbase.gz",
+        "/packages-meta-v1.json.gz",
+        "/rpc/v5/search/python",
+        "/rpc/v5/search/glibc?by=depends",
+        "/rpc/v5/search/added?by=keywords",
+        "/rpc/v5/search?by=maintainer",
+        "/rpc?v=5&type=suggest-pkgbase&arg=",
+    ];
+    let lists = targets.into_iter().map(|target| server.get(target).expect(200).body);
+    let names: Vec<String> = names.lines().map(|name| format!("arg[]={name}")).collect();
+    let records = names.chunks(200).map(|names| {
+        let body = names.join("&").replace('+', "%2B");
+        server.form("/rpc/v5/info", &body).body
+    });
+    lists.chain(records).collect()
+}
+
 /// Reading in parts, base by base, gives the same as reading at once.
 #[test]
 fn changes_of_a_large_catalogue_are_the_same_as_a_new_start() {
-    let Some(database) = MariaDb::start(COUNTING) else { return };
-    let directory = tempfile::tempdir().expect("a directory");
-    let (dump, sql) = (directory.path().join("dump.json"), directory.path().join("dump.sql"));
-    let recipe = demo::Recipe { packages: 900, seed: 11 };
-    let out = source::demo_data::Output::File { path: dump.clone(), gzip: false };
-    source::demo_data::write(&recipe, &out, Some(&sql), &mut |_| ()).expect("a catalogue");
-    database.execute("aur", &fs::read_to_string(&sql).expect("the statements"));
-    database.execute("mysql", READER);
+    let Some((database, _)) = generated(900, 11) else { return };
     database.execute("mysql", LOGGING);
     let server = following(&database);
-    for statement in [
-        WAVE,
-        "UPDATE PackageBases SET NumVotes = NumVotes + 1, Popularity = 9 WHERE ID % 50 = 1",
-        "UPDATE PackageBases SET MaintainerUID = NULL WHERE ID % 70 = 2",
-        "UPDATE PackageBases SET MaintainerUID = (SELECT MIN(ID) FROM Users) WHERE ID % 90 = 3",
-        "UPDATE PackageBases SET Name = CONCAT(Name, '-renamed') WHERE ID % 150 = 4",
-        "DELETE FROM PackageBases WHERE ID % 110 = 5",
-        "DELETE FROM PackageKeywords WHERE PackageBaseID % 40 = 6",
-        "INSERT IGNORE INTO PackageKeywords SELECT ID, 'added' FROM PackageBases WHERE ID % 60 = 7",
-        "INSERT INTO PackageComaintainers SELECT (SELECT MAX(ID) FROM Users), ID, 9 FROM PackageBases WHERE ID % 80 = 8",
-        "INSERT INTO PackageRequests (ReqTypeID, PackageBaseID) SELECT 1, ID FROM PackageBases WHERE ID % 75 = 9",
-        WAVE,
-        "UPDATE Users SET Username = CONCAT('x', Username) WHERE ID % 30 = 10",
-        "DELETE FROM Users WHERE ID % 40 = 11",
-        "UPDATE Packages SET Description = CONCAT('New: ', Description), URL = NULL WHERE ID % 65 = 12",
-        // Packages that move to another base, and some whose base has no other.
-        "UPDATE Packages SET PackageBaseID = (SELECT MIN(ID) FROM PackageBases) WHERE ID % 95 = 13",
-        // Pushes, with new numbers of packages.
-        "INSERT INTO Packages SELECT ID + 10000000, PackageBaseID, CONCAT(Name, '-split'), '9', NULL, NULL FROM Packages \
-         WHERE ID % 85 = 14",
-        "INSERT INTO PackageDepends SELECT ID, 1, 'glibc', NULL, '>=9', NULL FROM Packages WHERE ID > 10000000",
-        "INSERT INTO PackageLicenses SELECT ID, (SELECT MIN(ID) FROM Licenses) FROM Packages WHERE ID > 10000000",
-        WAVE,
-        "UPDATE PackageBases SET NumVotes = NumVotes + 1, Popularity = 8 WHERE ID % 50 = 2",
-    ] {
+    for statement in CHANGES {
         database.execute("aur", statement);
     }
     let at_once = following(&database);
-    let names = at_once.get("/packages.gz").body;
-    let answers = |server: &TestServer| -> Vec<Vec<u8>> {
-        let mut answers: Vec<Vec<u8>> = [
-            "/packages.gz",
-            "/pkgbase.gz",
-            "/packages-meta-v1.json.gz",
-            "/rpc/v5/search/python",
-            "/rpc/v5/search/glibc?by=depends",
-            "/rpc/v5/search/added?by=keywords",
-            "/rpc/v5/search?by=maintainer",
-            "/rpc?v=5&type=suggest-pkgbase&arg=",
-        ]
-        .iter()
-        .map(|target| {
-            let answer = server.get(target).expect(200);
-            answer.body.to_vec()
-        })
-        .collect();
-        let mut text = String::new();
-        std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&names[..]), &mut text)
-            .expect("names");
-        for names in text.lines().collect::<Vec<_>>().chunks(200) {
-            let names: Vec<String> = names.iter().map(|name| format!("arg[]={name}")).collect();
-            let body = names.join("&").replace('+', "%2B");
-            answers.push(server.form("/rpc/v5/info", &body).body.to_vec());
-        }
-        answers
-    };
-    let expected = answers(&at_once);
-    wait_until("all changes to be seen", || answers(&server) == expected);
+    let names = gunzip(&at_once.get("/packages.gz").body);
+    let names = String::from_utf8(names).expect("names");
+    let expected = answers(&at_once, &names);
+    wait_until("all changes to be seen", || answers(&server, &names) == expected);
     // Each server has read all tables once, at its start: the changes were read base by base.
     let reads = "SELECT COUNT(*) FROM general_log WHERE user_host LIKE '%larder%' AND command_type <> 'Prepare' \
         AND argument LIKE '%Name FROM PackageBases ORDER BY ID'";
@@ -528,8 +523,8 @@ fn the_last_state_of_a_database_is_served_after_a_restart_without_it() {
     let server = TestServer::start_in(Arc::clone(&directory), |config, _| {
         config.aur.source = Some(source);
         config.aur.rate_limit = 0;
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     check(&server, "yogurt", "NumVotes", json!(77));
     assert_eq!(info(&server, "split-a")["PendingRequests"], json!(2));
     database.resume();

@@ -101,8 +101,8 @@ fn a_client_keeps_its_dump_up_to_date() {
     // The deltas outlive the process.
     let server = TestServer::start_in(server.stop(), |config, directory| {
         config.aur.source = Some(AurSource::File(source_path(directory)));
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     let last = dumps.last().expect("some");
     for base in &dumps {
         check(&server, base, last);
@@ -137,8 +137,8 @@ fn a_client_starts_over_when_its_dump_is_unknown() {
     fs::write(source_path(&directory), &next).expect("a dump");
     let server = TestServer::start_in(directory, |config, directory| {
         config.aur.source = Some(AurSource::File(source_path(directory)));
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     check(&server, &next, &next);
     delta(&server, "zst", &sha256(&first)).expect(410);
 }
@@ -185,8 +185,8 @@ fn without_room_for_deltas_clients_start_over() {
     fs::write(source_path(&directory), catalogue::generation(0, PACKAGES)).expect("a dump");
     let server = TestServer::start_in(directory, |config, directory| {
         config.aur.source = Some(AurSource::File(source_path(directory)));
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     let since = sha256(&dump(&server));
     wait_until("the answer", || delta(&server, "gz", &since).status == 410);
     server.get("/packages-meta-ext-v1.json.gz").expect(200);

@@ -176,7 +176,7 @@ fn files_are_the_same_bytes_while_nothing_changes() {
     let before = read(&server);
     let server = TestServer::start_in(server.stop(), |config, directory| {
         config.aur.source = Some(AurSource::File(source_path(directory)));
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     assert!(read(&server) == before);
 }

@@ -96,8 +96,8 @@ fn check_off(server: &TestServer, reason: &str) {
 fn without_a_source_there_is_no_aur() {
     let server = TestServer::without_source(|config| {
         assert!(config.aur.enabled && config.aur.source.is_none(), "the defaults");
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     server.get("/readyz?verbose").says("[+] aur: not served, since there is no source");
     check_off(&server, "`--aur-source FILE|URL`");
     server.get("/articles").expect(200);
@@ -108,8 +108,7 @@ fn without_a_source_there_is_no_aur() {
     let directory = server.stop();
     let kept = directory.path().join("data/aur/packages-meta-ext-v1.json.gz");
     fs::write(kept, catalogue::gzip(&catalogue::small())).expect("a dump");
-    let server = TestServer::start_in(directory, |_, _| ());
-    server.wait_until_ready();
+    let server = TestServer::start_in(directory, |_, _| ()).ready();
     assert_eq!(server.get("/rpc/v5/info/attest").names(), "attest");
     assert_eq!(server.metric("larder_aur_enabled"), 1.0);
 }
@@ -136,8 +135,7 @@ fn the_last_refresh_is_the_time_of_the_data() {
         server.get("/rpc/stats").says("Fri, 14 Jul 2017 02:40:00 GMT");
     };
     check(&server);
-    let server = TestServer::start_in(server.stop(), |_, _| ());
-    server.wait_until_ready();
+    let server = TestServer::start_in(server.stop(), |_, _| ()).ready();
     check(&server);
 }
 
@@ -260,7 +258,7 @@ fn metrics_can_be_switched_off() {
     let server = TestServer::without_source(|config| {
         config.metrics.enabled = false;
         config.aur.enabled = false;
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     server.get("/metrics").expect(404);
 }

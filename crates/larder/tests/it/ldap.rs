@@ -84,11 +84,9 @@ fn a_user_of_the_directory_logs_in_at_every_door() {
     assert_eq!(world.profile("alice")["username"], "alice");
     assert_eq!(world.groups("alice"), "ldap-developers");
 
-    let login = json!({"user": "bob", "password": "builder"});
-    let answer = world.server.anybody().json().post("/+login", login).expect(200).json();
+    let login = world.server.log_in("bob", "builder");
     assert_eq!(world.groups("bob"), "crew ldap-developers");
-    let login = answer["result"]["password"].as_str().expect("a login");
-    world.read("bob", login).expect(200);
+    world.read("bob", &login).expect(200);
     let wrong = json!({"user": "bob", "password": "wonderland"});
     world.server.anybody().json().post("/+login", wrong).expect(401);
 
@@ -98,10 +96,9 @@ fn a_user_of_the_directory_logs_in_at_every_door() {
     Browser::new(world.server.client).log_in("alice", "wrong").expect(401);
 
     // What the session gives is as with a password here: a token, for example.
-    let made = world.server.user("alice", "wonderland").typed("application/json");
-    let made = made.post("/+tokens", json!({"scopes": ["article:read"]})).expect(201).json();
-    let token = made["token"].as_str().expect("a token");
-    world.server.bearer(token).get("/articles").expect(200);
+    let alice = world.server.user("alice", "wonderland");
+    let token = alice.make_token(json!({"scopes": ["article:read"]}));
+    world.server.bearer(&token).get("/articles").expect(200);
 }
 
 /// An unattended browser gives no lasting rights: forms ask the directory for the password once more.
@@ -258,12 +255,9 @@ struct Independent {
 impl Independent {
     fn of(world: &World) -> Independent {
         let server = &world.server;
-        let alice = server.user("alice", "wonderland").typed("application/json");
-        let made = alice.post("/+tokens", json!({"scopes": ["article:read"]})).expect(201).json();
-        let token = server.bearer(made["token"].as_str().expect("a token"));
-        let login = json!({"user": "alice", "password": "wonderland"});
-        let login = server.anybody().json().post("/+login", login).expect(200).json();
-        let login = server.user("alice", login["result"]["password"].as_str().expect("a login"));
+        let alice = server.user("alice", "wonderland");
+        let token = server.bearer(&alice.make_token(json!({"scopes": ["article:read"]})));
+        let login = server.user("alice", &server.log_in("alice", "wonderland"));
         server.add_user("local", "staple");
         let asks = vec![token, login, server.user("local", "staple"), server.root()];
         Independent { asks, browser: Browser::of(server.client, "alice", "wonderland") }

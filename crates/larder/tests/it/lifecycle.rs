@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::asking::Says as _;
 use crate::catalogue::{self, gzip};
 use crate::client::Response;
-use crate::server::{ROOT, TestServer, wait_for};
+use crate::server::{TestServer, wait_for};
 use crate::wait_until;
 
 /// The generation that is served.
@@ -152,8 +152,7 @@ fn a_restart_serves_the_kept_dump() {
     let directory = server.stop();
 
     // Without a source.
-    let server = TestServer::start_in(directory, |_, _| ());
-    server.wait_until_ready();
+    let server = TestServer::start_in(directory, |_, _| ()).ready();
     let after = server.get("/rpc/v5/search/shared");
     assert_eq!((&after.body, after.header("etag")), (&before.body, before.header("etag")));
     let again = server.get("/packages-meta-ext-v1.json.gz");
@@ -170,8 +169,8 @@ fn a_restart_serves_the_kept_dump() {
     fs::write(&source, "[").expect("a file");
     let server = TestServer::start_in(directory, |config, _| {
         config.aur.source = Some(config::AurSource::File(source));
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     assert_eq!(version(&server), "3-1");
     server.wait_for("/readyz?verbose", "[!] aur");
 }
@@ -189,24 +188,12 @@ fn a_data_directory_has_one_server() {
 #[test]
 fn a_shutdown_finishes_what_has_begun() {
     let mut server = TestServer::serving(&catalogue::generation(1, 20));
-    let mut stream = server.connect();
     let body = "v=5&type=info&arg=shared-0001";
-    let head = format!(
-        "POST /rpc HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).expect("the server reads");
-    let mut continued = [0; 25];
-    stream.read_exact(&mut continued).expect("the server wants the body");
-    assert_eq!(&continued, b"HTTP/1.1 100 Continue\r\n\r\n");
-
+    let stream = server.anybody().announce("POST", "/rpc", body.len());
     server.begin_stop();
-    wait_until("the listener to close", || {
-        std::net::TcpStream::connect(server.client.address).is_err()
-    });
+    server.wait_until_closed();
     assert!(!server.has_ended());
-    stream.write_all(body.as_bytes()).expect("the server reads");
-    let response = Response::read(&mut stream, false);
+    let response = Response::after(body, stream);
     assert_eq!((response.status, response.names()), (200, "shared-0001".to_owned()));
     wait_until("the server to end", || server.has_ended());
 }
@@ -215,22 +202,10 @@ fn a_shutdown_finishes_what_has_begun() {
 #[test]
 fn a_shutdown_finishes_a_write_that_has_begun() {
     let mut server = TestServer::without_aur(|_| ());
-    server.wait_until_ready();
-    let mut stream = server.connect();
-    let (name, value) = ROOT;
-    let head = format!(
-        "POST /article/late/0 HTTP/1.1\r\nHost: x\r\n{name}: {value}\r\nExpect: 100-continue\r\n\
-         Content-Length: 4\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes()).expect("the server reads");
-    stream.read_exact(&mut [0; 25]).expect("the server wants the body");
-
+    let stream = server.root().announce("POST", "/article/late/0", 4);
     server.begin_stop();
-    wait_until("the listener to close", || {
-        std::net::TcpStream::connect(server.client.address).is_err()
-    });
-    stream.write_all(b"text").expect("the server reads");
-    Response::read(&mut stream, false).expect(201);
+    server.wait_until_closed();
+    Response::after("text", stream).expect(201);
     wait_until("the server to end", || server.has_ended());
 }
 

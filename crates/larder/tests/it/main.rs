@@ -55,6 +55,11 @@ use std::time::{Duration, Instant};
 /// How long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Whether tests that repeat something do so more often.
+fn is_long() -> bool {
+    std::env::var_os("LARDER_TEST_LONG").is_some()
+}
+
 /// Waits until `is_so`.
 #[track_caller]
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {

@@ -186,8 +186,7 @@ fn no_path_of_a_client_becomes_a_label() {
 
 #[test]
 fn writes_are_timed() {
-    let server = TestServer::without_source(|_| ());
-    server.wait_until_ready();
+    let server = TestServer::without_source(|_| ()).ready();
     let commits = "larder_store_commit_seconds_count";
     let before = server.metric(commits);
     let status = server.root().post("/article/a/0", "text").status;

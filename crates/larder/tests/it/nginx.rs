@@ -2,18 +2,16 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 
 use config::{AurSource, Config};
 use serde_json::{Value, json};
-use socket2::{Domain, Socket, Type};
 use testbed::Nginx;
 
 use crate::asking::basic;
-use crate::client::Response;
+use crate::catalogue;
+use crate::client::{Client, Response, connect_from};
 use crate::server::{ROOT, TestServer};
-use crate::{PATIENCE, catalogue};
 
 /// All that a client may claim to be, or to have been asked under.
 const LIES: [(&str, &str); 11] = [
@@ -97,23 +95,9 @@ impl Fronted {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Response {
-        let mut request = format!(
-            "{method} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n",
-            self.nginx.address
-        );
-        for (name, value) in headers {
-            request.push_str(&format!("{name}: {value}\r\n"));
-        }
-        if !body.is_empty() {
-            request.push_str(&format!("Content-Length: {}\r\n", body.len()));
-        }
-        request.push_str("\r\n");
-        let mut bytes = request.into_bytes();
-        bytes.extend_from_slice(body);
-        let mut stream = connect_from(client, self.nginx.address);
-        // A server that refuses a body may close before it has been sent.
-        let _ = stream.write_all(&bytes);
-        Response::read(&mut stream, false)
+        assert_ne!(client, 1, "127.0.0.1 is trusted");
+        let nginx = Client { address: self.nginx.address };
+        Response::read(&mut nginx.begin_from(client, method, target, headers, body), false)
     }
 
     fn get(&self, client: u8, target: &str, headers: &[(&str, &str)]) -> Response {
@@ -144,18 +128,6 @@ impl Fronted {
         let digest = record::Digest::of(content).to_string();
         format!("/alice/dev/+f/{}/{}/p-1.0.zip", &digest[..3], &digest[3..16])
     }
-}
-
-/// A connection from an address of this machine that is not a trusted one.
-fn connect_from(client: u8, address: SocketAddr) -> TcpStream {
-    assert_ne!(client, 1, "127.0.0.1 is trusted");
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    let own = SocketAddr::from((Ipv4Addr::new(127, 0, 0, client), 0));
-    socket.bind(&own.into()).expect("an address of this machine");
-    socket.connect(&address.into()).expect("nginx listens");
-    let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    stream
 }
 
 /// Each client has its own limit, whatever headers it sends.

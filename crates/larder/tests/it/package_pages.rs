@@ -4,19 +4,11 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use crate::asking::{Says as _, each};
-use crate::browser::ACCEPT;
 use crate::catalogue;
 use crate::client::Response;
 use crate::server::{TestServer, small};
 use crate::shown::shown;
 use crate::wait_until;
-
-#[track_caller]
-fn page(server: &TestServer, target: &str) -> String {
-    let response = server.client.get_with(target, &[ACCEPT]).expect(200);
-    response.has("content-type", "text/html; charset=utf-8");
-    response.text()
-}
 
 /// The names of the packages in the table of a page, in order.
 fn listed(page: &str) -> Vec<String> {
@@ -30,7 +22,7 @@ fn listed(page: &str) -> Vec<String> {
 fn a_page_is_kept_until_its_package_changes() {
     let dump = catalogue::small();
     let server = TestServer::serving(&dump);
-    let shown = || page(&server, "/packages/attest");
+    let shown = || server.page("/packages/attest");
     let kept = || server.metric("larder_pages_from_memory_total");
     // Once the history knows the packages.
     wait_until("the page is kept", || {
@@ -50,43 +42,43 @@ fn the_list_is_kept_until_packages_change() {
     let dump = catalogue::small();
     let server = TestServer::serving(&dump);
     let kept = || server.metric("larder_pages_from_memory_total");
-    let first = page(&server, "/packages/");
-    assert_eq!((page(&server, "/packages/"), kept()), (first.clone(), 1.0));
+    let first = server.page("/packages/");
+    assert_eq!((server.page("/packages/"), kept()), (first.clone(), 1.0));
     // A search has another list.
-    assert_ne!(page(&server, "/packages/?K=attest"), first);
-    assert_ne!(page(&server, "/packages/?K=attest"), first);
+    assert_ne!(server.page("/packages/?K=attest"), first);
+    assert_ne!(server.page("/packages/?K=attest"), first);
     assert_eq!(kept(), 1.0);
     let dump = String::from_utf8(dump).expect("JSON");
     server.replace_source(dump.replace("\"1.0-1\"", "\"1.0-2\"").as_bytes());
-    wait_until("the new version is listed", || page(&server, "/packages/").contains("1.0-2"));
+    wait_until("the new version is listed", || server.page("/packages/").contains("1.0-2"));
 }
 
 #[test]
 fn a_package_with_what_is_known_of_it() {
     // The shared one may or may not have begun a history before its directory goes.
-    let server = &TestServer::serving_with(&crate::catalogue::small(), |_| ());
+    let server = &TestServer::serving(&crate::catalogue::small());
     wait_until("a history", || server.get("/aur/history/attest").status == 200);
-    let attest = page(server, "/packages/attest");
+    let attest = server.page("/packages/attest");
     assert_snapshot!("package", shown(&attest));
     attest.says("href=\"https://example.org/\" rel=\"nofollow noopener noreferrer\"");
     // A package that does not exist here is no link.
-    assert_snapshot!("package_with_dependencies", shown(&page(server, "/packages/Mixed-Case")));
-    assert_snapshot!("orphan", shown(&page(server, "/packages/libstdc++5")));
+    assert_snapshot!("package_with_dependencies", shown(&server.page("/packages/Mixed-Case")));
+    assert_snapshot!("orphan", shown(&server.page("/packages/libstdc++5")));
     // Names are found as the RPC finds them.
-    page(server, "/packages/ATTEST").says("<h1>attest ");
+    server.page("/packages/ATTEST").says("<h1>attest ");
 }
 
 #[test]
 fn a_base_and_a_maintainer() {
     let server = small();
-    let split = page(server, "/pkgbase/split");
+    let split = server.page("/pkgbase/split");
     assert_eq!(listed(&split), ["split-a", "split-b"]);
     assert_snapshot!("base", shown(&split));
-    let anna = page(server, "/account/anna");
+    let anna = server.page("/account/anna");
     assert_eq!(listed(&anna).len(), 8);
     assert_snapshot!("maintainer", shown(&anna));
-    assert_snapshot!("co_maintainer", shown(&page(server, "/account/CARL")));
-    assert_snapshot!("submitter", shown(&page(server, "/account/bert")));
+    assert_snapshot!("co_maintainer", shown(&server.page("/account/CARL")));
+    assert_snapshot!("submitter", shown(&server.page("/account/bert")));
 }
 
 #[test]
@@ -126,22 +118,22 @@ fn searches_by_aurwebs_parameters() {
         ("SB=n&SO=d&K=word&SeB=n", &["two-words", "one-word"]),
     ];
     each(rows, |(query, names)| {
-        let page = page(server, &format!("/packages/?{query}"));
+        let page = server.page(&format!("/packages/?{query}"));
         assert_eq!(listed(&page), names, "{query}");
     });
-    let all = page(server, "/packages");
+    let all = server.page("/packages");
     assert_eq!(listed(&all).len(), 9);
     all.says(["<b>9</b> packages", "href=\"/atom/modified\""]);
-    page(server, "/packages/?O=9").says("The list ends before here.");
+    server.page("/packages/?O=9").says("The list ends before here.");
 }
 
 #[test]
 fn a_long_list_is_turned_over() {
     let server = crate::server::large();
-    let first = page(server, "/packages/?PP=50&SB=n");
+    let first = server.page("/packages/?PP=50&SB=n");
     first
         .says(["<b>6,000</b> packages, 1 to 50", "rel=\"next\" href=\"/packages/?SB=n&#38;O=50\""]);
-    let second = page(server, "/packages/?SB=n&O=50");
+    let second = server.page("/packages/?SB=n&O=50");
     second.says(["51 to 100", "rel=\"prev\""]);
     let mut names = listed(&first);
     names.extend(listed(&second));
@@ -150,9 +142,9 @@ fn a_long_list_is_turned_over() {
     distinct.sort();
     distinct.dedup();
     assert_eq!(distinct.len(), 100);
-    page(server, "/packages/?SB=n&O=5950").lacks("rel=\"next\"");
+    server.page("/packages/?SB=n&O=5950").lacks("rel=\"next\"");
     // The most popular one is popular.
-    let popular = listed(&page(server, "/packages/"));
+    let popular = listed(&server.page("/packages/"));
     let info = server.get(&format!("/rpc/v5/info/{}", popular[0])).json();
     let other = server.get(&format!("/rpc/v5/info/{}", popular[49])).json();
     let popularity = |info: &Value| info["results"][0]["Popularity"].as_f64().expect("a number");
@@ -245,7 +237,7 @@ fn texts_of_strangers_stay_texts() {
         format!("/packages/?K={encoded}&SeB=m&SB={encoded}&O={encoded}"),
         format!("/search?q={encoded}"),
     ] {
-        let page = page(&server, &target);
+        let page = server.page(&target);
         // The page's own script, and no other.
         assert_eq!(page.matches("<script").count(), 1, "{target}: {page}");
         assert!(!page.contains("<img"), "{target}: {page}");
@@ -255,13 +247,13 @@ fn texts_of_strangers_stay_texts() {
             assert!(!link.contains(['<', '>', ' ']) && !link.contains("&#60;"), "{target}: {link}");
         }
     }
-    page(&server, "/packages/evil").says(["Flagged as malicious", "<b>Out of date.</b>"]);
+    server.page("/packages/evil").says(["Flagged as malicious", "<b>Out of date.</b>"]);
     for target in ["/rss/", "/rss/modified", "/atom/", "/atom/modified"] {
         let text = server.get(target).text();
         assert!(!text.contains("<script") && !text.contains('\u{1}'), "{target}: {text}");
     }
     for target in [format!("/packages/no{in_path}"), format!("/account/no{in_path}")] {
-        let missing = server.client.get_with(&target, &[ACCEPT]).expect(404);
+        let missing = server.browse(&target).expect(404);
         assert_eq!(missing.text().matches("<script").count(), 1, "{}", missing.text());
     }
 }
@@ -269,21 +261,21 @@ fn texts_of_strangers_stay_texts() {
 /// The page says where the sources are if that is known, and does not guess.
 #[test]
 fn sources_are_where_the_operator_says() {
-    page(small(), "/packages/attest").lacks("git clone");
+    small().page("/packages/attest").lacks("git clone");
     let server = TestServer::serving_with(&crate::catalogue::small(), |config| {
         config.aur.web_url = Some("https://aur.example/".to_owned());
     });
     let clone = "git clone 'https://aur.example/attest.git'";
-    page(&server, "/packages/attest-git")
+    server
+        .page("/packages/attest-git")
         .says([clone, "href=\"https://aur.example/cgit/aur.git/snapshot/attest.tar.gz\""]);
-    page(&server, "/pkgbase/attest").says(clone);
+    server.page("/pkgbase/attest").says(clone);
 }
 
 /// Users who were there before a page was stay where they are.
 #[test]
 fn without_packages_or_for_other_programs_nothing_is_in_the_way() {
-    let server = TestServer::without_source(|_| ());
-    server.wait_until_ready();
+    let server = TestServer::without_source(|_| ()).ready();
     let off: Response = server.get("/packages/");
     off.check_status(404);
     off.says("no packages of the AUR");

@@ -2,6 +2,7 @@
 //! documents.
 
 use config::Config;
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use crate::asking::Says as _;
@@ -10,6 +11,7 @@ use crate::catalogue;
 use crate::client::Response;
 use crate::described;
 use crate::server::{ROOT, TestServer, small};
+use crate::shown::shown;
 
 /// The values of the inputs of a form to a path, by their names.
 fn form_to(page: &str, action: &str) -> Option<String> {
@@ -118,8 +120,7 @@ fn each_surface_is_there_or_said_to_be_off() {
 
 #[test]
 fn without_a_source_it_says_so() {
-    let server = TestServer::without_source(|_| ());
-    server.wait_until_ready();
+    let server = TestServer::without_source(|_| ()).ready();
     for target in ["/", "/docs"] {
         let page = check_html(&server.get(target));
         page.says(["no source of packages is named", "--aur-source FILE|URL"]);
@@ -148,8 +149,7 @@ fn the_forms_find_what_is_there() {
 
 #[test]
 fn it_shows_what_its_reader_may_see_and_nothing_else() {
-    let server = TestServer::without_source(|_| ());
-    server.wait_until_ready();
+    let server = TestServer::without_source(|_| ()).ready();
     let client = &server.client;
     server.add_user("ann", "staple");
     let make = |index: &str, config: Value| {
@@ -203,12 +203,11 @@ fn strangers_are_told_to_log_in_where_nothing_is_open() {
     closed.client.root().post("/article/inner/0", "x").expect(201);
     closed.add_user("ann", "staple");
     closed.client.root().put("/ann/inside", json!({"acl_read": ["root"]})).expect(200);
-    let page = check_html(&closed.get("/"));
-    page.says(["Nothing here is open to everybody", "href=\"/+account/login?next=%2F\""]);
+    let (page, search) = (closed.page("/"), closed.page("/+search"));
+    assert_snapshot!("closed", shown(&page).replace(env!("CARGO_PKG_VERSION"), "VERSION"));
     page.lacks(["inner", "inside", "href=\"/articles\""]);
-    let python = check_html(&closed.client.get_with("/+search", &[ACCEPT]));
-    python.says(["No index is open to everybody", "href=\"/+account/login?next=%2F%2Bsearch\""]);
-    python.lacks("inside");
+    assert_snapshot!("closed_search", shown(&search));
+    search.lacks("inside");
     let page = check_html(&closed.client.root().get("/"));
     page.says(["/article/inner\"", "href=\"/ann/inside\""]);
     page.lacks("Nothing here is open");
@@ -216,8 +215,7 @@ fn strangers_are_told_to_log_in_where_nothing_is_open() {
 
 #[test]
 fn lists_are_short() {
-    let server = TestServer::without_source(|_| ());
-    server.wait_until_ready();
+    let server = TestServer::without_source(|_| ()).ready();
     for number in 0..12 {
         server.root().put(&["", "root", &format!("i{number}")].join("/"), "{}").expect(200);
         let target = format!("/article/a{number}/0");
@@ -283,7 +281,7 @@ fn browsers_get_errors_as_pages() {
         ("/rpc/x", 404, "nothing is at"),
         ("/articles?%3Ci%3E=1", 400, "&#60;i&#62;"),
     ] {
-        let page = server.client.get_with(target, &[ACCEPT]).expect(status);
+        let page = server.browse(target).expect(status);
         page.has("content-type", "text/html; charset=utf-8");
         page.header("content-security-policy").says("frame-ancestors 'none'");
         page.has("content-length", page.body.len()).says(text).lacks("<i>");
@@ -302,9 +300,9 @@ fn browsers_get_errors_as_pages() {
     // Headers that tell a browser how to go on stay.
     let closed = TestServer::without_source(|config| {
         config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
-    });
-    closed.wait_until_ready();
-    let refused = closed.client.get_with("/articles", &[ACCEPT]).expect(401);
+    })
+    .ready();
+    let refused = closed.browse("/articles").expect(401);
     // The browser gets a form and does not ask for a password itself; if it sent one, it must ask for another.
     assert!(refused.header("www-authenticate").starts_with("Cookie "));
     let wrong = [ACCEPT, ("Authorization", "Basic eDp5")];
@@ -346,7 +344,7 @@ fn pages_say_whom_they_are_for() {
     let server = small();
     let answer = server.get("/packages/");
     answer.has("cache-control", "no-cache");
-    let of_rights = server.client.get_with("/+search?query=a", &[ACCEPT]);
+    let of_rights = server.browse("/+search?query=a");
     of_rights.has("cache-control", "private, no-cache");
     for answer in [answer, of_rights] {
         answer.header("vary").says(["Accept", "Authorization", "Cookie", "X-Devpi-Auth"]);
@@ -356,8 +354,7 @@ fn pages_say_whom_they_are_for() {
 /// If browsers get a page at a URL, the answer for programs says so, so that a cache does not give it to browsers.
 #[test]
 fn what_programs_get_differs_by_accept() {
-    let server = TestServer::without_source(|_| ());
-    server.wait_until_ready();
+    let server = TestServer::without_source(|_| ()).ready();
     server
         .root()
         .with("If-None-Match", "*")

@@ -106,9 +106,7 @@ fn a_preflight_names_the_methods_of_every_path() {
 
 /// A token of `ann` for everything.
 fn token_of_ann(server: &TestServer) -> String {
-    let ask = server.user("ann", "staple").json().typed("application/json");
-    let made = ask.post("/+tokens", json!({"scopes": ["*"]})).expect(201).json();
-    made["token"].as_str().expect("a token").to_owned()
+    server.user("ann", "staple").make_token(json!({"scopes": ["*"]}))
 }
 
 /// As a page of this origin asks.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::asking::{Says as _, Words};
-use crate::client::Client;
+use crate::client::{Client, Response};
 use crate::server::ROOT_PASSWORD;
 use crate::{catalogue, wait_until};
 
@@ -370,20 +370,11 @@ fn sigterm_drains_and_ends_well() {
     let mut process = Process::start(&["--aur-source", "dump.json"], |directory| {
         fs::write(directory.join("dump.json"), catalogue::small()).expect("a dump");
     });
-    let mut stream = process.connect();
     let body = "v=5&type=info&arg=attest";
-    let head = format!(
-        "POST /rpc HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).expect("the server reads");
-    std::io::Read::read_exact(&mut stream, &mut [0; 25]).expect("100 Continue");
+    let stream = process.anybody().announce("POST", "/rpc", body.len());
     process.signal("TERM");
-    wait_until("the listener to close", || {
-        std::net::TcpStream::connect(process.client.address).is_err()
-    });
-    stream.write_all(body.as_bytes()).expect("the server reads");
-    let response = crate::client::Response::read(&mut stream, false);
+    process.wait_until_closed();
+    let response = Response::after(body, stream);
     assert_eq!((response.status, response.names()), (200, "attest".to_owned()));
     process.ends_well();
 }

@@ -1,16 +1,13 @@
 //! Users whom a trusted proxy names in a header, and everybody else who sends that header.
 
 use std::io::Write as _;
-use std::net::TcpStream;
 
 use config::Config;
 use serde_json::json;
-use socket2::{Domain, Socket, Type};
 
-use crate::PATIENCE;
 use crate::asking::{basic, each};
 use crate::browser::Browser;
-use crate::client::Response;
+use crate::client::{Response, connect_from};
 use crate::process::{self, Process};
 use crate::server::{ROOT, ROOT_PASSWORD, TestServer};
 
@@ -31,12 +28,7 @@ fn start(change: impl FnOnce(&mut Config)) -> TestServer {
 /// Asks from 127.0.0.`host`, with these bytes as the lines of headers.
 #[track_caller]
 fn ask_from(server: &TestServer, host: u8, line: &str, headers: &[u8]) -> Response {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    let from = std::net::SocketAddr::from(([127, 0, 0, host], 0));
-    socket.bind(&from.into()).expect("an address of this machine");
-    socket.connect(&server.client.address.into()).expect("the server listens");
-    let mut stream: TcpStream = socket.into();
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut stream = connect_from(host, server.client.address);
     let head = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
     stream.write_all(&[head.as_bytes(), headers, b"\r\n"].concat()).expect("the server reads");
     Response::read(&mut stream, false)

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use self::issuer::{AUDIENCE, FakeIssuer, Key};
 use crate::accounts::prepare;
 use crate::asking::{Says as _, each};
-use crate::browser::ACCEPT;
 use crate::client::Response;
 use crate::process::Process;
 use crate::python::{Upload, path, sdist};
@@ -61,8 +60,8 @@ impl World {
         let server = TestServer::start_in(server.stop(), |config, _| {
             config.aur.enabled = false;
             config.publishing.issuers = issuers;
-        });
-        server.wait_until_ready();
+        })
+        .ready();
         World { server, issuer, key }
     }
 
@@ -298,7 +297,7 @@ fn what_an_index_may_name() {
 #[test]
 fn publishers_are_shown() {
     let world = World::start();
-    let index = world.server.client.get_with("/team/dev", &[ACCEPT]).expect(200);
+    let index = world.server.browse("/team/dev").expect(200);
     let publisher = format!("yourproject {} environment=release", world.issuer.url);
     index.says(["Uploads by CI jobs", &publisher, "repository_id=7"]);
 }
@@ -314,7 +313,7 @@ fn files_name_their_publisher() {
     let file: Value = serde_json::from_str(file).expect("JSON");
     assert_eq!((&file["kind"], &file["by"]), (&json!("added"), &json!(job)));
     let check = |world: &World| {
-        let page = world.server.client.get_with("/team/dev/yourproject", &[ACCEPT]).expect(200);
+        let page = world.server.browse("/team/dev/yourproject").expect(200);
         page.says(&format!("by {job}, in team/dev"));
     };
     check(&world);

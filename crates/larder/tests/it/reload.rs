@@ -35,6 +35,39 @@ fn generation(body: &[u8], count: usize) -> Result<String, String> {
     }
 }
 
+/// Asks until the end, beginning with the question of this number; the last generation seen, or what went wrong.
+async fn ask(
+    base: &str,
+    first: usize,
+    answered: &AtomicU64,
+    is_over: &AtomicBool,
+) -> Result<u32, String> {
+    let client =
+        reqwest::Client::builder().no_proxy().build().map_err(|error| error.to_string())?;
+    let mut last = 0;
+    for turn in first.. {
+        if is_over.load(Relaxed) {
+            break;
+        }
+        let (target, count) = QUESTIONS[turn % QUESTIONS.len()];
+        let failed = |error: reqwest::Error| format!("{target}: {error:?}");
+        let response = client.get(format!("{base}{target}")).send().await.map_err(failed)?;
+        let status = response.status();
+        if status != 200 {
+            return Err(format!("{status} for {target}"));
+        }
+        let body = response.bytes().await.map_err(failed)?;
+        let found = generation(&body, count).map_err(|problem| format!("{target}: {problem}"))?;
+        let found: u32 = found.trim_end_matches("-1").parse().map_err(|_| found.clone())?;
+        if found < last {
+            return Err(format!("{target}: generation {found} after {last}"));
+        }
+        last = found;
+        answered.fetch_add(1, Relaxed);
+    }
+    Ok(last)
+}
+
 #[test]
 fn reloads_under_load() {
     let server = TestServer::serving_with(&catalogue::generation(0, PACKAGES), |config| {
@@ -46,36 +79,7 @@ fn reloads_under_load() {
     let clients: Vec<_> = (0..CLIENTS)
         .map(|at| {
             let (base, answered, is_over) = (base.clone(), answered.clone(), is_over.clone());
-            runtime().spawn(async move {
-                let client = reqwest::Client::builder()
-                    .no_proxy()
-                    .build()
-                    .map_err(|error| error.to_string())?;
-                let mut last = 0;
-                let mut turn = at;
-                while !is_over.load(Relaxed) {
-                    let (target, count) = QUESTIONS[turn % QUESTIONS.len()];
-                    turn += 1;
-                    let failed = |error: reqwest::Error| format!("{target}: {error:?}");
-                    let response =
-                        client.get(format!("{base}{target}")).send().await.map_err(failed)?;
-                    let status = response.status();
-                    if status != 200 {
-                        return Err(format!("{status} for {target}"));
-                    }
-                    let body = response.bytes().await.map_err(failed)?;
-                    let found = generation(&body, count)
-                        .map_err(|problem| format!("{target}: {problem}"))?;
-                    let found: u32 =
-                        found.trim_end_matches("-1").parse().map_err(|_| found.clone())?;
-                    if found < last {
-                        return Err(format!("{target}: generation {found} after {last}"));
-                    }
-                    last = found;
-                    answered[at].fetch_add(1, Relaxed);
-                }
-                Ok(last)
-            })
+            runtime().spawn(async move { ask(&base, at, &answered[at], &is_over).await })
         })
         .collect();
     let has_failed = || clients.iter().any(|client| client.is_finished());

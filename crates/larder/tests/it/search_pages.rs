@@ -1,15 +1,16 @@
 //! `/search` and `/search/suggest` over every surface: the order of results, and that readers find only what they may read.
 //! `/status`, and errors as pages.
 
-use std::sync::mpsc;
 use std::thread;
 
+use insta::assert_snapshot;
 use serde_json::Value;
 
 use crate::asking::Says as _;
 use crate::browser::ACCEPT;
 use crate::catalogue;
-use crate::server::{ROOT, TestServer, runtime, small};
+use crate::server::{ROOT, TestServer, busy, small};
+use crate::shown::shown;
 use crate::wait_until;
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
@@ -31,14 +32,12 @@ fn found(server: &TestServer, query: &str, headers: &[(&str, &str)]) -> Vec<(Str
 }
 
 fn make(server: &TestServer, method: &str, target: &str, body: &str) {
-    let made = server.root().with(JSON.0, JSON.1).send(method, target, body.as_bytes());
-    assert!(made.status < 300, "{method} {target}: {} {}", made.status, made.text());
+    server.root().with(JSON.0, JSON.1).send(method, target, body).done();
 }
 
 #[test]
 fn every_surface_answers_and_exact_names_come_first() {
-    let server = TestServer::serving_with(&catalogue::small(), |_| ());
-    server.wait_until_ready();
+    let server = TestServer::serving(&catalogue::small());
     for name in ["attest", "attest/more", "x-attest", "about-the-attest"] {
         make(&server, "POST", &format!("/article/{name}/0"), "text");
     }
@@ -52,12 +51,7 @@ fn every_surface_answers_and_exact_names_come_first() {
     let short = found(&server, "x-", &[]);
     assert_eq!(short.last().expect("a group").1, ["x-attest"]);
     // The page says the same, and how long the lists are.
-    let page = server.get("/search?q=attest").text();
-    for text in
-        ["href=\"/packages/attest\"", "href=\"/article/attest/more\"", "/packages/?K=attest"]
-    {
-        page.says(text);
-    }
+    assert_snapshot!("search", shown(&server.page("/search?q=attest")));
     server.get("/search?q=nothing-is-called-so").says("Nothing is found.");
     assert!(found(&server, "", &[]).is_empty());
     server.get(&format!("/search?q={}", "x".repeat(3_000))).expect(200);
@@ -68,16 +62,14 @@ fn every_surface_answers_and_exact_names_come_first() {
 fn what_one_may_not_read_is_not_found() {
     let server = TestServer::without_source(|config| {
         config.article.acl_read = "root".parse().expect("a list");
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     make(&server, "PUT", "/root/stable", r#"{"acl_read": ["root"]}"#);
     make(&server, "PUT", "/root/dev", "{}");
     for (index, project) in [("root/stable", "hidden-thing"), ("root/dev", "open-thing")] {
         let form = format!("name={project}&version=1.0&:action=submit&metadata_version=2.1");
-        let form_type = ("Content-Type", "application/x-www-form-urlencoded");
-        let made =
-            server.client.send("POST", &format!("/{index}/"), &[ROOT, form_type], form.as_bytes());
-        assert!(made.status < 300, "{project}: {} {}", made.status, made.text());
+        let root = server.root().typed("application/x-www-form-urlencoded");
+        root.post(&format!("/{index}/"), form).done();
     }
     make(&server, "POST", "/article/thing/0", "text");
     let of = |names: &[(&str, &[&str])]| -> Vec<(String, Vec<String>)> {
@@ -93,8 +85,9 @@ fn what_one_may_not_read_is_not_found() {
         found(&server, "thing", &[ROOT]),
         of(&[("Python projects", &["open-thing", "hidden-thing"]), ("Articles", &["thing"])])
     );
-    let page = server.get("/search?q=thing").text();
-    page.lacks(["hidden-thing", "<small>2</small>", "id=\"articles\""]);
+    let page = server.page("/search?q=thing");
+    assert_snapshot!("search_of_a_stranger", shown(&page));
+    page.lacks("hidden-thing");
     let page = server.root().get("/search?q=thing");
     page.says("/root/stable/hidden-thing").has("cache-control", "private, no-cache");
     page.header("vary").says("Authorization");
@@ -106,18 +99,15 @@ fn the_status_is_said_in_words() {
     page.says(["9 packages of 7 bases", "Running for", "serial "]);
     page.says(["<h2>Requests a second</h2>", "<svg"]);
     // Numbers of requests are metrics: without these, the page does not show them.
-    let quiet = TestServer::without_source(|config| config.metrics.enabled = false);
-    quiet.wait_until_ready();
+    let quiet = TestServer::without_source(|config| config.metrics.enabled = false).ready();
     quiet.get("/status").lacks(["Requests a second", "<svg"]);
-    let off = TestServer::without_source(|config| config.article.enabled = false);
-    off.wait_until_ready();
+    let off = TestServer::without_source(|config| config.article.enabled = false).ready();
     off.get("/status").says(["there is no source", "switched off"]);
 }
 
 #[test]
 fn pages_of_errors_say_what_one_can_do() {
-    let server = &TestServer::serving_with(&catalogue::small(), |_| ());
-    server.wait_until_ready();
+    let server = &TestServer::serving(&catalogue::small());
     let check = |method: &str, target: &str, status: u16, texts: &[&str]| {
         let page = server.anybody().with_all(&[ACCEPT]).send(method, target, ()).expect(status);
         page.has("content-type", "text/html; charset=utf-8");
@@ -135,22 +125,14 @@ fn pages_of_errors_say_what_one_can_do() {
     server.root().delete("/article/gone/1").expect(200);
     check("GET", "/article/gone", 410, &["somebody deleted it"]);
     let limited = TestServer::serving_with(&catalogue::small(), |config| config.aur.rate_limit = 1);
-    let ask = || limited.client.get_with("/rpc/v5/info/attest", &[ACCEPT]);
+    let ask = || limited.browse("/rpc/v5/info/attest");
     assert_eq!((ask().status, ask().status), (200, 429));
 }
 
 /// Searches of people are computed where programs do not wait for them, and a queue that is full refuses them alone.
 #[test]
 fn searches_by_people_are_never_in_the_way_of_programs() {
-    let server = TestServer::serving_with(&catalogue::small(), |config| {
-        config.actions.cpu_threads = 1;
-        config.actions.cpu_queue_max = 1;
-    });
-    server.wait_until_ready();
-    let (release, released) = mpsc::channel::<()>();
-    let app = server.app.clone();
-    runtime().spawn(async move { app.limits.cpu_pool.run(move || released.recv().is_err()).await });
-    wait_until("the thread to be busy", || server.metric("larder_cpu_pool_busy_threads") == 1.0);
+    let (server, release) = busy(1);
     let client = server.client;
     let waiting = thread::spawn(move || client.get("/packages/?K=attest"));
     wait_until("one to wait", || server.metric("larder_cpu_pool_queue_length") == 1.0);
@@ -174,8 +156,7 @@ fn searches_by_people_are_never_in_the_way_of_programs() {
 
 #[test]
 fn many_words_are_those_that_say_something() {
-    let server = TestServer::serving_with(&catalogue::small(), |_| ());
-    server.wait_until_ready();
+    let server = TestServer::serving(&catalogue::small());
     let count = |query: &str| {
         let page = server.get(&format!("/packages/?PP=250&K={query}")).text();
         page.matches("href=\"/packages/attest").count()

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 use std::{fs, future::Future, io};
 
@@ -67,12 +67,11 @@ impl TestServer {
     pub(crate) fn serving_with(dump: &[u8], change: impl FnOnce(&mut Config)) -> TestServer {
         let directory = Arc::new(tempfile::tempdir().expect("a directory"));
         fs::write(source_path(&directory), dump).expect("a dump");
-        let server = TestServer::start_in(directory, |config, directory| {
+        TestServer::start_in(directory, |config, directory| {
             config.aur.source = Some(AurSource::File(source_path(directory)));
             change(config);
-        });
-        server.wait_until_ready();
-        server
+        })
+        .ready()
     }
 
     /// A server without a source, so that it may never be ready. Its store is loaded.
@@ -93,12 +92,11 @@ impl TestServer {
         directory: Arc<TempDir>,
         change: impl FnOnce(&mut Config),
     ) -> TestServer {
-        let server = TestServer::start_in(directory, |config, _| {
+        TestServer::start_in(directory, |config, _| {
             config.aur.enabled = false;
             change(config);
-        });
-        server.wait_until_ready();
-        server
+        })
+        .ready()
     }
 
     /// A server whose data directory is within this one.
@@ -131,6 +129,13 @@ impl TestServer {
             stop: Some(stop),
             ended: Some(ended),
         }
+    }
+
+    /// This server, ready.
+    #[track_caller]
+    pub(crate) fn ready(self) -> TestServer {
+        self.wait_until_ready();
+        self
     }
 
     #[track_caller]
@@ -230,6 +235,19 @@ pub(crate) fn with_key(config: &mut Config) {
     config.admin.key = Some(Secret::new(KEY));
 }
 
+/// A server whose only thread for computations is busy until the sender is dropped; so many may wait.
+pub(crate) fn busy(queue_max: usize) -> (TestServer, mpsc::Sender<()>) {
+    let server = TestServer::serving_with(&catalogue::small(), |config| {
+        config.actions.cpu_threads = 1;
+        config.actions.cpu_queue_max = queue_max;
+    });
+    let (release, released) = mpsc::channel::<()>();
+    let app = server.app.clone();
+    runtime().spawn(async move { app.limits.cpu_pool.run(move || released.recv().is_err()).await });
+    wait_until("the thread to be busy", || server.metric("larder_cpu_pool_busy_threads") == 1.0);
+    (server, release)
+}
+
 /// The server of the nine packages of [`catalogue::small`], shared by all tests that only read.
 pub(crate) fn small() -> &'static TestServer {
     static SERVER: OnceLock<TestServer> = OnceLock::new();
@@ -258,14 +276,14 @@ fn shared(dump: &[u8]) -> TestServer {
     fs::write(&source, dump).expect("a dump");
     let first = TestServer::start_in(directory, |config, _| {
         config.aur.source = Some(AurSource::File(source))
-    });
-    first.wait_until_ready();
+    })
+    .ready();
     // Its kept dump is served by a second one that watches nothing.
     let directory = first.stop();
     let mut server = TestServer::start_in(directory, |config, _| {
         config.aur.rate_limit = 1_000_000;
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     let directory = server.directory.take().expect("nobody has taken it");
     remove(directory.path());
     drop(directory);

@@ -150,7 +150,7 @@ fn try_exchange(client: &Client, request: &[u8]) -> Option<(u16, String)> {
 }
 
 /// Bytes that do not compress, the same for the same seed.
-fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+pub(crate) fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15 ^ (seed + 1).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let mut next = || {
         state ^= state << 13;

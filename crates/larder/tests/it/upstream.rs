@@ -113,8 +113,7 @@ fn version(server: &TestServer) -> String {
 fn a_url_is_asked_conditionally() {
     let upstream =
         Upstream::offering(Offer::of("\"one\"", catalogue::gzip(&catalogue::generation(1, 20))));
-    let server = upstream.server();
-    server.wait_until_ready();
+    let server = upstream.server().ready();
     assert_eq!(version(&server), "1-1");
     let first = &upstream.requests()[0];
     assert_eq!(first[0], "get /dump.json.gz http/1.1");
@@ -141,8 +140,7 @@ fn a_url_is_asked_conditionally() {
 #[test]
 fn a_url_in_trouble_changes_nothing() {
     let upstream = Upstream::offering(Offer::of("\"one\"", catalogue::generation(1, 20)));
-    let server = upstream.server();
-    server.wait_until_ready();
+    let server = upstream.server().ready();
     let check = |offer: Offer, trouble: &str| {
         upstream.offer(offer);
         let error = wait_for(server.app.aur.reload()).expect_err("it is bad");
@@ -170,8 +168,7 @@ fn a_url_in_trouble_changes_nothing() {
 fn a_restart_asks_with_the_tag_of_the_kept_dump() {
     let upstream = Upstream::offering(Offer::of("\"one\"", catalogue::generation(1, 20)));
     let source = AurSource::Url(format!("http://{}/dump.json.gz", upstream.address));
-    let server = upstream.server();
-    server.wait_until_ready();
+    let server = upstream.server().ready();
     let directory = server.stop();
     let start = |directory| {
         TestServer::start_in(directory, |config, _| {
@@ -179,8 +176,7 @@ fn a_restart_asks_with_the_tag_of_the_kept_dump() {
             config.aur.refresh = std::time::Duration::from_secs(100_000);
         })
     };
-    let server = start(directory);
-    server.wait_until_ready();
+    let server = start(directory).ready();
     assert_eq!(version(&server), "1-1");
     wait_until("the question", || upstream.requests().len() == 2);
     let last = upstream.requests()[1].clone();
@@ -189,8 +185,7 @@ fn a_restart_asks_with_the_tag_of_the_kept_dump() {
 
     // Without an answer, the kept dump is served.
     upstream.offer(Offer { status: "500 Internal Server Error", ..Offer::of("", Vec::new()) });
-    let server = start(directory);
-    server.wait_until_ready();
+    let server = start(directory).ready();
     assert_eq!(version(&server), "1-1");
     server.wait_for("/readyz?verbose", "500");
 }

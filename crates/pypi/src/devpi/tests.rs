@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::testing::{World, metadata, now, principal, stage_name, user_name};
-use crate::{FileRole, ProjectName, change};
+use crate::testing::{World, metadata, now, principal, user_name};
+use crate::{FileRole, ProjectName};
 
 const ROOT: &str = "http://host/sub";
 
@@ -170,22 +170,9 @@ fn known(versions: &[VersionView<'_>]) -> MetadataBytes {
 #[test]
 fn a_version_with_its_links_and_shadowed_versions() {
     let mut world = world();
-    let stage = stage_name("alice/dev");
     let one = Digest::of(b"one");
     let directory = crate::Directory::of(&one);
-    let tox = change::upload::ToxUpload {
-        stage: &stage,
-        directory,
-        filename: "foo-1.0.tar.gz",
-        name: None,
-        digest: Digest::of(b"{}"),
-        size_bytes: 2,
-        who: None,
-        at: now(),
-        log: &[],
-        is_bounded: true,
-    };
-    let (batch, _) = change::upload::tox_result(&world.snapshot, &tox).expect("a file");
+    let batch = world.tox_result("alice/dev", "one", "foo-1.0.tar.gz").expect("a file");
     world.commit(batch).expect("no conflict");
     let versions = versions(&world.snapshot, "alice/dev", "foo", false).expect("a project");
     let (foo, metadata) = (ProjectName::parse("foo").expect("a name"), known(&versions));
@@ -205,15 +192,9 @@ fn a_version_with_its_links_and_shadowed_versions() {
         })
     };
     let result = Digest::of(b"{}");
+    let view = viewed_by(&world, &Principal::Anonymous);
     check(
-        version_data(
-            &versions[1],
-            &foo,
-            ROOT,
-            &metadata,
-            viewed_by(&world, &Principal::Anonymous),
-            None,
-        ),
+        version_data(&versions[1], &foo, ROOT, &metadata, view, None),
         json!({
             "name": "foo",
             "version": "1.0",

@@ -13,8 +13,8 @@ use crate::devpi::{self, MetadataBytes, View};
 use crate::testing::{World, now, project_name, stage_name, time};
 use crate::upstream::UpstreamNames;
 use crate::{
-    Decision, Links, PageBudget, PageForm, PageRequest, Pages, ProjectStatus, ResolutionOrder,
-    StageConfig, StatusMarker, change,
+    Decision, Links, PageBudget, PageForm, PageRequest, Pages, ProjectStatus, Rendered,
+    ResolutionOrder, StageConfig, StatusMarker, change,
 };
 
 /// A policy with these settings.
@@ -390,6 +390,21 @@ fn an_index_keeps_to_the_pins_of_its_base() {
     }
 }
 
+/// The page of a project, or the list of all for an empty name.
+fn page(world: &World, stage: &str, project: &str, form: PageForm, at: Timestamp) -> Rendered {
+    let links = Links::Depth(if project.is_empty() { 3 } else { 4 });
+    crate::render(&world.snapshot, stage, project, form, links, at).expect("a page")
+}
+
+fn page_text(world: &World, stage: &str, project: &str, form: PageForm, at: Timestamp) -> String {
+    let page = page(world, stage, project, form, at).reply.body.to_vec();
+    String::from_utf8(page).expect("text")
+}
+
+fn page_json(world: &World, stage: &str, project: &str, at: Timestamp) -> Value {
+    serde_json::from_str(&page_text(world, stage, project, PageForm::Json, at)).expect("JSON")
+}
+
 #[test]
 fn a_page_says_what_it_hides() {
     let mut world = World::new();
@@ -400,27 +415,22 @@ fn a_page_says_what_it_hides() {
     for version in ["1.0", "1.1", "2.0", "3.0"] {
         world.upload("alice/dev", &format!("foo-{version}.tar.gz"), version);
     }
-    let page = |world: &World, form| {
-        let links = Links::Depth(4);
-        let page = crate::render(&world.snapshot, "alice/dev", "foo", form, links, now());
-        String::from_utf8(page.expect("a page").reply.body.to_vec()).expect("text")
-    };
-    let human = page(&world, PageForm::Human);
+    let human = page_text(&world, "alice/dev", "foo", PageForm::Human, now());
     for sentence in [
         "2 files are hidden by the policy of alice/dev: denied by `foo&lt;2`.",
         "1 file is hidden by the policy of alice/dev: quarantined: stolen &lt;token&gt;.",
     ] {
         assert!(human.contains(sentence), "{human}");
     }
-    let json: Value = serde_json::from_str(&page(&world, PageForm::Json)).expect("JSON");
+    let json = page_json(&world, "alice/dev", "foo", now());
     assert_eq!(json["versions"], json!(["2.0"]));
     assert_eq!(json["project-status"], Value::Null);
     // The whole project.
     world.modify("alice/dev", json!(["policy_quarantine+=fo* under examination, see below"]));
-    let json: Value = serde_json::from_str(&page(&world, PageForm::Json)).expect("JSON");
+    let json = page_json(&world, "alice/dev", "foo", now());
     let status = json!({"status": "quarantined", "reason": "under examination, see below"});
     assert_eq!((&json["project-status"], &json["files"]), (&status, &json!([])));
-    let html = page(&world, PageForm::Html);
+    let html = page_text(&world, "alice/dev", "foo", PageForm::Html, now());
     assert!(html.contains("<meta name=\"pypi:project-status\" content=\"quarantined\">"), "{html}");
 }
 
@@ -457,6 +467,70 @@ fn settings() -> impl Strategy<Value = Value> {
     )
 }
 
+fn names(values: &Value, key: &str) -> BTreeSet<String> {
+    let values = values.as_array().expect("a list").iter();
+    values.map(|value| value[key].as_str().expect("a name").to_owned()).collect()
+}
+
+/// Every page has these files, and the list has the project if any part of it is visible.
+fn check_pages(
+    world: &World,
+    stage: &str,
+    project: &str,
+    files: &BTreeSet<String>,
+    at: Timestamp,
+) -> Result<(), TestCaseError> {
+    for form in [PageForm::Html, PageForm::Human] {
+        let text = page_text(world, stage, project, form, at);
+        prop_assert_eq!(text.matches("<a href=").count(), files.len());
+        let is_linked = |name: &String| text.contains(&format!(">{name}</a>"));
+        prop_assert!(files.iter().all(is_linked), "{}", text);
+    }
+    let listed = names(&page_json(world, stage, "", at)["projects"], "name").contains(project);
+    prop_assert_eq!(listed, !files.is_empty());
+    Ok(())
+}
+
+/// devpi's JSON has the versions and the files of the page, and the page counts what is hidden.
+fn check_config(
+    world: &World,
+    stage: &str,
+    project: &ProjectName,
+    files: &BTreeSet<String>,
+    at: Timestamp,
+) -> Result<(), TestCaseError> {
+    let order = ResolutionOrder::of(&world.snapshot, stage).expect("a stage");
+    let judge = Judge::of(&order, project, at);
+    let view = order.project(project.as_str()).expect("a project");
+    let mut versions = view.versions();
+    if let Some(judge) = &judge {
+        let shown = RefusedFiles::of(&view, Some(judge)).expect("there is a policy");
+        let hidden = page(world, stage, project.as_str(), PageForm::Json, at).hidden_files;
+        prop_assert_eq!(shown.hidden().files(), hidden);
+        versions.retain(|version| shown.refusal_of(version.version.as_str()).is_none());
+    }
+    let viewer =
+        View { snapshot: &world.snapshot, principal: &Principal::Anonymous, shows_all: true };
+    let (host, metadata) = ("http://h", MetadataBytes::new());
+    let config = devpi::project_config(&versions, project, host, &metadata, viewer, judge.as_ref());
+    let config = serde_json::to_value(config).expect("JSON");
+    let config = config.as_object().expect("versions");
+    let links = config.values().flat_map(|version| {
+        let shadowed = version["+shadowing"].as_array().cloned().unwrap_or_default();
+        let all = std::iter::once(version.clone()).chain(shadowed);
+        all.flat_map(|it| it["+links"].as_array().cloned().unwrap_or_default()).collect::<Vec<_>>()
+    });
+    let linked: BTreeSet<String> = links
+        .filter_map(|link| Some(link["href"].as_str()?.rsplit('/').next()?.to_owned()))
+        .collect();
+    prop_assert_eq!(&linked, files);
+    let json = page_json(world, stage, project.as_str(), at);
+    for version in json["versions"].as_array().expect("versions") {
+        prop_assert!(config.contains_key(version.as_str().expect("a version")));
+    }
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn pages_and_json_never_disagree(dev in settings(), base in settings(), days in 0_i64..6) {
@@ -470,56 +544,11 @@ proptest! {
         world.upload("alice/dev", "foo-3.0.tar.gz", "three").upload("alice/dev", "foo-1.0.tar.gz", "nearer");
         world.modify("alice/base", base).modify("alice/dev", dev);
         let at = now() + SignedDuration::from_hours(24 * days);
-        let viewer = View { snapshot: &world.snapshot, principal: &Principal::Anonymous, shows_all: true };
         for stage in ["alice/base", "alice/dev"] {
-            let order = ResolutionOrder::of(&world.snapshot, stage).expect("a stage");
-            for project in [project_name("foo"), project_name("bar")] {
-                let render = |form| {
-                    let page = crate::render(&world.snapshot, stage, project.as_str(), form, Links::Depth(4), at);
-                    page.expect("a page")
-                };
-                let json: Value = serde_json::from_slice(&render(PageForm::Json).reply.body).expect("JSON");
-                let files = json["files"].as_array().expect("files");
-                let names: BTreeSet<String> =
-                    files.iter().map(|file| file["filename"].as_str().expect("a name").to_owned()).collect();
-                for form in [PageForm::Html, PageForm::Human] {
-                    let text = String::from_utf8(render(form).reply.body.to_vec()).expect("text");
-                    let is_linked = |name: &String| text.contains(&format!(">{name}</a>"));
-                    let linked = text.matches("<a href=").count();
-                    prop_assert_eq!(linked, names.len());
-                    prop_assert!(names.iter().all(is_linked), "{}", text);
-                }
-                // A list has the project if any part of it is visible.
-                let list = crate::render(&world.snapshot, stage, "", PageForm::Json, Links::Depth(3), at);
-                let list: Value = serde_json::from_slice(&list.expect("a list").reply.body).expect("JSON");
-                let listed = list["projects"].as_array().expect("projects").contains(&json!({"name": project.as_str()}));
-                prop_assert_eq!(listed, !names.is_empty());
-                let judge = Judge::of(&order, &project, at);
-                let view = order.project(project.as_str()).expect("a project");
-                let mut versions = view.versions();
-                if let Some(judge) = &judge {
-                    let shown = RefusedFiles::of(&view, Some(judge)).expect("there is a policy");
-                    prop_assert_eq!(shown.hidden().files(), render(PageForm::Json).hidden_files);
-                    versions.retain(|version| shown.refusal_of(version.version.as_str()).is_none());
-                }
-                let config = devpi::project_config(
-                    &versions, &project, "http://h", &MetadataBytes::new(), viewer, judge.as_ref(),
-                );
-                let config = serde_json::to_value(config).expect("JSON");
-                let links = config.as_object().expect("versions").values().flat_map(|version| {
-                    let shadowed = version["+shadowing"].as_array().cloned().unwrap_or_default();
-                    let all = std::iter::once(version.clone()).chain(shadowed);
-                    all.flat_map(|it| it["+links"].as_array().cloned().unwrap_or_default()).collect::<Vec<_>>()
-                });
-                let linked: BTreeSet<String> = links
-                    .filter_map(|link| Some(link["href"].as_str()?.rsplit('/').next()?.to_owned()))
-                    .collect();
-                prop_assert!(linked.is_subset(&names), "{linked:?} {names:?}");
-                prop_assert!(names.is_subset(&linked), "{linked:?} {names:?}");
-                let shown: BTreeSet<&str> = config.as_object().expect("versions").keys().map(String::as_str).collect();
-                for version in json["versions"].as_array().expect("versions") {
-                    prop_assert!(shown.contains(version.as_str().expect("a version")));
-                }
+            for project in ["foo", "bar"] {
+                let files = names(&page_json(&world, stage, project, at)["files"], "filename");
+                check_pages(&world, stage, project, &files, at)?;
+                check_config(&world, stage, &project_name(project), &files, at)?;
             }
         }
     }

@@ -29,6 +29,25 @@ fn watch(database: &MariaDb, directory: &std::path::Path, options: SourceOptions
     DatabaseWatch::new(url, "this one".to_owned(), options, directory.to_owned())
 }
 
+/// A database of which everything was read once, and the directory of its watch.
+async fn watched(options: SourceOptions) -> Option<(MariaDb, tempfile::TempDir, DatabaseWatch)> {
+    let database = database()?;
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut watch = watch(&database, directory.path(), options);
+    watch.poll(false).await.expect("an answer");
+    watch.accepted();
+    Some((database, directory, watch))
+}
+
+/// A connection, and the sums of all tables.
+async fn first_sums(watch: &mut DatabaseWatch) -> (MySqlConnection, LastRead) {
+    let mut connection = watch.connect().await.expect("a connection");
+    let mut all = transaction(&mut connection);
+    let held = LastRead::see(&mut all).await.expect("sums");
+    all.end(&[], |_, _| Ok(())).await.expect("the end");
+    (connection, held)
+}
+
 /// How often a statement was sent that ends with this. With `%` at the end, also in the middle of several that were sent together,
 /// each of which counts.
 fn sent(database: &MariaDb, end: &str) -> u32 {
@@ -69,6 +88,10 @@ fn text_of(news: Option<News>) -> String {
     }
 }
 
+async fn polled(watch: &mut DatabaseWatch, is_forced: bool) -> String {
+    text_of(watch.poll(is_forced).await.expect("an answer"))
+}
+
 /// A base is read with its rows in all tables, even those that were not compared. A value that they had only for a moment
 /// differs again once it is gone.
 #[tokio::test]
@@ -76,10 +99,7 @@ async fn what_was_there_for_a_moment_is_read_again() {
     let Some(database) = database() else { return };
     let directory = tempfile::tempdir().expect("a directory");
     let mut watch = watch(&database, directory.path(), SourceOptions::default());
-    let mut connection = watch.connect().await.expect("a connection");
-    let mut all = transaction(&mut connection);
-    let mut held = LastRead::see(&mut all).await.expect("sums");
-    all.end(&[], |_, _| Ok(())).await.expect("the end");
+    let (mut connection, mut held) = first_sums(&mut watch).await;
     let only = |name: &str| Tables::default().and(name);
     for (committed, compared, meanwhile, table, taken_back) in [
         (
@@ -167,31 +187,23 @@ async fn rows_that_are_gone_for_a_moment_are_waited_for() {
 /// Rows that stay away are gone after the wait.
 #[tokio::test]
 async fn rows_that_stay_away_are_believed() {
-    let Some(database) = database() else { return };
-    let directory = tempfile::tempdir().expect("a directory");
     let options =
         SourceOptions { emptied_wait: Duration::from_millis(1), ..SourceOptions::default() };
-    let mut watch = watch(&database, directory.path(), options);
-    watch.poll(false).await.expect("an answer");
-    watch.accepted();
+    let Some((database, _directory, mut watch)) = watched(options).await else { return };
     database.execute("aur", "DELETE FROM PackageDepends");
-    let text = text_of(watch.poll(true).await.expect("an answer"));
+    let text = polled(&mut watch, true).await;
     assert!(text.contains("yogurt") && !text.contains("milk"), "{text}");
 }
 
 /// A dependency that was changed by hand has no checksum: it is seen when all tables are read again.
 #[tokio::test]
 async fn all_tables_are_read_after_some_intervals() {
-    let Some(database) = database() else { return };
-    let directory = tempfile::tempdir().expect("a directory");
     let options = SourceOptions { interval: Duration::from_secs(3600), ..SourceOptions::default() };
-    let mut watch = watch(&database, directory.path(), options);
-    watch.poll(false).await.expect("an answer");
-    watch.accepted();
+    let Some((database, _directory, mut watch)) = watched(options).await else { return };
     database.execute("aur", "UPDATE PackageDepends SET DepName = 'cream' WHERE PackageID = 11");
     // The table has moved since, so the comparison is out of date.
     for _ in 0..5 {
-        let text = text_of(watch.poll(false).await.expect("an answer"));
+        let text = polled(&mut watch, false).await;
         assert!(!text.contains("cream"), "{text}");
         watch.accepted();
     }
@@ -199,7 +211,7 @@ async fn all_tables_are_read_after_some_intervals() {
     watch.set_interval(Duration::from_millis(10));
     // Other new ones may be read again meanwhile.
     loop {
-        let text = text_of(watch.poll(false).await.expect("an answer"));
+        let text = polled(&mut watch, false).await;
         if text.contains("cream") {
             break;
         }
@@ -266,10 +278,7 @@ async fn many_groups_of_all_tables_are_compared_together() {
     let Some(database) = database() else { return };
     let directory = tempfile::tempdir().expect("a directory");
     let mut watch = watch(&database, directory.path(), SourceOptions::default());
-    let mut connection = watch.connect().await.expect("a connection");
-    let mut all = transaction(&mut connection);
-    let held = LastRead::see(&mut all).await.expect("sums");
-    all.end(&[], |_, _| Ok(())).await.expect("the end");
+    let (mut connection, held) = first_sums(&mut watch).await;
     // One in each of 64 groups of 4096.
     for (table, row) in [
         ("Users", "i * 4096 + 9, CONCAT('user-', i)"),
@@ -299,11 +308,9 @@ async fn many_groups_of_all_tables_are_compared_together() {
 /// nothing is read.
 #[tokio::test]
 async fn a_push_that_begins_just_before_the_read_is_waited_for() {
-    let Some(database) = database() else { return };
-    let directory = tempfile::tempdir().expect("a directory");
-    let mut watch = watch(&database, directory.path(), SourceOptions::default());
-    watch.poll(false).await.expect("an answer");
-    watch.accepted();
+    let Some((database, _directory, mut watch)) = watched(SourceOptions::default()).await else {
+        return;
+    };
     let mut connection = watch.connection.take().expect("a connection");
     let finding = Pushes::after(&mut connection, watch.last_package);
     let mut pushes = finding.await.expect("a number");
@@ -323,21 +330,19 @@ async fn a_push_that_begins_just_before_the_read_is_waited_for() {
     }
     watch.connection = Some(connection);
     watch.accepted();
-    let text = text_of(watch.poll(false).await.expect("an answer"));
+    let text = polled(&mut watch, false).await;
     assert!(text.contains("fork"), "{text}");
 }
 
 /// What a push has added is compared for a while, and read again only if it differs.
 #[tokio::test]
 async fn a_recent_push_is_read_again_only_if_it_differs() {
-    let Some(database) = database() else { return };
-    let directory = tempfile::tempdir().expect("a directory");
-    let mut watch = watch(&database, directory.path(), SourceOptions::default());
-    watch.poll(false).await.expect("an answer");
-    watch.accepted();
+    let Some((database, _directory, mut watch)) = watched(SourceOptions::default()).await else {
+        return;
+    };
     let mut poll_after = async |statements: &str| {
         database.execute("aur", statements);
-        let text = text_of(watch.poll(false).await.expect("an answer"));
+        let text = polled(&mut watch, false).await;
         watch.accepted();
         text
     };
@@ -366,13 +371,11 @@ async fn a_recent_push_is_read_again_only_if_it_differs() {
 /// only what others commit causes reads.
 #[tokio::test]
 async fn looks_that_read_tables_are_no_commits_of_others() {
-    let Some(database) = database() else { return };
-    let directory = tempfile::tempdir().expect("a directory");
-    let mut watch = watch(&database, directory.path(), SourceOptions::default());
-    watch.poll(false).await.expect("an answer");
-    watch.accepted();
+    let Some((database, _directory, mut watch)) = watched(SourceOptions::default()).await else {
+        return;
+    };
     database.execute("aur", "UPDATE PackageBases SET NumVotes = 9 WHERE ID = 1");
-    assert!(text_of(watch.poll(false).await.expect("an answer")).contains("\"NumVotes\":9"));
+    assert!(polled(&mut watch, false).await.contains("\"NumVotes\":9"));
     watch.accepted();
     let reads = || sent(&database, "START TRANSACTION WITH CONSISTENT SNAPSHOT%");
     let mut found = Vec::new();
@@ -457,11 +460,9 @@ async fn check_wave(database: &MariaDb) {
 /// The bound on each question is the promise: a server that stands still is noticed within seconds.
 #[tokio::test]
 async fn a_database_that_stands_still_is_noticed() {
-    let Some(database) = database() else { return };
-    let directory = tempfile::tempdir().expect("a directory");
-    let mut watch = watch(&database, directory.path(), SourceOptions::default());
-    watch.poll(false).await.expect("an answer");
-    watch.accepted();
+    let Some((database, _directory, mut watch)) = watched(SourceOptions::default()).await else {
+        return;
+    };
     let frozen = database.freeze();
     // It stands still a moment after the signal: until then it answers.
     let asking = async {
@@ -474,5 +475,5 @@ async fn a_database_that_stands_still_is_noticed() {
     let error = timeout(Duration::from_secs(20), asking).await.expect("it is noticed");
     assert!(error.contains("asking for changes") && error.contains("5s"), "{error}");
     drop(frozen);
-    assert_eq!(text_of(watch.poll(false).await.expect("an answer")), "nothing");
+    assert_eq!(polled(&mut watch, false).await, "nothing");
 }

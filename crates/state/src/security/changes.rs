@@ -264,35 +264,75 @@ mod tests {
         accounts.apply(&batch.writes.iter().map(record).collect::<Vec<_>>()).0
     }
 
-    #[test]
-    fn each_change_is_logged_without_a_secret() {
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn alice() -> account::UserName {
+        "alice".parse().expect("a name")
+    }
+
+    fn hash(text: &str) -> account::PasswordHash {
+        Password::new(text).expect("a password").cheap_hash([1; 16])
+    }
+
+    fn create_alice(accounts: &Snapshot) -> Option<Batch> {
+        let user = User { password_hash: Some(hash("first")), ..User::new(alice(), NOW) };
+        made::create_user(accounts, &user).ok()
+    }
+
+    type Step<'step> = &'step dyn Fn(&Snapshot) -> Option<Batch>;
+
+    /// What is logged of these steps, each on the state that the one before has left.
+    #[track_caller]
+    fn check(steps: &[Step<'_>], expected: &[&str], secrets: &[&str]) {
         let (mut accounts, mut told) = (Snapshot::new(), Vec::new());
-        let now = Timestamp::UNIX_EPOCH;
-        let name: account::UserName = "alice".parse().expect("a name");
-        let hash = |text| Password::new(text).expect("a password").cheap_hash([1; 16]);
-        let mut step = |accounts: &mut Snapshot, batch: Option<Batch>| {
-            let batch = batch.expect("a change");
-            told.extend(found(accounts, &batch));
-            *accounts = apply(accounts, &batch);
-        };
-        let batch = made::create_login_secret(&accounts, [7; 32]);
-        step(&mut accounts, batch);
-        let user = User { password_hash: Some(hash("first")), ..User::new(name.clone(), now) };
-        let batch = made::create_user(&accounts, &user).ok();
-        step(&mut accounts, batch);
-        let batch = made::set_password(&accounts, &name, Some(hash("second")), now);
-        step(&mut accounts, batch.expect("a user"));
-        let groups = ["admin".parse().expect("a name")].into();
-        let batch = made::set_groups(&accounts, &name, groups, now);
-        step(&mut accounts, batch.expect("a user"));
+        for step in steps {
+            let batch = step(&accounts).expect("a change");
+            told.extend(found(&accounts, &batch));
+            accounts = apply(&accounts, &batch);
+        }
+        assert_eq!(told, expected);
+        let told = told.join("\n");
+        for secret in secrets.iter().chain(&["first", "second", "$argon2", "host.example"]) {
+            assert!(!told.contains(secret), "{secret}: {told}");
+        }
+    }
+
+    #[test]
+    fn each_change_of_a_user_is_logged_without_a_secret() {
+        let groups: BTreeSet<GroupName> = ["admin".parse().expect("a name")].into();
         let profile = ProfileEdit {
             email: account::Field::Set("a@host.example".into()),
             ..ProfileEdit::default()
         };
-        let batch = made::modify_user(&accounts, &name, &profile, None, now);
-        step(&mut accounts, batch.expect("a user"));
-        let new = made::NewToken {
-            user: name.clone(),
+        check(
+            &[
+                &|it| made::create_login_secret(it, [7; 32]),
+                &create_alice,
+                &|it| made::set_password(it, &alice(), Some(hash("second")), NOW).expect("a user"),
+                &|it| made::set_groups(it, &alice(), groups.clone(), NOW).expect("a user"),
+                &|it| made::modify_user(it, &alice(), &profile, None, NOW).expect("a user"),
+                &|it| made::set_disabled(it, &alice(), true, NOW).expect("a user"),
+                &|it| made::set_password(it, &alice(), None, NOW).expect("a user"),
+                &|it| made::delete_user(it, &alice()).ok(),
+            ],
+            &[
+                "login_secret_changed secret/login",
+                "user_created alice groups: none; with a password",
+                "password_changed alice",
+                "groups_changed alice none -> admin",
+                "profile_changed alice",
+                "user_disabled alice",
+                "password_removed alice",
+                "user_deleted alice",
+            ],
+            &[],
+        );
+    }
+
+    #[test]
+    fn each_change_of_a_token_is_logged_without_its_secret() {
+        let new = || made::NewToken {
+            user: alice(),
             comment: "a comment".into(),
             scopes: "python:upload".parse().expect("scopes"),
             limits: account::Limits::new(
@@ -302,39 +342,24 @@ mod tests {
             ),
             expires_at: None,
         };
-        let (text, token, batch) =
-            made::create_token(&accounts, new, [9; 32], now, None).expect("a token");
-        step(&mut accounts, Some(batch));
-        let batch = made::revoke_token(&accounts, token.id).ok();
-        step(&mut accounts, batch);
-        let batch = made::set_disabled(&accounts, &name, true, now);
-        step(&mut accounts, batch.expect("a user"));
-        let batch = made::set_password(&accounts, &name, None, now);
-        step(&mut accounts, batch.expect("a user"));
-        let batch = made::delete_user(&accounts, &name).ok();
-        step(&mut accounts, batch);
+        let create = |it: &Snapshot| made::create_token(it, new(), [9; 32], NOW, None);
+        let accounts = apply(&Snapshot::new(), &create_alice(&Snapshot::new()).expect("a user"));
+        let (text, token, _) = create(&accounts).expect("a token");
         let id = token.id;
-        assert_eq!(
-            told,
-            [
-                "login_secret_changed secret/login".to_owned(),
-                "user_created alice groups: none; with a password".into(),
-                "password_changed alice".into(),
-                "groups_changed alice none -> admin".into(),
-                "profile_changed alice".into(),
-                format!(
-                    "token_created {id} of alice for python:upload, limited to project `foo` of team/dev"
-                ),
-                format!("token_revoked {id} of alice"),
-                "user_disabled alice".into(),
-                "password_removed alice".into(),
-                "user_deleted alice".into(),
-            ]
+        let created = format!(
+            "token_created {id} of alice for python:upload, limited to project `foo` of team/dev"
         );
-        let told = told.join("\n");
-        for secret in ["first", "second", &text.reveal()[20..30], "$argon2", "host.example"] {
-            assert!(!told.contains(secret), "{secret}: {told}");
-        }
+        check(
+            &[&create_alice, &|it| create(it).ok().map(|(_, _, batch)| batch), &|it| {
+                made::revoke_token(it, id).ok()
+            }],
+            &[
+                "user_created alice groups: none; with a password",
+                &created,
+                &format!("token_revoked {id} of alice"),
+            ],
+            &[&text.reveal()[20..30]],
+        );
     }
 
     /// The events of a new index and of changes to it.

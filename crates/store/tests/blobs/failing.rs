@@ -89,7 +89,7 @@ async fn a_store_that_does_not_answer_is_reported() {
     };
     let open = async |settings: &[(&str, &str)]| {
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string()));
-        let opened = BlobStore::open_with_settings(&location, files.path(), settings).await;
+        let opened = BlobStore::open_with(&location, files.path(), settings, false).await;
         opened.err().expect("a refusal")
     };
     let keys = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")];

@@ -49,7 +49,7 @@ async fn a_listing_of_several_pages_has_all() {
 async fn refusal(location: &str, variables: Vec<(&'static str, String)>) -> BlobError {
     let files = tempfile::tempdir().expect("a directory");
     let location = location.parse().expect("a location");
-    let opened = BlobStore::open_with_settings(&location, files.path(), settings(variables)).await;
+    let opened = BlobStore::open_with(&location, files.path(), settings(variables), false).await;
     opened.err().expect("a refusal")
 }
 

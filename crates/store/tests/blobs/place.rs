@@ -79,14 +79,14 @@ impl Place {
         behind: Behind,
     ) -> Place {
         let spool = files.path().join("spool");
-        let store = BlobStore::open_with_settings(&location, &spool, settings.clone()).await;
+        let store = BlobStore::open_with(&location, &spool, settings.clone(), false).await;
         Place { store: store.expect("to open"), location, settings, files, behind }
     }
 
     /// A store as another process would open it.
     pub(crate) async fn reopen(&self) -> Result<BlobStore, BlobError> {
         let spool = self.files.path().join("spool");
-        BlobStore::open_with_settings(&self.location, &spool, self.settings.clone()).await
+        BlobStore::open_with(&self.location, &spool, self.settings.clone(), false).await
     }
 
     pub(crate) fn fake(&self) -> &FakeS3 {
@@ -99,7 +99,7 @@ impl Place {
     /// [`Place::reopen`] of a place that must be there.
     pub(crate) async fn reopen_existing(&self) -> Result<BlobStore, BlobError> {
         let (spool, settings) = (self.files.path().join("spool"), self.settings.clone());
-        BlobStore::open_existing_with_settings(&self.location, &spool, settings).await
+        BlobStore::open_with(&self.location, &spool, settings, true).await
     }
 
     pub(crate) fn is_directory(&self) -> bool {

@@ -16,7 +16,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::database::{Database, Kind, flaws, in_runtime, key, options, put, run};
 use crate::on_both;
-use testbed::{SilentProxy, SmallDisk};
+use testbed::{Postgres, SilentProxy, SmallDisk};
 
 on_both!(
     a_lock_that_is_not_let_go_is_an_error,
@@ -456,22 +456,28 @@ fn a_connection_that_falls_silent_with_the_lock_loses_it() {
     });
 }
 
+/// Records at serial 2, of a server that has become a standby with serial 1.
+async fn before_a_standby(database: &Database, server: &Postgres) -> Records {
+    let records = database.open_with(RecordsOptions::default()).await;
+    assert_eq!(records.commit(put("a", "1")).await, Ok(Serial(1)));
+    server.stop();
+    server.keep_copy();
+    server.resume();
+    assert_eq!(records.commit(put("b", "1")).await, Ok(Serial(2)));
+    records.records_after(Serial::ZERO).await.expect("read");
+    server.stop();
+    server.become_standby_at_copy();
+    server.resume();
+    records
+}
+
 /// A standby is no database yet, and none that has lost anything.
 #[test]
 fn a_standby_that_is_promoted_without_a_loss_is_written_on() {
     in_runtime(async {
         let Some((database, server)) = Database::on_own_server().await else { return };
         let server = server.own();
-        let records = database.open_with(RecordsOptions::default()).await;
-        assert_eq!(records.commit(put("a", "1")).await, Ok(Serial(1)));
-        server.stop();
-        server.keep_copy();
-        server.resume();
-        assert_eq!(records.commit(put("b", "1")).await, Ok(Serial(2)));
-        records.records_after(Serial::ZERO).await.expect("read");
-        server.stop();
-        server.become_standby_at_copy();
-        server.resume();
+        let records = before_a_standby(&database, server).await;
         for _ in 0..5 {
             let read = records.records_after(Serial(2)).await;
             assert_eq!(read, Err(ReadError::Standby), "whatever the standby has");
@@ -494,16 +500,7 @@ fn a_standby_that_is_promoted_with_a_loss_is_left_alone_until_the_right_one_is_b
     in_runtime(async {
         let Some((database, server)) = Database::on_own_server().await else { return };
         let server = server.own();
-        let records = database.open_with(RecordsOptions::default()).await;
-        assert_eq!(records.commit(put("a", "1")).await, Ok(Serial(1)));
-        server.stop();
-        server.keep_copy();
-        server.resume();
-        assert_eq!(records.commit(put("b", "1")).await, Ok(Serial(2)));
-        records.records_after(Serial::ZERO).await.expect("read");
-        server.stop();
-        server.become_standby_at_copy();
-        server.resume();
+        let records = before_a_standby(&database, server).await;
         server.promote();
         let behind = |found| Rewound::Behind { found: Serial(found), seen: Serial(2) };
         let check = async |found: u64, word: &str| {

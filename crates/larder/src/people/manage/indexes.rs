@@ -347,14 +347,9 @@ pub(crate) async fn change_index(
         }
         "delete" => {
             let force = fields.maybe("force")?.is_some();
-            let typed = "To delete the index, type its name";
-            let answer = match check_typed(&posted, stage.as_str(), typed) {
-                Ok(()) => {
-                    let deleting = DeleteIndex { stage: stage.clone(), force };
-                    remove(app, head, &posted, &deleting).await
-                }
-                Err(error) => Answer::refused(error),
-            };
+            let typed = (stage.as_str(), "To delete the index, type its name");
+            let deleting = DeleteIndex { stage: stage.clone(), force };
+            let answer = remove_typed(app, head, &posted, typed, &deleting).await;
             if answer.is_done() {
                 app.python.prefetches.forget(&stage);
                 let mut response = forms::see_other(app, head, "/+manage");

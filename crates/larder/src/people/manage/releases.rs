@@ -384,7 +384,6 @@ async fn change(
         yank::check_reason(reason).map_err(|error| HttpError::bad_request(error.to_string()))?;
         Ok::<_, HttpError>(reason.to_owned())
     };
-    let typed = |name: &str, typed: &str| check_typed(posted, name, typed).err();
     Ok(match fields.one("do")? {
         "yank" => {
             let (version, reason) = (version()?, Some(reason()?));
@@ -409,22 +408,15 @@ async fn change(
         }
         "remove-file" => {
             let deleting = DeleteFile { stage, file: file()?, force };
-            let answer = match typed(fields.one("file")?, "To remove the file, type its name") {
-                Some(error) => Answer::refused(error),
-                None => remove(app, head, posted, &deleting).await,
-            };
+            let typed = (fields.one("file")?, "To remove the file, type its name");
+            let answer = remove_typed(app, head, posted, typed, &deleting).await;
             (answer.into(), "The file is removed.")
         }
         "remove" => {
             let version = version()?;
-            let untyped = typed(&version, "To remove the release, type its version");
-            let answer = match untyped {
-                Some(error) => Answer::refused(error),
-                None => {
-                    let deleting = DeleteRelease { stage, project, version, force };
-                    remove(app, head, posted, &deleting).await
-                }
-            };
+            let deleting = DeleteRelease { stage, project, version: version.clone(), force };
+            let typed = (&*version, "To remove the release, type its version");
+            let answer = remove_typed(app, head, posted, typed, &deleting).await;
             (answer.into(), "The release is removed.")
         }
         "remove-project" => {
@@ -432,14 +424,9 @@ async fn change(
                 Some(_) => Extent::ContentsAndName,
                 None => Extent::Contents,
             };
-            let untyped = typed(project.as_str(), "To remove the project, type its name");
-            let answer = match untyped {
-                Some(error) => Answer::refused(error),
-                None => {
-                    let deleting = DeleteProject { stage, project, extent, force };
-                    remove(app, head, posted, &deleting).await
-                }
-            };
+            let deleting = DeleteProject { stage, project: project.clone(), extent, force };
+            let typed = (project.as_str(), "To remove the project, type its name");
+            let answer = remove_typed(app, head, posted, typed, &deleting).await;
             (answer.into(), "The project is removed.")
         }
         "status" => {

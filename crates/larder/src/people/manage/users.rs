@@ -271,13 +271,9 @@ pub(crate) async fn change_user(
         }
         ("delete", _) => {
             let force = fields.maybe("force")?.is_some();
-            let typed = "To delete the user, type their name";
-            let answer = match check_typed(&posted, name.as_str(), typed) {
-                Ok(()) => {
-                    remove(app, head, &posted, &DeleteUser { name: name.clone(), force }).await
-                }
-                Err(error) => Answer::refused(error),
-            };
+            let typed = (name.as_str(), "To delete the user, type their name");
+            let deleting = DeleteUser { name: name.clone(), force };
+            let answer = remove_typed(app, head, &posted, typed, &deleting).await;
             if answer.is_done() {
                 let mut response = forms::see_other(app, head, "/+manage");
                 seen(app, head, &mut response, &posted, answer.serial);

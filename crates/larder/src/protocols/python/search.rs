@@ -81,11 +81,6 @@ impl Hit {
     }
 }
 
-/// The words of a query, as they would be in a project's name.
-fn words(query: &str) -> Vec<String> {
-    distinct_words(query, WORDS_MAX, |word| word.to_lowercase().replace(['_', '.'], "-"))
-}
-
 fn has_all(name: &str, words: &[String]) -> bool {
     words.iter().all(|word| name.contains(word.as_str()))
 }
@@ -96,7 +91,7 @@ pub(crate) async fn search(ask: &Ask) -> Result<Response, Refused> {
     let page = ask.parameter("page").and_then(|page| page.parse::<usize>().ok());
     let page = page.unwrap_or(1).clamp(1, PAGES_MAX);
     let principal = ask.principal().await?;
-    let words = words(&query);
+    let words = distinct_words(&query, WORDS_MAX);
     let stored = ask.stored.clone();
     // Looking through many names takes long.
     let scanning =
@@ -287,7 +282,8 @@ fn xml(body: String) -> Response {
 
 /// The nearest hit for each project of these stages.
 fn inherited(order: &ResolutionOrder<'_>, query: &xml_rpc::Query) -> Vec<Hit> {
-    let terms: Vec<Vec<String>> = query.terms.iter().map(|term| words(term)).collect();
+    let terms: Vec<Vec<String>> =
+        query.terms.iter().map(|term| distinct_words(term, WORDS_MAX)).collect();
     let terms: Vec<Vec<String>> = terms.into_iter().filter(|words| !words.is_empty()).collect();
     if terms.is_empty() {
         return Vec::new();

@@ -1,20 +1,18 @@
 //! Guessing: only the guesser is throttled, and the log has no secret.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 
 use insta::assert_snapshot;
 use serde_json::json;
-use socket2::{Domain, Socket, Type};
 
 use super::{Place, prepare};
 use crate::asking::{Says as _, basic};
 use crate::client::{Client, Response};
 use crate::process::Process;
 use crate::shown::redacted;
-use crate::{PATIENCE, wait_until};
+use crate::wait_until;
 
 /// A server on its own store, `root` with the password `horse`, and Alice with `staple`. Reading needs a user.
 fn start(arguments: &[&str]) -> Process {
@@ -23,32 +21,15 @@ fn start(arguments: &[&str]) -> Process {
     Process::start(&arguments, |directory| prepare(directory).add("alice", "staple"))
 }
 
-/// A connection from 127.0.0.`host`.
-#[track_caller]
-fn connect(client: &Client, host: u8) -> TcpStream {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    let from = std::net::SocketAddr::from(([127, 0, 0, host], 0));
-    socket.bind(&from.into()).expect("an address of this machine");
-    socket.connect(&client.address.into()).expect("the server listens");
-    let stream: TcpStream = socket.into();
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    stream
-}
-
 /// Sends a request from 127.0.0.`host`, and does not wait for its answer.
 #[track_caller]
 fn begin(client: &Client, host: u8, line: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
-    let mut request = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
-    for (name, value) in headers {
-        request.push_str(&format!("{name}: {value}\r\n"));
-    }
+    let (method, target) = line.split_once(' ').expect("a method");
+    let mut headers = headers.to_vec();
     if !body.is_empty() {
-        request.push_str("Content-Type: application/json\r\n");
-        request.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        headers.push(("Content-Type", "application/json"));
     }
-    let mut stream = connect(client, host);
-    stream.write_all(format!("{request}\r\n{body}").as_bytes()).expect("the server reads");
-    stream
+    client.begin_from(host, method, target, &headers, body.as_bytes())
 }
 
 #[track_caller]
@@ -174,63 +155,66 @@ fn a_flood_leaves_the_line_to_the_others() {
     assert_eq!(answers, BTreeSet::from([401, 503]), "the flood is what is refused");
 }
 
-#[test]
-fn who_did_what_from_where_is_written_down_and_no_secret() {
-    let process = Process::start(
-        &[
-            "--aur-enabled=false",
-            "--security-log",
-            "security.log",
-            "--users-wrong-passwords-max",
-            "3",
-        ],
-        |directory| {
-            prepare(directory).add("alice", "staple-secret");
-        },
-    );
-    let (client, directory) = (process.client, process.directory.path());
-    let place = Place(directory);
-    let path = directory.join("security.log");
-    let mode = std::fs::metadata(&path).expect("a file").permissions().mode();
-    assert_eq!(mode & 0o777, 0o600, "{mode:o}");
-    let mut secrets: Vec<String> =
-        ["staple-secret", "changed-secret", "carols-secret", "horse"].map(str::to_owned).into();
+/// Logs in as Alice and fails to in every way, and returns what nobody may read of it.
+fn try_to_log_in(client: &Client) -> Vec<String> {
+    let mut secrets = vec!["staple-secret".to_owned()];
+    let mut log_in = |host: u8, user: &str, password: &str| {
+        secrets.push(password.to_owned());
+        let body = json!({"user": user, "password": password}).to_string();
+        send(client, host, "POST /+login", &[], &body)
+    };
     for number in 0..20 {
-        let body = json!({"user": "alice", "password": format!("guess-secret-{number}")});
-        send(&client, 2, "POST /+login", &[], &body.to_string());
-        secrets.push(format!("guess-secret-{number}"));
+        log_in(2, "alice", &format!("guess-secret-{number}"));
     }
-    let strange = json!({"user": "a\nb\u{1b}[0m", "password": "strange-secret"}).to_string();
-    send(&client, 2, "POST /+login", &[], &strange).expect(401);
-    secrets.push("strange-secret".to_owned());
-    let body = json!({"user": "alice", "password": "staple-secret"}).to_string();
-    let login = send(&client, 3, "POST /+login", &[], &body).expect(200);
-    secrets.push(login.json()["result"]["password"].as_str().expect("a login").to_owned());
+    log_in(2, "a\nb\u{1b}[0m", "strange-secret").expect(401);
+    let login = log_in(3, "alice", "staple-secret").expect(200).json();
+    secrets.push(login["result"]["password"].as_str().expect("a login").to_owned());
     // It looks like a token, but was never made here.
     let no_token = format!("Bearer larder_66687aadf862_{}", "0".repeat(64));
-    send(&client, 2, "GET /+tokens", &[("Authorization", &no_token)], "").expect(401);
+    send(client, 2, "GET /+tokens", &[("Authorization", &no_token)], "").expect(401);
     secrets.push("0".repeat(24));
+    secrets
+}
 
-    let (root, alice) = (basic("root", "horse"), basic("alice", "staple-secret"));
-    let as_root = [("Authorization", root.as_str())];
-    let as_alice = [("Authorization", alice.as_str())];
-    let done = |response: Response| {
-        assert!(response.status < 300, "{}", response.text());
-        response
+/// Changes accounts and rights in every way, and returns what nobody may read of it.
+fn change_everything(client: &Client, place: &Place<'_>) -> Vec<String> {
+    let done = |authorization: &str, line: &str, body: &str| {
+        let headers = [("Authorization", authorization)];
+        send(client, 4, line, &headers, body).expect_one_of([200, 201, 204])
     };
-    done(send(&client, 4, "PUT /carol", &as_root, r#"{"password": "carols-secret"}"#));
-    done(send(&client, 4, "PUT /alice/dev", &as_alice, "{}"));
-    done(send(&client, 4, "PATCH /alice/dev", &as_alice, r#"{"acl_upload": ["alice", "carol"]}"#));
-    let wish = r#"{"scopes": ["python:upload"]}"#;
-    let token = done(send(&client, 4, "POST /+tokens", &as_alice, wish)).json();
+    let (root, alice) = (basic("root", "horse"), basic("alice", "staple-secret"));
+    done(&root, "PUT /carol", r#"{"password": "carols-secret"}"#);
+    done(&alice, "PUT /alice/dev", "{}");
+    done(&alice, "PATCH /alice/dev", r#"{"acl_upload": ["alice", "carol"]}"#);
+    let token = done(&alice, "POST /+tokens", r#"{"scopes": ["python:upload"]}"#).json();
     let (id, text) = (token["id"].as_str().expect("an id"), token["token"].as_str().expect("text"));
-    secrets.push(text.rsplit('_').next().expect("a secret")[..12].to_owned());
-    done(send(&client, 4, &format!("DELETE /+tokens/{id}"), &as_alice, ""));
-    done(send(&client, 4, "PATCH /alice", &as_alice, r#"{"password": "changed-secret"}"#));
-    done(send(&client, 4, "DELETE /carol", &as_root, ""));
+    done(&alice, &format!("DELETE /+tokens/{id}"), "");
+    done(&alice, "PATCH /alice", r#"{"password": "changed-secret"}"#);
+    done(&root, "DELETE /carol", "");
     place.run("user groups alice --add admin --log-format json --security-log security.log");
     place.run("user disable alice --log-format json --security-log security.log");
+    let secret = text.rsplit('_').next().expect("a secret")[..12].to_owned();
+    vec![secret, "changed-secret".to_owned(), "carols-secret".to_owned(), "horse".to_owned()]
+}
 
+#[test]
+fn who_did_what_from_where_is_written_down_and_no_secret() {
+    let arguments = [
+        "--aur-enabled=false",
+        "--security-log",
+        "security.log",
+        "--users-wrong-passwords-max",
+        "3",
+    ];
+    let process = Process::start(&arguments, |directory| {
+        prepare(directory).add("alice", "staple-secret");
+    });
+    let path = process.directory.path().join("security.log");
+    let mode = std::fs::metadata(&path).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "{mode:o}");
+    let mut secrets = try_to_log_in(&process.client);
+    let place = Place(process.directory.path());
+    secrets.extend(change_everything(&process.client, &place));
     let text = process.security_log();
     let uid = format!("uid {}", rustix::process::getuid().as_raw());
     let lines = text.replace(&uid, "uid UID");

@@ -43,7 +43,7 @@ const PAGES: [&str; 26] = [
 ];
 
 fn start() -> TestServer {
-    let server = TestServer::serving_with(&catalogue::small(), |_| ());
+    let server = TestServer::serving(&catalogue::small());
     server.add_user("ann", "staple");
     server.root().put("/ann/dev", json!({})).expect(200);
     let upload = Upload::of("attest-1.0.zip", &sdist("x"));
@@ -71,7 +71,7 @@ fn every_page_names_who_is_logged_in_and_is_theirs_alone() {
     // Neither gets the other's page, in whichever order they ask.
     for (target, is_first) in PAGES.into_iter().flat_map(|it| [(it, true), (it, false)]) {
         let of_stranger = || {
-            let page = server.client.get_with(target, &[ACCEPT]);
+            let page = server.browse(target);
             let encoded: String = form_urlencoded::byte_serialize(target.as_bytes()).collect();
             page.says([">Log in</a>", &format!("/+account/login?next={encoded}\"")]);
             page.lacks("Logged in as");
@@ -113,13 +113,13 @@ fn pages_for_everybody_stay_finished() {
         // What the page shows of other projects and articles is found a moment later; then it is made again.
         wait_until("the page is kept", || {
             let before = kept();
-            server.client.get_with(target, &[ACCEPT]).expect(200).lacks("Logged in as");
+            server.browse(target).expect(200).lacks("Logged in as");
             kept() > before
         });
         let before = kept();
         ann.get(target).says(NAME);
         assert_eq!(kept(), before, "{target}");
-        server.client.get_with(target, &[ACCEPT]).expect(200).lacks("Logged in as");
+        server.browse(target).expect(200).lacks("Logged in as");
         // A cookie of a session that has ended is a stranger's.
         let ended = ("Cookie", "larder-session=x.y.z; other=1");
         server.client.get_with(target, &[ACCEPT, ended]).expect(200).lacks("Logged in as");

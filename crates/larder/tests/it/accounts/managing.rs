@@ -16,6 +16,13 @@ fn start() -> TestServer {
     TestServer::without_aur(|_| ())
 }
 
+/// A server, and the browser of `root`.
+fn with_root() -> (TestServer, Browser) {
+    let server = start();
+    let root = Browser::root(server.client);
+    (server, root)
+}
+
 /// The field with the password of `root`, which everything that grants rights asks for.
 const OWN: (&str, &str) = ("own", ROOT_PASSWORD);
 
@@ -34,8 +41,7 @@ const ALICE: &str = "/+manage/users/alice";
 
 #[test]
 fn users_are_made_with_the_administrators_password() {
-    let server = start();
-    let mut root = Browser::root(server.client);
+    let (server, mut root) = with_root();
     let page = root.get("/+manage").text();
     let values = [("name", "alice"), ("password", "staple"), ("email", "alice@host.example"), OWN];
     root.submit(&page, "New user", &values[..3]).expect(403);
@@ -119,8 +125,7 @@ fn a_user_is_deleted_by_their_name() {
 /// `root` stays, and changes the own password where the old one is asked for.
 #[test]
 fn administrators_neither_remove_themselves_nor_skip_their_password() {
-    let server = start();
-    let mut root = Browser::root(server.client);
+    let (server, mut root) = with_root();
     let page = root.get("/+manage/users/root").text();
     for label in ["Disable", "Delete", "Set the password"] {
         page.lacks(&format!("aria-label=\"{label}\""));
@@ -157,8 +162,7 @@ fn config(server: &TestServer, name: &str) -> Value {
 
 #[test]
 fn indexes_and_mirrors_are_made() {
-    let server = start();
-    let mut root = Browser::root(server.client);
+    let (server, mut root) = with_root();
     let page = root.get("/+manage").text();
     let values = [("name", "root/dev"), ("title", "Ours"), ("acl_read", "root, :team"), OWN];
     // Changing rights needs the password again, in case the browser is unattended.
@@ -174,8 +178,7 @@ fn indexes_and_mirrors_are_made() {
 /// Only changes are sent, so that the credentials of a mirror stay.
 #[test]
 fn credentials_of_a_mirror_are_kept_and_not_shown() {
-    let server = start();
-    let mut root = Browser::root(server.client);
+    let (server, mut root) = with_root();
     let mirror =
         [("name", "root/pypi"), ("mirror_url", "https://user:secret@upstream.example/simple/")];
     root.fill("/+manage", "New index", &mirror).expect(303);

@@ -1,6 +1,5 @@
 //! A running server takes what the command line of another process changes.
 
-use std::io::{Read, Write};
 use std::sync::Arc;
 
 use config::Config;
@@ -131,8 +130,8 @@ fn a_right_password_is_hashed_once() {
     let server = TestServer::start_in(directory, |config: &mut Config, _| {
         config.aur.enabled = false;
         config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     let hashed = || server.app.limits.passwords.hashed();
     let status = |password: &str| read(&server.client, &basic("alice", password)).status;
     let before = hashed();
@@ -196,18 +195,11 @@ fn check_lost(method: &str, target: &str, content_type: &str, body: &str, status
     let made = || client.send("PUT", "/dora", &headers, br#"{"password": "x"}"#).status;
     wait_until("Alice to be an administrator", || [201, 409].contains(&made()));
 
-    let mut stream = client.connect();
-    let head = format!(
-        "{method} {target} HTTP/1.1\r\nHost: x\r\nAuthorization: {alice}\r\nContent-Type: {content_type}\r\n\
-         Connection: close\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).expect("the server reads");
-    stream.read_exact(&mut [0; 25]).expect("the server wants the body");
+    let ask = client.authorized(&alice).typed(content_type).with("Connection", "close");
+    let stream = ask.announce(method, target, body.len());
     place.run("user password alice --no-password");
     wait_until("the password to be gone", || read(&client, &alice).status == 401);
-    stream.write_all(body.as_bytes()).expect("the server reads");
-    Response::read(&mut stream, false).expect(status);
+    Response::after(body, stream).expect(status);
     let verified = place.run("verify");
     verified.lacks(["article", "release"]);
     assert_eq!(place.json("token list --json"), serde_json::json!([]));

@@ -1,26 +1,11 @@
 //! Computations: bounded, refused at once if there are too many, and without delaying other requests.
 
-use std::sync::mpsc;
 use std::thread;
 
-use crate::catalogue;
-use crate::server::{TestServer, runtime};
+use crate::server::{TestServer, busy};
 use crate::wait_until;
 
 const COMPUTE: &[u8] = br#"{"actions":{"example.fibonacci":{"n":20}}}"#;
-
-/// A server whose only thread for computations is busy until the sender is dropped; one may wait.
-fn busy() -> (TestServer, mpsc::Sender<()>) {
-    let server = TestServer::serving_with(&catalogue::small(), |config| {
-        config.actions.cpu_threads = 1;
-        config.actions.cpu_queue_max = 1;
-    });
-    let (release, released) = mpsc::channel::<()>();
-    let app = server.app.clone();
-    runtime().spawn(async move { app.limits.cpu_pool.run(move || released.recv().is_err()).await });
-    wait_until("the thread to be busy", || server.metric("larder_cpu_pool_busy_threads") == 1.0);
-    (server, release)
-}
 
 fn queue_length(server: &TestServer) -> f64 {
     server.metric("larder_cpu_pool_queue_length")
@@ -28,7 +13,7 @@ fn queue_length(server: &TestServer) -> f64 {
 
 #[test]
 fn a_full_queue_refuses_at_once_and_the_rest_is_answered() {
-    let (server, release) = busy();
+    let (server, release) = busy(1);
     let client = server.client;
     let waiting = thread::spawn(move || client.post("/actions", "", COMPUTE));
     wait_until("one to wait", || queue_length(&server) == 1.0);
@@ -62,7 +47,7 @@ fn a_full_queue_refuses_at_once_and_the_rest_is_answered() {
 
 #[test]
 fn a_client_that_goes_away_takes_its_computation_with_it() {
-    let (server, release) = busy();
+    let (server, release) = busy(1);
     let mut stream = server.connect();
     let head =
         format!("POST /actions HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", COMPUTE.len());

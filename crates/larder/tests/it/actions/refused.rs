@@ -171,8 +171,8 @@ fn switched_off() {
     let server = TestServer::without_source(|config| {
         config.actions.enabled = false;
         config.aur.enabled = false;
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     server.get("/actions").expect(404);
     server
         .get("/?%7B%22actions%22:%7B%22example.hello_world%22:%7B%7D%7D%7D")

@@ -10,7 +10,7 @@ use super::attachments::{PATH, added, names, put, told};
 use super::words::limited;
 use super::{code, noise, store, wiki, wiki_with};
 use crate::asking::Says as _;
-use crate::browser::{ACCEPT, Browser};
+use crate::browser::Browser;
 use crate::server::commit;
 use crate::wait_until;
 
@@ -118,9 +118,9 @@ fn files_that_cannot_be_read_are_not_told_to_be_none() {
     for target in [PATH, "/+attachments/a/"] {
         let refused = server.get(target).expect(500);
         assert_eq!(code(&refused), "unreadable");
-        server.client.get_with(target, &[ACCEPT]).expect(500);
+        server.browse(target).expect(500);
     }
-    let page = server.client.get_with("/article/a", &[ACCEPT]);
+    let page = server.browse("/article/a");
     page.check_status(200).says("cannot be read here");
 }
 

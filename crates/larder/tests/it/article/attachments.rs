@@ -303,7 +303,7 @@ fn nothing_of_a_file_runs() {
     ] {
         let target = format!("/+attachments/a/{}", name.replace('"', "%22").replace(' ', "%20"));
         put(&server, &target, &[("Content-Type", "text/html")], attack).expect(201);
-        let read = server.client.get_with(&target, &[ACCEPT]);
+        let read = server.browse(&target);
         assert_eq!((read.status, read.body.as_slice()), (200, &attack[..]), "{name}");
         read.has("content-type", media_type);
         let found = read.header("content-disposition");
@@ -343,7 +343,7 @@ fn add_two(root: &mut Browser) {
 #[test]
 fn files_that_people_add_show_in_their_article() {
     let server = without_files();
-    let before = server.client.get_with("/article/guide/a", &[ACCEPT]);
+    let before = server.browse("/article/guide/a");
     before.lacks("+attachments/guide/a/plan.png");
     add_two(&mut Browser::root(server.client));
     assert_eq!(names(&server, "guide/a"), ["list B.pdf", "plan.png"]);
@@ -360,7 +360,7 @@ fn files_that_people_add_show_in_their_article() {
     ]);
     // Another article has no such file.
     store(&server, "guide/b/0", b"![Plan](plan.png)\n");
-    server.client.get_with("/article/guide/b", &[ACCEPT]).lacks("<img");
+    server.browse("/article/guide/b").lacks("<img");
     // Readers see the list, and no form.
     Browser::new(server.client).get(PLACE).expect(200).lacks("type=\"file\"");
 }
@@ -384,7 +384,7 @@ fn people_replace_and_remove_only_the_file_that_they_saw() {
     empty.expect(400).says("Choose a file");
     root.submit_file((&page, "Remove plan.png"), &[], None).expect(303);
     assert_eq!(names(&server, "guide/a"), ["list B.pdf"]);
-    server.client.get_with("/article/guide/a", &[ACCEPT]).lacks("<img");
+    server.browse("/article/guide/a").lacks("<img");
     // The edit page names them, and who deletes is told.
     root.get("/+edit/guide/a").says(["list B.pdf", "deleted for good"]);
 }

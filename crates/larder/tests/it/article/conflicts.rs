@@ -1,13 +1,11 @@
 //! A writer who was overtaken: who was first, and both changes in one text where that can be.
 
-use std::io::{Read, Write};
-
 use insta::assert_snapshot;
 use serde_json::Value;
 
 use super::{code, noise, store, text, wiki, wiki_with};
 use crate::client::Response;
-use crate::server::{ROOT, TestServer};
+use crate::server::TestServer;
 use crate::shown::shown_json;
 
 const BASE: &[u8] = b"one\ntwo\nthree\nfour\n";
@@ -104,21 +102,13 @@ fn texts_that_memory_does_not_keep_are_merged_and_compared() {
 
 /// A PUT of `BASE` with another end, under this precondition, whose body ends after another writer's revision of `name`.
 #[track_caller]
-fn put_slowly(server: &TestServer, name: &str, precondition: &str, base: u32) -> Response {
+fn put_slowly(server: &TestServer, name: &str, precondition: (&str, &str), base: u32) -> Response {
     let body = b"one\ntwo\nthree\nFOUR\n";
-    let mut stream = server.connect();
-    let head = format!(
-        "PUT /article/{name} HTTP/1.1\r\nHost: x\r\n{}: {}\r\n{precondition}\r\nConnection: close\r\n\
-         Content-Type: text/markdown\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
-        ROOT.0,
-        ROOT.1,
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).expect("the server reads");
-    stream.read_exact(&mut [0; 25]).expect("the server wants the body");
+    let ask = server.root().typed("text/markdown").with("Connection", "close");
+    let ask = ask.with(precondition.0, precondition.1);
+    let stream = ask.announce("PUT", &format!("/article/{name}"), body.len());
     store(server, &format!("{name}/{base}"), b"ONE\ntwo\nthree\nfour\n");
-    stream.write_all(body).expect("the server reads");
-    Response::read(&mut stream, false)
+    Response::after(body, stream)
 }
 
 /// A precondition is one of the moment of the write: what came while the body did, counts.
@@ -126,16 +116,16 @@ fn put_slowly(server: &TestServer, name: &str, precondition: &str, base: u32) ->
 fn a_precondition_that_fails_while_the_body_comes() {
     let server = wiki();
     let tag = store(&server, "a/0", BASE).header("etag").to_owned();
-    let response = put_slowly(&server, "a", &format!("If-Match: {tag}"), 1);
+    let response = put_slowly(&server, "a", ("If-Match", &tag), 1);
     assert_eq!((response.status, code(&response).as_str()), (412, "precondition_failed"));
     let json = response.json();
     assert_eq!((&json["base_version"], &json["latest_version"]), (&1.into(), &2.into()));
     assert_eq!(json["merge"]["text"], "ONE\ntwo\nthree\nFOUR\n");
     response.has("etag", server.get("/article/a").header("etag"));
-    let response = put_slowly(&server, "new", "If-None-Match: *", 0);
+    let response = put_slowly(&server, "new", ("If-None-Match", "*"), 0);
     assert_eq!((response.status, code(&response).as_str()), (412, "precondition_failed"));
     // `*` matches whatever version exists at the commit.
-    let response = put_slowly(&server, "a", "If-Match: *", 2);
+    let response = put_slowly(&server, "a", ("If-Match", "*"), 2);
     assert_eq!((response.status, &response.json()["version"]), (201, &4.into()));
 }
 

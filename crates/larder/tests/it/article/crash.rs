@@ -15,7 +15,7 @@ use super::noise;
 use crate::client::Client;
 use crate::process::{init, larder};
 use crate::server::ROOT;
-use crate::wait_until;
+use crate::{is_long, wait_until};
 
 const WRITERS: u32 = 6;
 
@@ -164,7 +164,7 @@ fn check_bytes(client: &Client, latest_of: &BTreeMap<u32, u32>, from: &BTreeMap<
 
 /// How often the process is killed.
 fn rounds() -> u32 {
-    if std::env::var_os("LARDER_TEST_LONG").is_some() { 200 } else { 5 }
+    if is_long() { 200 } else { 5 }
 }
 
 /// A directory with the store of a server.

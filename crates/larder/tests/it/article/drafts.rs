@@ -1,13 +1,15 @@
 //! What the front matter says beside a title: who wrote it and when, tags, and drafts, which are only for those who may write them.
 
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::attachments::added;
 use super::{store, wiki, wiki_with};
 use crate::asking::{Ask, Says as _, each};
-use crate::browser::{ACCEPT, Browser};
+use crate::browser::Browser;
 use crate::pages::check_harmless;
 use crate::server::TestServer;
+use crate::shown::shown;
 
 const DRAFT: &[u8] = b"---\ntags: fruit\ndraft: true\n---\n# Plums\n\nA [link](open), and plums.\n";
 
@@ -16,25 +18,16 @@ fn listed(answer: &Value) -> Vec<&str> {
     articles.map(|it| it["name"].as_str().expect("a name")).collect()
 }
 
-/// A page as a browser gets it.
-fn page(server: &TestServer, path: &str) -> String {
-    server.client.get_with(path, &[ACCEPT]).expect(200).text()
-}
-
 #[test]
 fn an_article_says_who_wrote_it_and_what_it_is_about() {
     let server = wiki();
     let text =
-        b"---\nauthor: Ann <b>B</b>\ndate: 2026-01-31\ntags: [Fruit, \"a & b\"]\n---\n# Plums\n";
+        b"---\nauthor: Ann <b>B</b>\ndate: 2019-01-31\ntags: [Fruit, \"a & b\"]\n---\n# Plums\n";
     let made = store(&server, "plums/0", text).json();
     assert_eq!((&made["tags"], &made["draft"]), (&json!(["fruit", "a & b"]), &Value::Null));
-    let shown = page(&server, "/article/plums");
-    check_harmless(&shown, "the page");
-    shown.says([
-        "By Ann &#60;b&#62;B&#60;/b&#62;, 2026-01-31",
-        "/articles?tag=fruit",
-        "?tag=a+%26+b",
-    ]);
+    let page = server.page("/article/plums");
+    check_harmless(&page, "the page");
+    assert_snapshot!("tagged", shown(&page));
 }
 
 #[test]
@@ -56,14 +49,14 @@ fn articles_are_listed_by_their_tags() {
     for bad in ["tag=fruit&q=a", "tag=fruit&text=a", "tag=fruit&deleted=true"] {
         server.get(&format!("/articles?{bad}")).expect(400);
     }
-    let list = page(&server, "/articles?tag=fruit");
+    let list = server.page("/articles?tag=fruit");
     check_harmless(&list, "the list");
-    list.says(["Articles about fruit", "/article/plums"]);
-    page(&server, "/articles").says("?tag=fruit");
+    assert_snapshot!("about_fruit", shown(&list));
+    server.page("/articles").says("?tag=fruit");
     // A tag that is gone is in no list.
     store(&server, "plums/1", b"# Plums\n");
     assert_eq!(listed(&server.get("/articles?tag=fruit").json()), ["pears"]);
-    page(&server, "/articles").lacks("a+%26+b");
+    server.page("/articles").lacks("a+%26+b");
 }
 
 /// A wiki with a draft that an open article links to.
@@ -90,12 +83,12 @@ fn a_draft_is_only_for_those_who_may_write_it() {
     ];
     each(places, |place| {
         server.get(place).expect(404);
-        server.client.get_with(place, &[ACCEPT]).expect(404);
+        server.browse(place).expect(404);
         for writer in [server.root(), server.root().accept("text/html")] {
             writer.get(place).expect(200).has("cache-control", "private, no-cache");
         }
         // What a writer has seen is not kept for others.
-        server.client.get_with(place, &[ACCEPT]).expect(404);
+        server.browse(place).expect(404);
     });
     server.root().accept("text/html").get("/article/plums").text().says("Draft.");
     let action = |name: &str| json!({"actions": {name: {"name": "plums"}}});
@@ -118,9 +111,9 @@ fn no_list_and_no_link_shows_a_draft() {
     ];
     each(lists, |list| {
         server.get(list).lacks("/plums");
-        server.client.get_with(list, &[ACCEPT]).lacks("/plums");
+        server.browse(list).lacks("/plums");
     });
-    page(&server, "/article/open").lacks("Linked from");
+    server.page("/article/open").lacks("Linked from");
 }
 
 /// Without the line it is there for everybody, and with it gone again.
@@ -129,13 +122,13 @@ fn an_article_is_a_draft_as_long_as_its_latest_version_says_so() {
     let server = with_draft();
     store(&server, "plums/1", b"# Plums\n");
     server.get("/article/plums").expect(200);
-    page(&server, "/article/plums").says("Plums");
-    page(&server, "/articles").says("/article/plums");
+    server.page("/article/plums").says("Plums");
+    server.page("/articles").says("/article/plums");
     store(&server, "plums/2", DRAFT);
     server.get("/article/plums").expect(404);
     server.get("/article/plums/2").expect(404);
-    server.client.get_with("/article/plums", &[ACCEPT]).expect(404);
-    page(&server, "/articles").lacks("/article/plums");
+    server.browse("/article/plums").expect(404);
+    server.page("/articles").lacks("/article/plums");
     // A draft that was deleted stays one.
     server.root().delete("/article/plums/3").expect(200);
     server.get("/article/plums/3").expect(404);

@@ -6,7 +6,6 @@ use std::thread;
 
 use crate::asking::Says as _;
 use crate::browser::{Browser, form};
-use crate::client::Client;
 use crate::pages::check_harmless;
 use crate::server::{ROOT_PASSWORD, TestServer};
 
@@ -16,8 +15,11 @@ fn start() -> TestServer {
     })
 }
 
-fn root(client: Client) -> Browser {
-    Browser::root(client)
+/// A server, and the browser of `root`.
+fn with_root() -> (TestServer, Browser) {
+    let server = start();
+    let browser = Browser::root(server.client);
+    (server, browser)
 }
 
 /// The value of a field of the form for the article.
@@ -33,8 +35,7 @@ fn field(page: &str, name: &str) -> String {
 
 #[test]
 fn an_article_is_written_and_looked_at() {
-    let server = start();
-    let mut browser = root(server.client);
+    let (server, mut browser) = with_root();
     // The article does not exist yet: the page that says so links to the form.
     let missing = browser.get("/article/guide/start").expect(404);
     missing.says("href=\"/+edit/guide/start\"");
@@ -61,8 +62,7 @@ fn an_article_is_written_and_looked_at() {
 
 #[test]
 fn lines_that_end_as_on_windows_stay_so() {
-    let server = start();
-    let mut browser = root(server.client);
+    let (server, mut browser) = with_root();
     server.root().typed("text/plain").post("/article/dos.txt/0", "one\r\ntwo\r\n").expect(201);
     browser.fill("/+edit/dos.txt", "Article", &[("text", "one\r\n2\r\n")]).expect(303);
     let read = server.get("/article/dos.txt");
@@ -73,8 +73,7 @@ fn lines_that_end_as_on_windows_stay_so() {
 /// It is deleted with the version that was seen; history stays, and the form brings it back.
 #[test]
 fn an_article_is_deleted_and_brought_back() {
-    let server = start();
-    let mut browser = root(server.client);
+    let (server, mut browser) = with_root();
     server.root().write("guide/start/0", "text").expect(201);
     let moved = browser.fill("/+edit/guide/start", "Delete", &[("comment", "no more")]);
     moved.expect(303).has("location", "/article/guide/start/history");
@@ -87,8 +86,7 @@ fn an_article_is_deleted_and_brought_back() {
 
 #[test]
 fn a_form_that_changes_nothing_or_comes_twice_makes_no_version() {
-    let server = start();
-    let mut browser = root(server.client);
+    let (server, mut browser) = with_root();
     // A form has no lone CR, and ends every line in the same way.
     for (at, text) in ["# A\n\ntext\n", "\na\r\nb\r\n", "a\rb\nc\r\n"].into_iter().enumerate() {
         let path = format!("/article/same{at}");
@@ -121,8 +119,7 @@ fn a_form_that_changes_nothing_or_comes_twice_makes_no_version() {
 /// The form comes back with the text, and with nothing of the article.
 #[test]
 fn no_text_is_lost_when_the_session_has_ended() {
-    let server = start();
-    let mut browser = root(server.client);
+    let (server, mut browser) = with_root();
     server.root().typed("text/markdown").post("/article/a/0", "first").expect(201);
     let page = browser.get("/+edit/a").text();
     let mut out = browser.clone();
@@ -140,8 +137,7 @@ fn no_text_is_lost_when_the_session_has_ended() {
 
 #[test]
 fn forms_that_no_page_has_sent_are_refused() {
-    let server = start();
-    let mut browser = root(server.client);
+    let (server, mut browser) = with_root();
     server.root().typed("text/markdown").post("/article/a/0", "first").expect(201);
     // A page of another origin sends all fields of the form.
     let (_, fields) = form(&browser.get("/+edit/a").text(), "Article");
@@ -176,7 +172,7 @@ fn who_may_not_write_gets_no_form() {
     closed.client.add_user("alice", "staple");
     let mut alice = Browser::of(closed.client, "alice", "staple");
     alice.get("/+edit/a").expect(403);
-    let mut root = root(closed.client);
+    let mut root = Browser::root(closed.client);
     let (_, mut fields) = form(&root.get("/+edit/a").text(), "Article");
     fields.iter_mut().filter(|(name, _)| name == "text").for_each(|(_, text)| *text = "x".into());
     let token = form(&alice.get("/+account").text(), "New token").1[0].1.clone();
@@ -187,8 +183,7 @@ fn who_may_not_write_gets_no_form() {
 
 #[test]
 fn what_somebody_types_is_shown_as_text() {
-    let server = start();
-    let mut browser = root(server.client);
+    let (_server, mut browser) = with_root();
     let attack = "</textarea><script>alert(1)</script>\"'><img src=x onerror=alert(2)>";
     let page = browser.get("/+edit/x").text();
     for (field, button) in [
@@ -220,8 +215,7 @@ fn put(server: &TestServer, text: &str, base: u32) {
 
 #[test]
 fn both_changes_are_in_the_form_when_somebody_else_was_first() {
-    let server = start();
-    let mut browser = root(server.client);
+    let (server, mut browser) = with_root();
     put(&server, "one\n\ntwo\n\nthree\n", 0);
     let page = browser.get("/+edit/a").text();
     put(&server, "ONE\n\ntwo\n\nthree\n", 1);
@@ -245,8 +239,7 @@ fn both_changes_are_in_the_form_when_somebody_else_was_first() {
 /// Saving does not bring back unseen what another user deleted, and deleting shows what another user wrote.
 #[test]
 fn nothing_is_brought_back_or_deleted_unseen() {
-    let server = start();
-    let mut browser = root(server.client);
+    let (server, mut browser) = with_root();
     put(&server, "one\n", 0);
     let page = browser.get("/+edit/a").text();
     server.root().delete("/article/a/1").expect(200);
@@ -263,8 +256,7 @@ fn nothing_is_brought_back_or_deleted_unseen() {
 /// After a refused deletion, the form has no empty text: sending it again deletes the article, and does not empty it.
 #[test]
 fn a_refused_delete_leaves_the_text_as_it_was() {
-    let server = start();
-    let mut browser = root(server.client);
+    let (server, mut browser) = with_root();
     server.root().typed("text/markdown").post("/article/a/0", "first").expect(201);
     let page = browser.get("/+edit/a").text();
     let mut out = browser.clone();
@@ -308,58 +300,52 @@ fn who_may_not_read_an_article_is_not_told_whether_it_is_there() {
     }
 }
 
-/// Each of fifty writers adds a line to the same place. A refused writer adds the line to the latest text, as a person would;
-/// so all lines are there in the end, and each version has one line more than that before.
+/// Adds a line to the article, and again to the latest text after each refusal, as a person would. Returns how often it was
+/// refused.
+fn add_line(mut browser: Browser, line: &str, barrier: &Barrier) -> usize {
+    let mut page = browser.get("/+edit/list").text();
+    let mut text = field(&page, "text");
+    barrier.wait();
+    for refused in 0.. {
+        let mine = format!("{text}{line}\n");
+        let response = browser.submit(&page, "Article", &[("text", mine.as_str())]);
+        if response.status == 303 {
+            return refused;
+        }
+        response.check_status(409);
+        page = response.text();
+        // The screen has all three.
+        let shown = page.split("<textarea rows=\"16\" readonly>\n").skip(1);
+        let shown: Vec<&str> = shown.map(|rest| rest.split('<').next().unwrap_or("")).collect();
+        let [yours, theirs] = shown.as_slice() else { panic!("{line}: {page}") };
+        assert_eq!(*yours, mine, "{line}");
+        let merged = field(&page, "text");
+        assert!(theirs.lines().chain([line]).all(|it| merged.contains(it)), "{merged}");
+        text = (*theirs).to_owned();
+    }
+    unreachable!("the loop ends by a return")
+}
+
+/// All lines of fifty writers are there in the end, and each version has one line more than that before.
 #[test]
 fn of_fifty_who_write_at_once_nobody_loses_a_line() {
     const WRITERS: usize = 50;
     let server = start();
     server.root().typed("text/plain").post("/article/list/0", "start\n").expect(201);
-    // A user has sixteen sessions at most.
-    let mut browsers = Vec::new();
-    for user in 0..4 {
-        let (path, name) = (format!("/writer{user}"), format!("writer{user}"));
-        server.root().put(&path, r#"{"password": "staple"}"#).expect(201);
-        for _ in 0..13 {
-            browsers.push(Browser::of(server.client, &name, "staple"));
-        }
-    }
     let barrier = Arc::new(Barrier::new(WRITERS));
-    let writers = browsers.into_iter().take(WRITERS).enumerate().map(|(number, mut browser)| {
-        let barrier = barrier.clone();
-        thread::spawn(move || {
-            let line = format!("line of {number}\n");
-            let mut page = browser.get("/+edit/list").text();
-            let mut text = field(&page, "text");
-            let mut refused = 0;
-            barrier.wait();
-            loop {
-                let mine = format!("{text}{line}");
-                let response = browser.submit(&page, "Article", &[("text", mine.as_str())]);
-                if response.status == 303 {
-                    return refused;
-                }
-                response.check_status(409);
-                refused += 1;
-                page = response.text();
-                // The screen has all three.
-                let shown = page.split("<textarea rows=\"16\" readonly>\n").skip(1);
-                let shown: Vec<&str> =
-                    shown.map(|rest| rest.split('<').next().unwrap_or("")).collect();
-                let [yours, theirs] = shown.as_slice() else { panic!("{number}: {page}") };
-                assert_eq!(*yours, mine, "{number}");
-                let merged = field(&page, "text");
-                assert!(
-                    theirs.lines().chain([line.trim()]).all(|it| merged.contains(it)),
-                    "{merged}"
-                );
-                text = (*theirs).to_owned();
-            }
+    // A user has sixteen sessions at most.
+    for user in 0..4 {
+        server.add_user(&format!("writer{user}"), "staple");
+    }
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|number| {
+            let browser = Browser::of(server.client, &format!("writer{}", number % 4), "staple");
+            let barrier = barrier.clone();
+            thread::spawn(move || add_line(browser, &format!("line of {number}"), &barrier))
         })
-    });
-    let writers: Vec<_> = writers.collect();
-    let refused: Vec<i32> = writers.into_iter().map(|it| it.join().expect("a writer")).collect();
-    assert!(refused.iter().sum::<i32>() > 0, "nobody was ever refused: {refused:?}");
+        .collect();
+    let refused: Vec<usize> = writers.into_iter().map(|it| it.join().expect("a writer")).collect();
+    assert!(refused.iter().sum::<usize>() > 0, "nobody was ever refused: {refused:?}");
     let text = server.get("/article/list").text();
     let lines: BTreeSet<&str> = text.lines().skip(1).collect();
     assert_eq!((lines.len(), text.lines().count()), (WRITERS, WRITERS + 1), "{text}");

@@ -132,7 +132,7 @@ fn links_lead_to_names_with_signs_and_to_folders() {
     }
     put("w", "text/markdown", b"\xef\xbb\xbf# Head\n\n[[C#]] [[C#x]] [[Why?]] [[Help: x]] [[None?]] [a](guide/) [b](list/) [c](C%23)\n");
     let shown = |name: &str| {
-        let page = server.anybody().accept("text/html").get(&format!("/article/{name}"));
+        let page = server.browse(&format!("/article/{name}"));
         page.text()
     };
     let page = shown("w");

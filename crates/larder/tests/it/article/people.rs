@@ -3,24 +3,11 @@
 use super::{store, wiki, wiki_with};
 use crate::asking::Says as _;
 use crate::browser::ACCEPT;
-use crate::client::Response;
 use crate::pages::check_harmless;
 use crate::server::{ROOT, TestServer};
 use crate::shown::shown;
 use crate::wait_until;
 use insta::assert_snapshot;
-
-#[track_caller]
-fn page(server: &TestServer, target: &str) -> String {
-    html(&server.client.get_with(target, &[ACCEPT]))
-}
-
-#[track_caller]
-fn html(response: &Response) -> String {
-    response.check_status(200).has("content-type", "text/html; charset=utf-8");
-    response.header("content-security-policy").says("default-src 'none'");
-    response.text()
-}
 
 /// The article on a page, as HTML.
 #[track_caller]
@@ -41,25 +28,25 @@ fn browsers_get_a_page_and_programs_the_bytes() {
         assert_eq!(same.body, raw.body, "{accept}");
         same.has("content-type", raw.header("content-type")).has("etag", raw.header("etag"));
     }
-    let shown = page(&server, "/article/guide/a.md");
+    let shown = server.page("/article/guide/a.md");
     shown.says("<h1>The title</h1>");
     assert_snapshot!("article", article(&shown));
     assert_eq!(shown.matches("The title").count(), 2, "{shown}");
     // The bytes are there for people, too.
     for target in ["/article/guide/a.md/1", "/article/guide/a.md?raw"] {
-        let response = server.client.get_with(target, &[ACCEPT]);
+        let response = server.browse(target);
         assert_eq!((response.status, &response.body), (200, &raw.body), "{target}");
     }
     // A client that has the bytes does not have the page.
     let known = [ACCEPT, ("If-None-Match", raw.header("etag"))];
-    html(&server.client.get_with("/article/guide/a.md", &known));
-    let tag = server.client.get_with("/article/guide/a.md", &[ACCEPT]).header("etag").to_owned();
+    server.client.get_with("/article/guide/a.md", &known).html();
+    let tag = server.browse("/article/guide/a.md").header("etag").to_owned();
     let known = [ACCEPT, ("If-None-Match", tag.as_str())];
     server.client.get_with("/article/guide/a.md", &known).expect(304);
     // Other contents are sent unchanged.
     server.root().typed("image/png").post("/article/p.png/0", b"\x89PNG");
-    server.client.get_with("/article/p.png", &[ACCEPT]).has("content-type", "image/png");
-    server.client.get_with("/article/none", &[ACCEPT]).expect(404);
+    server.browse("/article/p.png").has("content-type", "image/png");
+    server.browse("/article/none").expect(404);
 }
 
 #[test]
@@ -71,11 +58,11 @@ fn links_between_articles_are_told_apart() {
                   [history](b/history) [deep](b#Some-Part)";
     store(&server, "guide/a/0", b"x");
     server.root().typed("text/markdown").post("/article/guide/a/1", links);
-    assert_snapshot!("links", article(&page(&server, "/article/guide/a")));
+    assert_snapshot!("links", article(&server.page("/article/guide/a")));
     // A link is found as soon as its article is written.
     store(&server, "guide/new/0", b"now");
     let link = "<a href=\"/article/guide/new\" rel=\"nofollow noopener\">new</a> ";
-    page(&server, "/article/guide/a").says(link);
+    server.page("/article/guide/a").says(link);
 }
 
 #[test]
@@ -83,28 +70,28 @@ fn histories_and_differences_are_pages() {
     let server = wiki();
     store(&server, "a/0", b"one\ntwo\nthree <b>\n");
     store(&server, "a/1", b"one\n2\nthree <b>\nfour\n");
-    assert_snapshot!("history", shown(&page(&server, "/article/a/history")));
-    assert_snapshot!("old_version", shown(&page(&server, "/article/a?version=1")));
+    assert_snapshot!("history", shown(&server.page("/article/a/history")));
+    assert_snapshot!("old_version", shown(&server.page("/article/a?version=1")));
     for (target, name, new) in [
         ("/article/a/diff?from=1&to=2", "diff", "<td class=\"new\">"),
         ("/article/a/diff", "diff", "<td class=\"new\">"),
         ("/article/a/diff?view=inline", "diff_inline", "<tr class=\"new\">"),
     ] {
-        let page = page(&server, target);
+        let page = server.page(target);
         assert_snapshot!(name, shown(&page));
         page.says(new);
     }
-    server.client.get_with("/article/a/diff?view=x", &[ACCEPT]).expect(400);
-    server.client.get_with("/article/a?version=7", &[ACCEPT]).expect(404);
-    server.client.get_with("/article/a?x=1", &[ACCEPT]).expect(400);
-    page(&server, "/article/a/diff?from=2&to=2").says("Both have the same text.");
+    server.browse("/article/a/diff?view=x").expect(400);
+    server.browse("/article/a?version=7").expect(404);
+    server.browse("/article/a?x=1").expect(400);
+    server.page("/article/a/diff?from=2&to=2").says("Both have the same text.");
     // Programs get what they got.
     assert!(server.get("/article/a/diff?from=1&to=2").text().starts_with("--- a\tversion 1"));
     server.get("/article/a/history").has("content-type", "application/json");
     server.get("/article/a?version=1").expect(400);
     server.root().delete("/article/a/2");
-    server.client.get_with("/article/a", &[ACCEPT]).expect(410);
-    page(&server, "/article/a/history").says("<b>deleted</b>");
+    server.browse("/article/a").expect(410);
+    server.page("/article/a/history").says("<b>deleted</b>");
 }
 
 #[test]
@@ -113,9 +100,9 @@ fn lists_are_pages() {
     for name in ["guide/a", "guide/b", "news"] {
         store(&server, &format!("{name}/0"), b"# A title <i>\n");
     }
-    assert_snapshot!("list", shown(&page(&server, "/articles")));
-    assert_snapshot!("list_below", shown(&page(&server, "/articles?prefix=guide/&limit=1")));
-    page(&server, "/articles?q=news").says("/article/news");
+    assert_snapshot!("list", shown(&server.page("/articles")));
+    assert_snapshot!("list_below", shown(&server.page("/articles?prefix=guide/&limit=1")));
+    server.page("/articles?q=news").says("/article/news");
     server.get("/articles").has("content-type", "application/json");
 }
 
@@ -130,7 +117,7 @@ fn with_a_kept_page() -> TestServer {
     store(&server, "guide/a/0", b"# Text 0\n\n[next](next)\n");
     // The index of links may be published a moment after the write; the page is then made again.
     wait_until("the page is kept", || {
-        page(&server, KEPT);
+        server.page(KEPT);
         kept(&server) > 0.0
     });
     server
@@ -143,8 +130,8 @@ fn a_kept_page_is_sent_as_it_is_in_every_encoding() {
     let server = with_a_kept_page();
     let target = KEPT;
     let ask_with = |header| server.client.get_with(target, &[ACCEPT, header]);
-    let first = server.client.get_with(target, &[ACCEPT]);
-    let again = server.client.get_with(target, &[ACCEPT]);
+    let first = server.browse(target);
+    let again = server.browse(target);
     assert_eq!((&again.body, again.header("etag")), (&first.body, first.header("etag")));
     again.has("cache-control", "no-cache");
     ask_with(("If-None-Match", first.header("etag"))).expect(304);
@@ -157,8 +144,8 @@ fn a_kept_page_is_sent_as_it_is_in_every_encoding() {
     assert!(server.get(target).text().starts_with("# Text 0"));
     // The links are those of the server that was asked.
     let below = ask_with(("X-Outside-URL", "https://e.example/pre"));
-    html(&below).says("href=\"/pre/article/guide/next\"");
-    page(&server, target).lacks("/pre/");
+    below.html().says("href=\"/pre/article/guide/next\"");
+    server.page(target).lacks("/pre/");
 }
 
 /// A page is kept only while it is true.
@@ -166,12 +153,12 @@ fn a_kept_page_is_sent_as_it_is_in_every_encoding() {
 fn a_kept_page_is_never_out_of_date() {
     let server = with_a_kept_page();
     let target = KEPT;
-    let shown = || page(&server, target);
+    let shown = || server.page(target);
     for number in 1..=5 {
         let text = format!("# Text {number}\n\n[next](next)\n");
         store(&server, &format!("guide/a/{number}"), text.as_bytes());
         shown().says(&format!("<h1>Text {number}</h1>"));
-        page(&server, &format!("{target}?version={number}")).says("This is version");
+        server.page(&format!("{target}?version={number}")).says("This is version");
         assert_eq!(shown(), shown());
     }
     // The kept page also changes with others: the targets of its links, its files, and who links to it.
@@ -182,10 +169,10 @@ fn a_kept_page_is_never_out_of_date() {
     server.root().put("/+attachments/guide/a/x.png", b"\x89PNG").expect(201);
     shown().says("/+attachments/guide/a/x.png");
     server.root().post("/article/guide/a/6?rename=guide/b", ());
-    server.client.get_with(target, &[ACCEPT]).expect(308);
-    page(&server, "/article/guide/b").says("<h1>Text 5</h1>");
+    server.browse(target).expect(308);
+    server.page("/article/guide/b").says("<h1>Text 5</h1>");
     server.root().delete("/article/guide/b/7");
-    server.client.get_with("/article/guide/b", &[ACCEPT]).expect(410);
+    server.browse("/article/guide/b").expect(410);
 }
 
 #[test]
@@ -194,8 +181,8 @@ fn a_page_that_not_everybody_may_read_is_not_kept() {
     store(&server, "hidden/0", b"# Quiet\n");
     for _ in 0..5 {
         let response = server.client.get_with("/article/hidden", &[ACCEPT, ROOT]);
-        html(&response).says("Quiet");
-        server.client.get_with("/article/hidden", &[ACCEPT]).expect(401);
+        response.html().says("Quiet");
+        server.browse("/article/hidden").expect(401);
     }
     assert_eq!(kept(&server), 0.0);
 }
@@ -211,10 +198,10 @@ fn pages_are_for_readers_only() {
         "/articles",
         "/article/none",
     ] {
-        server.client.get_with(target, &[ACCEPT]).expect(401).lacks("Quiet");
+        server.browse(target).expect(401).lacks("Quiet");
     }
     let response = server.client.get_with("/article/hidden", &[ACCEPT, ROOT]);
-    html(&response).says("Quiet");
+    response.html().says("Quiet");
     response.header("cache-control").says("private");
 }
 
@@ -253,7 +240,7 @@ fn what_strangers_write_does_nothing() {
         );
     }
     for target in targets {
-        let shown = page(&server, &target);
+        let shown = server.page(&target);
         check_harmless(&shown, &target);
     }
 }
@@ -264,7 +251,7 @@ fn a_page_names_the_feed_and_its_entries_have_titles() {
     store(&server, "guide/a/0", b"# Plums & more\n");
     let link = "<link rel=\"alternate\" type=\"application/atom+xml\" title=\"Changes of articles\" href=\"/changes.atom?surface=articles\">";
     for target in ["/article/guide/a", "/article/guide/a/history", "/articles"] {
-        page(&server, target).says(link);
+        server.page(target).says(link);
     }
     let feed = || server.get("/changes.atom?surface=articles").expect(200).text();
     wait_until("the feed has it", || feed().contains("article added: Plums &amp; more (guide/a)"));

@@ -5,13 +5,7 @@ use std::collections::BTreeSet;
 use super::{noise, store, text, wiki, wiki_with};
 use crate::asking::{Says as _, each};
 use crate::catalogue::gunzip;
-use crate::client::Response;
 use crate::server::TestServer;
-
-#[track_caller]
-fn get(server: &TestServer, target: &str, headers: &[(&str, &str)]) -> Response {
-    server.client.get_with(target, headers)
-}
 
 /// A server without room in memory, and one with the usual room: answers must not differ.
 fn both(prepare: impl Fn(&TestServer)) -> [TestServer; 2] {
@@ -56,7 +50,7 @@ fn with_forms() -> (TestServer, Vec<u8>, [String; 3]) {
     let body = text(5_000);
     store(&server, "a/0", &body);
     let tags = ["", "gzip", "zstd"].map(|accepted| {
-        get(&server, "/article/a", &[("Accept-Encoding", accepted)]).header("etag").to_owned()
+        server.get_with("/article/a", &[("Accept-Encoding", accepted)]).header("etag").to_owned()
     });
     (server, body, tags)
 }
@@ -76,7 +70,7 @@ fn every_form_has_its_tag() {
     let zstd = reply::Encoding::Zstd.encode(&body.clone().into());
     each(rows, |(accepted, form)| {
         for target in ["/article/a", "/article/a", "/article/a/1"] {
-            let response = get(&server, target, &[("Accept-Encoding", accepted)]);
+            let response = server.get_with(target, &[("Accept-Encoding", accepted)]);
             response.has("content-encoding", ["", "gzip", "zstd"][form]).has("etag", &tags[form]);
             match form {
                 1 => assert_eq!(gunzip(&response.body), body, "{accepted}"),
@@ -96,7 +90,7 @@ fn each_tag_confirms_each_form() {
         for (own, accepted) in ["", "gzip", "zstd"].iter().enumerate() {
             each(&tags, |tag| {
                 let headers = [("If-None-Match", tag.as_str()), ("Accept-Encoding", *accepted)];
-                let response = get(&server, target, &headers).expect(304);
+                let response = server.get_with(target, &headers).expect(304);
                 response.is("").has("etag", &tags[own]).has("vary", varies_by);
                 assert_eq!(response.find("content-encoding"), None);
             });
@@ -110,10 +104,10 @@ fn what_does_not_become_shorter_is_sent_as_it_is() {
     store(&server, "noise/0", &noise(5_000));
     store(&server, "short/0", b"short");
     for target in ["/article/noise", "/article/short"] {
-        let response = get(&server, target, &[("Accept-Encoding", "gzip, zstd")]);
+        let response = server.get_with(target, &[("Accept-Encoding", "gzip, zstd")]);
         assert_eq!(response.find("content-encoding"), None);
         response.has("vary", "Accept");
-        let version = get(&server, &format!("{target}/1"), &[("Accept-Encoding", "gzip")]);
+        let version = server.get_with(&format!("{target}/1"), &[("Accept-Encoding", "gzip")]);
         assert_eq!(version.find("vary"), None);
     }
 }
@@ -125,7 +119,7 @@ fn conditions() {
         let (tag, date) =
             (first.header("etag").to_owned(), first.header("last-modified").to_owned());
         let check = |headers: &[(&str, &str)], expected: u16| {
-            let response = get(&server, "/article/a", headers).expect(expected);
+            let response = server.get_with("/article/a", headers).expect(expected);
             response.has("x-article-version", "1");
             assert!(expected == 200 || response.body.is_empty());
         };
@@ -143,7 +137,7 @@ fn conditions() {
             304,
         );
         store(&server, "a/1", &text(3_000));
-        let again = get(&server, "/article/a", &[("If-None-Match", &tag)]);
+        let again = server.get_with("/article/a", &[("If-None-Match", &tag)]);
         assert_eq!(
             (again.status, again.header("x-article-version")),
             (200, "2"),
@@ -168,7 +162,7 @@ fn a_date_counts_for_the_only_revision_of_its_second() {
     let since = [("If-Modified-Since", date.as_str())];
     let part = [("Range", "bytes=0-0"), ("If-Range", date.as_str())];
     let check = |target: &str, headers: &[(&str, &str)], status: u16, body: &str| {
-        get(&server, target, headers).expect(status).is(body);
+        server.get_with(target, headers).expect(status).is(body);
     };
     check(&latest, &since, 200, "two");
     check(&latest, &part, 200, "two");
@@ -209,7 +203,7 @@ fn head_is_get_without_the_body() {
             // Ranges are for GET alone (RFC 9110, 14.2).
             let (gzip, range) = ([("Accept-Encoding", "gzip")], [("Range", "bytes=1-10")]);
             for (headers, of_get) in [(&[][..], &[][..]), (&gzip, &gzip), (&range, &[])] {
-                let mut got = get(&server, target, of_get);
+                let mut got = server.get_with(target, of_get);
                 let mut head = server.client.send("HEAD", target, headers, b"");
                 for response in [&mut got, &mut head] {
                     response.headers.retain(|(name, _)| name != "date");
@@ -248,7 +242,7 @@ fn ranges() {
         ];
         each(rows, |(headers, expected)| {
             for target in ["/article/a", "/article/a/1"] {
-                let response = get(&server, target, headers);
+                let response = server.get_with(target, headers);
                 let (start, end) = expected.unwrap_or((0, length));
                 response.check_status(if expected.is_some() { 206 } else { 200 });
                 let found = response.body.len();
@@ -259,11 +253,14 @@ fn ranges() {
             }
         });
         for range in ["bytes=300000-", "bytes=999999-"] {
-            get(&server, "/article/a", &[("Range", range)])
+            server
+                .get_with("/article/a", &[("Range", range)])
                 .expect(416)
                 .has("content-range", "bytes */300000");
         }
-        get(&server, "/article/a", &[("Range", "bytes=5-9"), ("If-None-Match", tag)]).expect(304);
+        server
+            .get_with("/article/a", &[("Range", "bytes=5-9"), ("If-None-Match", tag)])
+            .expect(304);
     }
 }
 
@@ -275,7 +272,7 @@ fn nothing_is_something() {
             assert_eq!((response.status, response.body.len()), (200, 0));
             response.has("content-length", "0");
         }
-        get(&server, "/article/a", &[("Range", "bytes=0-")]).expect(416);
+        server.get_with("/article/a", &[("Range", "bytes=0-")]).expect(416);
     }
 }
 
@@ -287,12 +284,12 @@ fn a_content_that_memory_does_not_keep_is_streamed() {
     assert!(!server.app.articles.contents.keeps(body.len() as u64));
     store(&server, "a/0", &body);
     for _ in 0..2 {
-        let response = get(&server, "/article/a", &[("Accept-Encoding", "gzip")]);
+        let response = server.get_with("/article/a", &[("Accept-Encoding", "gzip")]);
         assert_eq!((response.status, response.find("content-encoding")), (200, None));
         assert!(response.body == body);
         response.has("content-length", body.len());
     }
-    let response = get(&server, "/article/a", &[("Range", "bytes=2000000-2999999")]);
+    let response = server.get_with("/article/a", &[("Range", "bytes=2000000-2999999")]);
     assert!(response.body == body[2_000_000..3_000_000]);
     assert_eq!(server.app.articles.contents.memory_bytes(), 0);
 }

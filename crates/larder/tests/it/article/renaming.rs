@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::words::limited;
-use super::{code, store, wiki, wiki_with};
+use super::{closed_wiki, code, store, wiki, wiki_with};
 use crate::asking::{Says as _, each};
 use crate::browser::{ACCEPT, Browser, form};
 use crate::client::Response;
@@ -98,7 +98,7 @@ fn lists_have_a_renamed_article_once_under_its_new_name() {
     assert_eq!(names("/articles?q=two"), ["guide/x,y"]);
     let all = server.get("/articles?deleted=true").json();
     assert_snapshot!("list_with_a_redirect", shown_json(&all));
-    let page = server.client.get_with("/articles?deleted=true", &[ACCEPT]).text();
+    let page = server.browse("/articles?deleted=true").text();
     page.says("<b>renamed</b>");
     page.lacks("deleted</b>");
 }
@@ -149,7 +149,7 @@ fn who_saw_the_old_article_makes_a_new_one_only_on_purpose() {
     assert_eq!(server.get("/article/a/diff").text().matches("+second").count(), 1);
     check_leads(&server, "/article/a/1", "/article/b/1");
     assert_eq!(server.get("/article/b/1").text(), "first\n");
-    server.client.get_with("/article/a/history", &[ACCEPT]).says("<b>renamed to b</b>");
+    server.browse("/article/a/history").says("<b>renamed to b</b>");
 }
 
 /// A name that is taken, a version that does not exist, an invalid name.
@@ -222,7 +222,7 @@ fn links_to_the_old_name_lead_to_the_article() {
     store(&server, "target/0", b"# Target\n");
     server.root().typed("image/png").post("/article/p.png/0", b"\x89PNG");
     store(&server, "from/0", b"[it](target) ![picture](p.png)\n");
-    let page = |target: &str| server.client.get_with(target, &[ACCEPT]).text();
+    let page = |target: &str| server.browse(target).text();
     let before = page("/article/from");
     renamed(&server, "target/1", "guide/new");
     renamed(&server, "p.png/1", "guide/p.png");
@@ -246,9 +246,7 @@ fn links_to_the_old_name_lead_to_the_article() {
 
 #[test]
 fn a_name_that_one_may_not_read_shows_nowhere() {
-    let server = wiki_with(|config| {
-        config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
-    });
+    let server = closed_wiki();
     store(&server, "docs/old/0", b"plum\n");
     store(&server, "secret/name/0", b"secret plum\n");
     store(&server, "docs/links/0", b"[it](old)\n");
@@ -306,9 +304,7 @@ fn a_name_that_one_may_not_read_shows_nowhere() {
 
 #[test]
 fn who_renames_may_read_and_write_under_both_names() {
-    let server = wiki_with(|config| {
-        config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
-    });
+    let server = closed_wiki();
     store(&server, "docs/a/0", b"a\n");
     store(&server, "secret/b/0", b"secret\n");
     let both = Scopes::default().with(Scope::ArticleRead).with(Scope::ArticleWrite);

@@ -1,16 +1,13 @@
 //! Folders of articles for people: the tree beside a page, previous and next, breadcrumbs, and URLs of folders.
 
 use account::{Scope, Scopes};
+use insta::assert_snapshot;
 
 use super::words::limited;
-use super::{store, wiki, wiki_with};
+use super::{closed_wiki, store, wiki};
 use crate::asking::Says as _;
 use crate::pages::check_harmless;
-use crate::server::TestServer;
-
-fn page(server: &TestServer, target: &str) -> String {
-    server.anybody().accept("text/html").get(target).expect(200).text()
-}
+use crate::shown::shown;
 
 /// The lines of the tree beside an article, its lists in parentheses, and what is read before and after it.
 #[track_caller]
@@ -59,22 +56,22 @@ fn a_page_shows_what_is_around_it() {
     ] {
         store(&server, &format!("{name}/0"), &text(title, order));
     }
-    let start = page(&server, "/article/guide/start");
+    let start = server.page("/article/guide/start");
     check(&start, "(News The guide(*Start here A more) other)", "← The guide", "A →");
     start.says("<a href=\"/articles?prefix=guide%2Fmore%2F\">more</a>");
     let crumb =
         "<a href=\"/articles\">Articles</a> / <a href=\"/article/guide/README\">The guide</a>";
     assert_eq!(crumbs(&start), crumb);
-    let index = page(&server, "/article/guide/README");
+    let index = server.page("/article/guide/README");
     check(&index, "(News *The guide(Start here A more) other)", "← News", "Start here →");
     assert_eq!(crumbs(&index), "<a href=\"/articles\">Articles</a>");
-    let deep = page(&server, "/article/guide/more/deep");
+    let deep = server.page("/article/guide/more/deep");
     check(&deep, "(News The guide(Start here A more(*Deep &#60;b&#62;)) other)", "← A", "X →");
     assert!(crumbs(&deep).ends_with("/ <a href=\"/articles?prefix=guide%2Fmore%2F\">more</a>"));
     check_harmless(&deep, "a title of a stranger");
     // Its history is below the same folders, and an old version has the same tree.
-    assert!(crumbs(&page(&server, "/article/guide/start/history")).starts_with(crumb));
-    let old = page(&server, "/article/guide/start?version=1");
+    assert!(crumbs(&server.page("/article/guide/start/history")).starts_with(crumb));
+    let old = server.page("/article/guide/start?version=1");
     check(&old, "(News The guide(*Start here A more) other)", "← The guide", "A →");
 }
 
@@ -82,7 +79,7 @@ fn a_page_shows_what_is_around_it() {
 #[test]
 fn the_tree_of_a_kept_page_changes_with_its_neighbours() {
     let server = wiki();
-    let a = || page(&server, "/article/g/a");
+    let a = || server.page("/article/g/a");
     store(&server, "g/a/0", b"# A\n");
     check(&a(), "", "", "");
     store(&server, "g/b/0", b"# B\n");
@@ -105,9 +102,7 @@ fn the_tree_of_a_kept_page_changes_with_its_neighbours() {
 
 #[test]
 fn what_one_may_not_read_is_not_beside_a_page() {
-    let server = wiki_with(|config| {
-        config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
-    });
+    let server = closed_wiki();
     for name in ["docs/a", "docs/sub/b", "secret/c", "zebra"] {
         store(&server, &format!("{name}/0"), format!("# Title of {name}\n").as_bytes());
     }
@@ -132,8 +127,8 @@ fn what_one_may_not_read_is_not_beside_a_page() {
         "← B",
         "Title of secret/c →",
     );
-    server.anybody().accept("text/html").get("/article/docs/").expect(401);
-    server.anybody().accept("text/html").get("/article/none/").expect(401);
+    server.browse("/article/docs/").expect(401);
+    server.browse("/article/none/").expect(401);
 }
 
 #[test]
@@ -158,14 +153,8 @@ fn urls_of_folders_lead_to_their_page_or_list() {
     ask().get("/article/guide//").expect(400);
     // Programs get what they got.
     server.get("/article/guide/").expect(400);
-    let list = page(&server, "/articles?prefix=guide/");
-    list.says([
-        "href=\"/article/guide/README\">guide/README</a>",
-        "href=\"/article/guide/2024/\">guide/2024/</a>",
-    ]);
-    list.lacks("href=\"/article/guide/2024/x\"");
-    list.says("<a href=\"?prefix=guide%2F&#38;limit=100\">All articles below guide/ by name</a>");
-    let all = page(&server, "/articles?prefix=guide/&limit=100");
+    assert_snapshot!("folder", shown(&server.page("/articles?prefix=guide/")));
+    let all = server.page("/articles?prefix=guide/&limit=100");
     all.says("href=\"/article/guide/2024/x\"");
 }
 
@@ -174,12 +163,12 @@ fn urls_of_folders_lead_to_their_page_or_list() {
 fn the_title_of_a_text_may_be_in_its_front_matter() {
     let server = wiki();
     store(&server, "a/0", b"---\ntitle: 'The <i>title</i>'\n---\nText.\n");
-    let shown = page(&server, "/article/a");
+    let shown = server.page("/article/a");
     shown.says(["<h1>The &#60;i&#62;title&#60;/i&#62;</h1>", "<p>Text.</p>"]);
     shown.lacks("title:");
     store(&server, "b/0", b"---\ntitle: In a list\n---\n# On the page\n");
-    page(&server, "/article/b").says("<h1>On the page</h1>");
-    page(&server, "/articles").says("In a list");
+    server.page("/article/b").says("<h1>On the page</h1>");
+    server.page("/articles").says("In a list");
 }
 
 #[test]
@@ -190,7 +179,7 @@ fn the_page_in_a_large_folder_is_small() {
         let title = format!("# {at} {}\n", "é".repeat(150));
         store(&server, &format!("{long}/{long}/p{at:03}/0"), title.as_bytes());
     }
-    let shown = page(&server, &format!("/article/{long}/{long}/p060"));
+    let shown = server.page(&format!("/article/{long}/{long}/p060"));
     assert!(shown.len() < 50_000, "{}", shown.len());
     shown.says(["Earlier ones", ">More</a>", "rel=\"next\">61 "]);
 }

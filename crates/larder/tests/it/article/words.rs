@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use account::change::{self, NewToken};
 use account::{Scope, Scopes, User};
 
-use super::{store, wiki, wiki_with};
+use super::{closed_wiki, store, wiki, wiki_with};
 use crate::asking::{Says as _, each};
 use crate::browser::ACCEPT;
 use crate::client::Response;
 use crate::pages::check_harmless;
 use crate::server::{TestServer, commit};
-use crate::shown::shown_json;
+use crate::shown::{shown, shown_json};
 
 /// Asks until `done` says that this is the answer that must come.
 #[track_caller]
@@ -148,14 +148,14 @@ fn what_is_found_is_read_in_parts() {
 #[test]
 fn pages_show_the_words_that_were_found() {
     let server = with_words();
-    let page = server.client.get_with("/articles?text=larder", &[ACCEPT]).text();
+    let page = server.browse("/articles?text=larder").text();
     check_harmless(&page, "the page");
-    page.says(["3 articles found, the best first.", "found in its title, text"]);
+    assert_snapshot!("found_page", shown(&page));
     page.says("Something <mark>larder</mark> <mark>larder</mark> <mark>larder</mark>");
-    let part = server.client.get_with("/articles?text=larder&limit=1&offset=1", &[ACCEPT]).text();
-    part.says(["/article/notes/b", "?text=larder&#38;offset=2&#38;limit=1"]);
-    server.client.get_with("/articles?text=larder&limit=1&offset=2", &[ACCEPT]).lacks("offset=3");
-    let found = server.client.get_with("/search?q=larder", &[ACCEPT]).text();
+    let part = server.page("/articles?text=larder&limit=1&offset=1");
+    assert_snapshot!("found_page_in_part", shown(&part));
+    server.browse("/articles?text=larder&limit=1&offset=2").lacks("offset=3");
+    let found = server.page("/search?q=larder");
     check_harmless(&found, "the search");
     found.says("Something <mark>larder</mark>");
     // What only the title has, is there once.
@@ -165,9 +165,7 @@ fn pages_show_the_words_that_were_found() {
 
 #[test]
 fn what_one_may_not_read_is_not_found_and_not_counted() {
-    let server = wiki_with(|config| {
-        config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
-    });
+    let server = closed_wiki();
     store(&server, "docs/a/0", b"# A\n\nplum and [b](b)\n");
     store(&server, "docs/b/0", b"# B\n\nplum\n");
     store(&server, "secret/c/0", b"# C\n\nplum and [b](/article/docs/b)\n");
@@ -209,7 +207,7 @@ fn a_page_says_who_links_to_it() {
     store(&server, "lists/other/0", b"[[guide/target]]\n");
     store(&server, "none/0", b"[it](https://e.example/article/guide/target) guide/target\n");
     found(&server, "target");
-    let page = || server.client.get_with("/article/guide/target", &[ACCEPT]);
+    let page = || server.browse("/article/guide/target");
     let shown = page().text();
     check_harmless(&shown, "the page");
     let linked = |page: &str| {
@@ -239,12 +237,12 @@ fn links_work_below_a_path() {
     store(&server, "other/0", b"[it](/other/article/target) [docs](/docs)\n");
     store(&server, "target/0", b"# Target\n");
     found(&server, "target");
-    let shown = server.client.get_with("/article/lists/near", &[ACCEPT]).text();
+    let shown = server.browse("/article/lists/near").text();
     let rel = "rel=\"nofollow noopener\"";
     let link = |text: &str| format!("<a href=\"/pre/fix/article/target\" {rel}>{text}</a>");
     shown.says(["it", "root", "whole"].map(link));
     shown.says("<a href=\"/pre/fix/article/none\" class=\"missing\"");
-    let shown = server.client.get_with("/article/target", &[ACCEPT]).text();
+    let shown = server.browse("/article/target").text();
     let linked = shown.split_once("Linked from").expect("links").1;
     for from in ["inside", "lists/near", "outside"] {
         linked.says(&format!("<a href=\"/pre/fix/article/{from}\">{from}</a>"));

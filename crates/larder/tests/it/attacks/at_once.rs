@@ -12,10 +12,10 @@ use larder::routes::{Place, Tree};
 use serde_json::{Value, json};
 use testbed::{Offer, Upstream};
 
-use super::memory::{STRANGERS_BYTES_MAX, is_long};
+use super::memory::STRANGERS_BYTES_MAX;
 use crate::process::{Process, init};
 use crate::python::{Upload, path, sdist, zip};
-use crate::{SetAtEnd, catalogue};
+use crate::{SetAtEnd, catalogue, is_long};
 
 /// Requests at once.
 const AT_ONCE: usize = 300;
@@ -160,9 +160,7 @@ fn status(stream: &mut impl Read, buffer: &mut [u8]) -> String {
 fn fill(process: &Process, upstream: &Upstream) -> String {
     let client = &process.client;
     let send = |method: &str, path: &str, content_type: &str, body: &[u8]| {
-        let done = client.root().typed(content_type).send(method, path, body);
-        assert!(done.status < 300, "{method} {path}: {}", done.text());
-        done
+        client.root().typed(content_type).send(method, path, body).done()
     };
     let json = |method: &str, path: &str, body: Value| {
         send(method, path, "application/json", body.to_string().as_bytes())

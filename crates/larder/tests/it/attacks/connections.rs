@@ -7,9 +7,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use super::frames::{End, data, frame, head, preface};
-use super::memory::{STRANGERS_BYTES_MAX, Target, is_long};
+use super::memory::{STRANGERS_BYTES_MAX, Target};
 use crate::asking::Says as _;
-use crate::{catalogue, wait_until};
+use crate::{catalogue, is_long, wait_until};
 
 /// Connections, of which there may be few by default.
 pub(super) fn allow_connections(number: u64) {

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::SetAtEnd;
 use crate::catalogue;
 use crate::client::{Client, Response};
 use crate::process::{Process, init};
 use crate::server::{ROOT, ROOT_PASSWORD};
+use crate::{SetAtEnd, is_long};
 
 /// Memory that all requests of strangers may take, above rest.
 pub(super) const STRANGERS_BYTES_MAX: u64 = 64 << 20;
@@ -27,10 +27,6 @@ const USERS_BYTES_MAX: u64 = 96 << 20;
 
 /// Size of the bodies that are too large for everything but uploads.
 const LARGE_BYTES: usize = 5 << 20;
-
-pub(super) fn is_long() -> bool {
-    std::env::var_os("LARDER_TEST_LONG").is_some()
-}
 
 /// The sender.
 #[derive(Clone, Debug)]
@@ -192,9 +188,7 @@ impl Target {
         let root = (ROOT.0, ROOT.1.to_owned());
         let send = |method: &str, path: &str, body: Value| {
             let headers = [(root.0, root.1.as_str()), ("Content-Type", JSON)];
-            let done = client.send(method, path, &headers, body.to_string().as_bytes());
-            assert!(done.status < 300, "{method} {path}: {}", done.text());
-            done
+            client.send(method, path, &headers, body.to_string().as_bytes()).done()
         };
         send("PUT", "/alice", json!({"password": "open-sesame"}));
         send("PUT", "/alice/dev", json!({"acl_upload": ["alice", "root"]}));

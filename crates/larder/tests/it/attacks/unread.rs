@@ -15,10 +15,10 @@ use testbed::{Offer, Upstream};
 
 use super::connections::allow_connections;
 use super::frames::{End, frame, head, preface};
-use super::memory::{STRANGERS_BYTES_MAX, at_rest, is_long};
+use super::memory::{STRANGERS_BYTES_MAX, at_rest};
 use crate::process::{Process, init};
 use crate::python::{Upload, path, zip};
-use crate::{SetAtEnd, catalogue, wait_until};
+use crate::{SetAtEnd, catalogue, is_long, wait_until};
 
 /// Size of the bodies: several of the largest pieces that are read at once.
 const BODY_BYTES: usize = 3 << 20;
@@ -265,9 +265,7 @@ impl Target {
 fn fill(process: &Process, upstream: &Upstream) -> Vec<(&'static str, String)> {
     let client = &process.client;
     let send = |method: &str, path: &str, content_type: &str, body: &[u8]| {
-        let done = client.root().typed(content_type).send(method, path, body);
-        assert!(done.status < 300, "{method} {path}: {}", done.text());
-        done
+        client.root().typed(content_type).send(method, path, body).done()
     };
     let json = |method: &str, path: &str, body: serde_json::Value| {
         send(method, path, "application/json", body.to_string().as_bytes())

@@ -9,6 +9,7 @@ use serde_json::json;
 use testbed::{Offer, Upstream};
 
 use super::memory::{STRANGERS_BYTES_MAX, at_rest};
+use crate::asking::each;
 use crate::process::{Process, init};
 
 /// Whose the mirrors are.
@@ -114,83 +115,109 @@ pub(super) fn add_mirror(process: &Process, name: &str, url: &str, has_no_list: 
     process.client.root().put(&format!("/{OWNER}/{name}"), mirror).expect(200);
 }
 
-#[test]
-fn pages_of_a_hostile_upstream() {
-    let upstream = Upstream::start();
-    let process = start();
-    add_mirror(&process, "up", &upstream.url("/simple/"), true);
-    let stage = json!({"bases": ["root/up"], "policy_cooldown_days": 7});
-    process.client.root().put("/root/dev", stage).expect(200);
-    // The first answers open what stays open.
-    upstream.offer("/simple/first/", Offer::json(json_page("first", 10, "", "")));
-    for (path, headers) in FORMS {
-        for stage in ["root/up", "root/dev"] {
-            asked(&process, stage, &path.replace("{}", "first"), headers);
+/// The indexes whose pages are asked for: the mirror, and one above it that judges by a policy.
+const STAGES: [&str; 2] = ["root/up", "root/dev"];
+
+/// A server that mirrors a hostile upstream, and the memory that it takes at rest.
+struct Mirroring {
+    upstream: Upstream,
+    process: Process,
+    rest: u64,
+}
+
+impl Mirroring {
+    fn start() -> Mirroring {
+        let (upstream, process) = (Upstream::start(), start());
+        add_mirror(&process, "up", &upstream.url("/simple/"), true);
+        let stage = json!({"bases": ["root/up"], "policy_cooldown_days": 7});
+        process.client.root().put("/root/dev", stage).expect(200);
+        // The first answers open what stays open.
+        upstream.offer("/simple/first/", Offer::json(json_page("first", 10, "", "")));
+        for (path, headers) in FORMS {
+            for stage in STAGES {
+                asked(&process, stage, &path.replace("{}", "first"), headers);
+            }
+        }
+        let rest = at_rest(&process);
+        Mirroring { upstream, process, rest }
+    }
+
+    /// Offers pages with so many files each, at `{name}0` and so on.
+    fn offer(&self, name: &str, files: usize, file: &str) {
+        for at in 0..AT_ONCE {
+            let project = format!("{name}{at}");
+            let page = json_page(&project, files, file, "");
+            self.upstream.offer(&format!("/simple/{project}/"), Offer::json(page));
         }
     }
-    let rest = at_rest(&process);
-    let mut failures = Vec::new();
-    let mut check = |what: &str, ask: &dyn Fn() -> Vec<String>, expected: &[&str]| {
+
+    /// Asks; the answers have these statuses, and took no more memory than strangers may cause.
+    fn check(&self, what: &str, expected: &[&str], ask: impl FnOnce() -> Vec<String>) {
         std::thread::sleep(Duration::from_millis(500));
-        process.forget_memory_peak();
+        self.process.forget_memory_peak();
         let statuses = ask();
-        let taken = process.memory_peak_bytes().saturating_sub(rest);
+        let taken = self.process.memory_peak_bytes().saturating_sub(self.rest);
         let line = format!("{what}: {statuses:?}, {} MiB above rest", taken >> 20);
         eprintln!("{line}");
         let is_expected = statuses.iter().all(|status| expected.contains(&status.as_str()));
-        if taken > STRANGERS_BYTES_MAX || !is_expected {
-            failures.push(line);
-        }
-    };
-    for (project, offer) in refused_pages() {
+        assert!(taken <= STRANGERS_BYTES_MAX && is_expected, "{line}");
+    }
+
+    /// Asks for pages of `{name}0` and so on in all forms at once.
+    fn check_at_once(&self, name: &str) {
+        let ask = |at: usize| {
+            let (path, headers) = FORMS[at % FORMS.len()];
+            let path = path.replace("{}", &format!("{name}{}", at % AT_ONCE));
+            asked(&self.process, STAGES[at % 2], &path, headers)
+        };
+        self.check(&format!("{name}, all at once"), &["200", "302", "501", "503"], || {
+            std::thread::scope(|scope| {
+                let asking: Vec<_> =
+                    (0..2 * FORMS.len()).map(|at| scope.spawn(move || ask(at))).collect();
+                asking.into_iter().map(|it| it.join().expect("no panic")).collect()
+            })
+        });
+    }
+}
+
+#[test]
+fn a_page_that_is_refused_takes_little_memory() {
+    let mirroring = Mirroring::start();
+    each(refused_pages(), |(project, offer)| {
         assert!(offer.body.len() <= PAGE_BYTES, "{project}: {} bytes", offer.body.len());
-        upstream.offer(&format!("/simple/{project}/"), offer);
+        mirroring.upstream.offer(&format!("/simple/{project}/"), offer);
         let (path, headers) = FORMS[0];
         let path = path.replace("{}", project);
-        check(project, &|| vec![asked(&process, "root/up", &path, headers)], &["502"]);
-    }
+        mirroring.check(project, &["502"], || {
+            vec![asked(&mirroring.process, "root/up", &path, headers)]
+        });
+    });
+}
+
+#[test]
+fn each_form_of_the_largest_page_takes_little_memory() {
+    let mirroring = Mirroring::start();
+    mirroring.offer("most", USUAL_FILES, USUAL);
+    let forms = FORMS.into_iter().enumerate();
+    each(forms.flat_map(|form| STAGES.map(|stage| (form, stage))), |((at, form), stage)| {
+        let (path, headers) = form;
+        let path = path.replace("{}", &format!("most{}", at % AT_ONCE));
+        let what = format!("{stage}/{path}, {}", headers.replace("\r\n", ", "));
+        // Its JSON in the shape of the public index, and its page for people, have bounds of their own.
+        mirroring.check(&what, &["200", "302", "501"], || {
+            vec![asked(&mirroring.process, stage, &path, headers)]
+        });
+    });
+}
+
+#[test]
+fn the_largest_pages_at_once_take_little_memory() {
+    let mirroring = Mirroring::start();
+    mirroring.offer("most", USUAL_FILES, USUAL);
+    mirroring.check_at_once("most");
     // Few files that take as much as many, and so are shown one page at a time.
-    let few = format!(",\"yanked\":\"{}\"", "'".repeat(3_000));
-    for at in 0..AT_ONCE {
-        let project = format!("few{at}");
-        let page = json_page(&project, 1_000, &few, "");
-        upstream.offer(&format!("/simple/{project}/"), Offer::json(page));
-    }
-    for at in 0..AT_ONCE {
-        let project = format!("most{at}");
-        let page = json_page(&project, USUAL_FILES, USUAL, "");
-        upstream.offer(&format!("/simple/{project}/"), Offer::json(page));
-    }
-    for (at, (path, headers)) in FORMS.into_iter().enumerate() {
-        for stage in ["root/up", "root/dev"] {
-            let path = path.replace("{}", &format!("most{}", at % AT_ONCE));
-            let what = format!("{stage}/{path}, {}", headers.replace("\r\n", ", "));
-            // Its JSON in the shape of the public index, and its page for people, have bounds of their own.
-            let expected = ["200", "302", "501"];
-            check(&what, &|| vec![asked(&process, stage, &path, headers)], &expected);
-        }
-    }
-    let at_once = |project: &str| {
-        std::thread::scope(|scope| {
-            let process = &process;
-            let ask = |at: usize| {
-                let (path, headers) = FORMS[at % FORMS.len()];
-                let stage = ["root/up", "root/dev"][at % 2];
-                let path = path.replace("{}", &format!("{project}{}", at % AT_ONCE));
-                scope.spawn(move || asked(process, stage, &path, headers))
-            };
-            let asking: Vec<_> = (0..2 * FORMS.len()).map(ask).collect();
-            asking.into_iter().map(|it| it.join().expect("no panic")).collect()
-        })
-    };
-    for project in ["most", "few"] {
-        check(
-            &format!("{project}, all at once"),
-            &|| at_once(project),
-            &["200", "302", "501", "503"],
-        );
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    mirroring.offer("few", 1_000, &format!(",\"yanked\":\"{}\"", "'".repeat(3_000)));
+    mirroring.check_at_once("few");
 }
 
 /// The status of an answer that is read to its end.

@@ -149,8 +149,8 @@ fn a_restart_goes_on_where_it_was() {
     std::fs::write(&source, next).expect("a dump");
     let server = TestServer::start_in(directory, |config, _| {
         config.aur.source = Some(config::AurSource::File(source));
-    });
-    server.wait_until_ready();
+    })
+    .ready();
     let after = wait_for_changes(&server, &begin, 6);
     assert_eq!(after[..4], before[..]);
     let later: BTreeSet<String> = briefs(&after[4..]).into_iter().collect();
@@ -164,8 +164,7 @@ fn a_restart_goes_on_where_it_was() {
     for name in ["aur-history.db", "aur-history.db-wal", "aur-history.db-shm"] {
         let _ = std::fs::remove_file(directory.path().join("data").join(name));
     }
-    let server = TestServer::start_in(directory, |_, _| ());
-    server.wait_until_ready();
+    let server = TestServer::start_in(directory, |_, _| ()).ready();
     position(&server);
     server.get(&format!("/changes?surface=aur&since={kept}")).expect(410);
 }

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::issuer::{FakeIssuer, Key};
 use super::{World, refused};
-use crate::browser::ACCEPT;
 use crate::client::Response;
 use crate::python::Upload;
 
@@ -84,7 +83,7 @@ fn publisher(world: &World, index: &str) -> Value {
 
 /// What a browser gets.
 fn page(world: &World, path: &str) -> String {
-    world.server.client.get_with(path, &[ACCEPT]).expect(200).text()
+    world.server.browse(path).expect(200).text()
 }
 
 fn count(world: &World, outcome: &str) -> f64 {

@@ -198,14 +198,19 @@ impl FakeIssuer {
             "environment": "release",
             "ref": "refs/tags/v1.0",
         });
-        let members = claims.as_object_mut().expect("an object");
-        for (name, value) in changes.as_object().expect("an object") {
-            match value {
-                Value::Null => drop(members.remove(name)),
-                value => drop(members.insert(name.clone(), value.clone())),
-            }
-        }
+        change(&mut claims, changes);
         claims
+    }
+}
+
+/// Changes claims; null takes a claim away.
+pub(crate) fn change(claims: &mut Value, changes: &Value) {
+    let members = claims.as_object_mut().expect("an object");
+    for (name, value) in changes.as_object().expect("an object") {
+        match value {
+            Value::Null => drop(members.remove(name)),
+            value => drop(members.insert(name.clone(), value.clone())),
+        }
     }
 }
 

@@ -53,13 +53,12 @@ pub(super) fn replace(path: &Path, content: &[u8]) {
 }
 
 fn start(directory: Arc<TempDir>, change: impl FnOnce(&mut Config)) -> TestServer {
-    let server = TestServer::start_in(directory, |config, directory| {
+    TestServer::start_in(directory, |config, directory| {
         config.aur.enabled = false;
         config.advisories.source = Some(BundleSource::File(path_in(directory)));
         change(config);
-    });
-    server.wait_until_ready();
-    server
+    })
+    .ready()
 }
 
 fn post(server: &TestServer, path: &str, body: &Value) -> Response {

@@ -118,8 +118,7 @@ fn who_may_only_add_replaces_no_attestations() {
     let mut two = one.clone();
     two["verification_material"]["certificate"] = BASE64_STANDARD.encode("another").into();
     let body = json!({"scopes": ["python:upload"], "comment": "adds"});
-    let made = index.alice().with("Content-Type", "application/json").post("/+tokens", body).json();
-    let token = made["token"].as_str().expect("a token").to_owned();
+    let token = index.alice().make_token(body);
     let adds = |attestations: &Value| {
         index
             .anybody()

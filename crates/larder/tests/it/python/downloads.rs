@@ -69,7 +69,7 @@ fn files_that_are_sent_from_their_first_byte_count() {
     let (content, _) = wheel("w", "1.0");
     index.upload("alice/dev", "w-1.0-py3-none-any.whl", &content);
     let project_page = |index: &Index| {
-        let page = index.anybody().accept("text/html").get("/alice/dev/p").expect(200);
+        let page = index.browse("/alice/dev/p").expect(200);
         page.says("href=\"/alice/dev/p/+downloads\"");
         page.header("etag").to_owned()
     };
@@ -131,8 +131,7 @@ fn counts_are_for_those_who_may_read_the_index() {
     }
     index.alice().patch("/alice/dev", json!({"acl_read": ["alice"]})).expect(200);
     let wish = json!({"scopes": ["python:read"], "projects": ["q"], "expires": null});
-    let token = index.alice().typed("application/json").post("/+tokens", wish).expect(201).json();
-    let token = token["token"].as_str().expect("a token");
+    let token = &index.alice().make_token(wish);
     for target in ["/alice/dev/p/+downloads", "/alice/open/p/+downloads"] {
         for accept in ["application/json", "text/html"] {
             index.anybody().accept(accept).get(target).expect(401).lacks(NUMBERS);
@@ -195,7 +194,7 @@ fn counting_can_be_switched_off() {
     times(&index.client(), &first(), 2);
     let off = index.anybody().json().get("/alice/dev/p/+downloads").expect(404);
     off.says("`python.count_downloads` is off");
-    let page = index.anybody().accept("text/html").get("/alice/dev/p").expect(200);
+    let page = index.browse("/alice/dev/p").expect(200);
     page.lacks("+downloads");
     let file = index.app.config.data_dir.join("records.db.downloads");
     let index = restarted(index);
@@ -236,6 +235,6 @@ fn mirrored_files_count() {
         assert_eq!(counted(index.anybody(), asked), releases(&[("1.0", 3), ("2.0", 1)]));
     }
     index.anybody().json().get("/alice/up/other/+downloads").expect(404);
-    let page = index.anybody().accept("text/html").get("/alice/up/foo-bar").expect(200);
+    let page = index.browse("/alice/up/foo-bar").expect(200);
     page.says("href=\"/alice/up/foo-bar/+downloads\"");
 }

@@ -1,9 +1,11 @@
 //! The log of an index: who did what, for those who may read it.
 
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::{Index, path, result, sdist};
 use crate::asking::{Ask, Says as _};
+use crate::shown::shown;
 
 /// The lines of a log, in words.
 #[track_caller]
@@ -71,17 +73,14 @@ fn people_read_the_log_on_a_page() {
     let bob = index.user("bob");
     bob.post("/alice/dev/p/1/+yank", json!({"reason": "broken <b>"})).expect(200);
     bob.put("/alice/dev/p/+status", json!({"status": "archived", "reason": "done"})).expect(200);
-    let page = index.anybody().accept("text/html").get("/alice/dev/+log").expect(200).text();
-    page.says(["<b>bob</b> set the status of", " to archived", "“broken &#60;b&#62;”"]);
-    page.says("<a href=\"/alice/dev/p\">p</a> 1.0");
-    let index_page = index.anybody().accept("text/html").get("/alice/dev").expect(200).text();
-    index_page.says("href=\"/alice/dev/+log\"");
+    assert_snapshot!("log", shown(&index.browse("/alice/dev/+log").html()));
+    index.browse("/alice/dev").expect(200).says("href=\"/alice/dev/+log\"");
 }
 
 #[test]
 fn the_page_of_a_project_says_who_yanked_and_who_set_the_status() {
     let index = started();
-    let page = || index.anybody().accept("text/html").get("/alice/dev/p/1.0").expect(200).text();
+    let page = || index.browse("/alice/dev/p/1.0").expect(200).text();
     page().lacks("was yanked");
     index.user("bob").post("/alice/dev/p/1.0/+yank", json!({"reason": "bad"})).expect(200);
     page().says(["This version was yanked", "By bob, <time", "“bad”"]);
@@ -112,7 +111,7 @@ fn it_comes_in_parts_and_of_one_project() {
         before = format!("&before={next}");
     }
     assert_eq!((all.len(), all.last().map(String::as_str)), (7, Some("alice created")));
-    let page = index.anybody().accept("text/html").get("/alice/dev/+log?limit=3").expect(200);
+    let page = index.browse("/alice/dev/+log?limit=3").expect(200);
     page.says("rel=\"next\">Older lines");
     for (query, says) in [
         (
@@ -139,8 +138,7 @@ fn nobody_learns_more_than_they_may_read() {
     // What everybody may read, a limited token may read as well.
     index.alice().patch("/alice/dev", json!({"acl_read": ["alice"]})).expect(200);
     let wish = json!({"scopes": ["python:read"], "projects": ["q"], "expires": null});
-    let token = index.alice().typed("application/json").post("/+tokens", wish).expect(201).json();
-    let token = token["token"].as_str().expect("a token").to_owned();
+    let token = index.alice().make_token(wish);
     assert_eq!(lines(index.server.bearer(&token), "/alice/dev/+log"), ["bob yanked q 1.0"]);
     for accept in ["application/json", "text/html"] {
         let anybody = index.anybody().accept(accept).get("/alice/dev/+log").expect(401);
@@ -151,7 +149,7 @@ fn nobody_learns_more_than_they_may_read() {
     // Where the release came from is not for those who may not see that index.
     let pushed = lines(index.anybody(), "/alice/prod/+log");
     assert_eq!(pushed, ["bob pushed p 1.0", "alice created"]);
-    let page = index.anybody().accept("text/html").get("/alice/prod/+log").expect(200);
+    let page = index.browse("/alice/prod/+log").expect(200);
     page.says("<b>bob</b> pushed").lacks("alice/dev");
 }
 

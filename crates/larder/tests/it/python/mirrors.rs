@@ -69,6 +69,13 @@ pub(super) fn file(upstream: &Upstream, filename: &str, content: &[u8]) -> Value
         "size": content.len(), "upload-time": "2026-01-31T12:00:00.000000Z"})
 }
 
+/// An index with the mirror `alice/up` of [`upstream_of`].
+fn mirroring(content: &[u8], index: Index, settings: Value) -> (Upstream, Index) {
+    let upstream = upstream_of(content);
+    mirror(&index, &upstream, settings);
+    (upstream, index)
+}
+
 /// An upstream of the project `foo` with a wheel of this content, and a project `bar` without files.
 fn upstream_of(content: &[u8]) -> Upstream {
     let upstream = Upstream::start();
@@ -149,9 +156,7 @@ fn html_is_read_too() {
 
 #[test]
 fn upstream_is_asked_conditionally_and_only_when_something_has_expired() {
-    let upstream = upstream_of(b"content");
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let (upstream, index) = mirroring(b"content", start(), json!({}));
     for _ in 0..3 {
         json_page(index.client(), "alice/up", "foo").expect(200);
     }
@@ -367,9 +372,7 @@ fn redirects_are_followed_and_counted() {
 
 #[test]
 fn who_may_not_read_a_stage_has_its_mirror_ask_nothing() {
-    let upstream = upstream_of(b"content");
-    let index = start();
-    mirror(&index, &upstream, json!({"acl_read": ["alice"]}));
+    let (upstream, index) = mirroring(b"content", start(), json!({"acl_read": ["alice"]}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     let targets = [
         "/alice/up/+simple/foo/".to_owned(),

@@ -73,7 +73,7 @@ fn programs_get_what_they_had() {
             let same = index.anybody().with("Accept", accept).get(path);
             assert_eq!((same.status, &same.body), (200, &json.body), "{path} {accept}");
         }
-        page(&index.anybody().browser().get(path));
+        page(&index.browse(path));
     }
     // Installers of old named HTML first.
     let pip = index
@@ -82,20 +82,20 @@ fn programs_get_what_they_had() {
         .with("User-Agent", "pip/9.0.1")
         .get("/alice/dev/tool");
     pip.says("tool-1.1.zip#sha256=");
-    let simple = index.anybody().browser().get("/alice/dev/+simple/tool/");
+    let simple = index.browse("/alice/dev/+simple/tool/");
     simple.says("tool-1.1.zip</a>");
 }
 
 #[test]
 fn an_index_says_what_it_inherits_and_how_to_use_it() {
     let index = sample();
-    let text = page(&index.anybody().browser().get("/alice/dev"));
+    let text = page(&index.browse("/alice/dev"));
     assert_snapshot!("index", shown(&text));
-    page(&index.anybody().browser().get("/alice/base")).says(">lib<");
-    let found = page(&index.anybody().browser().get("/alice/base?q=OO"));
+    page(&index.browse("/alice/base")).says(">lib<");
+    let found = page(&index.browse("/alice/base?q=OO"));
     found.says(">tool<");
     found.lacks(">lib<");
-    let user = page(&index.anybody().browser().get("/alice"));
+    let user = page(&index.browse("/alice"));
     assert_snapshot!("user", shown(&user));
 }
 
@@ -106,13 +106,13 @@ fn an_index_of_many_projects_is_turned_page_by_page() {
     for number in 0..103 {
         index.upload("alice/dev", &format!("p{number:03}-1.zip"), &sdist("x"));
     }
-    let first = page(&index.anybody().browser().get("/alice/dev"));
+    let first = page(&index.browse("/alice/dev"));
     first.says(">p099<");
     first.lacks("<td><a href=\"/alice/dev/p100\"");
     let next = first.split("<a href=\"?").nth(1).and_then(|rest| rest.split('"').next());
     let next = next.expect("a next page");
     assert_eq!(next, "after=p099");
-    let second = page(&index.anybody().browser().get(&format!("/alice/dev?{next}")));
+    let second = page(&index.browse(&format!("/alice/dev?{next}")));
     second.says(">p102<");
     second.lacks([">p099<", "<a href=\"?"]);
 }
@@ -121,19 +121,19 @@ fn an_index_of_many_projects_is_turned_page_by_page() {
 fn a_project_says_what_it_is_and_where_it_comes_from() {
     let index = sample();
     index.alice().post("/alice/dev/tool/1.0/+yank", json!({"reason": "it <breaks>"})).expect(200);
-    let text = page(&index.anybody().browser().get("/alice/dev/tool"));
+    let text = page(&index.browse("/alice/dev/tool"));
     assert_snapshot!("project", shown(&text));
     text.says([
         "<h3 id=\"u-tool\">Tool</h3>\n<p>It <em>works</em>.</p>",
         "<a href=\"https://tool.example/\" rel=\"nofollow noopener\">Home page</a>",
     ]);
-    let release = page(&index.anybody().browser().get("/alice/dev/tool/1.0"));
+    let release = page(&index.browse("/alice/dev/tool/1.0"));
     assert_snapshot!("release_yanked", shown(&release));
     for missing in ["/alice/dev/none", "/alice/dev/tool/9", "/alice/none", "/nobody"] {
-        let response = index.anybody().browser().get(missing).expect(404);
+        let response = index.browse(missing).expect(404);
         assert!(response.header("content-type").starts_with("text/html"), "{missing}");
     }
-    let moved = index.anybody().browser().get("/alice/dev/Tool").expect(302);
+    let moved = index.browse("/alice/dev/Tool").expect(302);
     assert!(moved.header("location").ends_with("/alice/dev/tool"));
 }
 
@@ -152,7 +152,7 @@ fn private_names_appear_to_nobody_else() {
         "/alice/open/shown",
         "/alice/hush/none",
     ] {
-        index.anybody().browser().get(path).expect(401);
+        index.browse(path).expect(401);
         index.user("bob").browser().get(path).expect(403);
     }
     for path in ["/alice", "/alice/open", "/alice/base", "/alice/dev", "/alice/dev/tool"] {
@@ -213,16 +213,15 @@ fn a_project_says_what_requires_it() {
     requiring("alice/base", "other-2.zip", "tool");
     let text = page_with(&index, "/alice/base/tool", ">other<");
     assert_eq!(required_by(&text), "Required by other alice/base");
-    let anybody = || page(&index.anybody().browser().get("/alice/base/lib"));
+    let anybody = || page(&index.browse("/alice/base/lib"));
     assert_eq!(required_by(&anybody()), "Required by tool alice/dev");
     let patch = json!(["policy_quarantine+=tool==1.1 for a look"]);
     index.alice().patch("/alice/dev", patch).expect(200);
     assert_eq!(required_by(&anybody()), "");
     // A deleted project requires nothing.
-    let deleted = index.alice().send("DELETE", "/alice/base/other/2?force", json!({}));
-    assert!(deleted.status < 300, "{}", deleted.text());
+    index.alice().delete("/alice/base/other/2?force").done();
     page_with(&index, "/alice/base/lib", ">other<");
-    let text = page(&index.anybody().browser().get("/alice/base/tool"));
+    let text = page(&index.browse("/alice/base/tool"));
     assert_eq!(required_by(&text), "");
 }
 
@@ -283,7 +282,7 @@ fn what_strangers_say_does_nothing() {
 #[test]
 fn a_kept_page_is_never_out_of_date() {
     let index = sample();
-    let ask = || index.anybody().browser().get("/alice/dev/tool");
+    let ask = || index.browse("/alice/dev/tool");
     // The index of requirements may be published a moment after the upload; the page is then made again.
     let kept = || index.server.metric("larder_pages_from_memory_total");
     let before = kept();

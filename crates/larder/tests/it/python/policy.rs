@@ -29,6 +29,13 @@ fn start() -> Index {
     })
 }
 
+/// An index with the mirror `alice/up` of [`FILES`].
+fn mirroring(settings: Value) -> (Upstream, Index) {
+    let (upstream, index) = (upstream_of(&FILES), start());
+    mirror(&index, &upstream, settings);
+    (upstream, index)
+}
+
 /// An index whose policies know the OSV records of this zip, before the first request.
 fn start_knowing(source: &Path) -> Index {
     Index::start_with(|config| {
@@ -116,9 +123,7 @@ const FILES: [Theirs; 5] = [
 
 #[test]
 fn what_is_too_young_is_refused_under_every_address() {
-    let upstream = upstream_of(&FILES);
-    let index = start();
-    mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
+    let (upstream, index) = mirroring(json!({"policy_cooldown_days": 7}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     for stage in ["alice/up", "alice/dev"] {
         let page = json_page(&index, stage, "foo");
@@ -299,9 +304,7 @@ fn what_a_stage_without_a_policy_has_removed_is_gone() {
 
 /// An index with a mirror as base and a file of its own, the upstream of the mirror, and the path of the file.
 fn with_own_file() -> (Index, Upstream, String) {
-    let upstream = upstream_of(&FILES);
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let (upstream, index) = mirroring(json!({}));
     let sources = sdist("one");
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     index.upload("alice/dev", "own-1.0.zip", &sources);

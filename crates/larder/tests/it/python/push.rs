@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{Index, Upload, path, result, sdist, zip};
 use crate::asking::{Ask, Says as _, each};
 use crate::client::Response;
+use crate::publishing::issuer::change;
 use crate::shown::{redacted, shown_json};
 
 /// A stage with a release: a file that was tested, and documentation.
@@ -36,11 +37,9 @@ fn released_with(egress_allow: &str) -> (Index, Vec<u8>) {
     (index, content)
 }
 
-fn order(more: Value) -> Value {
+fn order(more: &Value) -> Value {
     let mut order = json!({"name": "p", "version": "1.0"});
-    for (key, value) in more.as_object().expect("an object") {
-        order[key] = value.clone();
-    }
+    change(&mut order, more);
     order
 }
 
@@ -48,7 +47,7 @@ fn order(more: Value) -> Value {
 fn a_release_goes_into_another_stage_with_all_that_it_has() {
     let (index, content) = released();
     let kept = index.blobs();
-    let into = order(json!({"targetindex": "alice/final"}));
+    let into = order(&json!({"targetindex": "alice/final"}));
     let log = result(&index.alice().json().send("PUSH", "/alice/dev", into), "actionlog");
     assert_snapshot!("pushed_log", shown_json(&log));
     assert_eq!(index.blobs(), kept, "no byte is copied");
@@ -64,7 +63,7 @@ fn a_release_goes_into_another_stage_with_all_that_it_has() {
 #[test]
 fn a_release_is_pushed_again() {
     let (index, _) = released();
-    let into = order(json!({"targetindex": "alice/final"}));
+    let into = order(&json!({"targetindex": "alice/final"}));
     let log = result(&index.alice().json().send("PUSH", "/alice/dev", into.clone()), "actionlog");
     let serial = || index.anybody().get("/+api").header("x-devpi-serial").to_owned();
     let before = serial();
@@ -91,7 +90,7 @@ fn without_or_with_nothing_but_documentation() {
     let (index, _) = released();
     for (stage, flag, steps) in [("alice/one", "no_docs", 3), ("alice/two", "only_docs", 2)] {
         index.stage(stage, json!({}));
-        let order = order(json!({"targetindex": stage, flag: true}));
+        let order = order(&json!({"targetindex": stage, flag: true}));
         let log = result(&index.alice().send("PUSH", "/alice/dev", order), "actionlog");
         assert_eq!(log.as_array().map(Vec::len), Some(steps), "{stage}");
     }
@@ -105,10 +104,8 @@ fn push(ask: &Ask, order: Value) -> Response {
 
 /// The order to push into `alice/final`, with more or other members.
 fn into_final(more: &Value) -> Value {
-    let mut order = order(json!({"targetindex": "alice/final"}));
-    for (key, value) in more.as_object().expect("an object") {
-        order[key] = value.clone();
-    }
+    let mut order = order(&json!({"targetindex": "alice/final"}));
+    change(&mut order, more);
     order
 }
 
@@ -131,7 +128,7 @@ fn orders_that_are_refused() {
         ],
         |(more, status, text)| push(&index.alice(), into_final(&more)).message(status, text),
     );
-    push(&index.alice(), order(json!({}))).message(400, "targetindex not in format user/index");
+    push(&index.alice(), order(&json!({}))).message(400, "targetindex not in format user/index");
     push(&index.alice(), json!({"targetindex": "alice/final"}))
         .message(400, "there are no files for   on stage alice/dev");
     let ask = index.alice();
@@ -211,7 +208,7 @@ impl Elsewhere {
 
     fn order(&self) -> Value {
         let url = format!("http://{}/legacy/", self.address);
-        order(json!({"posturl": url, "username": "u", "password": "p:w"}))
+        order(&json!({"posturl": url, "username": "u", "password": "p:w"}))
     }
 
     fn requests(&self) -> Vec<String> {
@@ -356,7 +353,7 @@ fn a_push_elsewhere_goes_on_where_that_is_of_use() {
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", nobody.local_addr().expect("an address"));
     drop(nobody);
-    let order = order(json!({"posturl": url, "register_project": true}));
+    let order = order(&json!({"posturl": url, "register_project": true}));
     let refused = index.alice().json().send("PUSH", "/alice/dev", order);
     let log = refused.json()["result"].clone();
     assert_eq!(
@@ -433,7 +430,7 @@ fn what_goes_wrong_elsewhere_is_told() {
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://user:secret@{}/", nobody.local_addr().expect("an address"));
     drop(nobody);
-    let refused = push(order(json!({"posturl": url}))).expect(502);
+    let refused = push(order(&json!({"posturl": url}))).expect(502);
     let entry = &refused.json()["result"][0];
     assert_eq!((&entry[0], &entry[1]), (&json!(-1), &json!("exception on release upload:")));
     refused.lacks("secret");
@@ -443,10 +440,10 @@ fn what_goes_wrong_elsewhere_is_told() {
 fn orders_to_push_elsewhere_that_are_refused() {
     let (index, _) = released();
     let push = |order: Value| push(&index.alice(), order);
-    push(order(json!({"posturl": "file:///etc/passwd"})))
+    push(order(&json!({"posturl": "file:///etc/passwd"})))
         .message(400, "posturl was expected to be an http or https URL");
-    index.anybody().send("PUSH", "/alice/dev", order(json!({"posturl": "http://h/"}))).expect(401);
-    let nothing = order(json!({"posturl": "http://h/", "version": "9"}));
+    index.anybody().send("PUSH", "/alice/dev", order(&json!({"posturl": "http://h/"}))).expect(401);
+    let nothing = order(&json!({"posturl": "http://h/", "version": "9"}));
     push(nothing).message(400, "there are no files for p 9 on stage alice/dev");
 }
 
@@ -457,7 +454,7 @@ fn pushes_stay_outside() {
     let inside = Elsewhere::answering(&[OK]);
     let port = inside.address.port();
     let push = |url: &str, register: bool| {
-        let order = order(json!({"posturl": url, "register_project": register}));
+        let order = order(&json!({"posturl": url, "register_project": register}));
         index.alice().json().send("PUSH", "/alice/dev", order)
     };
     for host in [
@@ -489,7 +486,7 @@ fn pushes_stay_outside() {
     // By name, where the setting names what the name leads to.
     let (index, _) = released_with("127.0.0.0/8 ::1");
     let url = format!("http://localhost:{port}/legacy/");
-    let pushed = index.alice().json().send("PUSH", "/alice/dev", order(json!({"posturl": url})));
+    let pushed = index.alice().json().send("PUSH", "/alice/dev", order(&json!({"posturl": url})));
     assert_eq!(inside.requests().len(), 1, "{}", pushed.text());
 }
 

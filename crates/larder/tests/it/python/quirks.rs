@@ -378,14 +378,7 @@ fn refusals_say_why_to_those_who_accept_json() {
 fn tokens_do_what_their_scopes_say() {
     let index = Index::start();
     index.stage("alice/dev", json!({"acl_read": ["alice"]}));
-    let token = |scope: &str| {
-        let made = index
-            .alice()
-            .with("Content-Type", "application/json")
-            .post("/+tokens", json!({"scopes": [scope]}));
-        assert!(made.status < 300, "{}", made.text());
-        made.json()["token"].as_str().expect("a token").to_owned()
-    };
+    let token = |scope: &str| index.alice().make_token(json!({"scopes": [scope]}));
     let ask = |token: &str| index.anybody().with("Authorization", &basic("__token__", token));
     let (read, upload, admin) =
         (token("python:read"), token("python:upload"), token("python:admin"));

@@ -50,7 +50,7 @@ fn a_list_and_one_of_them() {
     assert!(places.is_sorted_by(|one, next| one > next), "{text}");
     assert_snapshot!("list", shown(&text));
     text.says(&format!("{LIST}/{}\"", names[0]));
-    let one = index.anybody().accept("text/html").get(&format!("{LIST}/{}", names[1])).expect(200);
+    let one = index.browse(&format!("{LIST}/{}", names[1])).expect(200);
     assert_snapshot!("one", shown(&one.text()));
     // By whatever stage and version it is found.
     for other in ["/alice/over/p/1.0/", "/alice/dev/p/latest/", "/alice/over/p/stable/"] {

@@ -1,11 +1,9 @@
 //! Uploads: which are accepted, which are refused with which message, and that refused ones leave nothing.
 
-use std::io::{Read as _, Write as _};
-
 use record::Digest;
 use serde_json::{Value, json};
 
-use super::{Index, PASSWORD, Upload, basic, path, result, sdist, wheel, zip};
+use super::{Index, PASSWORD, Response, Upload, basic, path, result, sdist, wheel, zip};
 use crate::asking::{Says as _, each};
 
 /// Refused with this status and text, in the body and as the reason; no blob is kept.
@@ -208,24 +206,12 @@ fn what_became_of_a_stage_while_the_body_came_counts() {
     let at = path("alice/dev", "p-1.0.zip", &content);
     // The same file again: it exists when the upload begins, and not when it ends.
     let (content_type, body) = Upload::of("p-1.0.zip", &content).form();
-    let head = format!(
-        "POST /alice/dev/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: {content_type}\r\n\
-         Content-Length: {}\r\nAuthorization: {}\r\nExpect: 100-continue\r\n\r\n",
-        body.len(),
-        basic("alice", PASSWORD)
-    );
-    let mut stream = index.connect();
-    stream.write_all(head.as_bytes()).expect("it listens");
-    // The server asks for the body: so it has looked at the stage.
-    let mut interim = [0; 25];
-    stream.read_exact(&mut interim).expect("an answer");
-    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    // The server wants the body: so it has looked at the stage.
+    let ask = index.alice().typed(&content_type).with("Connection", "close");
+    let stream = ask.announce("POST", "/alice/dev/", body.len());
     index.alice().delete(&format!("{at}?force")).expect(200);
     index.anybody().get(&at).expect(410);
-    stream.write_all(&body).expect("it listens");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    Response::after(body, stream).expect(200);
     assert_eq!(index.anybody().get(&at).body, content);
 }
 
@@ -471,9 +457,7 @@ fn who_may_only_add_changes_nothing_that_installers_read() {
     let index = Index::start();
     index.stage("alice/dev", json!({"volatile": true}));
     let body = json!({"scopes": ["python:upload"], "comment": "adds"});
-    let made = index.alice().with("Content-Type", "application/json");
-    let made = made.post("/+tokens", body).json();
-    let token = made["token"].as_str().expect("a token").to_owned();
+    let token = index.alice().make_token(body);
     let adds = |upload: &Upload| {
         let token = basic("__token__", &token);
         index.anybody().with("Authorization", &token).upload("alice/dev", upload)

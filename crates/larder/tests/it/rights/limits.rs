@@ -174,9 +174,7 @@ impl Private {
 
     #[track_caller]
     fn done(&self, sent: &Sent) -> Response {
-        let response = self.world.send(sent, &self.token(""));
-        assert!(response.status < 300, "{} {}: {}", sent.method, sent.target, response.text());
-        response
+        self.world.send(sent, &self.token("")).done()
     }
 
     #[track_caller]
@@ -194,8 +192,7 @@ impl Private {
     fn check(&self, named: &str, targets: &[String], within: &[usize]) {
         let (token, free) = (self.token(named), self.token(""));
         for (at, target) in targets.iter().enumerate() {
-            let free = self.get(target, &free);
-            assert!(free.status < 300, "{target}: {} {}", free.status, free.text());
+            let free = self.get(target, &free).done();
             let limited = self.get(target, &token);
             let expected = if within.contains(&at) { free.status } else { 403 };
             limited.check_status(expected);

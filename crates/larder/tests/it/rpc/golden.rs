@@ -3,9 +3,13 @@
 //! `golden-differences.txt` lists the answers that differ in their JSON, `golden-status-differences.txt`
 //! those that differ only around it; each line has the id of the reason in `docs/aur-differences.md`.
 
+#[path = "../../../../aur/tests/golden/same.rs"]
+mod same;
+
 use std::collections::BTreeMap;
 use std::fs;
 
+use same::is_same;
 use serde_json::Value;
 
 use crate::catalogue::testdata;
@@ -53,38 +57,6 @@ impl Request {
         let headers: Vec<_> = own.chain(further.iter().copied()).collect();
         server.client.send(&self.method, &self.path, &headers, body.as_bytes())
     }
-}
-
-/// Takes out of aurweb's answer what a dump cannot know, and orders results by name on both sides.
-fn comparable(mut answer: Value) -> Value {
-    if let Some(results) = answer.get_mut("results").and_then(Value::as_array_mut) {
-        for record in results.iter_mut().filter_map(Value::as_object_mut) {
-            record.remove("PendingRequests");
-        }
-        results.sort_by_key(|record| record["Name"].as_str().unwrap_or_default().to_owned());
-    }
-    answer
-}
-
-/// The call around JSONP, and the JSON in it.
-fn split_jsonp(body: &str) -> (Option<&str>, &str) {
-    let call = body.strip_prefix("/**/").and_then(|call| call.strip_suffix(')'));
-    match call
-        .and_then(|call| call.find("({").or_else(|| call.find("([")).map(|at| call.split_at(at)))
-    {
-        Some((name, json)) => (Some(name), &json[1..]),
-        None => (None, body),
-    }
-}
-
-fn is_same_body(expected: &str, found: &str) -> bool {
-    let (expected_call, expected_json) = split_jsonp(expected);
-    let (found_call, found_json) = split_jsonp(found);
-    expected_call == found_call
-        && match (serde_json::from_str(expected_json), serde_json::from_str(found_json)) {
-            (Ok(expected), Ok(found)) => comparable(expected) == comparable(found),
-            _ => expected == found,
-        }
 }
 
 /// The parts of an answer around its body.
@@ -139,9 +111,49 @@ impl Differences {
     }
 }
 
+impl Golden {
+    fn frame(&self) -> String {
+        let (content_type, location) = (self.content_type.as_deref(), self.location.as_deref());
+        frame(self.status, content_type, location, self.etag.is_some())
+    }
+
+    fn body(&self) -> &str {
+        self.body.as_deref().unwrap_or_default()
+    }
+
+    /// Whether the bodies are compared and differ.
+    fn differs_in_body(&self, found: &Response) -> bool {
+        let is_answer = self.status != 400 || self.etag.is_none();
+        let content_type = self.content_type.as_deref().unwrap_or_default();
+        let is_json = ["application/json", "text/javascript"].contains(&content_type);
+        is_json && is_answer && found.status != 304 && !is_same(self.body(), &found.text())
+    }
+}
+
+/// A client that knows aurweb's answer keeps it, by aurweb's tag; and ours by ours. Returns how many tags were compared.
+fn check_tags(golden: &Golden, found: &Response, wrong: &mut Vec<String>) -> usize {
+    let request = &golden.request;
+    if request.headers.contains_key("If-None-Match") || request.method != "GET" {
+        return 0;
+    }
+    let is_same = golden.body() == found.text();
+    let known = [found.find("etag"), golden.etag.as_deref().filter(|_| is_same)];
+    let tags = known.into_iter().flatten().flat_map(|tag| [tag, tag.trim_matches('"')]);
+    let mut count = 0;
+    for tag in tags {
+        count += 1;
+        let again = request.send(recorded(), &[("If-None-Match", tag)]);
+        let is_kept = again.status == 304 && again.body.is_empty();
+        if !is_kept || again.find("etag") != found.find("etag") {
+            let key = request.key();
+            wrong.push(format!("{} for If-None-Match: {tag} on {key}", again.status));
+        }
+    }
+    count
+}
+
 #[test]
 fn answers_equal_aurwebs() {
-    let server = recorded();
     let reasons = testdata("../../docs/aur-differences.md");
     let reasons = fs::read_to_string(reasons).expect("the reasons");
     let mut bodies = Differences::read("golden-differences.txt", &reasons);
@@ -151,62 +163,21 @@ fn answers_equal_aurwebs() {
     let goldens = fs::read_to_string(testdata("golden.jsonl")).expect("the goldens");
     for line in goldens.lines() {
         let golden: Golden = serde_json::from_str(line).expect("a golden");
-        let request = &golden.request;
-        let key = request.key();
-        let found = request.send(server, &[]);
+        let key = golden.request.key();
+        let found = golden.request.send(recorded(), &[]);
         compared += 1;
-
-        let expected_frame = frame(
-            golden.status,
-            golden.content_type.as_deref(),
-            golden.location.as_deref(),
-            golden.etag.is_some(),
-        );
-        let found_frame = frame(
-            found.status,
-            found.find("content-type"),
-            found.find("location"),
-            found.find("etag").is_some(),
-        );
-        let is_same_frame = expected_frame == found_frame;
-        let expected_body = golden.body.as_deref().unwrap_or_default();
-        let is_answer = golden.status != 400 || golden.etag.is_none();
-        let is_json = golden
-            .content_type
-            .as_deref()
-            .is_some_and(|kind| matches!(kind, "application/json" | "text/javascript"));
-        let is_same = !is_json
-            || !is_answer
-            || is_same_body(expected_body, &found.text())
-            || found.status == 304;
-        frames.check(&key, is_same_frame || !is_same, &mut wrong, || {
-            format!("   {}\n   expected {expected_frame}\n   found    {found_frame}", golden.group)
+        let header = |name| found.find(name);
+        let (content_type, location) = (header("content-type"), header("location"));
+        let frame = frame(found.status, content_type, location, header("etag").is_some());
+        let is_same = !golden.differs_in_body(&found);
+        frames.check(&key, golden.frame() == frame || !is_same, &mut wrong, || {
+            let (group, expected) = (&golden.group, golden.frame());
+            format!("   {group}\n   expected {expected}\n   found    {frame}")
         });
         bodies.check(&key, is_same, &mut wrong, || {
-            let short = |text: &str| text.chars().take(400).collect::<String>();
-            format!("   expected {}\n   found    {}", short(expected_body), short(&found.text()))
+            format!("   expected {:.400}\n   found    {:.400}", golden.body(), found.text())
         });
-
-        // A client that knows aurweb's answer keeps it, by aurweb's tag; and ours by ours.
-        if request.headers.contains_key("If-None-Match") || request.method != "GET" {
-            continue;
-        }
-        let mut known = vec![found.find("etag")];
-        if expected_body == found.text() {
-            known.push(golden.etag.as_deref());
-        }
-        for tag in known.into_iter().flatten() {
-            for tag in [tag, tag.trim_matches('"')] {
-                tags_compared += 1;
-                let again = request.send(server, &[("If-None-Match", tag)]);
-                if again.status != 304
-                    || !again.body.is_empty()
-                    || again.find("etag") != found.find("etag")
-                {
-                    wrong.push(format!("{} for If-None-Match: {tag} on {key}", again.status));
-                }
-            }
-        }
+        tags_compared += check_tags(&golden, &found, &mut wrong);
     }
     bodies.check_all_used(&mut wrong);
     frames.check_all_used(&mut wrong);

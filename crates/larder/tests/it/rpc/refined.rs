@@ -1,9 +1,6 @@
 //! Parameters that aurweb does not have: sorted results in parts, chosen fields, words and regular expressions.
 
-use std::sync::mpsc;
-
-use crate::catalogue;
-use crate::server::{TestServer, runtime, small};
+use crate::server::{busy, small};
 use crate::wait_until;
 
 /// Expects these names and this total, whether it is asked for in the path, in the query or in JSON.
@@ -66,14 +63,7 @@ fn fields_are_chosen_and_tags_tell_answers_apart() {
 
 #[test]
 fn such_questions_wait_in_turn_and_others_do_not() {
-    let server = TestServer::serving_with(&catalogue::small(), |config| {
-        config.actions.cpu_threads = 1;
-        config.actions.cpu_queue_max = 1;
-    });
-    let (release, released) = mpsc::channel::<()>();
-    let app = server.app.clone();
-    runtime().spawn(async move { app.limits.cpu_pool.run(move || released.recv().is_err()).await });
-    wait_until("the thread to be busy", || server.metric("larder_cpu_pool_busy_threads") == 1.0);
+    let (server, release) = busy(1);
     let client = server.client;
     let target = "/rpc/v5/search/split?mode=regex";
     let waiting = std::thread::spawn(move || client.get(target));
@@ -86,14 +76,7 @@ fn such_questions_wait_in_turn_and_others_do_not() {
 
 #[test]
 fn such_questions_leave_room_for_other_computations() {
-    let server = TestServer::serving_with(&catalogue::small(), |config| {
-        config.actions.cpu_threads = 1;
-        config.actions.cpu_queue_max = 4;
-    });
-    let (release, released) = mpsc::channel::<()>();
-    let app = server.app.clone();
-    runtime().spawn(async move { app.limits.cpu_pool.run(move || released.recv().is_err()).await });
-    wait_until("the thread to be busy", || server.metric("larder_cpu_pool_busy_threads") == 1.0);
+    let (server, release) = busy(4);
     let client = server.client;
     let target = "/rpc/v5/search/split?mode=regex";
     // One is in the queue, and two wait for their turn.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::asking::basic;
-use crate::publishing::issuer::{FakeIssuer, Grant, Key};
+use crate::publishing::issuer::{FakeIssuer, Grant, Key, change};
 
 pub(super) struct FakeProvider {
     pub(super) issuer: FakeIssuer,
@@ -61,13 +61,7 @@ impl FakeProvider {
             "iss": self.issuer.url, "aud": "larder", "sub": "7", "preferred_username": "alice",
             "nonce": nonce, "iat": now - 5, "exp": now + 300,
         });
-        let members = claims.as_object_mut().expect("an object");
-        for (name, value) in changes.as_object().expect("an object") {
-            match value {
-                Value::Null => drop(members.remove(name)),
-                value => drop(members.insert(name.clone(), value.clone())),
-            }
-        }
+        change(&mut claims, changes);
         claims
     }
 

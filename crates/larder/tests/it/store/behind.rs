@@ -8,7 +8,7 @@ use super::{Place, Wheel, article_request, make_stage, try_exchange};
 use crate::asking::each;
 use crate::client::{Client, Response};
 use crate::server::ROOT;
-use crate::{SetAtEnd, wait_until};
+use crate::{SetAtEnd, is_long, wait_until};
 use testbed::SilentProxy;
 
 /// How often a client goes from one process to the other at once.
@@ -235,7 +235,7 @@ fn connections_are_dropped_without_a_word() {
     let directory = proxy.directory().display();
     place.database = format!("postgres:///postgres?host={directory}&user=larder");
     let far = place.start("far");
-    let rounds = if std::env::var_os("LARDER_TEST_LONG").is_some() { 12 } else { 3 };
+    let rounds = if is_long() { 12 } else { 3 };
     let mut longest = Duration::ZERO;
     for round in 0..rounds {
         std::thread::sleep(Duration::from_millis(900) * (round % 3));

@@ -22,11 +22,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{Wheel, make_stage, try_exchange};
-use crate::asking::Says as _;
+use crate::asking::{Says as _, each};
 use crate::client::{Client, Response};
 use crate::line::Line;
-use crate::process::{Process, init};
-use crate::wait_until;
+use crate::process::{Done, Process, init, larder};
+use crate::{is_long, wait_until};
 
 /// A primary, and a token with which others follow it.
 struct Primary {
@@ -62,6 +62,12 @@ impl Primary {
         url(&self.server.client)
     }
 
+    /// Runs a command in the directory of the test.
+    #[track_caller]
+    fn run(&self, arguments: &[&str]) -> Done {
+        Done::of(larder(self.directory.path()).args(arguments), "")
+    }
+
     /// A server that follows that URL, with its own data directory.
     fn follower(&self, data: &str, url: &str, more: &[&str]) -> Process {
         follower(&self.directory, data, url, more)
@@ -82,9 +88,7 @@ fn follower(directory: &Arc<TempDir>, data: &str, url: &str, more: &[&str]) -> P
 /// A token of `root`.
 #[track_caller]
 fn make_token(client: &Client, scopes: &[&str]) -> String {
-    let wish = json!({"scopes": scopes, "expires": null});
-    let made = client.root().typed("application/json").post("/+tokens", wish).expect(201).json();
-    made["token"].as_str().expect("a token").to_owned()
+    client.root().make_token(json!({"scopes": scopes, "expires": null}))
 }
 
 #[track_caller]
@@ -98,10 +102,6 @@ fn upload(client: &Client, project: &str, version: &str) -> Wheel {
     let (status, text) = try_exchange(client, &wheel.request("team/dev")).expect("an answer");
     assert_eq!(status, 200, "{text}");
     wheel
-}
-
-fn is_long() -> bool {
-    std::env::var_os("LARDER_TEST_LONG").is_some()
 }
 
 /// The serial that a server shows.
@@ -234,7 +234,7 @@ fn fill(client: &Client) {
 }
 
 #[test]
-fn a_follower_answers_as_its_primary_and_sends_writes_there() {
+fn followers_answer_as_their_primary() {
     let primary = Primary::start();
     let first = &primary.server.client;
     fill(first);
@@ -261,48 +261,56 @@ fn a_follower_answers_as_its_primary_and_sends_writes_there() {
     check_equal(&third, first);
     assert!(second.metric("larder_follow_blobs_total") >= 2.0);
     assert_eq!(second.metric("larder_followers"), 1.0);
-
     // Writes are led to the primary, whichever follower gets them.
-    let target = "/article/notes/one/12";
     for follower in [&second, &third] {
-        let led = follower.root().post(target, "there".as_bytes()).expect(307);
-        assert_eq!(led.header("location"), format!("{}{target}", primary.url()));
-        led.says(primary.url().as_str());
+        check_led(&primary, follower, "POST", "/article/notes/one/12");
     }
-    for (method, target) in [
+}
+
+#[track_caller]
+fn check_led(primary: &Primary, follower: &Client, method: &str, target: &str) {
+    let led = follower.root().send(method, target, ()).expect(307);
+    led.has("location", format!("{}{target}", primary.url())).says(primary.url().as_str());
+}
+
+#[test]
+fn writes_are_sent_to_the_primary() {
+    let primary = Primary::start();
+    fill(&primary.server);
+    let second = primary.follower("second", &primary.url(), &[]);
+    let rows = [
         ("PUT", "/alice"),
         ("POST", "/team/dev/"),
         ("DELETE", "/team/dev/pkg"),
         ("POST", "/+tokens"),
         ("DELETE", "/article/notes/one"),
         ("GET", "/+account/login"),
-    ] {
-        let led = second.root().send(method, target, ()).expect(307);
-        assert_eq!(
-            led.header("location"),
-            format!("{}{target}", primary.url()),
-            "{method} {target}"
-        );
-    }
+    ];
+    each(rows, |(method, target)| check_led(&primary, &second, method, target));
     // Of actions within one request, each says it for itself, and those that read are answered.
-    let text = json!({"name": "notes/one", "version": 12, "text": "there"});
+    let text = json!({"name": "notes/one", "version": 2, "text": "there"});
     let actions = json!({"article.get_version": {"name": "notes/one"}, "article.put": text});
     let said = second.root().post("/actions", json!({"actions": actions})).expect(200).json();
-    assert_eq!(said["article.get_version"]["result"]["version"], 12, "{said}");
+    assert_eq!(said["article.get_version"]["result"]["version"], 2, "{said}");
     let refused = &said["article.put"]["error"];
     assert_eq!(refused["status"], 503, "{said}");
     refused["detail"].as_str().expect("a text").says(primary.url().as_str());
-    first.get("/article/notes/one/13").expect(404);
-    // What devpi's clients see.
+    primary.server.get("/article/notes/one/3").expect(404);
+    // A login needs no write.
+    let login = second.log_in("root", crate::server::ROOT_PASSWORD);
+    primary.server.user("root", &login).get("/+tokens").expect(200);
+}
+
+#[test]
+fn a_follower_says_whom_it_follows() {
+    let primary = Primary::start();
+    fill(&primary.server);
+    let second = primary.follower("second", &primary.url(), &[]);
+    wait_until_equal(&second, &primary.server);
     let status = second.root().json().get("/+status").expect(200).json();
     assert_eq!(status["result"]["role"], "REPLICA");
     assert_eq!(status["result"]["primary-url"], primary.url());
     assert_eq!(status["result"]["master-serial"], status["result"]["serial"]);
-    // A login needs no write.
-    let body = json!({"user": "root", "password": crate::server::ROOT_PASSWORD});
-    let login = second.anybody().typed("application/json").post("/+login", body).expect(200).json();
-    let login = login["result"]["password"].as_str().expect("a login").to_owned();
-    first.user("root", &login).get("/+tokens").expect(200);
     second.get("/readyz?verbose").says(format!("[+] follow: {}", primary.url()).as_str());
     second.get("/status").says("with everything that is there");
 }

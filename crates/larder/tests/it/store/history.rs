@@ -19,16 +19,12 @@ use testbed::{Porcupine, S3, SilentProxy, SmallDisk};
 use super::{Place, make_stage};
 use crate::asking::{Says as _, each};
 use crate::client::Client;
-use crate::{SetAtEnd, wait_until};
+use crate::{SetAtEnd, is_long, wait_until};
 use clients::{CALLS_OF_EPOCH, Run, Worker};
 use faults::Fleet;
 use record::{Random, Recorder};
 
 const CLIENTS: u64 = 8;
-
-fn is_long() -> bool {
-    std::env::var("LARDER_TEST_LONG").as_deref() == Ok("1")
-}
 
 /// The file of a history; `LARDER_TEST_HISTORIES` names a directory in which histories are kept.
 fn path(place: &Place, name: &str) -> PathBuf {
@@ -235,66 +231,88 @@ fn a_lost_commit_is_found() {
     is_refused(&porcupine, run.recorder.finished(), reasons);
 }
 
-/// Short histories that nobody recorded, each with one thing that cannot be.
-#[test]
-fn what_cannot_be_is_found() {
-    let Some(porcupine) = Porcupine::prepare() else { return };
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("history.jsonl");
-    // f, key, call, return, the answer, and more.
-    let call = |f: &str, key: &str, call: u64, answer: &str| {
-        let back = if answer.is_empty() { 0 } else { call + 5 };
-        let answer = if answer.is_empty() { String::new() } else { format!(",{answer}") };
-        format!(
-            r#"{{"type":"op","client":0,"key":"{key}","f":"{f}","name":"a","call":{call},"return":{back}{answer}}}"#
-        )
-    };
-    let first = call("write", "article/0", 10, r#""text":"t","status":201,"version":1,"serial":7"#);
-    let feed = |from: u64, to: u64, lines: &str| {
-        format!(
-            r#"{{"type":"feed","surface":"articles","from":{from},"to":{to},"lines":[{lines}]}}"#
-        )
-    };
-    let line = |serial: u64, version: u64| {
+/// A call in a history that nobody recorded; without an answer, it has not returned.
+fn call(f: &str, key: &str, call: u64, answer: &str) -> String {
+    let back = if answer.is_empty() { 0 } else { call + 5 };
+    let answer = if answer.is_empty() { String::new() } else { format!(",{answer}") };
+    format!(
+        r#"{{"type":"op","client":0,"key":"{key}","f":"{f}","name":"a","call":{call},"return":{back}{answer}}}"#
+    )
+}
+
+/// The first version of an article, with serial 7.
+fn first() -> String {
+    call("write", "article/0", 10, r#""text":"t","status":201,"version":1,"serial":7"#)
+}
+
+/// What a feed said from serial 6 on: the serials and versions of the article.
+fn feed<const N: usize>(to: u64, lines: [(u64, u64); N]) -> String {
+    let lines = lines.map(|(serial, version)| {
         format!(
             r#"{{"serial":{serial},"type":"article","kind":"added","name":"f0/a","version":{version}}}"#
         )
-    };
+    });
+    let lines = lines.join(",");
+    format!(r#"{{"type":"feed","surface":"articles","from":6,"to":{to},"lines":[{lines}]}}"#)
+}
+
+/// What the checker says of each of these short histories, of which all but one have one thing that cannot be.
+#[track_caller]
+fn check_said<const N: usize>(rows: [(&str, Vec<String>); N]) {
+    let Some(porcupine) = Porcupine::prepare() else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("history.jsonl");
+    each(rows, |(expected, lines)| {
+        fs::write(&path, lines.join("\n")).expect("a file");
+        let (holds, said) = porcupine.judge(&path);
+        said.says(expected);
+        assert_eq!(holds, expected.ends_with("holds"), "{said}");
+    });
+}
+
+#[test]
+fn answers_that_no_order_explains_are_found() {
     let made = call("make", "token/0", 10, r#""status":201,"serial":7"#);
     let revoked = call("revoke", "token/0", 20, r#""status":204,"serial":8"#);
-    let rows: Vec<(&str, Vec<String>)> = vec![
-        ("verdict: the history holds", vec![first.clone(), feed(6, 7, &line(7, 1))]),
+    let used = r#""text":"w","status":201,"version":1,"serial":9"#;
+    let uploaded = r#""text":"u","status":200,"serial":7"#;
+    let refused = r#""name":"final","text":"v","status":409"#;
+    let added = r#""text":"s","member":3,"status":200,"serial":7"#;
+    check_said([
+        ("verdict: the history holds", vec![first(), feed(7, [(7, 1)])]),
         (
             "article/0: 2 operations are not linearizable",
-            vec![first.clone(), call("read", "article/0", 20, r#""status":404,"serial":7"#)],
+            vec![first(), call("read", "article/0", 20, r#""status":404,"serial":7"#)],
         ),
         (
             "project/0: 2 operations are not linearizable",
             vec![
-                call("upload", "project/0", 10, r#""text":"u","status":200,"serial":7"#),
-                call("upload", "project/0", 20, r#""name":"final","text":"v","status":409"#),
+                call("upload", "project/0", 10, uploaded),
+                call("upload", "project/0", 20, refused),
             ],
         ),
         (
             "index/0: 2 operations are not linearizable",
             vec![
-                call("add", "index/0", 10, r#""text":"s","member":3,"status":200,"serial":7"#),
+                call("add", "index/0", 10, added),
                 call("read-index", "index/0", 20, r#""got":"s","status":200"#),
             ],
         ),
-        (
-            "two writes were acknowledged as one commit",
-            vec![
-                first.clone(),
-                call("write", "article/1", 12, r#""text":"x","status":201,"version":1,"serial":7"#),
-            ],
-        ),
+        ("a revoked token wrote", vec![made, revoked, call("use", "token/0", 30, used)]),
+    ]);
+}
+
+#[test]
+fn serials_that_contradict_each_other_are_found() {
+    let write = |begun: u64, serial: u64| {
+        let answer = format!(r#""text":"x","status":201,"version":1,"serial":{serial}"#);
+        call("write", "article/1", begun, &answer)
+    };
+    check_said([
+        ("two writes were acknowledged as one commit", vec![first(), write(12, 7)]),
         (
             "a write has a lower serial than one that was acknowledged before it began",
-            vec![
-                first.clone(),
-                call("write", "article/1", 20, r#""text":"x","status":201,"version":1,"serial":6"#),
-            ],
+            vec![first(), write(20, 6)],
         ),
         (
             "an answer is older than what its client had seen, serial 9",
@@ -302,37 +320,26 @@ fn what_cannot_be_is_found() {
         ),
         (
             "a read shows what had been replaced by the serial that it names",
-            vec![first.clone(), call("read", "article/0", 12, r#""status":404,"serial":8"#)],
+            vec![first(), call("read", "article/0", 12, r#""status":404,"serial":8"#)],
         ),
-        (
-            "a revoked token wrote",
-            vec![
-                made.clone(),
-                revoked,
-                call("use", "token/0", 30, r#""text":"w","status":201,"version":1,"serial":9"#),
-            ],
-        ),
-        ("the feed of process 0 lacks a write", vec![first.clone(), feed(6, 7, "")]),
+    ]);
+}
+
+#[test]
+fn feeds_that_tell_something_else_are_found() {
+    check_said([
+        ("the feed of process 0 lacks a write", vec![first(), feed(7, [])]),
         (
             "the feed of process 0 has a change that nobody asked for",
-            vec![first.clone(), feed(6, 8, &format!("{},{}", line(7, 1), line(8, 2)))],
+            vec![first(), feed(8, [(7, 1), (8, 2)])],
         ),
         (
             "the feed of process 0 has a line of a commit that was another",
-            vec![first.clone(), feed(6, 7, &line(7, 2))],
+            vec![first(), feed(7, [(7, 2)])],
         ),
         (
             "the feed has 2 commits of article/0 beyond those acknowledged, and 1 calls had no answer",
-            vec![
-                call("write", "article/0", 10, ""),
-                feed(6, 8, &format!("{},{}", line(7, 1), line(8, 1))),
-            ],
+            vec![call("write", "article/0", 10, ""), feed(8, [(7, 1), (8, 1)])],
         ),
-    ];
-    each(rows, |(expected, lines)| {
-        fs::write(&path, lines.join("\n")).expect("a file");
-        let (holds, said) = porcupine.judge(&path);
-        said.says(expected);
-        assert_eq!(holds, expected.ends_with("holds"), "{said}");
-    });
+    ]);
 }

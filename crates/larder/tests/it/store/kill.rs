@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Place, Wheel, article_request, make_stage, noise, try_exchange};
 use crate::client::Client;
 use crate::process::Process;
-use crate::wait_until;
+use crate::{is_long, wait_until};
 
 /// The writers: articles, small files, and files of 5 MB.
 const WRITERS: [Writer; 5] =
@@ -110,7 +110,7 @@ impl Writer {
 }
 
 fn rounds(rounds_long: u32) -> u32 {
-    if std::env::var("LARDER_TEST_LONG").as_deref() == Ok("1") { rounds_long } else { 3 }
+    if is_long() { rounds_long } else { 3 }
 }
 
 #[test]

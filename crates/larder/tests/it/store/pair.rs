@@ -124,12 +124,8 @@ fn check_first_start(one: &Process, other: &Process) {
     };
     assert_eq!(identity(one), identity(other));
     // Both processes sign logins with the same secret.
-    let json = format!(r#"{{"user":"root","password":"{password}"}}"#);
-    let login = one.root().typed("application/json").post("/+login", &json).json();
-    let login = login["result"]["password"].as_str().expect("a login").to_owned();
-    let with_login = [("Authorization", basic("root", &login))];
-    let headers = with_login.each_ref().map(|(name, value)| (*name, value.as_str()));
-    other.client.get_with("/+tokens", &headers).expect(200);
+    let login = one.log_in("root", password);
+    other.user("root", &login).get("/+tokens").expect(200);
 }
 
 fn check(place: &Place, rounds: u32, contests: usize) {

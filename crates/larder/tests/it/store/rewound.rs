@@ -36,35 +36,49 @@ fn is_rewound(process: &Process) -> bool {
     process.find_metric("larder_store_is_rewound").expect("a metric") == 1.0
 }
 
-#[test]
-fn a_lagging_copy_takes_over() {
-    let Some(place) = Place::postgres() else { return };
+/// A database whose copy lagged behind when it took over, and a process that has read what the copy lacks: the third version.
+fn fallen_back() -> Option<(Place, Process)> {
+    let place = Place::postgres()?;
     let postgres = place.postgres.as_ref().expect("it was started");
     place.init();
     let process = place.start("one");
-    let client = &process.client;
-    write(client, 0, "one");
-    write(client, 1, "two");
+    write(&process.client, 0, "one");
+    write(&process.client, 1, "two");
     postgres.stop();
     postgres.keep_copy();
     postgres.resume();
-    write(client, 2, "three");
+    write(&process.client, 2, "three");
     assert!(!is_rewound(&process));
-    let connections = || process.log().matches("announces commits again").count();
-    wait_until("a connection", || connections() == 1);
-
+    wait_until("a connection", || connections(&process) == 1);
     postgres.crash();
     postgres.fall_back_to_copy();
     postgres.resume();
-    client.wait_for("/readyz?verbose", "fell back");
+    process.client.wait_for("/readyz?verbose", "fell back");
+    Some((place, process))
+}
+
+/// How often the process has connected again.
+fn connections(process: &Process) -> usize {
+    process.log().matches("announces commits again").count()
+}
+
+#[test]
+fn what_a_lagging_copy_lacks_is_shown_on_and_nothing_is_written() {
+    let Some((place, process)) = fallen_back() else { return };
+    let client = &process.client;
     assert!(is_rewound(&process));
     client.get("/readyz").expect(200);
     check_refused(client, 3);
     check_article(client, "three", 3);
-
-    // A new process reports it, and goes on from the copy once that is wanted, past the serials that the first has seen.
     place.run(&["serve", "--aur-enabled=false"]).fails(1, "are an older copy");
-    wait_until("another connection", || connections() == 2);
+}
+
+/// A new process goes on from the copy once that is wanted, past the serials that the first has seen.
+#[test]
+fn a_lagging_copy_takes_over() {
+    let Some((place, process)) = fallen_back() else { return };
+    let client = &process.client;
+    wait_until("another connection", || connections(&process) == 2);
     let told = format!("in use by larder, process {} on ", process.id());
     place.run(&["adopt"]).fails(1, [&*told, "nothing was changed"]);
     place.check(&["adopt", "--while-others-run"]);
@@ -79,16 +93,14 @@ fn a_lagging_copy_takes_over() {
     // It is further than what was read, but goes on from elsewhere.
     client.wait_for("/readyz?verbose", "diverged");
     // An outage does not bring the lost commits back.
+    let postgres = place.postgres.as_ref().expect("it was started");
     postgres.stop();
     client.wait_until_gone("/readyz?verbose", "diverged");
     assert!(is_rewound(&process));
     postgres.resume();
     client.wait_for("/readyz?verbose", "diverged");
-    let told = process
-        .log()
-        .matches("the store lacks commits that were read from it, or is damaged")
-        .count();
-    assert_eq!(told, 1, "{}", process.log());
+    let told = "the store lacks commits that were read from it, or is damaged";
+    assert_eq!(process.log().matches(told).count(), 1, "{}", process.log());
 
     drop(process);
     let process = place.start("one");

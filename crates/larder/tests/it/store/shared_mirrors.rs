@@ -202,6 +202,18 @@ fn age_cache(place: &Place, data: &str) {
     }
 }
 
+/// A process that has shared all that the upstream has; `None` where there is no PostgreSQL or no object store.
+fn sharing() -> Option<(Place, &'static S3, Upstream, Process)> {
+    let (place, s3) = (Place::postgres_and_s3()?, S3::shared()?);
+    place.init();
+    let upstream = upstream();
+    let one = start_sharing(&place, "one", &[]);
+    make_mirror(&one.client, &upstream);
+    check_all(&one.client, &upstream);
+    wait_for_all(&place, s3);
+    Some((place, s3, upstream, one))
+}
+
 /// Waits until the list, a page and all files are shared.
 fn wait_for_all(place: &Place, s3: &S3) {
     wait_until("what is shared", || entries(place, s3).len() == 2 + SIZES.len());
@@ -209,13 +221,7 @@ fn wait_for_all(place: &Place, s3: &S3) {
 
 #[test]
 fn what_one_process_fetched_another_serves() {
-    let (Some(place), Some(s3)) = (Place::postgres_and_s3(), S3::shared()) else { return };
-    place.init();
-    let upstream = upstream();
-    let one = start_sharing(&place, "one", &[]);
-    make_mirror(&one.client, &upstream);
-    check_all(&one.client, &upstream);
-    wait_for_all(&place, s3);
+    let Some((place, _, upstream, one)) = sharing() else { return };
     upstream.break_with(Some(500));
     drop(one);
     let other = start_sharing(&place, "other", &[]);
@@ -250,13 +256,7 @@ fn what_one_process_fetched_another_serves() {
 
 #[test]
 fn what_is_wrong_in_the_bucket_is_not_served() {
-    let (Some(place), Some(s3)) = (Place::postgres_and_s3(), S3::shared()) else { return };
-    place.init();
-    let upstream = upstream();
-    let one = start_sharing(&place, "one", &[]);
-    make_mirror(&one.client, &upstream);
-    check_all(&one.client, &upstream);
-    wait_for_all(&place, s3);
+    let Some((place, s3, upstream, one)) = sharing() else { return };
     drop(one);
     let right: Vec<(PathBuf, Vec<u8>)> = entries(&place, s3)
         .into_iter()
@@ -373,13 +373,7 @@ fn an_object_store_that_hangs_holds_nobody_up() {
 
 #[test]
 fn what_is_used_is_shared_again_and_noted() {
-    let (Some(place), Some(s3)) = (Place::postgres_and_s3(), S3::shared()) else { return };
-    place.init();
-    let upstream = upstream();
-    let one = start_sharing(&place, "one", &[]);
-    make_mirror(&one.client, &upstream);
-    check_all(&one.client, &upstream);
-    wait_for_all(&place, s3);
+    let Some((place, s3, upstream, one)) = sharing() else { return };
     drop(one);
     // An entry that is missing in the shared cache is shared when it is used.
     let all = entries(&place, s3);

@@ -2,7 +2,6 @@
 
 use record::{Expected, Key};
 
-use super::super::upload::ToxUpload;
 use super::*;
 
 #[test]
@@ -126,21 +125,7 @@ fn a_file_never_comes_into_a_version_that_is_removed() {
     };
     of_two_one_is_decided_again(remove, push);
     let directory = Directory::of(&Digest::of(b"one"));
-    let test = |world: &World| {
-        let upload = ToxUpload {
-            stage: &prod,
-            directory,
-            filename: "foo-1.0.tar.gz",
-            name: None,
-            digest: Digest::of(b"{}"),
-            size_bytes: 2,
-            who: None,
-            at: now(),
-            log: &[],
-            is_bounded: true,
-        };
-        upload::tox_result(&world.snapshot, &upload).ok().map(|it| it.0)
-    };
+    let test = |world: &World| world.tox_result("alice/prod", "one", "foo-1.0.tar.gz");
     of_two_one_is_decided_again(remove, test);
     let remove_last = |world: &World| {
         remove::file(&world.snapshot, &prod, directory, "foo-1.0.tar.gz", true).ok()

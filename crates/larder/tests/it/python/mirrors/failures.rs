@@ -5,9 +5,7 @@ use crate::asking::{Says as _, each};
 
 #[test]
 fn what_is_known_is_served_while_upstream_fails() {
-    let upstream = upstream_of(b"content");
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let (upstream, index) = mirroring(b"content", start(), json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     json_page(index.client(), "alice/dev", "foo").expect(200);
     assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).text(), "content");
@@ -41,9 +39,7 @@ fn what_is_known_is_served_while_upstream_fails() {
 
 #[test]
 fn an_answer_that_is_no_page_changes_nothing() {
-    let upstream = upstream_of(b"content");
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let (upstream, index) = mirroring(b"content", start(), json!({}));
     json_page(index.client(), "alice/up", "foo").expect(200);
     let cut = "{\"meta\":{\"api-version\":\"1.0\"},\"files\":[";
     each(["", "gone fishing", "<html><h1>Login</h1></html>", cut], |garbage| {
@@ -55,9 +51,7 @@ fn an_answer_that_is_no_page_changes_nothing() {
 
 #[test]
 fn a_refresh_says_that_upstream_has_not_answered() {
-    let upstream = upstream_of(b"content");
-    let index = fresh_for_long();
-    mirror(&index, &upstream, json!({}));
+    let (upstream, index) = mirroring(b"content", fresh_for_long(), json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     json_page(index.client(), "alice/dev", "foo").expect(200);
     let refreshed = |project: &str| {
@@ -100,9 +94,7 @@ fn an_older_state_of_upstream_is_not_taken() {
 
 #[test]
 fn a_redirect_to_a_very_long_url_is_not_followed() {
-    let upstream = upstream_of(b"content");
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let (upstream, index) = mirroring(b"content", start(), json!({}));
     let leads_to = |path: &str| {
         let moved = Offer::status(302).with(&format!("Location: {path}"));
         upstream.offer("/simple/foo/", moved);
@@ -190,8 +182,7 @@ fn a_mirror_that_is_gone_fails_no_longer() {
     check(0.0);
     json_page(index.client(), "alice/up", "foo").expect(502);
     check(1.0);
-    let deleted = index.alice().send("DELETE", "/alice/up", json!({}));
-    assert!(deleted.status < 300, "{}", deleted.text());
+    index.alice().delete("/alice/up").done();
     check(0.0);
 }
 
@@ -260,9 +251,7 @@ fn several_projects_that_fail_close_the_mirror() {
 
 #[test]
 fn a_new_project_is_found_by_a_refresh() {
-    let upstream = upstream_of(b"content");
-    let index = fresh_for_long();
-    mirror(&index, &upstream, json!({}));
+    let (upstream, index) = mirroring(b"content", fresh_for_long(), json!({}));
     json_page(index.client(), "alice/up", "fresh").expect(404);
     upstream.offer("/simple/", list(&["foo", "fresh"]));
     upstream.offer("/simple/fresh/", page("fresh", json!([])));
@@ -280,9 +269,7 @@ fn a_new_project_is_found_by_a_refresh() {
 
 #[test]
 fn an_upstream_without_projects_takes_no_project_of_others() {
-    let upstream = upstream_of(b"content");
-    let index = fresh_for_long();
-    mirror(&index, &upstream, json!({}));
+    let (upstream, index) = mirroring(b"content", fresh_for_long(), json!({}));
     let title = "<title>Simple Index</title><h1>Simple Index</h1>";
     let empty = [
         ("empty", Offer::of("text/html", format!("<!DOCTYPE html><html>{title}</html>")), 404),
@@ -322,9 +309,7 @@ fn an_upstream_without_projects_takes_no_project_of_others() {
 
 #[test]
 fn when_to_ask_again_is_passed_on() {
-    let upstream = upstream_of(b"content");
-    let index = fresh_for_long();
-    mirror(&index, &upstream, json!({}));
+    let (upstream, index) = mirroring(b"content", fresh_for_long(), json!({}));
     json_page(index.client(), "alice/up", "foo").expect(200);
     for (status, header, expected) in [
         (429, "Retry-After: 120", "120"),

@@ -25,9 +25,7 @@ fn raw(client: Client, target: &str, header: &str) -> Vec<u8> {
 #[test]
 fn many_clients_make_one_request() {
     let content = large();
-    let upstream = upstream_of(&content);
-    let index = fresh_for_long();
-    mirror(&index, &upstream, json!({}));
+    let (upstream, index) = mirroring(&content, fresh_for_long(), json!({}));
     let client = index.client();
     upstream.hold("/simple/foo/");
     let clients: Vec<_> =
@@ -90,9 +88,7 @@ fn the_first_client_reads_while_the_file_arrives() {
 #[test]
 fn what_is_not_right_is_neither_served_whole_nor_kept() {
     let content = large();
-    let upstream = upstream_of(&content);
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let (upstream, index) = mirroring(&content, start(), json!({}));
     let (path, target) = (format!("/files/{WHEEL}"), place_of(&upstream, WHEEL));
     let mut wrong = content.clone();
     wrong[LARGE - 1] ^= 1;
@@ -178,9 +174,8 @@ fn direct_links_need_no_page() {
 
 #[test]
 fn files_may_be_redirected_to() {
-    let upstream = upstream_of(b"content");
-    let index = start();
-    mirror(&index, &upstream, json!({"mirror_use_external_urls": true}));
+    let (upstream, index) =
+        mirroring(b"content", start(), json!({"mirror_use_external_urls": true}));
     let moved = index.get(&place_of(&upstream, WHEEL));
     moved.expect(302).has("location", upstream.url(&format!("/files/{WHEEL}")));
     assert_eq!(upstream.count(&format!("/files/{WHEEL}")), 0);
@@ -188,9 +183,7 @@ fn files_may_be_redirected_to() {
 
 #[test]
 fn a_small_file_that_is_wrong_is_refused_with_the_reason() {
-    let upstream = upstream_of(b"content");
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let (upstream, index) = mirroring(b"content", start(), json!({}));
     let path = format!("/files/{WHEEL}");
     for (content, expected) in [("kontent", "the SHA-256"), ("", "upstream sends 0 bytes")] {
         upstream.offer(&path, Offer::file(content));
@@ -247,9 +240,7 @@ fn the_form_of_an_encoded_file_that_has_the_digest_is_given_on() {
         out.write_all(content).expect("memory");
         out.finish().expect("memory")
     };
-    let upstream = upstream_of(b"content");
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let (upstream, index) = mirroring(b"content", start(), json!({}));
     let large = large();
     for label in ["gzip", "x-gzip"] {
         for (filename, expected, sent) in [

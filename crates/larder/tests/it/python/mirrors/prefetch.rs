@@ -40,13 +40,19 @@ fn index_of(upstream: &Upstream) -> Index {
     index
 }
 
-#[test]
-fn a_lock_is_fetched_ahead() {
+/// An upstream that has a source archive beside the wheel.
+pub(super) fn upstream_with(sdist: &str) -> Upstream {
     let upstream = upstream_of(b"content");
-    let sdist = "foo-2.0.tar.gz";
     let files = json!([file(&upstream, WHEEL, b"content"), file(&upstream, sdist, b"two")]);
     upstream.offer("/simple/foo/", page("foo", files));
     upstream.offer(&format!("/files/{sdist}"), Offer::file("two"));
+    upstream
+}
+
+#[test]
+fn a_lock_is_fetched_ahead() {
+    let sdist = "foo-2.0.tar.gz";
+    let upstream = upstream_with(sdist);
     let index = index_of(&upstream);
     prefetch(&index, &lock(&[(WHEEL, sha256(b"content"))])).prints(0, "files: 1, bytes: 7\n");
     assert_eq!(
@@ -65,11 +71,8 @@ fn a_lock_is_fetched_ahead() {
 
 #[test]
 fn each_file_has_its_own_digest() {
-    let upstream = upstream_of(b"content");
     let sdist = "foo-1.0.tar.gz";
-    let files = json!([file(&upstream, WHEEL, b"content"), file(&upstream, sdist, b"two")]);
-    upstream.offer("/simple/foo/", page("foo", files));
-    upstream.offer(&format!("/files/{sdist}"), Offer::file("two"));
+    let upstream = upstream_with(sdist);
     let index = index_of(&upstream);
     let digests = [sha256(b"content"), sha256(b"two")];
     let [wheel, two] = digests.clone();

@@ -1,6 +1,6 @@
 //! A lock that is sent to the server, by programs and by a form: its mirror fetches the files in the background.
 
-use super::prefetch::{lock, sha256};
+use super::prefetch::{lock, sha256, upstream_with};
 use super::*;
 use crate::asking::Says as _;
 use crate::browser::Browser;
@@ -35,11 +35,8 @@ fn ended(index: &Index) -> Value {
 
 #[test]
 fn the_files_of_a_lock_are_fetched() {
-    let upstream = upstream_of(b"content");
     let sdist = "foo-1.0.tar.gz";
-    let files = json!([file(&upstream, WHEEL, b"content"), file(&upstream, sdist, b"two")]);
-    upstream.offer("/simple/foo/", page("foo", files));
-    upstream.offer(&format!("/files/{sdist}"), Offer::file("two"));
+    let upstream = upstream_with(sdist);
     let index = index_of(&upstream, json!({}));
     assert_eq!(last(&index), json!({"state": "none"}));
     let both = lock(&[(WHEEL, sha256(b"content")), (sdist, sha256(b"other"))]);

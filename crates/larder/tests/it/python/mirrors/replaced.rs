@@ -135,9 +135,7 @@ const EMPTY: &str = "cf83e1357eefb8bdf1542850d66d8007d620e4050b5715dc83f4a921d36
 
 #[test]
 fn a_mirror_that_is_made_anew_begins_empty() {
-    let upstream = upstream_of(b"content");
-    let index = fresh_for_long();
-    mirror(&index, &upstream, json!({}));
+    let (upstream, index) = mirroring(b"content", fresh_for_long(), json!({}));
     json_page(index.client(), "alice/up", "foo").expect(200);
     assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).text(), "content");
     // A change of a setting keeps what is known.
@@ -146,7 +144,7 @@ fn a_mirror_that_is_made_anew_begins_empty() {
     upstream.break_with(Some(500));
     json_page(index.client(), "alice/up", "foo").expect(200);
     for settings in [json!({}), json!({"title": "the third"})] {
-        assert!(index.alice().send("DELETE", "/alice/up", json!({})).status < 300);
+        index.alice().delete("/alice/up").done();
         mirror(&index, &upstream, settings);
         upstream.break_with(Some(500));
         json_page(index.client(), "alice/up", "foo").expect(502);

@@ -39,9 +39,7 @@ fn serials(index: &Index, stage: &str) -> (u64, u64) {
 
 #[test]
 fn a_mirrors_own_page_has_upstreams_serial() {
-    let upstream = upstream_of(b"content");
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let (upstream, index) = mirroring(b"content", start(), json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     assert_eq!(serials(&index, "alice/up"), (0, 0));
     for (in_meta, in_header, expected) in

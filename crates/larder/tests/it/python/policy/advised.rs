@@ -123,7 +123,7 @@ fn known_malware_is_refused_under_every_address() {
 #[test]
 fn refused_malware_is_told_to_people_and_noted() {
     let it = Refusing::start();
-    let human = it.index.anybody().accept("text/html").get("/alice/dev/+simple/own/");
+    let human = it.index.browse("/alice/dev/+simple/own/");
     human.says("2 files are hidden by the policy of alice/base: known malware: MAL-2026-2.");
     it.index.anybody().json().get("/alice/base/own/1.0").expect(403);
     it.index.get("/metrics").says("larder_policy_refused_total{rule=\"malware\"}");
@@ -225,7 +225,7 @@ fn a_warning_is_noted_and_refuses_nothing() {
 #[test]
 fn pages_for_people_have_the_warning() {
     let (index, _upstream, _directory) = start_warning();
-    let page = |path: &str| index.anybody().accept("text/html").get(path).expect(200);
+    let page = |path: &str| index.browse(path).expect(200);
     page("/alice/dev/+simple/foo/").says(
         "another file are served with a warning by the policy of alice/up: known vulnerability: GHSA-1",
     );

@@ -183,6 +183,54 @@ fn check_versions(
     Ok(())
 }
 
+/// Every way to the files of one project of an index.
+fn check_project(
+    index: &Index,
+    host: &str,
+    stage: &str,
+    project: &str,
+    files: &[File],
+) -> Result<(), TestCaseError> {
+    let is_there =
+        |file: &&File| file.project == project && (file.holder == stage || stage == "alice/dev");
+    let files: Vec<&File> = files.iter().filter(is_there).collect();
+    if files.is_empty() {
+        return Ok(());
+    }
+    let shown = check_page(index, stage, project)?;
+    check_addresses(index, host, stage, &files, &shown)?;
+    if project == "own" {
+        let own = files.iter().filter(|file| file.holder == stage);
+        let own: Vec<&str> = own.map(|file| &*file.name).collect();
+        let names: Vec<String> = shown.iter().cloned().collect();
+        check_lists(index, stage, &names, &own)?;
+        check_versions(index, stage, &files, &shown)?;
+    }
+    Ok(())
+}
+
+/// The files of the mirror, and those of the indexes, which are uploaded.
+fn files(index: &Index) -> Vec<File> {
+    let own =
+        |holder, name: &str, content| File { project: "own", holder, name: name.into(), content };
+    let mut files = vec![
+        own("alice/base", "own-1.0.zip", sdist("one")),
+        own("alice/base", "own-2.0.zip", sdist("two")),
+        own("alice/base", "own-3.0-py3-none-any.whl", wheel("own", "3.0").0),
+        own("alice/dev", "own-4.0.zip", sdist("four")),
+    ];
+    for File { holder, name, content, .. } in &files {
+        index.upload(holder, name, content);
+    }
+    files.extend(FILES.iter().map(|file| File {
+        project: "foo",
+        holder: "alice/up",
+        name: file.0.into(),
+        content: file.content(),
+    }));
+    files
+}
+
 #[test]
 fn page_json_metadata_file_and_direct_link_agree() {
     let upstream = upstream_of(&FILES);
@@ -200,25 +248,7 @@ fn page_json_metadata_file_and_direct_link_agree() {
     index.stage("alice/base", json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/base", "alice/up"]}));
     index.stage("alice/target", json!({}));
-    let (wheel, _) = wheel("own", "3.0");
-    let own =
-        |holder, name: &str, content| File { project: "own", holder, name: name.into(), content };
-    let mut files = vec![
-        own("alice/base", "own-1.0.zip", sdist("one")),
-        own("alice/base", "own-2.0.zip", sdist("two")),
-        own("alice/base", "own-3.0-py3-none-any.whl", wheel),
-        own("alice/dev", "own-4.0.zip", sdist("four")),
-    ];
-    for File { holder, name, content, .. } in &files {
-        index.upload(holder, name, content);
-    }
-    let foo = |name: &str, content| File {
-        project: "foo",
-        holder: "alice/up",
-        name: name.into(),
-        content,
-    };
-    files.extend(FILES.iter().map(|file| foo(file.0, file.content())));
+    let files = files(&index);
     let mut runner = TestRunner::new_with_rng(
         Cases { cases: 12, failure_persistence: None, ..Cases::default() },
         proptest::test_runner::TestRng::deterministic_rng(
@@ -236,22 +266,7 @@ fn page_json_metadata_file_and_direct_link_agree() {
         }
         for stage in ["alice/up", "alice/base", "alice/dev"] {
             for project in ["foo", "own"] {
-                let is_there = |file: &&File| {
-                    file.project == project && (file.holder == stage || stage == "alice/dev")
-                };
-                let files: Vec<&File> = files.iter().filter(is_there).collect();
-                if files.is_empty() {
-                    continue;
-                }
-                let shown = check_page(&index, stage, project)?;
-                check_addresses(&index, &upstream.host(), stage, &files, &shown)?;
-                if project == "own" {
-                    let own = files.iter().filter(|file| file.holder == stage);
-                    let own: Vec<&str> = own.map(|file| &*file.name).collect();
-                    let names: Vec<String> = shown.iter().cloned().collect();
-                    check_lists(&index, stage, &names, &own)?;
-                    check_versions(&index, stage, &files, &shown)?;
-                }
+                check_project(&index, &upstream.host(), stage, project, &files)?;
             }
         }
         Ok(())

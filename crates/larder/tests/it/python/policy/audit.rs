@@ -19,9 +19,7 @@ pub(super) fn audit(answer: &Response) -> Vec<[String; 4]> {
 
 #[test]
 fn the_audit_log_says_who_was_refused_what_and_who_broke_the_glass() {
-    let upstream = upstream_of(&FILES);
-    let index = start();
-    mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
+    let (upstream, index) = mirroring(json!({"policy_cooldown_days": 7}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     let target =
         |stage: &str, name: &str| format!("/{stage}/+upstream/{}/files/{name}", upstream.host());
@@ -73,9 +71,7 @@ fn the_audit_log_says_who_was_refused_what_and_who_broke_the_glass() {
 /// who asked nor from where, not even to a filter.
 #[test]
 fn the_audit_log_of_a_base_names_no_reader_of_a_private_index() {
-    let upstream = upstream_of(&FILES);
-    let index = start();
-    mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
+    let (upstream, index) = mirroring(json!({"policy_cooldown_days": 7}));
     let secret = json!({"bases": ["alice/up"], "acl_read": ["bob"]});
     index.user("bob").put("/bob/secret", secret).expect(200);
     let young = "foo-3.0.tar.gz";
@@ -143,9 +139,7 @@ fn a_policy_that_goes_with_its_index_is_noted() {
 
 #[test]
 fn an_upstream_forges_no_line_and_breaks_no_client() {
-    let upstream = upstream_of(&FILES);
-    let index = start();
-    mirror(&index, &upstream, json!({"policy_deny": ["bar"]}));
+    let (upstream, index) = mirroring(json!({"policy_deny": ["bar"]}));
     let reason = format!("stolen\n2026-01-01 \u{1b}[2Jchanged\u{85}{}", "x".repeat(100_000));
     let page = json!({
         "meta": {"api-version": "1.4"}, "name": "foo", "versions": [],

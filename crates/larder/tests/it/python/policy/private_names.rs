@@ -32,6 +32,34 @@ fn a_private_name_is_not_sent_upstream_by_an_inherited_link() {
     answer.header("cache-control").says("private");
 }
 
+/// Names that are private, in every spelling, and those that are pinned to a base.
+const PRIVATE: [&str; 6] =
+    ["secret-one", "Secret_One", "secret.one", "SECRET--ONE", "acme-two", "acme-three"];
+
+/// A request that asks in some way for something of a private name.
+fn hostile_request(host: &str, number: usize) -> (&'static str, String) {
+    let name = PRIVATE[number % PRIVATE.len()];
+    // The other index has no pin; there, a name that is on no list is not sent upstream.
+    let is_pinned = !number.is_multiple_of(7) || name == "acme-two";
+    let stage = if is_pinned { "alice/dev" } else { "alice/open" };
+    let file = format!("{name}-{}.0", number / 13 % 9);
+    let digest = Digest::of(b"x").to_string();
+    let directory = format!("{}/{}", &digest[..3], &digest[3..16]);
+    let target = match number / PRIVATE.len() % 10 {
+        0 => format!("/{stage}/+simple/{name}/"),
+        1 => format!("/{stage}/{name}"),
+        2 => format!("/{stage}/{name}/{}.0", number / 13 % 9),
+        3 => format!("/{stage}/+upstream/{host}/files/{file}.tar.gz"),
+        4 => format!("/{stage}/+f/{directory}/{file}.tar.gz"),
+        5 => format!("/{stage}/+e/http_{host}_files/{file}.tar.gz"),
+        6 => format!("/{stage}/+f/{directory}/{file}-py3-none-any.whl.metadata"),
+        7 => format!("/{stage}/+upstream/{host}/simple/{name}/{file}.zip"),
+        8 => format!("/{stage}/+simple/{name}"),
+        _ => return ("POST", format!("/{stage}/+simple/{name}/refresh")),
+    };
+    (["GET", "HEAD"][number % 2], target)
+}
+
 #[test]
 fn ten_thousand_hostile_requests_send_no_private_name_upstream() {
     const THREADS: usize = 4;
@@ -48,33 +76,9 @@ fn ten_thousand_hostile_requests_send_no_private_name_upstream() {
     let config = json!({"bases": ["alice/base", "alice/up"], "base_pins": ["acme-*=alice/base"]});
     index.stage("alice/dev", config);
     index.stage("alice/open", json!({"bases": ["alice/base", "alice/up"]}));
-    let names = ["secret-one", "Secret_One", "secret.one", "SECRET--ONE", "acme-two", "acme-three"];
-    let host = upstream.host();
-    let digest = Digest::of(b"x").to_string();
-    let client = index.client();
+    let (host, client) = (upstream.host(), index.client());
     let ask = &|number: usize| {
-        let name = names[number % names.len()];
-        // The other index has no pin; there, a name that is on no list is not sent upstream.
-        let stage =
-            if number.is_multiple_of(7) && name != "acme-two" { "alice/open" } else { "alice/dev" };
-        let version = number / 13 % 9;
-        let [place, other] = [&digest[..3], &digest[3..16]];
-        let target = match number / names.len() % 10 {
-            0 => format!("/{stage}/+simple/{name}/"),
-            1 => format!("/{stage}/{name}"),
-            2 => format!("/{stage}/{name}/{version}.0"),
-            3 => format!("/{stage}/+upstream/{host}/files/{name}-{version}.0.tar.gz"),
-            4 => format!("/{stage}/+f/{place}/{other}/{name}-{version}.0.tar.gz"),
-            5 => format!("/{stage}/+e/http_{host}_files/{name}-{version}.0.tar.gz"),
-            6 => {
-                format!("/{stage}/+f/{place}/{other}/{name}-{version}.0-py3-none-any.whl.metadata")
-            }
-            7 => format!("/{stage}/+upstream/{host}/simple/{name}/{name}-{version}.0.zip"),
-            8 => format!("/{stage}/+simple/{name}"),
-            _ => format!("/{stage}/+simple/{name}/refresh"),
-        };
-        let method =
-            if target.ends_with("/refresh") { "POST" } else { ["GET", "HEAD"][number % 2] };
+        let (method, target) = hostile_request(&host, number);
         let accept = [JSON_PAGE, JSON, ("Accept", "text/html")][number % 3];
         client.send(method, &target, &[accept], b"").status
     };

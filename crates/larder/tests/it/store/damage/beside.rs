@@ -148,7 +148,7 @@ fn check_begun_anew(process: &Process) {
     process.get("/changes?surface=aur").expect(200);
     let told = process.get("/readyz?verbose");
     told.says(["[!] the history of the AUR's packages: ", "set-aside"]);
-    let page = process.anybody().accept("text/html").get("/status");
+    let page = process.browse("/status");
     page.says("the history of the AUR&#39;s packages: something was of no use");
 }
 

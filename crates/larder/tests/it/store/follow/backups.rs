@@ -6,11 +6,6 @@ use super::*;
 use crate::SetAtEnd;
 use crate::process::{Done, larder};
 
-#[track_caller]
-fn run(primary: &Primary, arguments: &[&str]) -> Done {
-    Done::of(larder(primary.directory.path()).args(arguments), "")
-}
-
 #[test]
 fn backups_under_writes_are_whole_on_both_sides() {
     let primary = Primary::start();
@@ -28,9 +23,9 @@ fn backups_under_writes_are_whole_on_both_sides() {
                 seed += 1;
             }
         });
-        run(&primary, &["backup", "of-primary", "--data-dir", "data"]).check(0, "");
+        primary.run(&["backup", "of-primary", "--data-dir", "data"]).check(0, "");
         // Of the newest files some may still be on their way.
-        let of_copy = run(&primary, &["backup", "of-copy", "--data-dir", "second"]);
+        let of_copy = primary.run(&["backup", "of-copy", "--data-dir", "second"]);
         assert!(matches!(of_copy.code, Some(0 | 1)), "{}", of_copy.said());
         is_over.store(true, SeqCst);
         writing.join().expect("a writer");
@@ -40,9 +35,9 @@ fn backups_under_writes_are_whole_on_both_sides() {
     check_equal(&second, &primary.server);
 
     // The backup of the copy is a store of its own, as a backup of the primary is.
-    run(&primary, &["restore", "of-copy", "--data-dir", "third"]).check(0, "");
+    primary.run(&["restore", "of-copy", "--data-dir", "third"]).check(0, "");
     if of_copy == Some(0) {
-        run(&primary, &["verify", "--data-dir", "third"]).check(0, "");
+        primary.run(&["verify", "--data-dir", "third"]).check(0, "");
     }
     let third = Process::start_in(primary.directory.clone(), "third", &["--aur-enabled=false"]);
     third.get("/article/notes/one").expect(200).is("second");
@@ -65,5 +60,5 @@ fn backups_under_writes_are_whole_on_both_sides() {
     check_equal(&second, &primary.server);
     second.log().says("another history");
     second.stop();
-    run(&primary, &["verify", "--data-dir", "second"]).check(0, "");
+    primary.run(&["verify", "--data-dir", "second"]).check(0, "");
 }

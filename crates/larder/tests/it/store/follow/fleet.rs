@@ -8,19 +8,26 @@ use super::{
 };
 use crate::asking::Says as _;
 use crate::client::Client;
+use crate::process::Process;
 use crate::wait_until;
+
+/// A follower of this process of a fleet, and the line between the two.
+fn followed(place: &Place, one: &Process) -> (Line, Process) {
+    let token = make_token(&one.client, &["server:follow"]);
+    fs::write(place.directory.path().join(TOKEN_FILE), token).expect("a file");
+    fill(one);
+    let line = Line::to(one.client.address);
+    let second = follower(&place.directory, "second", &line.url(), &[]);
+    check_equal(&second, one);
+    (line, second)
+}
 
 #[test]
 fn a_follower_of_a_fleet_goes_over_to_another_process() {
     let Some(place) = Place::postgres_and_s3() else { return };
     place.init();
     let (one, other) = (place.start("one"), place.start("other"));
-    let token = make_token(&one.client, &["server:follow"]);
-    fs::write(place.directory.path().join(TOKEN_FILE), token).expect("a file");
-    fill(&one);
-    let line = Line::to(one.client.address);
-    let second = follower(&place.directory, "second", &line.url(), &[]);
-    check_equal(&second, &one);
+    let (line, second) = followed(&place, &one);
     // What another process of the fleet writes arrives as well.
     write(&other, "notes/one", 2, "by the other");
     wait_until_equal(&second, &other);
@@ -47,12 +54,7 @@ fn a_follower_outlives_the_database_of_its_fleet() {
     let postgres = place.postgres.as_ref().expect("it was started");
     place.init();
     let one = place.start("one");
-    let token = make_token(&one.client, &["server:follow"]);
-    fs::write(place.directory.path().join(TOKEN_FILE), token).expect("a file");
-    fill(&one);
-    let line = Line::to(one.client.address);
-    let second = follower(&place.directory, "second", &line.url(), &[]);
-    check_equal(&second, &one);
+    let (line, second) = followed(&place, &one);
     // The database is away, and comes back.
     postgres.stop();
     postgres.keep_copy();

@@ -7,14 +7,8 @@ use super::{
     Line, Primary, check_equal, fill, follower, serial, upload, url, wait_until_equal, write,
 };
 use crate::asking::Says as _;
-use crate::process::{Done, Process, larder};
+use crate::process::Process;
 use crate::wait_until;
-
-/// Runs a command in the directory of a test.
-#[track_caller]
-fn run(primary: &Primary, arguments: &[&str]) -> Done {
-    Done::of(larder(primary.directory.path()).args(arguments), "")
-}
 
 #[test]
 fn followers_of_a_primary_that_fell_back_start_over() {
@@ -23,7 +17,7 @@ fn followers_of_a_primary_that_fell_back_start_over() {
     let line = Line::to(primary.server.client.address);
     let second = primary.follower("second", &line.url(), &[]);
     let third = primary.follower("third", &url(&second), &[]);
-    run(&primary, &["backup", "kept", "--data-dir", "data"]).check(0, "");
+    primary.run(&["backup", "kept", "--data-dir", "data"]).check(0, "");
     // A follower has some blobs already, and keeps them.
     let wheel = upload(&primary.server, "pkg", "2.5");
     wait_until_equal(&second, &primary.server);
@@ -35,7 +29,7 @@ fn followers_of_a_primary_that_fell_back_start_over() {
     primary.server.stop();
     let directory = primary.directory.path();
     fs::rename(directory.join("data"), directory.join("old")).expect("renamed");
-    run(&primary, &["restore", "kept", "--data-dir", "data"]).check(0, "");
+    primary.run(&["restore", "kept", "--data-dir", "data"]).check(0, "");
     let Primary { directory, .. } = primary;
     let server = Process::start_in(directory.clone(), "data", &["--aur-enabled=false"]);
     // It has gone further than before, in another way.
@@ -63,7 +57,7 @@ fn a_primary_that_is_behind_its_followers_is_noticed_at_once() {
     fill(&primary.server);
     let line = Line::to(primary.server.client.address);
     let second = primary.follower("second", &line.url(), &[]);
-    run(&primary, &["backup", "kept", "--data-dir", "data"]).check(0, "");
+    primary.run(&["backup", "kept", "--data-dir", "data"]).check(0, "");
     for round in 0..5 {
         write(&primary.server, "lost", round, &format!("lost {round}"));
     }
@@ -71,7 +65,7 @@ fn a_primary_that_is_behind_its_followers_is_noticed_at_once() {
     primary.server.stop();
     let directory = primary.directory.path();
     fs::rename(directory.join("data"), directory.join("old")).expect("renamed");
-    run(&primary, &["restore", "kept", "--data-dir", "data"]).check(0, "");
+    primary.run(&["restore", "kept", "--data-dir", "data"]).check(0, "");
     // Nobody writes to it.
     let server = Process::start_in(primary.directory.clone(), "data", &["--aur-enabled=false"]);
     assert!(serial(&server) < serial(&second));
@@ -104,12 +98,12 @@ fn a_follower_becomes_the_primary_with_its_name() {
     let line = Line::to(primary.server.client.address);
     let mut second = primary.follower("second", &line.url(), &["--follow-blobs", "all"]);
     let third = primary.follower("third", &line.url(), &[]);
-    run(&primary, &["promote", "second"]).fails(1, "in use by process");
+    primary.run(&["promote", "second"]).fails(1, "in use by process");
     let uuid = primary.server.get("/+api").header("x-devpi-uuid").to_owned();
     second.stop();
-    run(&primary, &["promote", "second"]).fails(1, "nothing was changed: `--yes`");
-    run(&primary, &["promote", "data"]).fails(1, "holds no copy");
-    run(&primary, &["promote", "second", "--yes"]).check(0, "of generation 1");
+    primary.run(&["promote", "second"]).fails(1, "nothing was changed: `--yes`");
+    primary.run(&["promote", "data"]).fails(1, "holds no copy");
+    primary.run(&["promote", "second", "--yes"]).check(0, "of generation 1");
     let second = Process::start_in(primary.directory.clone(), "second", &["--aur-enabled=false"]);
     assert_eq!(second.get("/+api").header("x-devpi-uuid"), uuid);
     write(&second, "notes/one", 2, "by the new primary");
@@ -173,7 +167,7 @@ fn a_promotion_says_what_is_lost() {
     upload(&primary.server, "pkg", "9.0");
     wait_until_equal(&second, &primary.server);
     second.stop();
-    let said = run(&primary, &["promote", "second"]);
+    let said = primary.run(&["promote", "second"]);
     said.check(1, "nothing was changed");
     said.stdout.says(["no commit is known to be lost", "were never fetched"]);
 }

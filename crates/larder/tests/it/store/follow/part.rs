@@ -60,10 +60,7 @@ fn shared() -> Wheel {
 #[track_caller]
 fn copier(client: &Client) -> String {
     let scopes = ["server:follow", "python:read", "article:read"];
-    let wish = json!({"scopes": scopes, "expires": null});
-    let copier = client.user("copier", "password").typed("application/json");
-    let made = copier.post("/+tokens", wish).expect(201).json();
-    made["token"].as_str().expect("a token").to_owned()
+    client.user("copier", "password").make_token(json!({"scopes": scopes, "expires": null}))
 }
 
 impl Primary {
@@ -143,24 +140,37 @@ fn check_open(follower: &Client, primary: &Client) {
     }
 }
 
+/// A follower with all blobs.
+fn whole(primary: &Primary) -> Process {
+    primary.follower("second", &primary.url(), &["--follow-blobs", "all"])
+}
+
 #[test]
 fn a_token_of_a_user_opens_what_that_user_may_read() {
     let primary = start();
-    let first = &primary.server.client;
-    let second = primary.follower("second", &primary.url(), &["--follow-blobs", "all"]);
-    check_open(&second, first);
+    let second = whole(&primary);
+    check_open(&second, &primary.server);
     second.get("/article/open").expect(200).is("for everybody");
     second.get("/team/dev/+simple/pkg/").expect(200);
     let team = second.anybody().json().get("/team").expect(200);
     team.says("The team").lacks(["planted", "shared"]);
+    // In what everybody reads, nothing is missing.
+    second.get("/team/dev/+simple/nothing/").expect(404);
+    second.get("/article/nothing").expect(404);
+    second.get("/readyz").expect(200);
     // What the user may read is there, for nobody else; what the user may not read is not.
     assert!(primary.has("second", "team/shared"));
     primary.check_lacks("second", &SECRETS);
     primary.check_lacks("second", &["planted-text", "planted-bytes", "plantedproject"]);
     wait_until("all blobs", || primary.has("second", "shared-1.0.dist-info"));
     primary.check_lacks("second", &SECRETS);
-    // Whoever logs in is the primary's.
-    for (method, target) in [
+}
+
+#[test]
+fn whoever_logs_in_is_sent_to_the_primary() {
+    let primary = start();
+    let second = whole(&primary);
+    let rows = [
         ("GET", "/team/shared/+simple/"),
         ("GET", "/team/dev/+simple/"),
         ("GET", "/article/open"),
@@ -168,26 +178,25 @@ fn a_token_of_a_user_opens_what_that_user_may_read() {
         ("POST", "/article/open/1"),
         ("POST", "/+login"),
         ("GET", "/+tokens"),
-    ] {
-        let led = second.root().send(method, target, ()).expect(307);
-        assert_eq!(led.header("location"), format!("{}{target}", primary.url()), "{target}");
-    }
+    ];
+    each(rows, |(method, target)| check_led(&primary, &second, method, target));
     // What is not here may be there.
-    for target in [
+    let missing = [
         "/team/shared/+simple/",
         "/team/planted-index",
         "/nobody",
         "/team/dev/+log",
         "/changes?surface=articles",
-    ] {
-        second.get(target).expect(307);
-    }
-    // In what everybody reads, nothing is missing.
-    second.get("/team/dev/+simple/nothing/").expect(404);
-    second.get("/article/nothing").expect(404);
-    second.get("/readyz").expect(200);
+    ];
+    each(missing, |target| _ = second.get(target).expect(307));
+}
 
-    // It keeps itself current, with the primary's serials.
+/// It keeps itself current, with the primary's serials.
+#[test]
+fn what_a_user_may_read_of_later_changes_comes() {
+    let primary = start();
+    let first = &primary.server.client;
+    let second = whole(&primary);
     let seen = write(first, "open", 1, "more").header("x-larder-serial").to_owned();
     second.get_with("/article/open", &[("X-Larder-Serial", &seen)]).expect(200).is("more");
     let wheel = upload(first, "pkg", "3.0");
@@ -250,7 +259,7 @@ fn wait_until_anew(primary: &Primary, data: &str, is_so: impl Fn() -> bool) {
 fn what_a_user_may_not_read_any_more_goes_and_what_they_may_comes() {
     let primary = start();
     let (first, root) = (&primary.server.client, primary.server.client.root());
-    let second = primary.follower("second", &primary.url(), &["--follow-blobs", "all"]);
+    let second = whole(&primary);
     wait_until("all blobs", || primary.has("second", "shared-1.0.dist-info"));
 
     // An index that becomes private.

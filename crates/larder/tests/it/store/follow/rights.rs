@@ -19,13 +19,7 @@ fn only_a_token_for_it_opens_the_records() {
     client.add_user("alice", "password");
     let alice = basic("alice", "password");
     let wish = json!({"scopes": ["server:follow", "*"], "expires": null});
-    let hers = client
-        .authorized(&alice)
-        .typed("application/json")
-        .post("/+tokens", wish)
-        .expect(201)
-        .json();
-    let hers = format!("Bearer {}", hers["token"].as_str().expect("a token"));
+    let hers = format!("Bearer {}", client.authorized(&alice).make_token(wish));
     let other = format!("Bearer {}", make_token(client, &["server:admin", "user:admin"]));
     let blob = format!("/+follow/blobs/{}", "0".repeat(64));
     for target in ["/+follow/records?after=0", blob.as_str()] {
