@@ -306,6 +306,10 @@ Some *text* with `code`, a [link](guide/reading), a [[guide/missing]] one, and h
 ### Code
 
 ```python
+@parcels.packed  # a comment
+def size(path: str) -> int:
+    return len(path) + 1
+
 print("a line that is much longer than a phone is wide, and so has to break or to be scrolled sideways somewhere")
 ```
 

@@ -91,6 +91,9 @@ function copyButtons() {
   document.querySelectorAll(".copy .what").forEach(function (what) {
     what.append(button(what.nextElementSibling.querySelector("code"), "Copy: " + what.textContent));
   });
+  document.querySelectorAll(".digest > code").forEach(function (code) {
+    code.after(" ", button(code, "Copy the digest"));
+  });
   document.querySelectorAll(".written pre > code").forEach(function (code) {
     code.parentElement.append(button(code, "Copy this code"));
   });

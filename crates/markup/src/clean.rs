@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 
 use ammonia::{Builder, UrlRelative};
 
-use crate::ID_PREFIX;
+use crate::{ID_PREFIX, highlight};
 
 /// Elements that a text may have.
-pub(crate) const TAGS: [&str; 49] = [
+pub(crate) const TAGS: [&str; 50] = [
     "a",
     "abbr",
     "b",
@@ -46,6 +46,7 @@ pub(crate) const TAGS: [&str; 49] = [
     "s",
     "samp",
     "small",
+    "span",
     "strong",
     "sub",
     "summary",
@@ -122,9 +123,10 @@ pub(crate) const ALERTS: [&str; 5] =
     ["alert-note", "alert-tip", "alert-important", "alert-warning", "alert-caution"];
 
 /// Allowed classes, all of them ours.
-const CLASSES: [(&str, &[&str]); 6] = [
+const CLASSES: [(&str, &[&str]); 7] = [
     ("mtd", &["left", "right"]),
     ("a", &["missing"]),
+    ("span", &highlight::CLASSES),
     ("td", &["center", "right"]),
     ("th", &["center", "right"]),
     ("div", &["wide", "toc", "footnote"]),

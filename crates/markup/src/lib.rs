@@ -1,7 +1,7 @@
 //! Turns texts of strangers into HTML that is safe in our pages: Markdown, reStructuredText, HTML and plain text.
 //!
 //! ```text
-//! Markdown ─► pulldown-cmark ─┐  (formulas ─► math, inserted by tidy)
+//! Markdown ─► pulldown-cmark ─┐  (formulas ─► math, inserted by tidy; code ─► highlight, called by it)
 //! reStructuredText ─► rst ────┤                                                    ┌► Rendered::html
 //! HTML ───────────────────────┼─► tidy: balanced, shallow, links resolved ─► clean ┤
 //! plain text ─────────────────┘                                                    └► Rendered::contents
@@ -16,6 +16,7 @@
 
 mod clean;
 mod compare;
+mod highlight;
 mod markdown;
 mod math;
 mod relink;

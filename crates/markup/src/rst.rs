@@ -128,11 +128,22 @@ impl Writer {
 
     fn literal(&mut self, lines: &[&str]) {
         self.push("<pre>\n");
+        self.lines(lines);
+        self.push("</pre>");
+    }
+
+    /// Code in this language.
+    fn code(&mut self, lines: &[&str], language: &str) {
+        push(&mut self.html, format_args!("<pre><code class=\"language-{}\">", Escaped(language)));
+        self.lines(lines);
+        self.push("</code></pre>");
+    }
+
+    fn lines(&mut self, lines: &[&str]) {
         for line in dedented(lines) {
             self.escaped(line);
             self.push("\n");
         }
-        self.push("</pre>");
     }
 
     fn blocks(&mut self, lines: &[&str], depth: usize) {

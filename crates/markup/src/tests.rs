@@ -22,7 +22,7 @@ fn attacks() -> Vec<String> {
 }
 
 /// Classes that only style a text.
-const OUR_CLASSES: [&str; 11] = [
+const OUR_CLASSES: [&str; 16] = [
     "missing",
     "wide",
     "right",
@@ -34,6 +34,11 @@ const OUR_CLASSES: [&str; 11] = [
     "alert-important",
     "alert-warning",
     "alert-caution",
+    "hl-word",
+    "hl-string",
+    "hl-comment",
+    "hl-value",
+    "hl-name",
 ];
 
 /// Whether a page may have the elements and attributes, as a browser's tokenizer sees them.
@@ -535,7 +540,12 @@ fn restructured_text_is_what_its_writers_mean() {
         "<dl><dt>Name</dt><dd><p>value</p> </dd><dt>Other</dt><dd><p>more</p> </dd></dl>",
     );
     check_rst("term\n  meaning\n", "<dl><dt>term</dt><dd><p>meaning</p> </dd></dl>");
-    check_rst(".. code-block:: python\n   :linenos:\n\n   x = 1\n", "<pre>x = 1 </pre>");
+    check_rst(
+        ".. code-block:: python\n   :linenos:\n\n   x = 1\n",
+        "<pre><code>x = <span class=\"hl-value\">1</span> </code></pre>",
+    );
+    check_rst(".. code-block:: none\n\n   x = 1\n", "<pre><code>x = 1 </code></pre>");
+    check_rst(".. code::\n\n   x = 1\n", "<pre>x = 1 </pre>");
     check_rst(
         ".. note:: Mind *this*.\n",
         "<blockquote><p><strong>Note</strong> Mind <em>this</em>.</p></blockquote>",
@@ -976,6 +986,7 @@ proptest::proptest! {
         "a", "b", ":", "::", ".. ", "p", "div", "b>", "<b>", "<p>", "</p>", "<table>", "<td>", "</table>", "<tr>", "<ul>", "<li>",
         "<svg>", "</svg>", "<style>", "</style>", "<script>", "</script>", "<math>", "<mtext>", "<a href=", "<img src=", " onerror=",
         "javascript:", "https://e.example/", "<!--", "-->", "<h1>", "<select>", "<template>", "<dl>", "<dt>", "<dd>", "<pre>", "===", "[TOC]", "[^1]", "\n[^1]: ", "\n: ", "\n> [!TIP]\n> ", "<div class=toc>", " class=\"toc\"",
+        "\n```js\n", "<pre><code class=language-html>", "<span class=hl-word>", ".. code:: sh\n\n  ",
         "image:: ", "`_", "<details>", "<summary>", "<noscript>", "<form>", "<th>", "</a>", "<a id=x>", "&lt;", "\u{0}", "é",
     ]), 0..40)) {
         let text = parts.concat();
@@ -1139,4 +1150,122 @@ fn mathml_of_strangers_is_left_out() {
     let html = rendered("<math name=\"0\"></math> $x$ <a name=\"0\"></a>", Format::Markdown).html;
     assert_eq!(html.matches("<math").count(), 1, "{html}");
     check_harmless(&html, "a place");
+}
+
+#[test]
+fn code_is_highlighted() {
+    check_markdown(
+        "```python\ndef f(x): # why\n    return \"<b>\" + 1\n```",
+        "<pre><code><span class=\"hl-word\">def</span> <span class=\"hl-name\">f</span>(x): <span class=\"hl-comment\"># why</span>\n    \
+         <span class=\"hl-word\">return</span> <span class=\"hl-string\">\"&lt;b&gt;\"</span> + <span class=\"hl-value\">1</span>\n</code></pre>",
+    );
+    let word = "<pre><code><span class=\"hl-word\">if</span> x\n</code></pre>";
+    for info in ["sh", "Bash", "rust,ignore", "js {1,3}", "ts:src/x.ts", "PKGBUILD", "pycon"] {
+        check_markdown(&format!("```{info}\nif x\n```"), word);
+    }
+    check_html("<pre><code class='a language-python'>if x\n</code></pre>", word);
+    // Without a language, or of one that is not known; in a line; and what is no code.
+    for info in ["", "text", "language-python", "<b>", "é"] {
+        check_markdown(&format!("```{info}\nif x\n```"), "<pre><code>if x\n</code></pre>");
+    }
+    check_html("<code class=language-python>if x</code>", "<code>if x</code>");
+    check_html("<pre class=language-python>if x</pre>", "<pre>if x</pre>");
+    // An element in it is not taken for code.
+    check_html(
+        "<pre><code class=language-python>if <b>if</b> if</code></pre>",
+        "<pre><code><span class=\"hl-word\">if</span> <b>if</b> <span class=\"hl-word\">if</span></code></pre>",
+    );
+    // Strangers cannot have it for what is no code.
+    check_html("<p><span class=hl-word style='color:red'>a</span></p>", "<p>a</p>");
+    assert_eq!(
+        clean::clean("<span class='card hl-word' style='color:red'>a</span>", false),
+        "<span class=\"hl-word\">a</span>"
+    );
+}
+
+/// What is beyond a bound stays plain.
+#[test]
+fn highlighting_is_bounded() {
+    let fenced = |code: &str| format!("```sh\n{code}\n```\n");
+    let parts = |text: &str| rendered(text, Format::Markdown).html.matches("<span").count();
+    let of_length = |bytes: usize| fenced(&format!("if {}", "x".repeat(bytes - "if \n".len())));
+    let longest = of_length(highlight::BLOCK_BYTES_MAX);
+    assert_eq!(parts(&longest), 1);
+    assert_eq!(parts(&of_length(highlight::BLOCK_BYTES_MAX + 1)), 0);
+    let blocks = highlight::CODE_BYTES_MAX / highlight::BLOCK_BYTES_MAX;
+    assert_eq!(parts(&longest.repeat(blocks)), blocks);
+    assert_eq!(parts(&format!("{}{}", longest.repeat(blocks), fenced("if x"))), blocks);
+    let thousand = fenced(&"1 ".repeat(1_000));
+    let most = highlight::PARTS_MAX / 1_000;
+    assert_eq!(parts(&thousand.repeat(most + 1)), highlight::PARTS_MAX);
+}
+
+/// The languages that are highlighted, as the documentation says.
+const LANGUAGES: [&str; 17] = [
+    "bash",
+    "console",
+    "css",
+    "dockerfile",
+    "html",
+    "ini",
+    "javascript",
+    "json",
+    "makefile",
+    "markdown",
+    "pkgbuild",
+    "python",
+    "rust",
+    "toml",
+    "typescript",
+    "xml",
+    "yaml",
+];
+
+/// What `language` makes of the code, and the text of that.
+fn highlighted(code: &str, language: &str) -> (String, String) {
+    let known = highlight::language(&format!("language-{language}")).expect("it is known");
+    let (mut html, mut shown) = (String::new(), String::new());
+    highlight::Highlighter::default().write(code, known, &mut html);
+    for token in Tokenizer::new(&html) {
+        if let Ok(Token::String(text)) = token {
+            shown.push_str(std::str::from_utf8(&text).expect("text"));
+        }
+    }
+    (html, shown)
+}
+
+/// Code that nests, that ends within something, and lines without an end: each up to the longest block.
+#[test]
+fn hostile_code_is_highlighted() {
+    let units = "( { [ < (((( ${ $( ` `${ \" ' \"\"\" ''' \\ \\\" \"\\~ / /* /[\\~ /[~ // <!-- <![CDATA[ <a_ <a_b=\" </ & # #[ r# r#\" b' \
+        <<A_ <<A~ <<'A -_ -_|~ a:_|~__ a:_>~~ ?_ @ @a ___@ $ -- - . 0x 1e 1_ = a= [[ ``` ** [a]( ! _ ~ ~~ a A é \u{10ffff} if_ > | : ; \t";
+    for language in LANGUAGES {
+        for unit in units.split(' ') {
+            let unit = unit.replace('_', " ").replace('~', "\n");
+            let code = unit.repeat(highlight::BLOCK_BYTES_MAX / unit.len());
+            let known = highlight::language(&format!("language-{language}")).expect(language);
+            // Of too many parts nothing is coloured.
+            if let Some(spans) = highlight::Highlighter::default().spans(&code, known) {
+                let shown: String = spans.iter().map(|span| span.text).collect();
+                assert!(shown == code, "{language} {unit:?}");
+            }
+        }
+    }
+}
+
+proptest::proptest! {
+    /// Parts of code in any order, in every language.
+    #[test]
+    fn no_code_is_lost(at in 0..LANGUAGES.len(), parts in proptest::collection::vec(proptest::sample::select(vec![
+        "<", ">", "</", "/>", "<a", "b=", "<!--", "-->", "<?", "?>", "<script>", "</script", "&", "&amp;", ";", "\"", "'", "`", "\"\"\"", "'''", "\\",
+        "\n", "\n\n", " ", "   ", "\t", "a", "é", "\u{301}", "🙂", "if", "def ", "class ", "fn ", "let ", "1", "0x", "1.5e", ".", ",", ":", ": ",
+        "=", "==", "#", "# ", "#[", "]", "[", "{", "}", "(", ")", "$", "${", "$(", "<<A", "<<-'A'", "\nA\n", "|", "|\n", "- ", "-", "--", "/", "//", "/*",
+        "*/", "r#\"", "\"#", "b'", "@", "@media ", "!", "*", "**", "_", "```", "~", "%", "^", "?", "+", "2026-01-02T03:04", "FROM ", "true",
+    ]), 0..60)) {
+        let code = parts.concat();
+        let (html, shown) = highlighted(&code, LANGUAGES[at]);
+        proptest::prop_assert_eq!(shown, code);
+        check_harmless(&html, LANGUAGES[at]);
+        proptest::prop_assert_eq!(clean::clean(&html, false).matches("<span").count(), html.matches("<span").count());
+    }
 }

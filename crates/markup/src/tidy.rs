@@ -14,11 +14,14 @@ mod vocabulary;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+use hl_lite::Lang;
+
 use self::contents::toc;
 use self::links::{Link, first_link, target};
 use self::tokens::{Attributes, Token, tokens};
 use self::vocabulary::{Role, role};
 use crate::clean::ALERTS;
+use crate::highlight::{self, Highlighter};
 use crate::math::Formulas;
 use crate::{CONTENTS_MAX, Escaped, Format, Heading, ID_PREFIX, OUTPUT_BYTES_MAX, Options, push};
 
@@ -75,6 +78,8 @@ enum Detail {
     },
     /// The attributes of a head cell.
     Cell(String),
+    /// The language of a block of code.
+    Code(Lang),
 }
 
 struct Tidy<'a> {
@@ -83,6 +88,7 @@ struct Tidy<'a> {
     format: Format,
     formulas: Formulas,
     has_formulas: bool,
+    highlighter: Highlighter,
     html: String,
     stack: Vec<Element>,
     skipped: Skipped,
@@ -167,6 +173,7 @@ pub(crate) fn tidy(
         format,
         formulas,
         has_formulas: false,
+        highlighter: Highlighter::default(),
         html: String::with_capacity(html.len() + html.len() / 4),
         stack: Vec::new(),
         skipped: Skipped::default(),
@@ -379,7 +386,16 @@ impl Tidy<'_> {
             Role::Inline(name) => {
                 self.fit();
                 let id = id(self);
+                let is_block = self.stack.last().is_some_and(|top| top.name == "pre");
                 self.open_tag(name, &id);
+                if name == "code"
+                    && is_block
+                    && let Some(class) = attribute(attributes, "class")
+                    && let Some(language) = highlight::language(&class)
+                    && let Some(code) = self.stack.last_mut()
+                {
+                    code.detail = Detail::Code(language);
+                }
             }
             Role::Skipped { .. } | Role::Unknown => {}
         }
@@ -574,7 +590,7 @@ impl Tidy<'_> {
             self.last = None;
         }
         match detail {
-            Detail::None => match name {
+            Detail::None | Detail::Code(_) => match name {
                 "table" => self.html.push_str("</table></div>"),
                 "summary" if !has_text => {
                     has_text = true;
@@ -695,6 +711,9 @@ impl Tidy<'_> {
             self.space();
         }
         self.last = text.chars().next_back().map(|last| (last, false));
+        if let Some(&Element { detail: Detail::Code(language), .. }) = self.stack.last() {
+            return self.highlighter.write(text, language, &mut self.html);
+        }
         let mut rest = self.after_pre(text);
         let no_links: &[&str] = match self.format {
             Format::Plain => &["a"],

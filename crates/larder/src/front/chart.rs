@@ -11,7 +11,8 @@ pub(crate) fn points(values: &[f64], step: f64) -> String {
     let from = SIZE.0 - step * (values.len() as f64 - 1.0);
     let place = |(at, value): (usize, &f64)| {
         let across = from + step * at as f64;
-        format!("{},{:.1}", (across * 10.0).round() / 10.0, height_of(*value))
+        // Added to zero, so that it is never `-0`.
+        format!("{},{:.1}", 0.0 + (across * 10.0).round() / 10.0, height_of(*value))
     };
     values.iter().enumerate().map(place).collect::<Vec<_>>().join(" ")
 }
@@ -31,6 +32,7 @@ mod tests {
         assert_eq!(points(&[], 1.0), "");
         assert_eq!(points(&[0.5], 1.0), "240,20.0");
         assert_eq!(points(&[0.0, 0.0, 3.0], step_of(3)), "0,39.0 120,39.0 240,1.0");
+        assert!(points(&[0.0; 30], step_of(30)).starts_with("0,39.0 8.3,39.0"));
         let many = points(&[0.0; 90], step_of(90));
         assert!(many.starts_with("0,39.0 2.7,39.0") && many.ends_with(" 240,39.0"), "{many}");
     }

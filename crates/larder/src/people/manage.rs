@@ -27,6 +27,7 @@ use pypi::StageName;
 use record::Serial;
 use serde_json::{Value, json};
 
+use self::index_settings::{Kind, Setting, new_index, people};
 use super::forms::{self, Posted};
 use crate::app::App;
 use crate::front::auth;
@@ -172,6 +173,12 @@ struct ManagePage {
     users: Vec<UserLine>,
     indexes: Vec<IndexLine>,
     is_more: bool,
+    /// The form for a new index, and users and groups that can be chosen in it.
+    new_name: String,
+    new_index: Vec<Setting>,
+    people: Vec<String>,
+    /// Whether it was sent, and not carried out.
+    is_new_open: bool,
     said: FormNotice,
 }
 
@@ -194,15 +201,17 @@ struct IndexLine {
 /// `/+manage`
 pub(crate) async fn show_management(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
     let (session, principal) = forms::logged_in(app, head).await?;
-    page(app, head, (&session, &principal), FormNotice::default(), StatusCode::OK).await
+    page(app, head, (&session, &principal), FormNotice::default(), StatusCode::OK, None).await
 }
 
+/// `typed`: the form for a new index, if it was not carried out.
 async fn page(
     app: &App,
     head: &Parts,
     (session, principal): (&SessionText, &Principal),
     said: FormNotice,
     status: StatusCode,
+    typed: Option<&forms::Fields>,
 ) -> Result<Response, HttpError> {
     let stored = auth::stored(app)?;
     let query = head.uri.query().unwrap_or_default();
@@ -236,11 +245,17 @@ async fn page(
         path: stage_in_path(stage.name()),
         about: if stage.config().is_mirror() { "mirror".into() } else { "index".into() },
     });
+    let name = principal.user_name().map(ToString::to_string).unwrap_or_default();
+    let new_name = typed.and_then(|fields| fields.one("name").ok()).map(str::to_owned);
     let page = ManagePage {
+        new_name: new_name.unwrap_or_else(|| format!("{name}/")),
+        new_index: new_index(typed),
+        people: people(&stored.accounts, principal),
+        is_new_open: typed.is_some(),
         site: Site::of(app, head),
         form: forms::token(app, session)?,
         is_administrator,
-        name: principal.user_name().map(ToString::to_string).unwrap_or_default(),
+        name,
         query: query.clone(),
         users: users.by_ref().take(LINES_MAX).collect(),
         indexes: indexes.by_ref().take(LINES_MAX).collect(),

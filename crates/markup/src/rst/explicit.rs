@@ -212,12 +212,19 @@ impl Writer {
         let content = &directive.content;
         match directive.name.as_str() {
             "code" | "code-block" | "sourcecode" | "console" | "prompt" | "highlight" | "math" => {
-                let code = match directive.name.as_str() {
-                    "math" => directive.whole(),
-                    _ => directive.code(),
+                let is_math = directive.name == "math";
+                let code = if is_math { directive.whole() } else { directive.code() };
+                let argument = directive.argument();
+                let language = match directive.name.as_str() {
+                    "console" => "console",
+                    _ => argument.as_str(),
                 };
-                if !code.is_empty() {
-                    self.literal(&code);
+                if code.is_empty() {
+                    return true;
+                }
+                match is_math || !is_simple_name(language) {
+                    true => self.literal(&code),
+                    false => self.code(&code, language),
                 }
             }
             "parsed-literal" => {

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use operations::carry_out;
 use operations::tokens::RevokeToken;
 use operations::users::SetPassword;
+use pypi::StageName;
 use state::stored::Stored;
 
 use super::{FORM_BYTES_MAX, log_in};
@@ -132,6 +133,17 @@ impl TokenForm {
         TokenForm { done: text.to_owned(), ..TokenForm::default() }
     }
 
+    /// The fields for a token that only installs from this index.
+    fn for_index(index: &StageName) -> TokenForm {
+        TokenForm {
+            comment: format!("installs from {index}"),
+            expires: "90d".to_owned(),
+            indexes: index.to_string(),
+            chosen: vec![Scope::PythonRead.as_str().to_owned()],
+            ..TokenForm::default()
+        }
+    }
+
     fn of(fields: &Fields) -> Result<TokenForm, HttpError> {
         let text =
             |name: &str| Ok::<_, HttpError>(fields.maybe(name)?.unwrap_or_default().to_owned());
@@ -147,15 +159,23 @@ impl TokenForm {
     }
 }
 
-/// `/+account`: the page of a user who is logged in, else the form for logging in.
+/// `/+account`: the page of a user who is logged in, else the form for logging in. With `?index=USER/INDEX`, the form for a new token
+/// is filled in for one that only installs from this index.
 pub(crate) async fn show_account(app: &App, head: &Parts) -> Result<Response, HttpError> {
+    let query = head.uri.query().unwrap_or_default();
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let index = pairs.find_map(|(name, value)| (name == "index").then_some(value));
+    let index: Option<StageName> = index.and_then(|name| name.parse().ok());
     let session = session::shown(app, head);
     if let Some(session) = session
         && let Some(principal) = session::known(app, &session)?
     {
-        return page(app, head, &session, &principal, TokenForm::default(), StatusCode::OK).await;
+        let said = index.as_ref().map_or_else(TokenForm::default, TokenForm::for_index);
+        return page(app, head, &session, &principal, said, StatusCode::OK).await;
     }
-    log_in::page(app, head, ("/+account", ""), "", StatusCode::OK).await
+    let next = index.map(|index| format!("/+account?index={}", in_path(index.as_str())));
+    let next = next.as_deref().unwrap_or("/+account");
+    log_in::page(app, head, (next, ""), "", StatusCode::OK).await
 }
 
 async fn page(

@@ -1,8 +1,11 @@
 //! The settings of an index as fields of a form: in groups, each with what it means.
 //!
 //! settings as the API shows them -> [`groups`] -> fields of a form -> [`edit_of`] -> an edit as the API takes it, or
-//! [`changes_of`] -> what it would change.
+//! [`changes_of`] -> what it would change. For an index that is not there yet: [`new_index`] -> fields -> [`config_of`].
 
+use std::collections::BTreeSet;
+
+use account::{Object, Principal, Scope};
 use http::StatusCode;
 use pypi::StageConfig;
 use serde_json::{Map, Value, json};
@@ -50,6 +53,9 @@ const GROUPS: [(&str, bool, &[About]); 6] = [
     ("Policy: what nobody gets from here", false, &POLICY),
     ("What is kept", false, &KEPT),
 ];
+
+/// Most users and groups that a page offers; others can be typed.
+const PEOPLE_MAX: usize = 300;
 
 const WHO: &str = "One name a line: a user, a :group, :AUTHENTICATED: for everybody who has logged in, :ANONYMOUS: for everybody.";
 
@@ -245,6 +251,20 @@ const KEPT: [About; 3] = [
     ),
 ];
 
+/// The settings in the form for a new index, each with what an empty field means. All others can be set once it is there.
+const NEW: [About; 5] = [
+    about("title", "Title", "A few words, if you like, on lists and above the index.", Line),
+    about("bases", "Bases", "Indexes whose projects this one shows, too, one a line.", List),
+    about(
+        "acl_read",
+        "Who may read",
+        "One name a line: a user, a :group, :AUTHENTICATED: for everybody who has logged in. Everybody, if it is empty.",
+        List,
+    ),
+    about("acl_upload", "Who may upload", "As above; its own user, if it is empty.", List),
+    about("mirror_url", "For a mirror: the URL", "Where upstream's list of projects is.", Line),
+];
+
 /// Settings that have forms of their own, and what is none.
 const ELSEWHERE: [&str; 3] = ["type", "projects", "policy_quarantine"];
 
@@ -294,6 +314,15 @@ impl Setting {
         };
         let &About { key, label, says, .. } = about;
         Setting { key: key.to_owned(), label, says, kind, was: text.clone(), text }
+    }
+
+    /// The setting, with what the user has typed into a form that was not carried out.
+    fn typed(about: &About, value: Option<&Value>, typed: Option<&forms::Fields>) -> Setting {
+        let mut setting = Setting::of(about, value);
+        if let Some(text) = typed.and_then(|fields| typed_text(fields, about.key).ok()?) {
+            setting.text = text;
+        }
+        setting
     }
 
     /// Whether it is a list of users and groups, to which one can be chosen.
@@ -354,14 +383,8 @@ pub(super) fn groups(
     };
     let groups = GROUPS.iter().map(|&(title, is_open, all)| {
         let shown = all.iter().filter(|about| is_shown(about.key));
-        let mut settings: Vec<_> =
-            shown.map(|about| Setting::of(about, current.get(about.key))).collect();
-        for setting in &mut settings {
-            let field = typed.and_then(|fields| typed_text(fields, &setting.key).ok()?);
-            if let Some(text) = field {
-                setting.text = text;
-            }
-        }
+        let settings = shown.map(|about| Setting::typed(about, current.get(about.key), typed));
+        let settings: Vec<_> = settings.collect();
         let is_used = settings.iter().any(|it| {
             let is_choice = matches!(it.kind, Flag | Choice(_));
             it.text != it.was || (!is_choice && !it.was.is_empty())
@@ -369,6 +392,40 @@ pub(super) fn groups(
         Group { title, is_open: is_open || is_used, settings }
     });
     groups.filter(|group| !group.settings.is_empty()).collect()
+}
+
+/// The fields of the form for a new index.
+pub(super) fn new_index(typed: Option<&forms::Fields>) -> Vec<Setting> {
+    NEW.iter().map(|about| Setting::typed(about, None, typed)).collect()
+}
+
+/// The settings of a new index, as that form has them.
+pub(super) fn config_of(fields: &forms::Fields) -> Result<Value, HttpError> {
+    let mut config = Map::new();
+    for about in &NEW {
+        let text = typed_text(fields, about.key)?.unwrap_or_default();
+        let text = text.trim();
+        if !text.is_empty() {
+            config.insert(about.key.to_owned(), Setting::of(about, None).value(text)?);
+        }
+    }
+    if config.contains_key("mirror_url") {
+        config.insert("type".to_owned(), json!("mirror"));
+    }
+    Ok(Value::Object(config))
+}
+
+/// The users and groups that a list of rights can name, at most [`PEOPLE_MAX`]. Others than administrators do not learn who is there.
+pub(super) fn people(accounts: &account::Snapshot, principal: &Principal) -> Vec<String> {
+    let everybody = [":ANONYMOUS:", ":AUTHENTICATED:"].map(str::to_owned);
+    if !principal.is_administrator(Scope::UserAdmin, Object::Server) {
+        let own = principal.user_name().map(ToString::to_string);
+        return everybody.into_iter().chain(own).collect();
+    }
+    let groups = accounts.users().flat_map(|user| &user.groups);
+    let groups: BTreeSet<String> = groups.map(|group| format!(":{group}")).collect();
+    let users = accounts.users().map(|user| user.name.to_string());
+    everybody.into_iter().chain(groups).chain(users).take(PEOPLE_MAX).collect()
 }
 
 /// A text with the ends of lines that it had before a browser sent it.

@@ -1,6 +1,5 @@
 //! Making, changing and deleting indexes and mirrors: settings, quarantine, old versions.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,16 +10,13 @@ use pypi::devpi::{IndexConfig, View};
 use pypi::{ConfigEdit, ProjectName, ResolutionOrder, StageConfig};
 use serde_json::Map;
 
-use super::index_settings::{Group, Kind, changes_of, edit_of, groups};
+use super::index_settings::{Group, Kind, changes_of, config_of, edit_of, groups, people};
 use super::*;
 use crate::front::display;
 use crate::routes::Route;
 
 /// Most versions that a page about old ones lists.
 const REMOVALS_MAX: usize = 500;
-
-/// Most users and groups that a page offers; others can be typed.
-const PEOPLE_MAX: usize = 300;
 
 #[derive(Template)]
 #[template(path = "manage_index.html")]
@@ -85,23 +81,8 @@ pub(crate) async fn create_index(
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
     let fields = &posted.fields;
     let name = fields.one("name")?.trim();
-    let mut config = json!({});
-    for key in ["bases", "acl_read", "acl_upload"] {
-        let words = fields.words(key)?;
-        if !words.is_empty() {
-            config[key] = json!(words);
-        }
-    }
-    let title = fields.maybe("title")?.unwrap_or_default().trim();
-    if !title.is_empty() {
-        config["title"] = json!(title);
-    }
-    let mirror_url = fields.maybe("mirror_url")?.unwrap_or_default().trim();
-    if !mirror_url.is_empty() {
-        config["type"] = json!("mirror");
-        config["mirror_url"] = json!(mirror_url);
-    }
-    let unproved = match config.as_object().is_some_and(|it| it.keys().any(is_list_of_rights)) {
+    let config = config_of(fields)?;
+    let unproved = match changes_rights(&config) {
         true => forms::proved_again(app, &posted, "own").await.err(),
         false => None,
     };
@@ -122,7 +103,7 @@ pub(crate) async fn create_index(
         return Ok(response);
     }
     let (said, status) = FormNotice::of(&answer, "");
-    super::page(app, head, (&posted.session, &posted.principal), said, status).await
+    super::page(app, head, (&posted.session, &posted.principal), said, status, Some(fields)).await
 }
 
 /// Whether a setting is a list of rights: a right that is given this way outlasts the session.
@@ -214,19 +195,6 @@ fn uncovered(index: &pypi::Snapshot, principal: &Principal, name: &StageName) ->
         inherits && !judges(heir) && heir.may_read(principal, account::Portion::Whole)
     });
     heirs.take(LINES_MAX).map(|heir| heir.name().to_string()).collect()
-}
-
-/// The users and groups that a list of rights can name, at most [`PEOPLE_MAX`]. Others than administrators do not learn who is there.
-fn people(accounts: &account::Snapshot, principal: &Principal) -> Vec<String> {
-    let everybody = [":ANONYMOUS:", ":AUTHENTICATED:"].map(str::to_owned);
-    if !principal.is_administrator(Scope::UserAdmin, Object::Server) {
-        let own = principal.user_name().map(ToString::to_string);
-        return everybody.into_iter().chain(own).collect();
-    }
-    let groups = accounts.users().flat_map(|user| &user.groups);
-    let groups: BTreeSet<String> = groups.map(|group| format!(":{group}")).collect();
-    let users = accounts.users().map(|user| user.name.to_string());
-    everybody.into_iter().chain(groups).chain(users).take(PEOPLE_MAX).collect()
 }
 
 async fn page(

@@ -65,7 +65,7 @@ pub(crate) async fn create_user(
         return Ok(response);
     }
     let (said, status) = FormNotice::of(&answer, "");
-    super::page(app, head, (&posted.session, &posted.principal), said, status).await
+    super::page(app, head, (&posted.session, &posted.principal), said, status, None).await
 }
 
 /// The user whom a form describes. The right to make one is checked before the password is hashed.

@@ -1,15 +1,17 @@
-//! `/{user}/{index}/{project}/+downloads` for people: how often its releases were downloaded, as a chart and a list.
+//! `/{user}/{index}/{project}/+downloads` for people: how often its releases were downloaded, as a chart and a list; and [`Lately`], a
+//! line and a smaller chart on the page of the project.
 
 use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::response::Response;
+use pypi::{ProjectName, StageName};
 
 use crate::front::chart::{points, step_of};
 use crate::front::display::{self, in_path};
 use crate::front::page::{self, Audience, Site, separated};
 use crate::protocols::python::ask::Ask;
-use crate::protocols::python::downloads::{Found, day, of_project, sum};
+use crate::protocols::python::downloads::{Found, LATELY_DAYS, day, lately, of_project, sum};
 use crate::protocols::python::refused::Refused;
 use crate::protocols::python::route::Project;
 
@@ -32,6 +34,37 @@ struct DownloadsPage<'a> {
     releases: Vec<Release<'a>>,
     /// How many more releases there are, in words.
     more: String,
+}
+
+/// The downloads of the last days.
+pub(super) struct Lately {
+    pub(super) days: i64,
+    /// How many, in words.
+    pub(super) total: String,
+    pub(super) chart: Option<LatelyChart>,
+}
+
+pub(super) struct LatelyChart {
+    pub(super) first: String,
+    pub(super) last: String,
+    /// The most of a day.
+    pub(super) most: String,
+    pub(super) points: String,
+}
+
+impl Lately {
+    /// Of the project in these indexes together. `None` if they are not counted, or not known soon.
+    pub(super) async fn of(
+        ask: &Ask,
+        holders: impl Iterator<Item = &StageName>,
+        name: &ProjectName,
+    ) -> Option<Lately> {
+        let (days, total) = lately(ask, holders, name).await?;
+        let (first, last) = (day(days.0), day(days.1));
+        let (most, points) = chart(days, &total);
+        let chart = (!total.is_empty()).then_some(LatelyChart { first, last, most, points });
+        Some(Lately { days: LATELY_DAYS, total: in_words(sum(&total)), chart })
+    }
 }
 
 /// A line of the list.
@@ -62,8 +95,7 @@ impl Release<'_> {
 impl<'a> DownloadsPage<'a> {
     fn of(site: Site, found: &'a Found<'_>) -> DownloadsPage<'a> {
         let (first, last) = found.days;
-        let on = |at: i64| found.total.get(&at).copied().unwrap_or_default();
-        let line: Vec<f64> = (first..=last).map(|at| on(at) as f64).collect();
+        let (most, points) = chart(found.days, &found.total);
         let release = |(version, days): &'a (String, BTreeMap<i64, u64>)| Release {
             version,
             path: in_path(version),
@@ -77,12 +109,9 @@ impl<'a> DownloadsPage<'a> {
             name: found.project.as_str(),
             first: day(first),
             last: day(last),
-            total: match sum(&found.total) {
-                1 => "1 download".to_owned(),
-                total => format!("{} downloads", shown(total)),
-            },
-            most: shown(found.total.values().copied().max().unwrap_or_default()),
-            points: points(&line, step_of(line.len())),
+            total: in_words(sum(&found.total)),
+            most,
+            points,
             releases: found.releases.iter().map(release).collect(),
             more: match usize::try_from(found.more).unwrap_or(usize::MAX) {
                 0 => String::new(),
@@ -90,6 +119,21 @@ impl<'a> DownloadsPage<'a> {
             },
             site,
         }
+    }
+}
+
+/// The most of a day, and the points of a line with all days.
+fn chart((first, last): (i64, i64), total: &BTreeMap<i64, u64>) -> (String, String) {
+    let on = |at: i64| total.get(&at).copied().unwrap_or_default() as f64;
+    let line: Vec<f64> = (first..=last).map(on).collect();
+    let most = total.values().copied().max().unwrap_or_default();
+    (shown(most), points(&line, step_of(line.len())))
+}
+
+fn in_words(total: u64) -> String {
+    match total {
+        1 => "1 download".to_owned(),
+        total => format!("{} downloads", shown(total)),
     }
 }
 

@@ -1,14 +1,14 @@
-//! `/{user}/{index}` for people: its bases, who may do what, its projects, how to point a client at it, and the last uploads.
+//! `/{user}/{index}` for people: its bases, who may do what, its projects, how to point a client at it, and the last releases.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use account::{Portion, Principal};
 use askama::Template;
 use axum::response::Response;
 use jiff::Timestamp;
-use pypi::devpi::{View, file_url};
+use pypi::devpi::View;
 use pypi::policy::shown_versions;
 use pypi::{MirrorMerge, ProjectName, ReleaseFile, ResolutionOrder, Stage, StageConfig, Version};
 use record::Serial;
@@ -21,9 +21,9 @@ use crate::protocols::python::policy;
 use crate::protocols::python::refused::Refused;
 use crate::protocols::python::rights::unreadable;
 
-/// Projects on one page, and uploads that are shown.
+/// Projects on one page, and releases that are shown.
 const PAGE: usize = 100;
-const UPLOADS: usize = 10;
+const RELEASES: usize = 10;
 
 #[derive(Template)]
 #[template(path = "index.html")]
@@ -38,6 +38,8 @@ struct IndexPage<'a> {
     is_mirror: bool,
     may_read: bool,
     may_modify: bool,
+    /// Whether clients have to say who they are.
+    is_private: bool,
     bases: Vec<Base<'a>>,
     /// Whether the reader may read the index itself, but not all of its bases.
     is_closed_below: bool,
@@ -49,7 +51,7 @@ struct IndexPage<'a> {
     is_first: bool,
     /// How many of its projects a policy hides, in words.
     hidden: Option<String>,
-    uploads: Vec<Upload<'a>>,
+    releases: Vec<Release<'a>>,
 }
 
 impl IndexPage<'_> {
@@ -81,12 +83,21 @@ struct Line<'a> {
     changed_at: Option<Time>,
 }
 
-struct Upload<'a> {
+/// A release to which something was added.
+struct Release<'a> {
     project: &'a str,
-    filename: &'a str,
-    url: String,
+    version: &'a str,
+    path: String,
+    files: usize,
+    /// Its newest file: when it came, and who brought it.
     at: Time,
     who: Option<&'a str>,
+}
+
+impl Release<'_> {
+    fn file_count(&self) -> String {
+        display::count(self.files, "file", "files")
+    }
 }
 
 /// `GET /{user}/{index}`, as a page.
@@ -106,12 +117,12 @@ pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refus
     let after = ask.parameter("after");
     let site = ask.site();
     // Looking at all projects of a large index takes a while: other tasks of this thread move to another.
-    let (projects, next, uploads, hidden) = tokio::task::block_in_place(|| {
+    let (projects, next, releases, hidden) = tokio::task::block_in_place(|| {
         if !may_read {
             return (Vec::new(), None, Vec::new(), 0);
         }
         let (projects, next) = projects(found, &query, after.as_deref());
-        (projects, next, uploads(found, &principal, site.prefix()), hidden_projects(found))
+        (projects, next, releases(found, &principal), hidden_projects(found))
     });
     let page = IndexPage {
         user: found.name().user(),
@@ -123,6 +134,7 @@ pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refus
         is_mirror: config.is_mirror(),
         may_read,
         may_modify: found.may_modify(&principal),
+        is_private: !found.may_read(&Principal::Anonymous, Portion::Whole),
         bases: bases(&order, view),
         is_closed_below: may_read && !order.admits(&principal, Portion::Whole),
         facts: facts(&config),
@@ -130,7 +142,7 @@ pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refus
         query,
         projects,
         next,
-        uploads,
+        releases,
         hidden: (hidden > 0).then(|| display::count(hidden, "project is", "projects are")),
         site,
     };
@@ -197,15 +209,15 @@ fn hidden_projects(stage: &Arc<Stage>) -> usize {
     stage.projects().filter(|it| is_hidden(*it)).count()
 }
 
-/// The files that came last into the projects that changed last.
-fn uploads<'a>(stage: &'a Stage, principal: &Principal, prefix: &str) -> Vec<Upload<'a>> {
+/// The releases with the files that came last into the projects that changed last.
+fn releases<'a>(stage: &'a Stage, principal: &Principal) -> Vec<Release<'a>> {
     let mut newest: BinaryHeap<Reverse<(Serial, &ProjectName)>> = BinaryHeap::new();
     for (name, project) in stage.projects() {
         let is_newer = newest.peek().is_none_or(|oldest| project.serial() > oldest.0.0);
-        if is_newer || newest.len() < UPLOADS {
+        if is_newer || newest.len() < RELEASES {
             newest.push(Reverse((project.serial(), name)));
         }
-        if newest.len() > UPLOADS {
+        if newest.len() > RELEASES {
             newest.pop();
         }
     }
@@ -223,15 +235,19 @@ fn uploads<'a>(stage: &'a Stage, principal: &Principal, prefix: &str) -> Vec<Upl
         })
         .collect();
     files.sort_unstable_by_key(|(_, file)| Reverse((file.uploaded_at(), file.serial())));
-    files.truncate(UPLOADS);
-    let shown = files.into_iter().map(|(name, file)| Upload {
-        project: name.as_str(),
-        filename: file.filename(),
-        url: file_url(prefix, stage.name(), file),
-        at: Time(file.uploaded_at()),
-        who: file.brought_by(),
-    });
-    shown.collect()
+    let mut releases: Vec<Release<'a>> = Vec::new();
+    let mut known: HashMap<(&str, &str), usize> = HashMap::new();
+    for (name, file) in files {
+        let (project, version) = (name.as_str(), file.version());
+        if let Some(at) = known.get(&(project, version)) {
+            releases[*at].files += 1;
+        } else if releases.len() < RELEASES {
+            known.insert((project, version), releases.len());
+            let (at, who) = (Time(file.uploaded_at()), file.brought_by());
+            releases.push(Release { project, version, path: in_path(version), files: 1, at, who });
+        }
+    }
+    releases
 }
 
 /// Rights and settings, in words.

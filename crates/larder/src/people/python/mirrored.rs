@@ -21,6 +21,7 @@ use record::Digest;
 use resources::turns::Share;
 
 use super::description::Described;
+use super::downloads::Lately;
 use super::project_page::{
     FILES, File, Origin, ProjectPage, RequiredBy, Status, VERSIONS, Version as Line, kind, own_name,
 };
@@ -95,7 +96,12 @@ pub(super) async fn show(
         let is_judged = found.is_judged || required_by.is_judged;
         let page = found.page(site, name, order, wanted.is_some(), described, required_by);
         let counts_downloads = ask.app.downloads.kept().is_some();
-        let page = ProjectPage { counts_downloads, ..page };
+        let mirrors = order.mirrors_of(name.as_str()).asked;
+        let lately = match wanted {
+            None => Lately::of(ask, mirrors.iter().map(|mirror| mirror.name()), name).await,
+            Some(_) => None,
+        };
+        let page = ProjectPage { counts_downloads, lately, ..page };
         // With a policy the page depends on the time.
         let page = match keeping.filter(|_| !is_judged) {
             Some(keeping) => keeping.send(&ask.app, &page, &ask.head, Audience::Reader).await,
@@ -314,6 +320,7 @@ impl Listing {
             origins: self.origins(),
             required_by,
             counts_downloads: false,
+            lately: None,
             is_managed: false,
             asked_mirrors: Vec::new(),
             blocked_mirrors: Vec::new(),

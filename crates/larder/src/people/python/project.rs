@@ -16,6 +16,7 @@ use pypi::{
 };
 
 use super::description::Described;
+use super::downloads::Lately;
 use super::mirrored;
 use super::project_page::{
     By, FILES, File, Hidden, Origin, ProjectPage, RequiredBy, Status, VERSIONS, Version, kind,
@@ -136,6 +137,12 @@ async fn show(
             log.and_then(|log| log.last(what, name, version)).map(By::of)
         };
         let seen = |name: &&str| ask.stored.index.stage(name).is_some_and(|stage| view.sees(stage));
+        let own = found.parts().iter().map(|part| part.stage.name());
+        let holders = own.chain(mirrors.asked.iter().map(|mirror| mirror.name()));
+        let lately = match wanted {
+            None => Lately::of(ask, holders, name).await,
+            Some(_) => None,
+        };
         let page = ProjectPage {
             stage: own_name(&order),
             path: in_path(own_name(&order)),
@@ -184,6 +191,7 @@ async fn show(
             required_by: RequiredBy::of(ask, &principal, name),
             is_own: order.stages().first().is_some_and(|own| own.project(name.as_str()).is_some()),
             counts_downloads: ask.app.downloads.kept().is_some(),
+            lately,
             is_managed: order.stages().first().is_some_and(|own| {
                 own.project(name.as_str()).is_some()
                     && own.may_remove(&principal, Portion::Project(name.as_str()))

@@ -7,6 +7,7 @@ use pypi::upstream::Locations;
 use pypi::{ProjectName, ResolutionOrder};
 
 use super::description::Described;
+use super::downloads::Lately;
 use super::index_log::who;
 use crate::front::display::{self, Time, in_path};
 use crate::front::page::Site;
@@ -60,6 +61,8 @@ pub(super) struct ProjectPage<'a> {
     pub(super) is_own: bool,
     /// Whether its downloads are counted.
     pub(super) counts_downloads: bool,
+    /// How often, on the page of the whole project.
+    pub(super) lately: Option<Lately>,
     /// Whether the reader may yank and remove releases of it in this index.
     pub(super) is_managed: bool,
     pub(super) asked_mirrors: Vec<&'a str>,

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use axum::response::Response;
 use http::StatusCode;
-use pypi::{ProjectName, Stage};
+use pypi::{ProjectName, Stage, StageName};
 use resources::turns::Share;
 use serde_json::{Map, Value, json};
-use store::records::DownloadsError;
+use store::records::{DownloadsError, ProjectDownloads};
 
 use super::ask::Ask;
 use super::project::{in_one_spelling, readable};
@@ -27,6 +28,12 @@ use crate::front::turns;
 /// So few ask the database at once, because each project may have many rows; so many others wait.
 const READING_AT_ONCE: usize = 2;
 const READING_WAITING_MAX: usize = 256;
+
+/// Days that the page of a project shows, today included.
+pub(crate) const LATELY_DAYS: i64 = 30;
+
+/// That page does not wait longer for them. The next reader finds what was read.
+const LATELY_WAIT_MAX: Duration = Duration::from_millis(250);
 
 static READING: LazyLock<Share> =
     LazyLock::new(|| Share::new(READING_AT_ONCE, READING_WAITING_MAX));
@@ -70,13 +77,7 @@ pub(crate) async fn of_project<'ask>(
     let mut releases: BTreeMap<String, BTreeMap<i64, u64>> = BTreeMap::new();
     let mut count = 0;
     for holder in holders {
-        let downloads = match ask.app.downloads.known(holder, name, today) {
-            Some(known) => known,
-            None => {
-                let _turn = turns::turn(&READING).await?;
-                ask.app.downloads.read(holder, name, today).await.map_err(unreadable)?
-            }
-        };
+        let downloads = of_holder(ask, holder, name, today).await?;
         add(&mut total, &downloads.days);
         count += downloads.version_count.saturating_sub(downloads.versions.len() as u64);
         for release in &downloads.versions {
@@ -90,6 +91,41 @@ pub(crate) async fn of_project<'ask>(
     releases.truncate(most);
     let stage = order.stages().first().copied().ok_or_else(missing)?;
     Ok(Found { stage, project: name, days: (today - DAYS + 1, today), total, releases, more })
+}
+
+/// The downloads of a project by day, from these indexes together, in the last [`LATELY_DAYS`]; with the first day and the last one.
+/// `None` if they are not counted, or not known soon.
+pub(crate) async fn lately<'a>(
+    ask: &Ask,
+    holders: impl Iterator<Item = &'a StageName>,
+    name: &ProjectName,
+) -> Option<((i64, i64), BTreeMap<i64, u64>)> {
+    ask.app.downloads.kept()?;
+    let today = today();
+    let reading = async {
+        let mut total = BTreeMap::new();
+        for holder in holders {
+            add(&mut total, &of_holder(ask, holder, name, today).await.ok()?.days);
+        }
+        Some(total)
+    };
+    let mut total = tokio::time::timeout(LATELY_WAIT_MAX, reading).await.ok()??;
+    let first = today - LATELY_DAYS + 1;
+    Some(((first, today), total.split_off(&first)))
+}
+
+/// The downloads of a project from this index alone: those that were read within the last minute, or else from the database.
+async fn of_holder(
+    ask: &Ask,
+    holder: &StageName,
+    name: &ProjectName,
+    today: i64,
+) -> Result<ProjectDownloads, HttpError> {
+    if let Some(known) = ask.app.downloads.known(holder, name, today) {
+        return Ok(known);
+    }
+    let _turn = turns::turn(&READING).await?;
+    ask.app.downloads.read(holder, name, today).await.map_err(unreadable)
 }
 
 fn add(sums: &mut BTreeMap<i64, u64>, days: &[(i64, u64)]) {

@@ -164,12 +164,20 @@ fn config(server: &TestServer, name: &str) -> Value {
 fn indexes_and_mirrors_are_made() {
     let (server, mut root) = with_root();
     let page = root.get("/+manage").text();
-    let values = [("name", "root/dev"), ("title", "Ours"), ("acl_read", "root, :team"), OWN];
+    let values =
+        [("name", "root/dev"), ("is.title", "Ours"), ("is.acl_read", "root\r\n:team"), OWN];
     // Changing rights needs the password again, in case the browser is unattended.
     root.submit(&page, "New index", &values[..3]).expect(403);
     root.submit(&page, "New index", &values).has("location", DEV);
-    let mirror = [("name", "root/pypi"), ("mirror_url", "https://upstream.example/simple/")];
+    let mirror = [("name", "root/pypi"), ("is.mirror_url", "https://upstream.example/simple/")];
     root.submit(&page, "New index", &mirror).expect(303);
+    assert_eq!(config(&server, "root/pypi")["type"], json!("mirror"));
+    // What was typed stays if it is refused.
+    let values = [("name", "root/none"), ("is.bases", "nobody/none"), ("is.title", "Kept")];
+    let refused = root.submit(&page, "New index", &values).expect(400);
+    refused.says(["Nothing was changed.", "nobody/none", "value=\"root/none\"", "value=\"Kept\""]);
+    refused.says("<details open><summary>A new index or mirror");
+    root.get("/+manage").lacks("<details open");
     root.submit(&page, "New index", &[("name", "root")]).expect(422);
     root.submit(&page, "New index", &[("name", "nobody/dev")]).expect(404);
     assert_eq!(config(&server, "root/dev")["acl_read"], json!(["root", ":team"]));
@@ -180,7 +188,7 @@ fn indexes_and_mirrors_are_made() {
 fn credentials_of_a_mirror_are_kept_and_not_shown() {
     let (server, mut root) = with_root();
     let mirror =
-        [("name", "root/pypi"), ("mirror_url", "https://user:secret@upstream.example/simple/")];
+        [("name", "root/pypi"), ("is.mirror_url", "https://user:secret@upstream.example/simple/")];
     root.fill("/+manage", "New index", &mirror).expect(303);
     let has_credentials = || {
         let state = server.app.live_store.snapshot_full().expect("a state");
@@ -273,9 +281,18 @@ fn users_and_groups_are_chosen() {
     let several = [("add.acl_upload", ":ci, ann"), OWN];
     root.submit(&saved.text(), "Settings", &several).expect(200);
     assert_eq!(config(&server, "root/dev")["acl_upload"], json!(["root", ":ci", "ann"]));
+    // For a new index, too.
+    let manage = root.get("/+manage");
+    manage.says([":ANONYMOUS:", ":AUTHENTICATED:", "ann", "root"].map(offered));
+    let values = [("name", "root/new"), ("is.acl_read", "root"), ("add.acl_read", "ann, :ci"), OWN];
+    root.submit(&manage.text(), "New index", &values).expect(303);
+    assert_eq!(config(&server, "root/new")["acl_read"], json!(["root", "ann", ":ci"]));
     // Others do not learn who is there.
-    let page = Browser::of(server.client, "ann", "staple").get("/+manage/indexes/ann/dev");
-    page.says([":ANONYMOUS:", "ann"].map(offered)).lacks([offered("root")]);
+    let mut ann = Browser::of(server.client, "ann", "staple");
+    for target in ["/+manage/indexes/ann/dev", "/+manage"] {
+        let page = ann.get(target);
+        page.says([":ANONYMOUS:", "ann"].map(offered)).lacks([offered("root")]);
+    }
 }
 
 /// Two users change the same list: no change is undone, and the second sees the first one's.
@@ -376,7 +393,7 @@ fn upstream_is_asked_again_in_a_browser() {
     });
     let mut root = Browser::root(server.client);
     let url = upstream.url("/simple/");
-    let values = [("name", "root/pypi"), ("mirror_url", url.as_str())];
+    let values = [("name", "root/pypi"), ("is.mirror_url", url.as_str())];
     let manage = root.get("/+manage").text();
     root.submit(&manage, "New index", &values).expect(303);
     let installer = ("Accept", "application/vnd.pypi.simple.v1+json");
@@ -601,7 +618,7 @@ fn what_strangers_wrote_is_shown_as_text() {
     for (target, label, field) in [
         ("/+manage", "New user", "name"),
         ("/+manage", "New index", "name"),
-        ("/+manage", "New index", "bases"),
+        ("/+manage", "New index", "is.bases"),
         ("/+manage/users/alice", "Groups", "groups"),
         ("/+manage/users/alice", "Delete", "confirm"),
         ("/+manage/indexes/alice/dev", "Settings", "is.acl_read"),

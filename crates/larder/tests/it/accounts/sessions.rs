@@ -392,6 +392,25 @@ fn a_token_is_shown_once_and_then_with_its_use() {
     server.authorized(&bearer).get("/articles").expect(401);
 }
 
+/// The page of an index that not everybody may read leads to the form for a token, filled in for this index.
+#[test]
+fn a_private_index_leads_to_a_token_for_it() {
+    let server = start(|_| ());
+    server.add_user("ann", "staple");
+    server.root().put("/ann/open", json!({})).expect(200);
+    server.root().put("/ann/dev", json!({"acl_read": ["ann"]})).expect(200);
+    let mut ann = Browser::of(server.client, "ann", "staple");
+    ann.get("/ann/open").expect(200).lacks("Make a token");
+    ann.get("/ann/dev").says("href=\"/+account?index=ann/dev#new-token\">Make a token for it");
+    let made = ann.fill("/+account?index=ann/dev", "New token", &[("own", "staple")]).expect(201);
+    made.says(["installs from ann/dev", "python:read, limited to ", "ann/dev"]);
+    let next = "name=\"next\" value=\"/+account?index=ann/dev\"";
+    Browser::new(server.client).get("/+account?index=ann/dev").says(next);
+    // A link can fill in nothing else.
+    let page = ann.get("/+account?index=%22%3E&scope=*&own=staple").expect(200);
+    page.lacks("name=\"scope\" value=\"*\" checked").says("name=\"indexes\" value=\"\"");
+}
+
 #[test]
 fn what_a_form_says_is_shown_as_text_and_leads_nowhere_else() {
     let server = start(|_| ());

@@ -68,12 +68,12 @@ fn files_that_are_sent_from_their_first_byte_count() {
     let index = started();
     let (content, _) = wheel("w", "1.0");
     index.upload("alice/dev", "w-1.0-py3-none-any.whl", &content);
-    let project_page = |index: &Index| {
-        let page = index.browse("/alice/dev/p").expect(200);
-        page.says("href=\"/alice/dev/p/+downloads\"");
-        page.header("etag").to_owned()
+    let project_page = |index: &Index, project: &str, says: &str| {
+        let page = index.browse(&format!("/alice/dev/{project}")).expect(200);
+        page.says(format!("<a href=\"/alice/dev/{project}/+downloads\">{says} days</p>").as_str());
+        page
     };
-    let tag_of_page = project_page(&index);
+    project_page(&index, "p", "0 downloads</a> in the last 30").lacks("<svg class=\"chart\"");
     let client = index.client();
     times(&client, &first(), 3);
     times(&client, &path("alice/dev", "p-2.0.zip", &sdist("y")), 1);
@@ -88,8 +88,7 @@ fn files_that_are_sent_from_their_first_byte_count() {
     let wheel = path("alice/dev", "w-1.0-py3-none-any.whl", &content);
     client.get(&format!("{wheel}.metadata")).expect(200);
     client.get(&path("alice/dev", "p-9.0.zip", b"none")).expect(404);
-    // A count is no commit, and changes no page.
-    assert_eq!(project_page(&index), tag_of_page);
+    // A count is no commit.
     let serial = client.get(&first()).header("x-devpi-serial").to_owned();
     let index = restarted(index);
     assert_eq!(index.get("/alice/dev/p").header("x-devpi-serial"), serial);
@@ -102,6 +101,10 @@ fn files_that_are_sent_from_their_first_byte_count() {
     assert_eq!(of(&index, "p"), releases(&[("2.0", 8), ("1.0", 5)]));
     assert_eq!(of(&index, "w"), releases(&[("1.0", 1)]));
     // For people.
+    project_page(&index, "p", "13 downloads</a> in the last 30").says("<polyline points=\"0,39.0 ");
+    project_page(&index, "w", "1 download</a> in the last 30");
+    let release = index.anybody().accept("text/html").get("/alice/dev/p/2.0").expect(200);
+    release.says("How often it was downloaded").lacks("<polyline");
     let html = || index.anybody().accept("text/html");
     let page = html().get("/alice/dev/p/+downloads").expect(200);
     page.says([
@@ -236,5 +239,5 @@ fn mirrored_files_count() {
     }
     index.anybody().json().get("/alice/up/other/+downloads").expect(404);
     let page = index.browse("/alice/up/foo-bar").expect(200);
-    page.says("href=\"/alice/up/foo-bar/+downloads\"");
+    page.says("href=\"/alice/up/foo-bar/+downloads\">4 downloads</a> in the last 30 days");
 }
