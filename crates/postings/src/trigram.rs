@@ -158,7 +158,7 @@ impl TrigramIndex {
         }
         let is_exact =
             needle.len() <= 3 && needle.iter().all(|&byte| SYMBOLS[byte as usize] < SHARED);
-        let candidates = match *needle {
+        let mut candidates = match *needle {
             [] => return (first.0..self.column.len()).take(limit).map(DocId).collect(),
             [one] => self.union(trigram(SYMBOLS[one as usize], 0, 0), SYMBOL_COUNT * SYMBOL_COUNT),
             [one, other] => {
@@ -167,12 +167,16 @@ impl TrigramIndex {
             }
             _ => self.intersection(needle, first, if is_exact { limit } else { usize::MAX }),
         };
-        let finder = memmem::Finder::new(needle);
         let later = candidates.partition_point(|doc| *doc < first);
+        candidates.drain(..later);
+        if is_exact {
+            candidates.truncate(limit);
+            return candidates;
+        }
+        let finder = memmem::Finder::new(needle);
         candidates
             .into_iter()
-            .skip(later)
-            .filter(|&doc| is_exact || self.column.contains(doc, &finder))
+            .filter(|&doc| self.column.contains(doc, &finder))
             .take(limit)
             .collect()
     }
@@ -211,8 +215,10 @@ impl TrigramIndex {
         lists.sort_unstable_by_key(PostingList::size_bytes);
         lists.truncate(LISTS_MAX);
         let Some((rarest, others)) = lists.split_first_mut() else { return Vec::new() };
-        let mut docs: Vec<DocId> =
-            rarest.iter().skip_while(|doc| *doc < first).take(limit).collect();
+        let mut docs: Vec<DocId> = match first {
+            DocId(0) => rarest.iter().take(limit).collect(),
+            _ => rarest.iter().skip_while(|doc| *doc < first).take(limit).collect(),
+        };
         // The cheapest list comes first: it may leave so few documents that the others are not worth it.
         others.sort_by_key(|list| list.cost(docs.len()));
         for list in others {
